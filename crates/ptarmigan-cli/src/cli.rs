@@ -9,7 +9,7 @@ pub use examples::{EXIT_CODES, Example, of};
 
 use crate::baseline;
 use crate::error::Failure;
-use crate::{bench, calibrate, inspect, print, record, replay};
+use crate::{bench, calibrate, inspect, print, record, replay, report};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -32,6 +32,7 @@ enum Command {
     Replay(Box<replay::ReplayArgs>),
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
+    Report(report::ReportArgs),
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
 }
@@ -97,6 +98,7 @@ impl Cli {
             Some(Command::Replay(args)) => replay::run(&args),
             Some(Command::Bench(args)) => args.run().map(|()| ExitCode::SUCCESS),
             Some(Command::Calibrate(args)) => calibrate::run(&args),
+            Some(Command::Report(args)) => report::run(&args),
             Some(Command::Completions(args)) => pages::completions(&args),
             Some(Command::Man(args)) => pages::man(&args),
             None => replay::default_run(self.spread),

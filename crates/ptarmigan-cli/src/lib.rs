@@ -1,4 +1,5 @@
-//! The workbench for page-table memory, as a library: record, inspect, replay, bench, calibrate.
+//! The workbench for page-table memory, as a library: record, inspect, replay, bench,
+//! calibrate, report.
 mod bar;
 pub mod baseline;
 pub mod bench;
@@ -12,9 +13,11 @@ pub mod json;
 mod measure;
 mod model;
 mod nearest;
+mod output;
 pub mod print;
 pub mod record;
 pub mod replay;
+pub mod report;
 mod shipped;
 mod term;
 

@@ -37,8 +37,11 @@ pub(crate) fn report(text: &str) -> Result<(), Failure> {
     stdout(&lines.collect::<String>())
 }
 
-/// Writes `ptarmigan: line` to standard error, the name in red on a terminal with colour. An error in doing so is ignored: there is no other place to report it.
+/// Writes `ptarmigan: line` to standard error, the name in red on a terminal with colour. Control
+/// characters, of a file's name for example, become spaces. An error in doing so is ignored: there
+/// is no other place to report it.
 pub(crate) fn error(line: &str) {
+    let line = line.replace(char::is_control, " ");
     let mut err = std::io::stderr();
     let name = if term::colour(&err) { term::red("ptarmigan:") } else { "ptarmigan:".to_owned() };
     let _ = writeln!(err, "{name} {line}");
@@ -48,7 +51,7 @@ pub(crate) fn error(line: &str) {
 #[must_use]
 pub fn failure(failure: &Failure) -> ExitCode {
     if !failure.message().is_empty() {
-        error(&failure.message().replace('\n', " "));
+        error(failure.message());
     }
     failure.status()
 }

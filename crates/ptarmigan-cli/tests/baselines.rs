@@ -119,9 +119,9 @@ fn damaged_and_newer_files_are_refused_and_stay() {
     }
     std::fs::create_dir(place.file("directory")).expect("a directory");
     let line = place.refused(&with(&["--save", "directory"]));
-    assert!(line.contains("not a regular file"), "{line}");
+    assert!(line.contains("a directory; name a regular file"), "{line}");
     std::os::unix::fs::symlink(Path::new("/dev/null"), place.file("link")).expect("a link");
-    assert!(place.refused(&with(&["--save", "link"])).contains("not a regular file"));
+    assert!(place.refused(&with(&["--save", "link"])).contains("a device; name a regular file"));
 }
 
 #[test]

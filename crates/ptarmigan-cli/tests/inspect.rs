@@ -100,6 +100,78 @@ fn nobody_reads_the_output() {
 }
 
 #[test]
+fn a_reader_of_events_may_stop_at_any_line() {
+    // More events than a pipe holds.
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/configure.ptrace");
+    for enough in [1, 100_000] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
+            .args(["inspect", "--events"])
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is there");
+        let mut text = vec![0; enough];
+        let mut out = child.stdout.take().expect("a pipe");
+        std::io::Read::read_exact(&mut out, &mut text).expect("so much is there");
+        drop(out);
+        assert!(text.starts_with(b"0"), "the first line is about event 0");
+        let out = child.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&out.stderr), "");
+        assert_eq!(out.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn events_are_chosen_by_task_and_kind_and_keep_their_numbers() {
+    let lines = |args: &[&str]| -> Vec<String> {
+        let (status, out, err) = inspect("choice", &trace(), &[&["--events"], args].concat());
+        assert_eq!((status, err.as_str()), (Some(0), ""));
+        out.lines().map(str::to_owned).collect()
+    };
+    let all = lines(&[]);
+    assert_eq!(all.len(), 9);
+    for (n, line) in all.iter().enumerate() {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[0], n.to_string());
+        assert!(words[2] == "cpu=1" && words[3].starts_with("task="), "{line}");
+        assert!(words[5..].iter().all(|field| field.contains('=')), "{line}");
+    }
+    let numbers = |lines: Vec<String>| -> Vec<String> {
+        lines.iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(numbers(lines(&["--task", "1"])), ["4", "5", "6"]);
+    assert_eq!(numbers(lines(&["--kind", "truth,exit", "--task", "0"])), ["7", "8"]);
+    assert_eq!(lines(&["--kind", "lock"]), [""; 0]);
+}
+
+#[test]
+fn everything_that_a_trace_may_have_fits_80_columns() {
+    let mut header = Header::new(&"m".repeat(64), u16::MAX, Method::Perf);
+    header.unseen = ptarmigan_trace::Unseen(2047);
+    let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
+    let mut event = |kind| w.event(&Event { task: 0, cpu: 0, kind }).expect("a good event");
+    for advice in 0..300 {
+        event(Kind::Madvise { start: 1, pages: 1, advice });
+    }
+    for flags in [0, FaultFlags::USER] {
+        event(Kind::Touched { start: 1 << 51, pages: 1 << 51, flags: FaultFlags(flags) });
+    }
+    event(Kind::LockAll { how: ptarmigan_trace::Locking(7) });
+    event(Kind::StackLimit { pages: (1 << 52) - 1 });
+    event(Kind::Pid(u32::MAX));
+    event(Kind::Truth { tables: u32::MAX, at: Sampled::Exec });
+    let trace = w.finish(u64::MAX).expect("memory takes everything").0;
+    let (status, out, err) = inspect("wide", &trace, &[]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    for line in out.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(out.contains("at stops     2251799813685248 pages found in 1 runs"), "{out}");
+    assert!(out.contains("system calls of 32-bit programs") && out.contains("stack-limit 1"), "{out}");
+}
+
+#[test]
 fn wrong_usage() {
     let out =
         Command::new(env!("CARGO_BIN_EXE_ptarmigan")).arg("inspect").output().expect("the program is there");

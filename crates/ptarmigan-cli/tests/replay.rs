@@ -1,6 +1,7 @@
 //! `replay` on good and bad traces and settings, with the built program.
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
+    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, Kind, Locking, MapFlags, Method, Name, Prot,
+    Sampled, Writer,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -434,7 +435,7 @@ fn nonsense(seed: u64) -> Vec<(u32, Kind)> {
         let pages = 1 + if random(20) == 0 { random(1 << 20) } else { random(700) };
         let pages = pages.min((1 << 52) - page);
         let prot = Prot(random(8) as u8);
-        let kind = match random(24) {
+        let kind = match random(34) {
             0 => Kind::Clone { child: tasks, kind: CloneKind::Fork },
             1 => Kind::Clone { child: tasks, kind: CloneKind::Vfork },
             2 => Kind::Clone { child: tasks, kind: CloneKind::Share },
@@ -454,7 +455,24 @@ fn nonsense(seed: u64) -> Vec<(u32, Kind)> {
             12 => Kind::Madvise { start: page, pages, advice: random(26) as u16 },
             13 => Kind::Truth { tables: random(30) as u32, at: Sampled::Exit },
             14 => Kind::Idle,
-            15..=18 => Kind::Mmap { start: page, pages, prot, flags: MapFlags(random(32) as u16) },
+            15..=18 => Kind::Mmap { start: page, pages, prot, flags: MapFlags(random(4096) as u16) },
+            19 => Kind::Lock { start: page, pages, how: Locking(random(8) as u8 & 5) },
+            20 => Kind::LockAll { how: Locking(random(8) as u8) },
+            21 => Kind::StackLimit { pages: [0, 1, 2048, (1 << 52) - 1][random(4) as usize] },
+            22 => {
+                let flags = [0, 2, 4, 6, FaultFlags::HUGE][random(5) as usize];
+                Kind::Touched { start: page, pages, flags: FaultFlags(flags) }
+            }
+            23 => {
+                let call = match random(4) {
+                    0 => FailedCall::Mprotect { start: page, pages, prot },
+                    1 => FailedCall::Madvise { start: page, pages, advice: random(26) as u16 },
+                    2 => FailedCall::Lock { start: page, pages, how: Locking(1) },
+                    _ => FailedCall::Mremap { start: page, pages, to: page ^ 512, keep: random(2) == 0 },
+                };
+                Kind::Failed { errno: [12, 14, 22][random(3) as usize], call }
+            }
+            24 if random(8) == 0 => Kind::Name(Name::new("odd")),
             _ => Kind::Fault { page, flags: FaultFlags(random(32) as u8) },
         };
         match kind {

@@ -95,5 +95,5 @@ fn colour_is_for_terminals_that_want_it() {
 fn a_trace_is_not_awaited_from_a_terminal() {
     let (status, shown) = on_terminal(80, &["inspect", "-"], &[("NO_COLOR", "1")]);
     assert_eq!(status, Some(1));
-    assert!(shown.contains("standard input is a terminal"), "{shown}");
+    assert!(shown.contains("standard input: a terminal; give a trace"), "{shown}");
 }

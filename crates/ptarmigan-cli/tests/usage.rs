@@ -148,7 +148,7 @@ fn pages_of_the_manual_replace_files_and_nothing_else() {
     std::fs::remove_file(&page).and_then(|()| std::fs::create_dir(&page)).expect("a directory");
     let out = ptarmigan(&["man", place]);
     assert_eq!(out.status.code(), Some(1));
-    assert!(text(&out.stderr).contains("not a regular file"), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("a directory; name a regular file"), "{}", text(&out.stderr));
     std::fs::remove_dir_all(&directory).expect("it is ours");
 }
 

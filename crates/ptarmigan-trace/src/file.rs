@@ -84,13 +84,16 @@ impl TraceFile {
         self.bytes
     }
 
-    /// Returns the events, from the first.
+    /// Returns the events, from the first. No more are read than the trailer counts, so a caller may
+    /// provide for so many.
     ///
     /// # Errors
     /// If the file can no longer be read.
     pub fn events(mut self) -> Result<Reader<BufReader<File>>, ReadError> {
         self.file.rewind()?;
-        Reader::new(BufReader::with_capacity(1 << 16, self.file))
+        let mut reader = Reader::new(BufReader::with_capacity(1 << 16, self.file))?;
+        reader.limit(&self.summary);
+        Ok(reader)
     }
 }
 

@@ -133,6 +133,7 @@ impl Unseen {
     pub const KERNEL_ACCESS: u16 = 512;
     /// The end: the recording stopped before the recorded command did.
     pub const END: u16 = 1024;
+    const V1: u16 = 127;
     const ALL: u16 = 2047;
 
     /// Returns whether the set contains `what`.
@@ -300,7 +301,7 @@ impl Header {
         if header.cpus == 0
             || !(10..=16).contains(&header.page_shift)
             || header.unseen.0 & !Unseen::ALL != 0
-            || version == 1 && body[5] != 0
+            || version == 1 && (body[5] != 0 || header.unseen.0 & !Unseen::V1 != 0)
         {
             return Err(damaged("the header holds impossible values"));
         }

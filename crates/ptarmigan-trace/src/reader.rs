@@ -37,9 +37,14 @@ pub struct Reader<R: BufRead> {
     /// The time of the last time row, in microseconds.
     time: u64,
     seen: Summary,
+    /// More than so many events, or bytes of rows, are an error at once.
+    most: (u64, u64),
     summary: Option<Summary>,
     done: bool,
 }
+
+/// The rows are not those that the trailer counts.
+const OTHER_COUNTS: &str = "the trailer counts other events";
 
 /// Why a row cannot be read, without the place.
 enum Bad {
@@ -77,9 +82,15 @@ impl<R: BufRead> Reader<R> {
             cpu: 0,
             time: 0,
             seen: Summary { tasks: 1, ..Summary::default() },
+            most: (u64::MAX, u64::MAX),
             summary: None,
             done: false,
         })
+    }
+
+    /// Reads at most as much as a trailer counts that is known beforehand.
+    pub(crate) fn limit(&mut self, summary: &Summary) {
+        self.most = (summary.events, summary.row_bytes);
     }
 
     /// Returns the header.
@@ -105,6 +116,9 @@ impl<R: BufRead> Reader<R> {
     fn refill(&mut self) -> Result<(), Bad> {
         self.before += self.filled as u64;
         (self.at, self.filled) = (0, 0);
+        if self.before > self.most.1 {
+            return Err(OTHER_COUNTS.into());
+        }
         loop {
             match self.source.read(&mut self.buf) {
                 Ok(0) => return Err(Bad::End),
@@ -304,6 +318,9 @@ impl<R: BufRead> Reader<R> {
             Kind::Exit { .. } => self.tasks.remove(task),
             _ => {}
         }
+        if self.seen.events == self.most.0 {
+            return Err(OTHER_COUNTS.into());
+        }
         self.seen.events += 1;
         self.seen.by_kind[row::kind_index(&kind)] += 1;
         Ok(Some(event))
@@ -408,7 +425,7 @@ impl<R: BufRead> Reader<R> {
             return Err(ReadError::Checksum { part: "events" });
         }
         if (Summary { lost: summary.lost, ..self.seen }) != summary {
-            return Err(self.damaged(self.seen.row_bytes, "the trailer counts other events"));
+            return Err(self.damaged(self.seen.row_bytes, OTHER_COUNTS));
         }
         if read_up_to(self.source.get_mut(), &mut [0])? != 0 {
             return Err(ReadError::TrailingBytes);

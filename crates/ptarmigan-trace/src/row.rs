@@ -3,6 +3,8 @@ use crate::{Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, tasks::Tasks
 
 /// The kind number that ends the rows.
 pub(crate) const END: u8 = 15;
+/// The kind number of clones.
+pub(crate) const CLONE: usize = 1;
 pub(crate) const NEW_CPU: u8 = 0x10;
 pub(crate) const NEW_TASK: u8 = 0x20;
 pub(crate) const SLOT_SHIFT: u8 = 6;
@@ -54,7 +56,7 @@ pub(crate) mod more {
 pub fn kind_index(kind: &Kind) -> usize {
     match kind {
         Kind::Fault { .. } => 0,
-        Kind::Clone { .. } => 1,
+        Kind::Clone { .. } => CLONE,
         Kind::Exec { .. } => 2,
         Kind::Area { .. } => 3,
         Kind::Exit { .. } => 4,

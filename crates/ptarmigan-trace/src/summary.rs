@@ -1,5 +1,5 @@
 //! The trailer: counts, and the checksum of everything before it.
-use crate::{Kind, ReadError, hash, row};
+use crate::{Kind, MAX_TASKS, ReadError, hash, row};
 
 /// The first bytes of the trailer.
 const MAGIC: [u8; 8] = *b"PTRTAIL\n";
@@ -66,7 +66,24 @@ impl Summary {
         if reserved != 0 {
             return Err(damaged);
         }
-        Ok((Self { events: word(8), lost: word(16), tasks, by_kind, row_bytes: word(160) }, word(168)))
+        let summary = Self { events: word(8), lost: word(16), tasks, by_kind, row_bytes: word(160) };
+        if !summary.is_possible() {
+            let what = "the trailer contradicts itself";
+            return Err(ReadError::Damaged { event: summary.events, offset: summary.row_bytes, what });
+        }
+        Ok((summary, word(168)))
+    }
+
+    /// Returns whether any trace has these counts. Each clone makes one task, and each event has at
+    /// least one byte, as has the end mark.
+    fn is_possible(&self) -> bool {
+        let sum = self.by_kind.iter().try_fold(0u64, |sum, n| sum.checked_add(*n));
+        let clones = u64::from(self.tasks).checked_sub(1);
+        sum == Some(self.events)
+            && self.by_kind[usize::from(row::END)] == 0
+            && clones == Some(self.by_kind[row::CLONE])
+            && self.tasks <= MAX_TASKS
+            && self.row_bytes > self.events
     }
 
     /// Returns whether a trailer begins here, whatever its checksum.

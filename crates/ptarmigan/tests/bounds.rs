@@ -101,7 +101,10 @@ fn nodes_that_there_are_not_keep_nothing_and_give_nothing_back() {
     for node in [2, 9, 255].map(NodeId) {
         assert_eq!(lists.node_counts(node), NodeCounts::default());
         assert_eq!((lists.budget(node), lists.in_depots(node), lists.unneeded(node)), (0, 0, 0));
-        assert_eq!((here.reclaim(node, 1), here.reclaim(node, u32::MAX), here.give_back(node, 1)), (0, 0, 0));
+        assert_eq!(
+            (here.reclaim(node, 1), here.reclaim(node, u32::MAX), here.give_back_piece(node, &mut [0])),
+            (0, 0, 0)
+        );
     }
     assert_eq!((0..2).map(|node| lists.in_depots(NodeId(node))).sum::<u32>(), kept);
 }

@@ -189,6 +189,14 @@ fn stacks_grow_by_linuxs_rules() {
         stack(&mut space, None);
         assert!(grows(&mut space, 1));
         assert_eq!(copied(&mut space, on).0, 1);
+        // So does an attempt that the limit refuses; one that the guard gap refuses does not.
+        for (below, by, tables) in [(None, 5000, 1), (Some(RW), 10, 0)] {
+            stack(&mut space, below);
+            assert!(grows(&mut space, 0));
+            assert_eq!(copied(&mut space, on).0, 0);
+            assert!(!grows(&mut space, by));
+            assert_eq!(copied(&mut space, on).0, tables);
+        }
         // It never comes near address 0.
         let mut edit = space.edit(on).unwrap();
         edit.mmap(pages(20 * PAGE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();

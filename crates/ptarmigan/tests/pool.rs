@@ -2,7 +2,7 @@
 mod physical;
 use physical::Rng;
 use ptarmigan::hosted::{
-    ArcPage, GuardPage, Page, PagePool, PageState, PoolConfig, PoolError, RawPage, StateError, Topology,
+    ArcPage, Page, PagePool, PageState, PoolConfig, PoolError, RawPage, StateError, Topology,
 };
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -494,39 +494,15 @@ fn numbers_out_of_range_are_named_with_their_range() {
         other => panic!("{other:?}"),
     };
     let with = config(MIB);
-    assert!(text(PoolConfig { page_size: 5000, ..with.clone() }).contains("4096 to 2097152"));
-    assert!(text(PoolConfig { page_size: 2048, ..with.clone() }).contains("4096 to 2097152"));
-    assert!(text(PoolConfig { page_size: 4 * MIB, ..with.clone() }).contains("4096 to 2097152"));
+    assert!(text(PoolConfig { page_size: 5000, ..with.clone() }).contains("4096 to 67108864"));
+    assert!(text(PoolConfig { page_size: 2048, ..with.clone() }).contains("4096 to 67108864"));
+    assert!(text(PoolConfig { page_size: 128 * MIB, ..with.clone() }).contains("4096 to 67108864"));
     assert!(text(PoolConfig { capacity: 4095, ..with.clone() }).contains("4096 to 1099511627776"));
     assert!(text(PoolConfig { capacity: usize::MAX, ..with.clone() }).contains("4096 to"));
     assert!(text(PoolConfig { magazine: 65, ..with.clone() }).contains("0 to 64"));
     assert!(text(PoolConfig { threads: 5000, ..with.clone() }).contains("0 to 4096"));
     let two = Topology::told(2, || 0);
     assert!(text(PoolConfig { capacity: 4096, topology: two, ..with }).contains("8192 to"));
-}
-
-#[test]
-fn a_guard_page_cannot_be_touched_while_the_rest_can() {
-    let pool = PagePool::with_state(PoolConfig { page_size: 64 * KIB, ..config(MIB) }, GuardPage);
-    let pool = pool.expect("it is small");
-    let page = pool.page().expect("16 fit");
-    let base = page.raw().base().as_ptr();
-    let protection = |at: usize| {
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");
-        let line = maps.lines().find(|line| {
-            let (from, to) = line.split(' ').next().and_then(|r| r.split_once('-')).expect("a range");
-            let number = |n| usize::from_str_radix(n, 16).expect("a hexadecimal number");
-            (number(from)..number(to)).contains(&at)
-        });
-        line.expect("it is mapped").split(' ').nth(1).expect("a protection").to_owned()
-    };
-    assert_eq!(protection(base as usize), "---p");
-    // SAFETY: all of the page but the guard may be used, and it is ours.
-    unsafe { base.add(GuardPage::size()).write_bytes(1, page.raw().size() - GuardPage::size()) };
-    drop(page);
-    assert_eq!(protection(base as usize), "---p", "it rests constructed");
-    pool.trim();
-    assert_eq!(protection(base as usize), "rw-p");
 }
 
 #[test]

@@ -877,7 +877,7 @@ fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
     let free = host.frames().node_free(node);
     let mut left = unneeded;
     while left > 0 {
-        let given = policy.at(&pin()).give_back(node, left);
+        let given = policy.at(&pin()).give_back_piece(node, &mut [0; 16][..left.min(16) as usize]);
         assert!((1..=16).contains(&given), "bounded, and not nothing");
         left -= given;
     }

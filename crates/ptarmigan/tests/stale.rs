@@ -344,7 +344,7 @@ fn gives_a_table_up<'a, M: Machine>(on: On<'a, M>, space: &'a SpaceTlb) -> Gathe
     let at = unsafe { page.into_table(on.frames(), &X::LAYOUT) }.into_raw();
     let mut gather = Gather::new(on, space, 12).unwrap();
     // SAFETY: 1. it never was linked. 2. it came from the policy just now. 3. nothing was written
-    // to it. 4. it mapped nothing.
+    // to it. 4. it mapped nothing. 5. it is a leaf table.
     unsafe { gather.foreign_table(at, Level::PTE, VA) };
     gather
 }

@@ -501,3 +501,28 @@ fn a_dump_shows_runs() {
     m.drain(&slots);
     host.audit().unwrap();
 }
+
+#[test]
+fn leaf_tables_come_in_order_with_all_their_entries_and_empty_ones_too() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
+    tree.edit(on).unwrap().put_range(range(0x1f_d000, 0x20_2000), Pfn(0x100), RW).unwrap();
+    tree.edit(on).unwrap().put(0x7000_0000, Pfn(5), RW).unwrap();
+    tree.edit(on).unwrap().unmap_range(range(0x7000_0000, 0x7000_1000), Free::Never, |_, _, _| {});
+    let seen = |range| {
+        let mut seen = Vec::new();
+        tree.view().on(on).unwrap().leaf_tables(range, |va, _, entries| seen.push((va.0, entries)));
+        seen
+    };
+    // The range begins within the first table, of which all entries count.
+    assert_eq!(seen(range(0x1f_f000, 0x8000_0000)), [(0, 3), (0x20_0000, 2), (0x7000_0000, 0)]);
+    assert_eq!(seen(range(0x20_1000, 0x20_2000)), [(0x20_0000, 2)]);
+    assert_eq!(seen(range(0x40_0000, 0x7000_0000)), []);
+    end(on, tree);
+    m.drain(&slots);
+    host.audit().unwrap();
+}

@@ -18,6 +18,9 @@ enum Task {
     /// Records random programs and compares a replay with Linux's count of tables after every call.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Fidelity(fidelity::FidelityArgs),
+    /// Records commands and compares a replay with Linux's counts of tables.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Suite(fidelity::SuiteArgs),
     /// Runs a program of `fidelity` (used by the recording).
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[command(hide = true)]
@@ -31,6 +34,8 @@ fn main() -> ExitCode {
     match Args::parse().task {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Fidelity(args) => fidelity::run(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Task::Suite(args) => fidelity::suite(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Guest { file } => fidelity::guest(&file),
     }

@@ -3,10 +3,11 @@ use super::figures::Figure;
 use crate::error::{Context, Failure};
 use crate::model::HostName;
 use crate::nearest;
+use crate::output::Output;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The version of the file.
@@ -139,32 +140,17 @@ fn unknown(name: &str, directory: &Path) -> String {
 ///
 /// # Errors
 /// If there can be no directory, or what is there is not a regular file.
-pub(super) fn prepare(name: &str) -> Result<PathBuf, Failure> {
+pub(super) fn prepare(name: &str) -> Result<Output, Failure> {
     let directory = directory()?;
     fs::create_dir_all(&directory).context(directory.display())?;
-    let path = file(&directory, name);
-    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
-        return Err(Failure::new(format!("{}: not a regular file; remove it", path.display())));
-    }
-    Ok(path)
+    Output::new(&file(&directory, name))
 }
 
-/// Writes the baseline `name`: into a new file, which then takes the place of an older one.
+/// Writes the baseline `name`. It takes the place of an older one when it is complete.
 ///
 /// # Errors
 /// If it cannot be written, or what is there is not a regular file.
 pub(super) fn save(name: &str, baseline: &Baseline) -> Result<(), Failure> {
-    let path = prepare(name)?;
     let text = serde_json::to_string_pretty(baseline).context("baseline")? + "\n";
-    let partial = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let mut new =
-        fs::OpenOptions::new().write(true).create_new(true).open(&partial).context(partial.display())?;
-    let written = new.write_all(text.as_bytes()).and_then(|()| new.sync_all());
-    drop(new);
-    let placed = written.and_then(|()| fs::rename(&partial, &path));
-    if placed.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&partial);
-    }
-    placed.context(format_args!("{}: cannot be written", path.display()))
+    prepare(name)?.write(text.as_bytes())
 }

@@ -1,12 +1,13 @@
 //! Pages of the manual, and completions of shells.
 use super::examples::{EXIT_CODES, of};
 use crate::error::{Context, Failure};
+use crate::output::Output;
 use crate::print;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Print a script that completes the command in a shell.
@@ -50,24 +51,10 @@ pub fn man(args: &ManArgs) -> Result<ExitCode, Failure> {
     fs::create_dir_all(&args.directory).context(args.directory.display())?;
     for (name, page) in pages() {
         let path = args.directory.join(&name);
-        place(&path, &page)?;
+        Output::new(&path)?.write(&page)?;
         print::stdout(&format!("{}\n", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes a file beside `path`, then moves it there.
-fn place(path: &Path, page: &[u8]) -> Result<(), Failure> {
-    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(Failure::new(format!("{}: not a regular file; remove it", path.display())));
-    }
-    let partial = path.with_extension(format!("1.{}", std::process::id()));
-    let written = fs::write(&partial, page).and_then(|()| fs::rename(&partial, path));
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&partial);
-    }
-    written.context(path.display())
 }
 
 /// Returns the pages of the manual with the names of their files.

@@ -1,4 +1,6 @@
 //! The options of `ptarmigan record`.
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The recording method.
@@ -29,5 +31,12 @@ pub struct RecordArgs {
     pub(super) level: i32,
     /// The command to record, with its arguments.
     #[arg(required = true, last = true, value_name = "COMMAND")]
-    pub(super) command: Vec<String>,
+    pub(super) command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    /// Returns the command without its arguments, for messages.
+    pub(super) fn program(&self) -> Cow<'_, str> {
+        self.command[0].to_string_lossy()
+    }
 }

@@ -18,6 +18,7 @@
 //! * `input` reads a trace and turns it into a program for each worker.
 //! * `high` is high memory, if the machine has any. `mapped` replays for what is mapped there alone,
 //!   and `placed` for tables there.
+//! * `observed` replays once and writes down the lives of tables, for reports.
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check what the workers do.
 //! * `passes` puts these together, and `report` prints the result.
@@ -28,6 +29,7 @@ mod instruments;
 mod linux;
 mod mapped;
 mod memory;
+mod observed;
 mod passes;
 mod placed;
 mod platform;
@@ -39,17 +41,21 @@ mod workers;
 
 pub use args::{ReplayArgs, Spread};
 pub(crate) use high::KmapReport;
+pub(crate) use input::trace::Trace;
+pub(crate) use instruments::lives::Life;
+pub(crate) use instruments::measured::LevelTimes;
 pub(crate) use mapped::MappedTrace;
 pub(crate) use memory::{parse as parse_memory, parse_bytes};
+pub(crate) use observed::{Axis, Cause, Observation, ObservedTrace, PolicyRun, Program};
 pub(crate) use placed::{PlacedMachine, PlacedRun, PlacedTrace, Recording};
+pub(crate) use policy::{Choice, PolicyName};
+pub(crate) use report::{Flushes, LevelReport, TruthReport};
 
 use crate::baseline::{BaselineRun, Comparison};
 use crate::error::{Context, Failure};
 use crate::json::Document;
 use crate::print;
 use input::shipped::COMPILE;
-use input::trace::Trace;
-use policy::PolicyName;
 use report::ReplayReport;
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -4,19 +4,20 @@ use super::high::UserPteReport;
 use super::input::schedule::{CpuMap, Schedule};
 use super::input::shipped::COMPILE;
 use super::input::trace::Trace;
+use super::instruments::peaks::Peaks;
 use super::platform::room;
-use super::workers::job::Job;
+use super::workers::job::{Elapsed, Job};
 use super::workers::machine::EitherMachine;
 use super::workers::watch::Unwatched;
 use crate::error::{Context, Failure};
-use ptarmigan::format::X86Pae;
+use ptarmigan::format::{Format, X86Pae};
 use ptarmigan::hosted::{
     Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, HostTables, Kmap, NoTlb,
     SlotKind,
 };
 use ptarmigan::machine::Machine;
 use ptarmigan::params::UserPte;
-use ptarmigan::quicklist::{ListsConfig, Policy};
+use ptarmigan::quicklist::{Layered, ListsConfig, Policy, PolicyCounts};
 use ptarmigan::tlb::TlbConfig;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,6 +65,17 @@ pub(crate) struct PlacedRun {
     pub all_tables: u64,
 }
 
+/// How much memory tables took at most, and where they were.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlacedPeaks {
+    /// Bytes of low memory in tables of all levels.
+    pub low: u64,
+    /// Bytes of high memory in leaf tables.
+    pub high: u64,
+    /// Tables and windows.
+    pub tables: UserPteReport,
+}
+
 impl PlacedTrace {
     /// Reads a recording, moves it and plans its replay.
     ///
@@ -90,25 +102,61 @@ impl PlacedTrace {
     /// # Errors
     /// If the machine cannot be set up, or memory runs out.
     pub fn run(&self, on: &PlacedMachine, userpte: UserPte) -> Result<PlacedRun, Failure> {
-        let PlacedMachine { memory, low, touch_data, copies } = *on;
-        let job =
-            Job { trace: &self.trace, schedule: &self.schedule, copies, keep_going: false, idle_zero: 0 };
-        let cpus = job.cpus();
-        let config = HighConfig { kmap: Kmap::Pool, slots: SlotKind::Store, pool_slots: POOL_SLOTS };
-        let host = HostConfig { cpus, bytes: memory, low, touch_data, ..HostConfig::default() };
-        let host = Host::<X86Pae>::new(host).context("the machine cannot be set up")?;
+        let job = self.job(on.copies);
+        let host = Self::host(&job, on)?;
         let tables = HostTables::new(&host, userpte).context("windows on tables")?;
         // SAFETY: 1. they were made for this host.
         let source = unsafe { tables.source(&host) };
-        let lists = host.quicklists_of(ListsConfig::new(cpus), source).context("lists")?;
-        let policy: &dyn Policy = &lists;
+        let lists = host.quicklists_of(ListsConfig::new(job.cpus()), source).context("lists")?;
+        let (elapsed, counts) = self.execute(&job, on, &host, &tables, &lists)?;
+        let all_tables = counts.levels.iter().map(|level| level.allocs as u64).sum();
+        let placed = UserPteReport::new(userpte, &tables, &counts);
+        Ok(PlacedRun { calls: elapsed.processor * job.workers() as u32, tables: placed, all_tables })
+    }
+
+    /// Replays it on the library's policy, and finds how much low and high memory tables took at
+    /// most. Times nothing.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn peaks(&self, on: &PlacedMachine, userpte: UserPte) -> Result<PlacedPeaks, Failure> {
+        let job = self.job(on.copies);
+        let host = Self::host(&job, on)?;
+        let tables = HostTables::new(&host, userpte).context("windows on tables")?;
+        // SAFETY: 1. they were made for this host.
+        let source = unsafe { tables.source(&host) };
+        let lists = host.quicklists_of(ListsConfig::new(job.cpus()), source).context("lists")?;
+        let layered = Layered::new(Peaks::new(host.frames(), X86Pae::LAYOUT), lists);
+        let (_, counts) = self.execute(&job, on, &host, &tables, &layered)?;
+        let [low, high] = layered.layer().most();
+        Ok(PlacedPeaks { low, high, tables: UserPteReport::new(userpte, &tables, &counts) })
+    }
+
+    fn job(&self, copies: usize) -> Job<'_> {
+        Job { trace: &self.trace, schedule: &self.schedule, copies, keep_going: false, idle_zero: 0 }
+    }
+
+    fn host(job: &Job<'_>, on: &PlacedMachine) -> Result<Host<X86Pae>, Failure> {
+        let PlacedMachine { memory, low, touch_data, .. } = *on;
+        let config = HostConfig { cpus: job.cpus(), bytes: memory, low, touch_data, ..HostConfig::default() };
+        Host::new(config).context("the machine cannot be set up")
+    }
+
+    fn execute(
+        &self,
+        job: &Job<'_>,
+        on: &PlacedMachine,
+        host: &Host<X86Pae>,
+        tables: &HostTables,
+        policy: &dyn Policy,
+    ) -> Result<(Elapsed, PolicyCounts), Failure> {
+        let config = HighConfig { kmap: Kmap::Pool, slots: SlotKind::Store, pool_slots: POOL_SLOTS };
+        let tlb = TlbConfig::new(job.cpus());
         // SAFETY: 1. the window was made for this host and reaches all of its memory, which is what
         // the lists draw on.
-        let machine = unsafe {
-            HostMachine::with_window(&host, policy, NoTlb, TlbConfig::new(cpus), Delivery::AtOnce, &tables)
-        };
+        let machine = unsafe { HostMachine::with_window(host, policy, NoTlb, tlb, Delivery::AtOnce, tables) };
         let machine = machine.context("machine")?;
-        let slots = HighSlots::new(&host, &config).context("high memory")?;
+        let slots = HighSlots::new(host, &config).context("high memory")?;
         let machine_high = HighMachine::new(&machine, &slots, &config).context("high memory")?;
         let either = EitherMachine::high(machine_high);
         let (outcome, elapsed, _) = job.run(&either, || Unwatched, |_| {})?;
@@ -116,12 +164,9 @@ impl PlacedTrace {
             return Err(Failure::new(format!(
                 "{}: process {task} got no memory at event {event} ({reason}); give --memory more than {} MiB",
                 self.trace.name,
-                memory >> 20
+                on.memory >> 20
             )));
         }
-        let counts = either.policy().counts();
-        let all_tables = counts.levels.iter().map(|level| level.allocs as u64).sum();
-        let placed = UserPteReport::new(userpte, &tables, &counts);
-        Ok(PlacedRun { calls: elapsed.processor * job.workers() as u32, tables: placed, all_tables })
+        Ok((elapsed, either.policy().counts()))
     }
 }

@@ -2,7 +2,7 @@
 
 /// A policy by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum PolicyName {
+pub(crate) enum PolicyName {
     /// No caching
     Plain,
     /// The Linux patch of 2007
@@ -15,7 +15,7 @@ pub(super) enum PolicyName {
 
 /// A policy and, for a historic one, its number of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     pub name: PolicyName,
     /// Number of lists of a historic policy; `None` for the others.
     pub lists: Option<u8>,

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,6 +33,7 @@
 #define SHARED (MAP_SHARED | MAP_ANONYMOUS)
 
 /* Newer than some C libraries. */
+#define ADVICE_POPULATE_READ 22
 #define ADVICE_GUARD_INSTALL 102
 #define ONLY_ON_FAULT 1
 #define DONTUNMAP 4
@@ -242,6 +244,14 @@ static void move_nothing(void) {
     read_tables(PLACE(1), 2 * TABLE);
 }
 
+/* The second mapping of locked pages is locked, and populated. */
+static void move_nothing_locked(void) {
+    char *p = map(PLACE(0), 2 * TABLE, READ_WRITE, SHARED);
+    NEED(mlock(p, 2 * TABLE) == 0);
+    move(p, 0, PLACE(1), 2 * TABLE, 0);
+    count();
+}
+
 static void stack_limit(void) {
     struct rlimit limit = {64 << 20, RLIM_INFINITY};
     NEED(setrlimit(RLIMIT_STACK, &limit) == 0);
@@ -255,6 +265,15 @@ static void stack_grows_by_read(void) {
     char *p = map(PLACE(0) + 2 * TABLE, PAGE, READ_WRITE, PRIVATE | MAP_GROWSDOWN);
     read_tables(p - PAGE, PAGE);
     read_tables(p - PAGE - TABLE, PAGE);
+    fork_once();
+}
+
+/* The limit refuses to let the stack grow. An access by the kernel fails without a signal. */
+static void stack_refused(void) {
+    char *p = map(PLACE(0), PAGE, READ_WRITE, PRIVATE | MAP_GROWSDOWN);
+    read_tables(p, PAGE);
+    int fd = memfd_create("rules", 0);
+    NEED(fd >= 0 && write(fd, p - 16 * TABLE, 1) == -1 && errno == EFAULT);
     fork_once();
 }
 
@@ -318,6 +337,51 @@ static void populate_beyond_end(void) {
     count();
 }
 
+static void mlockall_beyond_end(void) {
+    map_short_file(0);
+    NEED(mlockall(MCL_CURRENT) == 0);
+    count();
+}
+
+/* The area becomes writable: its pages are written, as far as the file goes. */
+static void grant_beyond_end(void) {
+    int fd = memfd_create("rules", 0);
+    NEED(fd >= 0 && ftruncate(fd, TABLE) == 0);
+    char *p = mmap(PLACE(0), 8 * TABLE, PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
+    NEED(p == PLACE(0) && mlockall(MCL_CURRENT) == 0);
+    NEED(mprotect(p, 8 * TABLE, READ_WRITE) == 0);
+    count();
+    fork_once();
+}
+
+/* A file that ends, between anonymous areas. */
+static char *map_beside_short_file(void) {
+    map_short_file(0);
+    map(PLACE(0) + 8 * TABLE, TABLE, READ_WRITE, PRIVATE);
+    return map(PLACE(0) - TABLE, TABLE, READ_WRITE, PRIVATE);
+}
+
+static void mlock_beyond_end(void) {
+    NEED(mlock(map_beside_short_file(), 10 * TABLE) == -1 && errno == ENOMEM);
+    count();
+}
+
+static void advice_beyond_end(void) {
+    NEED(madvise(map_beside_short_file(), 10 * TABLE, ADVICE_POPULATE_READ) == -1 && errno == EFAULT);
+    count();
+}
+
+/* An access by the kernel fails without a signal. */
+static void write_beyond_end(void) {
+    int fd = memfd_create("rules", 0), zero = open("/dev/zero", O_RDONLY);
+    NEED(fd >= 0 && zero >= 0 && ftruncate(fd, TABLE) == 0);
+    char *p = mmap(PLACE(0), 8 * TABLE, READ_WRITE, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
+    NEED(p == PLACE(0));
+    read_tables(p, TABLE);
+    NEED(read(zero, p + 4 * TABLE, 1) == -1 && errno == EFAULT);
+    fork_once();
+}
+
 static void read_beyond_end(void) { read_tables(PLACE(0) + 4 * TABLE, PAGE); }
 
 static void fault_beyond_end(void) {
@@ -346,13 +410,20 @@ static const struct {
     CASE(move_several),
     CASE(move_and_shrink),
     CASE(move_nothing),
+    CASE(move_nothing_locked),
     CASE(stack_limit),
     CASE(stack_grows_by_read),
+    CASE(stack_refused),
     CASE(stack_guard),
     CASE(guard_pages),
     CASE(huge_page_read),
     CASE(grow_locked),
     CASE(populate_beyond_end),
+    CASE(mlockall_beyond_end),
+    CASE(grant_beyond_end),
+    CASE(mlock_beyond_end),
+    CASE(advice_beyond_end),
+    CASE(write_beyond_end),
     CASE(fault_beyond_end),
 };
 

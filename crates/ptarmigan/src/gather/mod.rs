@@ -373,6 +373,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 3. It is in the state of its level: no live entries.
     /// 4. The pages that its entries mapped were no smaller than those that the gather was made
     ///    for.
+    /// 5. It is no root table: a root is linked to the others through its record until it is
+    ///    destroyed.
     pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
         let record = self.on.frames().meta(at.pfn());
         record.set_usage(Use::Table);

@@ -1,7 +1,7 @@
 //! A machine made of threads and `mmap`: for tests, emulators and the workbench. Needs std.
 //!
 //! [`Host`] owns the memory and what is common to all policies; [`HostMachine`] puts a policy and a
-//! TLB beside it. Programs that only want pages in a known state take a [`PagePool`].
+//! TLB beside it. Programs that only want pages in a known state, or stacks, take a [`PagePool`].
 //!
 //! ```
 //! use ptarmigan::addr::{VirtAddr, VirtRange};
@@ -47,7 +47,8 @@ pub use host::{Host, HostConfig, HostError, Missing};
 pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb, TableReach};
 pub use pool::{
-    ArcPage, GuardPage, Page, PageIn, PagePool, PageState, PoolConfig, PoolError, PoolHandle, PoolStats,
-    RawPage, StateError, Topology, Zeroed,
+    ArcPage, ArcStack, Bind, HugePages, MetricsHook, Page, PageIn, PagePool, PageState, PoolConfig,
+    PoolError, PoolEvent, PoolHandle, PoolMemory, PoolNodeMemory, PoolStats, RawPage, Refusal, Stack, Stacks,
+    StateError, Topology, Zeroed,
 };
 pub use slots::CpuSlot;

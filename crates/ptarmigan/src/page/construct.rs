@@ -12,7 +12,7 @@ use crate::frames::Frames;
 ///
 /// An implementation promises:
 ///
-/// 1. After [`destruct`](Self::destruct), and after a [`try_construct`](Self::try_construct) that
+/// 1. After [`destruct`](Self::destruct) or [`destruct_all`](Self::destruct_all), and after a [`try_construct`](Self::try_construct) that
 ///    returned false, the table is all zero.
 /// 2. Calls write to the table at `root` alone, and to tables that have been constructed and not
 ///    destructed since. What is written there are entries of the kernel's.
@@ -56,6 +56,19 @@ pub unsafe trait Construct: Sync {
     /// 1. The caller owns `root`, and has had this construct it, in the same `frames`. No MMU walks
     ///    it.
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr);
+
+    /// Does the same with several tables. Constructors for which that is less work together do it
+    /// together.
+    ///
+    /// # Safety
+    ///
+    /// As [`destruct`](Self::destruct), for each of `roots`, each of which comes once.
+    unsafe fn destruct_all(&self, frames: &Frames, roots: impl Iterator<Item = PhysAddr>) {
+        for root in roots {
+            // SAFETY: 1. by the caller.
+            unsafe { self.destruct(frames, root) };
+        }
+    }
 }
 
 /// Leaves root tables all zero, as other tables are: for kernels that have a root of their own.
@@ -86,5 +99,10 @@ unsafe impl<C: Construct> Construct for &C {
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr) {
         // SAFETY: 1. passed on.
         unsafe { (**self).destruct(frames, root) };
+    }
+    #[inline(always)]
+    unsafe fn destruct_all(&self, frames: &Frames, roots: impl Iterator<Item = PhysAddr>) {
+        // SAFETY: 1. passed on.
+        unsafe { (**self).destruct_all(frames, roots) };
     }
 }

@@ -214,6 +214,24 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         unsafe { self.give_zero(level, at) };
     }
 
+    /// Gives clean root tables back to the allocator, known to be zero, and has the constructor
+    /// destruct them together.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns the root tables at `roots`, each of which comes once, and the second time
+    ///    as the first. No TLB knows them, and each came from [`make`](Self::make) as for
+    ///    [`unmake`](Self::unmake).
+    pub unsafe fn unmake_roots(&self, roots: impl Iterator<Item = PhysAddr> + Clone) {
+        // SAFETY: 1. the caller owns them, `make` had them constructed, and clean pages are in no TLB.
+        unsafe { self.construct.destruct_all(self.frames, roots.clone()) };
+        for at in roots {
+            // SAFETY: 1. the caller owns it (1.). 2. it has been destructed (contract of
+            // `Construct`, 1.).
+            unsafe { self.give_zero(self.layout.root(), at) };
+        }
+    }
+
     /// Gives the memory of a table of `level` back to the allocator, known to be zero.
     ///
     /// # Safety

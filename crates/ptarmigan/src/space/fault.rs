@@ -32,7 +32,7 @@ pub enum Done {
 }
 
 /// Why a fault could not be served; nothing has changed, except that a stack may have grown to the
-/// address.
+/// address, or have been prepared for it in vain: fork copies its tables then, as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// No area lies there.
@@ -272,11 +272,10 @@ impl<F: Format> State<F> {
         if area.start <= va.0 {
             return Ok(());
         }
-        let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        let pages = (area.end - start) >> F::PAGE_SHIFT;
-        if !area.flags.has(AreaFlags::GROWS_DOWN) || pages > u64::from(self.stack_limit) {
+        if !area.flags.has(AreaFlags::GROWS_DOWN) {
             return Err(none);
         }
+        let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         let below = self.areas.last_before(on, va.0);
         // Nothing can run into an area without permissions, and one that grows down has moved on.
         let guarded = below
@@ -284,12 +283,15 @@ impl<F: Format> State<F> {
         if start < guarded.map_or(LOWEST_STACK, |a| a.end + (STACK_GUARD << F::PAGE_SHIFT)) {
             return Err(none);
         }
+        // Linux prepares for private pages whatever the access is, and before it looks at the limit.
         let old = area.start;
-        area.offset = area.offset_at(start);
-        area.start = start;
-        // Linux prepares for private pages when a stack grows, whatever the access.
         area.flags = area.flags.with(AreaFlags::PRIVATE_PAGES);
-        if self.areas.replace(on, old, area) { Ok(()) } else { Err(none) }
+        let grows = (area.end - start) >> F::PAGE_SHIFT <= u64::from(self.stack_limit);
+        if grows {
+            area.offset = area.offset_at(start);
+            area.start = start;
+        }
+        if self.areas.replace(on, old, area) && grows { Ok(()) } else { Err(none) }
     }
 
     fn attr(flags: AreaFlags) -> Attr {

@@ -194,6 +194,21 @@ impl<F: Format> Tables<F> {
         });
     }
 
+    /// Calls `visit(first address it maps, table, entries)` for every leaf table that maps a part of
+    /// `range`, in order. `entries` are those of the whole table.
+    pub fn leaf_tables<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        range: VirtRange,
+        mut visit: impl FnMut(VirtAddr, PhysAddr, u32),
+    ) {
+        self.each_leaf_table(on, range, &mut |node, base, _, _| {
+            let mut entries = 0;
+            node.each_line(0, F::entries(Level::PTE) - 1, |_, live| entries += live.count_ones());
+            visit(VirtAddr(base), node.at(), entries);
+        });
+    }
+
     /// Calls `visit(table, first address it maps, first index, last index)` for every leaf table in
     /// `range`.
     fn each_leaf_table<M: Machine>(

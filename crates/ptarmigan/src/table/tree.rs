@@ -306,6 +306,13 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
     pub fn walk(self, range: VirtRange, visit: impl FnMut(VirtAddr, Pfn, Attr)) {
         self.tables.walk(self.on, range, visit);
     }
+
+    /// Calls `visit(first address it maps, table, entries)` for every leaf table that maps a part
+    /// of `range`, in order. `entries` is the number of mapped pages in the whole table, 0 for a
+    /// table that has been left empty.
+    pub fn leaf_tables(self, range: VirtRange, visit: impl FnMut(VirtAddr, PhysAddr, u32)) {
+        self.tables.leaf_tables(self.on, range, visit);
+    }
 }
 
 /// Changes to a tree, flushed once: when this is dropped, or by [`flush`](Self::flush).
@@ -445,6 +452,29 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     pub fn unmap_range(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(VirtAddr, Pfn, Attr)) {
         self.tables.unmap(range, free, &mut self.gather, |_, va, raw| {
             leaf(VirtAddr(va), F::frame(raw), F::attr(raw));
+        });
+    }
+
+    /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does. For each, `owns` says
+    /// whether the entry owned a reference to a data frame; the flush drops those, and gives a frame
+    /// back whose last one goes.
+    ///
+    /// # Safety
+    ///
+    /// 1. An entry for which `owns` returns true owned a reference to a data frame of this machine,
+    ///    which the caller gives away.
+    pub unsafe fn unmap_owned(
+        &mut self,
+        range: VirtRange,
+        free: Free,
+        mut owns: impl FnMut(VirtAddr, Pfn, Attr) -> bool,
+    ) {
+        self.tables.unmap(range, free, &mut self.gather, |gather, va, raw| {
+            if owns(VirtAddr(va), F::frame(raw), F::attr(raw)) {
+                // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
+                // clears, and a tree's gather counts in the tree's pages.
+                unsafe { gather.release::<F>(raw) };
+            }
         });
     }
 

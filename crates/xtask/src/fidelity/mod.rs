@@ -1,16 +1,20 @@
 //! Random programs of the whole mmap family, with fork and threads, recorded with Linux's own count
-//! of tables after every call, and replayed.
+//! of tables after every call, and replayed. And commands of lists, with the counts at their ends.
 mod check;
 mod guest;
+mod list;
 mod program;
 mod shrink;
+mod suite;
 
 use check::Checker;
 use clap::Args;
 pub use guest::guest;
 use program::{Allowed, C, Random};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+pub use suite::{SuiteArgs, run as suite};
 
 /// Options of `cargo xtask fidelity`.
 #[derive(Args)]
@@ -42,12 +46,18 @@ pub struct FidelityArgs {
     /// The part of the samples that must be equal, in percent.
     #[arg(long, default_value_t = 100.0)]
     least: f64,
+    /// Keeps programs that differ, and their traces, in this directory.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// The command `ptarmigan`; without it, one is built.
+    #[arg(long, value_name = "FILE")]
+    ptarmigan: Option<PathBuf>,
 }
 
 /// Runs the comparison. The exit status is 0 if enough samples are equal and the sanitizer found
 /// nothing, 2 if nothing can be recorded here.
 pub fn run(args: &FidelityArgs) -> ExitCode {
-    let checker = match Checker::new().and_then(|checker| checker.probe().map(|()| checker)) {
+    let checker = match Checker::new(args.ptarmigan.as_deref()).and_then(|c| c.probe().map(|()| c)) {
         Ok(checker) => checker,
         Err(why) => {
             eprintln!("fidelity: nothing can be compared here: {why}");
@@ -87,6 +97,12 @@ pub fn run(args: &FidelityArgs) -> ExitCode {
             found.odd,
             program::count(&steps)
         );
+        if let Some(dir) = &args.keep
+            && let Err(why) = checker.keep(dir, &seed.to_string())
+        {
+            eprintln!("fidelity: {why}");
+            return ExitCode::FAILURE;
+        }
         if args.no_shrink || shown >= 5 {
             continue;
         }

@@ -51,6 +51,8 @@ struct TaskState {
     locked: [Option<u64>; 2],
     /// The time of an execve that waits for the other threads to end.
     exec: Option<u64>,
+    /// Whether its last call of execve was under another tracer.
+    other_tracer: bool,
     dying: bool,
 }
 
@@ -65,8 +67,12 @@ pub(super) struct Seen {
     pub(super) refused: u64,
     /// Ranges of 2 MiB where pages were present at a stop that no event explains.
     pub(super) found: u64,
-    /// Programs that could not be looked at at their start.
-    pub(super) blank_execs: u64,
+    /// Programs that started under another tracer.
+    pub(super) other_tracer: u64,
+    /// Programs of 32 bits, whose system calls no tracepoint reports.
+    pub(super) narrow: u64,
+    /// Other programs that could not be looked at at their start.
+    pub(super) blank: u64,
 }
 
 /// Looks up what an execve made, by task and time.
@@ -104,6 +110,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             call: None,
             locked: [None; 2],
             exec: None,
+            other_tracer: false,
             dying: false,
         };
         Self {
@@ -274,6 +281,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Advised { start, pages, advice } => {
                 self.put(pid, Kind::Madvise { start, pages, advice })?;
             }
+            RawKind::OtherTracer => task.other_tracer = true,
             RawKind::StackLimit { pages } => self.put(pid, Kind::StackLimit { pages })?,
             // Its fault was not the event before on the same CPU.
             RawKind::Refused | RawKind::BadAddress => {}
@@ -352,6 +360,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             call: None,
             locked,
             exec: None,
+            other_tracer: false,
             dying: false,
         };
         self.tasks.insert(child, task);
@@ -377,13 +386,20 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         let group = task.group;
         let waiter = task.waiter.take();
+        let other_tracer = std::mem::take(&mut task.other_tracer);
         let old = std::mem::replace(&mut task.space, self.next_space);
         self.spaces.insert(self.next_space, SpaceUsers { users: 1, ..SpaceUsers::default() });
         self.next_space += 1;
         self.leave_space(old, false);
         self.seen.execs += 1;
-        let Some(made) = (self.made)(group, when).filter(|made| made.is_complete() && !made.narrow) else {
-            self.seen.blank_execs += 1;
+        let made = (self.made)(group, when);
+        let narrow = made.as_ref().is_some_and(|made| made.narrow);
+        let Some(made) = made.filter(|made| made.is_complete() && !narrow) else {
+            match (narrow, other_tracer) {
+                (true, _) => self.seen.narrow += 1,
+                (_, true) => self.seen.other_tracer += 1,
+                _ => self.seen.blank += 1,
+            }
             self.leave_unrecorded(pid)?;
             return self.release(waiter);
         };
@@ -449,6 +465,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     /// Records pages that were found at a stop, where no event has made a table.
     fn present(&mut self, pid: i32, found: &[Found]) -> Result<(), WriteError> {
+        // Of the recorder's own pages before the first program, no event tells.
+        if !self.started || !self.tasks.get(&pid).is_some_and(|task| task.recorded) {
+            return Ok(());
+        }
         let Some(space) = self.space_of(pid) else { return Ok(()) };
         let (news, unexplained) = space.known.news(found);
         self.seen.found += unexplained;

@@ -1,16 +1,20 @@
 //! System calls whose effect no event tells in full: what is looked at before and after them.
 use super::raw::{Found, RawKind};
 use super::{pagemap, proc, sys};
+use ptarmigan_trace::{AreaKind, Prot};
 use std::collections::HashMap;
 
 /// The system calls that are looked at, beside the beginning and the end of programs.
-pub(super) const LOOKED_AT: [i64; 6] = [
+pub(super) const LOOKED_AT: [i64; 9] = [
     libc::SYS_shmat,
     libc::SYS_shmdt,
     libc::SYS_remap_file_pages,
     libc::SYS_process_madvise,
     libc::SYS_setrlimit,
     libc::SYS_prlimit64,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_mlockall,
 ];
 
 /// Before an execve the pages of small programs only are looked at, of at most so many present
@@ -21,6 +25,10 @@ const LITTLE: u64 = 4096;
 pub(super) enum Pending {
     /// `mmap` of a file whose pages are made present at once, with its arguments.
     Populate([u64; 6]),
+    /// `mlock` or `madvise`, which make pages of a range present, in bytes.
+    Fill(u64, u64),
+    /// `mlockall`, which passes over pages beyond the ends of files.
+    FillAll,
     Attach,
     /// The parts of the segment that are there, as first page and length.
     Detach(Vec<(u64, u64)>),
@@ -54,8 +62,19 @@ pub(super) fn before(pid: i32, number: i64, args: [u64; 6]) -> Option<Pending> {
             proc::of_pidfd(pid, args[0]).map(|of| Pending::Advise(of, ranges, args[3] as u16))
         }
         libc::SYS_mmap if sys::populates_file(args[3]) => Some(Pending::Populate(args)),
+        libc::SYS_madvise if sys::POPULATING.contains(&args[2]) => Some(fill(args)),
+        libc::SYS_mlock => Some(fill(args)),
+        libc::SYS_mlock2 if args[2] & u64::from(libc::MLOCK_ONFAULT) == 0 => Some(fill(args)),
+        libc::SYS_mlockall if args[0] & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT => Some(Pending::FillAll),
         _ => None,
     }
+}
+
+const MCL_CURRENT: u64 = libc::MCL_CURRENT as u64;
+const MCL_ONFAULT: u64 = libc::MCL_ONFAULT as u64;
+
+fn fill(args: [u64; 6]) -> Pending {
+    Pending::Fill(args[0], args[0].saturating_add(args[1]).min(proc::USER_END))
 }
 
 impl Pending {
@@ -64,6 +83,10 @@ impl Pending {
         let mut found = Vec::new();
         match self {
             Self::Populate(args) if result >= 0 => found = populated(pid, result as u64, args),
+            Self::Fill(start, end) if result < 0 => found = filled(pid, start, end, |_| true),
+            Self::FillAll if result >= 0 => {
+                found = filled(pid, 0, proc::USER_END, |area| area.kind == AreaKind::File);
+            }
             Self::Attach if result >= 0 => {
                 let start = result as u64 >> proc::PAGE_SHIFT;
                 if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
@@ -100,18 +123,48 @@ impl Pending {
                     }
                 }
             }
-            Self::Populate(_) | Self::Attach | Self::Detach(_) | Self::Remap(..) => {}
+            Self::Populate(_)
+            | Self::Fill(..)
+            | Self::FillAll
+            | Self::Attach
+            | Self::Detach(_)
+            | Self::Remap(..) => {}
         }
         found
     }
+}
+
+fn touched(pid: i32, found: Vec<Found>) -> Looked {
+    let touched = |Found { start, pages, private, .. }| RawKind::Touched { start, pages, write: private };
+    found.into_iter().map(|found| (pid, touched(found))).collect()
+}
+
+/// The pages that are present in areas of a range that the task wanted to be present. Where a file
+/// ends, nobody else says; and a call that failed may have stopped anywhere.
+fn filled(pid: i32, start: u64, end: u64, wanted: impl Fn(&proc::Area) -> bool) -> Looked {
+    let mut all = Vec::new();
+    for area in proc::areas(pid).iter().filter(|area| wanted(area)) {
+        let first = area.start.max(start >> proc::PAGE_SHIFT);
+        let last = (area.start + area.pages).min(end.div_ceil(1 << proc::PAGE_SHIFT));
+        if first >= last || area.prot.0 == 0 {
+            continue;
+        }
+        match pagemap::present_in(pid, first << proc::PAGE_SHIFT, last << proc::PAGE_SHIFT) {
+            Some(found) => all.extend(touched(pid, found)),
+            None => {
+                let write = !area.shared && area.prot.0 & Prot::WRITE != 0;
+                all.push((pid, RawKind::Touched { start: first, pages: last - first, write }));
+            }
+        }
+    }
+    all
 }
 
 /// The pages that `mmap` has made present.
 fn populated(pid: i32, at: u64, args: [u64; 6]) -> Looked {
     let end = at.saturating_add(args[1].next_multiple_of(1 << proc::PAGE_SHIFT));
     if let Some(found) = pagemap::present_in(pid, at, end) {
-        let touched = |Found { start, pages, private, .. }| RawKind::Touched { start, pages, write: private };
-        return found.into_iter().map(|found| (pid, touched(found))).collect();
+        return touched(pid, found);
     }
     let (start, pages) = (at >> proc::PAGE_SHIFT, proc::backed(pid, args[4], args[5], args[1]));
     let private = args[3] & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;

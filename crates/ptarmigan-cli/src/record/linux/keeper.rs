@@ -37,6 +37,7 @@ pub(super) struct Link(File);
 
 /// Splits the process in two. Must be called while it has one thread.
 pub(super) fn split() -> io::Result<Role> {
+    signals::remember();
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // SAFETY: a new mapping at an address of the kernel's choice overlaps no other. It is never
     // unmapped.

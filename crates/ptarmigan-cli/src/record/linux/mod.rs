@@ -1,17 +1,15 @@
 //! Recording on Linux on x86-64.
+mod allowed;
 mod builder;
 mod calls;
-mod format;
 mod keeper;
 mod merge;
 mod notify;
-mod output;
 mod pagemap;
 mod perf;
 mod proc;
 mod queue;
 mod raw;
-mod ring;
 pub(super) mod session;
 mod signals;
 mod spill;

@@ -1,4 +1,5 @@
 //! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
+use super::allowed;
 use super::merge::{Finished, Stream};
 use super::raw::{Raw, RawKind};
 use super::spill::{self, Consumed, Room, Spill};
@@ -38,7 +39,7 @@ impl Drop for PerfRing {
 }
 
 impl PerfRing {
-    fn open(pid: i32, cpu: u16) -> io::Result<Self> {
+    fn open(pid: i32, cpu: u16) -> Result<Self, Failure> {
         let mut attr = b::perf_event_attr {
             size: size_of::<b::perf_event_attr>() as u32,
             type_: b::PERF_TYPE_SOFTWARE,
@@ -63,13 +64,24 @@ impl PerfRing {
         // returns.
         let fd = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, pid, cpu.into(), -1, flags) };
         if fd < 0 {
-            return Err(io::Error::last_os_error());
+            let e = io::Error::last_os_error();
+            return Err(allowed::no_perf_events(&e));
         }
         // SAFETY: the call succeeded, so `fd` is open, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
-        let base = unsafe { mmap(std::ptr::null_mut(), PAGE + RING, prot, MapFlags::SHARED, &fd, 0) }?;
+        let base = unsafe { mmap(std::ptr::null_mut(), PAGE + RING, prot, MapFlags::SHARED, &fd, 0) };
+        let base = base.map_err(|e| {
+            Failure::new(match e {
+                rustix::io::Errno::PERM => format!(
+                    "perf: a buffer of {} KiB for each CPU is more than kernel.perf_event_mlock_kb leaves to \
+                     this user; wait for the end of other recordings",
+                    RING >> 10
+                ),
+                e => format!("perf: a buffer: {e}"),
+            })
+        })?;
         Ok(Self { fd, base: base.cast() })
     }
 
@@ -164,11 +176,7 @@ impl PerfFaults {
         let (stop, bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let mut faults = Self { readers: Vec::new(), stop, online: online.clone(), bytes };
         for cpu in online {
-            let ring = PerfRing::open(pid, cpu).map_err(|e| {
-                Failure::new(format!(
-                    "perf: page faults cannot be recorded ({e}); kernel.perf_event_paranoid must be 2 or less"
-                ))
-            })?;
+            let ring = PerfRing::open(pid, cpu)?;
             let file = File::create(spill.path(&format!("cpu{cpu}")))
                 .context("the temporary files beside the output")?;
             let (stop, bytes) = (Arc::clone(&faults.stop), Arc::clone(&faults.bytes));

@@ -1,4 +1,5 @@
 //! What /proc reports about a stopped task.
+use super::sys;
 use ptarmigan_trace::{AreaKind, HugePages, Prot};
 use std::fs::{self, File};
 use std::io::Read;
@@ -33,10 +34,7 @@ impl Default for Area {
 
 /// Returns the limit of a task's stack (`RLIMIT_STACK`), in pages.
 pub(super) fn stack_limit(pid: i32) -> Option<u64> {
-    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
-    let line = limits.lines().find_map(|l| l.strip_prefix("Max stack size"))?;
-    let bytes = line.split_whitespace().next()?;
-    Some(bytes.parse().unwrap_or(u64::MAX) >> PAGE_SHIFT)
+    Some(sys::stack_limit(pid).ok()? >> PAGE_SHIFT)
 }
 
 /// Returns where this machine uses huge pages for anonymous memory.
@@ -50,10 +48,22 @@ pub(super) fn huge_pages() -> HugePages {
     }
 }
 
-/// Returns the name of a task's program as the kernel keeps it.
-pub(super) fn name(pid: i32) -> String {
-    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned()
+/// Reads a file of a task, without asking for its size first, which is 0 in /proc. `usual` bytes
+/// are more than it has in most cases. If `whole`, the kernel returns the file in one piece.
+fn read(pid: i32, name: &str, usual: usize, whole: bool) -> Option<Vec<u8>> {
+    let mut file = File::open(format!("/proc/{pid}/{name}")).ok()?;
+    let (mut bytes, mut len) = (vec![0; usual], 0);
+    loop {
+        let n = file.read(&mut bytes[len..]).ok()?;
+        len += n;
+        if n == 0 || whole && len < bytes.len() {
+            bytes.truncate(len);
+            return Some(bytes);
+        }
+        if len == bytes.len() {
+            bytes.resize(2 * len, 0);
+        }
+    }
 }
 
 /// Counts of a task with an address space.
@@ -70,17 +80,18 @@ pub(super) struct Counts {
 
 /// Returns the counts of a task, or `None` for one without an address space.
 pub(super) fn counts(pid: i32) -> Option<Counts> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let field = |name: &str| {
-        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
-        line.strip_prefix(':')?.split_whitespace().next()?.parse::<u64>().ok()
+    let status = read(pid, "status", 4096, true)?;
+    let mut lines = status.split(|&b| b == b'\n');
+    // The fields in the order in which the kernel writes them.
+    let mut field = |name: &[u8]| {
+        let line = lines.find_map(|l| l.strip_prefix(name))?;
+        str::from_utf8(line).ok()?.split_whitespace().next()?.parse::<u64>().ok()
     };
-    Some(Counts {
-        tables: (field("VmPTE")? >> (PAGE_SHIFT - 10)) as u32,
-        resident: field("VmRSS")? >> (PAGE_SHIFT - 10),
-        group: field("Tgid")? as i32,
-        threads: field("Threads")? as u32,
-    })
+    let group = field(b"Tgid:")? as i32;
+    let resident = field(b"VmRSS:")? >> (PAGE_SHIFT - 10);
+    let tables = (field(b"VmPTE:")? >> (PAGE_SHIFT - 10)) as u32;
+    let threads = field(b"Threads:")? as u32;
+    Some(Counts { tables, resident, group, threads })
 }
 
 /// Returns the threads of a process.
@@ -89,9 +100,10 @@ pub(super) fn threads(group: i32) -> Vec<i32> {
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Whether a task runs a 32-bit program.
+/// Whether a stopped task runs a 32-bit program.
 pub(super) fn is_32_bit(pid: i32) -> bool {
-    is_32_bit_file(format!("/proc/{pid}/exe").as_ref())
+    // The kernel's code segment for such programs (`__USER32_CS`).
+    sys::registers(pid).is_ok_and(|registers| registers.cs == 0x23)
 }
 
 /// Whether a file is a 32-bit program. A script is not.
@@ -136,7 +148,7 @@ pub(super) fn group(pid: i32) -> Option<i32> {
 
 /// Returns all areas, in order.
 pub(super) fn areas(pid: i32) -> Vec<Area> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = read(pid, "maps", 1 << 14, false).unwrap_or_default();
     maps.split(|&b| b == b'\n').filter_map(|l| area(&String::from_utf8_lossy(l))).collect()
 }
 
@@ -202,15 +214,27 @@ pub(super) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
     found
 }
 
-/// Returns what `execve` placed outside the listed areas: the lowest argument byte and the start of
-/// the heap.
-pub(super) fn arguments_and_heap(pid: i32) -> Option<(u64, u64)> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+/// What `execve` made outside the listed areas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Program {
+    /// Its name, as the kernel keeps it.
+    pub(super) name: String,
+    /// The address of the lowest argument byte.
+    pub(super) arguments: u64,
+    /// The address of the start of the heap.
+    pub(super) heap: u64,
+}
+
+/// Returns what the `execve` of a task made.
+pub(super) fn program(pid: i32) -> Option<Program> {
+    let stat = read(pid, "stat", 1024, true)?;
     let stat = String::from_utf8_lossy(&stat);
     // The second field is the program's name in parentheses, which may contain anything.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let (before, after) = stat.rsplit_once(')')?;
+    let (_, name) = before.split_once('(')?;
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
     let field = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok());
-    Some((field(48)?, field(47)?))
+    Some(Program { name: name.to_owned(), arguments: field(48)?, heap: field(47)? })
 }
 
 #[cfg(test)]
@@ -239,7 +263,8 @@ mod tests {
         let pid = std::process::id() as i32;
         assert!(counts(pid).is_some_and(|n| n.tables >= 3 && n.threads >= 1 && n.resident > 10));
         assert!(areas(pid).iter().any(|a| a.kind == AreaKind::Stack));
-        let (args, heap) = arguments_and_heap(pid).expect("our own");
-        assert!(args > heap);
+        let own = program(pid).expect("our own");
+        assert!(own.arguments > own.heap && !own.name.is_empty());
+        assert!(stack_limit(pid).is_some_and(|pages| pages > 0));
     }
 }

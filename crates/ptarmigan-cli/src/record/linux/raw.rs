@@ -1,5 +1,5 @@
 //! Raw events, as the sources deliver them: with times, process numbers and byte addresses.
-use super::proc::{Area, PAGE_SHIFT};
+use super::proc::{Area, PAGE_SHIFT, Program};
 use ptarmigan_trace::{AreaKind, Prot};
 
 /// The CPU of an event whose source does not report it: the last CPU known for the task counts.
@@ -98,6 +98,8 @@ pub(super) enum RawKind {
         pages: u64,
         advice: u16,
     },
+    /// The task calls `execve` under another tracer. The call may fail.
+    OtherTracer,
     /// The limit of the task's stack, in pages.
     StackLimit {
         pages: u64,
@@ -201,6 +203,7 @@ impl Raw {
             RawKind::Refused => w.push(13),
             RawKind::BadAddress => w.push(18),
             RawKind::Touched { start, pages, write } => w.extend([14, *start, *pages, u64::from(*write)]),
+            RawKind::OtherTracer => w.push(19),
             RawKind::StackLimit { pages } => w.extend([15, *pages]),
             RawKind::Present(found) => {
                 w.push(16);
@@ -243,6 +246,7 @@ impl Raw {
             (14, [start, pages, write]) => {
                 RawKind::Touched { start: *start, pages: *pages, write: *write != 0 }
             }
+            (19, []) => RawKind::OtherTracer,
             (15, [pages]) => RawKind::StackLimit { pages: *pages },
             (16, found) => RawKind::Present(found.iter().map(|w| Found::of(*w)).collect()),
             (17, [start, pages, advice]) => {
@@ -308,16 +312,16 @@ impl Made {
     /// Reads what an execve made, from a task that is stopped at its end.
     pub(super) fn look(pid: i32) -> Self {
         let areas = super::proc::areas(pid);
-        let (args, brk) = super::proc::arguments_and_heap(pid).unwrap_or_default();
+        let Program { name, arguments, heap } = super::proc::program(pid).unwrap_or_default();
         let top = areas.iter().find(|a| a.kind == AreaKind::Stack).map_or(0, |a| a.start + a.pages);
-        let args = args >> PAGE_SHIFT;
+        let args = arguments >> PAGE_SHIFT;
         let arg_pages = if args != 0 && args < top { (top - args) as u32 } else { 0 };
-        let heap = brk.div_ceil(1 << PAGE_SHIFT);
+        let heap = heap.div_ceil(1 << PAGE_SHIFT);
         // The temporary stack ends one page below the end of the user addresses, as x86-64 leaves a
         // guard page there.
         let stack_end = (super::proc::USER_END >> PAGE_SHIFT) - 1;
         let stack_limit = super::proc::stack_limit(pid).unwrap_or(0);
-        let (name, narrow) = (super::proc::name(pid), super::proc::is_32_bit(pid));
+        let narrow = super::proc::is_32_bit(pid);
         Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas }
     }
 }
@@ -342,6 +346,7 @@ mod tests {
             RawKind::Refused,
             RawKind::BadAddress,
             RawKind::Touched { start: 1, pages: 2, write: true },
+            RawKind::OtherTracer,
             RawKind::StackLimit { pages: 2048 },
             RawKind::Present(vec![
                 Found { start: (1 << 35) - 1, pages: 1, private: true, huge: false },

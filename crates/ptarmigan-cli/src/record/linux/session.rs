@@ -3,15 +3,15 @@ use super::builder::TraceBuilder;
 use super::keeper::{self, Link, Role};
 use super::merge::{Finished, Merge, Stream};
 use super::notify::Listener;
-use super::output::Output;
 use super::perf::PerfFaults;
 use super::spill::{Notes, Spill};
 use super::start::{self, AtCalls, Start, Started};
 use super::supervisor::{self, Missed, Supervisor};
 use super::tracefs::Instance;
 use super::tracer::{self, Ended, Surroundings, Tracer};
-use super::{calls, proc, signals, spill, sys};
+use super::{allowed, calls, pagemap, proc, signals, spill, sys};
 use crate::error::{Context, Failure};
+use crate::output::Output;
 use crate::record::args::{MethodChoice, RecordArgs};
 use crate::{bar, print};
 use indicatif::ProgressBar;
@@ -31,7 +31,7 @@ enum Source {
 pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let output = Output::new(&args.output)?;
     let method = choose(args.method)?;
-    refuse_32_bit(&args.command[0])?;
+    refuse_32_bit(args)?;
     match keeper::split().context("starting the recorder")? {
         Role::Waited(status) => Ok(status),
         Role::Recorder(link) => record(args, &output, method, link),
@@ -45,8 +45,8 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
         _ => (AtCalls::Stop, &tracer::STOPS),
     };
     let watched = [ends, &calls::LOOKED_AT].concat();
-    let root = rustix::process::geteuid().is_root();
-    let start = Start::new(&args.command, at_calls, &watched, !root).context("the command")?;
+    let start =
+        Start::new(&args.command, at_calls, &watched, !allowed::may_filter()).context("the command")?;
     let spill =
         Spill::new(output.file()).context(format_args!("{}: cannot be written", args.output.display()))?;
     let mut notes = Notes::new(&spill).context(SPILL)?;
@@ -61,11 +61,10 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
     let begun = begin(&started, instance, &spill, link).inspect_err(|_| {
         // The process holds files of the instance open, and the instance cannot be removed before it
         // is gone.
-        sys::kill(started.pid, libc::SIGKILL);
-        let _ = sys::wait();
+        sys::end(started.pid);
     });
     let (source, listener) = match begun {
-        Err(failure) => return Err(not_started(&started, &args.command[0]).unwrap_or(failure)),
+        Err(failure) => return Err(not_started(&started, &args.program()).unwrap_or(failure)),
         Ok(begun) => begun,
     };
     let mut header = Header::new(&name(args), cpus(&source), method);
@@ -88,7 +87,7 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
     if let Some(progress) = progress {
         progress.finish_and_clear();
     }
-    if let Some(failure) = not_started(&started, &args.command[0]) {
+    if let Some(failure) = not_started(&started, &args.program()) {
         return Err(failure);
     }
     // Without anybody who waits for it, the recording has been dropped.
@@ -102,13 +101,13 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
     finished.streams.push(Stream { events: Box::new(events), cut: failed.is_some() });
     finished.failed = finished.failed.or(failed);
     for (happened, bit) in [
-        (missed.foreign_tracer > 0, Unseen::OTHER_TRACER),
+        (missed.other_tracer > 0, Unseen::OTHER_TRACER),
         (missed.narrow > 0, Unseen::PROGRAMS_32),
         (finished.failed.is_some() || spill.room.ended().is_some(), Unseen::END),
     ] {
         header.unseen.0 |= if happened { bit } else { 0 };
     }
-    write(args, output, &header, &spill, Deliveries { root: started.pid, finished, execs, missed })?;
+    write(args, output, &header, &spill, Deliveries { root: started.pid, finished, execs })?;
     Ok(status(ended))
 }
 
@@ -159,22 +158,31 @@ fn choose(choice: MethodChoice) -> Result<Method, Failure> {
                 Err(Failure::new(format!("method tracefs is not available: {why}; use --method perf")))
             }
         },
-        MethodChoice::Auto if Instance::available().is_ok() => Ok(Method::Tracefs),
-        MethodChoice::Auto => Ok(Method::Perf),
+        MethodChoice::Auto => Ok(match Instance::available() {
+            Ok(()) => Method::Tracefs,
+            Err(why) => {
+                // Others than root do not expect it.
+                if rustix::process::geteuid().is_root() {
+                    print::error(&format!("method tracefs is not available: {why}"));
+                }
+                Method::Perf
+            }
+        }),
     }
 }
 
 /// Refuses a command that is a 32-bit program.
-fn refuse_32_bit(command: &str) -> Result<(), Failure> {
+fn refuse_32_bit(args: &RecordArgs) -> Result<(), Failure> {
+    let (command, shown) = (&args.command[0], args.program());
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = if command.contains('/') {
+    let found = if command.as_encoded_bytes().contains(&b'/') {
         Some(PathBuf::from(command))
     } else {
         std::env::split_paths(&path).map(|dir| dir.join(command)).find(|file| file.is_file())
     };
     match found {
         Some(file) if proc::is_32_bit_file(&file) => Err(Failure::new(format!(
-            "{command}: a 32-bit program, whose system calls cannot be recorded; record a 64-bit build of it"
+            "{shown}: a 32-bit program, whose system calls cannot be recorded; record a 64-bit build of it"
         ))),
         _ => Ok(()),
     }
@@ -188,10 +196,13 @@ fn begin(
     link: Link,
 ) -> Result<(Source, Option<Listener>), Failure> {
     let Some(instance) = instance else {
-        sys::seize(started.pid).context("ptrace is refused")?;
+        sys::seize(started.pid).map_err(|e| allowed::untraceable(started.pid, &e))?;
         return Ok((Source::Perf(PerfFaults::start(started.pid, spill)?), None));
     };
-    let listener = started.listen().context("a listener to system calls")?;
+    sys::try_to_trace(started.pid).map_err(|e| allowed::untraceable(started.pid, &e))?;
+    let listener = started
+        .listen()
+        .map_err(|e| Failure::new(format!("a listener to system calls: {e}; use --method perf")))?;
     let listener = listener.ok_or_else(|| Failure::new("the filter of system calls was refused"))?;
     link.keep(&listener).context("the process that waits")?;
     instance.start(started.pid)?;
@@ -206,11 +217,17 @@ fn cpus(source: &Source) -> u16 {
 }
 
 fn unseen(source: &Source) -> Unseen {
-    Unseen(match source {
-        Source::Tracefs(i) if i.sees_flushes() => 0,
-        Source::Tracefs(_) => Unseen::TLB_FLUSHES,
-        Source::Perf(_) => Unseen::KERNEL_FAULTS | Unseen::FAULT_ACCESS | Unseen::TLB_FLUSHES | Unseen::IDLE,
-    })
+    let present = if pagemap::works() { 0 } else { Unseen::KERNEL_ACCESS };
+    Unseen(
+        present
+            | match source {
+                Source::Tracefs(i) if i.sees_flushes() => 0,
+                Source::Tracefs(_) => Unseen::TLB_FLUSHES,
+                Source::Perf(_) => {
+                    Unseen::KERNEL_FAULTS | Unseen::FAULT_ACCESS | Unseen::TLB_FLUSHES | Unseen::IDLE
+                }
+            },
+    )
 }
 
 /// Returns the name of the workload, never a path.
@@ -257,7 +274,6 @@ struct Deliveries {
     root: i32,
     finished: Finished,
     execs: spill::NotedExecs,
-    missed: Missed,
 }
 
 /// Merges the raw events into the trace, and puts it in place when it is complete.
@@ -268,7 +284,7 @@ fn write(
     spill: &Spill,
     deliveries: Deliveries,
 ) -> Result<(), Failure> {
-    let Deliveries { root, finished: Finished { streams, lost, failed }, mut execs, missed } = deliveries;
+    let Deliveries { root, finished: Finished { streams, lost, failed }, mut execs } = deliveries;
     let problem = format!("{}: cannot be written", args.output.display());
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
@@ -287,7 +303,7 @@ fn write(
         let why = failed.map(|e| format!(": {e}")).unwrap_or_default();
         return Err(Failure::new(format!(
             "nothing of {} was recorded; {lost} events were lost{why}",
-            args.command[0]
+            args.program()
         )));
     }
     let tasks = model.tasks();
@@ -313,9 +329,9 @@ fn write(
         print::error(&format!("the recording ended before the command did: {why}"));
     }
     for (n, what) in [
-        (missed.foreign_tracer, "under another tracer"),
-        (missed.narrow, "32-bit"),
-        (seen.blank_execs.saturating_sub(missed.foreign_tracer + missed.narrow), "ended at their start"),
+        (seen.other_tracer, "under another tracer"),
+        (seen.narrow, "32-bit"),
+        (seen.blank, "ended at their start"),
     ] {
         if n > 0 {
             print::error(&format!("programs that were not recorded ({what}): {n}"));

@@ -1,12 +1,20 @@
 //! Signals to the recorder. Ctrl-C while recording reaches the recorded program, too; the recording
 //! ends with it, and the trace is kept.
+//!
+//! What the recorder was started with is the command's, too: a signal that is ignored stays ignored,
+//! by the recorder itself as well (`nohup`, `trap '' INT`), and a signal that is blocked stays blocked.
 use super::sys;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Seconds until an alarm, which counts as a second signal and ends the recorded program.
 const GRACE: u32 = 3;
+
+/// Milliseconds in which a signal counts once. A signal to a process group reaches both processes of
+/// the recorder, and the first one passes it on to the second.
+const SAME: u64 = 300;
 
 /// Signals that ask a program to end.
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -14,7 +22,22 @@ const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// The signal that says that the recorder's first process is gone.
 pub(super) const ORPHANED: i32 = libc::SIGUSR1;
 
+/// Signals that the recorder changes, and that the command finds as the recorder found them.
+const CHANGED: [i32; 7] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM, libc::SIGCHLD, ORPHANED];
+
+/// What the recorder was started with.
+struct AtStart {
+    /// The signals of [`CHANGED`] that are ignored, as bits.
+    ignored: u64,
+    blocked: libc::sigset_t,
+}
+
+static AT_START: OnceLock<AtStart> = OnceLock::new();
+
 static COUNT: AtomicU32 = AtomicU32::new(0);
+/// When the first signal arrived, in milliseconds.
+static FIRST_AT: AtomicU64 = AtomicU64::new(0);
 static IS_ORPHAN: AtomicBool = AtomicBool::new(false);
 /// The process that signals are passed on to, or 0.
 static TO: AtomicI32 = AtomicI32::new(0);
@@ -27,17 +50,70 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
         libc::SIGCHLD => return,
         _ => {}
     }
-    if COUNT.fetch_add(1, Ordering::SeqCst) == 0 && HURRIES.load(Ordering::SeqCst) {
-        // SAFETY: alarm is async-signal-safe.
-        unsafe { libc::alarm(GRACE) };
-    }
-    let to = TO.load(Ordering::SeqCst);
     // SAFETY: the kernel passes a valid siginfo to a handler installed with SA_SIGINFO.
     let from_terminal = unsafe { (*info).si_code } > 0;
+    if signal == libc::SIGQUIT {
+        // A terminal's Ctrl-\ is for the program only. Anybody else means the recorder.
+        if !from_terminal {
+            // SAFETY: signal and raise are async-signal-safe. The signal arrives when this handler
+            // has returned.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
+        }
+        return;
+    }
+    if HURRIES.load(Ordering::SeqCst) {
+        let now = milliseconds();
+        if COUNT.load(Ordering::SeqCst) == 0 {
+            FIRST_AT.store(now, Ordering::SeqCst);
+            // SAFETY: alarm is async-signal-safe.
+            unsafe { libc::alarm(GRACE) };
+        } else if signal != libc::SIGALRM && now.saturating_sub(FIRST_AT.load(Ordering::SeqCst)) < SAME {
+            return;
+        }
+    }
+    COUNT.fetch_add(1, Ordering::SeqCst);
+    let to = TO.load(Ordering::SeqCst);
     // The terminal signals the whole process group itself.
     if to > 0 && !from_terminal && signal != libc::SIGALRM {
         sys::kill(to, signal);
     }
+}
+
+/// Returns milliseconds on the monotonic clock. Async-signal-safe.
+fn milliseconds() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one timespec, which lives until it returns.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
+}
+
+/// Notes what the recorder was started with. Ends of children are signals from then on, whatever the
+/// recorder was started with: it waits for them.
+pub(super) fn remember() {
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut ignored = 0;
+    // SAFETY: pthread_sigmask initializes the set; a zeroed sigaction is valid, and sigaction writes
+    // one. Both live until the calls return.
+    let blocked = unsafe {
+        for signal in CHANGED {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, ptr::null(), &raw mut now);
+            ignored |= u64::from(now.sa_sigaction == libc::SIG_IGN) << signal;
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
+        blocked.assume_init()
+    };
+    let _ = AT_START.set(AtStart { ignored, blocked });
+    // SAFETY: the default action runs no code.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Returns whether the recorder was started with this signal ignored.
+fn was_ignored(signal: i32) -> bool {
+    AT_START.get().is_some_and(|start| start.ignored >> signal & 1 != 0)
 }
 
 /// Installs the handler for signals, which interrupt system calls.
@@ -54,17 +130,22 @@ fn handle(signals: impl IntoIterator<Item = i32>) {
     }
 }
 
+/// The signals that ask for the end and were not ignored at the start.
+fn ending() -> impl Iterator<Item = i32> {
+    ENDING.into_iter().filter(|signal| !was_ignored(*signal))
+}
+
 /// Catches the signals that ask a program to end and passes them on to `pid`: for the process that
 /// waits for the recorder.
 pub(super) fn relay_to(pid: i32) {
     pass_to(pid);
-    handle(ENDING);
+    handle(ending().chain(Some(libc::SIGQUIT).filter(|signal| !was_ignored(*signal))));
 }
 
 /// Catches signals in the process that records. A terminal's Ctrl-\ is for the program only.
 pub(super) fn catch() {
     HURRIES.store(true, Ordering::SeqCst);
-    handle(ENDING.into_iter().chain([libc::SIGALRM, ORPHANED]));
+    handle(ending().chain([libc::SIGALRM, ORPHANED]));
     // SAFETY: ignoring a signal runs no code.
     unsafe { libc::signal(libc::SIGQUIT, libc::SIG_IGN) };
 }
@@ -92,11 +173,21 @@ pub(super) fn hold() {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const held, ptr::null_mut()) };
 }
 
-/// Ends [`hold`] in this thread. Async-signal-safe.
-pub(super) fn release() {
-    let held = held();
-    // SAFETY: the call reads one set, which lives until it returns.
-    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const held, ptr::null_mut()) };
+/// Makes the signals of this process what the recorder was started with. Async-signal-safe.
+pub(super) fn restore() {
+    let action = |signal| if was_ignored(signal) { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: neither action runs code. The mask is set from one set, which lives until the call
+    // returns.
+    unsafe {
+        for signal in CHANGED {
+            libc::signal(signal, action(signal));
+        }
+        // Rust's runtime ignores it before anybody can ask.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        if let Some(start) = AT_START.get() {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const start.blocked, ptr::null_mut());
+        }
+    }
 }
 
 /// The set of blocked signals with those taken out that [`hold`] keeps back.

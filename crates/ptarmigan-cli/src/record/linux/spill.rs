@@ -61,14 +61,20 @@ impl Room {
     }
 
     fn failed(&self, e: io::Error) -> io::Result<()> {
-        let full = matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         self.end();
-        if full { Ok(()) } else { Err(e) }
+        if is_full(&e) { Ok(()) } else { Err(e) }
     }
+}
+
+fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Spill {
     /// Creates the directory beside `output`, and removes those of recorders that were killed.
+    ///
+    /// # Errors
+    /// If it cannot be created, or there is not even room for [`RESERVE`] bytes.
     pub(super) fn new(output: &Path) -> io::Result<Self> {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
         remove_stale(output, &format!(".{name}."));
@@ -76,11 +82,13 @@ impl Spill {
         fs::create_dir(&dir)?;
         let reserve = dir.join("reserve");
         let parts = std::thread::available_parallelism().map_or(1, |n| n.get()) as u64 + 1;
-        // On a disk without that much room the recording goes on without.
-        let _ = File::create(&reserve)
-            .and_then(|file| Ok(fallocate(&file, FallocateFlags::empty(), 0, parts * RESERVE)?));
+        let set_aside = |bytes| Ok(fallocate(&File::create(&reserve)?, FallocateFlags::empty(), 0, bytes)?);
+        // File systems that cannot set room aside have another error.
+        let full = |done: &io::Result<()>| done.as_ref().is_err_and(is_full);
+        let least = if full(&set_aside(parts * RESERVE)) { set_aside(RESERVE) } else { Ok(()) };
         let room = Arc::new(Room { reserve, ended: AtomicU64::new(0) });
-        Ok(Self { dir, room })
+        let spill = Self { dir, room };
+        if full(&least) { least.map(|()| spill) } else { Ok(spill) }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {

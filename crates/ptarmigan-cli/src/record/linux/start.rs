@@ -2,9 +2,10 @@
 use super::notify::Listener;
 use super::sys::POPULATES;
 use super::{signals, sys};
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 
 /// What a task does at the system calls that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +37,12 @@ pub(super) struct Started {
 impl Start {
     /// Prepares a program with its arguments. `calls` are the system calls that are looked at.
     pub(super) fn new(
-        command: &[String],
+        command: &[OsString],
         at_calls: AtCalls,
         calls: &[i64],
         no_new_privileges: bool,
     ) -> io::Result<Self> {
-        let args = command.iter().map(|a| CString::new(a.as_str())).collect::<Result<_, _>>()?;
+        let args = command.iter().map(|a| CString::new(a.as_bytes())).collect::<Result<_, _>>()?;
         let op = |code: u32, k: u32, jt: usize, jf: u8| libc::sock_filter {
             code: code as u16,
             jt: jt as u8,
@@ -52,6 +53,8 @@ impl Start {
             AtCalls::Stop => libc::SECCOMP_RET_TRACE,
             AtCalls::Ask => libc::SECCOMP_RET_USER_NOTIF,
         };
+        // A task that no tracer follows could make none of the calls that stop for it.
+        let traced = at_calls == AtCalls::Stop;
         let mut filter = vec![
             // 32-bit system calls have other numbers. They are allowed.
             op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 4, 0, 0),
@@ -65,8 +68,30 @@ impl Start {
         for call in calls {
             filter.extend([op(equal, *call as u32, 0, 1), look]);
         }
-        // Of `mmap`, the calls that make pages of a file present; the flags are argument 3.
         let test = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+        if traced {
+            // `clone3` has its flags in memory, `clone` has them as argument 0.
+            filter.extend([
+                op(equal, libc::SYS_clone3 as u32, 0, 1),
+                look,
+                op(equal, libc::SYS_clone as u32, 0, 4),
+                op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 16, 0, 0),
+                op(test, libc::CLONE_UNTRACED as u32, 0, 1),
+                look,
+                allow,
+            ]);
+        }
+        // Of `madvise`, the advice that makes pages present, in argument 2.
+        let [read, write] = sys::POPULATING;
+        filter.extend([
+            op(equal, libc::SYS_madvise as u32, 0, 5),
+            op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 16 + 2 * 8, 0, 0),
+            op(equal, read as u32, 1, 0),
+            op(equal, write as u32, 0, 1),
+            look,
+            allow,
+        ]);
+        // Of `mmap`, the calls that make pages of a file present; the flags are argument 3.
         filter.extend([
             op(equal, libc::SYS_mmap as u32, 0, 4),
             op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 16 + 3 * 8, 0, 0),
@@ -184,11 +209,7 @@ unsafe fn child(
     // SAFETY: all calls are async-signal-safe and get pointers that live until they return; `argv`
     // and `filter` are valid by point 2 of the contract.
     unsafe {
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGUSR1]
-        {
-            libc::signal(signal, libc::SIG_DFL);
-        }
-        signals::release();
+        signals::restore();
         if start.no_new_privileges && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
             fail(1);
         }

@@ -6,7 +6,7 @@
 //! own find it untraced. Where another tracer is attached already, the look is left out.
 use super::calls::{self, Exiting, Looked, Pending};
 use super::notify::{self, Listener, Ready, Waiting};
-use super::raw::{Made, NO_CPU, Raw};
+use super::raw::{Made, NO_CPU, Raw, RawKind};
 use super::spill::Notes;
 use super::tracer::{Ended, Surroundings};
 use super::{keeper, proc, signals, sys};
@@ -28,8 +28,9 @@ enum Traced {
 /// What the recording could not look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missed {
-    /// Programs that started under another tracer.
-    pub(super) foreign_tracer: u64,
+    /// Calls of `execve` under another tracer. Those that fail on the way along a path are among
+    /// them.
+    pub(super) other_tracer: u64,
     /// Programs of 32 bits, whose system calls no tracepoint reports.
     pub(super) narrow: u64,
 }
@@ -132,7 +133,10 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
                 self.note(found);
                 match sys::trace_call(pid) {
                     Ok(()) => drop(self.traced.insert(pid, Traced::Exec)),
-                    Err(e) if e.raw_os_error() == Some(libc::EPERM) => self.missed.foreign_tracer += 1,
+                    Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                        self.missed.other_tracer += 1;
+                        self.note(vec![(pid, RawKind::OtherTracer)]);
+                    }
                     Err(_) => {}
                 }
             }

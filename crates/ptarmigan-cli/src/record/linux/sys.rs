@@ -33,6 +33,23 @@ pub(super) fn seize(pid: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, pid, options as usize)
 }
 
+/// Traces a task for a moment, to see whether it can be done. The task may be in a system call that
+/// starts anew after a stop.
+pub(super) fn try_to_trace(pid: i32) -> io::Result<()> {
+    ptrace(libc::PTRACE_SEIZE, pid, 0)?;
+    ptrace(libc::PTRACE_INTERRUPT, pid, 0)?;
+    let mut status = 0;
+    loop {
+        // SAFETY: waitpid writes one int, to a variable that lives until the call returns.
+        let waited = ok(unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) }.into());
+        match waited {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => break other.map(drop)?,
+        }
+    }
+    free(pid, 0)
+}
+
 /// Traces a task that waits in a system call, until it is freed. It stops when the call ends; after
 /// an execve, before the new program's first instruction.
 pub(super) fn trace_call(pid: i32) -> io::Result<()> {
@@ -86,6 +103,15 @@ pub(super) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     Ok(unsafe { regs.assume_init() })
 }
 
+/// Returns the limit of a task's stack, in bytes; `u64::MAX` is none.
+pub(super) fn stack_limit(pid: i32) -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: prlimit reads no new limit through a null pointer, and writes one rlimit, to a
+    // variable that lives until the call returns.
+    ok(unsafe { libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &raw mut limit) }.into())?;
+    Ok(limit.rlim_cur)
+}
+
 /// Returns one word of a stopped task's memory.
 pub(super) fn peek(pid: i32, address: u64) -> io::Result<u64> {
     let mut word: libc::c_long = 0;
@@ -96,6 +122,18 @@ pub(super) fn peek(pid: i32, address: u64) -> io::Result<u64> {
     };
     ok(r)?;
     Ok(word as u64)
+}
+
+/// Changes the registers of a stopped task.
+pub(super) fn set_registers(pid: i32, regs: &libc::user_regs_struct) -> io::Result<()> {
+    // SAFETY: SETREGS reads one user_regs_struct, which lives until the call returns.
+    ok(unsafe { libc::ptrace(libc::PTRACE_SETREGS, pid, 0usize, std::ptr::from_ref(regs)) }).map(drop)
+}
+
+/// Changes one word of a stopped task's memory.
+pub(super) fn poke(pid: i32, address: u64, word: u64) -> io::Result<()> {
+    // SAFETY: POKEDATA takes the word itself as data. `address` is used in the other process only.
+    ok(unsafe { libc::ptrace(libc::PTRACE_POKEDATA, pid, address as usize, word as usize) }).map(drop)
 }
 
 /// Waits for the next stop or exit of a traced task. Returns `None` if no task is left.
@@ -122,6 +160,20 @@ pub(super) fn poll_wait() -> Option<(i32, i32)> {
 pub(super) fn kill(pid: i32, signal: i32) {
     // SAFETY: kill takes two numbers and accesses no memory.
     unsafe { libc::kill(pid, signal) };
+}
+
+/// Kills a child that may be traced, and waits for its end.
+pub(super) fn end(pid: i32) {
+    kill(pid, libc::SIGKILL);
+    loop {
+        match wait() {
+            // A task that is traced stops at its exit.
+            Ok(Some((stopped, status))) if libc::WIFSTOPPED(status) => drop(resume(stopped, 0)),
+            Ok(Some((ended, _))) if ended != pid => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
 }
 
 /// A run of pages with the same categories (`struct page_region`).
@@ -188,6 +240,9 @@ pub(super) fn scan_pages(
     let filled = ok(unsafe { libc::ioctl(map.as_raw_fd(), PAGEMAP_SCAN, &raw mut request) }.into())?;
     Ok((filled as usize, request.walk_end))
 }
+
+/// Advice that makes pages present: `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
+pub(super) const POPULATING: [u64; 2] = [libc::MADV_POPULATE_READ as u64, libc::MADV_POPULATE_WRITE as u64];
 
 /// Flags of `mmap` that make pages present.
 pub(super) const POPULATES: i32 = libc::MAP_POPULATE | libc::MAP_LOCKED;

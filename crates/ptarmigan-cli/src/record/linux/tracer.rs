@@ -237,6 +237,10 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             self.note_all(calls::before_exec(pid));
             return sys::resume(pid, 0);
         }
+        if matches!(number, libc::SYS_clone | libc::SYS_clone3) {
+            follow_child(pid, regs)?;
+            return sys::resume(pid, 0);
+        }
         let call = call_of(number);
         if let Some(call) = call {
             if !self.take_turn(pid) {
@@ -300,6 +304,21 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             self.end_turn(pid, false);
         }
         sys::resume(pid, 0)
+    }
+}
+
+/// Takes `CLONE_UNTRACED` from a clone that is about to be made. Without a tracer, the child could
+/// make none of the calls that stop for it.
+fn follow_child(pid: i32, mut regs: libc::user_regs_struct) -> std::io::Result<()> {
+    let untraced = libc::CLONE_UNTRACED as u64;
+    if regs.orig_rax as i64 == libc::SYS_clone {
+        regs.rdi &= !untraced;
+        return sys::set_registers(pid, &regs);
+    }
+    match sys::peek(pid, regs.rdi) {
+        Ok(flags) if flags & untraced != 0 => sys::poke(pid, regs.rdi, flags & !untraced),
+        // A bad address fails in the call, too.
+        _ => Ok(()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! A trace in memory, packed so that reading it costs little beside the replay.
 use crate::bar;
 use crate::error::{Context, Failure};
+use crate::measure::memory::available;
 use crate::replay::linux::HugeFaults;
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, HugePages, Kind, MapFlags, Reader, Unseen};
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, Header, HugePages, Kind, MapFlags, Reader, Unseen};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -35,8 +36,31 @@ pub enum PackedKind {
 
 const _: () = assert!(size_of::<PackedEvent>() <= 24);
 
+/// A time of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeMark {
+    /// The first step at that time, or later.
+    pub step: u32,
+    /// Microseconds since the recording began.
+    pub micros: u64,
+}
+
+/// Times that are closer together than this, in microseconds, share a mark.
+const APART: u64 = 16;
+
+/// A flush by Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinuxFlush {
+    /// The number of steps before it.
+    pub step: u32,
+    /// 0 for one page, 1 for a range, 2 for all; `None` for a flush that is no shootdown.
+    pub size: Option<u8>,
+}
+
 /// A trace in memory.
 pub struct Trace {
+    /// How it was recorded.
+    pub header: Header,
     /// Name of the workload.
     pub name: String,
     /// CPUs of the recorded machine.
@@ -55,6 +79,8 @@ pub struct Trace {
     pub steps: Vec<PackedEvent>,
     /// The events other than faults.
     pub rare: Vec<Kind>,
+    /// What the recording does not have.
+    pub unseen: Unseen,
     /// The recording does not tell reads from writes. A fault in a private writable area then
     /// counts as a write.
     pub access_unknown: bool,
@@ -64,6 +90,10 @@ pub struct Trace {
     pub locks: bool,
     /// Flushes by Linux, for comparison: of one page, of a range, full.
     pub linux_flushes: [u64; 3],
+    /// The same, one by one, with those that are not compared.
+    pub flush_marks: Vec<LinuxFlush>,
+    /// The times of the recording, if it has any.
+    pub times: Vec<TimeMark>,
 }
 
 fn asks_for_huge_pages(kind: &Kind) -> bool {
@@ -85,12 +115,22 @@ impl Trace {
     /// Reads a trace from a file.
     ///
     /// # Errors
-    /// If the file cannot be read or is not a complete trace.
+    /// If the file cannot be read, is not a complete trace, or has more events than fit in memory.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let file = crate::input::open(path).context(path.display())?;
+        let name = crate::input::name(path);
+        let file = crate::input::open(path).context(&name)?;
         let expected = file.summary().events;
-        let mut reader = file.events().context(path.display())?;
-        Self::read(&mut reader, expected).context(path.display())
+        // The programs that are made of the events are as large again.
+        let bytes = expected.saturating_mul(2 * size_of::<PackedEvent>() as u64);
+        if let Some(left) = available().filter(|left| *left < bytes) {
+            return Err(Failure::new(format!(
+                "{name}: {expected} events take {} MiB of memory, and this host has {} MiB left",
+                bytes >> 20,
+                left >> 20
+            )));
+        }
+        let mut reader = file.events().context(&name)?;
+        Self::read(&mut reader, expected).context(&name)
     }
 
     /// Reads a trace from memory.
@@ -104,6 +144,7 @@ impl Trace {
 
     fn read<R: BufRead>(reader: &mut Reader<R>, expected: u64) -> Result<Self, ptarmigan_trace::ReadError> {
         let mut trace = Trace {
+            header: reader.header().clone(),
             name: reader.header().name().to_owned(),
             cpus: usize::from(reader.header().cpus),
             tasks: 1,
@@ -111,8 +152,9 @@ impl Trace {
             events: 0,
             faults: 0,
             lost: 0,
-            steps: Vec::with_capacity(expected.min(1 << 26) as usize),
+            steps: Vec::new(),
             rare: Vec::new(),
+            unseen: reader.header().unseen,
             access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
             huge: match reader.header().huge {
                 HugePages::Always => HugeFaults::Always,
@@ -120,11 +162,18 @@ impl Trace {
             },
             locks: false,
             linux_flushes: [0; 3],
+            flush_marks: Vec::new(),
+            times: Vec::new(),
         };
+        trace
+            .steps
+            .try_reserve(usize::try_from(expected).unwrap_or(usize::MAX))
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
         // An area that asks for huge pages gets them, unless nobody does.
         let advised = reader.header().huge != HugePages::Never;
         let bar = bar::bar(expected, "reading");
-        for event in reader.by_ref() {
+        while let Some(event) = reader.next() {
+            trace.mark(reader.time());
             trace.push(event?);
             if trace.events & 0xffff == 0 {
                 bar.set_position(trace.events);
@@ -139,6 +188,14 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Notes that the next event happened at `micros`.
+    #[inline]
+    fn mark(&mut self, micros: u64) {
+        if micros >= self.times.last().map_or(1, |last| last.micros + APART) {
+            self.times.push(TimeMark { step: self.steps.len() as u32, micros });
+        }
+    }
+
     fn push(&mut self, event: Event) {
         let Event { task, cpu, kind } = event;
         self.events += 1;
@@ -150,13 +207,15 @@ impl Trace {
             Kind::Idle => PackedKind::Idle,
             Kind::TlbFlush { pages, reason } => {
                 // Linux's flushes are compared, not replayed.
-                if reason >= SHOOTDOWN_LOCAL {
-                    self.linux_flushes[match pages {
-                        1 => 0,
-                        0 => 2,
-                        _ => 1,
-                    }] += 1;
+                let size = (reason >= SHOOTDOWN_LOCAL).then_some(match pages {
+                    1 => 0,
+                    0 => 2,
+                    _ => 1,
+                });
+                if let Some(size) = size {
+                    self.linux_flushes[usize::from(size)] += 1;
                 }
+                self.flush_marks.push(LinuxFlush { step: self.steps.len() as u32, size });
                 return;
             }
             kind => {

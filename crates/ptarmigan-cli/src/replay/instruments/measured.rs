@@ -76,6 +76,8 @@ pub struct CallLog {
     pub peak_bytes: u64,
     /// The most bytes cached by the policy.
     pub peak_cached: u64,
+    /// Bytes cached from some call on, as its index in `calls`, each time that they had changed.
+    pub cached: Vec<(u32, u64)>,
 }
 
 /// Watches a policy.
@@ -100,6 +102,7 @@ impl<'a> Measured<'a> {
             bytes: 0,
             peak_bytes: 0,
             peak_cached: 0,
+            cached: Vec::new(),
         };
         Measured { frames, layout, clock, log: Mutex::new(log) }
     }
@@ -114,6 +117,10 @@ impl<'a> Measured<'a> {
         let cached = policy.counts().cached() as u64 * FRAME_SIZE as u64;
         let mut log = self.log();
         log.peak_cached = log.peak_cached.max(cached);
+        if log.cached.last().map_or(0, |(_, last)| *last) != cached {
+            let at = log.calls.len() as u32;
+            log.cached.push((at, cached));
+        }
     }
 
     fn table_bytes(&self, level: Level) -> u64 {

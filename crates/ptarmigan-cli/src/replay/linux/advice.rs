@@ -1,5 +1,6 @@
 //! `madvise`.
 use super::error::CallError;
+use super::faults::refused;
 use super::lock::touch;
 use super::pieces::pieces;
 use super::tags::{self, Tag};
@@ -14,20 +15,37 @@ const GUARD_INSTALL: i32 = 102;
 const GUARD_REMOVE: i32 = 103;
 
 /// Follows advice on `range`. Holes are passed over. As in Linux the first area that the advice is
-/// not for ends the call, and `MADV_POPULATE_*` ends at the first hole, too.
+/// not for ends the call, and `MADV_POPULATE_*` ends at the first hole, too. `ended` says that a
+/// file ended where a page of it was to be made present.
 pub fn advise<F: Format, M: SpaceMachine>(
     space: &mut SpaceMut<'_, F, M>,
     range: VirtRange,
     number: u16,
+    ended: bool,
 ) -> Result<(), CallError> {
+    let number = i32::from(number);
+    let populate = match number {
+        libc::MADV_POPULATE_READ => Some(Access::Read),
+        libc::MADV_POPULATE_WRITE => Some(Access::Write),
+        _ => None,
+    };
     let mut end = range.start;
     for (piece, area) in pieces(space, range) {
-        let populates = matches!(i32::from(number), libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE);
-        if refuses(i32::from(number), &area) || populates && piece.start > end {
+        if refuses(number, &area) || populate.is_some() && piece.start > end {
             break;
         }
         end = piece.end;
-        one(space, piece, &area, i32::from(number))?;
+        let Some(access) = populate else {
+            one(space, piece, &area, number)?;
+            continue;
+        };
+        if ended && area.flags.has(AreaFlags::BACKED) {
+            // Its first page was had, or refused like this; events that follow tell.
+            return refused(space, VirtAddr(piece.start), access);
+        }
+        if !touch(space, piece, access)? {
+            break;
+        }
     }
     Ok(())
 }
@@ -76,8 +94,6 @@ fn one<F: Format, M: SpaceMachine>(
         libc::MADV_KEEPONFORK if area.tag & tags::DROPPABLE == 0 => {
             space.madvise(piece, Advice::WipeOnFork(false))?;
         }
-        libc::MADV_POPULATE_READ => touch(space, piece, Access::Read)?,
-        libc::MADV_POPULATE_WRITE => touch(space, piece, Access::Write)?,
         GUARD_INSTALL => {
             // The marks need tables, and fork copies them.
             space.madvise(piece, Advice::DontNeed)?;

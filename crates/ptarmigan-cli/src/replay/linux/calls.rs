@@ -1,6 +1,6 @@
 //! Carries recorded calls out on an address space.
 use super::error::CallError;
-use super::lock::populate;
+use super::lock::{Extent, populate};
 use super::pieces::{PAGE, pieces};
 use super::tags::{self, Tag};
 use super::{advice, lock, objects};
@@ -44,7 +44,9 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
         }
         Kind::Madvise { start, pages, advice }
         | Kind::Failed { call: FailedCall::Madvise { start, pages, advice }, .. } => {
-            advice::advise(space, range(start, pages), advice)?;
+            // EFAULT: a page of a file was not there.
+            let ended = matches!(kind, Kind::Failed { errno, .. } if i32::from(errno) == libc::EFAULT);
+            advice::advise(space, range(start, pages), advice, ended)?;
         }
         Kind::Lock { start, pages, how } => lock::lock(space, range(start, pages), how, false)?,
         Kind::Failed { call: FailedCall::Lock { start, pages, how }, .. } => {
@@ -67,7 +69,7 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
                 if write && !can && !area.flags.has(AreaFlags::SHARED) {
                     space.copy_on_fork(VirtAddr(piece.start))?;
                 }
-                lock::touch(space, piece, access)?;
+                let _complete = lock::touch(space, piece, access)?;
             }
         }
         Kind::Fault { .. }
@@ -157,7 +159,7 @@ fn mmap<F: Format, M: SpaceMachine>(
     };
     space.map_area(Area { tag, ..Area::new(range, kind, Object::from(object)) })?;
     if has(MapFlags::POPULATE) || space.default_tag() & tags::LOCKED != 0 {
-        populate(space, range, false)?;
+        populate(space, range, Extent::All)?;
     }
     Ok(())
 }
@@ -171,7 +173,7 @@ fn brk<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, end: VirtAddr
     result?;
     let grown = VirtRange { start: before, end: space.heap().end };
     if tag & tags::LOCKED != 0 && before != 0 && !grown.is_empty() {
-        populate(space, grown, false)?;
+        populate(space, grown, Extent::All)?;
     }
     Ok(())
 }
@@ -201,7 +203,9 @@ fn mprotect<F: Format, M: SpaceMachine>(
             space.retag(piece, |old| old & !tags::ACCOUNT)?;
         }
         if grants && area.tag & tags::LOCKED != 0 {
-            populate(space, piece, false)?;
+            // What was readable is present already, as far as its file goes.
+            let readable = had.0 & AreaFlags::PERMISSIONS.0 != 0;
+            populate(space, piece, if readable { Extent::AllButFiles } else { Extent::All })?;
         }
     }
     Ok(end - range.start)
@@ -222,7 +226,8 @@ fn mremap<F: Format, M: SpaceMachine>(
             return Err(CallError::Refused(format!("no area lies at {:#x}", from.start)));
         };
         let offset = area.offset_at(from.start);
-        return Ok(space.map_area(Area { start: to.start, end: to.end, offset, ..area })?);
+        space.map_area(Area { start: to.start, end: to.end, offset, ..area })?;
+        return if area.tag & tags::LOCKED != 0 { populate(space, to, Extent::All) } else { Ok(()) };
     }
     let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
     if moved.end < from.end {
@@ -249,7 +254,8 @@ fn mremap<F: Format, M: SpaceMachine>(
             space.retag(*piece, |old| old & !tags::LOCKS)?;
         }
         if to.len() > from.len() && area.tag & tags::LOCKED != 0 {
-            populate(space, VirtRange { start: start + piece.len(), end }, false)?;
+            let grown = VirtRange { start: start + piece.len(), end };
+            populate(space, grown, Extent::All)?;
         }
     }
     if parts.is_empty() && !moved.is_empty() {

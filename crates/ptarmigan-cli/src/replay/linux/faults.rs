@@ -11,17 +11,22 @@ use ptarmigan::space::{Access, Area, AreaFlags, SpaceMachine, SpaceMut};
 const HUGE: u64 = 2 << 20;
 
 /// A fault that Linux refused in an area that allows it: beyond the end of a file. The tables above
-/// the leaves are made before Linux knows.
+/// the leaves are made before Linux knows, and a write to a private area prepares for private pages.
 ///
 /// # Errors
 /// [`CallError`] for lack of memory.
 pub fn refused<F: Format, M: SpaceMachine>(
     space: &mut SpaceMut<'_, F, M>,
     va: VirtAddr,
+    access: Access,
 ) -> Result<(), CallError> {
     let start = va.0 & !((1 << PAGE) - 1);
     let page = VirtRange { start, end: start + (1 << PAGE) };
-    Ok(space.make_tables(page, Level(1))?)
+    space.make_tables(page, Level(1))?;
+    if access == Access::Write && space.area(va).is_some_and(|a| !a.flags.has(AreaFlags::SHARED)) {
+        space.copy_on_fork(va)?;
+    }
+    Ok(())
 }
 
 /// Where faults try huge pages first.

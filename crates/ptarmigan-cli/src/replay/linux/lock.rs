@@ -1,5 +1,6 @@
 //! Pages that are locked in memory, and populating.
 use super::error::CallError;
+use super::faults::refused;
 use super::pieces::{PAGE, pieces};
 use super::tags::{self, Tag};
 use ptarmigan::addr::{VirtAddr, VirtRange};
@@ -55,15 +56,36 @@ pub fn lock<F: Format, M: SpaceMachine>(
         .try_fold(range.start, |end, (piece, _)| if piece.start == end { Ok(piece.end) } else { Err(end) })
         == Ok(range.end);
     if failed && complete {
-        let mut unreadable = pieces(space, range);
-        if !unreadable.any(|(_, area)| area.flags.0 & AreaFlags::PERMISSIONS.0 == 0) {
+        let mut refused = pieces(space, range);
+        if !refused.any(|(_, area)| area.flags.0 & AreaFlags::PERMISSIONS.0 == 0 || may_end(&area)) {
             // The limit of locked memory: nothing was done.
             return Ok(());
         }
     }
     mark(space, range, tag)?;
     // After a hole nothing is made present.
-    if tag != 0 && complete { populate(space, range, true) } else { Ok(()) }
+    if tag == 0 || !complete {
+        return Ok(());
+    }
+    populate(space, range, if failed { Extent::ToFile } else { Extent::ToRefusal })
+}
+
+/// Whether accesses may find that the object behind an area has ended.
+fn may_end(area: &Area) -> bool {
+    area.flags.has(AreaFlags::BACKED) || area.flags.has(AreaFlags::SHARED)
+}
+
+/// How far populating goes. A recording does not say where files end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Over all pages that can be had.
+    All,
+    /// The same without pages of files: events that follow say which are present.
+    AllButFiles,
+    /// Up to the first page that cannot be had.
+    ToRefusal,
+    /// Up to that, or the first page of a file: somewhere there a file has ended.
+    ToFile,
 }
 
 /// `mlockall` and `munlockall`.
@@ -82,43 +104,55 @@ pub fn lock_all<F: Format, M: SpaceMachine>(
             space.retag(piece, |old| old & !tags::LOCKS | tag)?;
         }
     }
-    if how.0 & Locking::NOW != 0 { populate(space, EVERYTHING, false) } else { Ok(()) }
+    if how.0 & Locking::NOW == 0 {
+        return Ok(());
+    }
+    populate(space, EVERYTHING, Extent::AllButFiles)
 }
 
 /// Makes the pages of `range` present as Linux does after `mmap`, `mlock` and their like: private
-/// writable areas are written, areas that are locked on fault are passed over. With `stops` the
-/// first area that cannot be accessed ends it.
+/// writable areas are written, areas that are locked on fault are passed over.
 pub fn populate<F: Format, M: SpaceMachine>(
     space: &mut SpaceMut<'_, F, M>,
     range: VirtRange,
-    stops: bool,
+    extent: Extent,
 ) -> Result<(), CallError> {
     for (piece, area) in pieces(space, range) {
         if area.tag & (tags::ON_FAULT | tags::ALONE) != 0 || area.flags.has(AreaFlags::SPECIAL) {
             continue;
         }
-        if area.flags.0 & AreaFlags::PERMISSIONS.0 == 0 {
-            if stops {
+        let write = area.flags.has(AreaFlags::WRITE) && !area.flags.has(AreaFlags::SHARED);
+        let access = if write { Access::Write } else { Access::Read };
+        if area.flags.has(AreaFlags::BACKED) && matches!(extent, Extent::AllButFiles | Extent::ToFile) {
+            // Its first page was had, or refused like this.
+            if area.flags.0 & AreaFlags::PERMISSIONS.0 != 0 {
+                refused(space, VirtAddr(piece.start), access)?;
+            }
+            if extent == Extent::ToFile {
                 break;
             }
             continue;
         }
-        let write = area.flags.has(AreaFlags::WRITE) && !area.flags.has(AreaFlags::SHARED);
-        touch(space, piece, if write { Access::Write } else { Access::Read })?;
+        let complete = touch(space, piece, access)?;
+        if !complete && matches!(extent, Extent::ToRefusal | Extent::ToFile) {
+            break;
+        }
     }
     Ok(())
 }
 
-/// Touches every page of `range`. Pages that cannot be had are passed over.
+/// Touches the pages of `range`, up to the first that cannot be had. Returns whether all could.
 pub fn touch<F: Format, M: SpaceMachine>(
     space: &mut SpaceMut<'_, F, M>,
     range: VirtRange,
     access: Access,
-) -> Result<(), CallError> {
+) -> Result<bool, CallError> {
     for va in (range.start..range.end).step_by(1 << PAGE) {
-        if let Err(FaultError::NoFrame(e)) = space.fault(VirtAddr(va), access) {
-            return Err(AreaError::NoFrame(e).into());
+        match space.fault(VirtAddr(va), access) {
+            Ok(_) => {}
+            Err(FaultError::NoFrame(e)) => return Err(AreaError::NoFrame(e).into()),
+            Err(_) => return Ok(false),
         }
     }
-    Ok(())
+    Ok(true)
 }

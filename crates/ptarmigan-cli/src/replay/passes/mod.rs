@@ -160,16 +160,8 @@ impl Counted {
     fn finish(mut self, replay: &Replay<'_, impl Platform>) -> PolicyReport {
         let total = median(self.stream_ns.iter().map(|(policy, nothing)| policy - nothing)).max(0.0);
         let nothing = median(self.stream_ns.iter().map(|(_, nothing)| *nothing));
-        let singles: f64 = self.single.iter().sum();
-        let mut allocs = 0;
-        for (level, single) in self.run.levels.0.iter_mut().zip(&self.single) {
-            let share = if singles > 0.0 { single / singles } else { 0.0 };
-            level.1.total_ns = total * share;
-            level.1.mean_ns = level.1.total_ns / (level.1.allocs as f64).max(1.0);
-            allocs += level.1.allocs;
-        }
-        self.run.mean_alloc_ns = total / (allocs as f64).max(1.0);
-        self.run.stream_own_ns = nothing / (allocs as f64).max(1.0);
+        self.run.mean_alloc_ns = self.run.levels.share(total, &self.single);
+        self.run.stream_own_ns = nothing / (self.run.levels.allocs() as f64).max(1.0);
         let job = replay.job();
         self.run.events_per_s = self.rounds.events_per_s(job.workers());
         self.run.workers = self.rounds.workers(&replay.schedule, replay.alone.as_ref(), replay.clock);
@@ -303,20 +295,7 @@ impl<'a, P: Platform> Replay<'a, P> {
             let mut log = layered.layer().log();
             let layout: Layout = P::Format::LAYOUT;
             let levels = (0..usize::from(layout.levels)).map(|level| {
-                let (count, times) = (counts.levels[level], &log.times[level]);
-                let quantile = |q| times.histogram.value_at_quantile(q) as f64;
-                let report = LevelReport {
-                    allocs: count.allocs as u64,
-                    hits: count.allocs.saturating_sub(count.refills + count.misses) as u64,
-                    refills: count.refills as u64,
-                    misses: count.misses as u64,
-                    total_ns: 0.0,
-                    min_ns: if times.min.is_finite() { times.min } else { 0.0 },
-                    mean_ns: 0.0,
-                    p50_ns: quantile(0.5),
-                    p99_ns: quantile(0.99),
-                    max_ns: times.histogram.max() as f64,
-                };
+                let report = LevelReport::new(&counts.levels[level], &log.times[level]);
                 (P::Format::LEVEL_NAMES[level], report)
             });
             let run = PolicyReport {

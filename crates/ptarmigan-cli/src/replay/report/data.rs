@@ -6,12 +6,14 @@ use crate::replay::input::relayout::Relayout;
 use crate::replay::input::trace::Trace;
 use crate::replay::instruments::counters::Counters;
 use crate::replay::instruments::levels::Levels;
+use crate::replay::instruments::measured::LevelTimes;
 use crate::replay::instruments::speed::{CopySpeedup, WorkerSpeedup};
 use crate::replay::instruments::zero::ZeroReport;
 use crate::replay::workers::outcome::{Outcome, Sample};
+use ptarmigan::quicklist::LevelCounts;
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_rig::HashUse;
-use ptarmigan_trace::Sampled;
+use ptarmigan_trace::{Sampled, Unseen};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -36,9 +38,14 @@ pub(super) struct TraceReport {
     pub(super) events: u64,
     pub(super) faults: u64,
     pub(super) lost: u64,
+    /// What the recording does not have, as far as it may change a number of tables.
+    pub(super) not_recorded: Vec<&'static str>,
     /// Flushes by Linux during the recording.
     pub(super) linux_flushes: Flushes,
 }
+
+/// What a recording may lack without a difference to any number of tables.
+const UNCOUNTED: u16 = Unseen::TLB_FLUSHES | Unseen::IDLE | Unseen::TRUTH;
 
 /// One policy.
 #[derive(Serialize)]
@@ -107,7 +114,7 @@ pub struct PolicyReport {
 }
 
 /// One level.
-#[derive(Serialize)]
+#[derive(Serialize, Clone, Copy)]
 pub struct LevelReport {
     /// Pages allocated.
     pub allocs: u64,
@@ -131,8 +138,48 @@ pub struct LevelReport {
     pub max_ns: f64,
 }
 
+impl LevelReport {
+    /// Reports on the calls of one level. The times of the stream are added later.
+    pub fn new(count: &LevelCounts, times: &LevelTimes) -> Self {
+        let quantile = |q| times.histogram.value_at_quantile(q) as f64;
+        LevelReport {
+            allocs: count.allocs as u64,
+            hits: count.allocs.saturating_sub(count.refills + count.misses) as u64,
+            refills: count.refills as u64,
+            misses: count.misses as u64,
+            total_ns: 0.0,
+            min_ns: if times.min.is_finite() { times.min } else { 0.0 },
+            mean_ns: 0.0,
+            p50_ns: quantile(0.5),
+            p99_ns: quantile(0.99),
+            max_ns: times.histogram.max() as f64,
+        }
+    }
+}
+
+impl Levels<LevelReport> {
+    /// Shares the time of the stream, in nanoseconds, in proportion to the times of single calls.
+    /// Returns the mean time of an allocation.
+    pub fn share(&mut self, total: f64, single: &[f64]) -> f64 {
+        let singles: f64 = single.iter().sum();
+        let mut allocs = 0;
+        for ((_, level), single) in self.0.iter_mut().zip(single) {
+            let share = if singles > 0.0 { single / singles } else { 0.0 };
+            level.total_ns = total * share;
+            level.mean_ns = level.total_ns / (level.allocs as f64).max(1.0);
+            allocs += level.allocs;
+        }
+        total / (allocs as f64).max(1.0)
+    }
+
+    /// Returns the number of allocations of all levels.
+    pub fn allocs(&self) -> u64 {
+        self.0.iter().map(|(_, level)| level.allocs).sum()
+    }
+}
+
 /// Flushes by size.
-#[derive(Serialize, Clone, Copy, Default)]
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushes {
     /// Flushes of one page.
     pub page: u64,
@@ -215,7 +262,7 @@ impl SanitizerReport {
 }
 
 /// The library's counts of tables against Linux's.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 pub struct TruthReport {
     /// Number of samples compared.
     pub checked: u64,
@@ -261,6 +308,7 @@ impl ReplayReport {
             events: trace.events,
             faults: trace.faults,
             lost: trace.lost,
+            not_recorded: Unseen(trace.unseen.0 & !UNCOUNTED).names(),
             linux_flushes: Flushes { page, range, full },
         };
         ReplayReport { trace, relayout, runs, memory, clock_ns }

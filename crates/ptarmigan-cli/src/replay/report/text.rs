@@ -1,5 +1,5 @@
 //! A report as text, at most 80 columns wide.
-use super::data::{Flushes, HashReport, PolicyReport, ReplayReport, TruthReport};
+use super::data::{Flushes, HashReport, PolicyReport, ReplayReport, TraceReport, TruthReport};
 use crate::replay::input::relayout::Relayout;
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ impl ReplayReport {
             writeln!(out, "region {most_regions} of {regions}; Linux's counts of tables are left out")?;
         }
         for run in &self.runs {
-            run.write(out, self.clock_ns, t.faults)?;
+            run.write(out, self.clock_ns, t)?;
         }
         writeln!(out)?;
         writeln!(
@@ -78,7 +78,7 @@ impl ReplayReport {
 }
 
 impl PolicyReport {
-    fn write(&self, out: &mut String, clock_ns: f64, faults: u64) -> std::fmt::Result {
+    fn write(&self, out: &mut String, clock_ns: f64, trace: &TraceReport) -> std::fmt::Result {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         writeln!(
             out,
@@ -145,7 +145,7 @@ impl PolicyReport {
             kmap.write(out)?;
         }
         if let Some(userpte) = &self.userpte {
-            userpte.write(out, faults)?;
+            userpte.write(out, trace.faults)?;
         }
         if let Some(zero) = &self.zero {
             zero.write(out)?;
@@ -172,6 +172,10 @@ impl PolicyReport {
                     out,
                     "         {tables_from_stops} tables are known from pages found at stops only"
                 )?;
+            }
+            for (i, what) in trace.not_recorded.iter().enumerate() {
+                let start = if i == 0 { "the recording lacks" } else { "                   " };
+                writeln!(out, "         {start} {what}")?;
             }
         }
         self.write_speed(out)?;

@@ -147,12 +147,12 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             && space.areas().find(on, va).is_some_and(|a| allows(&a, access))
         {
             self.outcome.refused += 1;
-            return Ok(refused(&mut space.edit(on)?, VirtAddr(va))?);
+            return Ok(refused(&mut space.edit(on)?, VirtAddr(va), access)?);
         }
         let tables = space.tree().count(Level::PTE);
         let result = space.fault(on, VirtAddr(va), access);
         if let Err(FaultError::BeyondObject(_)) = result {
-            refused(&mut space.edit(on)?, VirtAddr(va))?;
+            refused(&mut space.edit(on)?, VirtAddr(va), access)?;
         }
         if self.trace.huge != HugeFaults::Never
             && result.is_ok()
@@ -188,13 +188,13 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             && space.lock(on)?.edit().area(VirtAddr(va)).is_some_and(|a| allows(&a, access))
         {
             self.outcome.refused += 1;
-            return Ok(refused(&mut space.lock(on)?.edit(), VirtAddr(va))?);
+            return Ok(refused(&mut space.lock(on)?.edit(), VirtAddr(va), access)?);
         }
         let huge = self.trace.huge;
         let tables = if huge == HugeFaults::Never { 0 } else { space.lock(on)?.tree().count(Level::PTE) };
         let result = space.fault(on, VirtAddr(va), access);
         if let Err(FaultError::BeyondObject(_)) = result {
-            refused(&mut space.lock(on)?.edit(), VirtAddr(va))?;
+            refused(&mut space.lock(on)?.edit(), VirtAddr(va), access)?;
         }
         if huge != HugeFaults::Never && result.is_ok() {
             let mut locked = space.lock(on)?;
@@ -230,7 +230,24 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
+    /// Shows the observer the space that an operation may take tables from.
+    fn look(&mut self, op: Op) -> Result<(), StepError> {
+        let (Op::Call { space, slot, .. } | Op::Exec { space, slot, .. } | Op::Exit { space, slot, .. }) = op
+        else {
+            return Ok(());
+        };
+        let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
+        if let SpaceRef::Own(space) = self.spaces.get(space)? {
+            self.watch.comes(on, &op, space);
+        }
+        Ok(())
+    }
+
     fn other(&mut self, op: Op) -> Result<(), StepError> {
+        if W::LOOKS {
+            self.look(op)?;
+        }
         match op {
             Op::Fault { .. } => {}
             Op::Call { rare, space, slot } => self.call(rare, space, slot)?,

@@ -1,5 +1,8 @@
 //! Observers of a worker.
-use ptarmigan::space::Access;
+use crate::replay::input::schedule::Op;
+use ptarmigan::format::Format;
+use ptarmigan::machine::{Machine, On};
+use ptarmigan::space::{Access, Space};
 
 /// Observes the operations of one worker. [`Unwatched`] costs nothing.
 pub trait Watch {
@@ -14,6 +17,13 @@ pub trait Watch {
     /// An operation that may change tables begins. [`done`](Self::done) marks its end.
     #[inline(always)]
     fn begins(&mut self) {}
+
+    /// The observer looks at spaces before operations that may take tables from them.
+    const LOOKS: bool = false;
+
+    /// A call, an `execve` or an exit comes next, on a space that this worker has for itself.
+    #[inline(always)]
+    fn comes<F: Format, M: Machine>(&mut self, _on: On<'_, M>, _op: &Op, _space: &Space<F>) {}
 
     /// A fault on `cpu` has been served.
     fn served(&mut self, cpu: usize, va: u64, access: Access);

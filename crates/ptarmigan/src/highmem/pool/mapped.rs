@@ -27,6 +27,20 @@ unsafe impl<K: Wake> WindowGuard for Mapped<'_, K> {
     }
 }
 
+impl<K: Wake> Mapped<'_, K> {
+    /// Ends this use, and another one of the same frame that was forgotten. For callers that keep
+    /// addresses only: they map the frame once more to end a use.
+    ///
+    /// # Safety
+    ///
+    /// 1. A use of the frame from the same pool was forgotten, and has not been ended in this way.
+    pub unsafe fn end_with_forgotten(self) {
+        if let Some(user) = &self._user {
+            drop(User { cell: user.cell, queue: user.queue, wake: user.wake });
+        }
+    }
+}
+
 /// What the frame's word counts.
 pub(super) struct User<'p, K: Wake> {
     pub cell: &'p FrameCell,

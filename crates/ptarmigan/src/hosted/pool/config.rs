@@ -1,26 +1,65 @@
-//! The shape of a pool, and what can go wrong.
+//! The shape of a pool.
+use super::error::PoolError;
+use super::hook::MetricsHook;
 use super::topology::Topology;
 use crate::addr::FRAME_SIZE;
 use crate::quicklist::MAGAZINE;
-use std::fmt;
 use std::time::Duration;
 
 /// Pages that a pool can have: 16 bytes of records each, which are written when it is made.
 const MOST_PAGES: usize = 1 << 28;
-/// The largest page, in bytes.
-const LARGEST: usize = 2 << 20;
+/// The largest page, and the largest guard, in bytes.
+const LARGEST: usize = 64 << 20;
+/// Bytes of address space that a pool can have, guards included: half of what a process has.
+const MOST_SPACE: u128 = if usize::BITS > 32 { 1 << 46 } else { 1 << 30 };
+/// Bytes of a huge page of the host's.
+pub(super) const HUGE: usize = 2 << 20;
+/// Stacks per magazine: what a thread that is idle keeps of them is larger than of pages.
+const STACKS: usize = 16;
 /// Threads that can have magazines of their own.
 const MOST_THREADS: usize = 4096;
+
+/// Where the memory of a node's pages lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bind {
+    /// Where the thread runs that touches it first. Nothing is asked of the host.
+    #[default]
+    FirstTouch,
+    /// On the node, while that has free memory (`mbind`, `MPOL_PREFERRED`). A host that refuses is
+    /// counted, and memory lies as with [`FirstTouch`](Self::FirstTouch).
+    Prefer,
+    /// On the node, or there is none (`MPOL_BIND`): a host that refuses is an error when the pool
+    /// is made, a node without memory ends the process when a page is touched.
+    Strict,
+}
+
+/// Whether the host is asked for huge pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// For pages of 2 MiB and more.
+    #[default]
+    BySize,
+    /// For all, also for those that then share a huge page of the host's. Pages with guards must
+    /// be multiples of 2 MiB. A host that has none is counted.
+    Advise,
+    /// For none: what a page takes is what is touched of it, to 4 KiB.
+    Avoid,
+}
 
 /// The shape of a [`PagePool`](super::PagePool).
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// Bytes of address space, in use or not; cut down to as many whole pages for each node. Memory
-    /// is taken for what is touched only, but for 16 bytes a page of the pool's own.
+    /// Bytes of all pages, in use or not; cut down to as many whole pages for each node. It is the
+    /// limit of what can be handed out. Memory is taken for what is touched only, but for 16 bytes
+    /// a page of the pool's own.
     pub capacity: usize,
-    /// Bytes in a page, a power of two: the host's page size (4 KiB mostly) to 2 MiB. Pages are
-    /// aligned to their size.
+    /// Bytes in a page: a multiple of the host's page size (4 KiB mostly), to 64 MiB. Pages without
+    /// guards whose size is a power of two are aligned to it, others to the host's pages.
     pub page_size: usize,
+    /// Bytes below each page that nobody can touch, outside its size: a multiple of the host's page
+    /// size, to 64 MiB, or 0. They take address space, and no memory but for their part of the
+    /// host's page tables.
+    pub guard: usize,
     /// Threads that have magazines of their own, 0 to 4096; those beyond share some, behind a lock.
     /// A pool that may keep only few pages has fewer.
     pub threads: usize,
@@ -36,6 +75,12 @@ pub struct PoolConfig {
     pub decay: Option<Duration>,
     /// The host's nodes.
     pub topology: Topology,
+    /// Whether the memory of a node's pages is bound to the node. Pools of one node ask nothing.
+    pub bind: Bind,
+    /// Whether the host is asked for huge pages.
+    pub huge: HugePages,
+    /// What hears of events that are no hits.
+    pub hook: Option<MetricsHook>,
 }
 
 impl Default for PoolConfig {
@@ -46,11 +91,35 @@ impl Default for PoolConfig {
         PoolConfig {
             capacity: 1 << 30,
             page_size: FRAME_SIZE,
+            guard: 0,
             threads: (4 * processors).clamp(16, MOST_THREADS),
             magazine: MAGAZINE,
             keep: usize::MAX,
             decay: Some(Duration::from_secs(10)),
             topology: Topology::detect(),
+            bind: Bind::FirstTouch,
+            huge: HugePages::BySize,
+            hook: None,
+        }
+    }
+}
+
+impl PoolConfig {
+    /// Describes a pool of `most` stacks of `size` bytes ([`PagePool::stacks`]): a guard of one page
+    /// of the host's below each, memory on the node where there are several, no huge pages, and
+    /// magazines of 16 stacks. Else as the default. What other threads keep in their magazines
+    /// counts against `most`, so a pool for few stacks and many threads sets `magazine` lower.
+    ///
+    /// [`PagePool::stacks`]: super::PagePool::stacks
+    pub fn stacks(size: usize, most: usize) -> Self {
+        PoolConfig {
+            capacity: size.saturating_mul(most),
+            page_size: size,
+            guard: rustix::param::page_size(),
+            magazine: STACKS,
+            bind: Bind::Prefer,
+            huge: HugePages::Avoid,
+            ..PoolConfig::default()
         }
     }
 }
@@ -61,8 +130,8 @@ pub(super) struct Shape {
     /// Pages that a node may keep.
     pub keep: u32,
     pub slots: u16,
-    /// Binary logarithm of the page size, less that of a frame.
-    pub shift: u32,
+    /// Bytes from the end of a page to the next: its guard, and what aligns the page.
+    pub gap: usize,
 }
 
 impl PoolConfig {
@@ -70,13 +139,29 @@ impl PoolConfig {
         let out = |what: String| Err(PoolError::OutOfRange(what));
         let (page, nodes) = (self.page_size, self.topology.nodes());
         let least = rustix::param::page_size().max(FRAME_SIZE);
-        if !page.is_power_of_two() || !(least..=LARGEST).contains(&page) {
-            return out(format!("pages of {page} bytes: powers of two from {least} to {LARGEST} will do"));
+        if !page.is_multiple_of(least) || !(least..=LARGEST).contains(&page) {
+            return out(format!(
+                "pages of {page} bytes: multiples of {least} from {least} to {LARGEST} will do"
+            ));
         }
+        if !self.guard.is_multiple_of(least) || self.guard > LARGEST {
+            let guard = self.guard;
+            return out(format!("guards of {guard} bytes: multiples of {least} from 0 to {LARGEST} will do"));
+        }
+        let huge = self.guard > 0 && self.huge == HugePages::Advise;
+        if huge && !page.is_multiple_of(HUGE) {
+            return out(format!("huge pages for guarded pages of {page} bytes: multiples of {HUGE} will do"));
+        }
+        let gap = if huge { self.guard.next_multiple_of(HUGE) } else { self.guard };
         let capacities = page * nodes..=page * MOST_PAGES;
         if !capacities.contains(&self.capacity) {
             let (from, to) = (capacities.start(), capacities.end());
             return out(format!("{} bytes of capacity: {from} to {to} will do", self.capacity));
+        }
+        let pages = self.capacity / page;
+        if pages as u128 * (page + gap) as u128 > MOST_SPACE {
+            let most = MOST_SPACE / (page + gap) as u128;
+            return out(format!("{pages} pages with guards: 1 to {most} will do"));
         }
         if self.threads > MOST_THREADS {
             return out(format!("magazines for {} threads: 0 to {MOST_THREADS} will do", self.threads));
@@ -89,52 +174,6 @@ impl PoolConfig {
         // Half of what may be kept is for magazines, two for each slot and two for threads that
         // have none.
         let slots = self.threads.min((keep as usize / 4).saturating_sub(1)) as u16;
-        Ok(Shape { pages_per_node, keep, slots, shift: (page / FRAME_SIZE).trailing_zeros() })
-    }
-}
-
-/// What the state of a page may say that went wrong.
-pub type StateError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why there is no pool, or no page. Nothing has changed then.
-#[derive(Debug)]
-pub enum PoolError {
-    /// A number of the configuration is out of range; the text says which range.
-    OutOfRange(String),
-    /// The host has no memory or no address space for the pool; the text says what it answered.
-    Host(String),
-    /// All pages are in use, or rest with other threads. Give pages back, or make a larger pool.
-    Full {
-        /// Bytes of pages that the pool has.
-        capacity: usize,
-        /// Bytes of pages that are handed out.
-        in_use: usize,
-        /// Bytes of pages that rest in magazines of other threads:
-        /// [`hand_over`](super::PagePool::hand_over) there frees them.
-        cached: usize,
-    },
-    /// The page could not be brought into its state; what the state's constructor said.
-    State(StateError),
-}
-
-impl fmt::Display for PoolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PoolError::OutOfRange(s) | PoolError::Host(s) => f.write_str(s),
-            PoolError::Full { capacity, in_use, cached } => write!(
-                f,
-                "the pool of {capacity} bytes is full: {in_use} in use, {cached} with other threads; give pages back or make it larger"
-            ),
-            PoolError::State(e) => write!(f, "a page could not be constructed: {e}"),
-        }
-    }
-}
-
-impl std::error::Error for PoolError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PoolError::State(e) => Some(&**e),
-            _ => None,
-        }
+        Ok(Shape { pages_per_node, keep, slots, gap })
     }
 }

@@ -1,18 +1,27 @@
 //! Pages in a known state for programs that are no kernel, from any thread: what the outside sees.
 //! `core` is the pool, made of the library's parts; `seats` says which of its CPUs a thread is;
-//! `state` and `arena` are what its pages are.
+//! `state` and `arena` are what its pages are, `stack` those that are stacks.
 mod arena;
 mod config;
 mod core;
+mod error;
+mod fork;
+mod hook;
+mod meminfo;
 mod page;
 mod seats;
+mod stack;
 mod state;
 mod topology;
 
 pub use arena::RawPage;
-pub use config::{PoolConfig, PoolError, StateError};
+pub use config::{Bind, HugePages, PoolConfig};
+pub use error::{PoolError, Refusal, StateError};
+pub use hook::{MetricsHook, PoolEvent};
+pub use meminfo::{PoolMemory, PoolNodeMemory};
 pub use page::{ArcPage, Page, PageIn, PoolHandle};
-pub use state::{GuardPage, PageState, Zeroed};
+pub use stack::{ArcStack, Stack, Stacks};
+pub use state::{PageState, Zeroed};
 pub use topology::Topology;
 
 use self::core::Core;
@@ -56,16 +65,23 @@ use std::time::Instant;
 /// * **Threads** get magazines the first time they need a page and leave them when they end, their
 ///   pages to the depot. Those that come when all are taken share some behind a lock.
 /// * **Nodes** are the host's ([`Topology`]). A page freed on another node goes to the depot of its
-///   own. Where its memory lies is decided by the host when it is touched first, mostly by the
-///   thread that took it.
+///   own. Where its memory lies [`Bind`] says; by default the host decides when it is touched first,
+///   mostly by the thread that took it.
+/// * **Guards** lie below pages where [`PoolConfig::guard`] says so, outside their size. They are
+///   put in place once, and stay.
+/// * **Stacks** are pages that are not cleared and have guards: [`PagePool::stacks`].
 /// * **Decay**: what a depot held for a whole interval without anybody needing it goes back to the
 ///   host, a few pages in each slow path, or all of it in [`PagePool::decay`]: after one to two
-///   intervals. It costs one call of the host's a page. Magazines do not decay; a thread that will
-///   be idle calls [`PagePool::hand_over`].
+///   intervals. It costs one call of the host's for each run of neighbours. Magazines do not decay;
+///   a thread that will be idle calls [`PagePool::hand_over`].
+/// * **Counts** are in [`PagePool::stats`], memory by node in [`PagePool::meminfo`], and
+///   [`PoolConfig::hook`] hears of everything that is no hit.
 /// * **Failure**: no function panics for lack of memory. A pool that is full says so; pages that
 ///   rest in other threads' magazines count against it, at most as many as [`PoolConfig`] sets. A
 ///   page that is forgotten (`mem::forget`) is lost until the pool ends, and is not destructed.
-/// * A child after `fork` must leave the parent's pools alone.
+/// * **Fork**: a child has copies of the pages that are out, and may use and drop them. A pool of its
+///   parent's hands out what rests in the magazines of the thread that forked, and then says
+///   [`PoolError::Forked`]; it takes nothing back and gives nothing to the host.
 pub struct PagePool<S: PageState = Zeroed> {
     /// Owned; a pointer, because threads that end reach it beside the pool.
     core: NonNull<Core<S>>,
@@ -99,6 +115,12 @@ pub struct PoolStats {
     pub cached: usize,
     /// Bytes given back to the host so far.
     pub returned: usize,
+    /// Calls of the host's that this took: one for each run of neighbours.
+    pub return_calls: usize,
+    /// Calls that the host refused so far: guards, huge pages, nodes, memory given back.
+    pub refused: usize,
+    /// Stacks that were dropped by code that ran on them. They stay out until the pool ends.
+    pub still_in_use: usize,
     /// Bytes that may be handed out in all.
     pub capacity: usize,
     /// Threads that have magazines of their own now.
@@ -176,9 +198,50 @@ impl<S: PageState> PagePool<S> {
     ///    address again.
     #[inline(always)]
     pub unsafe fn page_from_raw(&self, base: NonNull<u8>) -> Page<'_, S> {
+        if S::TRACKS_ADDRESSES {
+            self.core().workshop().arena.keep(self.core().map().raw(base), false);
+        }
         // SAFETY: 1. a page that is kept as an address has not been given back, and the caller
         // gives it to this call alone (1., 2.).
         unsafe { PageIn::again(self, base) }
+    }
+
+    /// The page at `base` again, as [`page_from_raw`](Self::page_from_raw), for addresses that come
+    /// from code that may be wrong. Pools of stacks, and of other states with
+    /// [`TRACKS_ADDRESSES`](PageState::TRACKS_ADDRESSES), know which of their pages are kept as
+    /// addresses; others refuse only what is not the base of a page of theirs.
+    ///
+    /// ```
+    /// use ptarmigan::hosted::{PagePool, PoolConfig, PoolError};
+    ///
+    /// # fn main() -> Result<(), PoolError> {
+    /// let pool = PagePool::stacks(PoolConfig::stacks(64 << 10, 10))?;
+    /// let another = PagePool::stacks(PoolConfig::stacks(64 << 10, 10))?;
+    /// let base = pool.page()?.into_raw().base();
+    /// // SAFETY: 1. nothing uses the stack.
+    /// unsafe {
+    ///     assert!(another.try_page_from_raw(base).is_err(), "it is the other pool's");
+    ///     drop(pool.try_page_from_raw(base)?);
+    ///     assert!(pool.try_page_from_raw(base).is_err(), "it was given back");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Address`]; nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nobody uses the page through its address any more, or will before it is kept as an
+    ///    address again.
+    /// 2. In pools that do not know that: if `base` is that of a page of this pool, it came from
+    ///    [`Page::into_raw`](PageIn::into_raw), and this is the only call for it.
+    pub unsafe fn try_page_from_raw(&self, base: NonNull<u8>) -> Result<Page<'_, S>, PoolError> {
+        self.core().unkeep(base)?;
+        // SAFETY: 1. the page is kept as an address, and from now on no more.
+        Ok(unsafe { PageIn::again(self, base) })
     }
 
     /// Bytes in a page.
@@ -231,6 +294,9 @@ impl<S: PageState> PagePool<S> {
             in_use: sensible(counts.live()) * size,
             cached: sensible(counts.cached()) * size,
             returned: shop.returned.load(Relaxed) * size,
+            return_calls: shop.return_calls.load(Relaxed),
+            refused: shop.refused.load(Relaxed),
+            still_in_use: shop.still_in_use.load(Relaxed),
             capacity: core.pages() * size,
             threads: core.seated(),
         }
@@ -239,6 +305,10 @@ impl<S: PageState> PagePool<S> {
 
 impl<S: PageState> Drop for PagePool<S> {
     fn drop(&mut self) {
+        if self.core().is_forked() {
+            // Its locks may be held for ever. It goes with this process.
+            return;
+        }
         self.core().link().close();
         // SAFETY: it came from a box in `with_state`, which is dropped here once; no thread reaches
         // it any more, as the link is closed and pages borrow the pool or own a share of it.

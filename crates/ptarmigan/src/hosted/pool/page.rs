@@ -81,16 +81,6 @@ pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
 /// drop(page); // cannot move out of `page` because it is borrowed
 /// assert_eq!(bytes[0], 0);
 /// ```
-///
-/// Bytes of a page of which only its constructor knows which may be touched:
-///
-/// ```compile_fail,E0608
-/// # use ptarmigan::hosted::{GuardPage, PagePool, PoolConfig};
-/// let config = PoolConfig { page_size: 65536, ..PoolConfig::default() };
-/// let pool = PagePool::with_state(config, GuardPage).unwrap();
-/// let page = pool.page().unwrap();
-/// assert_eq!(page[0], 0); // cannot index: the guard is there
-/// ```
 #[must_use = "a page that is dropped goes back at once"]
 pub struct PageIn<H: PoolHandle> {
     pool: H,
@@ -121,7 +111,7 @@ impl<H: PoolHandle> PageIn<H> {
         &self.pool
     }
 
-    /// Returns where it is, aligned to its size. What may be done there depends on its state. To
+    /// Returns where it is. What may be done there depends on its state. To
     /// write to a page that is to be zero, use [`as_mut_ptr`](Self::as_mut_ptr) instead.
     #[inline(always)]
     pub fn raw(&self) -> RawPage {
@@ -131,10 +121,15 @@ impl<H: PoolHandle> PageIn<H> {
 
 impl<'p, S: PageState> Page<'p, S> {
     /// Gives up the type, to keep the page as an address: for pages that foreign code holds. The
-    /// page is out until [`PagePool::page_from_raw`] makes it a page again.
+    /// page is out until [`PagePool::page_from_raw`] or [`PagePool::try_page_from_raw`] makes it a
+    /// page again.
     #[inline(always)]
     pub fn into_raw(self) -> RawPage {
-        ManuallyDrop::new(self).raw()
+        let page = ManuallyDrop::new(self);
+        if S::TRACKS_ADDRESSES {
+            page.pool.core().workshop().arena.keep(page.raw(), true);
+        }
+        page.raw()
     }
 
     /// A page that was kept as an address, all of it lent for writing.
@@ -230,6 +225,10 @@ impl<H: PoolHandle> Drop for PageIn<H> {
     fn drop(&mut self) {
         let core = self.pool.core();
         let state = &core.workshop().state;
+        if state.is_in_use(self.raw()) {
+            core.leave_in_use(self.raw());
+            return;
+        }
         // SAFETY: 1. the page is `self`'s alone, and this is its end. 2. the core's state made it,
         // and pages that are out are not destructed; `dirty` is what was lent for writing.
         unsafe { state.restore(self.raw(), self.dirty) };

@@ -1,5 +1,6 @@
 //! Which CPU of a pool the calling thread is: a thread takes a slot the first time it needs one and
 //! leaves it when it ends.
+use super::fork::Process;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +25,11 @@ pub(super) trait Leave {
 }
 
 /// From threads to their pool, while there is one.
-pub(super) struct Link(Mutex<Option<Ptr>>);
+pub(super) struct Link {
+    pool: Mutex<Option<Ptr>>,
+    /// The process that has the pool.
+    process: Process,
+}
 
 struct Ptr(*const (dyn Leave + Send + Sync));
 
@@ -34,7 +39,7 @@ unsafe impl Send for Ptr {}
 
 impl Link {
     pub fn closed() -> Self {
-        Link(Mutex::new(None))
+        Link { pool: Mutex::new(None), process: Process::current() }
     }
 
     /// From now on threads that end tell `pool`.
@@ -43,16 +48,26 @@ impl Link {
     ///
     /// 1. `pool` is valid until [`close`](Self::close) has returned.
     pub unsafe fn open(&self, pool: *const (dyn Leave + Send + Sync)) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ptr(pool));
+        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ptr(pool));
     }
 
     /// Waits for threads that are just leaving; those after them find no pool.
     pub fn close(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether the calling process is a child of the one that has the pool. Locks of the pool may
+    /// be held for ever there, this one's among them.
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        self.process.is_another()
     }
 
     fn leave(&self, seat: Seat) {
-        if let Some(pool) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        if self.is_forked() {
+            return;
+        }
+        if let Some(pool) = &*self.pool.lock().unwrap_or_else(PoisonError::into_inner) {
             // SAFETY: the link is open and stays so while it is locked, so the pool is valid
             // (contract of `open`).
             unsafe { &*pool.0 }.leave(seat);
@@ -60,7 +75,7 @@ impl Link {
     }
 
     fn is_closed(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        !self.is_forked() && self.pool.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 }
 

@@ -1,10 +1,10 @@
 //! The state that a pool's pages are in when they are handed out.
 use super::arena::{Arena, Map, RawPage};
-use super::config::StateError;
-use crate::addr::PhysAddr;
+use super::error::{Refusal, StateError};
+use super::hook::{MetricsHook, PoolEvent};
+use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr};
 use crate::frames::Frames;
 use crate::page::Construct;
-use rustix::mm::{MprotectFlags, mprotect};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -29,7 +29,18 @@ pub unsafe trait PageState: Send + Sync + 'static {
     /// call it.
     const DESTRUCTS: bool = true;
 
-    /// Brings a page that is all zero into the state.
+    /// Whether [`construct`](Self::construct) relies on a page that is all zero. If not, it gets
+    /// pages as they are: memory that the host does not take back is not cleared, but for its first
+    /// 4 KiB.
+    const NEEDS_ZERO: bool = true;
+
+    /// Whether the pool knows which pages are kept as addresses
+    /// ([`Page::into_raw`](super::PageIn::into_raw)), so that
+    /// [`try_page_from_raw`](super::PagePool::try_page_from_raw) refuses all others. It costs an
+    /// atomic operation on both ways.
+    const TRACKS_ADDRESSES: bool = false;
+
+    /// Brings a page that is all zero (see [`NEEDS_ZERO`](Self::NEEDS_ZERO)) into the state.
     ///
     /// # Errors
     ///
@@ -39,7 +50,7 @@ pub unsafe trait PageState: Send + Sync + 'static {
     /// # Safety
     ///
     /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
-    /// 2. It is all zero, readable and writable.
+    /// 2. It is readable and writable, and all zero unless the state does not need that.
     unsafe fn construct(&self, page: RawPage) -> Result<(), StateError>;
 
     /// Undoes what [`construct`](Self::construct) did; the content does not matter.
@@ -79,6 +90,14 @@ pub unsafe trait PageState: Send + Sync + 'static {
     unsafe fn holds(&self, _page: RawPage) -> bool {
         true
     }
+
+    /// Whether the code that gives `page` back still uses it, as far as that can be told. Asked of
+    /// every page given back. One that is in use stays out until the pool ends, its memory until the
+    /// process does, and [`PoolStats::still_in_use`](super::PoolStats) counts it.
+    #[inline(always)]
+    fn is_in_use(&self, _page: RawPage) -> bool {
+        false
+    }
 }
 
 /// All bytes are zero.
@@ -109,49 +128,24 @@ unsafe impl PageState for Zeroed {
     }
 }
 
-/// The lowest page of the host's in each page is a guard: to touch it is a fault. For stacks, which
-/// grow downwards. What else is in the page is whatever its last user left there.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GuardPage;
-
-impl GuardPage {
-    /// Bytes of the guard, at the bottom of the page: one page of the host's.
-    pub fn size() -> usize {
-        rustix::param::page_size()
-    }
-}
-
-// SAFETY: 1. only the protection of the page's own bottom changes (`construct` looks at the size).
-// 2. `destruct` gives the protection back; a `construct` that failed has changed none. 3. it keeps
-// nothing.
-unsafe impl PageState for GuardPage {
-    unsafe fn construct(&self, page: RawPage) -> Result<(), StateError> {
-        if page.size() <= Self::size() {
-            return Err(format!("a page of {} bytes has no room for a guard", page.size()).into());
-        }
-        // SAFETY: the range lies in the page, which is the caller's and in no use (1.).
-        unsafe { mprotect(page.base().as_ptr().cast(), Self::size(), MprotectFlags::empty())? };
-        Ok(())
-    }
-    unsafe fn destruct(&self, page: RawPage) {
-        let all = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: as above. It joins the guard with its neighbour, so it needs no memory that the
-        // host may not have.
-        let _ = unsafe { mprotect(page.base().as_ptr().cast(), Self::size(), all) };
-    }
-    #[inline(always)]
-    unsafe fn restore(&self, _: RawPage, _: usize) {}
-}
-
 /// What the lists call when a page comes from the host or goes back to it.
 pub(super) struct Workshop<S> {
     pub state: S,
     pub arena: Arena,
     pub constructed: AtomicUsize,
     pub destructed: AtomicUsize,
-    /// Pages that the host has taken back.
+    /// Pages that the host has taken back, and the calls that it took.
     pub returned: AtomicUsize,
+    pub return_calls: AtomicUsize,
+    /// Calls that the host has refused.
+    pub refused: AtomicUsize,
+    /// Pages that were given back while they were in use.
+    pub still_in_use: AtomicUsize,
+    pub hook: Option<MetricsHook>,
 }
+
+/// Pages whose memory goes back in one piece.
+const PIECE: usize = 256;
 
 thread_local! {
     /// Why the last constructor on this thread failed.
@@ -159,21 +153,67 @@ thread_local! {
 }
 
 impl<S> Workshop<S> {
+    /// Makes the parts of a pool's pages from its state and its memory.
+    pub fn new(state: S, arena: Arena, hook: Option<MetricsHook>) -> Self {
+        Workshop {
+            state,
+            arena,
+            constructed: AtomicUsize::new(0),
+            destructed: AtomicUsize::new(0),
+            returned: AtomicUsize::new(0),
+            return_calls: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            still_in_use: AtomicUsize::new(0),
+            hook,
+        }
+    }
+
     /// Why the calling thread has just got no page; `None` if it was not the constructor.
     pub fn why() -> Option<StateError> {
         WHY.try_with(Cell::take).ok().flatten()
     }
 
-    fn give_back(&self, page: RawPage) {
-        // SAFETY: 1. a page of this arena that is on its way to the allocator; readable and
-        // writable by the promise of `PageState`, 2.
-        if unsafe { self.arena.map().give_back(page) } {
-            self.returned.fetch_add(1, Relaxed);
+    /// Tells the hook, if there is one.
+    pub fn tell(&self, event: &PoolEvent) {
+        if let Some(hook) = &self.hook {
+            hook.tell(event);
+        }
+    }
+
+    /// Counts what the host has refused.
+    pub fn refused(&self, refusal: Refusal) {
+        self.refused.fetch_add(1, Relaxed);
+        self.tell(&PoolEvent::Refused(refusal));
+    }
+}
+
+impl<S: PageState> Workshop<S> {
+    /// Gives the memory of pages back to the host.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arena::give_back`].
+    unsafe fn give_back(&self, numbers: &mut [u32]) {
+        let needed = if S::NEEDS_ZERO { usize::MAX } else { FRAME_SIZE };
+        // SAFETY: 1. by the caller.
+        let given = unsafe { self.arena.give_back(numbers, needed) };
+        self.returned.fetch_add(given.pages, Relaxed);
+        self.return_calls.fetch_add(given.calls, Relaxed);
+        if let Some(refused) = given.refused {
+            self.refused(refused);
+        }
+        if given.pages > 0 {
+            self.tell(&PoolEvent::Returned { pages: given.pages, calls: given.calls });
         }
     }
 }
 
-// SAFETY: 1. `give_back` leaves the page all zero. 2. and 3. by the promises of `PageState`.
+fn number(at: PhysAddr) -> u32 {
+    (at.0 >> FRAME_SHIFT) as u32
+}
+
+// SAFETY: 1. `give_back` leaves the page all zero, or as much of it as is a table to the lists: a
+// frame. 2. and 3. by the promises of `PageState`.
 unsafe impl<S: PageState> Construct for Workshop<S> {
     unsafe fn construct(&self, frames: &Frames, at: PhysAddr) {
         // SAFETY: 1. and 2. passed on.
@@ -182,28 +222,54 @@ unsafe impl<S: PageState> Construct for Workshop<S> {
 
     unsafe fn try_construct(&self, _: &Frames, at: PhysAddr) -> bool {
         let page = self.arena.map().page(at);
-        // SAFETY: 1. a page of this arena that the caller owns (contract of `construct`, 1.). 2. it
-        // is all zero (2.), and no state has changed its protection, or one that has was
-        // destructed.
-        let result = catch_unwind(AssertUnwindSafe(|| unsafe { self.state.construct(page) }))
-            .unwrap_or_else(|_| Err("the constructor panicked".into()));
+        // SAFETY: 1. a page of this arena that the caller owns (contract of `construct`, 1.).
+        let guarded = unsafe { self.arena.guard(page) };
+        let result = match guarded {
+            Err(refused) => {
+                self.refused(refused.clone());
+                Err(refused.into())
+            }
+            // SAFETY: 1. as above. 2. it is zero as far as the state needs (2.), and no state has
+            // changed its protection, or one that has was destructed.
+            Ok(()) => catch_unwind(AssertUnwindSafe(|| unsafe { self.state.construct(page) }))
+                .unwrap_or_else(|_| Err("the constructor panicked".into())),
+        };
         let Err(why) = result else {
             self.constructed.fetch_add(1, Relaxed);
+            self.tell(&PoolEvent::Fresh);
             return true;
         };
-        self.give_back(page);
+        // SAFETY: 1. readable and writable by the promise of `PageState`, 2., and the caller's.
+        unsafe { self.give_back(&mut [number(at)]) };
         // Without its thread's storage a thread that ends learns less.
         let _ = WHY.try_with(|cell| cell.set(Some(why)));
         false
     }
 
-    unsafe fn destruct(&self, _: &Frames, at: PhysAddr) {
-        let page = self.arena.map().page(at);
-        // The memory goes back whatever the destructor does.
-        // SAFETY: 1. a page of this arena that the caller owns. 2. `try_construct` had the state
-        // construct it (contract of `destruct`, 1.).
-        let _ = catch_unwind(AssertUnwindSafe(|| unsafe { self.state.destruct(page) }));
-        self.destructed.fetch_add(1, Relaxed);
-        self.give_back(page);
+    unsafe fn destruct(&self, frames: &Frames, at: PhysAddr) {
+        // SAFETY: 1. passed on.
+        unsafe { self.destruct_all(frames, std::iter::once(at)) };
+    }
+
+    unsafe fn destruct_all(&self, _: &Frames, mut pages: impl Iterator<Item = PhysAddr>) {
+        loop {
+            let (mut numbers, mut n) = ([0; PIECE], 0);
+            for at in pages.by_ref().take(PIECE) {
+                let page = self.arena.map().page(at);
+                // The memory goes back whatever the destructor does.
+                // SAFETY: 1. a page of this arena that the caller owns. 2. `try_construct` had the
+                // state construct it (contract of `destruct_all`, 1.).
+                let _ = catch_unwind(AssertUnwindSafe(|| unsafe { self.state.destruct(page) }));
+                numbers[n] = number(at);
+                n += 1;
+            }
+            if n == 0 {
+                return;
+            }
+            self.destructed.fetch_add(n, Relaxed);
+            // SAFETY: 1. readable and writable by the promise of `PageState`, 2.; the caller's, each
+            // once.
+            unsafe { self.give_back(&mut numbers[..n]) };
+        }
     }
 }

@@ -11,7 +11,8 @@ const MOST_NODES: usize = 64;
 /// The host's nodes.
 #[derive(Clone)]
 pub struct Topology {
-    nodes: usize,
+    /// By node: its number on the host.
+    nodes: Vec<usize>,
     here: Here,
 }
 
@@ -26,7 +27,7 @@ enum Here {
 impl Topology {
     /// One node.
     pub fn one() -> Self {
-        Topology { nodes: 1, here: Here::One }
+        Topology { nodes: vec![0], here: Here::One }
     }
 
     /// What Linux says under `/sys/devices/system/node`; one node if it says nothing that makes
@@ -47,7 +48,7 @@ impl Topology {
             let entry = entry?;
             let name = entry.file_name();
             let number =
-                name.to_str().and_then(|n| n.strip_prefix("node")).and_then(|n| n.parse::<u32>().ok());
+                name.to_str().and_then(|n| n.strip_prefix("node")).and_then(|n| n.parse::<usize>().ok());
             let Some(number) = number else { continue };
             let cpus = parse(std::fs::read_to_string(entry.path().join("cpulist"))?.trim())?;
             if !cpus.is_empty() {
@@ -66,19 +67,27 @@ impl Topology {
         for (node, (_, cpus)) in lists.iter().enumerate() {
             cpus.iter().for_each(|cpu| node_of[*cpu] = node as u8);
         }
-        Ok(Topology { nodes: lists.len(), here: Here::Cpus(node_of.into()) })
+        Ok(Topology {
+            nodes: lists.iter().map(|(number, _)| *number).collect(),
+            here: Here::Cpus(node_of.into()),
+        })
     }
 
     /// `nodes` nodes (1 to 64; more or fewer are cut to that), and a function that says on which
-    /// the calling thread is: for tests, and for programs that know better than the
-    /// host.
+    /// the calling thread is: for tests, and for programs that know better than the host. Their
+    /// numbers are those of the host.
     pub fn told(nodes: usize, here: impl Fn() -> usize + Send + Sync + 'static) -> Self {
-        Topology { nodes: nodes.clamp(1, MOST_NODES), here: Here::Told(Arc::new(here)) }
+        Topology { nodes: (0..nodes.clamp(1, MOST_NODES)).collect(), here: Here::Told(Arc::new(here)) }
     }
 
     /// How many nodes there are.
     pub fn nodes(&self) -> usize {
-        self.nodes
+        self.nodes.len()
+    }
+
+    /// The numbers by which the host knows its nodes.
+    pub(super) fn numbers(&self) -> &[usize] {
+        &self.nodes
     }
 
     /// The node of a CPU, as far as it is known; else 0.
@@ -96,13 +105,13 @@ impl Topology {
             Here::Cpus(_) => self.node_of(rustix::thread::sched_getcpu()),
             Here::Told(here) => here(),
         };
-        NodeId(node.min(self.nodes - 1) as u8)
+        NodeId(node.min(self.nodes() - 1) as u8)
     }
 }
 
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Topology({} nodes)", self.nodes)
+        write!(f, "Topology({} nodes)", self.nodes())
     }
 }
 

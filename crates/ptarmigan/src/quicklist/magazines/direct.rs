@@ -80,11 +80,23 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
         }
     }
 
-    /// Gives back up to `want` pages that a node keeps, at most 16 in one call, those first that
+    /// Gives back pages that a node keeps, as many as there is room for in `room`, those first that
     /// have lain there longest. Returns how many it gave.
-    pub fn give_back(self, node: NodeId, want: u32) -> u32 {
-        let lists = self.policy();
-        if lists.has(node) { lists.give_back(&self.here(), node, want) } else { 0 }
+    ///
+    /// They leave the depot in one piece, under its lock, however large that is; root tables are
+    /// destructed together ([`Construct::destruct_all`]).
+    pub fn give_back_piece(self, node: NodeId, room: &mut [u32]) -> u32 {
+        let (lists, here) = (self.policy(), &self.here());
+        if !lists.has(node) {
+            return 0;
+        }
+        let mut given = 0;
+        for class in EACH_CLASS {
+            let free = &mut room[given as usize..];
+            let n = lists.depot(node, class).shed(free);
+            given += lists.unmake_all(here, class, &free[..n]);
+        }
+        given
     }
 }
 

@@ -160,14 +160,31 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Gives a page that rests, or was to, back to the allocator.
     pub(super) fn unmake(&self, here: &Here<'_>, class: usize, level: Level, item: u32) {
         let page = self.page(class, level, item);
-        self.check.leaves(&self.site(here, level), &page);
-        let home = self.source.frames().node_of(page.addr().pfn());
-        self.depot(home, class).count(-1);
-        self.tally(here).row(level, class == HIGH).returns.add(1);
+        self.leaves(here, class, &page);
         // SAFETY: 1. pages of the lists are the source's: only such are put there (contracts of
         // `put_back` and the others).
         unsafe { self.source.unmake(page) };
         self.source.look(|| self.low_tables());
+    }
+
+    /// Gives root tables back to the allocator together.
+    pub(super) fn unmake_roots(&self, here: &Here<'_>, items: &[u32]) {
+        let roots = items.iter().map(|item| self.page(ROOT, self.root, *item));
+        for page in roots.clone() {
+            self.leaves(here, ROOT, &page);
+        }
+        // SAFETY: 1. they were on the lists, each once, which the caller has taken them off, and pages
+        // of the lists are the source's, as in `unmake`.
+        unsafe { self.source.unmake_roots(roots.map(Clean::into_raw)) };
+        self.source.look(|| self.low_tables());
+    }
+
+    /// Counts a page that goes back to the allocator.
+    fn leaves(&self, here: &Here<'_>, class: usize, page: &Clean) {
+        self.check.leaves(&self.site(here, page.level()), page);
+        let home = self.source.frames().node_of(page.addr().pfn());
+        self.depot(home, class).count(-1);
+        self.tally(here).row(page.level(), class == HIGH).returns.add(1);
     }
 
     /// Returns whether a page that may be a root, of another node or of high memory is none of

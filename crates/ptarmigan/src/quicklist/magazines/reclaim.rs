@@ -141,8 +141,12 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Gives pages of a class back to the allocator. Returns how many there were.
     pub(super) fn unmake_all(&self, here: &Here<'_>, class: usize, items: &[u32]) -> u32 {
-        for item in items {
-            self.unmake(here, class, self.level_of(class), *item);
+        if class == ROOT && items.len() > 1 {
+            self.unmake_roots(here, items);
+        } else {
+            for item in items {
+                self.unmake(here, class, self.level_of(class), *item);
+            }
         }
         items.len() as u32
     }

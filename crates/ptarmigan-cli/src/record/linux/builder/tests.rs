@@ -17,13 +17,18 @@ fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
         Some(Made { stack_end: 0x7_ffff, arg_pages: 1, areas: vec![area], ..Made::default() })
     };
     let mut model = TraceBuilder::new(writer, 100, &mut made);
-    let start = [(100, RawKind::Fault { address: 0x5000, code: 4 }), (100, RawKind::ExecStart)];
+    let own = vec![Found { start: 0, pages: 512, private: true, huge: false }];
+    let start = [
+        (100, RawKind::Fault { address: 0x5000, code: 4 }),
+        (100, RawKind::Present(own)),
+        (100, RawKind::ExecStart),
+    ];
     for (time, (pid, what)) in start.iter().chain(what).enumerate() {
         let raw = Raw { time: time as u64, cpu: 0, pid: *pid, what: what.clone() };
         model.feed(raw).expect("memory takes everything");
     }
     let (writer, seen) = model.finish().expect("memory takes everything");
-    assert_eq!(seen.refused, 0);
+    assert_eq!((seen.refused, seen.found), (0, 0), "the recorder's own pages are left out");
     let (bytes, _) = writer.finish(0).expect("memory takes everything");
     let events: Vec<Event> =
         Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event")).collect();
@@ -71,6 +76,35 @@ fn the_parent_of_a_vfork_waits() {
     assert_eq!(order(&events), [(1, Some(1)), (1, None), (0, Some(2)), (1, Some(3)), (0, Some(4))]);
     let events = run(&[clone(100, 101, VFORK), fault(100, 2), (101, RawKind::Exit)]);
     assert_eq!(events[1..], [(1, Kind::Exit { last: true }), (0, faulted(2))]);
+}
+
+#[test]
+fn calls_of_execve_that_fail_under_another_tracer_are_no_programs() {
+    let header = Header::new("m", 1, Method::Synthetic);
+    let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
+    let mut made = |pid: i32, _: u64| {
+        let area = Area { start: 7, pages: 4, kind: AreaKind::Stack, ..Area::default() };
+        (pid == 100).then(|| Made { stack_end: 11, arg_pages: 1, areas: vec![area], ..Made::default() })
+    };
+    let mut model = TraceBuilder::new(writer, 100, &mut made);
+    let events = [
+        (100, RawKind::ExecStart),
+        clone(100, 101, 0),
+        (101, RawKind::OtherTracer),
+        (101, RawKind::OtherTracer),
+        (101, RawKind::ExecStart),
+        (101, RawKind::Exit),
+        clone(100, 102, 0),
+        (102, RawKind::OtherTracer),
+        (102, RawKind::Exit),
+        clone(100, 103, 0),
+        (103, RawKind::ExecStart),
+    ];
+    for (time, (pid, what)) in events.into_iter().enumerate() {
+        model.feed(Raw { time: time as u64, cpu: 0, pid, what }).expect("memory takes everything");
+    }
+    let (_, seen) = model.finish().expect("memory takes everything");
+    assert_eq!((seen.other_tracer, seen.blank, seen.narrow), (1, 1, 0));
 }
 
 #[test]

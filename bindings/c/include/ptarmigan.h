@@ -1,0 +1,826 @@
+/*
+ * ptarmigan: page-table memory for kernels in C.
+ *
+ * One configuration for each target: x86-64 with four levels and all memory in a direct map; i386
+ * with PAE, a direct map of low memory and slots for the rest (pt_kmap).
+ *
+ * The caller allocates every object. Set it to zero before its first use, leave it where it is, and
+ * do not look into it. No function allocates from a heap, and none sleeps.
+ *
+ * Functions return PT_OK or a negative enum pt_error, unless they say so. What can be checked
+ * cheaply is an error: NULL and misaligned pointers, objects that are not initialised or were moved,
+ * pages that came from elsewhere or were given back before. What cannot be checked is under
+ * "Safety": a call that breaks it may do anything.
+ *
+ * A struct pt_cpu stands for being on that CPU. Code that hands it to a function runs there and is
+ * not preempted until the function returns. The handler of an interrupt calls pt_cpu_serve and
+ * nothing else.
+ */
+
+#ifndef PTARMIGAN_H
+#define PTARMIGAN_H
+
+/* Generated from the Rust source by tests/header.rs; changes here are lost. */
+
+#include <stddef.h>
+#include <stdint.h>
+#if !defined(__GNUC__)
+#error "ptarmigan.h needs __attribute__((aligned)): gcc or clang"
+#endif
+#define PT_ALIGNED(n) __attribute__((aligned(n)))
+
+// What functions return that did as they were told. Errors are negative, see `enum pt_error`.
+#define PT_OK 0
+
+#if defined(__x86_64__)
+// The number of levels of a tree. Level 0 are the tables that hold pages; the root is the highest.
+#define PT_LEVELS 4
+#endif
+
+#if defined(__i386__)
+// The number of levels of a tree. Level 0 are the tables that hold pages; the root is the highest.
+#define PT_LEVELS 3
+#endif
+
+#if defined(__x86_64__)
+// The first address that is not the user's.
+#define PT_USER_END 140737488355328
+#endif
+
+#if defined(__i386__)
+// The first address that is not the user's.
+#define PT_USER_END 3221225472
+#endif
+
+// The bytes of a page.
+#define PT_PAGE_SIZE 4096
+
+// The most runs of memory.
+#define PT_MAX_RUNS 32
+
+// Words of 8 bytes in a `pt_machine`.
+#define PT_MACHINE_WORDS 256
+
+// Words of 8 bytes in a `pt_cpu`.
+#define PT_CPU_WORDS 16
+
+// Words of 8 bytes in a `pt_tree`.
+#define PT_TREE_WORDS 32
+
+// Words of 8 bytes in a `pt_space`.
+#define PT_SPACE_WORDS 24
+
+// Words of 8 bytes in a `pt_gather`.
+#define PT_GATHER_WORDS 64
+
+// Why a call was refused. A refused call has changed nothing, unless its function says so.
+// `pt_error_text` says more.
+enum pt_error {
+    // A pointer is NULL where it must not be, or misaligned.
+    PT_ERROR_POINTER = -1,
+    // The object was not initialised, has ended, was copied or moved, or is of another kind. Or it
+    // is to be initialised and is neither zero nor ended.
+    PT_ERROR_OBJECT = -2,
+    // An argument has no meaning.
+    PT_ERROR_ARGUMENT = -3,
+    // `config.size` is not the library's: header and library are of different versions.
+    PT_ERROR_SIZE = -4,
+    // The boot memory is smaller than `pt_machine_bytes` says.
+    PT_ERROR_BOOT_MEMORY = -5,
+    // The runs of memory are empty, not in order, overlap each other or something that the library
+    // was told of, or are of nodes that are not numbered from 0 without gaps.
+    PT_ERROR_RUNS = -6,
+    // There is no free frame.
+    PT_ERROR_NO_MEMORY = -7,
+    // An address is beyond those that the call is for, or not at the border of a page.
+    PT_ERROR_RANGE = -8,
+    // Something is mapped there already.
+    PT_ERROR_MAPPED = -9,
+    // Nothing is mapped there.
+    PT_ERROR_NOT_MAPPED = -10,
+    // The page did not come from the library, or not from the function that goes with this one.
+    PT_ERROR_FOREIGN = -11,
+    // The page was given back already, or waits in a gather for its flush.
+    PT_ERROR_FREED = -12,
+    // The page is mapped, the space is loaded, gathers are open, or frames are out.
+    PT_ERROR_IN_USE = -13,
+    // The table was written to, so that a TLB may know it: give it to a gather.
+    PT_ERROR_UNFLUSHED = -14,
+    // The table is not zero: note each entry that is written, or clear it.
+    PT_ERROR_DIRTY = -15,
+    // The CPU is in the middle of a flush, a switch, or another call for the same object.
+    PT_ERROR_BUSY = -16,
+    // The objects are of different machines.
+    PT_ERROR_MACHINE = -17,
+    // No slot of the window for high memory is free.
+    PT_ERROR_NO_SLOT = -18,
+};
+
+// What may be done with a page, combined with `|`.
+enum pt_attr {
+    // It may be read. A page without this is not present for the MMU and keeps its frame.
+    PT_ATTR_READ = 1,
+    // It may be written.
+    PT_ATTR_WRITE = 2,
+    // Instructions may be fetched.
+    PT_ATTR_EXEC = 4,
+    // The user may use it.
+    PT_ATTR_USER = 8,
+    // The MMU has used it. Only in answers.
+    PT_ATTR_ACCESSED = 32,
+    // The MMU has written through it. Only in answers.
+    PT_ATTR_DIRTY = 64,
+};
+
+// A run of physical memory that the library manages from now on.
+struct pt_run {
+    // The physical address of its first byte, at the border of a page and not 0.
+    uint64_t start;
+    // Its bytes, whole pages.
+    uint64_t bytes;
+    // Its NUMA node, from 0.
+    uint32_t node;
+};
+
+// Called with `pt_hooks.context`, the calling CPU and an address: see the member.
+typedef void (*pt_address_hook)(void *context, uint32_t cpu, uint64_t address);
+
+// Called with `pt_hooks.context` and the calling CPU: see the member.
+typedef void (*pt_hook)(void *context, uint32_t cpu);
+
+// Called with `pt_hooks.context`, the calling CPU and another number: see the member.
+typedef void (*pt_number_hook)(void *context, uint32_t cpu, uint32_t number);
+
+// Called when the library has found itself in a state that cannot be: text without a 0 at its end,
+// and where in the library's source. It must not return; if it does, the CPU executes an undefined
+// instruction.
+typedef void (*pt_panic_hook)(void *context,
+                              const char *text,
+                              size_t length,
+                              const char *file,
+                              size_t file_length,
+                              uint32_t line);
+
+// What the kernel does for the library. Every function acts on the CPU that it is called on, must
+// not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`.
+struct pt_hooks {
+    // Passed to all of them.
+    void *context;
+    // Loads CR3 with the root at the physical address. Nothing that is not global may be known to
+    // the TLB afterwards: process-context identifiers are off.
+    pt_address_hook load_root;
+    // INVLPG of the page at the address. It drops all paging-structure caches as well.
+    pt_address_hook invalidate_page;
+    // Loads CR3 with what it holds: everything goes that is not global.
+    pt_hook invalidate_all;
+    // Drops everything, global pages too: CR4.PGE off and on. If no page is global, as
+    // `invalidate_all`.
+    pt_hook invalidate_global;
+    // Interrupts the CPU with the number. Its handler calls `pt_cpu_serve`. May be NULL if there is
+    // one CPU.
+    pt_number_hook send_ipi;
+    // One turn, counted from 1, of a wait for other CPUs. May be NULL. A watchdog belongs here: the
+    // library waits for ever.
+    pt_number_hook wait;
+    // See `pt_panic_hook`.
+    pt_panic_hook panic;
+};
+
+// What a kernel says of its machine. Set all members to zero, then those that matter.
+struct pt_config {
+    // `sizeof(struct pt_config)`.
+    size_t size;
+    // Memory for the library's own arrays, `pt_machine_bytes` bytes or more. It is in no run.
+    void *boot_memory;
+    // Bytes of it.
+    size_t boot_bytes;
+    // The memory to manage, ascending.
+    const struct pt_run *runs;
+    // How many runs.
+    size_t run_count;
+    // Where physical address 0 is mapped in every space, at the border of a page.
+    void *direct_map;
+    // The first physical address that is not mapped there. What lies behind it in runs is high
+    // memory on i386, and refused on x86-64.
+    uint64_t direct_map_end;
+    // The physical address of a root whose user half is empty. New roots copy its kernel half, and
+    // a CPU that runs in no space has it loaded. It lies in the direct map and in no run.
+    uint64_t kernel_root;
+    // The number of CPUs, 1 to 256.
+    uint32_t cpus;
+    // Each CPU looks at the content of each so-many-th table that is given back: 1 looks at all, 0
+    // at none. 255 costs a tenth of a pair.
+    uint32_t verify_every;
+    // i386: the tables of the window for high memory, one after the other, in the direct map and
+    // linked in the kernel's half of `kernel_root`. NULL if there is no window.
+    uint64_t *kmap_tables;
+    // i386: where the window begins.
+    void *kmap_base;
+    // i386: its pages, at most 512 for each table, and 65,536.
+    uint32_t kmap_slots;
+    // What the kernel does for the library.
+    struct pt_hooks hooks;
+};
+
+// A machine: its memory, its lists of table pages, its TLBs. Zero before `pt_machine_init`; not
+// moved between that and `pt_machine_exit`.
+struct PT_ALIGNED(64) pt_machine {
+    // The library's.
+    uint64_t opaque[PT_MACHINE_WORDS];
+};
+
+// A CPU of a machine. Zero before `pt_cpu_init`; not moved between that and `pt_cpu_exit`.
+//
+// It stands for being on the CPU: code that hands it to a function runs on that CPU and is not
+// preempted until the function returns.
+struct PT_ALIGNED(64) pt_cpu {
+    // The library's.
+    uint64_t opaque[PT_CPU_WORDS];
+};
+
+// A tree of tables, of one space. Zero before `pt_tree_init`; not moved between that and
+// `pt_tree_exit`.
+//
+// Calls for one tree take turns: a CPU waits for the calls of others, and answers their requests
+// meanwhile. From a callback, or from the handler of an interrupt that came in between, a call for
+// the same tree returns `PT_ERROR_BUSY`.
+struct PT_ALIGNED(64) pt_tree {
+    // The library's.
+    uint64_t opaque[PT_TREE_WORDS];
+};
+
+// A page of a tree, or of a C kernel's own: where it is mapped to and what may be done with it.
+struct pt_page {
+    // Its address.
+    uint64_t va;
+    // The physical address of its frame.
+    uint64_t phys;
+    // Values of `enum pt_attr`, combined with `|`.
+    uint32_t attr;
+};
+
+// Called for a page with what was passed beside it. It may call functions for other objects.
+typedef void (*pt_visit)(void *context, const struct pt_page *page);
+
+// What CPUs know of a space whose tables are the kernel's own. Zero before `pt_space_init`; not
+// moved between that and `pt_space_exit`.
+struct PT_ALIGNED(64) pt_space {
+    // The library's.
+    uint64_t opaque[PT_SPACE_WORDS];
+};
+
+// What an operation has unlinked so far. Zero before `pt_gather_begin`; not moved between that and
+// `pt_gather_finish`. Usually a local of the operation.
+struct PT_ALIGNED(64) pt_gather {
+    // The library's.
+    uint64_t opaque[PT_GATHER_WORDS];
+};
+
+// What a machine has counted. Exact when no CPU is in a call.
+struct pt_counts {
+    // Frames under management.
+    uint64_t frames;
+    // Frames that are free: not in use, and not resting in a list.
+    uint64_t free_frames;
+    // Tables in use.
+    uint64_t tables;
+    // Table pages that rest in lists.
+    uint64_t cached_tables;
+    // Table pages that were handed out from a list or an allocator.
+    uint64_t allocs;
+    // Of these, the ones that came from the allocator.
+    uint64_t misses;
+    // Flushes of one page of a space, of several, of a whole space, and of the kernel's half.
+    uint64_t flushes[4];
+    // CPUs that were asked by others to forget something.
+    uint64_t ipis;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Returns how much boot memory a machine needs, in bytes, whole pages; 0 if the configuration is
+// refused, for which `pt_machine_init` says why. `boot_memory` and `boot_bytes` need not be known
+// yet.
+//
+// # Safety
+//
+// `config` is NULL or points to a configuration, and its `runs` to `run_count` runs.
+size_t pt_machine_bytes(const struct pt_config *config);
+
+// Sets a machine up. One CPU calls it, before all other calls.
+//
+// Fails with `PT_ERROR_SIZE` if the header is of another version, `PT_ERROR_RUNS`,
+// `PT_ERROR_BOOT_MEMORY`, `PT_ERROR_RANGE` for addresses that are not at the border of a page or
+// behind the direct map, `PT_ERROR_POINTER` for a function or a pointer that is missing,
+// `PT_ERROR_ARGUMENT` for numbers, and `PT_ERROR_OBJECT` if `machine` is neither zero nor ended. The
+// memory is the caller's again then.
+//
+// # Safety
+//
+// - `machine` is NULL or points to a `struct pt_machine`, which stays where it is and is left alone
+//   until `pt_machine_exit`; as long as that, the boot memory and the runs are the library's.
+// - `config` is NULL or points to a configuration that is true: memory below `direct_map_end` that
+//   is in runs, the boot memory and the kernel's root are mapped from `direct_map` on in every
+//   space, and reached in no other way by code in C; the kernel's half of the root is the kernel's
+//   alone, its tables stay for ever, and its user's half is empty; the functions do what their
+//   members say.
+int32_t pt_machine_init(struct pt_machine *machine,
+                        const struct pt_config *config);
+
+// Ends a machine whose CPUs have all ended. Its boot memory and its runs are the caller's again.
+//
+// Fails with `PT_ERROR_IN_USE` if a CPU has not ended or frames are still out: `*missing` is how
+// many. The machine stays as it was then.
+//
+// # Safety
+//
+// - `machine` is NULL or points to a `struct pt_machine`, and nothing else uses it any more.
+// - `missing` is NULL or may be written.
+int32_t pt_machine_exit(struct pt_machine *machine,
+                        uint64_t *missing);
+
+// Makes the object of CPU `number`, from 0, of NUMA node `node`.
+//
+// Fails with `PT_ERROR_ARGUMENT` if the machine has no such CPU or node, and with `PT_ERROR_IN_USE`
+// if the CPU has an object.
+//
+// # Safety
+//
+// - `cpu` is NULL or points to a `struct pt_cpu`, which stays where it is and is left alone until
+//   `pt_cpu_exit`.
+// - `machine` is NULL or points to a `struct pt_machine`.
+// - From here on only code that runs on that CPU, and is not preempted meanwhile, hands the object
+//   to functions. Handlers of interrupts hand it to `pt_cpu_serve` and to no other function.
+int32_t pt_cpu_init(struct pt_cpu *cpu,
+                    const struct pt_machine *machine,
+                    uint32_t number,
+                    uint32_t node);
+
+// Gives back all that the CPU holds, and ends it: before it goes offline, and before the machine
+// ends. The last CPU gives back what rests for all of them.
+//
+// Fails with `PT_ERROR_IN_USE` while one of its gathers has not finished.
+//
+// # Safety
+//
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - The CPU has left every space: others would wait for its answer.
+int32_t pt_cpu_exit(struct pt_cpu *cpu);
+
+// Does what other CPUs ask of this one: the handler of the interrupt that `send_ipi` causes calls
+// it. It may be called at any moment, costs a few loads if no CPU asks, and is the only function
+// that a handler may call.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int32_t pt_cpu_serve(struct pt_cpu *cpu);
+
+// Does a bounded amount of work for a CPU that has nothing to run: trims its lists, and clears up
+// to `budget` free frames ahead of their use. Returns how many it cleared, or an error. An idle loop
+// calls it until it returns 0; 16 frames are some 10 microseconds.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int32_t pt_cpu_idle(struct pt_cpu *cpu,
+                    uint32_t budget);
+
+// Returns why the last function on this CPU that returns a pointer or a physical address returned
+// NULL or 0; `PT_OK` if none has.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int32_t pt_cpu_error(const struct pt_cpu *cpu);
+
+// Returns a page for a table of `level`, at its address in the direct map: all zero, or for a root
+// with the kernel's half in place. NULL if there is none; `pt_cpu_error` says why.
+//
+// A hit takes no lock and does not clear the page: it came back as it is. `level` is 0 for tables
+// that hold pages, and below `PT_LEVELS`. On i386 roots are smaller than a page, and are made by
+// `pt_tree_init` only: `PT_ERROR_ARGUMENT`.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+void *pt_quicklist_alloc(struct pt_cpu *cpu,
+                         uint32_t level);
+
+// Gives back a page that was never linked, or that no CPU can reach any more: no flush takes place.
+// The page is as it was handed out.
+//
+// Fails, and takes nothing, with `PT_ERROR_POINTER` if `page` is not the beginning of a page,
+// `PT_ERROR_FOREIGN` if it did not come from `pt_quicklist_alloc`, `PT_ERROR_FREED` if it was given
+// back before or waits in a gather, `PT_ERROR_UNFLUSHED` if `pt_table_touched` was told of an entry
+// in it, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`) and something is left.
+//
+// # Safety
+//
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - A page that came from `pt_quicklist_alloc` is not used any more, and its content is as it was.
+int32_t pt_quicklist_free(struct pt_cpu *cpu,
+                          void *page);
+
+// Tells that the entry at `entry`, in a page of `pt_quicklist_alloc`, is about to be written to
+// something that is not 0. Mostly a neighbour came before, and it costs a load and a comparison.
+//
+// `pt_gather_table` clears what was told, and nothing else. So an entry that is cleared need not be
+// told, and the table need not be cleared.
+//
+// Fails with `PT_ERROR_FOREIGN` or `PT_ERROR_FREED` for another page, and with `PT_ERROR_RANGE` for
+// an entry of the kernel's half of a root.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int32_t pt_table_touched(struct pt_cpu *cpu,
+                         const void *entry);
+
+// Gives back pages that rest in the lists of the CPU's node to the allocator: while more than
+// `min_pages` rest, up to `max_free`. Returns how many, or an error. For when memory is short; idle
+// CPUs (`pt_cpu_idle`) and the end of gathers trim by themselves.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int64_t pt_quicklist_trim(struct pt_cpu *cpu,
+                          uint64_t min_pages,
+                          uint64_t max_free);
+
+// Returns how many pages rest in the lists of all CPUs and nodes; 0 for what is no machine.
+//
+// # Safety
+//
+// `machine` is NULL or points to a `struct pt_machine` that does not end meanwhile.
+uint64_t pt_quicklist_total_size(const struct pt_machine *machine);
+
+// Returns the physical address of a frame for data, all zero; 0 if there is none, and
+// `pt_cpu_error` says why. On i386 it is mostly high memory: `pt_kmap` shows it.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+uint64_t pt_page_alloc(struct pt_cpu *cpu);
+
+// Gives back a frame that is mapped nowhere.
+//
+// Fails, and takes nothing, with `PT_ERROR_RANGE` if the address is not that of a page,
+// `PT_ERROR_FOREIGN` if it did not come from `pt_page_alloc`, `PT_ERROR_FREED` if it was given back
+// before or waits in a gather, and `PT_ERROR_IN_USE` if a tree maps it: then the tree's unmap gives
+// it back, after the flush.
+//
+// # Safety
+//
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - A frame that came from `pt_page_alloc` is not used any more, and no TLB knows it: one that was
+//   mapped in a kernel's own tree goes to `pt_gather_page`.
+int32_t pt_page_free(struct pt_cpu *cpu,
+                     uint64_t phys);
+
+// Returns an address at which a frame of `pt_page_alloc` can be read and written, on all CPUs, until
+// `pt_kunmap`. NULL if there is none, and `pt_cpu_error` says why: `PT_ERROR_NO_SLOT` if the window
+// for high memory is full.
+//
+// Low frames, and all frames on x86-64, are found in the direct map. A high frame that is mapped
+// several times has one address.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+void *pt_kmap(struct pt_cpu *cpu,
+              uint64_t phys);
+
+// Ends a use of a frame that `pt_kmap` has mapped; nothing is flushed. A frame need not be unmapped
+// on the CPU that mapped it.
+//
+// Fails with `PT_ERROR_FOREIGN` for an address that `pt_kmap` never returns, and on i386 with
+// `PT_ERROR_FREED` for a slot without users.
+//
+// # Safety
+//
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - The caller does not use the address any more.
+int32_t pt_kunmap(struct pt_cpu *cpu,
+                  void *address);
+
+// Makes an empty tree, of a new space.
+//
+// Fails with `PT_ERROR_NO_MEMORY`.
+//
+// # Safety
+//
+// - `tree` is NULL or points to a `struct pt_tree`, which stays where it is and is left alone until
+//   `pt_tree_exit`.
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int32_t pt_tree_init(struct pt_tree *tree,
+                     struct pt_cpu *cpu);
+
+// Ends a tree: has every CPU leave its space, and gives back all tables and all frames of
+// `pt_page_alloc` that it maps.
+//
+// Fails with `PT_ERROR_BUSY` in the middle of a flush or a switch of this CPU.
+//
+// # Safety
+//
+// - `tree` is NULL or points to a `struct pt_tree` that nothing else uses any more.
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int32_t pt_tree_exit(struct pt_tree *tree, struct pt_cpu *cpu);
+
+// Begins to run in the tree's space on this CPU: has its root loaded, unless it is loaded and up to
+// date.
+//
+// Fails with `PT_ERROR_BUSY` in the middle of another switch of this CPU.
+//
+// # Safety
+//
+// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+int32_t pt_tree_activate(struct pt_tree *tree,
+                         struct pt_cpu *cpu);
+
+// Leaves the tree's space on this CPU: the kernel's own root is loaded.
+//
+// # Safety
+//
+// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+int32_t pt_tree_deactivate(struct pt_tree *tree,
+                           struct pt_cpu *cpu);
+
+// Returns the physical address of the tree's root; 0 if there is no tree.
+//
+// # Safety
+//
+// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+uint64_t pt_tree_root(struct pt_tree *tree,
+                      struct pt_cpu *cpu);
+
+// Returns how many tables of `level` the tree has, or an error.
+//
+// # Safety
+//
+// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+int64_t pt_tree_tables(struct pt_tree *tree,
+                       struct pt_cpu *cpu,
+                       uint32_t level);
+
+// Maps the page at `va` to the frame at `phys`, with `attr` of `enum pt_attr`. A frame of
+// `pt_page_alloc` belongs to the tree from then on: it is given back when it is unmapped, or with the
+// tree. Any other frame that is not the library's may be mapped too: a device's, the kernel's own.
+//
+// Fails, and changes nothing, with `PT_ERROR_MAPPED`, `PT_ERROR_NO_MEMORY`, `PT_ERROR_RANGE`,
+// `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and for a frame of the library's that
+// is not data of the caller's as `pt_page_free` does.
+//
+// # Safety
+//
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - Whatever programs do with the page is allowed to the frame, until it has been unmapped.
+int32_t pt_tree_map(struct pt_tree *tree,
+                    struct pt_cpu *cpu,
+                    uint64_t va,
+                    uint64_t phys,
+                    uint32_t attr);
+
+// Maps the `bytes` from `va` on to the frames from `phys` on, as `pt_tree_map` maps each. If one
+// fails, none is mapped.
+//
+// # Safety
+//
+// As for `pt_tree_map`, for each page.
+int32_t pt_tree_map_range(struct pt_tree *tree,
+                          struct pt_cpu *cpu,
+                          uint64_t va,
+                          uint64_t bytes,
+                          uint64_t phys,
+                          uint32_t attr);
+
+// Unmaps all pages in the `bytes` from `va` on, and gives back tables that are empty then. Every CPU
+// has forgotten the pages when it returns. Never needs memory.
+//
+// For each page `visit` is called, unless it is NULL, before the flush: frames that are the kernel's
+// own may be used for something else after `pt_tree_unmap` has returned. Those of `pt_page_alloc` are
+// given back by it.
+//
+// # Safety
+//
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `visit` is NULL or may be called so, and returns.
+int32_t pt_tree_unmap(struct pt_tree *tree,
+                      struct pt_cpu *cpu,
+                      uint64_t va,
+                      uint64_t bytes,
+                      pt_visit visit,
+                      void *context);
+
+// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. What MMUs have
+// noted is kept. Every CPU has forgotten the pages as they were when it returns.
+//
+// # Safety
+//
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - Whatever programs do with the pages from then on is allowed to their frames.
+int32_t pt_tree_protect(struct pt_tree *tree,
+                        struct pt_cpu *cpu,
+                        uint64_t va,
+                        uint64_t bytes,
+                        uint32_t attr);
+
+// Writes to `page` what is mapped at `va`, even where the MMU would not let the access through.
+//
+// Fails with `PT_ERROR_NOT_MAPPED`.
+//
+// # Safety
+//
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `page` is NULL or may be written.
+int32_t pt_tree_query(struct pt_tree *tree,
+                      struct pt_cpu *cpu,
+                      uint64_t va,
+                      struct pt_page *page);
+
+// Calls `visit` for each page that is mapped in the `bytes` from `va` on, in order.
+//
+// # Safety
+//
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `visit` may be called so, and returns; NULL is refused.
+int32_t pt_tree_walk(struct pt_tree *tree,
+                     struct pt_cpu *cpu,
+                     uint64_t va,
+                     uint64_t bytes,
+                     pt_visit visit,
+                     void *context);
+
+// Makes a space that no CPU has loaded.
+//
+// # Safety
+//
+// - `space` is NULL or points to a `struct pt_space`, which stays where it is and is left alone until
+//   `pt_space_exit`.
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int32_t pt_space_init(struct pt_space *space,
+                      struct pt_cpu *cpu);
+
+// Begins to run in the space on this CPU: has the root at physical address `root` loaded, unless it
+// is loaded and up to date.
+//
+// Fails with `PT_ERROR_RANGE` for an address that no root can have, and with `PT_ERROR_BUSY` in the
+// middle of another switch of this CPU.
+//
+// # Safety
+//
+// - `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `root` is the root of the space's tables, which has the kernel's half, and stays one until every
+//   CPU has left the space.
+int32_t pt_space_activate(struct pt_space *space,
+                          struct pt_cpu *cpu,
+                          uint64_t root);
+
+// Leaves the space on this CPU: the kernel's own root is loaded.
+//
+// # Safety
+//
+// `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
+int32_t pt_space_deactivate(struct pt_space *space,
+                            struct pt_cpu *cpu);
+
+// Ends a space that no CPU has loaded, and gives back its root, unless `root` is NULL. Its other
+// tables went to gathers.
+//
+// Fails, and changes nothing, with `PT_ERROR_IN_USE` while a CPU has the space loaded or a gather
+// has not finished, and as `pt_quicklist_free` does for `root`; `PT_ERROR_ARGUMENT` if it is no root.
+//
+// # Safety
+//
+// - `space` is NULL or points to a `struct pt_space` that nothing else uses, `cpu` to the
+//   `struct pt_cpu` of the calling CPU.
+// - `root` is NULL or the root of the space's tables, which is not used any more.
+int32_t pt_space_exit(struct pt_space *space,
+                      struct pt_cpu *cpu,
+                      void *root);
+
+// Begins a gather for operations on the tables of `space`.
+//
+// Fails with `PT_ERROR_BUSY` in the middle of a flush or a switch of this CPU.
+//
+// # Safety
+//
+// - `gather` is NULL or points to a `struct pt_gather`, which stays where it is and is left alone
+//   until `pt_gather_finish`.
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU. All calls with the gather are
+//   made on this CPU, without preemption in between.
+// - `space` is NULL or points to a `struct pt_space`.
+int32_t pt_gather_begin(struct pt_gather *gather,
+                        struct pt_cpu *cpu,
+                        struct pt_space *space);
+
+// Notes that entries that map the `bytes` from `va` on have been cleared or have lost a permission:
+// the flush makes all CPUs forget them.
+//
+// Fails with `PT_ERROR_RANGE` for addresses that are not the user's.
+//
+// # Safety
+//
+// `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+int32_t pt_gather_changed(struct pt_gather *gather,
+                          uint64_t va,
+                          uint64_t bytes);
+
+// Takes over a table of `pt_quicklist_alloc` that has just been unlinked; it mapped addresses from
+// `va` on. What `pt_table_touched` was told of is cleared now; after the flush the page goes to the
+// lists. Tables below it go to the same gather, or went before. A root goes to `pt_space_exit`.
+//
+// Fails with `PT_ERROR_POINTER`, `PT_ERROR_FOREIGN` and `PT_ERROR_FREED` as `pt_quicklist_free` does,
+// `PT_ERROR_ARGUMENT` for a root, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`)
+// and something is left that was not told; the table is still the caller's then.
+//
+// # Safety
+//
+// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+// - No entry leads to a table that came from `pt_quicklist_alloc` any more, it was one of the
+//   gather's space, and nothing writes to it.
+int32_t pt_gather_table(struct pt_gather *gather,
+                        void *table,
+                        uint64_t va);
+
+// Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It is
+// given back after the flush.
+//
+// Fails, and takes nothing, as `pt_page_free` does.
+//
+// # Safety
+//
+// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+// - A frame that came from `pt_page_alloc` was mapped in the gather's space alone, at `va`.
+int32_t pt_gather_page(struct pt_gather *gather,
+                       uint64_t va,
+                       uint64_t phys);
+
+// Has every CPU forget what the gather was told of, waits for all of them, and gives back the tables
+// and frames. Interrupts are on, or the other CPUs answer without them.
+//
+// # Safety
+//
+// `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+int32_t pt_gather_finish(struct pt_gather *gather);
+
+// Sets entry `index` of the kernel's half in every root: of trees, in use by the kernel's own spaces,
+// and resting in the lists. The kernel's own root is the caller's to write. If the entry was present
+// before, `pt_kernel_flush` follows.
+//
+// Fails with `PT_ERROR_RANGE` if the entry is not the kernel's, and with `PT_ERROR_ARGUMENT` on i386,
+// where roots are not found again: the entry is in `kernel_root` before `pt_machine_init`.
+//
+// # Safety
+//
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - `entry` is 0, or lets the kernel alone through; a table that it links stays one until no root
+//   has the entry any more and all CPUs have been flushed.
+int32_t pt_kernel_set(struct pt_cpu *cpu,
+                      uint32_t index,
+                      uint64_t entry);
+
+// Has all CPUs forget the `bytes` from `va` on of the kernel's half, after its entries have changed;
+// all of the half if `bytes` is 0. Waits for all of them.
+//
+// Fails with `PT_ERROR_RANGE` for addresses that are not at the border of a page, or end behind the
+// last one, and with `PT_ERROR_BUSY` in the middle of another flush of this CPU.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+int32_t pt_kernel_flush(struct pt_cpu *cpu,
+                        uint64_t va,
+                        uint64_t bytes);
+
+// Writes what has been counted so far.
+//
+// # Safety
+//
+// - `machine` is NULL or points to a `struct pt_machine` that does not end meanwhile.
+// - `counts` is NULL or may be written.
+int32_t pt_counts(const struct pt_machine *machine, struct pt_counts *counts);
+
+// Returns what a result of a function means and what to do, as text that ends with 0 and stays.
+const char *pt_error_text(int32_t code);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* PTARMIGAN_H */
+
+#if defined(__cplusplus)
+#define PT_STATIC_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define PT_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+PT_STATIC_ASSERT(sizeof(struct pt_machine) == 8 * PT_MACHINE_WORDS, "struct pt_machine");
+PT_STATIC_ASSERT(sizeof(struct pt_cpu) == 8 * PT_CPU_WORDS, "struct pt_cpu");
+PT_STATIC_ASSERT(sizeof(struct pt_space) == 8 * PT_SPACE_WORDS, "struct pt_space");
+PT_STATIC_ASSERT(sizeof(struct pt_gather) == 8 * PT_GATHER_WORDS, "struct pt_gather");
+PT_STATIC_ASSERT(sizeof(struct pt_tree) == 8 * PT_TREE_WORDS, "struct pt_tree");
+PT_STATIC_ASSERT(sizeof(struct pt_page) == (sizeof(void *) == 8 ? 24 : 20), "struct pt_page");
+PT_STATIC_ASSERT(sizeof(struct pt_run) == (sizeof(void *) == 8 ? 24 : 20), "struct pt_run");

@@ -1,0 +1,38 @@
+//! The one configuration of each target.
+use ptarmigan::format::Format;
+
+/// What entries look like.
+#[cfg(target_arch = "x86_64")]
+pub(crate) type Entries = ptarmigan::format::X86_64;
+/// What entries look like.
+#[cfg(target_arch = "x86")]
+pub(crate) type Entries = ptarmigan::format::X86Pae;
+
+/// The number of levels of a tree. Level 0 are the tables that hold pages; the root is the highest.
+#[cfg(target_arch = "x86_64")]
+pub const PT_LEVELS: u32 = 4;
+/// The number of levels of a tree. Level 0 are the tables that hold pages; the root is the highest.
+#[cfg(target_arch = "x86")]
+pub const PT_LEVELS: u32 = 3;
+
+/// The first address that is not the user's.
+#[cfg(target_arch = "x86_64")]
+pub const PT_USER_END: u64 = 0x8000_0000_0000;
+/// The first address that is not the user's.
+#[cfg(target_arch = "x86")]
+pub const PT_USER_END: u64 = 0xc000_0000;
+
+const _: () = assert!(PT_LEVELS == Entries::LAYOUT.levels as u32 && PT_USER_END == Entries::USER_END);
+
+/// The bytes of a page.
+pub const PT_PAGE_SIZE: u64 = 4096;
+
+/// The first and the last entry of a root that are the kernel's.
+pub(crate) const KERNEL_ENTRIES: core::ops::Range<usize> =
+    Entries::USER_ROOT_ENTRIES..1 << Entries::INDEX_BITS[PT_LEVELS as usize - 1];
+
+/// The alignment of a root, in bytes.
+pub(crate) const ROOT_ALIGN: u64 = 1 << Entries::LAYOUT.table_shift[PT_LEVELS as usize - 1];
+
+/// Roots are frames of their own, so that each has a record.
+pub(crate) const ROOT_IS_FRAME: bool = ROOT_ALIGN == PT_PAGE_SIZE;

@@ -1,0 +1,40 @@
+//! What is mapped at an address, and what may be done with it.
+use crate::error::PtError;
+
+/// A page of a tree, or of a C kernel's own: where it is mapped to and what may be done with it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PtPage {
+    /// Its address.
+    pub va: u64,
+    /// The physical address of its frame.
+    pub phys: u64,
+    /// Values of `enum pt_attr`, combined with `|`.
+    pub attr: u32,
+}
+
+/// What may be done with a page, combined with `|`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PtAttr {
+    /// It may be read. A page without this is not present for the MMU and keeps its frame.
+    Read = 1,
+    /// It may be written.
+    Write = 2,
+    /// Instructions may be fetched.
+    Exec = 4,
+    /// The user may use it.
+    User = 8,
+    /// The MMU has used it. Only in answers.
+    Accessed = 32,
+    /// The MMU has written through it. Only in answers.
+    Dirty = 64,
+}
+
+/// What a caller may ask for.
+const ASKED: u32 = PtAttr::Read as u32 | PtAttr::Write as u32 | PtAttr::Exec as u32 | PtAttr::User as u32;
+
+/// Reads attributes that are asked for.
+pub(crate) fn asked(attr: u32) -> Result<ptarmigan::format::Attr, PtError> {
+    if attr & !ASKED == 0 { Ok(ptarmigan::format::Attr(attr as u16)) } else { Err(PtError::Argument) }
+}

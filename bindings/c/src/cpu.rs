@@ -1,0 +1,171 @@
+//! A CPU, in the memory of a `pt_cpu`: the machine and where the caller is.
+use crate::error::PtError;
+use crate::machine::{Parts, PtMachine};
+use crate::object::{self, Object, Word};
+use core::cell::Cell;
+use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::machine::{Machine, On};
+
+/// Words of 8 bytes in a `pt_cpu`.
+pub const PT_CPU_WORDS: usize = 16;
+
+/// A CPU of a machine. Zero before `pt_cpu_init`; not moved between that and `pt_cpu_exit`.
+///
+/// It stands for being on the CPU: code that hands it to a function runs on that CPU and is not
+/// preempted until the function returns.
+#[repr(C, align(64))]
+pub struct PtCpu {
+    /// The library's.
+    pub opaque: [u64; PT_CPU_WORDS],
+}
+
+/// What is in a `pt_cpu`.
+#[repr(C)]
+pub struct Cpu {
+    word: Word,
+    on: On<'static, Parts>,
+    /// Tables that may still come back until the content of one is looked at.
+    until_verified: Cell<u32>,
+    /// Why the last call on this CPU that returns a pointer returned NULL.
+    error: Cell<i32>,
+    /// Gathers that have begun and not finished.
+    gathers: Cell<u32>,
+    /// What `on` refers to.
+    pin: Pinned<'static>,
+}
+
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
+// has it.
+unsafe impl Object for Cpu {
+    type Storage = PtCpu;
+    const KIND: usize = 0x6370_7533;
+}
+
+impl Cpu {
+    /// Finds the CPU in `storage`.
+    ///
+    /// # Errors
+    ///
+    /// [`PtError::Pointer`] and [`PtError::Object`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`object::find`], 1.
+    /// 2. The caller runs on that CPU, alone but for handlers of interrupts, and stays until the
+    ///    result is not used any more.
+    #[inline(always)]
+    pub unsafe fn find<'a>(storage: *const PtCpu) -> Result<&'a Cpu, PtError> {
+        // SAFETY: 1. passed on. 2. only this CPU ends it.
+        unsafe { object::find::<Cpu>(storage) }
+    }
+
+    /// Makes CPU `number` of node `node`.
+    ///
+    /// # Errors
+    ///
+    /// [`PtError::Argument`] if there is no such CPU or node; [`PtError::InUse`] if the CPU has an
+    /// object.
+    ///
+    /// # Safety
+    ///
+    /// 1. `storage` is as [`object::vacant`] asks, and stays where it is until the CPU ends.
+    /// 2. `machine` is as [`object::find`] asks, and does not end before the CPU.
+    pub unsafe fn make(
+        storage: *mut PtCpu,
+        machine: *const PtMachine,
+        number: u32,
+        node: u32,
+    ) -> Result<(), PtError> {
+        // SAFETY: 1. passed on.
+        let cpu = unsafe { object::vacant::<Cpu>(storage)? };
+        // SAFETY: 1. and 2. passed on (2.).
+        let parts: &'static Parts = unsafe { object::find(machine)? };
+        if number >= parts.cpu_count() || node >= u32::from(parts.frames().nodes()) {
+            return Err(PtError::Argument);
+        }
+        let id = CpuId(number as u16);
+        if parts.cpus().has(id) {
+            return Err(PtError::InUse);
+        }
+        parts.cpus().set(id);
+        // SAFETY: the storage is this call's alone, has room (`object::finish` compares) and stays
+        // (1.); the pin is written before what refers to it. Of `assume`: 1. code that names the
+        // object runs on that CPU alone (contract of `pt_cpu`). 2. just looked.
+        unsafe {
+            let pin = &raw mut (*cpu).pin;
+            pin.write(Pinned::assume(parts.id(), id, NodeId(node as u8)));
+            let pin: &'static Pinned<'static> = &*pin;
+            (&raw mut (*cpu).on).write(parts.on(pin)?);
+            (&raw mut (*cpu).until_verified).write(Cell::new(parts.verify_every()));
+            (&raw mut (*cpu).error).write(Cell::new(0));
+            (&raw mut (*cpu).gathers).write(Cell::new(0));
+            object::finish(cpu);
+        }
+        Ok(())
+    }
+
+    /// Ends the CPU, which has given back what it held.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nothing uses the CPU's object any more.
+    pub unsafe fn end(&self) {
+        self.parts().cpus().clear(self.on.cpu());
+        // SAFETY: 1. passed on.
+        unsafe { object::end(self) };
+    }
+
+    /// Returns the machine and this CPU.
+    #[inline(always)]
+    pub fn on(&self) -> On<'static, Parts> {
+        self.on
+    }
+
+    #[inline(always)]
+    pub fn parts(&self) -> &'static Parts {
+        self.on.machine()
+    }
+
+    /// Notes why a pointer is NULL.
+    #[cold]
+    pub fn refuse<T>(&self, why: PtError) -> *mut T {
+        self.error.set(why.code());
+        core::ptr::null_mut()
+    }
+
+    /// Returns why the last pointer was NULL.
+    pub fn error(&self) -> i32 {
+        self.error.get()
+    }
+
+    /// Counts gathers.
+    pub fn count_gathers(&self, change: i32) {
+        self.gathers.set(self.gathers.get().wrapping_add_signed(change));
+    }
+
+    pub fn has_gathers(&self) -> bool {
+        self.gathers.get() != 0
+    }
+
+    /// Counts a table that comes back, unless the content of this one is to be looked at: then it is
+    /// not counted, and [`verifies`](Self::verifies) counts it.
+    #[inline(always)]
+    pub fn skips(&self) -> bool {
+        let left = self.until_verified.get();
+        if left > 1 {
+            self.until_verified.set(left - 1);
+        }
+        left > 1
+    }
+
+    /// Counts a table that comes back; whether the content of this one is to be looked at.
+    pub fn verifies(&self) -> bool {
+        if self.skips() {
+            return false;
+        }
+        let every = self.parts().verify_every();
+        // 0: never.
+        self.until_verified.set(if every == 0 { u32::MAX } else { every });
+        every != 0
+    }
+}

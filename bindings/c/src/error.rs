@@ -1,0 +1,116 @@
+//! What functions return, and why they refuse a call.
+
+/// What functions return that did as they were told. Errors are negative, see `enum pt_error`.
+pub const PT_OK: i32 = 0;
+
+/// Why a call was refused. A refused call has changed nothing, unless its function says so.
+/// `pt_error_text` says more.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PtError {
+    /// A pointer is NULL where it must not be, or misaligned.
+    Pointer = -1,
+    /// The object was not initialised, has ended, was copied or moved, or is of another kind. Or it
+    /// is to be initialised and is neither zero nor ended.
+    Object = -2,
+    /// An argument has no meaning.
+    Argument = -3,
+    /// `config.size` is not the library's: header and library are of different versions.
+    Size = -4,
+    /// The boot memory is smaller than `pt_machine_bytes` says.
+    BootMemory = -5,
+    /// The runs of memory are empty, not in order, overlap each other or something that the library
+    /// was told of, or are of nodes that are not numbered from 0 without gaps.
+    Runs = -6,
+    /// There is no free frame.
+    NoMemory = -7,
+    /// An address is beyond those that the call is for, or not at the border of a page.
+    Range = -8,
+    /// Something is mapped there already.
+    Mapped = -9,
+    /// Nothing is mapped there.
+    NotMapped = -10,
+    /// The page did not come from the library, or not from the function that goes with this one.
+    Foreign = -11,
+    /// The page was given back already, or waits in a gather for its flush.
+    Freed = -12,
+    /// The page is mapped, the space is loaded, gathers are open, or frames are out.
+    InUse = -13,
+    /// The table was written to, so that a TLB may know it: give it to a gather.
+    Unflushed = -14,
+    /// The table is not zero: note each entry that is written, or clear it.
+    Dirty = -15,
+    /// The CPU is in the middle of a flush, a switch, or another call for the same object.
+    Busy = -16,
+    /// The objects are of different machines.
+    Machine = -17,
+    /// No slot of the window for high memory is free.
+    NoSlot = -18,
+}
+
+impl PtError {
+    /// Returns what C gets.
+    #[inline(always)]
+    pub(crate) fn code(self) -> i32 {
+        self as i32
+    }
+}
+
+/// Returns what C gets of a result.
+#[inline(always)]
+pub(crate) fn answer(result: Result<(), PtError>) -> i32 {
+    match result {
+        Ok(()) => PT_OK,
+        Err(e) => e.code(),
+    }
+}
+
+impl From<ptarmigan::cpu::WrongMachine> for PtError {
+    fn from(_: ptarmigan::cpu::WrongMachine) -> Self {
+        PtError::Machine
+    }
+}
+
+impl From<ptarmigan::frames::NoFrame> for PtError {
+    fn from(_: ptarmigan::frames::NoFrame) -> Self {
+        PtError::NoMemory
+    }
+}
+
+impl From<ptarmigan::bootmem::BootMemoryShort> for PtError {
+    fn from(_: ptarmigan::bootmem::BootMemoryShort) -> Self {
+        PtError::BootMemory
+    }
+}
+
+impl From<ptarmigan::tlb::TlbRefusal> for PtError {
+    fn from(e: ptarmigan::tlb::TlbRefusal) -> Self {
+        use ptarmigan::tlb::TlbRefusal as R;
+        match e {
+            R::WrongMachine(_) => PtError::Machine,
+            R::NoSuchCpu(_) => PtError::Argument,
+            R::Busy(_) => PtError::Busy,
+        }
+    }
+}
+
+impl From<ptarmigan::frames::DataError> for PtError {
+    fn from(e: ptarmigan::frames::DataError) -> Self {
+        match e {
+            ptarmigan::frames::DataError::NoFrame(e) => e.into(),
+            ptarmigan::frames::DataError::WrongMachine(e) => e.into(),
+        }
+    }
+}
+
+impl From<ptarmigan::table::MapError> for PtError {
+    fn from(e: ptarmigan::table::MapError) -> Self {
+        use ptarmigan::table::MapError as M;
+        match e {
+            M::NoFrame(e) => e.into(),
+            M::Occupied { .. } => PtError::Mapped,
+            M::OutOfRange { .. } => PtError::Range,
+            M::WrongMachine(e) => e.into(),
+        }
+    }
+}

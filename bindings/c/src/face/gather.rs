@@ -1,0 +1,214 @@
+//! Gathers: what an operation on a kernel's own tables unlinks, flushed once, and only then free.
+use super::page::own;
+use super::quicklist::{foreign, is_clean, own_table};
+use super::space::{PtSpace, Space};
+use crate::arch::{Entries, PT_PAGE_SIZE, PT_USER_END};
+use crate::cpu::{Cpu, PtCpu};
+use crate::error::{PtError, answer};
+use crate::machine::Parts;
+use crate::object::{self, Object, Word};
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use ptarmigan::addr::FRAME_SHIFT;
+use ptarmigan::format::{Attr, Format};
+use ptarmigan::gather::{Gather, GatherError};
+
+/// Words of 8 bytes in a `pt_gather`.
+pub const PT_GATHER_WORDS: usize = 64;
+
+/// What an operation has unlinked so far. Zero before `pt_gather_begin`; not moved between that and
+/// `pt_gather_finish`. Usually a local of the operation.
+#[repr(C, align(64))]
+pub struct PtGather {
+    /// The library's.
+    pub opaque: [u64; PT_GATHER_WORDS],
+}
+
+/// What is in a `pt_gather`.
+#[repr(C)]
+struct Open {
+    word: Word,
+    cpu: &'static Cpu,
+    space: &'static Space,
+    gather: UnsafeCell<MaybeUninit<Gather<'static, Parts>>>,
+}
+
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
+// has it.
+unsafe impl Object for Open {
+    type Storage = PtGather;
+    const KIND: usize = 0x6761_7437;
+}
+
+impl Open {
+    /// Runs `f` on the gather.
+    ///
+    /// # Safety
+    ///
+    /// 1. The gather is the caller's alone.
+    unsafe fn with<R>(&self, f: impl FnOnce(&Cpu, &mut Gather<'static, Parts>) -> R) -> R {
+        // SAFETY: 1., and `f` leads to no function of the gather; `pt_gather_begin` has written it.
+        f(self.cpu, unsafe { (*self.gather.get()).assume_init_mut() })
+    }
+}
+
+/// Begins a gather for operations on the tables of `space`.
+///
+/// Fails with `PT_ERROR_BUSY` in the middle of a flush or a switch of this CPU.
+///
+/// # Safety
+///
+/// - `gather` is NULL or points to a `struct pt_gather`, which stays where it is and is left alone
+///   until `pt_gather_finish`.
+/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU. All calls with the gather are
+///   made on this CPU, without preemption in between.
+/// - `space` is NULL or points to a `struct pt_space`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_gather_begin(gather: *mut PtGather, cpu: *mut PtCpu, space: *mut PtSpace) -> i32 {
+    let begin = || {
+        // SAFETY: 1. and 2. by the caller: neither ends while a gather is open.
+        let (cpu, space): (&'static Cpu, &'static Space) = unsafe { (Cpu::find(cpu)?, object::find(space)?) };
+        // SAFETY: 1. by the caller.
+        let open = unsafe { object::vacant::<Open>(gather)? };
+        let made = Gather::new(cpu.on(), space.tlb(), FRAME_SHIFT).map_err(|e| match e {
+            GatherError::Refused(e) => e.into(),
+            GatherError::Stride(_) => PtError::Argument,
+        })?;
+        // SAFETY: the storage is this call's alone and has room (`object::finish` compares). 1. all
+        // fields are written.
+        unsafe {
+            (&raw mut (*open).cpu).write(cpu);
+            (&raw mut (*open).space).write(space);
+            (&raw mut (*open).gather).write(UnsafeCell::new(MaybeUninit::new(made)));
+            object::finish(open);
+        }
+        cpu.count_gathers(1);
+        space.begin_gather();
+        Ok(())
+    };
+    answer(begin())
+}
+
+/// Notes that entries that map the `bytes` from `va` on have been cleared or have lost a permission:
+/// the flush makes all CPUs forget them.
+///
+/// Fails with `PT_ERROR_RANGE` for addresses that are not the user's.
+///
+/// # Safety
+///
+/// `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_gather_changed(gather: *mut PtGather, va: u64, bytes: u64) -> i32 {
+    let changed = || {
+        // SAFETY: 1. and 2. by the caller.
+        let open = unsafe { object::find::<Open>(gather)? };
+        let range = super::tree::range(va, bytes)?;
+        // SAFETY: 1. by the caller.
+        unsafe { open.with(|_, gather| gather.changed(range.start, range.end)) };
+        Ok(())
+    };
+    answer(changed())
+}
+
+/// Takes over a table of `pt_quicklist_alloc` that has just been unlinked; it mapped addresses from
+/// `va` on. What `pt_table_touched` was told of is cleared now; after the flush the page goes to the
+/// lists. Tables below it go to the same gather, or went before. A root goes to `pt_space_exit`.
+///
+/// Fails with `PT_ERROR_POINTER`, `PT_ERROR_FOREIGN` and `PT_ERROR_FREED` as `pt_quicklist_free` does,
+/// `PT_ERROR_ARGUMENT` for a root, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`)
+/// and something is left that was not told; the table is still the caller's then.
+///
+/// # Safety
+///
+/// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+/// - No entry leads to a table that came from `pt_quicklist_alloc` any more, it was one of the
+///   gather's space, and nothing writes to it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_gather_table(gather: *mut PtGather, table: *mut c_void, va: u64) -> i32 {
+    let unhook = || {
+        // SAFETY: 1. and 2. by the caller.
+        let open = unsafe { object::find::<Open>(gather)? };
+        super::aligned(va)?;
+        if va >= PT_USER_END {
+            return Err(PtError::Range);
+        }
+        let take = |cpu: &Cpu, gather: &mut Gather<'static, Parts>| {
+            let (state, at, level) = own_table(cpu, table)?;
+            if level == Entries::LAYOUT.root() {
+                return Err(PtError::Argument);
+            }
+            // SAFETY: 1. and 3. by the caller. 2. `pt_table_touched` notes, and the caller promises
+            // the rest. 4. the direct map shows it.
+            let _ = unsafe { foreign(cpu, at, level).clear_touched(cpu.on().window()) };
+            if cpu.verifies() && !is_clean(cpu.parts(), at, level) {
+                return Err(PtError::Dirty);
+            }
+            state.become_freed();
+            // SAFETY: 1. by the caller. 2. its state says so. 3. what was noted is cleared, and the
+            // rest is as it was. 4. pages are frames. 5. looked at above.
+            unsafe { gather.foreign_table(at, level, va) };
+            Ok(())
+        };
+        // SAFETY: 1. by the caller.
+        unsafe { open.with(take) }
+    };
+    answer(unhook())
+}
+
+/// Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It is
+/// given back after the flush.
+///
+/// Fails, and takes nothing, as `pt_page_free` does.
+///
+/// # Safety
+///
+/// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+/// - A frame that came from `pt_page_alloc` was mapped in the gather's space alone, at `va`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_gather_page(gather: *mut PtGather, va: u64, phys: u64) -> i32 {
+    let unhook = || {
+        // SAFETY: 1. and 2. by the caller.
+        let open = unsafe { object::find::<Open>(gather)? };
+        let page = super::tree::range(va, PT_PAGE_SIZE)?;
+        let take = |cpu: &Cpu, gather: &mut Gather<'static, Parts>| {
+            let (state, pfn) = own(cpu, phys)?;
+            gather.changed(page.start, page.end);
+            state.become_freed();
+            // SAFETY: 1. the state says that it is a data frame with one reference, which the caller
+            // gives away. 2. noted just now.
+            unsafe { gather.release::<Entries>(Entries::leaf(pfn, Attr::READ)) };
+            Ok(())
+        };
+        // SAFETY: 1. by the caller.
+        unsafe { open.with(take) }
+    };
+    answer(unhook())
+}
+
+/// Has every CPU forget what the gather was told of, waits for all of them, and gives back the tables
+/// and frames. Interrupts are on, or the other CPUs answer without them.
+///
+/// # Safety
+///
+/// `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_gather_finish(gather: *mut PtGather) -> i32 {
+    let finish = || {
+        // SAFETY: 1. and 2. by the caller.
+        let open = unsafe { object::find::<Open>(gather)? };
+        let (cpu, space) = (open.cpu, open.space);
+        // SAFETY: the gather is the caller's alone, `pt_gather_begin` has written it, and nothing
+        // reads it again: the object ends before it is used. Of `end`: 1. by the caller.
+        let gather = unsafe {
+            let gather = (*open.gather.get()).assume_init_read();
+            object::end(open);
+            gather
+        };
+        gather.finish();
+        space.end_gather();
+        cpu.count_gathers(-1);
+        Ok(())
+    };
+    answer(finish())
+}

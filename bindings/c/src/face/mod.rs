@@ -1,0 +1,39 @@
+//! The functions for C, by what they are about.
+pub mod counts;
+pub mod cpu;
+pub mod gather;
+pub mod kernel;
+pub mod kmap;
+pub mod machine;
+pub mod page;
+pub mod quicklist;
+pub mod space;
+pub mod text;
+pub mod tree;
+
+use crate::arch::PT_PAGE_SIZE;
+use crate::error::PtError;
+
+/// Refuses what is not at the border of a page.
+pub(crate) fn aligned(number: u64) -> Result<(), PtError> {
+    if number.is_multiple_of(PT_PAGE_SIZE) { Ok(()) } else { Err(PtError::Range) }
+}
+
+/// Writes an answer to where C wants it.
+///
+/// # Safety
+///
+/// 1. `to` is NULL, misaligned, or may be written.
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), PtError> {
+    if to.is_null() || !to.is_aligned() {
+        return Err(PtError::Pointer);
+    }
+    // SAFETY: 1.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Refuses a pointer that [`put`] would refuse.
+pub(crate) fn takes<T>(to: *mut T) -> Result<(), PtError> {
+    if to.is_null() || !to.is_aligned() { Err(PtError::Pointer) } else { Ok(()) }
+}

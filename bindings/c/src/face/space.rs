@@ -1,0 +1,163 @@
+//! Spaces whose tables are the kernel's own: what CPUs may know of them.
+use super::quicklist::{foreign, own_table};
+use crate::arch::{Entries, ROOT_ALIGN};
+use crate::cpu::{Cpu, PtCpu};
+use crate::error::{PtError, answer};
+use crate::object::{self, Object, Word};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::format::Format;
+use ptarmigan::tlb::SpaceTlb;
+
+/// Words of 8 bytes in a `pt_space`.
+pub const PT_SPACE_WORDS: usize = 24;
+
+/// What CPUs know of a space whose tables are the kernel's own. Zero before `pt_space_init`; not
+/// moved between that and `pt_space_exit`.
+#[repr(C, align(64))]
+pub struct PtSpace {
+    /// The library's.
+    pub opaque: [u64; PT_SPACE_WORDS],
+}
+
+/// What is in a `pt_space`.
+#[repr(C)]
+pub(super) struct Space {
+    word: Word,
+    tlb: SpaceTlb,
+    /// Gathers that have begun and not finished.
+    gathers: AtomicU32,
+}
+
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
+// has it.
+unsafe impl Object for Space {
+    type Storage = PtSpace;
+    const KIND: usize = 0x7370_6135;
+}
+
+impl Space {
+    pub(super) fn tlb(&self) -> &SpaceTlb {
+        &self.tlb
+    }
+
+    pub(super) fn begin_gather(&self) {
+        self.gathers.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn end_gather(&self) {
+        self.gathers.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Makes a space that no CPU has loaded.
+///
+/// # Safety
+///
+/// - `space` is NULL or points to a `struct pt_space`, which stays where it is and is left alone until
+///   `pt_space_exit`.
+/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_space_init(space: *mut PtSpace, cpu: *mut PtCpu) -> i32 {
+    let init = || {
+        // SAFETY: 1. and 2. by the caller.
+        let cpu = unsafe { Cpu::find(cpu)? };
+        // SAFETY: 1. by the caller.
+        let space = unsafe { object::vacant::<Space>(space)? };
+        // SAFETY: the storage is this call's alone and has room (`object::finish` compares). 1. all
+        // fields are written.
+        unsafe {
+            (&raw mut (*space).tlb).write(cpu.on().tlb().new_space());
+            (&raw mut (*space).gathers).write(AtomicU32::new(0));
+            object::finish(space);
+        }
+        Ok(())
+    };
+    answer(init())
+}
+
+/// Begins to run in the space on this CPU: has the root at physical address `root` loaded, unless it
+/// is loaded and up to date.
+///
+/// Fails with `PT_ERROR_RANGE` for an address that no root can have, and with `PT_ERROR_BUSY` in the
+/// middle of another switch of this CPU.
+///
+/// # Safety
+///
+/// - `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `root` is the root of the space's tables, which has the kernel's half, and stays one until every
+///   CPU has left the space.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_space_activate(space: *mut PtSpace, cpu: *mut PtCpu, root: u64) -> i32 {
+    let activate = || -> Result<(), PtError> {
+        // SAFETY: 1. and 2. by the caller.
+        let (cpu, space) = unsafe { (Cpu::find(cpu)?, object::find::<Space>(space)?) };
+        if root == 0 || !root.is_multiple_of(ROOT_ALIGN) {
+            return Err(PtError::Range);
+        }
+        // SAFETY: 1. by the caller.
+        unsafe { cpu.on().tlb().activate(cpu.on().pin(), &space.tlb, PhysAddr(root))? };
+        Ok(())
+    };
+    answer(activate())
+}
+
+/// Leaves the space on this CPU: the kernel's own root is loaded.
+///
+/// # Safety
+///
+/// `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_space_deactivate(space: *mut PtSpace, cpu: *mut PtCpu) -> i32 {
+    let deactivate = || -> Result<(), PtError> {
+        // SAFETY: 1. and 2. by the caller.
+        let (cpu, space) = unsafe { (Cpu::find(cpu)?, object::find::<Space>(space)?) };
+        cpu.on().tlb().deactivate(cpu.on().pin(), &space.tlb)?;
+        Ok(())
+    };
+    answer(deactivate())
+}
+
+/// Ends a space that no CPU has loaded, and gives back its root, unless `root` is NULL. Its other
+/// tables went to gathers.
+///
+/// Fails, and changes nothing, with `PT_ERROR_IN_USE` while a CPU has the space loaded or a gather
+/// has not finished, and as `pt_quicklist_free` does for `root`; `PT_ERROR_ARGUMENT` if it is no root.
+///
+/// # Safety
+///
+/// - `space` is NULL or points to a `struct pt_space` that nothing else uses, `cpu` to the
+///   `struct pt_cpu` of the calling CPU.
+/// - `root` is NULL or the root of the space's tables, which is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_space_exit(space: *mut PtSpace, cpu: *mut PtCpu, root: *mut c_void) -> i32 {
+    let exit = || {
+        // SAFETY: 1. and 2. by the caller.
+        let (cpu, space) = unsafe { (Cpu::find(cpu)?, object::find::<Space>(space)?) };
+        cpu.on().check(space.tlb.machine())?;
+        if !space.tlb.is_unloaded() || space.gathers.load(Relaxed) != 0 {
+            return Err(PtError::InUse);
+        }
+        if !root.is_null() {
+            let (state, at, level) = own_table(cpu, root)?;
+            if level != Entries::LAYOUT.root() {
+                return Err(PtError::Argument);
+            }
+            // SAFETY: 1. to 3. the space ends, and no CPU has it loaded. What was not noted is as it
+            // was (contract). 4. the direct map shows it.
+            let cleared = unsafe { foreign(cpu, at, level).clear_touched(cpu.on().window()) };
+            if !super::quicklist::is_clean(cpu.parts(), at, level) {
+                return Err(PtError::Dirty);
+            }
+            state.become_freed();
+            // SAFETY: of `never_walked`: 1. no CPU has it loaded, and none can load it any more; CPUs
+            // that did have loaded another root since. Of `free_unlinked`: 1. its state says so.
+            unsafe { cpu.on().free_unlinked(cleared.never_walked()) };
+        }
+        // SAFETY: 1. by the caller.
+        unsafe { object::end(space) };
+        Ok(())
+    };
+    answer(exit())
+}

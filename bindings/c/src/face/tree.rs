@@ -1,0 +1,442 @@
+//! Trees: tables that are the library's, of a space.
+use super::{aligned, page, put, takes};
+use crate::arch::{Entries, PT_LEVELS, PT_PAGE_SIZE, PT_USER_END};
+use crate::attr::{PtPage, asked};
+use crate::cpu::{Cpu, PtCpu};
+use crate::error::{PtError, answer};
+use crate::lock::Turn;
+use crate::machine::Parts;
+use crate::object::{self, Object, Word};
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr;
+use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
+use ptarmigan::format::Attr;
+use ptarmigan::frames::AllocFlags;
+use ptarmigan::machine::Machine;
+use ptarmigan::page::Level;
+use ptarmigan::table::{Free, Tree, TreeMut};
+
+/// Words of 8 bytes in a `pt_tree`.
+pub const PT_TREE_WORDS: usize = 32;
+
+/// A tree of tables, of one space. Zero before `pt_tree_init`; not moved between that and
+/// `pt_tree_exit`.
+///
+/// Calls for one tree take turns: a CPU waits for the calls of others, and answers their requests
+/// meanwhile. From a callback, or from the handler of an interrupt that came in between, a call for
+/// the same tree returns `PT_ERROR_BUSY`.
+#[repr(C, align(64))]
+pub struct PtTree {
+    /// The library's.
+    pub opaque: [u64; PT_TREE_WORDS],
+}
+
+/// What is in a `pt_tree`.
+#[repr(C)]
+struct Held {
+    word: Word,
+    turn: Turn,
+    tree: UnsafeCell<MaybeUninit<Tree<Entries>>>,
+}
+
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
+// has it.
+unsafe impl Object for Held {
+    type Storage = PtTree;
+    const KIND: usize = 0x7472_6539;
+}
+
+/// Called for a page with what was passed beside it. It may call functions for other objects.
+pub type PtVisit = Option<unsafe extern "C" fn(context: *mut c_void, page: *const PtPage)>;
+
+/// Runs `f` on the tree in `tree`, in its turn.
+///
+/// # Safety
+///
+/// 1. `tree` is as [`object::find`] asks, and does not end before its turn has come; `cpu` is as
+///    [`Cpu::find`] asks.
+unsafe fn with<R>(
+    tree: *mut PtTree,
+    cpu: *mut PtCpu,
+    f: impl FnOnce(&Cpu, &mut Tree<Entries>) -> Result<R, PtError>,
+) -> Result<R, PtError> {
+    // SAFETY: 1. and 2. passed on.
+    let (cpu, held) = unsafe { (Cpu::find(cpu)?, object::find::<Held>(tree)?) };
+    let _turn = held.turn.begin(cpu)?;
+    // SAFETY: `pt_tree_init` has written it, and it is this call's alone for its turn.
+    let tree = unsafe { (*held.tree.get()).assume_init_mut() };
+    cpu.on().check(tree.tlb().machine())?;
+    f(cpu, tree)
+}
+
+/// Returns the user's addresses from `va` on.
+pub(super) fn range(va: u64, bytes: u64) -> Result<VirtRange, PtError> {
+    aligned(va)?;
+    aligned(bytes)?;
+    let end = va.checked_add(bytes).filter(|end| *end <= PT_USER_END).ok_or(PtError::Range)?;
+    Ok(VirtRange { start: va, end })
+}
+
+/// Looks whether a tree may map a frame: data of the caller's, or no frame of the library's at all.
+fn mappable(cpu: &Cpu, pfn: Pfn) -> Result<(), PtError> {
+    let parts = cpu.parts();
+    match parts.states().of(parts.frames(), pfn) {
+        Some(state) => state.data(),
+        None if parts.is_boot_memory(pfn) => Err(PtError::Foreign),
+        None => Ok(()),
+    }
+}
+
+fn become_mapped(cpu: &Cpu, pfn: Pfn) {
+    if let Some(state) = cpu.parts().states().of(cpu.parts().frames(), pfn) {
+        state.become_mapped();
+    }
+}
+
+/// Takes the frame of a page that goes away from the tree that owned it; false if none did.
+fn disown(cpu: &Cpu, pfn: Pfn) -> bool {
+    let state = cpu.parts().states().of(cpu.parts().frames(), pfn);
+    let owned = state.filter(|state| state.is_mapped());
+    if let Some(state) = owned {
+        state.become_freed();
+    }
+    owned.is_some()
+}
+
+/// Makes an empty tree, of a new space.
+///
+/// Fails with `PT_ERROR_NO_MEMORY`.
+///
+/// # Safety
+///
+/// - `tree` is NULL or points to a `struct pt_tree`, which stays where it is and is left alone until
+///   `pt_tree_exit`.
+/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_init(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
+    let init = || {
+        // SAFETY: 1. and 2. by the caller.
+        let cpu = unsafe { Cpu::find(cpu)? };
+        // SAFETY: 1. by the caller.
+        let held = unsafe { object::vacant::<Held>(tree)? };
+        let made = Tree::new(cpu.on(), AllocFlags::NORMAL)?;
+        // SAFETY: the storage is this call's alone and has room (`object::finish` compares). 1. all
+        // fields are written.
+        unsafe {
+            (&raw mut (*held).turn).write(Turn::new());
+            (&raw mut (*held).tree).write(UnsafeCell::new(MaybeUninit::new(made)));
+            object::finish(held);
+        }
+        Ok(())
+    };
+    answer(init())
+}
+
+/// Ends a tree: has every CPU leave its space, and gives back all tables and all frames of
+/// `pt_page_alloc` that it maps.
+///
+/// Fails with `PT_ERROR_BUSY` in the middle of a flush or a switch of this CPU.
+///
+/// # Safety
+///
+/// - `tree` is NULL or points to a `struct pt_tree` that nothing else uses any more.
+/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_exit(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
+    let exit = || {
+        // SAFETY: 1. and 2. by the caller.
+        let (cpu, held) = unsafe { (Cpu::find(cpu)?, object::find::<Held>(tree)?) };
+        let turn = held.turn.begin(cpu)?;
+        // SAFETY: `pt_tree_init` has written it, and it is this call's alone. It is written back if
+        // it does not end.
+        let tree = unsafe { (*held.tree.get()).assume_init_read() };
+        let give = |_, pfn, _| {
+            if disown(cpu, pfn) {
+                // SAFETY: 1. a data frame that the tree owned with one reference. Every CPU has left
+                // the space before its pages are named.
+                unsafe { page::give(cpu, pfn) };
+            }
+        };
+        match tree.end(cpu.on(), give) {
+            Ok(()) => {
+                drop(turn);
+                // SAFETY: 1. by the caller.
+                unsafe { object::end(held) };
+                Ok(())
+            }
+            Err(refused) => {
+                // SAFETY: as above.
+                unsafe { (*held.tree.get()).write(refused.value) };
+                Err(refused.error.into())
+            }
+        }
+    };
+    answer(exit())
+}
+
+/// Begins to run in the tree's space on this CPU: has its root loaded, unless it is loaded and up to
+/// date.
+///
+/// Fails with `PT_ERROR_BUSY` in the middle of another switch of this CPU.
+///
+/// # Safety
+///
+/// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_activate(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
+    // SAFETY: 1. by the caller.
+    answer(unsafe { with(tree, cpu, |cpu, tree| Ok(tree.activate(cpu.on())?)) })
+}
+
+/// Leaves the tree's space on this CPU: the kernel's own root is loaded.
+///
+/// # Safety
+///
+/// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_deactivate(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
+    // SAFETY: 1. by the caller.
+    answer(unsafe { with(tree, cpu, |cpu, tree| Ok(tree.deactivate(cpu.on())?)) })
+}
+
+/// Returns the physical address of the tree's root; 0 if there is no tree.
+///
+/// # Safety
+///
+/// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_root(tree: *mut PtTree, cpu: *mut PtCpu) -> u64 {
+    // SAFETY: 1. by the caller.
+    unsafe { with(tree, cpu, |_, tree| Ok(tree.root().0)) }.unwrap_or(0)
+}
+
+/// Returns how many tables of `level` the tree has, or an error.
+///
+/// # Safety
+///
+/// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_tables(tree: *mut PtTree, cpu: *mut PtCpu, level: u32) -> i64 {
+    let count = |_: &Cpu, tree: &mut Tree<Entries>| {
+        if level < PT_LEVELS { Ok(tree.count(Level(level as u8))) } else { Err(PtError::Argument) }
+    };
+    // SAFETY: 1. by the caller.
+    unsafe { with(tree, cpu, count) }.map_or_else(|e| i64::from(e.code()), i64::from)
+}
+
+/// Maps the page at `va` to the frame at `phys`, with `attr` of `enum pt_attr`. A frame of
+/// `pt_page_alloc` belongs to the tree from then on: it is given back when it is unmapped, or with the
+/// tree. Any other frame that is not the library's may be mapped too: a device's, the kernel's own.
+///
+/// Fails, and changes nothing, with `PT_ERROR_MAPPED`, `PT_ERROR_NO_MEMORY`, `PT_ERROR_RANGE`,
+/// `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and for a frame of the library's that
+/// is not data of the caller's as `pt_page_free` does.
+///
+/// # Safety
+///
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - Whatever programs do with the page is allowed to the frame, until it has been unmapped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_map(
+    tree: *mut PtTree,
+    cpu: *mut PtCpu,
+    va: u64,
+    phys: u64,
+    attr: u32,
+) -> i32 {
+    let map = |cpu: &Cpu, tree: &mut Tree<Entries>| {
+        let (attr, pfn) = (asked(attr)?, page::frame(phys)?);
+        let at = VirtAddr(range(va, PT_PAGE_SIZE)?.start);
+        mappable(cpu, pfn)?;
+        let mut tree = tree.edit(cpu.on())?;
+        // SAFETY: 1. by the caller; a frame that may be handed out again was refused.
+        unsafe { tree.map(at, pfn, attr, AllocFlags::NORMAL)? };
+        become_mapped(cpu, pfn);
+        Ok(())
+    };
+    // SAFETY: 1. by the caller.
+    answer(unsafe { with(tree, cpu, map) })
+}
+
+/// Maps the `bytes` from `va` on to the frames from `phys` on, as `pt_tree_map` maps each. If one
+/// fails, none is mapped.
+///
+/// # Safety
+///
+/// As for `pt_tree_map`, for each page.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_map_range(
+    tree: *mut PtTree,
+    cpu: *mut PtCpu,
+    va: u64,
+    bytes: u64,
+    phys: u64,
+    attr: u32,
+) -> i32 {
+    let map = |cpu: &Cpu, tree: &mut Tree<Entries>| {
+        let (attr, first) = (asked(attr)?, page::frame(phys)?);
+        let range = range(va, bytes)?;
+        let last = phys.checked_add(bytes).ok_or(PtError::Range)?.saturating_sub(PT_PAGE_SIZE).max(phys);
+        let frames = first.0..=page::frame(last)?.0;
+        frames.clone().try_for_each(|pfn| mappable(cpu, Pfn(pfn)))?;
+        let mut edit = tree.edit(cpu.on())?;
+        // Not by the library's own call for ranges: it has another copy of the code that unmaps.
+        for (at, pfn) in (range.start..range.end).step_by(PT_PAGE_SIZE as usize).zip(frames.clone()) {
+            // SAFETY: 1. by the caller; frames that may be handed out again were refused.
+            if let Err(e) = unsafe { edit.map(VirtAddr(at), Pfn(pfn), attr, AllocFlags::NORMAL) } {
+                // No frame is the tree's yet: none is given back.
+                unmap(cpu, &mut edit, VirtRange { start: range.start, end: at }, None, ptr::null_mut());
+                return Err(e.into());
+            }
+        }
+        if !range.is_empty() {
+            frames.for_each(|pfn| become_mapped(cpu, Pfn(pfn)));
+        }
+        Ok(())
+    };
+    // SAFETY: 1. by the caller.
+    answer(unsafe { with(tree, cpu, map) })
+}
+
+/// Unmaps a range, and tells `visit`.
+fn unmap(
+    cpu: &Cpu,
+    edit: &mut TreeMut<'_, Entries, Parts>,
+    range: VirtRange,
+    visit: PtVisit,
+    context: *mut c_void,
+) {
+    let owns = |va: VirtAddr, pfn: Pfn, attr: Attr| {
+        tell(visit, context, va, pfn, attr);
+        disown(cpu, pfn)
+    };
+    // SAFETY: 1. `pt_tree_map` made the frame the tree's, with its one reference.
+    unsafe { edit.unmap_owned(range, Free::Empty, owns) };
+}
+
+/// Unmaps all pages in the `bytes` from `va` on, and gives back tables that are empty then. Every CPU
+/// has forgotten the pages when it returns. Never needs memory.
+///
+/// For each page `visit` is called, unless it is NULL, before the flush: frames that are the kernel's
+/// own may be used for something else after `pt_tree_unmap` has returned. Those of `pt_page_alloc` are
+/// given back by it.
+///
+/// # Safety
+///
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `visit` is NULL or may be called so, and returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_unmap(
+    tree: *mut PtTree,
+    cpu: *mut PtCpu,
+    va: u64,
+    bytes: u64,
+    visit: PtVisit,
+    context: *mut c_void,
+) -> i32 {
+    let run = |cpu: &Cpu, tree: &mut Tree<Entries>| {
+        let range = range(va, bytes)?;
+        let mut edit = tree.edit(cpu.on())?;
+        unmap(cpu, &mut edit, range, visit, context);
+        edit.flush();
+        Ok(())
+    };
+    // SAFETY: 1. by the caller.
+    answer(unsafe { with(tree, cpu, run) })
+}
+
+/// Calls back for a page.
+fn tell(visit: PtVisit, context: *mut c_void, va: VirtAddr, pfn: Pfn, attr: Attr) {
+    if let Some(visit) = visit {
+        // SAFETY: it may be called so (contracts of the functions that take one).
+        unsafe { visit(context, &described(va, pfn, attr)) };
+    }
+}
+
+fn described(va: VirtAddr, pfn: Pfn, attr: Attr) -> PtPage {
+    PtPage { va: va.0, phys: pfn.addr().0, attr: attr.0.into() }
+}
+
+/// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. What MMUs have
+/// noted is kept. Every CPU has forgotten the pages as they were when it returns.
+///
+/// # Safety
+///
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - Whatever programs do with the pages from then on is allowed to their frames.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_protect(
+    tree: *mut PtTree,
+    cpu: *mut PtCpu,
+    va: u64,
+    bytes: u64,
+    attr: u32,
+) -> i32 {
+    let protect = |cpu: &Cpu, tree: &mut Tree<Entries>| {
+        let (attr, range) = (asked(attr)?, range(va, bytes)?);
+        let mut tree = tree.edit(cpu.on())?;
+        tree.change_range(range, |old| attr | Attr(old.0 & (Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL).0));
+        tree.flush();
+        Ok(())
+    };
+    // SAFETY: 1. by the caller.
+    answer(unsafe { with(tree, cpu, protect) })
+}
+
+/// Writes to `page` what is mapped at `va`, even where the MMU would not let the access through.
+///
+/// Fails with `PT_ERROR_NOT_MAPPED`.
+///
+/// # Safety
+///
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `page` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_query(
+    tree: *mut PtTree,
+    cpu: *mut PtCpu,
+    va: u64,
+    page: *mut PtPage,
+) -> i32 {
+    let query = |cpu: &Cpu, tree: &mut Tree<Entries>| {
+        takes(page)?;
+        let at = VirtAddr(va & !(PT_PAGE_SIZE - 1));
+        if at.0 >= PT_USER_END {
+            return Err(PtError::Range);
+        }
+        let (pfn, attr) = tree.query(cpu.on(), at).ok_or(PtError::NotMapped)?;
+        // SAFETY: 1. by the caller.
+        unsafe { put(page, described(at, pfn, attr)) }
+    };
+    // SAFETY: 1. by the caller.
+    answer(unsafe { with(tree, cpu, query) })
+}
+
+/// Calls `visit` for each page that is mapped in the `bytes` from `va` on, in order.
+///
+/// # Safety
+///
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `visit` may be called so, and returns; NULL is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_walk(
+    tree: *mut PtTree,
+    cpu: *mut PtCpu,
+    va: u64,
+    bytes: u64,
+    visit: PtVisit,
+    context: *mut c_void,
+) -> i32 {
+    let walk = |cpu: &Cpu, tree: &mut Tree<Entries>| {
+        if visit.is_none() {
+            return Err(PtError::Pointer);
+        }
+        let range = range(va, bytes)?;
+        tree.view().walk(cpu.on(), range, |va, pfn, attr| tell(visit, context, va, pfn, attr))?;
+        Ok(())
+    };
+    // SAFETY: 1. by the caller.
+    answer(unsafe { with(tree, cpu, walk) })
+}

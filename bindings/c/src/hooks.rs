@@ -1,0 +1,153 @@
+//! What the kernel does for the library: its MMU, its interrupts between CPUs.
+use core::ffi::{c_char, c_void};
+use ptarmigan::cpu::{CpuSet, Pinned};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
+
+/// Called with `pt_hooks.context`, the calling CPU and an address: see the member.
+pub type PtAddressHook = Option<unsafe extern "C" fn(context: *mut c_void, cpu: u32, address: u64)>;
+/// Called with `pt_hooks.context`, the calling CPU and another number: see the member.
+pub type PtNumberHook = Option<unsafe extern "C" fn(context: *mut c_void, cpu: u32, number: u32)>;
+/// Called with `pt_hooks.context` and the calling CPU: see the member.
+pub type PtHook = Option<unsafe extern "C" fn(context: *mut c_void, cpu: u32)>;
+/// Called when the library has found itself in a state that cannot be: text without a 0 at its end,
+/// and where in the library's source. It must not return; if it does, the CPU executes an undefined
+/// instruction.
+pub type PtPanicHook = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        text: *const c_char,
+        length: usize,
+        file: *const c_char,
+        file_length: usize,
+        line: u32,
+    ),
+>;
+
+/// What the kernel does for the library. Every function acts on the CPU that it is called on, must
+/// not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PtHooks {
+    /// Passed to all of them.
+    pub context: *mut c_void,
+    /// Loads CR3 with the root at the physical address. Nothing that is not global may be known to
+    /// the TLB afterwards: process-context identifiers are off.
+    pub load_root: PtAddressHook,
+    /// INVLPG of the page at the address. It drops all paging-structure caches as well.
+    pub invalidate_page: PtAddressHook,
+    /// Loads CR3 with what it holds: everything goes that is not global.
+    pub invalidate_all: PtHook,
+    /// Drops everything, global pages too: CR4.PGE off and on. If no page is global, as
+    /// `invalidate_all`.
+    pub invalidate_global: PtHook,
+    /// Interrupts the CPU with the number. Its handler calls `pt_cpu_serve`. May be NULL if there is
+    /// one CPU.
+    pub send_ipi: PtNumberHook,
+    /// One turn, counted from 1, of a wait for other CPUs. May be NULL. A watchdog belongs here: the
+    /// library waits for ever.
+    pub wait: PtNumberHook,
+    /// See `pt_panic_hook`.
+    pub panic: PtPanicHook,
+}
+
+impl PtHooks {
+    /// Returns whether all are there that `cpus` CPUs need.
+    pub(crate) fn are_complete(&self, cpus: u32) -> bool {
+        self.load_root.is_some()
+            && self.invalidate_page.is_some()
+            && self.invalidate_all.is_some()
+            && self.invalidate_global.is_some()
+            && self.panic.is_some()
+            && (cpus == 1 || self.send_ipi.is_some())
+    }
+}
+
+/// The MMU and the interrupts of the machine.
+pub struct Hardware {
+    hooks: PtHooks,
+    /// Where the kernel's own root is.
+    kernel_root: u64,
+}
+
+// SAFETY: the context is for the kernel's functions alone, which the kernel has called on all CPUs.
+unsafe impl Send for PtHooks {}
+// SAFETY: as above.
+unsafe impl Sync for PtHooks {}
+
+/// Runs a hook.
+macro_rules! call {
+    ($hook:expr, $($argument:expr),*) => {
+        if let Some(hook) = $hook {
+            // SAFETY: the kernel handed over functions that may be called with these arguments
+            // (contract of `pt_machine_init`).
+            unsafe { hook($($argument),*) }
+        }
+    };
+}
+
+impl Hardware {
+    pub(crate) fn new(hooks: PtHooks, kernel_root: u64) -> Self {
+        Hardware { hooks, kernel_root }
+    }
+
+    fn load_root(&self, cpu: u32, root: u64) {
+        call!(self.hooks.load_root, self.hooks.context, cpu, root);
+    }
+
+    fn pages(&self, cpu: u32, pages: impl Iterator<Item = u64>) {
+        pages.for_each(|va| call!(self.hooks.invalidate_page, self.hooks.context, cpu, va));
+    }
+}
+
+#[inline(always)]
+fn number(pin: &Pinned<'_>) -> u32 {
+    u32::from(pin.cpu().0)
+}
+
+// SAFETY: by the contract of `PtHooks`: 1. INVLPG drops a page and all paging-structure caches, and a
+// load of CR3 all that is not global, as no page of a space is. Stores are seen in order. On PAE a
+// root whose entries have changed is loaded anew. 2. INVLPG drops global pages too, and
+// `invalidate_global` everything. 3. A load of CR3 leaves nothing that is not global. 4. The kernel's
+// own root has no user entries (contract of `pt_machine_init`). 5. x86 does not broadcast, walks
+// tables, and caches no entry that is not present. 6. Nothing is kept. 7. Nothing unwinds.
+unsafe impl Mmu for Hardware {
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        match what.scope.pages() {
+            Some(pages) if !what.reload_root => self.pages(number(pin), pages),
+            _ => call!(self.hooks.invalidate_all, self.hooks.context, number(pin)),
+        }
+    }
+
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        match scope.pages() {
+            Some(pages) => self.pages(number(pin), pages),
+            None => call!(self.hooks.invalidate_global, self.hooks.context, number(pin)),
+        }
+    }
+
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        self.load_root(number(pin), root.at.0);
+    }
+
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.load_root(number(pin), self.kernel_root);
+    }
+}
+
+impl Ipi for Hardware {
+    fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {
+        for cpu in cpus.iter() {
+            call!(self.hooks.send_ipi, self.hooks.context, number(pin), u32::from(cpu.0));
+        }
+    }
+
+    fn wait(&self, pin: &Pinned<'_>, turn: u32) {
+        match self.hooks.wait {
+            // SAFETY: as in `call`.
+            Some(wait) => unsafe { wait(self.hooks.context, number(pin), turn) },
+            None => core::hint::spin_loop(),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! All parts of a machine, in the memory of a `pt_machine`.
+use crate::arch::{Entries, KERNEL_ENTRIES, PT_PAGE_SIZE};
+use crate::config::{PtConfig, Runs};
+use crate::error::PtError;
+use crate::hooks::{Hardware, PtHooks};
+use crate::kmap::Kmap;
+use crate::object::{self, Object, Word};
+use crate::states::States;
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::bootmem::BootMemory;
+use ptarmigan::cpu::{CpuMask, MachineId, NodeId, Pinned};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{
+    AllocFlags, DataFrames, End, Frames, FramesError, MemorySize, NoFrame, Request, ZoneClass,
+};
+use ptarmigan::machine::Machine;
+use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
+use ptarmigan::table::KernelMap;
+use ptarmigan::tlb::{Parking, Tlb, TlbConfig, TlbError};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
+
+/// Words of 8 bytes in a `pt_machine`.
+pub const PT_MACHINE_WORDS: usize = 256;
+
+/// A machine: its memory, its lists of table pages, its TLBs. Zero before `pt_machine_init`; not
+/// moved between that and `pt_machine_exit`.
+#[repr(C, align(64))]
+pub struct PtMachine {
+    /// The library's.
+    pub opaque: [u64; PT_MACHINE_WORDS],
+}
+
+type Kernel = KernelMap<Entries, DirectMap>;
+type Lists = Quicklists<'static, DirectMap, &'static Kernel>;
+
+/// What is in a `pt_machine`. Parts refer to those before them, so the object is not moved.
+#[repr(C)]
+pub struct Parts {
+    word: Word,
+    window: DirectMap,
+    verify_every: u32,
+    frames: Frames,
+    lists: Lists,
+    states: States,
+    kernel: Kernel,
+    data: DataFrames,
+    tlb: Tlb<Hardware>,
+    parking: Parking,
+    kmap: Kmap,
+    /// CPUs that have a `pt_cpu`.
+    cpus: CpuMask,
+    cpu_count: u32,
+    /// Physical addresses of the boot memory, if it is in the direct map.
+    boot: (u64, u64),
+    hooks: PtHooks,
+}
+
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
+// has it.
+unsafe impl Object for Parts {
+    type Storage = PtMachine;
+    const KIND: usize = 0x6d61_6331;
+}
+
+/// The machine that panics are told to.
+static PANIC: AtomicPtr<PtHooks> = AtomicPtr::new(ptr::null_mut());
+
+/// Returns what the last machine that was made wants called.
+#[cfg_attr(not(feature = "panic-handler"), allow(dead_code, reason = "its caller is the handler"))]
+pub fn panic_hook() -> Option<&'static PtHooks> {
+    // SAFETY: NULL, or a machine's that has not ended.
+    unsafe { PANIC.load(Ordering::Acquire).as_ref() }
+}
+
+fn lists_config(config: &PtConfig) -> ListsConfig {
+    ListsConfig::new(config.cpus as usize)
+}
+
+fn tlb_config(config: &PtConfig) -> TlbConfig {
+    TlbConfig::new(config.cpus as usize)
+}
+
+impl From<FramesError> for PtError {
+    fn from(e: FramesError) -> Self {
+        match e {
+            FramesError::Boot(e) => e.into(),
+            FramesError::Run { .. } => PtError::Runs,
+        }
+    }
+}
+
+impl From<ListsError> for PtError {
+    fn from(e: ListsError) -> Self {
+        match e {
+            ListsError::Boot(e) => e.into(),
+            ListsError::Range { .. } => PtError::Argument,
+        }
+    }
+}
+
+impl From<TlbError> for PtError {
+    fn from(e: TlbError) -> Self {
+        match e {
+            TlbError::Boot(e) => e.into(),
+            TlbError::TooManyCpus { .. } | TlbError::TooFewAsids { .. } => PtError::Argument,
+        }
+    }
+}
+
+/// Returns the bytes of boot memory that a machine takes, in whole pages.
+pub fn bytes(config: &PtConfig, runs: &Runs) -> usize {
+    let size = MemorySize::of(runs.get());
+    let cpus = config.cpus as usize;
+    let all = Frames::bytes(&size)
+        + Lists::bytes(&size, &lists_config(config))
+        + States::bytes(&size)
+        + DataFrames::bytes(cpus, size.nodes())
+        + Tlb::<Hardware>::bytes(&tlb_config(config))
+        + Parking::bytes(cpus)
+        + Kmap::bytes(&size, config);
+    all.next_multiple_of(FRAME_SIZE)
+}
+
+impl Parts {
+    /// Makes a machine in `storage`.
+    ///
+    /// # Errors
+    ///
+    /// [`PtError`]; nothing has been kept then.
+    ///
+    /// # Safety
+    ///
+    /// 1. `storage` is as [`object::vacant`] asks, and stays where it is until the machine ends.
+    /// 2. `config` is true, as the contract of `pt_machine_init` says, and `runs` was read from it.
+    pub unsafe fn make(storage: *mut PtMachine, config: &PtConfig, runs: &Runs) -> Result<(), PtError> {
+        // SAFETY: 1. passed on.
+        let parts = unsafe { object::vacant::<Parts>(storage)? };
+        config.spare(runs, storage.addr(), size_of::<PtMachine>())?;
+        if config.boot_bytes < bytes(config, runs) {
+            return Err(PtError::BootMemory);
+        }
+        let base = NonNull::new(config.boot_memory.cast()).ok_or(PtError::Pointer)?;
+        // SAFETY: the block is the library's from now on, and is mapped in every space (2.).
+        let boot = &mut unsafe { BootMemory::new(base, config.boot_bytes) };
+        // SAFETY: 1. and 2. the direct map is one (2.).
+        let window = unsafe { DirectMap::new(config.direct_map.cast(), config.direct_map_end) };
+        let window = window.map_err(|_| PtError::Range)?;
+        let cpus = config.cpus as usize;
+        let id = MachineId::new();
+
+        /// Writes a part to its place, where it stays.
+        macro_rules! place {
+            ($field:ident, $value:expr) => {
+                (&raw mut (*parts).$field).write($value)
+            };
+        }
+        /// Borrows a part that has been written.
+        macro_rules! placed {
+            ($field:ident) => {
+                &*(&raw const (*parts).$field)
+            };
+        }
+        // SAFETY: the storage is this call's alone (1.), has room for the parts (`object::finish`
+        // compares), and stays where it is; a part that another one refers to is written before it
+        // and never moved. Of the parts:
+        // frames: 1. the runs are the library's from now on (2.). 2. the name is new.
+        // kernel: 1. the direct map reaches all low frames, of which its table is one.
+        // lists: 1. likewise. 2. the kernel's half was made for these frames and this format. 3. that
+        // has 3 or 4 levels, and only roots are small.
+        // tlb: 1. the name is new.
+        // kmap: 1. the direct map reaches all low frames. 2. by the configuration (2.).
+        // `finish`: 1. all fields but the word are written by then.
+        unsafe {
+            place!(frames, Frames::new(boot, id, runs.get())?);
+            let frames: &'static Frames = placed!(frames);
+            let (class, flags) = (ZoneClass::Low, AllocFlags::NORMAL);
+            let request = Request { node: NodeId(0), order: 0, zero: true, class, end: End::Low, flags };
+            place!(kernel, Kernel::new(frames, window, request)?);
+            let kernel: &'static Kernel = placed!(kernel);
+            copy_kernel_half(frames, kernel, &window, config.kernel_root);
+            let source = Source::new(frames, window, kernel, Entries::LAYOUT);
+            place!(lists, Lists::new(boot, lists_config(config), source)?);
+            place!(states, States::new(boot, frames)?);
+            place!(data, DataFrames::new(boot, frames, cpus)?);
+            let hardware = Hardware::new(config.hooks, config.kernel_root);
+            place!(tlb, Tlb::new(boot, id, tlb_config(config), hardware)?);
+            let tlb: &'static Tlb<Hardware> = placed!(tlb);
+            place!(parking, Parking::new(boot, id, cpus, 0)?);
+            place!(kmap, Kmap::new(boot, config, runs, tlb, frames, window)?);
+            place!(window, window);
+            place!(verify_every, config.verify_every);
+            place!(cpus, CpuMask::new());
+            place!(cpu_count, config.cpus);
+            place!(boot, boot_range(config));
+            place!(hooks, config.hooks);
+            object::finish(parts);
+            PANIC.store(&raw mut (*parts).hooks, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Ends the machine.
+    ///
+    /// # Errors
+    ///
+    /// [`PtError::InUse`] if CPUs have not ended, or frames are out: `missing` of them.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nothing uses the machine any more.
+    pub unsafe fn end(&self, missing: &mut u64) -> Result<(), PtError> {
+        let counts = self.frames.counts();
+        let kept = self.kernel.tables() as u32;
+        *missing = u64::from(counts.total - counts.free).saturating_sub(u64::from(kept));
+        if !self.cpus.is_empty() || *missing != 0 {
+            return Err(PtError::InUse);
+        }
+        let hooks = (&raw const self.hooks).cast_mut();
+        let _ = PANIC.compare_exchange(hooks, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
+        // SAFETY: 1. by the caller. The parts own nothing but the memory that was handed over.
+        unsafe { object::end(self) };
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn states(&self) -> &States {
+        &self.states
+    }
+
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    pub fn kmap(&self) -> &Kmap {
+        &self.kmap
+    }
+
+    pub fn cpus(&self) -> &CpuMask {
+        &self.cpus
+    }
+
+    pub fn cpu_count(&self) -> u32 {
+        self.cpu_count
+    }
+
+    pub fn verify_every(&self) -> u32 {
+        self.verify_every
+    }
+
+    /// Returns whether a frame is one of the boot memory's.
+    pub fn is_boot_memory(&self, pfn: Pfn) -> bool {
+        let at = pfn.addr().0;
+        at + PT_PAGE_SIZE > self.boot.0 && at < self.boot.1
+    }
+
+    /// Returns where a low frame's byte is found.
+    #[inline(always)]
+    pub fn pointer(&self, at: PhysAddr) -> *mut c_void {
+        self.window.open(at).base().cast()
+    }
+
+    /// Returns the physical address that is found at an address of the direct map.
+    #[inline(always)]
+    pub fn physical(&self, at: *const c_void) -> PhysAddr {
+        PhysAddr(at.addr().wrapping_sub(self.pointer(PhysAddr(0)).addr()) as u64)
+    }
+}
+
+fn boot_range(config: &PtConfig) -> (u64, u64) {
+    let start = config.boot_memory.addr().wrapping_sub(config.direct_map.addr()) as u64;
+    if start < config.direct_map_end { (start, start + config.boot_bytes as u64) } else { (0, 0) }
+}
+
+/// Copies the kernel's entries of the root at `from`.
+///
+/// # Safety
+///
+/// 1. It is a root, of which the kernel's half is as the contract of `pt_machine_init` says, and the
+///    window shows it.
+/// 2. `kernel` was made for `frames`, and has no roots yet.
+unsafe fn copy_kernel_half(frames: &Frames, kernel: &Kernel, window: &DirectMap, from: u64) {
+    let entries = window.open(PhysAddr(from)).base().cast::<u64>();
+    for index in KERNEL_ENTRIES {
+        // SAFETY: the window shows the root (1.).
+        let raw = unsafe { entries.add(index).read() };
+        // SAFETY: 1. an entry of the kernel's (1.). 2. there are no ranges. 3. by the caller (2.).
+        unsafe { kernel.set(frames, index, raw) };
+    }
+}
+
+// SAFETY: 1. `make` makes all of them for one name and one number of CPUs. 2. they are fields. 3. the
+// window reaches all low frames, where all tables are; what is written is the frame that is named.
+unsafe impl Machine for Parts {
+    type Window = DirectMap;
+    type Policy = Lists;
+    type Shootdown = Hardware;
+
+    #[inline(always)]
+    fn frames(&self) -> &Frames {
+        &self.frames
+    }
+    #[inline(always)]
+    fn data(&self) -> &DataFrames {
+        &self.data
+    }
+    #[inline(always)]
+    fn window(&self) -> &DirectMap {
+        &self.window
+    }
+    #[inline(always)]
+    fn policy(&self) -> &Lists {
+        &self.lists
+    }
+    #[inline(always)]
+    fn tlb(&self) -> &Tlb<Hardware> {
+        &self.tlb
+    }
+    #[inline(always)]
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    fn data_has_memory(&self) -> bool {
+        true
+    }
+
+    unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
+        let none = || NoFrame::new(0, pin.node(), self.frames.node_free(pin.node()));
+        let at = self.kmap.map(pin, frame).map_err(|_| none())?;
+        // SAFETY: the frame is the caller's (1.), and is shown there.
+        unsafe { at.cast::<u8>().write_bytes(0, FRAME_SIZE) };
+        let _ = self.kmap.unmap(pin, at);
+        Ok(())
+    }
+
+    unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
+        let none = || NoFrame::new(0, pin.node(), self.frames.node_free(pin.node()));
+        let source = self.kmap.map(pin, from).map_err(|_| none())?;
+        let target = self.kmap.map(pin, to);
+        if let Ok(target) = target {
+            // SAFETY: `to` is the caller's (1.), `from` is another frame that stays (2.), and both
+            // are shown.
+            unsafe { target.cast::<u8>().copy_from_nonoverlapping(source.cast(), FRAME_SIZE) };
+            let _ = self.kmap.unmap(pin, target);
+        }
+        let _ = self.kmap.unmap(pin, source);
+        target.map(drop).map_err(|_| none())
+    }
+}
+
+/// Returns how many pages rest in the lists.
+pub fn cached(parts: &Parts) -> u64 {
+    parts.lists.counts().cached() as u64
+}

@@ -1,0 +1,74 @@
+//! The options of `ptarmigan report`.
+use crate::error::Failure;
+use crate::replay::{Choice, PolicyName, parse_memory};
+use ptarmigan::params::{Params, UserPte};
+use std::path::PathBuf;
+
+/// Write a page about the table pages of recorded programs: one HTML file with pictures that needs
+/// nothing else.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ReportArgs {
+    /// Traces to report on, side by side if there are several; - for standard input [default: the
+    /// shipped recording of a compile].
+    pub(super) traces: Vec<PathBuf>,
+    /// The page; - for standard output.
+    #[arg(short, long, default_value = "report.html", value_name = "FILE")]
+    pub(super) output: PathBuf,
+    /// Also write the data behind each picture to this directory, as CSV and as JSON, and its time
+    /// lines as Trace Event Format, which Perfetto shows.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// Allocation policies to compare.
+    #[arg(long, value_delimiter = ',', value_name = "POLICY,...", default_values = ["plain", "v5", "ptarmigan"])]
+    pub(super) policy: Vec<PolicyName>,
+    /// Lists of the historic policies, 1 to 3. Each number given makes a policy of its own.
+    #[arg(long, value_delimiter = ',', default_values_t = [2], value_name = "N,...",
+          value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub(super) historic_lists: Vec<u8>,
+    /// Memory of the machine, 1M to 8T: bytes, or a number with the suffix K, M, G or T.
+    #[arg(long, default_value = "4G", value_parser = parse_memory, value_name = "SIZE")]
+    pub(super) memory: u64,
+    /// Also replay on 32-bit x86 with PAE, once with each of these values of userpte=, and show how
+    /// much low memory tables take: nohigh, high, auto. Takes a replay for each.
+    #[arg(long, value_delimiter = ',', value_name = "VALUE,...", value_parser = parse_userpte)]
+    pub(super) userpte: Vec<UserPte>,
+    /// Low memory of that machine.
+    #[arg(long, default_value = "768M", value_parser = parse_memory, value_name = "SIZE", requires = "userpte")]
+    pub(super) low: u64,
+}
+
+impl ReportArgs {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// If options contradict each other.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let from_input = self.traces.iter().filter(|path| path.as_os_str() == "-").count();
+        if from_input > 1 {
+            return Err(Failure::new("- twice: standard input has one trace"));
+        }
+        if from_input > 0 && !self.userpte.is_empty() {
+            return Err(Failure::new(
+                "--userpte reads the trace again, which standard input cannot do: name a file",
+            ));
+        }
+        if !self.userpte.is_empty() && self.low >= self.memory {
+            return Err(Failure::new(format!(
+                "--low {} MiB of --memory {} MiB leaves no high memory: give less --low",
+                self.low >> 20,
+                self.memory >> 20
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns the policies to compare.
+    pub(super) fn policies(&self) -> Vec<Choice> {
+        Choice::all(&self.policy, &self.historic_lists)
+    }
+}
+
+fn parse_userpte(text: &str) -> Result<UserPte, String> {
+    let params = Params::parse(&format!("userpte={text}")).map_err(|e| e.to_string())?;
+    params.userpte.ok_or_else(|| "expected nohigh, high or auto".to_owned())
+}

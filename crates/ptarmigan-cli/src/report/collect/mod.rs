@@ -1,0 +1,156 @@
+//! The figures of a report, one trace at a time.
+mod flushes;
+mod live;
+mod placed;
+mod policies;
+mod tables;
+mod warnings;
+
+pub(super) use flushes::FlushFigures;
+pub(super) use live::{Live, LivePoint};
+pub(super) use placed::PlacedFigures;
+pub(super) use policies::PolicyFigures;
+pub(super) use tables::{CauseRow, TableFigures};
+
+use crate::error::Failure;
+use crate::replay::{Axis, Choice, Observation, ObservedTrace, TruthReport};
+use serde::Serialize;
+
+/// Parts that the axis of a trace is cut into.
+const PARTS: usize = 320;
+
+/// All figures of one trace.
+#[derive(Serialize)]
+pub(super) struct Figures {
+    pub facts: Facts,
+    /// What a reader must know before trusting a figure.
+    pub warnings: Vec<String>,
+    pub live: Live,
+    pub tables: TableFigures,
+    pub flushes: FlushFigures,
+    pub policies: Vec<PolicyFigures>,
+    /// Low memory under each `userpte=`, if requested.
+    pub userpte: Vec<PlacedFigures>,
+}
+
+/// What was recorded, and how it was replayed.
+#[derive(Serialize)]
+pub(super) struct Facts {
+    pub name: String,
+    pub method: &'static str,
+    pub arch: &'static str,
+    pub page_bytes: u64,
+    pub cpus: usize,
+    pub processes: u64,
+    pub events: u64,
+    pub faults: u64,
+    pub lost: u64,
+    /// What the recording does not contain.
+    pub unseen: Vec<&'static str>,
+    /// The unit of the axes: `us` or `events`.
+    pub axis: &'static str,
+    /// The end of the axes.
+    pub axis_end: u64,
+    /// Memory of the machine, in bytes.
+    pub memory: u64,
+    /// What the clock cannot tell apart, in nanoseconds.
+    pub clock_ns: f64,
+    /// The levels of the page table, lowest first.
+    pub levels: &'static [&'static str],
+    pub peak_live_tables: u64,
+    pub peak_table_bytes: u64,
+    /// Comparison with Linux's counts of tables.
+    pub truth: TruthReport,
+    pub faults_outside: u64,
+    pub odd_calls: u64,
+}
+
+impl Facts {
+    /// Whether the axes are times.
+    pub fn is_time(&self) -> bool {
+        self.axis == "us"
+    }
+}
+
+impl Figures {
+    /// Replays a trace once and derives all figures but those of `userpte=`.
+    ///
+    /// # Errors
+    /// If the replay fails, or memory runs out.
+    pub fn of(observed: &ObservedTrace, policies: &[Choice], memory: u64) -> Result<Self, Failure> {
+        let mut seen = observed.observe(PARTS)?;
+        let (trace, axis) = (observed.trace(), observed.axis());
+        let parts = Parts { axis, bounds: &seen.bounds };
+        let policies = policies
+            .iter()
+            .map(|choice| Ok(PolicyFigures::new(&observed.repeat(&seen, *choice)?, &seen, &parts)))
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let live = Live::new(observed, &seen, &parts);
+        let tables = TableFigures::new(observed, &seen);
+        let flushes = FlushFigures::new(trace, &seen, &parts);
+        let header = &trace.header;
+        let truth = std::mem::take(&mut seen.truth);
+        let facts = Facts {
+            name: trace.name.clone(),
+            method: header.method.name(),
+            arch: header.arch.name(),
+            page_bytes: 1 << header.page_shift,
+            cpus: trace.cpus,
+            processes: trace.processes,
+            events: trace.events,
+            faults: trace.faults,
+            lost: trace.lost,
+            unseen: header.unseen.names(),
+            axis: if axis.is_time() { "us" } else { "events" },
+            axis_end: axis.end(),
+            memory,
+            clock_ns: observed.resolution(),
+            levels: ObservedTrace::levels(),
+            peak_live_tables: seen.peak.0,
+            peak_table_bytes: seen.peak.1,
+            truth,
+            faults_outside: seen.odd.0,
+            odd_calls: seen.odd.1,
+        };
+        let warnings = warnings::of(&facts);
+        Ok(Figures { facts, warnings, live, tables, flushes, policies, userpte: Vec::new() })
+    }
+}
+
+/// The parts that the axis of a trace is cut into.
+struct Parts<'a> {
+    axis: Axis<'a>,
+    /// The end of each part, as an index of an operation.
+    bounds: &'a [u32],
+}
+
+impl Parts<'_> {
+    fn len(&self) -> usize {
+        self.bounds.len()
+    }
+
+    /// Returns the part that an operation is in. What is after the last operation is in the last
+    /// part.
+    fn of_op(&self, op: u32) -> usize {
+        let part = self.bounds.partition_point(|&bound| bound <= op);
+        part.min(self.len().saturating_sub(1))
+    }
+
+    /// Returns the part that a place on the axis is in.
+    fn of_place(&self, at: u64) -> usize {
+        let part = u128::from(at) * self.len() as u128 / u128::from(self.axis.end());
+        (part as usize).min(self.len().saturating_sub(1))
+    }
+
+    /// Returns where a part begins on the axis.
+    fn start(&self, part: usize) -> u64 {
+        (u128::from(self.axis.end()) * part as u128 / self.len().max(1) as u128) as u64
+    }
+}
+
+/// Returns the part of a call of the policy. Tables that were there before the first operation are
+/// in the first part.
+fn part_of_call(seen: &Observation, parts: &Parts<'_>, call: u32) -> usize {
+    let op = seen.calls.get(call as usize).copied().unwrap_or(u32::MAX - 1);
+    if op == u32::MAX { 0 } else { parts.of_op(op) }
+}

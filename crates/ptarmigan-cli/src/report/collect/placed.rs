@@ -1,0 +1,50 @@
+//! Low memory under each `userpte=`.
+use crate::error::Failure;
+use crate::replay::{PlacedMachine, PlacedTrace, Recording};
+use ptarmigan::params::UserPte;
+use serde::Serialize;
+use std::path::Path;
+
+/// Where tables were on a 32-bit machine with PAE.
+#[derive(Serialize)]
+pub(in crate::report) struct PlacedFigures {
+    /// What `userpte=` says.
+    pub userpte: &'static str,
+    /// The most bytes of low memory in tables.
+    pub peak_low_bytes: u64,
+    /// The most bytes of high memory in leaf tables.
+    pub peak_high_bytes: u64,
+    /// Leaf tables handed out.
+    pub tables: u64,
+    /// Of these, those in high memory.
+    pub high: u64,
+    /// Windows opened on tables in high memory.
+    pub opened: u64,
+}
+
+impl PlacedFigures {
+    /// Replays a trace, `None` for the shipped compile, with each of these values.
+    ///
+    /// # Errors
+    /// If a replay fails, or memory runs out.
+    pub fn all(path: Option<&Path>, memory: u64, low: u64, values: &[UserPte]) -> Result<Vec<Self>, Failure> {
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        let from = path.map_or(Recording::Shipped, |path| Recording::File(path.to_owned()));
+        let trace = PlacedTrace::read(&from)?;
+        let machine = PlacedMachine { memory, low, touch_data: false, copies: 1 };
+        let figures = values.iter().map(|&value| {
+            let peaks = trace.peaks(&machine, value)?;
+            Ok(PlacedFigures {
+                userpte: peaks.tables.userpte,
+                peak_low_bytes: peaks.low,
+                peak_high_bytes: peaks.high,
+                tables: peaks.tables.tables,
+                high: peaks.tables.high,
+                opened: peaks.tables.opened,
+            })
+        });
+        figures.collect()
+    }
+}

@@ -1,0 +1,54 @@
+//! What a reader must know before trusting a figure.
+use super::Facts;
+use crate::report::words::{count, share};
+
+/// Returns a sentence for each thing that makes figures worth less.
+pub(super) fn of(facts: &Facts) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if facts.lost > 0 {
+        warnings.push(format!(
+            "Lossy recording: the kernel dropped {} events for lack of room, {} of all. Tables of these \
+             events are missing or stay too long, so every figure is a guess.",
+            count(facts.lost),
+            share(facts.lost, facts.events + facts.lost)
+        ));
+    }
+    let truth = &facts.truth;
+    if truth.equal < truth.checked {
+        warnings.push(format!(
+            "The replay differs from Linux: {} of {} samples of VmPTE are not equal ({}). Tables are missing \
+             or too many in these processes.",
+            count(truth.checked - truth.equal),
+            count(truth.checked),
+            share(truth.checked - truth.equal, truth.checked)
+        ));
+    }
+    if truth.checked == 0 {
+        warnings.push(
+            "Unchecked: the recording has no samples of VmPTE, so nothing says that Linux had as many tables."
+                .to_owned(),
+        );
+    }
+    if truth.tables_from_stops > 0 {
+        warnings.push(format!(
+            "{} tables are known from pages that were found at stops, not from an event that made them.",
+            count(truth.tables_from_stops)
+        ));
+    }
+    if !facts.unseen.is_empty() {
+        warnings.push(format!("The recording does not contain: {}.", facts.unseen.join("; ")));
+    }
+    if facts.arch != "x86_64" || facts.page_bytes != 4096 {
+        warnings.push(format!(
+            "Recorded on {} with pages of {} bytes, replayed on x86-64 with pages of 4096 bytes, one for one.",
+            facts.arch, facts.page_bytes
+        ));
+    }
+    if facts.odd_calls > 0 {
+        warnings.push(format!(
+            "{} calls make no sense in the replayed address spaces and were left out.",
+            count(facts.odd_calls)
+        ));
+    }
+    warnings
+}

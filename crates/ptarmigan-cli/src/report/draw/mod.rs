@@ -1,0 +1,48 @@
+//! Pictures as SVG: what they show is given, how it is drawn is decided here.
+//!
+//! Each picture is drawn for a width in pixels and is shown at that width, so text has one size in
+//! all of them. A page has pictures of two widths and shows those that fit.
+mod bars;
+mod columns;
+mod lines;
+mod matrix;
+mod mirror;
+mod rows;
+mod scale;
+mod stack;
+mod svg;
+
+pub(super) use bars::{Bar, Bars};
+pub(super) use columns::Columns;
+pub(super) use lines::{Line, Lines};
+pub(super) use matrix::{Cell, Matrix};
+pub(super) use mirror::Mirror;
+pub(super) use rows::Rows;
+pub(super) use scale::Unit;
+pub(super) use stack::{Layer, Stack};
+pub(super) use svg::escape;
+
+use svg::{Anchor, Svg};
+
+/// The axis to the right of a picture: from 0 to its end, in equal parts.
+#[derive(Clone, Copy)]
+pub(super) struct XAxis {
+    pub end: f64,
+    pub unit: Unit,
+    /// What the numbers are.
+    pub what: &'static str,
+}
+
+/// Below this width a picture has its key under it instead of beside it.
+const NARROW: f64 = 600.0;
+/// The height of a line of a key.
+const KEY: f64 = 19.0;
+
+/// Draws a key: a patch and a text for each entry, one below the other.
+fn key(svg: &mut Svg, (x, y): (f64, f64), entries: &[(&str, &str)]) {
+    for (line, (class, text)) in entries.iter().enumerate() {
+        let y = y + line as f64 * KEY;
+        svg.rect((x, y - 9.0), (11.0, 11.0), class, "");
+        svg.text((x + 17.0, y + 1.0), "t", Anchor::Start, text);
+    }
+}

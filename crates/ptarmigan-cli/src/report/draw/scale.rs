@@ -1,0 +1,164 @@
+//! Scales, their marks, and the frame that they stand around.
+use super::svg::{Anchor, Svg, number, width_of};
+use crate::report::words;
+
+/// What the numbers on a scale are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::report) enum Unit {
+    /// Numbers of something.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Microseconds.
+    Time,
+}
+
+impl Unit {
+    /// Formats a number on a scale.
+    pub fn format(self, n: f64) -> String {
+        match self {
+            Unit::Count => words::short(n),
+            Unit::Bytes => words::size(n as u64),
+            Unit::Time if n == 0.0 => "0".to_owned(),
+            Unit::Time => {
+                let (n, unit) = match n {
+                    n if n < 1e3 => (n, "µs"),
+                    n if n < 1e6 => (n / 1e3, "ms"),
+                    n => (n / 1e6, "s"),
+                };
+                format!("{} {unit}", (n * 100.0).round() / 100.0)
+            }
+        }
+    }
+
+    /// Returns a round step of a scale that is at least `least`.
+    fn step(self, least: f64) -> f64 {
+        if self == Unit::Bytes {
+            return 2_f64.powf(least.max(1.0).log2().ceil());
+        }
+        let power = 10_f64.powf(least.max(1e-9).log10().floor());
+        let step = [1.0, 2.0, 5.0].into_iter().map(|n| n * power).find(|step| *step >= least * 0.999);
+        let step = step.unwrap_or(10.0 * power);
+        if self == Unit::Count { step.max(1.0) } else { step }
+    }
+}
+
+/// Returns the marks of a scale from 0 to `end`, about `n` of them after the first.
+pub(in crate::report) fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
+    let step = unit.step(end.max(1.0) / n.max(1) as f64);
+    (0..=(end / step + 1e-9) as usize).map(|i| i as f64 * step).collect()
+}
+
+/// The field of a picture, and what its sides stand for. Both scales begin at 0.
+#[derive(Clone, Copy)]
+pub(in crate::report) struct Field {
+    pub left: f64,
+    pub right: f64,
+    pub top: f64,
+    pub bottom: f64,
+    pub x_end: f64,
+    pub y_end: f64,
+}
+
+impl Field {
+    /// Returns where a value is, from the left.
+    pub fn x(&self, value: f64) -> f64 {
+        self.left + (self.right - self.left) * value / self.x_end.max(f64::MIN_POSITIVE)
+    }
+
+    /// Returns where a value is, from the top.
+    pub fn y(&self, value: f64) -> f64 {
+        self.bottom - (self.bottom - self.top) * value / self.y_end.max(f64::MIN_POSITIVE)
+    }
+
+    /// Draws the lines of the upward scale with their numbers.
+    pub fn draw_y(&self, svg: &mut Svg, unit: Unit) {
+        let n = ((self.bottom - self.top) / 40.0) as usize;
+        for tick in ticks(self.y_end, n.max(1), unit) {
+            let y = self.y(tick);
+            svg.line((self.left, y), (self.right, y), if tick == 0.0 { "a" } else { "g" });
+            svg.text((self.left - 6.0, y + 4.0), "m", Anchor::End, &unit.format(tick));
+        }
+    }
+
+    /// Draws the marks of the scale to the right with their numbers, and what they are.
+    pub fn draw_x(&self, svg: &mut Svg, unit: Unit, what: &str) {
+        let n = ((self.right - self.left) / 80.0) as usize;
+        for tick in ticks(self.x_end, n.max(2), unit) {
+            let x = self.x(tick);
+            svg.line((x, self.bottom), (x, self.bottom + 4.0), "a");
+            let text = unit.format(tick);
+            // What the numbers are stands at the end.
+            if x + width_of(&text) / 2.0 + width_of(what) + 6.0 <= self.right {
+                svg.text((x, self.bottom + 17.0), "m", Anchor::Middle, &text);
+            }
+        }
+        svg.text((self.right, self.bottom + 17.0), "m", Anchor::End, what);
+    }
+
+    /// Returns the outline of values for equal parts of the scale to the right: a path that begins
+    /// with `M` and has a step where the value changes.
+    pub fn steps(&self, values: &[f64]) -> String {
+        let mut d = String::new();
+        let width = (self.right - self.left) / values.len().max(1) as f64;
+        let mut last = String::new();
+        for (part, value) in values.iter().enumerate() {
+            let y = number(self.y(*value));
+            if y != last {
+                let x = number(self.left + part as f64 * width);
+                d += &if part == 0 { format!("M{x} {y}") } else { format!("H{x}V{y}") };
+                last = y;
+            }
+        }
+        if d.is_empty() { d } else { d + &format!("H{}", number(self.right)) }
+    }
+
+    /// Returns the area between two outlines, `lower` and `upper`.
+    pub fn between(&self, lower: &[f64], upper: &[f64]) -> String {
+        if lower.iter().zip(upper).all(|(a, b)| a == b) {
+            return String::new();
+        }
+        let width = (self.right - self.left) / lower.len().max(1) as f64;
+        let mut d = self.steps(upper);
+        let mut last = String::new();
+        for (part, value) in lower.iter().enumerate().rev() {
+            let y = number(self.y(*value));
+            if y != last {
+                if !last.is_empty() {
+                    d += &format!("H{}", number(self.left + (part + 1) as f64 * width));
+                }
+                d += &format!("V{y}");
+                last = y;
+            }
+        }
+        d + &format!("H{}Z", number(self.left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round_and_within_the_scale() {
+        assert_eq!(ticks(297.0, 4, Unit::Count), [0.0, 100.0, 200.0]);
+        assert_eq!(ticks(1.0, 4, Unit::Count), [0.0, 1.0]);
+        assert_eq!(ticks(5.0 * 1024.0 * 1024.0, 4, Unit::Bytes), [0.0, 2097152.0, 4194304.0]);
+        for end in [0.0, 1.0, 7.0, 1e3, 1e9] {
+            for unit in [Unit::Count, Unit::Bytes, Unit::Time] {
+                let marks = ticks(end, 5, unit);
+                assert!(marks.len() < 13 && marks.iter().all(|mark| *mark <= end.max(1.0)), "{marks:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn outlines_have_a_step_where_the_value_changes_and_no_more() {
+        let field = Field { left: 0.0, right: 40.0, top: 0.0, bottom: 10.0, x_end: 4.0, y_end: 10.0 };
+        assert_eq!(field.steps(&[1.0, 1.0, 5.0, 5.0]), "M0 9H20V5H40");
+        assert_eq!(field.between(&[0.0; 4], &[1.0, 1.0, 5.0, 5.0]), "M0 9H20V5H40V10H0Z");
+        assert_eq!(field.between(&[0.0, 0.0, 1.0, 1.0], &[2.0; 4]), "M0 8H40V9H20V10H0Z");
+        assert_eq!(field.between(&[3.0; 4], &[3.0; 4]), "");
+        assert_eq!(field.steps(&[]), "");
+    }
+}

@@ -1,0 +1,62 @@
+//! Flushes over the recording.
+use super::html::{Table, note, panels, pictures, said, section};
+use super::{most, x_axis};
+use crate::replay::Flushes;
+use crate::report::collect::Figures;
+use crate::report::draw::Mirror;
+use crate::report::words::count;
+
+fn total(flushes: &Flushes) -> u64 {
+    flushes.page + flushes.range + flushes.full
+}
+
+/// The library's flushes against Linux's.
+pub(super) fn flushes(all: &[Figures]) -> String {
+    let linux =
+        |one: &Figures| one.flushes.linux.as_ref().map_or("not recorded".to_owned(), |f| count(total(f)));
+    let heading = format!(
+        "TLB flushes: {} in the replay, {} by Linux",
+        said(all, |one| count(total(&one.flushes.ours))),
+        said(all, linux)
+    );
+    let caption = "Flushes over the recording: upwards those that the library makes in the replay, downwards those \
+                   that Linux made while recording. The library counts a flush once, where it is asked for. Linux \
+                   counts it there and where it is carried out, so equal numbers would not mean equal work.";
+    let end = 1.05
+        * most(all, |one| {
+            let sum = |sizes: [u64; 3]| sizes.iter().sum::<u64>();
+            let parts = one.flushes.points.iter().map(|point| sum(point.ours).max(sum(point.linux)));
+            parts.max().unwrap_or(0) as f64
+        });
+    let mut content = pictures(all, |one, width| {
+        let float = |sizes: [u64; 3]| sizes.map(|n| n as f64);
+        let parts: Vec<[[f64; 3]; 2]> =
+            one.flushes.points.iter().map(|point| [float(point.ours), float(point.linux)]).collect();
+        let labels = match one.flushes.linux {
+            Some(_) => ["the library", "Linux"],
+            None => ["the library", "Linux: not recorded"],
+        };
+        Mirror {
+            labels,
+            parts: &parts,
+            classes: [["f0 low", "f0 mid", "f0"], ["f1 low", "f1 mid", "f1"]],
+            key: ["one page", "a range", "full"],
+            x: x_axis(one),
+            y_end: end,
+        }
+        .draw(width, "TLB flushes over the recording, the library's and Linux's")
+    });
+    content += &panels(all, |one| {
+        let mut table = Table::new("", &["", "one page", "a range", "full", "all"]);
+        let mut row = |who: &str, f: &Flushes| {
+            table.row([who.to_owned(), count(f.page), count(f.range), count(f.full), count(total(f))]);
+        };
+        row("the library", &one.flushes.ours);
+        if let Some(linux) = &one.flushes.linux {
+            row("Linux", linux);
+        }
+        table.finish()
+    });
+    let part = "Heights are flushes in each of the equal parts that the axis is cut into.";
+    section("flushes", &heading, caption, &(content + &note(part)))
+}

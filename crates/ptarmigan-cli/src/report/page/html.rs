@@ -1,0 +1,96 @@
+//! Pieces of a page.
+use crate::report::collect::Figures;
+use crate::report::draw::escape;
+
+/// Widths of pictures in pixels: one across the page, one beside another, one on a phone.
+const WHOLE: f64 = 960.0;
+const HALF: f64 = 472.0;
+const SLIM: f64 = 336.0;
+
+/// Returns what a trace is called on the page: its name, with a letter if there are several.
+pub(super) fn name(n: usize, all: &[Figures]) -> String {
+    let name = if all[n].facts.name.is_empty() { "(no name)" } else { &all[n].facts.name };
+    if all.len() > 1 { format!("{} · {name}", letter(n)) } else { name.to_owned() }
+}
+
+/// Returns the letter of a trace, or its number after the last letter.
+pub(super) fn letter(n: usize) -> String {
+    u8::try_from(n)
+        .ok()
+        .filter(|n| *n < 26)
+        .map_or(format!("{}", n + 1), |n| char::from(b'A' + n).to_string())
+}
+
+/// Returns a value of each trace, in words: the value alone if there is one trace.
+pub(super) fn said(all: &[Figures], value: impl Fn(&Figures) -> String) -> String {
+    match all {
+        [one] => value(one),
+        all => {
+            let each = all.iter().enumerate().map(|(n, one)| format!("{} ({})", value(one), letter(n)));
+            each.collect::<Vec<_>>().join(if all.len() == 2 { " and " } else { ", " })
+        }
+    }
+}
+
+/// Returns a section with a picture or a table for each trace. `heading` and `caption` are text.
+pub(super) fn section(id: &str, heading: &str, caption: &str, content: &str) -> String {
+    let (heading, caption) = (escape(heading), escape(caption));
+    format!("<section id=\"{id}\">\n<h2>{heading}</h2>\n<p>{caption}</p>\n{content}</section>\n")
+}
+
+/// Returns a note, as text, under a picture.
+pub(super) fn note(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>\n", escape(text)) }
+}
+
+/// Draws a picture for each trace, for each width that it may be shown at.
+pub(super) fn pictures(all: &[Figures], draw: impl Fn(&Figures, f64) -> String) -> String {
+    let wide = if all.len() > 1 { HALF } else { WHOLE };
+    panels(all, |one| {
+        let (wide, slim) = (draw(one, wide), draw(one, SLIM));
+        format!("<div class=\"wide\">{wide}</div><div class=\"slim\">{slim}</div>\n")
+    })
+}
+
+/// Puts something for each trace side by side.
+pub(super) fn panels(all: &[Figures], content: impl Fn(&Figures) -> String) -> String {
+    let class = if all.len() > 1 { "panels two" } else { "panels" };
+    let mut html = format!("<div class=\"{class}\">\n");
+    for (n, one) in all.iter().enumerate() {
+        html += "<div class=\"panel\">";
+        if all.len() > 1 {
+            html += &format!("<h3>{}</h3>\n", escape(&name(n, all)));
+        }
+        html += &content(one);
+        html += "</div>\n";
+    }
+    html + "</div>\n"
+}
+
+/// A table under construction.
+pub(super) struct Table(String);
+
+impl Table {
+    /// Begins a table with these headings.
+    pub fn new(class: &str, headings: &[&str]) -> Self {
+        let cells: String = headings.iter().map(|text| format!("<th>{}</th>", escape(text))).collect();
+        Table(format!("<table class=\"{class}\"><thead><tr>{cells}</tr></thead><tbody>\n"))
+    }
+
+    /// Adds a row.
+    pub fn row<S: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        let cells: String =
+            cells.into_iter().map(|text| format!("<td>{}</td>", escape(text.as_ref()))).collect();
+        self.0 += &format!("<tr>{cells}</tr>\n");
+    }
+
+    /// Adds a row that is a heading across `columns` columns.
+    pub fn heading(&mut self, text: &str, columns: usize) {
+        self.0 += &format!("<tr><th colspan=\"{columns}\">{}</th></tr>\n", escape(text));
+    }
+
+    /// Returns the table.
+    pub fn finish(self) -> String {
+        self.0 + "</tbody></table>\n"
+    }
+}

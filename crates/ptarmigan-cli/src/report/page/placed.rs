@@ -1,0 +1,53 @@
+//! Low memory under each `userpte=`.
+use super::html::{Table, note, panels, pictures, section};
+use super::most;
+use crate::report::collect::{Figures, PlacedFigures};
+use crate::report::draw::{Bar, Bars};
+use crate::report::words::{count, size};
+
+/// Low and high memory in tables; nothing if it was not asked for.
+pub(super) fn placed(all: &[Figures]) -> String {
+    let Some(first) = all.first().filter(|one| !one.userpte.is_empty()) else { return String::new() };
+    let low = |placed: &PlacedFigures| format!("{} {}", placed.userpte, size(placed.peak_low_bytes));
+    let words: Vec<String> = first.userpte.iter().map(low).collect();
+    let heading = if all.len() > 1 {
+        "Low memory in tables under each userpte=".to_owned()
+    } else {
+        format!("Low memory in tables under each userpte=, at most: {}", words.join(", "))
+    };
+    let caption = "The same recordings on 32-bit x86 with PAE, areas packed into 3 GiB. Leaf tables may be in high \
+                   memory there: that spares low memory, and each access then takes a window.";
+    let end = most(all, |one| {
+        let sums = one.userpte.iter().map(|placed| placed.peak_low_bytes + placed.peak_high_bytes);
+        sums.max().unwrap_or(0) as f64
+    });
+    let mut content = pictures(all, |one, width| {
+        let bars: Vec<Bar> = one
+            .userpte
+            .iter()
+            .map(|placed| Bar {
+                label: placed.userpte.to_owned(),
+                segments: vec![("f1", placed.peak_low_bytes as f64), ("f0", placed.peak_high_bytes as f64)],
+                said: format!("{} low", size(placed.peak_low_bytes)),
+            })
+            .collect();
+        let key = [("f1", "low memory"), ("f0", "high memory")];
+        Bars { bars: &bars, end, key: &key, room: (64.0, 100.0) }
+            .draw(width, "Low and high memory in tables under each userpte=")
+    });
+    content += &panels(all, |one| {
+        let mut table = Table::new("", &["userpte", "leaf tables", "of these high", "windows", "a fault"]);
+        for placed in &one.userpte {
+            table.row([
+                placed.userpte.to_owned(),
+                count(placed.tables),
+                count(placed.high),
+                count(placed.opened),
+                format!("{:.2}", placed.opened as f64 / (one.facts.faults as f64).max(1.0)),
+            ]);
+        }
+        table.finish()
+    });
+    let under = "Peaks of low and of high memory are each its own; they need not fall on one moment.";
+    section("userpte", &heading, caption, &(content + &note(under)))
+}

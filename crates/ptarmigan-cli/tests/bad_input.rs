@@ -1,0 +1,217 @@
+//! Damaged traces of both formats, through every command that reads one: one line, exit status 1, and
+//! nothing on standard output.
+use ptarmigan_trace::{
+    AreaKind, CloneKind, Event, FaultFlags, Header, HugePages, Kind, Locking, Method, Name, Prot, Sampled,
+    Writer,
+};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The ways to read a trace.
+const READERS: [&[&str]; 5] = [
+    &["inspect"],
+    &["inspect", "--json"],
+    &["inspect", "--events"],
+    &["inspect", "--events", "--task", "0", "--kind", "fault,name"],
+    &["replay", "--policy", "plain", "--memory", "64M"],
+];
+
+/// A file that is removed at the end of a test.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ptarmigan-bad-{name}-{}-{number}", std::process::id());
+        let file = Self(std::env::temp_dir().join(name));
+        std::fs::write(&file.0, bytes).expect("a temporary file");
+        file
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A recording of format 1, as it was shipped.
+fn old() -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
+    std::fs::read(path).expect("the shipped trace")
+}
+
+/// A trace of format 2 with times, names and locks.
+fn new() -> Vec<u8> {
+    let mut header = Header::new("new", 2, Method::Tracefs);
+    header.huge = HugePages::Advised;
+    let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
+    let fault = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) };
+    let kinds = [
+        (0, Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 }),
+        (0, Kind::Area { start: 0x400, pages: 16, prot: Prot(3), kind: AreaKind::Anon }),
+        (0, Kind::Area { start: 0x7_fff0_0000, pages: 33, prot: Prot(3), kind: AreaKind::Stack }),
+        (0, Kind::Name(Name::new("a program"))),
+        (0, Kind::Pid(77)),
+        (0, fault(0x400)),
+        (0, Kind::Lock { start: 0x400, pages: 2, how: Locking(1) }),
+        (0, Kind::Touched { start: 0x402, pages: 1, flags: FaultFlags(FaultFlags::WRITE) }),
+        (0, Kind::Clone { child: 1, kind: CloneKind::Fork }),
+        (1, fault(0x401)),
+        (1, Kind::Truth { tables: 6, at: Sampled::Exit }),
+        (1, Kind::Exit { last: true }),
+        (0, Kind::Exit { last: true }),
+    ];
+    for (n, (task, kind)) in kinds.into_iter().enumerate() {
+        w.time(n as u64 * 1000).expect("it has passed");
+        w.event(&Event { task, cpu: 1, kind }).expect("a good event");
+    }
+    w.finish(0).expect("memory takes everything").0
+}
+
+fn command(reader: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
+    command.args(reader);
+    command
+}
+
+/// Runs a command with these bytes in a pipe as standard input.
+fn piped(command: &mut Command, bytes: &[u8]) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program is there");
+    let mut input = child.stdin.take().expect("a pipe");
+    let bytes = bytes.to_vec();
+    // A reader that has seen enough closes the pipe.
+    let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
+    let out = child.wait_with_output().expect("it ends");
+    writer.join().expect("it does not panic");
+    out
+}
+
+/// Runs `reader` on bytes in a file, in a file as standard input, and in a pipe.
+fn each_way(reader: &[&str], file: &Path, bytes: &[u8]) -> [Output; 3] {
+    let open = || File::open(file).expect("our file");
+    [
+        command(reader).arg(file).output().expect("the program is there"),
+        command(reader).arg("-").stdin(open()).output().expect("the program is there"),
+        piped(command(reader).arg("-"), bytes),
+    ]
+}
+
+fn one_line(out: &Output, what: &str) {
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{what}: {err}");
+    assert!(err.starts_with("ptarmigan: ") && err.lines().count() == 1 && err.len() < 300, "{what}: {err}");
+    assert!(out.stdout.is_empty(), "{what}");
+}
+
+#[test]
+fn whole_traces_are_read_in_every_way() {
+    for (name, bytes) in [("old", old()), ("new", new())] {
+        let file = Temporary::new(name, &bytes);
+        for reader in READERS {
+            let outs = each_way(reader, &file.0, &bytes);
+            for out in &outs {
+                let err = String::from_utf8_lossy(&out.stderr);
+                assert_eq!(out.status.code(), Some(0), "{name} {reader:?}: {err}");
+                assert!(!out.stdout.is_empty() && err.is_empty(), "{name} {reader:?}: {err}");
+            }
+            if reader[0] == "inspect" {
+                assert!(outs.iter().all(|out| out.stdout == outs[0].stdout), "{name} {reader:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_traces_are_refused_in_every_way() {
+    let (old, new) = (old(), new());
+    for (name, whole, other) in [("old", &old, &new), ("new", &new, &old)] {
+        let mut bad: Vec<(String, Vec<u8>)> = Vec::new();
+        let len = whole.len();
+        for n in (0..len).step_by(len / 9).chain([1, 11, 30, len - 184, len - 1]) {
+            bad.push((format!("cut at {n}"), whole[..n].to_vec()));
+            let mut changed = whole.clone();
+            changed[n] ^= 0x21;
+            bad.push((format!("changed at {n}"), changed));
+        }
+        for at in [len / 3, len - 184] {
+            bad.push((
+                format!("another's end from {at}"),
+                [&whole[..at], &other[other.len() - 200..]].concat(),
+            ));
+        }
+        bad.push(("two in one".to_owned(), [&whole[..], other].concat()));
+        for (what, bytes) in bad {
+            let what = format!("{name}, {what}");
+            let file = Temporary::new(name, &bytes);
+            for reader in READERS {
+                for out in each_way(reader, &file.0, &bytes) {
+                    one_line(&out, &format!("{what}: {reader:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pipe_that_never_ends_is_read_to_the_first_wrong_byte_only() {
+    let whole = new();
+    // Nothing of a trace; a header; all but its last byte.
+    for begin in [&b""[..], &whole[..32], &whole[..whole.len() - 1]] {
+        let mut child = command(&["inspect", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is there");
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(begin).expect("it reads");
+        let noise = [0xa5; 1 << 16];
+        let written = (0..4096).take_while(|_| input.write_all(&noise).is_ok()).count();
+        assert!(written < 64, "it has stopped reading after {written} of 4096 pieces");
+        one_line(&child.wait_with_output().expect("it ends"), "noise without end");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_read_like_a_pipe_or_refused() {
+    let whole = new();
+    let out = piped(command(&["inspect"]).arg("/dev/stdin"), &whole);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    for (path, what) in
+        [("/", "directory"), ("/dev/null", "not a trace"), ("/does/not/exist", "No such file")]
+    {
+        for reader in READERS {
+            let out = command(reader).arg(path).output().expect("the program is there");
+            one_line(&out, path);
+            assert!(String::from_utf8_lossy(&out.stderr).contains(what), "{out:?}");
+        }
+    }
+    let out = piped(command(&["replay", "-"]).stdin(Stdio::null()), b"");
+    one_line(&out, "an empty pipe");
+    assert!(String::from_utf8_lossy(&out.stderr).starts_with("ptarmigan: standard input: not a trace"));
+}
+
+#[test]
+fn tasks_and_kinds_that_do_not_exist_are_named() {
+    let file = Temporary::new("choice", &new());
+    for (choice, what) in [
+        (["--task", "2"], "no task 2; its tasks are 0 to 1"),
+        (["--task", "0,4294967295"], "no task 4294967295"),
+        (["--kind", "fault,tuth"], "tuth: no kind of event; known are fault, clone, "),
+    ] {
+        let out = command(&["inspect", "--events"]).args(choice).arg(&file.0).output().expect("it is there");
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{err}");
+        assert!(err.contains(what) && err.lines().count() == 1, "{err}");
+    }
+    for usage in [&["--task", "-1"][..], &["--task", "x"], &["--kind"], &["--events", "--json"]] {
+        let out = command(&["inspect", "--events"]).args(usage).arg(&file.0).output().expect("it is there");
+        assert_eq!(out.status.code(), Some(2), "{usage:?}");
+    }
+}

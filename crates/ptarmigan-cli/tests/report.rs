@@ -1,0 +1,506 @@
+//! `report`, with the built program: its figures against those of `replay`, its page, its files.
+use ptarmigan_trace::{
+    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Prot, Sampled, Unseen,
+    Writer,
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A directory of a test that goes with it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ptarmigan-report-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("a temporary directory");
+        Dir(dir)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_str(&self.read(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("the directory");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+        let mut names: Vec<String> =
+            entries.map(|entry| name(entry).to_str().expect("a name in UTF-8").to_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Ran {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn ptarmigan(args: &[&str]) -> Ran {
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    Ran { status: out.status.code(), out: text(&out.stdout), err: text(&out.stderr) }
+}
+
+fn report(args: &[&str]) -> Ran {
+    ptarmigan(&[&["report"], args].concat())
+}
+
+fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(name);
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+fn one_line(ran: &Ran, status: i32, says: &str) {
+    assert_eq!(ran.status, Some(status), "{}", ran.err);
+    assert!(ran.err.contains(says), "{says:?} is not in {:?}", ran.err);
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    if status == 1 {
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    }
+}
+
+const RW: Prot = Prot(Prot::READ | Prot::WRITE);
+
+fn write(page: u64) -> Kind {
+    Kind::Fault { page, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) }
+}
+
+fn anon(start: u64, pages: u64) -> Kind {
+    Kind::Mmap { start, pages, prot: RW, flags: MapFlags(MapFlags::ANON) }
+}
+
+/// A program that makes tables in every way: by faults, `fork`, `exec` and `mremap`.
+fn program() -> Vec<(u32, Kind)> {
+    let mut kinds = vec![
+        (0, Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 }),
+        (0, Kind::Area { start: 0x400, pages: 16, prot: RW, kind: AreaKind::File }),
+        (0, Kind::Area { start: 0x7_fff0_0000, pages: 33, prot: RW, kind: AreaKind::Stack }),
+        (0, Kind::Name(Name::new("first"))),
+        // One page, seven, 64 and all 512, each in a leaf table of its own.
+        (0, anon(0x10_0000, 4096)),
+        (0, write(0x10_0000)),
+    ];
+    kinds.extend((0..7).map(|n| (0, write(0x10_0200 + n))));
+    kinds.extend((0..64).map(|n| (0, write(0x10_0400 + n))));
+    kinds.extend((0..512).map(|n| (0, write(0x10_0600 + n))));
+    kinds.extend([
+        (0, Kind::Clone { child: 1, kind: CloneKind::Fork }),
+        (1, Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 }),
+        (1, Kind::Area { start: 0x400, pages: 99, prot: RW, kind: AreaKind::File }),
+        (1, Kind::Name(Name::new("<second>"))),
+        (1, anon(0x20_0000, 512)),
+        (1, write(0x20_0000)),
+        (1, write(0x20_0001)),
+        // Half of a table's pages go to another place, the others to the system. The table stays.
+        (1, Kind::Mremap { from: 0x20_0001, old_pages: 1, to: 0x30_0001, new_pages: 1, keep: false }),
+        (1, Kind::Madvise { start: 0x20_0000, pages: 1, advice: 4 }),
+        (1, Kind::Truth { tables: 0, at: Sampled::Exit }),
+        (1, Kind::Exit { last: true }),
+        (0, Kind::Munmap { start: 0x10_0000, pages: 4096 }),
+        (0, Kind::TlbFlush { pages: 0, reason: 3 }),
+        (0, Kind::Exit { last: true }),
+    ]);
+    kinds
+}
+
+/// Writes a trace with an event every millisecond if `timed`.
+fn trace(dir: &Dir, name: &str, header: &Header, kinds: &[(u32, Kind)], timed: bool, lost: u64) -> String {
+    let mut w = Writer::new(Vec::new(), header, 3).expect("a good header");
+    for (n, &(task, kind)) in kinds.iter().enumerate() {
+        if timed {
+            w.time(1000 * n as u64).expect("a time");
+        }
+        w.event(&Event { task, cpu: 0, kind }).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+    }
+    let path = dir.path(name);
+    std::fs::write(&path, w.finish(lost).expect("memory takes everything").0).expect("a temporary file");
+    path
+}
+
+fn header(name: &str) -> Header {
+    Header::new(name, 1, Method::Synthetic)
+}
+
+/// Formats a number as the page does.
+fn count(n: &Value) -> String {
+    let digits = n.as_u64().expect("a count").to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|g| std::str::from_utf8(g).expect("digits")).collect();
+    groups.join(",")
+}
+
+#[test]
+fn counts_are_those_of_whole_replays_on_each_policy() {
+    let dir = Dir::new("counts");
+    let policies = "plain,v5,v2008,ptarmigan";
+    for name in ["fixture", "rustc"] {
+        let file = shipped(&format!("{name}.ptrace"));
+        let (page, data) = (dir.path("page.html"), dir.path(name));
+        let ran = report(&[&file, "-o", &page, "--data", &data, "--policy", policies]);
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+        let replay = ptarmigan(&["replay", &file, "--json", "--policy", policies]);
+        let replay: Value = serde_json::from_str(&replay.out).expect("one JSON document");
+        let html = dir.read("page.html");
+        let figures = &dir.json(&format!("{name}/report.json"))["traces"][0];
+        let facts = &figures["facts"];
+        for key in ["name", "processes", "events", "faults", "lost"] {
+            assert_eq!(facts[key], replay["trace"][key], "{name} {key}");
+        }
+        assert_eq!(figures["flushes"]["linux"], replay["trace"]["linux_flushes"], "{name}");
+        let runs = replay["runs"].as_array().expect("runs");
+        assert_eq!(figures["policies"].as_array().map(Vec::len), Some(runs.len()));
+        for (run, policy) in runs.iter().zip(figures["policies"].as_array().expect("policies")) {
+            let what = format!("{name} on {}", run["policy"]);
+            assert_eq!(policy["policy"], run["policy"], "{what}");
+            assert_eq!(policy["historic_lists"], run["historic_lists"], "{what}");
+            assert_eq!(policy["peak_cached_bytes"], run["peak_cached_bytes"], "{what}");
+            for key in ["peak_live_tables", "peak_table_bytes", "truth", "faults_outside", "odd_calls"] {
+                assert_eq!(facts[key], run[key], "{what}: {key}");
+            }
+            assert_eq!(figures["flushes"]["ours"], run["flushes"], "{what}");
+            let mut misses = 0;
+            for (n, level) in policy["levels"].as_array().expect("levels").iter().enumerate() {
+                let name = level["level"].as_str().expect("a name");
+                for key in ["allocs", "hits", "refills", "misses"] {
+                    assert_eq!(level[key], run["levels"][name][key], "{what}: {key} of {name}");
+                }
+                misses += level["misses"].as_u64().expect("a count");
+                assert_eq!(figures["tables"]["made"][n], level["allocs"], "{what}: tables made of {name}");
+                let calls: u64 = level["histogram"]
+                    .as_array()
+                    .map_or(0, |bins| bins.iter().map(|bin| bin["calls"].as_u64().unwrap_or(0)).sum());
+                assert_eq!(Some(calls), level["allocs"].as_u64(), "{what}: the histogram of {name}");
+                // And so it stands on the page.
+                let row = format!("<td>{}</td><td>{}</td>", name.to_uppercase(), count(&level["allocs"]));
+                assert!(html.contains(&row), "{what}: {row} is not on the page");
+            }
+            let misses = format!("<td>{}</td>", count(&Value::from(misses)));
+            assert!(html.contains(&misses), "{what}: {misses} is not on the page");
+        }
+        assert!(html.contains(&format!("<dd>{}</dd>", count(&facts["peak_live_tables"]))), "{name}");
+    }
+}
+
+#[test]
+fn sums_over_time_over_causes_and_over_classes_are_the_totals() {
+    let dir = Dir::new("sums");
+    let file = shipped("rustc.ptrace");
+    let ran = report(&[&file, "-o", &dir.path("page.html"), "--data", &dir.path("data")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let figures = &dir.json("data/report.json")["traces"][0];
+    let sum = |values: &Value| -> u64 {
+        values.as_array().expect("numbers").iter().filter_map(Value::as_u64).sum()
+    };
+    let tables = &figures["tables"];
+    let made = sum(&tables["made"]);
+    for side in ["made_by", "taken_by"] {
+        let all: u64 = tables[side].as_array().expect("causes").iter().map(|row| sum(&row["levels"])).sum();
+        assert_eq!(all, made, "{side}");
+    }
+    let leaves = tables["made"][0].as_u64();
+    for key in ["most", "when_taken"] {
+        let classes = tables["fullness"]["classes"].as_array().expect("classes");
+        assert_eq!(Some(classes.iter().filter_map(|class| class[key].as_u64()).sum()), leaves, "{key}");
+    }
+    let bins = tables["lifetimes"]["bins"].as_array().expect("bins");
+    let lives: u64 =
+        bins.iter().flat_map(|bin| [&bin["leaf"], &bin["upper"]]).filter_map(Value::as_u64).sum();
+    assert_eq!(lives, made);
+    let points = figures["live"]["points"].as_array().expect("points");
+    let totals: Vec<u64> = points.iter().map(|point| sum(&point["levels"])).collect();
+    assert_eq!(totals.iter().copied().max(), figures["facts"]["peak_live_tables"].as_u64());
+    for point in points {
+        assert_eq!(sum(&point["levels"]), sum(&point["programs"]), "{point}");
+    }
+    for (by, total) in [("ours", &figures["flushes"]["ours"]), ("linux", &figures["flushes"]["linux"])] {
+        let points = figures["flushes"]["points"].as_array().expect("points");
+        for (n, size) in ["page", "range", "full"].into_iter().enumerate() {
+            let all: u64 = points.iter().filter_map(|point| point[by][n].as_u64()).sum();
+            assert_eq!(Some(all), total[size].as_u64(), "{by} {size}");
+        }
+    }
+    for policy in figures["policies"].as_array().expect("policies") {
+        let kept = policy["kept"].as_array().expect("bytes").iter().filter_map(Value::as_u64).max();
+        assert_eq!(kept, policy["peak_cached_bytes"].as_u64(), "{}", policy["policy"]);
+    }
+}
+
+#[test]
+fn a_made_program_has_the_tables_causes_and_lives_that_it_was_made_with() {
+    let dir = Dir::new("made");
+    let file = trace(&dir, "made.ptrace", &header("made"), &program(), true, 0);
+    let ran =
+        report(&[&file, "-o", &dir.path("page.html"), "--data", &dir.path("data"), "--policy", "ptarmigan"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let figures = &dir.json("data/report.json")["traces"][0];
+    assert_eq!(figures["facts"]["axis"], "us");
+    let classes = figures["tables"]["fullness"]["classes"].as_array().expect("classes");
+    let of = |from: u64, key: &str| {
+        classes
+            .iter()
+            .find(|class| class["from"] == from)
+            .and_then(|class| class[key].as_u64())
+            .expect("a class")
+    };
+    // The mapping's tables are there twice: the child has copies until it executes.
+    assert_eq!((of(64, "most"), of(512, "most")), (2, 2), "{classes:?}");
+    // The table that half of the pages left, and the others then: two pages at most, none at the end.
+    assert!(of(2, "most") >= 3 && of(0, "when_taken") >= 1, "{classes:?}");
+    assert_eq!(figures["tables"]["fullness"]["left_empty"], 1, "{classes:?}");
+    let cause = |side: &str, cause: &str| {
+        let rows = figures["tables"][side].as_array().expect("causes");
+        let row = rows.iter().find(|row| row["cause"] == cause);
+        row.map_or(0, |row| {
+            row["levels"].as_array().expect("levels").iter().filter_map(Value::as_u64).sum::<u64>()
+        })
+    };
+    // A table for each of the four parts, and what the arguments and the stack need.
+    for (side, name) in
+        [("made_by", "fault"), ("made_by", "fork"), ("made_by", "exec"), ("made_by", "mremap")]
+    {
+        assert!(cause(side, name) > 0, "{side} {name}: {figures}");
+    }
+    assert_eq!(cause("made_by", "mremap"), 2, "a leaf table at the new place and one above");
+    assert_eq!(cause("taken_by", "munmap"), 4 + 1, "four leaf tables and one above");
+    assert!(cause("taken_by", "exit") > 0 && cause("taken_by", "exec") > 0);
+    assert_eq!(cause("made_by", "start"), 1, "the root of the first space");
+    let labels: Vec<&str> = figures["live"]["programs"]
+        .as_array()
+        .expect("programs")
+        .iter()
+        .filter_map(|program| program["label"].as_str())
+        .collect();
+    assert!(labels.contains(&"first") && labels.contains(&"<second>"), "{labels:?}");
+    let html = dir.read("page.html");
+    assert!(html.contains("&lt;second&gt;") && !html.contains("<second>"), "a name is text");
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_no_script() {
+    let dir = Dir::new("page");
+    let page = dir.path("page.html");
+    let ran = report(&[&shipped("fixture.ptrace"), "-o", &page]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert_eq!(ran.out, "");
+    let html = dir.read("page.html");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+    for absent in ["<script", "src=", "url(", "@import", "https://", "NaN", "inf\""] {
+        assert!(!html.contains(absent), "{absent} is on the page");
+    }
+    let links = html.matches("href=").count();
+    assert_eq!(links, html.matches("href=\"data:,\"").count(), "no links but the empty icon");
+    assert!(html.contains("prefers-color-scheme: dark") && html.contains("@media print"));
+    for id in
+        ["live", "programs", "fullness", "lifetimes", "causes", "policies", "latency", "kept", "flushes"]
+    {
+        assert!(html.contains(&format!("<section id=\"{id}\">")), "{id}");
+    }
+    assert!(html.len() < 1 << 20, "{} bytes", html.len());
+    for tag in ["section", "svg", "table", "div", "p", "tr", "td", "figure"] {
+        let (opened, closed) =
+            (html.matches(&format!("<{tag}")).count(), html.matches(&format!("</{tag}>")).count());
+        // `<path` begins like `<p`, `<title>` is not counted.
+        let opened =
+            if tag == "p" { html.matches("<p>").count() + html.matches("<p ").count() } else { opened };
+        assert_eq!(opened, closed, "{tag}");
+    }
+}
+
+#[test]
+fn two_traces_are_side_by_side_and_compared() {
+    let dir = Dir::new("two");
+    let fixture = shipped("fixture.ptrace");
+    let made = trace(&dir, "made.ptrace", &header("made"), &program(), true, 0);
+    let ran = report(&[&fixture, &made, "-o", &dir.path("page.html"), "--data", &dir.path("data")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let html = dir.read("page.html");
+    assert!(
+        html.contains("A · fixture") && html.contains("B · made") && html.contains("<th>B / A</th>"),
+        "{html}"
+    );
+    assert!(html.contains("different methods of recording"), "what is not alike is said");
+    let rows = dir.json("data/fullness.json");
+    let traces: Vec<u64> =
+        rows["rows"].as_array().expect("rows").iter().filter_map(|r| r["trace"].as_u64()).collect();
+    assert!(traces.contains(&1) && traces.contains(&2));
+}
+
+#[test]
+fn a_lossy_trace_or_one_unlike_linux_says_so_on_its_face() {
+    let dir = Dir::new("lossy");
+    let mut lossy = header("lossy");
+    lossy.unseen = Unseen(Unseen::TLB_FLUSHES);
+    let file = trace(&dir, "lossy.ptrace", &lossy, &program(), false, 17);
+    let ran = report(&[&file, "-o", &dir.path("page.html")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let html = dir.read("page.html");
+    let face = &html[..html.find("<section").expect("a section")];
+    for says in
+        ["Lossy recording", "dropped 17 events", "differs from Linux", "does not contain: TLB flushes"]
+    {
+        assert!(face.contains(says), "{says}: {face}");
+    }
+    assert!(html.contains("Linux: not recorded"));
+    let ran = report(&[&shipped("fixture.ptrace"), "-o", &dir.path("page.html")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert!(!dir.read("page.html").contains("class=\"warn\""), "nothing is wrong with this one");
+}
+
+#[test]
+fn data_is_written_as_csv_as_json_and_for_perfetto() {
+    let dir = Dir::new("data");
+    let file = shipped("fixture.ptrace");
+    let ran = report(&[&file, "-o", &dir.path("page.html"), "--data", &dir.path("deep/data")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let data = Dir(dir.0.join("deep/data"));
+    let names = data.names();
+    assert_eq!(names.len(), 20, "{names:?}");
+    for name in names.iter().filter(|name| name.ends_with(".csv")) {
+        let csv = data.read(name);
+        let columns = csv.lines().next().expect("a head").split(',').count();
+        assert!(
+            csv.lines().count() > 1 && csv.lines().all(|line| line.split(',').count() == columns),
+            "{name}: {csv}"
+        );
+        let json = data.json(&name.replace(".csv", ".json"));
+        assert_eq!(json["schema"], 1, "{name}");
+        let rows = json["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), csv.lines().count() - 1, "{name}");
+        assert!(rows.iter().all(|row| row.as_object().is_some_and(|row| row.len() == columns)), "{name}");
+    }
+    let timeline = data.json("timeline.json");
+    let events = timeline["traceEvents"].as_array().expect("events");
+    assert!(events.iter().any(|e| e["ph"] == "M" && e["name"] == "process_name"));
+    let counters: Vec<&Value> = events.iter().filter(|e| e["ph"] == "C").collect();
+    assert!(counters.len() > 100);
+    for counter in counters {
+        assert!(counter["ts"].is_u64() && counter["pid"] == 1 && counter["name"].is_string(), "{counter}");
+        let args = counter["args"].as_object().expect("values");
+        assert!(!args.is_empty() && args.values().all(Value::is_u64), "{counter}");
+    }
+}
+
+#[test]
+fn low_memory_is_shown_for_each_value_of_userpte_that_is_asked_for() {
+    let dir = Dir::new("userpte");
+    let file = shipped("fixture.ptrace");
+    let page = dir.path("page.html");
+    let args = [&file, "-o", &page, "--data", &dir.path("data"), "--memory", "64M", "--low", "16M"];
+    let ran = report(&[&args[..], &["--userpte", "nohigh,high"]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert!(dir.read("page.html").contains("<section id=\"userpte\">"));
+    let rows = dir.json("data/userpte.json");
+    let [nohigh, high] = rows["rows"].as_array().expect("rows").as_slice() else { panic!("{rows}") };
+    let (low, more) = (high["peak_low_bytes"].as_u64(), nohigh["peak_low_bytes"].as_u64());
+    assert!(low > Some(0) && low < more, "{rows}");
+    assert_eq!((nohigh["peak_high_bytes"].as_u64(), nohigh["high"].as_u64()), (Some(0), Some(0)));
+    assert!(high["peak_high_bytes"].as_u64() > Some(0) && high["high"].as_u64() > Some(0));
+    assert_eq!(high["tables"], nohigh["tables"]);
+    let plain = report(&args);
+    one_line(&plain, 2, "--userpte");
+}
+
+#[test]
+fn nothing_is_replaced_that_is_no_regular_file_and_nothing_is_left_half_written() {
+    let dir = Dir::new("outputs");
+    let fixture = shipped("fixture.ptrace");
+    let to = |path: &str| report(&[&fixture, "-o", path]);
+    one_line(&to(&dir.path("")), 1, "a directory; name a regular file");
+    one_line(&to("/dev/null"), 1, "a device; name a regular file");
+    one_line(&to(&dir.path("missing/page.html")), 1, "cannot be written");
+    std::os::unix::fs::symlink(dir.path("nowhere"), dir.path("link")).expect("a link");
+    one_line(&to(&dir.path("link")), 1, "a symbolic link to nothing");
+    // A link to a file stays a link, and the file is replaced.
+    std::fs::write(dir.path("file"), "old").expect("a file");
+    std::os::unix::fs::symlink("file", dir.path("good")).expect("a link");
+    assert_eq!(to(&dir.path("good")).status, Some(0));
+    assert!(dir.read("file").starts_with("<!DOCTYPE html>"));
+    assert!(std::fs::symlink_metadata(dir.path("good")).expect("the link").is_symlink());
+    one_line(&report(&[&fixture, "-o", &dir.path("p"), "--data", &dir.path("file")]), 1, "not a directory");
+    // One of the data files cannot be replaced: none is written, and no page either.
+    std::fs::create_dir_all(dir.path("data/kept.csv")).expect("a directory");
+    one_line(&report(&[&fixture, "-o", &dir.path("p"), "--data", &dir.path("data")]), 1, "a directory");
+    assert_eq!(dir.names(), ["data", "file", "good", "link"]);
+    assert_eq!(std::fs::read_dir(dir.path("data")).expect("the directory").count(), 1);
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_page() {
+    let dir = Dir::new("full");
+    let disk = dir.path("disk");
+    std::fs::create_dir(&disk).expect("a directory");
+    // A file system of its own, of 64 KiB. Only root can have one.
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", &disk]).output();
+    if !mount.is_ok_and(|out| out.status.success()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    let page = format!("{disk}/page.html");
+    std::fs::write(&page, "old").expect("a file");
+    let ran = report(&[&shipped("fixture.ptrace"), "-o", &page]);
+    let left: Vec<_> =
+        std::fs::read_dir(&disk).expect("the directory").map(|e| e.expect("an entry").file_name()).collect();
+    let old = std::fs::read_to_string(&page).expect("the page");
+    let unmounted = Command::new("umount").arg(&disk).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    one_line(&ran, 1, "No space left");
+    assert_eq!((left, old.as_str()), (vec!["page.html".into()], "old"));
+}
+
+#[test]
+fn bad_traces_and_options_are_one_line() {
+    let dir = Dir::new("bad");
+    let page = dir.path("page.html");
+    one_line(&report(&["/nonexistent", "-o", &page]), 1, "/nonexistent");
+    one_line(&report(&[&shipped("README.md"), "-o", &page]), 1, "not a trace");
+    let bytes = std::fs::read(shipped("fixture.ptrace")).expect("the fixture");
+    std::fs::write(dir.path("cut"), &bytes[..bytes.len() / 2]).expect("a file");
+    one_line(&report(&[&dir.path("cut"), "-o", &page]), 1, "truncated");
+    one_line(&report(&["-", "-", "-o", &page]), 1, "standard input has one trace");
+    one_line(&report(&["-", "--userpte", "high", "-o", &page]), 1, "name a file");
+    let fixture = shipped("fixture.ptrace");
+    one_line(
+        &report(&[&fixture, "--memory", "1M", "--userpte", "high", "--low", "2M", "-o", &page]),
+        1,
+        "no high memory",
+    );
+    one_line(&report(&[&fixture, "--policy", "best", "-o", &page]), 2, "plain, v5, v2008, ptarmigan");
+    one_line(&report(&[&fixture, "--userpte", "low", "-o", &page]), 2, "userpte");
+    assert_eq!(dir.names(), ["cut"], "no page");
+}
+
+#[test]
+fn standard_input_and_output_will_do_and_a_reader_may_go_away() {
+    let program = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
+        command.args(["report", "-", "-o", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(std::fs::File::open(shipped("fixture.ptrace")).expect("the fixture"));
+        command
+    };
+    let out = program().output().expect("the program is there");
+    assert_eq!(out.status.code(), Some(0));
+    assert!(out.stdout.starts_with(b"<!DOCTYPE html>") && out.stderr.is_empty());
+    let mut child = program().spawn().expect("the program is there");
+    drop(child.stdout.take());
+    let out = child.wait_with_output().expect("it ends");
+    assert!(!String::from_utf8_lossy(&out.stderr).contains("panicked"));
+    assert_eq!(out.status.code(), Some(0));
+}

@@ -1,0 +1,123 @@
+//! Memory that goes back to the host: what nobody needed for an interval, or all that is unused.
+use super::super::seats;
+use super::super::state::PageState;
+use super::{Core, lock};
+use crate::cpu::{CpuId, NodeId, Pinned};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Slow paths between two looks at the clock.
+const LOOK: u32 = 16;
+/// Pages given back to the host in one slow path.
+const BOUNDED: u32 = 16;
+/// Pages given back in one piece by callers that wait for it.
+const PIECE: usize = 256;
+
+impl<S: PageState> Core<S> {
+    /// A little of what has to be done from time to time.
+    pub(super) fn upkeep(&self, pin: &Pinned<'_>) {
+        thread_local! {
+            static LEFT: Cell<u32> = const { Cell::new(LOOK) };
+        }
+        if self.decay.is_none() {
+            return;
+        }
+        let left = LEFT.get();
+        LEFT.set(left.checked_sub(1).unwrap_or(LOOK));
+        if left == 0 {
+            self.begin_interval(Instant::now());
+        }
+        self.give_some(pin, pin.node());
+    }
+
+    /// If an interval is over, what the depots held all the time has decayed.
+    fn begin_interval(&self, now: Instant) {
+        let Some(after) = self.decay else { return };
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let now = nanos(now.saturating_duration_since(self.born));
+        let next = self.next.load(Relaxed);
+        let after = now.saturating_add(nanos(after));
+        if now < next || self.next.compare_exchange(next, after, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        for node in self.nodes() {
+            self.due[usize::from(node.0)].store(self.lists.unneeded(node), Relaxed);
+        }
+    }
+
+    /// Gives back a few of a node's pages that have decayed; how many.
+    fn give_some(&self, pin: &Pinned<'_>, node: NodeId) -> u32 {
+        self.give_due(pin, node, &mut [0; BOUNDED as usize])
+    }
+
+    /// Gives back a node's pages that have decayed, as many as there is room to list; how many.
+    fn give_due(&self, pin: &Pinned<'_>, node: NodeId, room: &mut [u32]) -> u32 {
+        let due = &self.due[usize::from(node.0)];
+        let want = due.load(Relaxed).min(room.len() as u32);
+        if want == 0 {
+            return 0;
+        }
+        let given = self.lists_on(pin).give_back_piece(node, &mut room[..want as usize]);
+        // Two threads at once may give back a few more than have decayed; what is gone is not due
+        // any more.
+        let left = if given < want { 0 } else { due.load(Relaxed).saturating_sub(given) };
+        due.store(left, Relaxed);
+        given
+    }
+
+    /// What is left with the seats that threads share, to the depots.
+    fn hand_over_common(&self) {
+        for node in self.nodes() {
+            let _alone = lock(&self.common[usize::from(node.0)]);
+            self.lists_on(&self.common_pin(node)).hand_over();
+        }
+    }
+
+    /// What the calling thread holds, to the depots.
+    pub fn hand_over(&self) {
+        if self.is_forked() {
+            return;
+        }
+        if let Some(seat) = seats::find(self.id, &self.link, || None) {
+            // SAFETY: as in `take`.
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+                .hand_over();
+        }
+    }
+
+    /// Gives back what has decayed by `now`; bytes.
+    pub fn decay(&self, now: Instant) -> usize {
+        if self.is_forked() {
+            return 0;
+        }
+        self.hand_over_common();
+        self.begin_interval(now);
+        let pages: usize = self.seated_do(|pin| {
+            let mut room = [0; PIECE];
+            let node = |n| {
+                std::iter::from_fn(|| Some(self.give_due(pin, n, &mut room)).filter(|n| *n > 0)).sum::<u32>()
+            };
+            self.nodes().map(node).map(|n| n as usize).sum()
+        });
+        pages * self.map().size()
+    }
+
+    /// Gives back whatever the depots and the calling thread hold; bytes.
+    pub fn trim(&self) -> usize {
+        if self.is_forked() {
+            return 0;
+        }
+        self.hand_over_common();
+        self.hand_over();
+        let pages: usize = self.seated_do(|pin| {
+            let mut room = [0; PIECE];
+            let mut all = |n| {
+                let mut piece = || self.lists_on(pin).give_back_piece(n, &mut room);
+                std::iter::from_fn(|| Some(piece()).filter(|n| *n > 0)).map(|n| n as usize).sum::<usize>()
+            };
+            self.nodes().map(&mut all).sum()
+        });
+        pages * self.map().size()
+    }
+}

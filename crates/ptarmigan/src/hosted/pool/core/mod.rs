@@ -1,0 +1,367 @@
+//! A pool as a small machine: frames that are pages of the arena, quicklists whose CPUs are
+//! threads. What decays is in `decay`.
+mod decay;
+
+use super::arena::{Arena, ArenaShape, Map, RawPage};
+use super::config::{Bind, PoolConfig, Shape};
+use super::error::PoolError;
+use super::hook::PoolEvent;
+use super::seats::{self, Leave, Link, Seat};
+use super::state::{PageState, Workshop};
+use super::topology::Topology;
+use crate::addr::{FRAME_SHIFT, Pfn};
+use crate::bootmem::BootMemory;
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, Frames, FramesError, MemoryRun, MemorySize, ZoneClass};
+use crate::hosted::mapping::Mapping;
+use crate::page::{Clean, Layout, Level, MAX_LEVELS};
+use crate::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Source};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// All pages are roots: what the lists construct, and keep constructed.
+const LEVEL: Level = Level(0);
+const LAYOUT: Layout = Layout { levels: 1, table_shift: [FRAME_SHIFT as u8; MAX_LEVELS] };
+
+/// The pool's lists.
+type Lists<S> = Quicklists<'static, Map, Workshop<S>>;
+
+pub(super) struct Core<S: PageState> {
+    id: u64,
+    machine: MachineId,
+    pub lists: Lists<S>,
+    link: Arc<Link>,
+    /// Slots that no thread has, and how many these are.
+    free: Mutex<Vec<u16>>,
+    spare: AtomicUsize,
+    slots: u16,
+    /// By node: CPUs for threads that have no slot.
+    common: Box<[Mutex<()>]>,
+    topology: Topology,
+    decay: Option<Duration>,
+    born: Instant,
+    /// When the next interval begins, in nanoseconds since `born`.
+    next: AtomicU64,
+    /// By node: pages that decayed and have not been given back yet.
+    due: Box<[AtomicU32]>,
+    // After `lists`.
+    _frames: OwnedFrames,
+}
+
+/// Frees the frames that `lists` borrows, after it.
+struct OwnedFrames(NonNull<Frames>);
+
+// SAFETY: `Frames` may be shared and moved between threads.
+unsafe impl Send for OwnedFrames {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedFrames {}
+
+impl Drop for OwnedFrames {
+    fn drop(&mut self) {
+        // SAFETY: it came from `Box::into_raw` in `Core::new`, and what borrowed it has been
+        // dropped.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+fn boot(bytes: usize) -> Result<BootMemory, PoolError> {
+    Mapping::boot_memory(bytes).map_err(host)
+}
+
+fn host(e: rustix::io::Errno) -> PoolError {
+    PoolError::Host(format!("the host gave no memory: {e}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these guard is whole between two calls, also after a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: PageState> Core<S> {
+    pub fn new(config: &PoolConfig, state: S) -> Result<Self, PoolError> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let Shape { pages_per_node, keep, slots, gap } = config.shape()?;
+        let nodes = config.topology.nodes();
+        let shape = ArenaShape {
+            pages_per_node: pages_per_node as usize,
+            size: config.page_size,
+            gap,
+            guarded: config.guard > 0,
+            tracked: S::TRACKS_ADDRESSES,
+            huge: config.huge,
+            bind: if nodes > 1 { config.bind } else { Bind::FirstTouch },
+            nodes: config.topology.numbers(),
+        };
+        let mut refused = Vec::new();
+        let arena = Arena::new(&shape, |refusal| refused.push(refusal))?;
+        let runs: Vec<MemoryRun> = (0..nodes)
+            .map(|n| MemoryRun {
+                start: Pfn(n as u32 * pages_per_node),
+                frames: pages_per_node,
+                node: NodeId(n as u8),
+                class: ZoneClass::Low,
+            })
+            .collect();
+        let short = |e: FramesError| PoolError::Host(e.to_string());
+        let mut memory = boot(Frames::bytes(&MemorySize::of(&runs)))?;
+        let machine = MachineId::new();
+        // SAFETY: 1. and 3. the arena, which the core owns, is a fresh anonymous mapping. 2. the
+        // identity is new.
+        let frames = unsafe { Frames::new_zero(&mut memory, machine, &runs) }.map_err(short)?;
+        let sizes = ListsConfig {
+            magazine: config.magazine,
+            fixed_budget: Some(keep),
+            cpus_per_node: usize::from(slots) + 1,
+            ..ListsConfig::new(usize::from(slots) + nodes)
+        };
+        let mut memory = boot(Quicklists::<Map, Workshop<S>>::bytes(&frames.size(), &sizes))?;
+        let frames = NonNull::from(Box::leak(Box::new(frames)));
+        let owned = OwnedFrames(frames);
+        // SAFETY: `owned` is dropped after the lists, which are the only ones that borrow it.
+        let frames: &'static Frames = unsafe { frames.as_ref() };
+        let map = arena.map();
+        let workshop = Workshop::new(state, arena, config.hook.clone());
+        refused.into_iter().for_each(|refusal| workshop.refused(refusal));
+        // SAFETY: 1. each frame is a page of the arena. 2. so is each that the workshop is given:
+        // its arena is this one. 3. one level, whose tables are frames.
+        let source = unsafe { Source::new(frames, map, workshop, LAYOUT) };
+        let lists =
+            Quicklists::new(&mut memory, sizes, source).map_err(|e| PoolError::Host(e.to_string()))?;
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Core {
+            id: NUMBERS.fetch_add(1, Relaxed),
+            machine,
+            lists,
+            link: Arc::new(Link::closed()),
+            free: Mutex::new((0..slots).rev().collect()),
+            spare: AtomicUsize::new(slots.into()),
+            slots,
+            common: (0..nodes).map(|_| Mutex::new(())).collect(),
+            topology: config.topology.clone(),
+            decay: config.decay,
+            born: Instant::now(),
+            next: AtomicU64::new(config.decay.map_or(u64::MAX, nanos)),
+            due: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
+            _frames: owned,
+        })
+    }
+
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    #[inline(always)]
+    pub fn map(&self) -> Map {
+        *self.lists.source().window()
+    }
+
+    #[inline(always)]
+    pub fn workshop(&self) -> &Workshop<S> {
+        self.lists.source().constructor()
+    }
+
+    pub fn pages(&self) -> usize {
+        self.lists.source().frames().counts().total as usize
+    }
+
+    /// Threads that have a slot.
+    pub fn seated(&self) -> usize {
+        usize::from(self.slots) - self.spare.load(Relaxed)
+    }
+
+    /// The lists, for the holder of `pin`: every pin in here is one of the core's own seats, for
+    /// which its lists were made.
+    #[inline(always)]
+    fn lists_on<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Lists<S>> {
+        // SAFETY: 1. no pin of another machine gets here: they are made in this file, for the
+        // core's seats.
+        unsafe { PolicyOn::new_unchecked(&self.lists, pin) }
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeId> + use<S> {
+        (0..self.due.len()).map(|n| NodeId(n as u8))
+    }
+
+    /// A page in its state, the caller's own.
+    #[inline(always)]
+    pub fn take(&self) -> Result<NonNull<u8>, PoolError> {
+        if let Some(seat) = seats::at_hand(self.id) {
+            // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
+            let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
+            // SAFETY: 1. the lists were made for `LAYOUT`, which has this level alone.
+            if let Some(page) = unsafe { self.lists_on(&pin).root_at_hand(LEVEL) } {
+                return Ok(self.map().page(page.into_raw()).base());
+            }
+        }
+        self.take_slow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_slow(&self) -> Result<NonNull<u8>, PoolError> {
+        if self.is_forked() {
+            return Err(PoolError::Forked);
+        }
+        let page = self.seated_do(|pin| {
+            self.upkeep(pin);
+            // The reserve is for callers that cannot fail. A pool has none, so every caller may use
+            // it.
+            self.lists_on(pin).alloc(LEVEL, AllocFlags::URGENT)
+        });
+        match page {
+            Ok(page) => Ok(self.map().page(page.into_raw()).base()),
+            Err(_) => Err(Workshop::<S>::why().map_or_else(|| self.full(), PoolError::State)),
+        }
+    }
+
+    fn full(&self) -> PoolError {
+        let counts = self.lists.counts();
+        let bytes = |pages: usize| pages.min(self.pages()) * self.map().size();
+        let (in_use, cached) = (bytes(counts.live()), bytes(counts.cached()));
+        self.workshop().tell(&PoolEvent::Full { in_use, cached });
+        PoolError::Full { capacity: bytes(self.pages()), in_use, cached }
+    }
+
+    /// Whether this is a child of the process that has the pool.
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        self.link.is_forked()
+    }
+
+    /// A page is given back by code that still uses it: it stays out, and its memory stays.
+    #[cold]
+    pub fn leave_in_use(&self, page: RawPage) {
+        let shop = self.workshop();
+        shop.arena.stay();
+        shop.still_in_use.fetch_add(1, Relaxed);
+        shop.tell(&PoolEvent::StillInUse { base: page.base().addr().get() });
+    }
+
+    /// The page at `base`, which was kept as an address, if it is one.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Address`] says what the address is instead.
+    pub fn unkeep(&self, base: NonNull<u8>) -> Result<(), PoolError> {
+        let arena = &self.workshop().arena;
+        if arena.find(base).is_none() {
+            return Err(PoolError::Address(format!(
+                "{base:p} is not the base of a page of this pool; give back what into_raw returned, to its own pool"
+            )));
+        }
+        if arena.keep(self.map().raw(base), false) == Some(false) {
+            return Err(PoolError::Address(format!(
+                "the page at {base:p} is not kept as an address; it was given back before, or never was one"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Takes a page back, in its state.
+    ///
+    /// # Safety
+    ///
+    /// 1. `base` came from [`take`](Self::take) of this core, and has not been given back since.
+    /// 2. The page is in its state, and nobody uses it any more.
+    #[inline(always)]
+    pub unsafe fn give(&self, base: NonNull<u8>) {
+        // SAFETY: 1. and 2. by the caller. 3. no MMU walks it.
+        let mut page = unsafe { Clean::from_raw(self.map().addr(base), LEVEL) };
+        if let Some(seat) = seats::at_hand(self.id) {
+            // SAFETY: as in `take`.
+            let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
+            // SAFETY: 1. by the caller (1.): `take` had it from these lists, where all are roots.
+            match unsafe { self.lists_on(&pin).top_to_hand(page) } {
+                Ok(()) => return,
+                Err(back) => page = back,
+            }
+        }
+        // SAFETY: 1. as above.
+        unsafe { self.give_slow(page) };
+    }
+
+    /// # Safety
+    ///
+    /// 1. The page came from these lists.
+    #[cold]
+    #[inline(never)]
+    unsafe fn give_slow(&self, page: Clean) {
+        if self.is_forked() {
+            // The page is this process's copy, and goes with it.
+            page.into_raw();
+            return;
+        }
+        self.seated_do(|pin| {
+            self.upkeep(pin);
+            // SAFETY: 1. by the caller.
+            unsafe { self.lists_on(pin).free_unlinked(page) };
+        });
+    }
+
+    /// Does something on a seat: the thread's own if it has one or there is one left, else one that
+    /// it shares.
+    fn seated_do<R>(&self, work: impl FnOnce(&Pinned<'_>) -> R) -> R {
+        let here = self.topology.here();
+        let seat = seats::find(self.id, &self.link, || self.sit(here));
+        let Some(seat) = seat else {
+            let _alone = lock(&self.common[usize::from(here.0)]);
+            return work(&self.common_pin(here));
+        };
+        if NodeId(seat.node) != here {
+            // The thread has moved to another node: what it holds is of the old one.
+            // SAFETY: as in `take`.
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+                .hand_over();
+            seats::moved(self.id, here.0);
+        }
+        // SAFETY: as in `take`; on the thread's list of seats the node is the same from now on.
+        work(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), here) })
+    }
+
+    /// The CPU of a node that threads share. The caller holds its lock, or has the pool to itself.
+    fn common_pin(&self, node: NodeId) -> Pinned<'_> {
+        // SAFETY: 1. by the lock, or because there is nobody else. 2. the lists were made for one
+        // such CPU a node.
+        unsafe { Pinned::assume(self.machine, CpuId(self.slots + u16::from(node.0)), node) }
+    }
+
+    fn sit(&self, node: NodeId) -> Option<Seat> {
+        if self.spare.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut free = lock(&self.free);
+        let cpu = free.pop()?;
+        self.spare.store(free.len(), Relaxed);
+        Some(Seat { pool: self.id, cpu, node: node.0 })
+    }
+
+    /// The pool ends: destructs what is kept, wherever it rests.
+    pub fn end(&mut self) {
+        if !S::DESTRUCTS {
+            return;
+        }
+        let pins = (0..self.slots).map(|cpu| (cpu, NodeId(0)));
+        let common = self.nodes().map(|n| (self.slots + u16::from(n.0), n));
+        for (cpu, node) in pins.chain(common) {
+            // SAFETY: 1. `&mut self`: no thread is in the pool or will ever be. 2. the lists were
+            // made for all of them.
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(cpu), node) }).drain();
+        }
+        for node in self.nodes() {
+            self.lists_on(&self.common_pin(node)).reclaim(node, u32::MAX);
+        }
+    }
+}
+
+impl<S: PageState> Leave for Core<S> {
+    fn leave(&self, seat: Seat) {
+        // SAFETY: as in `take`: the seat is the calling thread's until it is put on the list below.
+        self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+            .hand_over();
+        let mut free = lock(&self.free);
+        free.push(seat.cpu);
+        self.spare.store(free.len(), Relaxed);
+    }
+}

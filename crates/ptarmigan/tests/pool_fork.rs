@@ -1,0 +1,133 @@
+//! Pools in a child that a fork made: pages that are out stay usable, nothing waits for a lock that a
+//! thread held which is not there, and the parent's pool is as it was.
+mod child;
+use ptarmigan::hosted::{PagePool, PoolConfig, PoolError, Stacks, Topology};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const KIB: usize = 1 << 10;
+
+fn config(most: usize) -> PoolConfig {
+    PoolConfig { decay: None, threads: 8, topology: Topology::one(), ..PoolConfig::stacks(64 * KIB, most) }
+}
+
+/// Runs `work` in a child of this process. Panics if it fails, or does not end within 20 seconds.
+fn fork(work: impl FnOnce() -> bool) {
+    // SAFETY: the child does its work and ends without returning to the test.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "a child can be made");
+    if pid == 0 {
+        // SAFETY: it ends the child.
+        unsafe {
+            libc::alarm(20);
+            libc::_exit(if work() { 0 } else { 1 });
+        }
+    }
+    let mut status = 0;
+    // SAFETY: there is room for the status.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(status, 0, "of the child");
+}
+
+#[test]
+fn a_child_uses_what_is_out_and_what_its_thread_holds_and_nothing_else() {
+    if child::passes("a_child_uses_what_is_out_and_what_its_thread_holds_and_nothing_else") {
+        return;
+    }
+    let pool = PagePool::stacks(config(64)).expect("it is small");
+    let out: Vec<_> = (0..20).map(|_| pool.page().expect("64 fit")).collect();
+    let word = |i: usize| out[i].top().cast::<u64>();
+    // SAFETY: the word below the top is the stack's.
+    (0..20).for_each(|i| unsafe { word(i).sub(1).write(i as u64) });
+    drop((0..4).map(|_| pool.page().expect("64 fit")).collect::<Vec<_>>());
+    let before = pool.stats();
+    fork(|| {
+        // SAFETY: as above; the child has a copy.
+        let same = (0..20).all(|i| unsafe { word(i).sub(1).read() } == i as u64);
+        // SAFETY: as above.
+        (0..20).for_each(|i| unsafe { word(i).sub(1).write(77) });
+        let guarded = !child::is_readable(out[0].guard().end - 1);
+        let mut held = Vec::new();
+        let end = loop {
+            match pool.page() {
+                Ok(stack) => held.push(stack),
+                Err(error) => break error,
+            }
+        };
+        let refused = matches!(end, PoolError::Forked) && end.to_string().contains("after the fork");
+        let few = held.len() <= 2 * 16;
+        drop(held);
+        let nothing = pool.trim() == 0 && pool.decay(Instant::now() + Duration::from_secs(9999)) == 0;
+        pool.hand_over();
+        // A pool of its own is whole.
+        let own = PagePool::stacks(config(8));
+        let own = own.is_ok_and(|own| own.page().is_ok() && own.trim() == 64 * KIB);
+        same && guarded && refused && few && nothing && own
+    });
+    assert_eq!(pool.stats(), before, "the parent's pool is as it was");
+    // SAFETY: as above.
+    assert!((0..20).all(|i| unsafe { word(i).sub(1).read() } == i as u64));
+    drop(out);
+    assert_eq!(pool.trim(), 24 * 64 * KIB);
+}
+
+#[test]
+fn a_child_of_a_child_is_refused_and_its_own_pools_work() {
+    if child::passes("a_child_of_a_child_is_refused_and_its_own_pools_work") {
+        return;
+    }
+    let refused = |pool: &PagePool<Stacks>| matches!(pool.page(), Err(PoolError::Forked));
+    let first = PagePool::stacks(config(8)).expect("it is small");
+    fork(|| {
+        let second = PagePool::stacks(config(8)).expect("it is small");
+        if !refused(&first) || second.page().is_err() {
+            return false;
+        }
+        second.hand_over();
+        fork(|| {
+            let third = PagePool::stacks(config(8)).expect("it is small");
+            refused(&first) && refused(&second) && third.page().is_ok()
+        });
+        second.page().is_ok()
+    });
+    drop(first.page().expect("the first process has its pool"));
+}
+
+#[test]
+fn a_child_never_waits_for_a_thread_that_is_not_there() {
+    if child::passes("a_child_never_waits_for_a_thread_that_is_not_there") {
+        return;
+    }
+    // Every call of this pool goes to its depot or its allocator, behind locks.
+    let pool = PagePool::stacks(PoolConfig { magazine: 0, threads: 0, ..config(64) }).expect("it is small");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                while !done.load(SeqCst) {
+                    drop((0..8).map(|_| pool.page().expect("64 fit")).collect::<Vec<_>>());
+                    pool.trim();
+                }
+            });
+        }
+        let mine = pool.page().expect("64 fit");
+        for _ in 0..200 {
+            // The child's copy of `mine` is dropped there.
+            // SAFETY: 1. the copy is the child's own, and not used otherwise.
+            let copy = || unsafe { std::ptr::read(&raw const mine) };
+            fork(|| {
+                drop(copy());
+                pool.trim();
+                pool.hand_over();
+                let refused = matches!(pool.page(), Err(PoolError::Forked));
+                let stats = pool.stats();
+                // A copy of the pool ends as well.
+                // SAFETY: it is not used again in the child.
+                drop(unsafe { std::ptr::read(&raw const pool) });
+                refused && stats.in_use <= stats.capacity
+            });
+        }
+        done.store(true, SeqCst);
+    });
+    assert_eq!(pool.stats().in_use, 0);
+}
