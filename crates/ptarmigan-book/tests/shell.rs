@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 /// Programs that are not ours.
 const OTHERS: [&str; 11] =
     ["alias", "cc", "cd", "cmake", "git", "jq", "ptsan", "qemu-system-riscv64", "rustup", "valgrind", "xz"];
+/// Words of the shell itself, whose lines are not looked into.
+const SHELL: [&str; 3] = ["do", "done", "for"];
 /// Subcommands of cargo that are only looked at for names of packages.
 const CARGO: [&str; 9] = ["add", "bench", "build", "check", "doc", "fuzz", "install", "miri", "test"];
 
@@ -88,7 +90,7 @@ fn problem(command: &[String], page: &Path) -> Option<String> {
     match first {
         "ptarmigan" => parse(&command[1..]),
         "cargo" => cargo(&command[1..]),
-        _ if OTHERS.contains(&first) => None,
+        _ if OTHERS.contains(&first) || SHELL.contains(&first) => None,
         // Of the repository, or beside the page.
         _ if first.contains('/') => {
             let beside = page.parent().is_some_and(|directory| directory.join(first).exists());

@@ -70,7 +70,8 @@ fn a_replay_is_compared_with_a_saved_one() {
     let text = place.good(&with(&["--compare", "before", "--save", "before", "--json"]));
     let document: Value = serde_json::from_str(&text).expect("one JSON document");
     let figures = document["comparison"]["figures"].as_array().expect("figures");
-    let allocs = figures.iter().find(|one| one["what"] == "allocs").expect("allocations");
+    let is_pte = |one: &&Value| one["what"] == "allocs" && one["of"] == "fixture/ptarmigan/pte";
+    let allocs = figures.iter().find(is_pte).expect("allocations");
     assert_eq!(allocs["ratio"], 1.0, "{allocs}");
     assert!(document["runs"][0]["levels"]["pte"]["allocs"].as_f64() == allocs["now"].as_f64());
 }

@@ -36,10 +36,10 @@ fn on_terminal(columns: u16, args: &[&str], environment: &[(&str, &str)]) -> (Op
 }
 
 const RUNS: [&[&str]; 5] = [
-    &["replay", "fixture", "--counters", "--sanitize"],
+    &["replay", "fixture", "--counters", "--sanitize", "--policy", "ptarmigan"],
     &["inspect", "fixture"],
     &["inspect", "fixture", "--events"],
-    &["bench", "imbalance"],
+    &["bench", "migration"],
     &["replay", "--help"],
 ];
 
@@ -95,5 +95,5 @@ fn colour_is_for_terminals_that_want_it() {
 fn a_trace_is_not_awaited_from_a_terminal() {
     let (status, shown) = on_terminal(80, &["inspect", "-"], &[("NO_COLOR", "1")]);
     assert_eq!(status, Some(1));
-    assert!(shown.contains("standard input: a terminal; give a trace"), "{shown}");
+    assert!(shown.contains("standard input: cannot be read: a terminal; give a trace"), "{shown}");
 }

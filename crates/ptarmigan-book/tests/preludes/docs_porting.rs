@@ -23,6 +23,8 @@ struct Harts;
 
 // SAFETY: nothing translates by these tables, so there is nothing to forget. Nothing unwinds.
 unsafe impl Mmu for Harts {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
