@@ -1,4 +1,6 @@
-//! The workbench for page-table memory, as a library: record, inspect, replay, bench, calibrate.
+//! The workbench for page-table memory, as a library: record, inspect, replay, advise, bench,
+//! calibrate.
+pub mod advise;
 mod bar;
 pub mod bench;
 pub mod calibrate;

@@ -2,7 +2,7 @@
 use crate::bar;
 use crate::error::{Context, Failure};
 use crate::replay::linux::HugeFaults;
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, HugePages, Kind, MapFlags, Reader, Unseen};
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, Header, HugePages, Kind, MapFlags, Reader, Unseen};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -36,7 +36,10 @@ pub enum PackedKind {
 const _: () = assert!(size_of::<PackedEvent>() <= 24);
 
 /// A trace in memory.
+#[derive(Clone)]
 pub struct Trace {
+    /// What the file says of the recording.
+    pub header: Header,
     /// Name of the workload.
     pub name: String,
     /// CPUs of the recorded machine.
@@ -104,6 +107,7 @@ impl Trace {
 
     fn read<R: BufRead>(reader: &mut Reader<R>, expected: u64) -> Result<Self, ptarmigan_trace::ReadError> {
         let mut trace = Trace {
+            header: reader.header().clone(),
             name: reader.header().name().to_owned(),
             cpus: usize::from(reader.header().cpus),
             tasks: 1,

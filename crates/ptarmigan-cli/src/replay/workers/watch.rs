@@ -1,4 +1,6 @@
 //! Observers of a worker.
+use super::look::{Look, When};
+use crate::replay::input::schedule::Op;
 use ptarmigan::space::Access;
 
 /// Observes the operations of one worker. [`Unwatched`] costs nothing.
@@ -10,6 +12,14 @@ pub trait Watch {
     /// software's entry then, or `None` for a fault.
     #[inline(always)]
     fn refill(&mut self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<u64>) {}
+
+    /// The observer looks at spaces.
+    const LOOKS: bool = false;
+
+    /// A look at the space of `op`: before the operation, and after it if the space is still there.
+    /// Spaces that several workers share are not shown.
+    #[inline(always)]
+    fn look(&mut self, _op: Op, _when: When, _space: &dyn Look) {}
 
     /// An operation that may change tables begins. [`done`](Self::done) marks its end.
     #[inline(always)]
