@@ -67,7 +67,16 @@ impl Variant {
     pub fn new(name: impl Into<String>, figures: &Figures) -> Self {
         let &Figures { tables_made, tables_peak, tables_at_end, misses, refills, cached_peak, .. } = figures;
         let name = name.into();
-        Variant { name, tables_made, tables_peak, tables_at_end, misses, refills, cached_peak, flush_ns: None }
+        Variant {
+            name,
+            tables_made,
+            tables_peak,
+            tables_at_end,
+            misses,
+            refills,
+            cached_peak,
+            flush_ns: None,
+        }
     }
 }
 

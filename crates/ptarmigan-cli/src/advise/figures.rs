@@ -1,5 +1,4 @@
 //! What a replay counts, and what is saved between two of them.
-use crate::measure::stats::median;
 use crate::replay::{Cause, CountedRun};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,24 +40,21 @@ pub struct CauseFigures {
 }
 
 impl Figures {
-    /// Summarises rounds of one replay: counts are those of the first round, times are medians.
+    /// Summarises rounds of one replay. Counts are those of the first round. A time is the least of
+    /// the rounds: other work on the machine only adds to it.
     pub fn of(rounds: &[CountedRun]) -> Self {
         let mut causes = BTreeMap::new();
         for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Switch) {
-            let ns = median(rounds.iter().map(|run| run.causes[cause as usize].ns));
+            let ns = rounds.iter().map(|run| run.causes[cause as usize].ns).fold(f64::INFINITY, f64::min);
             let first = rounds.first().map(|run| run.causes[cause as usize]).unwrap_or_default();
-            let figures = CauseFigures {
-                times: first.times,
-                tables_made: first.made,
-                tables_freed: first.freed,
-                ns,
-            };
+            let figures =
+                CauseFigures { times: first.times, tables_made: first.made, tables_freed: first.freed, ns };
             causes.insert(cause.name(), figures);
         }
         let count = |of: fn(&CountedRun) -> u64| rounds.first().map_or(0, of);
         Figures {
             faults: causes[Cause::Fault.name()].times,
-            tables_made: causes.values().map(|cause| cause.tables_made).sum(),
+            tables_made: count(|run| run.made),
             tables_peak: count(|run| run.peak),
             tables_at_end: count(|run| run.at_end),
             work_ns: causes.values().map(|cause| cause.ns).sum(),
@@ -99,7 +95,8 @@ impl Saved {
     pub fn between(without: &Figures, with: &Figures) -> Self {
         let less = |a: u64, b: u64| a as i64 - b as i64;
         let share = |a: f64, b: f64| if a > 0.0 { (a - b) / a } else { 0.0 };
-        let shares = without.causes.iter().map(|(name, cause)| (*name, share(cause.ns, with.causes[name].ns)));
+        let shares =
+            without.causes.iter().map(|(name, cause)| (*name, share(cause.ns, with.causes[name].ns)));
         Saved {
             faults: less(without.faults, with.faults),
             tables_made: less(without.tables_made, with.tables_made),
@@ -155,19 +152,20 @@ impl Saved {
     /// Returns what is saved as sentences.
     pub fn sentence(&self, without: &Figures) -> String {
         let (mut less, more) = self.parts(without);
-        let of_whole = percent(self.work_share.max(0.0));
-        let causes: Vec<String> = self
-            .cause_shares
-            .iter()
-            .filter(|(name, share)| {
-                **share >= LEAST_SHARE && without.causes[*name].ns >= without.work_ns * LEAST_SHARE
-            })
-            .map(|(name, share)| format!("{} of {name}", percent(*share)))
-            .collect();
-        let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
-        less.push(format!("{of_whole} of the replay's time for page tables{causes}"));
+        let causes = self.cause_shares.iter().filter(|(name, share)| {
+            // A part of the whole, not only of a cause that hardly counts.
+            **share * without.causes[*name].ns >= without.work_ns * LEAST_SHARE
+        });
+        let causes: Vec<String> =
+            causes.map(|(name, share)| format!("{} of {name}", percent(*share))).collect();
+        if self.work_share >= LEAST_SHARE {
+            let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
+            let share = percent(self.work_share);
+            less.push(format!("{share} of the replay's time for page tables{causes}"));
+        }
         let costs = if more.is_empty() { String::new() } else { format!(" Costs {} more.", list(&more)) };
-        format!("Saves {}.{costs}", list(&less))
+        let less = if less.is_empty() { "nothing".to_owned() } else { list(&less) };
+        format!("Saves {less}.{costs}")
     }
 
     /// Returns why a change does not pay, without a full stop.
@@ -186,6 +184,11 @@ fn list(parts: &[String]) -> String {
         [one] => one.clone(),
         [most @ .., last] => format!("{} and {last}", most.join(", ")),
     }
+}
+
+/// Formats a number of things.
+pub fn several(n: u64, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Formats a part of a whole.

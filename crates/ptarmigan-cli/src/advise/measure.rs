@@ -31,8 +31,6 @@ pub struct Compared {
     pub with: Figures,
     /// The difference.
     pub saved: Saved,
-    /// In how many rounds of how many the other side took less time.
-    pub faster: (usize, usize),
 }
 
 impl Measure {
@@ -82,11 +80,9 @@ impl Measure {
             runs.0.push(self.once(without)?);
             runs.1.push(self.once(with)?);
         }
-        let work = |run: &CountedRun| Figures::of(std::slice::from_ref(run)).work_ns;
-        let faster = runs.0.iter().zip(&runs.1).filter(|(without, with)| work(with) < work(without)).count();
         let (without, with) = (Figures::of(&runs.0), Figures::of(&runs.1));
         let saved = Saved::between(&without, &with);
-        Ok(Compared { without, with, saved, faster: (faster, runs.0.len()) })
+        Ok(Compared { without, with, saved })
     }
 }
 

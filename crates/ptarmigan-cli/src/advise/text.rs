@@ -4,6 +4,8 @@ use super::figures::percent;
 use super::report::TraceReport;
 
 const COLUMNS: usize = 80;
+/// Stands for a blank at which no line is broken.
+const STAYS: char = '\u{1}';
 
 /// Returns the result for a trace as text.
 pub fn text(report: &TraceReport) -> String {
@@ -72,6 +74,8 @@ fn piece(out: &mut String, number: usize, advice: &Advice) {
 /// Appends a paragraph, broken into lines that begin with `indent` blanks.
 fn paragraph(out: &mut String, indent: usize, text: &str) {
     let mut column = 0;
+    // A number stays with its unit.
+    let text = text.replace(" %", &format!("{STAYS}%"));
     for word in text.split_whitespace() {
         let length = word.chars().count();
         if column > indent && column + 1 + length > COLUMNS {
@@ -85,7 +89,7 @@ fn paragraph(out: &mut String, indent: usize, text: &str) {
             out.push(' ');
             column += 1;
         }
-        out.push_str(word);
+        out.extend(word.chars().map(|c| if c == STAYS { ' ' } else { c }));
         column += length;
     }
     out.push('\n');
@@ -103,5 +107,12 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert!(lines.iter().all(|line| line.starts_with("   s") && line.len() <= COLUMNS), "{out}");
         assert_eq!(lines[0].len(), 3 + 9 * 8 - 1);
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        let mut out = String::new();
+        paragraph(&mut out, 0, &format!("{} 12 % of it", "x".repeat(76)));
+        assert_eq!(out, format!("{}\n12 % of it\n", "x".repeat(76)));
     }
 }

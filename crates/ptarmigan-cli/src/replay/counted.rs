@@ -40,6 +40,8 @@ impl CountedMachine {
 pub(crate) struct CountedRun {
     /// By the number of the cause.
     pub causes: [CauseCount; Cause::ALL.len()],
+    /// Tables made, roots included: the causes', and the root of the first space.
+    pub made: u64,
     /// The most tables at once, roots included.
     pub peak: u64,
     /// Tables that spaces had when an exit or an `execve` ended them.
@@ -93,18 +95,21 @@ impl CountedTrace {
         let layered = Layered::new(TableCounts::new(host.frames()), lists);
         let policy: &dyn Policy = &layered;
         let tlb = TlbConfig { costs: on.costs, ..TlbConfig::new(host.config().cpus) };
-        let machine = HostMachine::with_tlb(&host, policy, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
+        let machine =
+            HostMachine::with_tlb(&host, policy, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
         let tables = layered.layer();
         let ops: &[Op] = &self.program().ops;
         let watch = || ByCause::new(tables, &self.trace, ops, clock);
         let (outcome, _, watches) = self.job().run(&EitherMachine::low(&machine), watch, |_| {})?;
         self.lasted(&outcome, on)?;
         let counts = layered.counts();
-        let sum = |of: fn(&ptarmigan::quicklist::LevelCounts) -> usize| counts.levels.iter().map(of).sum::<usize>();
+        let sum =
+            |of: fn(&ptarmigan::quicklist::LevelCounts) -> usize| counts.levels.iter().map(of).sum::<usize>();
         let (causes, at_end) = watches.first().map(|watch| (watch.counts, watch.at_end)).unwrap_or_default();
         Ok(CountedRun {
             causes,
             at_end,
+            made: tables.made(),
             peak: tables.peak(),
             misses: sum(|level| level.misses) as u64,
             refills: sum(|level| level.refills) as u64,

@@ -28,11 +28,7 @@ fn price(costs: &Costs, counts: &FlushCounts, runs: bool) -> f64 {
 }
 
 /// Compares the rules.
-pub fn advise(
-    recorded: &CountedTrace,
-    measure: &Measure,
-    costs: Option<Costs>,
-) -> Result<Verdict, Failure> {
+pub fn advise(recorded: &CountedTrace, measure: &Measure, costs: Option<Costs>) -> Result<Verdict, Failure> {
     let not = |measured, reason: String| {
         Ok(Verdict::Not(Rejected { kind: KIND, to: To::Kernel, measured, reason }))
     };

@@ -2,9 +2,8 @@
 //!
 //! Magazines are tried from the smallest on, then budgets from the largest on. The choice is the
 //! smallest of each with which no more than a hundredth of the allocations more leave the CPU's own
-//! lists than with the usual settings. It is compared with no caching at all. Caching pays if it takes
-//! less time in most of the rounds, by a hundredth in all, and a hundredth less pages come from the
-//! allocator.
+//! lists than with the usual settings. It is compared with no caching at all. Caching pays if that
+//! takes a hundredth more time, and the allocator clears a hundredth more pages.
 use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
@@ -74,9 +73,8 @@ pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Fai
         chosen = (on, figures);
     }
     let off = Side { trace: recorded, on: CountedMachine { magazine: 0, ..usual } };
-    let Compared { without, with, saved, faster } =
-        measure.compare(off, Side { trace: recorded, on: chosen.0 })?;
-    Ok(verdict(chosen.0, without, with, saved, faster, tried.variants))
+    let Compared { without, with, saved } = measure.compare(off, Side { trace: recorded, on: chosen.0 })?;
+    Ok(verdict(chosen.0, without, with, saved, tried.variants))
 }
 
 fn verdict(
@@ -84,19 +82,19 @@ fn verdict(
     without: Figures,
     with: Figures,
     saved: Saved,
-    (faster, rounds): (usize, usize),
     variants: Vec<Variant>,
 ) -> Verdict {
     let spared = without.misses.saturating_sub(with.misses);
     let share = spared as f64 / (without.misses as f64).max(1.0);
     let pages = format!(
-        "{spared} of {} pages less come from the allocator, which clears them ({})",
+        "of {} pages that the allocator clears, it spares {spared} ({})",
         without.misses,
         percent(share)
     );
-    if share < LEAST_SHARE || saved.work_share < LEAST_SHARE || faster * 2 <= rounds {
+    if share < LEAST_SHARE || saved.work_share < LEAST_SHARE {
+        let time = percent(saved.work_share.max(0.0));
         let reason = format!(
-            "caching does not pay: {pages}, and it is faster in {faster} of {rounds} rounds; quicklist=off \
+            "caching does not pay: {pages}, and {time} of the replay's time for page tables; quicklist=off \
              keeps nothing"
         );
         return Verdict::Not(Rejected { kind: KIND, to: To::Kernel, measured: true, reason });
@@ -107,8 +105,7 @@ fn verdict(
         to: To::Kernel,
         title: format!("cache table pages: {}", settings(&on)),
         figure: format!(
-            "Without caching every table page comes from the allocator. {pages}. {} Faster in {faster} of \
-             {rounds} rounds. Keeps {} pages at the most, where the usual settings keep {usual}.",
+            "Caching pays: {pages}. {} Keeps {} pages at the most, where the usual settings keep {usual}.",
             saved.sentence(&without),
             with.cached_peak
         ),

@@ -12,7 +12,8 @@ use ptarmigan::params::{AutoParams, UserPte};
 
 const KIND: &str = "userpte";
 /// The machine: 4 GiB, of which 768 MiB are low memory.
-const MACHINE: PlacedMachine = PlacedMachine { memory: 4 << 30, low: 768 << 20, touch_data: false, copies: 1 };
+const MACHINE: PlacedMachine =
+    PlacedMachine { memory: 4 << 30, low: 768 << 20, touch_data: false, copies: 1 };
 
 /// The fewest windows that count as a saving.
 const LEAST_WINDOWS: u64 = 256;
@@ -25,7 +26,9 @@ pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Fai
     measure.say("replaying with each userpte=");
     let placed = match PlacedTrace::new(recorded.trace().clone()) {
         Ok(placed) => placed,
-        Err(why) => return not(false, format!("the program does not fit a 32-bit machine: {}", why.message())),
+        Err(why) => {
+            return not(false, format!("the program does not fit a 32-bit machine: {}", why.message()));
+        }
     };
     let high = match placed.run(&MACHINE, UserPte::High) {
         Ok(run) => run.tables,
@@ -53,10 +56,11 @@ pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Fai
         to: To::Kernel,
         title: format!("on a 32-bit machine: userpte={name}"),
         figure: format!(
-            "Of {} leaf tables {} are in high memory, instead of all. {spared} of {} windows on them are not \
+            "Of {} leaf tables {} are in high memory, and with the default {}. {spared} of {} windows on them are not \
              opened ({}, {:.2} for each fault). 4 GiB of memory, 768 MiB of them low.",
             chosen.tables,
             chosen.high,
+            high.high,
             high.opened,
             percent(spared as f64 / high.opened as f64),
             spared as f64 / faults as f64,

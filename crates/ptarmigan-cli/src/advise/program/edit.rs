@@ -53,7 +53,17 @@ impl<'t> Edit<'t> {
     /// Returns the copy.
     pub fn finish(self) -> Trace {
         let Trace {
-            ref header, ref name, cpus, tasks, processes, lost, access_unknown, huge, locks, linux_flushes, ..
+            ref header,
+            ref name,
+            cpus,
+            tasks,
+            processes,
+            lost,
+            access_unknown,
+            huge,
+            locks,
+            linux_flushes,
+            ..
         } = *self.from;
         Trace {
             header: header.clone(),

@@ -15,7 +15,7 @@ mod survey;
 mod zones;
 
 use super::advice::{Advice, Rejected, To, Variant, Verdict};
-use super::figures::{Figures, Saved, percent};
+use super::figures::{Figures, Saved, percent, several};
 use super::measure::{Compared, Measure, Side};
 use crate::error::Failure;
 use crate::replay::{CountedTrace, Trace};
@@ -39,11 +39,7 @@ struct Proposal {
 ///
 /// # Errors
 /// If a replay cannot be set up, or memory runs out.
-pub fn advise(
-    recorded: &CountedTrace,
-    whole: &Figures,
-    measure: &Measure,
-) -> Result<Vec<Verdict>, Failure> {
+pub fn advise(recorded: &CountedTrace, whole: &Figures, measure: &Measure) -> Result<Vec<Verdict>, Failure> {
     let trace = recorded.trace();
     measure.say("looking at the program");
     let finders = (HugeRegions::new(trace.access_unknown), EmptyTables::default(), Zones::default());
@@ -116,7 +112,7 @@ impl Look<'_> {
         let trace = self.recorded.trace();
         let mut verdict = self.weigh(Proposal {
             kind,
-            title: format!("use huge pages for {full} regions of 2 MiB that are full"),
+            title: format!("use huge pages for {} of 2 MiB, all full", several(full, "region")),
             before: String::new(),
             how: "madvise(MADV_HUGEPAGE) on memory that is aligned to 2 MiB, before it is touched; or \
                   transparent_hugepage/enabled = always. glibc's malloc: \
@@ -131,8 +127,11 @@ impl Look<'_> {
         let tables = advice.without.tables_made.saturating_sub(bare.tables_made);
         advice.figure += &format!(
             " Linux keeps a table in reserve for each huge page, so VmPTE stays; a kernel that keeps none \
-             makes {tables} tables less. {sparse} further regions were touched and are not full."
+             makes {tables} fewer."
         );
+        if sparse > 0 {
+            advice.figure += &format!(" {sparse} further regions were touched and are not full.");
+        }
         if untouched > 0 {
             advice.figure += &format!(" Pages that were never touched take {} KiB more.", untouched * 4);
         }
@@ -152,7 +151,7 @@ impl Look<'_> {
         }
         self.weigh(Proposal {
             kind,
-            title: format!("give memory back in whole 2 MiB: {regions} tables stay empty"),
+            title: format!("give memory back in whole 2 MiB: {} left empty", several(regions, "table")),
             before: "MADV_DONTNEED takes the last page of a table and leaves the table. ".to_owned(),
             how: "when the last page of an aligned 2 MiB is free, call madvise(MADV_DONTNEED) once for all \
                   2 MiB (Linux 6.14 and later frees the table then), or munmap them. jemalloc, mimalloc: a \
@@ -192,8 +191,8 @@ impl Look<'_> {
         let part = percent(starters as f64 / all as f64);
         self.weigh(Proposal {
             kind,
-            title: format!("share tables with children that only start a program: {starters} forks"),
-            before: format!("{part} of {all} forks are followed by execve or exit, and nothing else. "),
+            title: format!("share tables with children that only start a program: {starters} of {all} forks"),
+            before: format!("{part} of all forks are followed by execve or exit, and nothing else. "),
             how: "posix_spawn, vfork, or clone(CLONE_VM | CLONE_VFORK) instead of fork.",
             not_measured: "that the parent waits for the child's execve, and what children do to memory \
                            without a fault: with vfork they write their parent's.",

@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn nothing_else_is_mapped_where_pages_go() {
-        let mapped = [(0, 5), (10 * REGION, 20 * REGION), (22 * REGION, 23 * REGION), (90 * REGION, u64::MAX)];
+        let mapped =
+            [(0, 5), (10 * REGION, 20 * REGION), (22 * REGION, 23 * REGION), (90 * REGION, u64::MAX)];
         assert_eq!(gap(&mapped, 10 * REGION, 100), 25 * REGION);
     }
 }

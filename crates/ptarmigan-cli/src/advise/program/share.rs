@@ -72,7 +72,8 @@ impl Forks {
             if self.moved.contains(&event) {
                 continue;
             }
-            let (Some(events), Some(Kind::Clone { child, .. })) = (self.starters.get(&event), edit.kind(step))
+            let (Some(events), Some(Kind::Clone { child, .. })) =
+                (self.starters.get(&event), edit.kind(step))
             else {
                 if pages.step(step, edit.kind(step)) {
                     edit.keep(step);

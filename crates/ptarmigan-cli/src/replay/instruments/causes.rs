@@ -89,6 +89,11 @@ impl<'a> TableCounts<'a> {
         TableCounts { frames, made: zero(), freed: zero(), peak: zero(), peak_cached: zero() }
     }
 
+    /// Returns how many tables were made, roots included.
+    pub fn made(&self) -> u64 {
+        self.made.load(Relaxed)
+    }
+
     /// Returns the most tables that there were at once, roots included.
     pub fn peak(&self) -> u64 {
         self.peak.load(Relaxed)
