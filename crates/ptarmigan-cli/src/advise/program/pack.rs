@@ -9,6 +9,9 @@ use crate::replay::{PackedKind, Tasks, Trace};
 use ptarmigan_trace::Kind;
 use std::collections::HashMap;
 
+/// Pages of the user's half.
+const USER_PAGES: u64 = 1 << 35;
+
 /// The pages of one program that move.
 pub struct Packed {
     /// The zones, in order, with their touched pages and how many come before them.
@@ -18,7 +21,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Packs zones of a program; `None` if they have no touched pages.
+    /// Packs zones of a program; `None` if they have no touched pages, or there is no place for them.
     pub fn new(layout: &Layout, chosen: impl Fn(&Zone, &[u64]) -> bool) -> Option<Self> {
         let mut zones: Vec<(Zone, Vec<u64>, u64)> = Vec::new();
         let mut movable: Vec<Zone> = layout.zones.iter().filter(|zone| zone.movable).copied().collect();
@@ -32,8 +35,8 @@ impl Packed {
                 zones.push((zone, pages, before));
             }
         }
-        let lowest = zones.first()?.0.start;
-        Some(Packed { base: gap(&layout.mapped, lowest, total), zones })
+        let base = gap(&layout.mapped, zones.first()?.0.start, total);
+        (base + total <= USER_PAGES).then_some(Packed { base, zones })
     }
 
     /// Returns how many pages move.
