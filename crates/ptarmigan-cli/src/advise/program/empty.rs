@@ -23,7 +23,7 @@ pub struct EmptyTables {
 }
 
 fn region_of(region: u64) -> VirtRange {
-    VirtRange { start: region * REGION << PAGE, end: (region + 1) * REGION << PAGE }
+    VirtRange { start: (region * REGION) << PAGE, end: ((region + 1) * REGION) << PAGE }
 }
 
 impl Finder for EmptyTables {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Lengths of what the C library's allocator maps for an arena of 64 MiB: the arena itself, and
 /// twice that to cut an aligned one out of.
-const ARENA: [u64; 2] = [64 << 20 >> PAGE, 128 << 20 >> PAGE];
+const ARENA: [u64; 2] = [(64 << 20) >> PAGE, (128 << 20) >> PAGE];
 
 /// Addresses that a program has mapped for itself, in pages.
 #[derive(Clone, Copy, Debug)]
