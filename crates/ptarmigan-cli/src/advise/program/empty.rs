@@ -30,9 +30,8 @@ impl Finder for EmptyTables {
     fn see(&mut self, seen: &Seen<'_>) {
         match (seen.what, seen.when) {
             (Happens::Fault { page, .. }, When::Before) => {
-                if self.left.remove(&(seen.space, page / REGION)).is_some() {
-                    self.refilled += 1;
-                }
+                let refilled = self.left.remove(&(seen.space, page / REGION));
+                self.refilled += u64::from(refilled.is_some());
             }
             (Happens::Call(Kind::Madvise { start, pages, advice }), when)
                 if i32::from(advice) == libc::MADV_DONTNEED =>
