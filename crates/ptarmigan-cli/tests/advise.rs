@@ -290,7 +290,7 @@ fn flushes_are_priced_with_costs_that_are_given() {
 fn several_traces_and_standard_input_are_read_and_lines_fit_80_columns() {
     let (dense, empty) = (shipped("dense"), shipped("empty"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .args(["advise", "--rounds", "1", dense.to_str().expect("UTF-8"), "-"])
+        .args(["advise", "--rounds", "3", dense.to_str().expect("UTF-8"), "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

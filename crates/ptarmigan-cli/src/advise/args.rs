@@ -21,8 +21,8 @@ pub struct AdviseArgs {
     /// calibrate -o FILE` writes. Without it there is no advice on flushes.
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
-    /// Replays of each side whose times are compared.
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    /// Replays of each side. Times differ if all of the one side are below all of the other.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=100))]
     pub(super) rounds: u8,
     /// Print JSON.
     #[arg(long)]

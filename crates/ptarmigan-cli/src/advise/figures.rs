@@ -14,9 +14,9 @@ pub struct Figures {
     pub tables_peak: u64,
     /// Tables that address spaces had when they ended.
     pub tables_at_end: u64,
-    /// Time of faults, forks, execs, exits and calls in the replay, in nanoseconds.
+    /// Processor time of the replay, in nanoseconds.
     pub work_ns: f64,
-    /// The same by cause.
+    /// Faults, forks, execs, exits and calls. Their times are by the clock, and part of `work_ns`.
     pub causes: BTreeMap<&'static str, CauseFigures>,
     /// Table pages that came from the frame allocator.
     pub misses: u64,
@@ -57,7 +57,7 @@ impl Figures {
             tables_made: count(|run| run.made),
             tables_peak: count(|run| run.peak),
             tables_at_end: count(|run| run.at_end),
-            work_ns: causes.values().map(|cause| cause.ns).sum(),
+            work_ns: rounds.iter().map(|run| run.processor_ns).fold(f64::INFINITY, f64::min),
             causes,
             misses: count(|run| run.misses),
             refills: count(|run| run.refills),
@@ -77,9 +77,9 @@ pub struct Saved {
     pub tables_peak: i64,
     /// Tables that address spaces had when they ended.
     pub tables_at_end: i64,
-    /// The part of the replay's time for page tables, 0 to 1.
+    /// The part of the replay's processor time, 0 to 1; 0 if the rounds do not tell a difference.
     pub work_share: f64,
-    /// The part of the time of each cause.
+    /// The part of the time of each cause, if there is a difference.
     pub cause_shares: BTreeMap<&'static str, f64>,
 }
 
@@ -91,7 +91,7 @@ const LEAST_TABLES: i64 = 8;
 const LEAST_FAULTS: i64 = 256;
 
 impl Saved {
-    /// Compares two replays.
+    /// Compares the counts of two replays, and their times.
     pub fn between(without: &Figures, with: &Figures) -> Self {
         let less = |a: u64, b: u64| a as i64 - b as i64;
         let share = |a: f64, b: f64| if a > 0.0 { (a - b) / a } else { 0.0 };
@@ -105,6 +105,12 @@ impl Saved {
             work_share: share(without.work_ns, with.work_ns),
             cause_shares: shares.collect(),
         }
+    }
+
+    /// Leaves the times out: the rounds do not tell a difference.
+    pub fn forget_times(&mut self) {
+        self.work_share = 0.0;
+        self.cause_shares.clear();
     }
 
     /// Returns whether a change of the program is worth it: one count falls by a hundredth at least,
@@ -142,6 +148,8 @@ impl Saved {
             let share = percent(saved as f64 / (of as f64).max(1.0));
             match saved {
                 0 => {}
+                // The figure is in the document, and no reason to do anything.
+                1.. if (saved as f64) < of as f64 * LEAST_SHARE => {}
                 1.. => less.push(format!("{saved} of {of} {name} ({share})")),
                 _ => more.push(format!("{} {name}", -saved)),
             }
@@ -152,16 +160,16 @@ impl Saved {
     /// Returns what is saved as sentences.
     pub fn sentence(&self, without: &Figures) -> String {
         let (mut less, more) = self.parts(without);
-        let causes = self.cause_shares.iter().filter(|(name, share)| {
-            // A part of the whole, not only of a cause that hardly counts.
-            **share * without.causes[*name].ns >= without.work_ns * LEAST_SHARE
-        });
+        let whole: f64 = without.causes.values().map(|cause| cause.ns).sum();
+        // Parts of the whole, not only of causes that hardly count.
+        let counts = |name: &str, share: f64| share * without.causes[name].ns >= whole * LEAST_SHARE;
+        let causes = self.cause_shares.iter().filter(|(name, share)| counts(name, **share));
         let causes: Vec<String> =
             causes.map(|(name, share)| format!("{} of {name}", percent(*share))).collect();
         if self.work_share >= LEAST_SHARE {
             let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
             let share = percent(self.work_share);
-            less.push(format!("{share} of the replay's time for page tables{causes}"));
+            less.push(format!("{share} of the replay's time{causes}"));
         }
         let costs = if more.is_empty() { String::new() } else { format!(" Costs {} more.", list(&more)) };
         let less = if less.is_empty() { "nothing".to_owned() } else { list(&less) };

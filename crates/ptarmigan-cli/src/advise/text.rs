@@ -25,16 +25,16 @@ pub fn text(report: &TraceReport) -> String {
             whole.tables_at_end,
         ),
     );
+    let sum: f64 = whole.causes.values().map(|cause| cause.ns).sum();
     let mut shares: Vec<_> = whole.causes.iter().collect();
     shares.sort_by(|a, b| b.1.ns.total_cmp(&a.1.ns));
     let shares = shares.iter().filter(|(_, cause)| cause.times > 0);
-    let shares: Vec<String> = shares
-        .map(|(name, cause)| format!("{name} {}", percent(cause.ns / whole.work_ns.max(1.0))))
-        .collect();
+    let shares: Vec<String> =
+        shares.map(|(name, cause)| format!("{name} {}", percent(cause.ns / sum.max(1.0)))).collect();
     paragraph(
         &mut out,
         0,
-        &format!("The replay's time for page tables, {:.2} ms: {}.", whole.work_ns / 1e6, shares.join(", ")),
+        &format!("The replay takes {:.2} ms. Page tables: {}.", whole.work_ns / 1e6, shares.join(", ")),
     );
     for note in &report.notes {
         paragraph(&mut out, 0, &format!("Note: {note}"));

@@ -40,6 +40,8 @@ impl CountedMachine {
 pub(crate) struct CountedRun {
     /// By the number of the cause.
     pub causes: [CauseCount; Cause::ALL.len()],
+    /// Processor time of the worker, in nanoseconds.
+    pub processor_ns: f64,
     /// Tables made, roots included: the causes', and the root of the first space.
     pub made: u64,
     /// The most tables at once, roots included.
@@ -100,7 +102,7 @@ impl CountedTrace {
         let tables = layered.layer();
         let ops: &[Op] = &self.program().ops;
         let watch = || ByCause::new(tables, &self.trace, ops, clock);
-        let (outcome, _, watches) = self.job().run(&EitherMachine::low(&machine), watch, |_| {})?;
+        let (outcome, elapsed, watches) = self.job().run(&EitherMachine::low(&machine), watch, |_| {})?;
         self.lasted(&outcome, on)?;
         let counts = layered.counts();
         let sum =
@@ -108,6 +110,7 @@ impl CountedTrace {
         let (causes, at_end) = watches.first().map(|watch| (watch.counts, watch.at_end)).unwrap_or_default();
         Ok(CountedRun {
             causes,
+            processor_ns: elapsed.processor.as_nanos() as f64,
             at_end,
             made: tables.made(),
             peak: tables.peak(),

@@ -76,7 +76,7 @@ pub fn advise(recorded: &CountedTrace, measure: &Measure, costs: Option<Costs>) 
         title: format!("flush by another rule: {}", best.0),
         figure: format!(
             "By the costs given, flushes take {:.0} us instead of {:.0} us ({} of what flushes cost, {} of \
-             that and the replay's time for page tables together). Flushes: {}; with Linux's rule {}.",
+             that and the replay's time together). Flushes: {}; with Linux's rule {}.",
             best.2 / 1000.0,
             linux.2 / 1000.0,
             percent(of_flushes),

@@ -92,11 +92,11 @@ fn verdict(
         percent(share)
     );
     if share < LEAST_SHARE || saved.work_share < LEAST_SHARE {
-        let time = percent(saved.work_share.max(0.0));
-        let reason = format!(
-            "caching does not pay: {pages}, and {time} of the replay's time for page tables; quicklist=off \
-             keeps nothing"
-        );
+        let time = match saved.work_share {
+            share if share > 0.0 => format!("{} of the replay's time", percent(share)),
+            _ => "no time that the replays would show".to_owned(),
+        };
+        let reason = format!("caching does not pay: {pages}, and {time}; quicklist=off keeps nothing");
         return Verdict::Not(Rejected { kind: KIND, to: To::Kernel, measured: true, reason });
     }
     let usual = variants.first().map_or(0, |usual| usual.cached_peak);

@@ -60,6 +60,9 @@ impl Cause {
     }
 }
 
+/// No fault of a replay takes so many nanoseconds: the worker was interrupted.
+const INTERRUPTED: f64 = 100_000.0;
+
 /// What one cause has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CauseCount {
@@ -69,7 +72,7 @@ pub(crate) struct CauseCount {
     pub made: u64,
     /// Tables that it took away.
     pub freed: u64,
-    /// Its time, in nanoseconds.
+    /// Its time, in nanoseconds. A fault that was interrupted counts as 100 us.
     pub ns: f64,
 }
 
@@ -179,7 +182,8 @@ impl Watch for ByCause<'_> {
         count.made += self.tables.made.load(Relaxed) - self.before.0;
         let freed = self.tables.freed.load(Relaxed) - self.before.1;
         count.freed += freed;
-        count.ns += ns;
+        let is_fault = matches!(self.ops[at], Op::Fault { .. });
+        count.ns += if is_fault { ns.min(INTERRUPTED) } else { ns };
         if let Op::Exec { .. } | Op::Exit { .. } = self.ops[at] {
             self.at_end += freed;
         }
