@@ -1,6 +1,6 @@
 //! The command `ptarmigan`.
 use clap::{Parser, Subcommand};
-use ptarmigan_cli::{bench, calibrate, inspect, print, record, replay, report};
+use ptarmigan_cli::{advise, bench, calibrate, inspect, print, record, replay, report};
 
 /// A workbench for page-table memory: records what real programs do to their address spaces and
 /// replays it on several allocation policies. Without a command, replays the shipped recording of a
@@ -19,6 +19,7 @@ enum Command {
     Record(record::RecordArgs),
     Inspect(inspect::InspectArgs),
     Replay(Box<replay::ReplayArgs>),
+    Advise(advise::AdviseArgs),
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
@@ -30,6 +31,7 @@ fn main() -> std::process::ExitCode {
         Some(Command::Record(args)) => record::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Bench(args)) => args.run().map(|()| std::process::ExitCode::SUCCESS),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::Report(args)) => report::run(&args),
