@@ -1,14 +1,17 @@
 //! The crate `page-table-generic`, which clears its tables. It gives tables back that it has found
 //! empty, and full ones when a space ends, by the same hook.
-use super::tree::{ENTRY, Entries, Tree};
 use super::Home;
+use super::tree::{ENTRY, Entries, Tree};
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::page::Level;
 use core::marker::PhantomData;
 use page_table_generic::{
-    FrameAllocator, PageTableEntry, PageTableRef, PagingError, PagingResult, PhysAddr as TheirPhysAddr,
-    PteConfigOf, TableMeta, VirtAddr as TheirVirtAddr,
+    FrameAllocator, MapConfig, PageTableEntry, PageTableRef, PagingError, PagingResult,
+    PhysAddr as TheirPhysAddr, PteConfigOf, TableMeta, VirtAddr as TheirVirtAddr,
 };
+
+/// Bytes of the smallest large page.
+const LARGE: usize = FRAME_SIZE << 9;
 
 fn theirs(at: PhysAddr) -> TheirPhysAddr {
     TheirPhysAddr::from_usize(at.0 as usize)
@@ -206,6 +209,54 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
             }
         }
         self.view().map_region(start, get_paddr, size, config)
+    }
+
+    /// Maps a linear range as [`PageTableRef::map`] does, with pages as large as there.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn map(&mut self, config: &MapConfig<PteConfigOf<T>>) -> PagingResult {
+        let (va, pa) = (config.vaddr.as_usize(), config.paddr.as_usize());
+        let ends = [va, pa].map(|at| at.checked_add(config.size));
+        let fits = config.size > 0 && (va | pa | config.size).is_multiple_of(FRAME_SIZE);
+        let [Some(end), Some(_)] = ends.map(|end| end.filter(|_| fits)) else {
+            // The crate says what is wrong with it, and writes nothing.
+            return self.view().map(config);
+        };
+        let mut at = va;
+        while at < end {
+            let large = |level: &u32| {
+                let size = FRAME_SIZE << (9 * level);
+                (at | (at - va + pa)).is_multiple_of(size) && size <= end - at
+            };
+            // The crate's lowest level is 1.
+            let levels = (T::MAX_BLOCK_LEVEL as u32).min(u32::from(self.tree.top.0) + 1);
+            let levels = if config.allow_huge { levels } else { 0 };
+            let level = (1..levels).rev().find(large).unwrap_or(0);
+            // A large page, or all pages up to the next place where one may begin.
+            let next = match level {
+                0 if config.allow_huge => (at | (LARGE - 1)).checked_add(1).map_or(end, |next| next.min(end)),
+                0 => end,
+                level => at + (FRAME_SIZE << (9 * level)),
+            };
+            let entries = Descriptors::<T::P>(PhantomData);
+            // SAFETY: 1. as in `map_page`.
+            let grown = unsafe {
+                match level {
+                    0 => self.tree.grow_range(H::pages(), &entries, at as u64, next as u64),
+                    _ => self.tree.grow(H::pages(), &entries, at as u64, Level(level as u8)),
+                }
+            };
+            if !grown {
+                return Err(PagingError::NoMemory);
+            }
+            let (vaddr, paddr) = (TheirVirtAddr::from_usize(at), TheirPhysAddr::from_usize(at - va + pa));
+            let allow_huge = level > 0;
+            self.view().map(&MapConfig { vaddr, paddr, size: next - at, allow_huge, ..*config })?;
+            at = next;
+        }
+        Ok(())
     }
 
     /// Unmaps a page as [`PageTableRef::unmap_page`] does. Tables that are empty then go back.

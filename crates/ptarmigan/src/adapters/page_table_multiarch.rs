@@ -50,8 +50,8 @@
 //! # #[cfg(not(target_arch = "x86_64"))]
 //! # fn main() {}
 //! ```
-use super::tree::{ENTRY, Entries, Tree};
 use super::Home;
+use super::tree::{ENTRY, Entries, Tree};
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::page::Level;
 use core::marker::PhantomData;
@@ -338,12 +338,7 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
     /// # Errors
     ///
     /// As there.
-    pub fn protect_region(
-        &mut self,
-        vaddr: M::VirtAddr,
-        size: usize,
-        flags: MappingFlags,
-    ) -> PagingResult {
+    pub fn protect_region(&mut self, vaddr: M::VirtAddr, size: usize, flags: MappingFlags) -> PagingResult {
         self.cursor.protect_region(vaddr, size, flags)
     }
 
