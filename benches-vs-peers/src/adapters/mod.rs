@@ -78,9 +78,17 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// If a machine cannot be set up, or tables do not come back.
 pub fn run(rounds: u32, spaces: usize, choice: Choice<'_>) -> Result<BenchReport, String> {
+    ours::with_pages(|ours| run_on(ours, rounds, spaces, choice))
+}
+
+fn run_on(
+    ours: &'static OurPages,
+    rounds: u32,
+    spaces: usize,
+    choice: Choice<'_>,
+) -> Result<BenchReport, String> {
     let mut cases = Vec::from(Work::all(spaces));
     cases.retain(|work| choice.case.is_none_or(|case| case == work.name));
-    let ours = ours::set_up()?;
     peer_pool::reset();
     let mut turns = Vec::new();
     for work in &cases {

@@ -208,6 +208,8 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
                 return Err(PagingError::NoMemory);
             }
         }
+        // It takes back what it has mapped, and tables, if a page is in the way.
+        self.tree.forget();
         self.view().map_region(start, get_paddr, size, config)
     }
 
@@ -268,6 +270,7 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
         &mut self,
         vaddr: TheirVirtAddr,
     ) -> PagingResult<(TheirPhysAddr, PteConfigOf<T>, usize)> {
+        self.tree.forget();
         self.view().unmap_page(vaddr)
     }
 
@@ -277,6 +280,7 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
     ///
     /// As there.
     pub fn unmap(&mut self, start: TheirVirtAddr, size: usize) -> PagingResult {
+        self.tree.forget();
         self.view().unmap(start, size)
     }
 

@@ -212,7 +212,7 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Space<M, E, H> {
 
     /// Returns a cursor, which flushes the TLB when it is dropped as the crate's own does.
     pub fn cursor(&mut self) -> Cursor<'_, M, E, H> {
-        Cursor { tree: &self.tree, cursor: self.table.cursor() }
+        Cursor { tree: &mut self.tree, cursor: self.table.cursor() }
     }
 }
 
@@ -227,7 +227,7 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Drop for Space<M, E, H> {
 /// Changes a [`Space`], as the crate's cursor changes its table. Borrowed from
 /// [`Space::cursor`].
 pub struct Cursor<'a, M: PagingMetaData, E: TableEntry, H: Home> {
-    tree: &'a Tree,
+    tree: &'a mut Tree,
     cursor: PageTable64Cursor<'a, M, E, RootOnly<H>>,
 }
 

@@ -45,7 +45,16 @@ pub(super) struct Tree {
     pub top: Level,
     /// Bytes of the root with entries that lead to tables of another tree.
     pub shared: Range<usize>,
+    /// The tables of the two lowest levels that were reached last, and the part of the address space
+    /// that each is for. The lines of the entries that lead there are noted.
+    leaf: (u64, PhysAddr),
+    near: (u64, PhysAddr),
 }
+
+/// The level of [`Tree::near`].
+const NEAR: Level = Level(1);
+/// No part of the address space.
+const NOWHERE: (u64, PhysAddr) = (u64::MAX, PhysAddr(0));
 
 /// Returns the bits of an address below the index of `level`.
 #[inline(always)]
@@ -59,9 +68,18 @@ pub(super) const fn offset(va: u64, level: Level) -> usize {
     (va >> shift(level)) as usize % (1 << INDEX) * ENTRY
 }
 
+#[cfg_attr(
+    not(all(feature = "aarch64-paging", feature = "page-table-generic", feature = "x86_64")),
+    allow(dead_code, reason = "each crate uses its part")
+)]
 impl Tree {
     pub fn new(root: PhysAddr, top: Level) -> Self {
-        Tree { root, top, shared: 0..0 }
+        Tree { root, top, shared: 0..0, leaf: NOWHERE, near: NOWHERE }
+    }
+
+    /// Forgets which tables were reached last: tables have gone.
+    pub fn forget(&mut self) {
+        (self.leaf, self.near) = (NOWHERE, NOWHERE);
     }
 
     /// Returns whether the root's entry for `va` is another tree's.
@@ -81,17 +99,31 @@ impl Tree {
     ///    but for MMUs.
     #[inline]
     pub unsafe fn grow<P: Policy, N: WithPin, E: Entries>(
-        &self,
+        &mut self,
         pages: &Pages<'_, P, N>,
         entries: &E,
         va: u64,
         to: Level,
     ) -> bool {
-        if self.is_shared(va) {
-            return false;
+        if self.leaf.0 == va >> shift(NEAR) && to == Level::PTE {
+            // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
+            unsafe { pages.open(self.leaf.1) }.touched(offset(va, to));
+            return true;
         }
-        let (mut at, mut level) = (self.root, self.top);
+        let (part, mut at) = self.near;
+        let mut level = NEAR;
+        if part != va >> shift(Level(NEAR.0 + 1)) || to > NEAR {
+            if self.is_shared(va) {
+                return false;
+            }
+            (at, level) = (self.root, self.top);
+        }
         loop {
+            match level {
+                Level::PTE => self.leaf = (va >> shift(NEAR), at),
+                NEAR => self.near = (va >> shift(Level(NEAR.0 + 1)), at),
+                _ => {}
+            }
             let offset = offset(va, level);
             // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
             unsafe { pages.open(at) }.touched(offset);
@@ -125,7 +157,7 @@ impl Tree {
     ///
     /// 1. As for [`grow`](Self::grow).
     pub unsafe fn grow_range<P: Policy, N: WithPin, E: Entries>(
-        &self,
+        &mut self,
         pages: &Pages<'_, P, N>,
         entries: &E,
         start: u64,
@@ -161,8 +193,27 @@ impl Tree {
         start: u64,
         last: u64,
     ) {
-        // SAFETY: 1. by the caller; the root is the tree's.
-        unsafe { self.note_in(pages, entries, (self.root, self.top), start, last) }
+        let (mut at, mut level) = (self.root, self.top);
+        // As long as one entry has all of them.
+        while level > Level::PTE && (start ^ last) >> shift(level) == 0 {
+            let offset = offset(start, level);
+            if level == self.top && self.shared.contains(&offset) {
+                return;
+            }
+            // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
+            unsafe { pages.open(at) }.touched(offset);
+            let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+            // SAFETY: as in `grow`.
+            let Some(next) = entries.table(unsafe { slot.read_volatile() }) else { return };
+            (at, level.0) = (next, level.0 - 1);
+        }
+        if level == Level::PTE && offset(start, level) == offset(last, level) {
+            // SAFETY: 1. and 2. as above.
+            unsafe { pages.open(at) }.touched(offset(start, level));
+            return;
+        }
+        // SAFETY: 1. by the caller; the table is the tree's.
+        unsafe { self.note_in(pages, entries, (at, level), start, last) }
     }
 
     /// # Safety
@@ -203,7 +254,6 @@ impl Tree {
     /// # Safety
     ///
     /// 1. As for [`grow`](Self::grow).
-    #[cfg(feature = "aarch64-paging")]
     pub unsafe fn splits<P: Policy, N: WithPin, E: Entries>(
         &self,
         pages: &Pages<'_, P, N>,
@@ -238,7 +288,6 @@ impl Tree {
     /// 1. As for [`grow`](Self::grow). The tree has no entry there.
     /// 2. `from` is a root of the same format, which the direct map reaches. What its entries lead
     ///    to stays as long as this tree.
-    #[cfg(any(feature = "x86_64", feature = "page_table_multiarch"))]
     pub unsafe fn share<P: Policy, N: WithPin>(
         &mut self,
         pages: &Pages<'_, P, N>,
@@ -253,6 +302,7 @@ impl Tree {
             unsafe { to.write_volatile(from.read_volatile()) };
         }
         self.shared = bytes;
+        self.forget();
     }
 
     /// Gives all tables of the tree back.

@@ -243,6 +243,7 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     ///
     /// 1. No address of the range is in [another tree's](Self::share_upper_half) half.
     pub unsafe fn clean_up_addr_range(&mut self, range: PageRangeInclusive) {
+        self.tree.forget();
         // SAFETY: 1. only tables of this space come, which its pages handed out, and they are empty.
         let mut frames = unsafe { Frames::new(self.pages) };
         // SAFETY: each table is in this space alone, and there once (1.).
