@@ -43,6 +43,9 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
+/// Bytes of a page.
+const PAGE: u64 = FRAME_SIZE as u64;
+
 /// Pages as the crate's allocator and translation: its hooks.
 ///
 /// A table that comes back is cleared as a whole, unless it belongs to a [`Noted`].
@@ -196,9 +199,10 @@ unsafe impl Entries for Descriptors {
 /// A [`RootTable`] or [`Mapping`] of which all that is written is noted. Everything that reads is
 /// reached by [`Deref`].
 ///
-/// The lines of each call's range are noted when it returns. A call that splits a block fills the
-/// new tables, and they are noted as a whole. A call that unwinds leaves lines that are not noted:
-/// then tables are cleared as a whole, as the [hooks](Tables) do.
+/// The tables of a single page are made before the crate maps it. Of other calls, the lines of the
+/// range are noted when they return. A call that splits a block fills the new tables, and they are
+/// noted as a whole. A call that unwinds leaves lines that are not noted: then tables are cleared as
+/// a whole, as the [hooks](Tables) do.
 ///
 /// # Panics
 ///
@@ -207,6 +211,7 @@ unsafe impl Entries for Descriptors {
 /// walk them.
 pub struct Noted<T: Hierarchy> {
     inner: ManuallyDrop<T>,
+    tree: Tree,
     /// No call has unwound.
     settled: bool,
 }
@@ -269,11 +274,15 @@ impl<R: Regime, P: Policy, N: WithPin> Noted<RootTable<R, Tables<'_, '_, P, N>>>
         flags: R::Attributes,
         constraints: Constraints,
     ) -> Result<(), MapError> {
+        if flags.contains(R::Attributes::VALID) && self.has_tables_for(range) {
+            return self.inner.map_range(range, pa, flags, constraints);
+        }
         self.edit(range, |table| table.map_range(range, pa, flags, constraints))
     }
 
     /// Frees empty tables as [`RootTable::compact_subtables`] does.
     pub fn compact_subtables(&mut self) {
+        self.tree.forget();
         self.inner.compact_subtables();
     }
 }
@@ -291,6 +300,9 @@ impl<R: Regime, P: Policy, N: WithPin> Noted<Mapping<Tables<'_, '_, P, N>, R>> {
         flags: R::Attributes,
         constraints: Constraints,
     ) -> Result<(), MapError> {
+        if flags.contains(R::Attributes::VALID) && self.has_tables_for(range) {
+            return self.inner.map_range(range, pa, flags, constraints);
+        }
         self.edit(range, |mapping| mapping.map_range(range, pa, flags, constraints))
     }
 
@@ -313,6 +325,7 @@ impl<R: Regime, P: Policy, N: WithPin> Noted<Mapping<Tables<'_, '_, P, N>, R>> {
 
     /// Frees empty tables as [`Mapping::compact_subtables`] does.
     pub fn compact_subtables(&mut self) {
+        self.tree.forget();
         self.inner.compact_subtables();
     }
 }
@@ -321,35 +334,51 @@ impl<T: Hierarchy> Noted<T> {
     /// Takes one in which nothing has been written.
     fn over(inner: T) -> Self {
         inner.tables().noted.store(true, Relaxed);
-        Noted { inner: ManuallyDrop::new(inner), settled: true }
+        let (root, top) = inner.root();
+        Noted { inner: ManuallyDrop::new(inner), tree: Tree::new(root, top), settled: true }
     }
 
-    fn tree(&self) -> Tree {
-        let (root, top) = self.inner.root();
-        Tree::new(root, top)
+    /// Returns the first and the last address of a range, unless the crate refuses it: of such a
+    /// range, not all addresses are in the tree.
+    fn addresses(&self, range: &MemoryRegion) -> Option<(u64, u64)> {
+        let (start, last) = (range.start().0 as u64, (range.end().0 as u64).wrapping_sub(1));
+        let fits = start <= last && (start ^ last) >> (21 + 9 * u32::from(self.tree.top.0)) == 0;
+        fits.then_some((start, last))
+    }
+
+    /// Makes the tables for a range of one page, and notes the lines: then mapping it writes the
+    /// page's entry and nothing else. Returns false for other ranges, where a block is in the way,
+    /// and if there is no memory.
+    #[inline]
+    fn has_tables_for(&mut self, range: &MemoryRegion) -> bool {
+        let Some((start, last)) = self.addresses(range).filter(|(start, last)| last - start < PAGE) else {
+            return false;
+        };
+        let pages = self.inner.tables().pages;
+        // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone.
+        let grown = unsafe { self.tree.grow(pages, &Descriptors, start, Level::PTE) };
+        grown && self.tree.has_leaf_of(last)
     }
 
     /// Calls `f`, which writes to entries of `range` alone, frees tables of it as a whole, and splits
     /// blocks that lie across its ends.
     #[inline]
     fn edit<O>(&mut self, range: &MemoryRegion, f: impl FnOnce(&mut T) -> O) -> O {
-        let tree = self.tree();
-        let (start, last) = (range.start().0 as u64, (range.end().0 as u64).wrapping_sub(1));
-        // Of another range, no address is in the tree, and the crate refuses it.
-        let fits = start <= last && (start ^ last) >> (21 + 9 * u32::from(tree.top.0)) == 0;
+        let addresses = self.addresses(range);
         let settled = core::mem::replace(&mut self.settled, false);
-        if fits {
+        self.tree.forget();
+        if let Some((start, last)) = addresses {
             let tables = self.inner.tables();
             // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone.
-            let splits = unsafe { tree.splits(tables.pages, &Descriptors, start, last) };
+            let splits = unsafe { self.tree.splits(tables.pages, &Descriptors, start, last) };
             tables.fills.store(splits, Relaxed);
         }
         let result = f(&mut self.inner);
-        if fits {
+        if let Some((start, last)) = addresses {
             let tables = self.inner.tables();
             tables.fills.store(false, Relaxed);
             // SAFETY: 1. as above.
-            unsafe { tree.note(tables.pages, &Descriptors, start, last) };
+            unsafe { self.tree.note(tables.pages, &Descriptors, start, last) };
         }
         self.settled = settled;
         result
@@ -371,7 +400,7 @@ impl<T: Hierarchy> Drop for Noted<T> {
         if self.settled {
             // SAFETY: 1. as in `edit`; an inactive mapping is in no MMU, and this is its end. 2.
             // every call has noted its range.
-            unsafe { self.tree().take_apart(tables.pages, &Descriptors) };
+            unsafe { self.tree.take_apart(tables.pages, &Descriptors) };
         } else {
             tables.noted.store(false, Relaxed);
             // SAFETY: it is used no more, and dropped once.

@@ -58,6 +58,7 @@ impl<H: Home> FrameAllocator for Frames<H> {
         unsafe { H::pages().give_back_full(ours(at)) };
     }
 
+    #[inline(always)]
     fn phys_to_virt(&self, at: TheirPhysAddr) -> *mut u8 {
         H::pages().pointer(ours(at))
     }
@@ -80,6 +81,7 @@ impl<H: Home> FrameAllocator for Noted<H> {
         unsafe { H::pages().give_back(ours(at)) };
     }
 
+    #[inline(always)]
     fn phys_to_virt(&self, at: TheirPhysAddr) -> *mut u8 {
         H::pages().pointer(ours(at))
     }
@@ -199,18 +201,19 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
         size: usize,
         config: PteConfigOf<T>,
     ) -> PagingResult {
-        let va = start.as_usize();
-        // The crate says what is wrong with another region, and writes nothing.
-        if let Some(end) = va.checked_add(size).filter(|end| (va | end).is_multiple_of(FRAME_SIZE)) {
+        let mut view = self.view();
+        let tree = &mut self.tree;
+        // Asked before each page is written: so a region that fails leaves no tables behind it.
+        let resolve = |va: TheirVirtAddr| {
             let entries = Descriptors::<T::P>(PhantomData);
-            // SAFETY: 1. as in `map_page`.
-            if !unsafe { self.tree.grow_range(H::pages(), &entries, va as u64, end as u64) } {
-                return Err(PagingError::NoMemory);
-            }
-        }
-        // It takes back what it has mapped, and tables, if a page is in the way.
+            // SAFETY: 1. as in `map_page`; the crate reads and writes nothing meanwhile.
+            let grown = unsafe { tree.grow(H::pages(), &entries, va.as_usize() as u64, Level::PTE) };
+            if grown { Ok(get_paddr(va)) } else { Err(PagingError::NoMemory) }
+        };
+        let result = view.map_region_checked(start, resolve, size, config);
+        // If it has failed, tables have gone.
         self.tree.forget();
-        self.view().map_region(start, get_paddr, size, config)
+        result
     }
 
     /// Maps a linear range as [`PageTableRef::map`] does, with pages as large as there.
@@ -236,10 +239,9 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
             let levels = (T::MAX_BLOCK_LEVEL as u32).min(u32::from(self.tree.top.0) + 1);
             let levels = if config.allow_huge { levels } else { 0 };
             let level = (1..levels).rev().find(large).unwrap_or(0);
-            // A large page, or all pages up to the next place where one may begin.
+            // A large page, or the pages of one leaf table: if they fail, no tables are left behind.
             let next = match level {
-                0 if config.allow_huge => (at | (LARGE - 1)).checked_add(1).map_or(end, |next| next.min(end)),
-                0 => end,
+                0 => (at | (LARGE - 1)).checked_add(1).map_or(end, |next| next.min(end)),
                 level => at + (FRAME_SIZE << (9 * level)),
             };
             let entries = Descriptors::<T::P>(PhantomData);

@@ -75,6 +75,7 @@ fn alloc<H: Home>(frames: usize, align: usize) -> Option<TheirPhysAddr> {
     (frames == 1 && align <= FRAME_SIZE).then(|| H::pages().alloc()).flatten().map(theirs)
 }
 
+#[inline(always)]
 fn pointer<H: Home>(at: TheirPhysAddr) -> TheirVirtAddr {
     TheirVirtAddr::from_mut_ptr_of(H::pages().pointer(ours(at)))
 }
@@ -96,6 +97,7 @@ impl<H: Home> PagingHandler for Handler<H> {
         unsafe { H::pages().give_back_full(ours(at)) };
     }
 
+    #[inline(always)]
     fn phys_to_virt(at: TheirPhysAddr) -> TheirVirtAddr {
         pointer::<H>(at)
     }
@@ -112,6 +114,7 @@ impl<H: Home> PagingHandler for RootOnly<H> {
 
     fn dealloc_frames(_: TheirPhysAddr, _: usize) {}
 
+    #[inline(always)]
     fn phys_to_virt(at: TheirPhysAddr) -> TheirVirtAddr {
         pointer::<H>(at)
     }
@@ -281,15 +284,19 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
         let Some(end) = start.checked_add(size).filter(|_| aligned) else {
             return Err(PagingError::NotAligned);
         };
-        if !allow_huge {
-            let entries = Descriptors::<E>(PhantomData);
+        let entries = Descriptors::<E>(PhantomData);
+        let mut va = start;
+        while va < end && !allow_huge {
+            // The pages of one leaf table: if they fail, no tables are left behind.
+            let next =
+                (va | (PageSize::Size2M as usize - 1)).checked_add(1).map_or(end, |next| next.min(end));
             // SAFETY: 1. as in `map`.
-            if !unsafe { self.tree.grow_range(H::pages(), &entries, start as u64, end as u64) } {
+            if !unsafe { self.tree.grow_range(H::pages(), &entries, va as u64, next as u64) } {
                 return Err(PagingError::NoMemory);
             }
-            return self.cursor.map_region(vaddr, get_paddr, size, flags, false);
+            self.cursor.map_region(va.into(), &get_paddr, next - va, flags, false)?;
+            va = next;
         }
-        let mut va = start;
         while va < end {
             let target = get_paddr(va.into());
             let fits = |size: &PageSize| {

@@ -82,6 +82,12 @@ impl Tree {
         (self.leaf, self.near) = (NOWHERE, NOWHERE);
     }
 
+    /// Returns whether the leaf table of `va` was the last one that [`grow`](Self::grow) reached.
+    #[inline(always)]
+    pub fn has_leaf_of(&self, va: u64) -> bool {
+        self.leaf.0 == va >> shift(NEAR)
+    }
+
     /// Returns whether the root's entry for `va` is another tree's.
     #[inline(always)]
     pub fn is_shared(&self, va: u64) -> bool {
@@ -105,7 +111,7 @@ impl Tree {
         va: u64,
         to: Level,
     ) -> bool {
-        if self.leaf.0 == va >> shift(NEAR) && to == Level::PTE {
+        if self.has_leaf_of(va) && to == Level::PTE {
             // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
             unsafe { pages.open(self.leaf.1) }.touched(offset(va, to));
             return true;
