@@ -274,7 +274,7 @@ impl<R: Regime, P: Policy, N: WithPin> Noted<RootTable<R, Tables<'_, '_, P, N>>>
         flags: R::Attributes,
         constraints: Constraints,
     ) -> Result<(), MapError> {
-        if flags.contains(R::Attributes::VALID) && self.has_tables_for(range) {
+        if (flags & R::Attributes::VALID) == R::Attributes::VALID && self.has_tables_for(range) {
             return self.inner.map_range(range, pa, flags, constraints);
         }
         self.edit(range, |table| table.map_range(range, pa, flags, constraints))
@@ -300,7 +300,7 @@ impl<R: Regime, P: Policy, N: WithPin> Noted<Mapping<Tables<'_, '_, P, N>, R>> {
         flags: R::Attributes,
         constraints: Constraints,
     ) -> Result<(), MapError> {
-        if flags.contains(R::Attributes::VALID) && self.has_tables_for(range) {
+        if (flags & R::Attributes::VALID) == R::Attributes::VALID && self.has_tables_for(range) {
             return self.inner.map_range(range, pa, flags, constraints);
         }
         self.edit(range, |mapping| mapping.map_range(range, pa, flags, constraints))

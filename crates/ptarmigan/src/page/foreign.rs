@@ -135,7 +135,11 @@ impl<'m> ForeignTable<'m> {
     /// costs the same for a line as for a whole frame. Bytes behind the table's end are left out.
     #[inline]
     pub fn touched_range(&self, bytes: Range<usize>) {
-        let (first, end) = (bytes.start / LINE, bytes.end.min(self.bytes()).div_ceil(LINE));
+        let bytes = bytes.start..bytes.end.min(self.bytes());
+        if bytes.is_empty() {
+            return;
+        }
+        let (first, end) = (bytes.start / LINE, bytes.end.div_ceil(LINE));
         for (frame, record) in self.records().enumerate() {
             let lines = |line: usize| line.saturating_sub(frame * 64).min(64);
             let (first, end) = (lines(first), lines(end));
