@@ -1,9 +1,10 @@
 //! aarch64-paging: `Noted` beside the crate alone.
-use crate::rig::{Numbers, assert_back, at_once, at_once_of, out};
+use crate::rig::{Lists, Numbers, assert_back, at_once, at_once_of, out};
 use aarch64_paging::Mapping;
 use aarch64_paging::descriptor::{El1Attributes as A, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, RootTable, Stage2, VaRange};
 use ptarmigan::adapters::aarch64_paging::{Noted, Tables};
+use ptarmigan::hosted::CpuSlot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PAGE: usize = 4096;
@@ -15,6 +16,17 @@ fn flags() -> A {
 
 fn range(start: usize, bytes: usize) -> MemoryRegion {
     MemoryRegion::new(start, start + bytes)
+}
+
+/// Returns what the crate finds in the first 32 MiB: where, of which level, and leading where.
+fn leaves(table: &RootTable<El1And0, Tables<'static, 'static, &'static Lists, CpuSlot>>) -> Vec<[usize; 3]> {
+    let mut found = Vec::new();
+    let walked = table.walk_range(&range(0, 32 << 20), &mut |region, entry, level| {
+        found.push([region.start().0, level, entry.output_address().0]);
+        Ok(())
+    });
+    walked.unwrap();
+    found
 }
 
 #[test]
@@ -45,31 +57,7 @@ fn a_noted_table_holds_what_the_crates_own_holds_whatever_is_mapped_split_and_re
                 own.compact_subtables();
             }
         }
-        // Of the addresses of tables, which differ, the crate prints the digits.
-        let leaves = |table: &dyn Fn(&mut dyn FnMut(usize, u64))| {
-            let mut found = Vec::new();
-            table(&mut |start, entry| found.push((start, entry)));
-            found
-        };
-        let whole = range(0, 32 << 20);
-        let [noted_leaves, own_leaves] = [
-            leaves(&|f| {
-                noted
-                    .walk_range(&whole, &mut |region, entry, level| {
-                        f(region.start().0, entry.output_address().0 as u64 | level as u64);
-                        Ok(())
-                    })
-                    .unwrap();
-            }),
-            leaves(&|f| {
-                own.walk_range(&whole, &mut |region, entry, level| {
-                    f(region.start().0, entry.output_address().0 as u64 | level as u64);
-                    Ok(())
-                })
-                .unwrap();
-            }),
-        ];
-        assert_eq!(noted_leaves, own_leaves);
+        assert_eq!(leaves(&noted), leaves(&own));
         drop((noted, own));
         assert_back(pages);
     }

@@ -7,7 +7,7 @@ use x86_64::structures::paging::mapper::{
     CleanUp, MapToError, MappedPageTable, Mapper, PageTableFrameMapping, Translate, TranslateResult,
 };
 use x86_64::structures::paging::{
-    FrameAllocator, FrameDeallocator, Page, PageTable, PageTableFlags as Flags, PhysFrame, Size2MiB, Size4KiB,
+    FrameAllocator, FrameDeallocator, Page, PageTable, PageTableFlags as Flags, PhysFrame, Size2MiB,
 };
 use x86_64::{PhysAddr, VirtAddr};
 
