@@ -18,6 +18,8 @@
 //! is part of its type ([`frames::Frame`]); what is per CPU is reached only with proof of being
 //! there ([`cpu::PerCpu`]).
 #![cfg_attr(not(any(feature = "hosted", test, loom)), no_std)]
+#[cfg(feature = "adapters")]
+pub mod adapters;
 pub mod addr;
 mod bits;
 pub mod bootmem;
