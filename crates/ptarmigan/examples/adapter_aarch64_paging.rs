@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         drop(table);
         let after = lists.counts().levels[0];
         let fetched = after.misses - before.misses;
-        println!("{round} space: 32 pages, {tables} tables, {fetched} of them from the frame allocator");
+        println!("{round} space: 32 pages, {tables} tables, {fetched} pages from the frame allocator");
     }
     if lists.counts().live() != 0 {
         return Err("tables have not come back".into());

@@ -74,7 +74,7 @@ mod x86 {
             let tables = lists.counts().live();
             drop(space);
             let fetched = lists.counts().levels[0].misses - before.misses;
-            println!("{round} space: 32 pages, {tables} tables, {fetched} of them from the frame allocator");
+            println!("{round} space: 32 pages, {tables} tables, {fetched} pages from the frame allocator");
         }
         if lists.counts().live() != 0 {
             return Err("tables have not come back".into());

@@ -19,8 +19,9 @@
 //! | `page-table-generic` | page-table-generic 0.9 | `Frames` (`FrameAllocator`) | `Space` |
 //! | `x86_64` | x86_64 0.15 | `Frames` (`FrameAllocator`, `FrameDeallocator`) | `Space` |
 //!
-//! Figures are in docs/results.md: `cargo run --release -p benches-vs-peers -- adapters`. What each
-//! crate's contract would have to say for its hooks to be as fast is in docs/upstream/.
+//! Figures, and what each crate's contract would have to say for its hooks to be as fast, are in
+//! docs/upstream/: `cargo run --release -p benches-vs-peers -- adapters`. Spaces are for sparse
+//! trees; dense ones gain nothing, and may lose.
 //!
 //! # When a table comes back
 //!
