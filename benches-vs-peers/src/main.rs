@@ -2,8 +2,10 @@
 //!
 //! In `table`, no contender executes a TLB instruction or takes a lock. The peers allocate tables
 //! from a pool that is as cheap as possible, the library from its quicklists. In `quicklist`,
-//! allocators hand out zeroed pages. The harness is that of `ptarmigan bench`.
+//! allocators hand out zeroed pages. In `adapters`, crates get their tables from the library. The
+//! harness is that of `ptarmigan bench`.
 
+mod adapters;
 mod peers;
 
 use std::process::ExitCode;
@@ -53,6 +55,20 @@ enum Bench {
     },
     /// Table pages, allocated and freed, in nanoseconds per pair.
     Quicklist(Options),
+    /// Page-table crates as released, and with the library's pages, in nanoseconds per page.
+    Adapters {
+        #[command(flatten)]
+        options: Options,
+        /// Run only this crate, or only one of its contenders.
+        #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(adapters::names()))]
+        only: Option<String>,
+        /// Run only this case.
+        #[arg(long, value_parser = ["sparse", "tiny", "dense"])]
+        case: Option<String>,
+        /// Spaces that each contender makes in a round, of the dense case a 64th.
+        #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=4096))]
+        spaces: u16,
+    },
 }
 
 fn names() -> Vec<&'static str> {
@@ -71,7 +87,7 @@ fn main() -> ExitCode {
             let message = match error.kind() {
                 // clap would print the whole help here.
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                    "error: say which benchmark to run: table, quicklist".to_string()
+                    "error: say which benchmark to run: table, quicklist, adapters".to_string()
                 }
                 _ => error.to_string(),
             };
@@ -82,8 +98,20 @@ fn main() -> ExitCode {
     let (report, options) = match arguments.bench {
         Bench::Table { options, only } => (tables(options.rounds, only.as_deref()), options),
         Bench::Quicklist(options) => (quicklist(options.rounds), options),
+        Bench::Adapters { options, only, case, spaces } => {
+            let choice = adapters::Choice { only: only.as_deref(), case: case.as_deref() };
+            let report = adapters::run(options.rounds, spaces.into(), choice);
+            return finish(report.map_err(Failure::new).and_then(|report| match options.json {
+                true => print(&report, true),
+                false => ptarmigan_cli::print::stdout(&adapters::plain(&report)),
+            }));
+        }
     };
-    match report.map_err(Failure::new).and_then(|report| print(&report, options.json)) {
+    finish(report.map_err(Failure::new).and_then(|report| print(&report, options.json)))
+}
+
+fn finish(result: Result<(), Failure>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ptarmigan_cli::print::failure(&failure),
     }

@@ -13,7 +13,7 @@ use ptarmigan_cli::bench::table::contender::{
 };
 use ptarmigan_cli::bench::table::peer_pool;
 
-const FLAGS: El1Attributes = El1Attributes::VALID
+pub const FLAGS: El1Attributes = El1Attributes::VALID
     .union(El1Attributes::ACCESSED)
     .union(El1Attributes::NON_GLOBAL)
     .union(El1Attributes::ATTRIBUTE_INDEX_1)
@@ -22,7 +22,8 @@ const FLAGS: El1Attributes = El1Attributes::VALID
 
 const PAGES_ONLY: Constraints = Constraints::NO_BLOCK_MAPPINGS;
 
-struct Identity;
+/// Tables at their own addresses, cleared when they come.
+pub struct Identity;
 
 fn pointer(table: usize) -> NonNull<PageTable<El1Attributes>> {
     NonNull::new(ptr::with_exposed_provenance_mut(table)).expect("the pool is not at address 0")

@@ -14,12 +14,13 @@ use ptarmigan_cli::bench::table::contender::{
 use ptarmigan_cli::bench::table::peer_pool;
 
 /// Present, writable, user.
-const FLAGS: u64 = 7;
+pub const FLAGS: u64 = 7;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const HUGE: u64 = 1 << 7;
 
+/// Frames from the pool.
 #[derive(Clone, Copy)]
-struct Frames;
+pub struct Frames;
 
 impl FrameAllocator for Frames {
     // The library zeroes its tables itself.
@@ -42,7 +43,7 @@ impl FrameAllocator for Frames {
 /// An x86-64 entry, as short as the trait allows.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-struct Entry(u64);
+pub struct Entry(u64);
 
 impl PageTableEntry for Entry {
     type PteConfig = u64;
@@ -88,8 +89,9 @@ impl PageTableEntry for Entry {
     }
 }
 
+/// x86-64.
 #[derive(Clone, Copy)]
-struct FourLevels;
+pub struct FourLevels;
 
 impl TableMeta for FourLevels {
     type P = Entry;

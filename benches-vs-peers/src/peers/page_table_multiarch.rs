@@ -10,7 +10,8 @@ use ptarmigan_cli::bench::table::contender::{
 };
 use ptarmigan_cli::bench::table::peer_pool;
 
-struct Handler;
+/// Frames from the pool.
+pub struct Handler;
 
 impl PagingHandler for Handler {
     // The library zeroes its tables itself.
@@ -40,7 +41,7 @@ impl PagingHandler for Handler {
 
 type Table = X64PageTable<Handler>;
 
-fn flags() -> MappingFlags {
+pub fn flags() -> MappingFlags {
     MappingFlags::READ | MappingFlags::WRITE | MappingFlags::USER
 }
 

@@ -18,10 +18,11 @@ use ptarmigan_cli::bench::table::contender::{
 };
 use ptarmigan_cli::bench::table::peer_pool;
 
-const FLAGS: PageTableFlags =
+pub const FLAGS: PageTableFlags =
     PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE).union(PageTableFlags::USER_ACCESSIBLE);
 
-struct Frames;
+/// Frames from the pool.
+pub struct Frames;
 
 // SAFETY: the pool hands each table to one owner at a time.
 unsafe impl FrameAllocator<Size4KiB> for Frames {
@@ -51,12 +52,12 @@ unsafe impl PageTableFrameMapping for Identity {
 }
 
 #[inline(always)]
-fn page(virt: usize) -> Page {
+pub fn page(virt: usize) -> Page {
     Page::containing_address(VirtAddr::new(virt as u64))
 }
 
 #[inline(always)]
-fn frame(phys: usize) -> PhysFrame {
+pub fn frame(phys: usize) -> PhysFrame {
     PhysFrame::containing_address(PhysAddr::new(phys as u64))
 }
 

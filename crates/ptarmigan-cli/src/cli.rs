@@ -9,7 +9,7 @@ pub use examples::{EXIT_CODES, Example, of};
 
 use crate::baseline;
 use crate::error::Failure;
-use crate::{bench, calibrate, inspect, print, record, replay, report};
+use crate::{advise, bench, calibrate, inspect, print, record, replay, report};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -30,6 +30,7 @@ enum Command {
     Record(record::RecordArgs),
     Inspect(inspect::InspectArgs),
     Replay(Box<replay::ReplayArgs>),
+    Advise(advise::AdviseArgs),
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
@@ -96,6 +97,7 @@ impl Cli {
             Some(Command::Record(args)) => record::run(&args),
             Some(Command::Inspect(args)) => inspect::run(&args),
             Some(Command::Replay(args)) => replay::run(&args),
+            Some(Command::Advise(args)) => advise::run(&args),
             Some(Command::Bench(args)) => args.run().map(|()| ExitCode::SUCCESS),
             Some(Command::Calibrate(args)) => calibrate::run(&args),
             Some(Command::Report(args)) => report::run(&args),

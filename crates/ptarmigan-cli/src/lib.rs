@@ -1,5 +1,6 @@
-//! The workbench for page-table memory, as a library: record, inspect, replay, bench,
+//! The workbench for page-table memory, as a library: record, inspect, replay, advise, bench,
 //! calibrate, report.
+pub mod advise;
 mod bar;
 pub mod baseline;
 pub mod bench;

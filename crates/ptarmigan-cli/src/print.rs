@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// # Errors
 /// A quiet failure if the reader has closed the pipe, as `head` does; one with a message for any
 /// other error.
-pub(crate) fn stdout(text: &str) -> Result<(), Failure> {
+pub fn stdout(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| match e.kind() {
         ErrorKind::BrokenPipe => Failure::quiet(),

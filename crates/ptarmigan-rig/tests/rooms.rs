@@ -30,6 +30,7 @@ const ORDER: &[&str] = &[
     "space",
     "hosted",
     "pool",
+    "adapters",
 ];
 
 /// The crates of the repository whose sources are looked at.

@@ -35,8 +35,10 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `hosted` | yes | the module `hosted`: a machine made of threads and `mmap`, and a pool of pages for programs; needs std |
+//! | `adapters` | no | table pages for page-table crates of other people, and for a tree of one's own |
+//! | `x86_64`, `page_table_multiarch`, `page-table-generic`, `aarch64-paging` | no | the adapter of the crate of that name |
 //!
-//! Without it the crate is `no_std`, needs no heap, and depends on nothing.
+//! Without features the crate is `no_std`, needs no heap, and depends on nothing.
 //!
 //! # Modules
 //!
@@ -59,6 +61,8 @@
 //! is part of its type ([`frames::Frame`]); what is per CPU is reached only with proof of being
 //! there ([`cpu::PerCpu`]).
 #![cfg_attr(not(any(feature = "hosted", test, loom)), no_std)]
+#[cfg(feature = "adapters")]
+pub mod adapters;
 pub mod addr;
 mod bits;
 pub mod bootmem;

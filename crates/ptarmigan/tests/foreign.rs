@@ -64,6 +64,33 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
 }
 
 #[test]
+fn ranges_are_noted_as_their_entries_would_be_one_by_one() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slot = &host.slots()[0];
+    let lists = host.quicklists().unwrap();
+    let pin = slot.pin();
+    let here = lists.at(&pin);
+    for level in [PTE, ROOT] {
+        for bytes in [0..8, 56..72, 0..4096, 2040..2056, 4088..4096, 100..100, 4000..9000] {
+            let tables = [(); 2].map(|()| here.alloc(level, AllocFlags::NORMAL).unwrap());
+            // SAFETY: 1. they are the host's.
+            let [one, two] = tables.map(|page| unsafe { page.into_table(host.frames(), &X86_64::LAYOUT) });
+            one.touched_range(bytes.clone());
+            (bytes.start..bytes.end.min(4096)).for_each(|at| two.touched(at));
+            assert_eq!(one.touched_lines().collect::<Vec<_>>(), two.touched_lines().collect::<Vec<_>>());
+            for table in [one, two] {
+                // SAFETY: 1. to 3. nothing was written. 4. the host's.
+                let cleared = unsafe { table.clear_touched(&host.window()) };
+                // SAFETY: 1. no MMU.
+                here.free_unlinked(unsafe { cleared.never_walked() });
+            }
+        }
+    }
+    here.drain();
+    host.audit().unwrap();
+}
+
+#[test]
 fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kernels_half() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     // SAFETY: no MMU follows the entry.

@@ -1,6 +1,6 @@
 //! Baselines: the figures of a run, saved under a name, and later runs compared with them.
 //!
-//! A baseline is one JSON file, `NAME.json`, in the directory that [`store`] finds. It holds the
+//! A baseline is one JSON file, `NAME.json`, in the directory that `store` finds. It holds the
 //! figures, the options that they depend on, and the host. A run with other options is refused; one
 //! on another host is compared, with a warning.
 mod comparison;

@@ -13,6 +13,7 @@
 //! * `flush`: flushes of a machine with a hash table, priced by a cost model, beside this host's.
 //! * `kmap`: windows of slots for high memory.
 //! * `userpte`: leaf tables in high memory: what they cost, and when they pay.
+//! * `turns`: contenders that are closures.
 //! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
 mod flush;
 mod hash;
@@ -22,6 +23,7 @@ pub mod machine;
 pub mod pages;
 pub mod report;
 pub mod table;
+pub mod turns;
 mod userpte;
 
 use clap::{Args, Subcommand};

@@ -17,12 +17,13 @@
 //!
 //! * `input` reads a trace and turns it into a program for each worker.
 //! * `high` is high memory, if the machine has any. `mapped` replays for what is mapped there alone,
-//!   and `placed` for tables there.
+//!   `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * `observed` replays once and writes down the lives of tables, for reports.
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check what the workers do.
 //! * `passes` puts these together, and `report` prints the result.
 mod args;
+mod counted;
 mod high;
 mod input;
 mod instruments;
@@ -40,16 +41,23 @@ mod tests;
 mod workers;
 
 pub use args::{ReplayArgs, Spread};
+pub(crate) use counted::{CountedMachine, CountedRun, CountedTrace};
 pub(crate) use high::KmapReport;
-pub(crate) use input::trace::Trace;
+pub(crate) use input::relayout::Tasks;
+pub(crate) use input::schedule::{Op, Program};
+pub(crate) use input::trace::{PackedEvent, PackedKind, Trace};
+pub(crate) use instruments::classes::OpClass;
 pub(crate) use instruments::lives::Life;
 pub(crate) use instruments::measured::LevelTimes;
+pub(crate) use linux::HugeFaults;
 pub(crate) use mapped::MappedTrace;
 pub(crate) use memory::{parse as parse_memory, parse_bytes};
-pub(crate) use observed::{Axis, Cause, Observation, ObservedTrace, PolicyRun, Program};
+pub(crate) use observed::{Axis, Cause, Observation, ObservedTrace, PolicyRun, RecordedProgram};
 pub(crate) use placed::{PlacedMachine, PlacedRun, PlacedTrace, Recording};
 pub(crate) use policy::{Choice, PolicyName};
 pub(crate) use report::{Flushes, LevelReport, TruthReport};
+pub(crate) use workers::look::{Look, SpaceLook, When};
+pub(crate) use workers::watch::Watch;
 
 use crate::baseline::{BaselineRun, Comparison};
 use crate::error::{Context, Failure};

@@ -82,10 +82,17 @@ impl PlacedTrace {
     /// # Errors
     /// If it is none, or does not fit into 3 GiB.
     pub fn read(from: &Recording) -> Result<Self, Failure> {
-        let mut trace = match from {
+        Self::new(match from {
             Recording::Shipped => Trace::from_bytes(COMPILE, "the shipped compile")?,
             Recording::File(path) => Trace::open(Path::new(path))?,
-        };
+        })
+    }
+
+    /// Moves a recording and plans its replay.
+    ///
+    /// # Errors
+    /// If it does not fit into 3 GiB.
+    pub fn new(mut trace: Trace) -> Result<Self, Failure> {
         trace.relayout(room::<X86Pae>())?;
         let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, trace.cpus), true);
         Ok(PlacedTrace { trace, schedule })

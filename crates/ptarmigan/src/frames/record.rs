@@ -159,6 +159,16 @@ impl FrameMeta {
         }
     }
 
+    /// As [`touch_shared`](Self::touch_shared), for several lines at once.
+    #[inline(always)]
+    pub(crate) fn touch_mask(&self, lines: u64) {
+        for (word, bits) in self.lines.iter().zip([lines as u32, (lines >> 32) as u32]) {
+            if word.load(Relaxed) & bits != bits {
+                word.fetch_or(bits, Relaxed);
+            }
+        }
+    }
+
     /// As [`touch_shared`](Self::touch_shared), for roots of trees that are not the library's:
     /// there is one bit for each pair of lines, in the first word. The second one links registered
     /// roots.

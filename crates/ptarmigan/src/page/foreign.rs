@@ -10,8 +10,9 @@
 //!
 //! 1. [`Clean::into_table`] makes a page a table. It is zero when it comes: the tree does not clear
 //!    it.
-//! 2. The tree calls [`touched`](ForeignTable::touched) for each entry that it writes, before the
-//!    table comes back.
+//! 2. The tree calls [`touched`](ForeignTable::touched) for each entry that it writes, or
+//!    [`touched_range`](ForeignTable::touched_range) for a range of them, before the table comes
+//!    back.
 //! 3. The tree unlinks the table, and calls [`clear_touched`](ForeignTable::clear_touched). The
 //!    table is zero when it goes.
 //! 4. A table that no MMU could ever walk becomes a page again at once:
@@ -127,6 +128,29 @@ impl<'m> ForeignTable<'m> {
             let record = self.frames.meta(Pfn(self.at.pfn().0 + (offset >> FRAME_SHIFT) as u32));
             let line = (offset % FRAME_SIZE / LINE) as u32;
             if self.is_root { record.touch_root(line / 2) } else { record.touch_shared(line) }
+        }
+    }
+
+    /// Notes that entries at these bytes are written, as [`touched`](Self::touched) does for one. It
+    /// costs the same for a line as for a whole frame. Bytes behind the table's end are left out.
+    #[inline]
+    pub fn touched_range(&self, bytes: Range<usize>) {
+        let bytes = bytes.start..bytes.end.min(self.bytes());
+        if bytes.is_empty() {
+            return;
+        }
+        let (first, end) = (bytes.start / LINE, bytes.end.div_ceil(LINE));
+        for (frame, record) in self.records().enumerate() {
+            let lines = |line: usize| line.saturating_sub(frame * 64).min(64);
+            let (first, end) = (lines(first), lines(end));
+            if first < end {
+                let mask = u64::MAX >> (64 - (end - first)) << first;
+                if self.is_root {
+                    (first / 2..end.div_ceil(2)).for_each(|pair| record.touch_root(pair as u32));
+                } else {
+                    record.touch_mask(mask);
+                }
+            }
         }
     }
 

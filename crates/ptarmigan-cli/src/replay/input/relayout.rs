@@ -134,21 +134,23 @@ impl Program {
     }
 }
 
-/// The program that each task runs.
-struct Tasks {
+/// The program that each task runs. Programs are numbered in the order in which they begin.
+pub struct Tasks {
     of: Vec<u32>,
     programs: u32,
 }
 
 impl Tasks {
-    fn new(trace: &Trace) -> Self {
+    /// Returns the tasks at the start of a trace: task 0 runs program 0.
+    pub fn new(trace: &Trace) -> Self {
         let mut of = vec![NONE; trace.tasks as usize];
         of[0] = 0;
         Tasks { of, programs: 1 }
     }
 
-    /// Returns the program that an event is about: the new one, for an `execve`.
-    fn step(&mut self, trace: &Trace, step: &PackedEvent) -> Option<u32> {
+    /// Returns the program that an event is about: the new one, for an `execve`. Events come in
+    /// order, all of them.
+    pub fn step(&mut self, trace: &Trace, step: &PackedEvent) -> Option<u32> {
         let task = step.task as usize;
         let program = self.of[task];
         if program == NONE {

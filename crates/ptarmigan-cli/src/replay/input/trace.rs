@@ -58,8 +58,9 @@ pub struct LinuxFlush {
 }
 
 /// A trace in memory.
+#[derive(Clone)]
 pub struct Trace {
-    /// How it was recorded.
+    /// What the file says of the recording.
     pub header: Header,
     /// Name of the workload.
     pub name: String,

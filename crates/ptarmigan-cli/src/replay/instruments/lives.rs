@@ -7,6 +7,7 @@
 use crate::replay::input::schedule::Op;
 use crate::replay::input::trace::Trace;
 use crate::replay::linux::PAGE;
+use crate::replay::workers::look::When;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
@@ -176,9 +177,12 @@ impl LifeWatch<'_> {
 }
 
 impl Watch for LifeWatch<'_> {
-    const LOOKS: bool = true;
+    // Before operations that may take tables.
+    fn looks(op: &Op, when: When) -> bool {
+        when == When::Before && matches!(op, Op::Call { .. } | Op::Exec { .. } | Op::Exit { .. })
+    }
 
-    fn comes<F: Format, M: Machine>(&mut self, on: On<'_, M>, op: &Op, space: &Space<F>) {
+    fn look<F: Format, M: Machine>(&mut self, on: On<'_, M>, op: &Op, _: When, space: &Space<F>) {
         const ALL: VirtRange = VirtRange { start: 0, end: u64::MAX };
         let (rare, all) = match *op {
             Op::Exec { last, .. } | Op::Exit { last, .. } => (None, last),

@@ -1,4 +1,5 @@
 //! The instruments of a replay: counters, timers, the sanitizer.
+pub mod classes;
 pub mod counters;
 pub mod levels;
 pub mod lives;

@@ -41,9 +41,9 @@ pub enum HugeFaults {
 }
 
 impl HugeFaults {
-    /// Returns whether a fault at `va` in `area`, with no table there yet, prepares for private pages
-    /// although it reads: Linux does so before it knows whether a huge page of zeroes will do.
-    pub fn prepares(self, area: &Area, va: u64, access: Access) -> bool {
+    /// Returns whether a fault at `va` in `area`, with no table there yet, may get a huge page: the
+    /// 2 MiB around it lie in the area, which is private and anonymous.
+    pub fn reaches(self, area: &Area, va: u64) -> bool {
         let wanted = match self {
             HugeFaults::Never => false,
             HugeFaults::Advised => area.tag & tags::HUGE != 0,
@@ -51,6 +51,12 @@ impl HugeFaults {
         };
         let start = va & !(HUGE - 1);
         let plain = !area.flags.has(AreaFlags::SHARED) && !area.flags.has(AreaFlags::BACKED);
-        wanted && plain && access != Access::Write && area.start <= start && start + HUGE <= area.end
+        wanted && plain && area.start <= start && start + HUGE <= area.end
+    }
+
+    /// Returns whether a fault at `va` in `area`, with no table there yet, prepares for private pages
+    /// although it reads: Linux does so before it knows whether a huge page of zeroes will do.
+    pub fn prepares(self, area: &Area, va: u64, access: Access) -> bool {
+        access != Access::Write && self.reaches(area, va)
     }
 }

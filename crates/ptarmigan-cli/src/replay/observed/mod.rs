@@ -15,7 +15,7 @@ mod repeat;
 
 pub(crate) use axis::Axis;
 pub(crate) use causes::Cause;
-pub(crate) use programs::{Program, Programs};
+pub(crate) use programs::{Programs, RecordedProgram};
 pub(crate) use repeat::PolicyRun;
 
 use super::input::schedule::{CpuMap, Op, Schedule};

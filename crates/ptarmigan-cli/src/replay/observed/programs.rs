@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// A program of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Program {
+pub(crate) struct RecordedProgram {
     /// Its name, if the recording has it.
     pub name: Option<String>,
     /// Pages of files that `execve` mapped for it, its loader included. 0 for what ran before the
@@ -23,7 +23,7 @@ pub(crate) struct Program {
 /// The programs of a trace.
 pub(crate) struct Programs {
     /// In order of their first start.
-    pub all: Vec<Program>,
+    pub all: Vec<RecordedProgram>,
     of_space: Vec<u32>,
 }
 
@@ -87,10 +87,10 @@ impl Programs {
                     programs.of_space.push(of_parent);
                     continue;
                 }
-                Origin::First => (Key::Start, Program { name: None, pages: 0, starts: 0 }),
+                Origin::First => (Key::Start, RecordedProgram { name: None, pages: 0, starts: 0 }),
                 Origin::Started { name, image, pages } => {
                     let key = name.clone().map_or(Key::Image(*image), Key::Name);
-                    (key, Program { name: name.clone(), pages: *pages, starts: 0 })
+                    (key, RecordedProgram { name: name.clone(), pages: *pages, starts: 0 })
                 }
             };
             let number = *known.entry(key).or_insert_with(|| {
@@ -123,7 +123,7 @@ mod tests {
             [Origin::First, Origin::Forked(0), started(None, 7), Origin::Forked(2), started(None, 7)];
         let programs = Programs::sort(&origins);
         assert_eq!((0..5).map(|space| programs.of_space(space)).collect::<Vec<_>>(), [0, 0, 1, 1, 1]);
-        assert_eq!(programs.all[1], Program { name: None, pages: 7, starts: 2 });
+        assert_eq!(programs.all[1], RecordedProgram { name: None, pages: 7, starts: 2 });
         assert_eq!(programs.all[0].starts, 0);
     }
 

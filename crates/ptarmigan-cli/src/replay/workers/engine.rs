@@ -1,5 +1,6 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
 use super::idle::clear_ahead;
+use super::look::When;
 use super::machine::ReplayMachine;
 use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
@@ -121,10 +122,31 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         if !matches!(op, Op::Wait { .. } | Op::Milestone) {
             self.watch.begins();
         }
+        if W::looks(&op, When::Before) {
+            self.look(&op, When::Before)?;
+        }
         match op {
             Op::Fault { page, space, slot, flags } => self.fault(page, space, slot, flags),
             op => self.other(op),
+        }?;
+        if W::looks(&op, When::After) { self.look(&op, When::After) } else { Ok(()) }
+    }
+
+    /// Shows the observer the space of an operation.
+    fn look(&mut self, op: &Op, when: When) -> Result<(), StepError> {
+        let (space, slot) = match *op {
+            Op::Fault { space, slot, .. }
+            | Op::Call { space, slot, .. }
+            | Op::Fork { space, slot, .. }
+            | Op::Exec { space, slot, .. }
+            | Op::Exit { space, slot, .. } => (space, slot),
+            _ => return Ok(()),
+        };
+        let pin = self.slots[usize::from(slot)].pin();
+        if let SpaceRef::Own(space) = self.spaces.get(space)? {
+            self.watch.look(self.m.on(&pin)?, op, when, space);
         }
+        Ok(())
     }
 
     #[inline(always)]
@@ -230,24 +252,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    /// Shows the observer the space that an operation may take tables from.
-    fn look(&mut self, op: Op) -> Result<(), StepError> {
-        let (Op::Call { space, slot, .. } | Op::Exec { space, slot, .. } | Op::Exit { space, slot, .. }) = op
-        else {
-            return Ok(());
-        };
-        let pin = self.slots[usize::from(slot)].pin();
-        let on = self.m.on(&pin)?;
-        if let SpaceRef::Own(space) = self.spaces.get(space)? {
-            self.watch.comes(on, &op, space);
-        }
-        Ok(())
-    }
-
     fn other(&mut self, op: Op) -> Result<(), StepError> {
-        if W::LOOKS {
-            self.look(op)?;
-        }
         match op {
             Op::Fault { .. } => {}
             Op::Call { rare, space, slot } => self.call(rare, space, slot)?,

@@ -3,6 +3,7 @@ mod cells;
 mod engine;
 mod idle;
 pub mod job;
+pub mod look;
 pub mod machine;
 pub mod outcome;
 mod progress;

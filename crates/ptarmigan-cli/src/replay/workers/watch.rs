@@ -1,4 +1,5 @@
 //! Observers of a worker.
+use super::look::When;
 use crate::replay::input::schedule::Op;
 use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};
@@ -14,16 +15,20 @@ pub trait Watch {
     #[inline(always)]
     fn refill(&mut self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<u64>) {}
 
+    /// Returns whether the observer looks at the space of `op` at that moment.
+    #[inline(always)]
+    fn looks(_op: &Op, _when: When) -> bool {
+        false
+    }
+
+    /// Looks at the space of `op`: before the operation, and after it if the space is still there.
+    /// Spaces that several workers share are not shown.
+    #[inline(always)]
+    fn look<F: Format, M: Machine>(&mut self, _on: On<'_, M>, _op: &Op, _when: When, _space: &Space<F>) {}
+
     /// An operation that may change tables begins. [`done`](Self::done) marks its end.
     #[inline(always)]
     fn begins(&mut self) {}
-
-    /// The observer looks at spaces before operations that may take tables from them.
-    const LOOKS: bool = false;
-
-    /// A call, an `execve` or an exit comes next, on a space that this worker has for itself.
-    #[inline(always)]
-    fn comes<F: Format, M: Machine>(&mut self, _on: On<'_, M>, _op: &Op, _space: &Space<F>) {}
 
     /// A fault on `cpu` has been served.
     fn served(&mut self, cpu: usize, va: u64, access: Access);

@@ -1,6 +1,6 @@
 //! Table pages that are alive, over the recording.
 use super::{Parts, part_of_call};
-use crate::replay::{Observation, ObservedTrace, Program};
+use crate::replay::{Observation, ObservedTrace, RecordedProgram};
 use crate::report::words::size;
 use serde::Serialize;
 
@@ -170,7 +170,7 @@ fn largest(all: &[LivePoint], tables: &[u64]) -> (Vec<usize>, Vec<usize>) {
 }
 
 /// Returns a name for each program: its own, or the size of its image.
-fn labels(programs: &[Program]) -> Vec<String> {
+fn labels(programs: &[RecordedProgram]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::with_capacity(programs.len());
     for program in programs {
         let label = match &program.name {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn images_of_one_size_are_told_apart() {
-        let program = |pages| Program { name: None, pages, starts: 1 };
+        let program = |pages| RecordedProgram { name: None, pages, starts: 1 };
         let labels = labels(&[program(256), program(512), program(256)]);
         assert_eq!(labels, ["image of 1.0 MiB", "image of 2.0 MiB", "image of 1.0 MiB #2"]);
     }

@@ -1,0 +1,102 @@
+//! Pieces of advice, and what was looked at without finding any.
+use super::figures::{Figures, Saved};
+use serde::Serialize;
+
+/// Whom a piece of advice is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum To {
+    /// The author of the recorded program.
+    Program,
+    /// A kernel that runs it.
+    Kernel,
+}
+
+/// A piece of advice.
+#[derive(Debug, Serialize)]
+pub struct Advice {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Whom it is for.
+    pub to: To,
+    /// What to do, in a few words.
+    pub title: String,
+    /// What it saves, as sentences.
+    pub figure: String,
+    /// How to do it.
+    pub how: String,
+    /// What was not measured.
+    pub not_measured: String,
+    /// The part of the whole that it saves, 0 to 1: pieces of advice are sorted by it.
+    pub value: f64,
+    /// The replay as recorded, or with the usual settings.
+    pub without: Figures,
+    /// The replay with the advice followed.
+    pub with: Figures,
+    /// The difference.
+    pub saved: Saved,
+    /// Further replays, and settings that were tried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+}
+
+/// Another replay.
+#[derive(Debug, Serialize)]
+pub struct Variant {
+    /// What is different.
+    pub name: String,
+    /// Tables made.
+    pub tables_made: u64,
+    /// The most tables at once.
+    pub tables_peak: u64,
+    /// Tables that address spaces had when they ended.
+    pub tables_at_end: u64,
+    /// Table pages that came from the frame allocator.
+    pub misses: u64,
+    /// Magazines that a CPU exchanged at its node's depot.
+    pub refills: u64,
+    /// The most pages that the lists kept.
+    pub cached_peak: u64,
+    /// What flushes cost by the model, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_ns: Option<f64>,
+}
+
+impl Variant {
+    /// Takes what a replay has counted.
+    pub fn new(name: impl Into<String>, figures: &Figures) -> Self {
+        let &Figures { tables_made, tables_peak, tables_at_end, misses, refills, cached_peak, .. } = figures;
+        let name = name.into();
+        Variant {
+            name,
+            tables_made,
+            tables_peak,
+            tables_at_end,
+            misses,
+            refills,
+            cached_peak,
+            flush_ns: None,
+        }
+    }
+}
+
+/// Something that was looked at, and is not advised.
+#[derive(Debug, Serialize)]
+pub struct Rejected {
+    /// The kind of advice.
+    pub kind: &'static str,
+    /// Whom it would be for.
+    pub to: To,
+    /// Whether it was measured.
+    pub measured: bool,
+    /// Why it is not advised, or not measured, as a sentence without a full stop.
+    pub reason: String,
+}
+
+/// What comes of a look.
+pub enum Verdict {
+    /// It pays.
+    Advised(Box<Advice>),
+    /// It does not pay, or was not measured.
+    Not(Rejected),
+}

@@ -1,0 +1,75 @@
+//! `ptarmigan advise`: what would help a recorded program, and a kernel that runs it.
+//!
+//! Nothing is estimated that can be replayed. For each piece of advice, the recording is written
+//! anew as a mended program would make it, or replayed with other settings. What is saved is the
+//! difference of the two replays. docs/advise.md says how and why.
+//!
+//! * `program` has the advice to the author of the program, `kernel` that to a kernel.
+//! * `measure` replays both sides in turns; `figures` are what a replay counts.
+//! * `report` is the result, which serialises to the JSON document; `text` prints it.
+mod advice;
+mod args;
+mod figures;
+mod kernel;
+mod measure;
+mod program;
+mod report;
+mod text;
+
+pub use args::AdviseArgs;
+
+use crate::error::{Context, Failure};
+use crate::model;
+use crate::print;
+use crate::replay::{CountedTrace, Trace};
+use args::Whom;
+use measure::Measure;
+use ptarmigan::tlb::{CostModel, Costs};
+use report::{Document, TraceReport};
+use std::process::ExitCode;
+
+/// Prints advice for each trace.
+///
+/// # Errors
+/// If a trace or a cost model cannot be read, or memory runs out.
+pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
+    let costs = args.model.as_deref().map(costs).transpose()?;
+    let mut document = Document::default();
+    for path in &args.traces {
+        let report = one(Trace::open(path)?, args, costs)?;
+        if !args.json {
+            let between = if document.traces.is_empty() { "" } else { "\n" };
+            print::stdout(&format!("{between}{}", text::text(&report)))?;
+        }
+        document.traces.push(report);
+    }
+    if args.json {
+        print::stdout(&(serde_json::to_string_pretty(&document).context("JSON")? + "\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Loads a cost model that has costs.
+fn costs(name: &str) -> Result<Costs, Failure> {
+    match model::load(name).map_err(|e| Failure::new(e.to_string()))?.rule {
+        CostModel::Costs(costs) => Ok(costs),
+        _ => Err(Failure::new(format!(
+            "--model {name}: a rule without costs prices nothing; give a file of `ptarmigan calibrate -o FILE`"
+        ))),
+    }
+}
+
+fn one(trace: Trace, args: &AdviseArgs, costs: Option<Costs>) -> Result<TraceReport, Failure> {
+    let measure = Measure::new(args.memory, args.rounds);
+    let recorded = CountedTrace::new(trace);
+    let mut verdicts = Vec::new();
+    measure.say("replaying");
+    let (whole, run) = measure.alone(measure::Side { trace: &recorded, on: measure.usual })?;
+    if args.whom != Whom::Kernel {
+        verdicts.extend(program::advise(&recorded, &whole, &measure)?);
+    }
+    if args.whom != Whom::Program {
+        verdicts.extend(kernel::advise(&recorded, &measure, costs)?);
+    }
+    Ok(TraceReport::new(recorded.trace(), whole, run.samples, verdicts))
+}

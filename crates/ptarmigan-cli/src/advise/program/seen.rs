@@ -1,0 +1,95 @@
+//! What the finders of advice see of a replay.
+use crate::replay::{Look, When};
+use ptarmigan_trace::{FaultFlags, Kind};
+
+/// Pages that one leaf table maps, and one huge page has.
+pub const REGION: u64 = 512;
+/// Binary logarithm of the size of a page in bytes.
+pub const PAGE: u32 = 12;
+
+/// What happens to a space.
+#[derive(Clone, Copy, Debug)]
+pub enum Happens {
+    /// A fault on a page.
+    Fault {
+        /// The page.
+        page: u64,
+        /// Access bits.
+        flags: FaultFlags,
+    },
+    /// A call.
+    Call(Kind),
+    /// It is copied.
+    Fork,
+    /// It ends. This is seen before only.
+    End,
+}
+
+/// One operation on a space, before or after it is carried out.
+pub struct Seen<'s> {
+    /// The number of the event in the recording.
+    pub event: u32,
+    /// The number of the space.
+    pub space: u32,
+    /// The number of the program that the task runs.
+    pub program: u32,
+    /// The operation.
+    pub what: Happens,
+    /// Before or after.
+    pub when: When,
+    /// The space.
+    pub look: &'s dyn Look,
+}
+
+/// Looks for something that could be better.
+pub trait Finder: Send {
+    /// Sees one operation. Operations come in order.
+    fn see(&mut self, seen: &Seen<'_>);
+}
+
+impl<A: Finder, B: Finder, C: Finder> Finder for (A, B, C) {
+    fn see(&mut self, seen: &Seen<'_>) {
+        self.0.see(seen);
+        self.1.see(seen);
+        self.2.see(seen);
+    }
+}
+
+/// A set of pages, as a bitmap for each region.
+#[derive(Clone, Copy, Default)]
+pub struct RegionPages([u64; REGION as usize / 64]);
+
+impl RegionPages {
+    /// Adds a page. Returns whether it is new.
+    pub fn add(&mut self, page: u64) -> bool {
+        let (word, bit) = (page % REGION / 64, 1 << (page % 64));
+        let old = self.0[word as usize];
+        self.0[word as usize] |= bit;
+        old & bit == 0
+    }
+
+    /// Returns the number of pages.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Returns the pages of the region with this number, in order.
+    pub fn pages(&self, region: u64) -> impl Iterator<Item = u64> {
+        let has = |page: &u64| self.0[(page / 64) as usize] >> (page % 64) & 1 != 0;
+        (0..REGION).filter(has).map(move |page| region * REGION + page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_a_region_come_back_in_order() {
+        let mut pages = RegionPages::default();
+        let added = [5 * REGION + 511, 5 * REGION, 5 * REGION + 64, 5 * REGION];
+        assert_eq!(added.map(|page| pages.add(page)), [true, true, true, false]);
+        assert_eq!(pages.count(), 3);
+        assert!(pages.pages(5).eq([5 * REGION, 5 * REGION + 64, 5 * REGION + 511]));
+    }
+}

@@ -1,0 +1,149 @@
+//! Children that only start another program: with `vfork` they share their parent's tables until
+//! then, and with `fork` they get copies.
+//!
+//! A fork counts if the child makes no call about memory and no task of its own before its `execve`
+//! or exit. With `vfork` the child's events come first, in its parent's space. What goes: the child's
+//! faults on pages that the parent has touched, and the parent's faults on pages that fork had
+//! write-protected.
+use super::edit::Edit;
+use crate::replay::{PackedEvent, PackedKind, Trace};
+use ptarmigan_trace::{CloneKind, FaultFlags, Kind};
+use std::collections::{HashMap, HashSet};
+
+/// A child that may share tables.
+struct Child {
+    fork: u32,
+    events: Vec<u32>,
+}
+
+/// The forks of a recording.
+#[derive(Default)]
+pub struct Forks {
+    /// Forks, all of them.
+    pub all: u64,
+    /// The events of children that only start another program, by the event of their fork.
+    starters: HashMap<u32, Vec<u32>>,
+    moved: HashSet<u32>,
+}
+
+impl Forks {
+    /// Looks at a recording.
+    pub fn of(trace: &Trace) -> Self {
+        let mut forks = Forks::default();
+        let mut children: HashMap<u32, Child> = HashMap::new();
+        for (step, event) in trace.steps.iter().zip(0_u32..) {
+            let kind = match step.what {
+                PackedKind::Rare(rare) => Some(trace.rare[rare as usize]),
+                PackedKind::Fault { .. } => None,
+                PackedKind::Idle => continue,
+            };
+            if let Some(Kind::Clone { child, kind: CloneKind::Fork }) = kind {
+                forks.all += 1;
+                children.insert(child, Child { fork: event, events: Vec::new() });
+            }
+            let Some(child) = children.get_mut(&step.task) else { continue };
+            match kind {
+                None | Some(Kind::Truth { .. } | Kind::Name(_) | Kind::Pid(_)) => child.events.push(event),
+                Some(Kind::Exec { .. } | Kind::Exit { .. }) => {
+                    child.events.push(event);
+                    if let Some(Child { fork, events }) = children.remove(&step.task) {
+                        forks.moved.extend(&events);
+                        forks.starters.insert(fork, events);
+                    }
+                }
+                Some(_) => {
+                    children.remove(&step.task);
+                }
+            }
+        }
+        forks
+    }
+
+    /// Returns how many forks only start another program.
+    pub fn starters(&self) -> u64 {
+        self.starters.len() as u64
+    }
+
+    /// Returns the recording with `vfork` in their place.
+    pub fn rewrite(&self, trace: &Trace) -> Trace {
+        let mut pages = Pages::new(trace);
+        let mut edit = Edit::of(trace);
+        for (step, event) in trace.steps.iter().zip(0_u32..) {
+            if self.moved.contains(&event) {
+                continue;
+            }
+            let (Some(events), Some(Kind::Clone { child, .. })) =
+                (self.starters.get(&event), edit.kind(step))
+            else {
+                if pages.step(step, edit.kind(step)) {
+                    edit.keep(step);
+                }
+                continue;
+            };
+            let vfork = Kind::Clone { child, kind: CloneKind::Vfork };
+            pages.step(step, Some(vfork));
+            edit.call(step, vfork);
+            for &event in events {
+                let step = &trace.steps[event as usize];
+                let known = matches!(step.what, PackedKind::Fault { page, .. } if pages.has(step.task, page));
+                if pages.step(step, edit.kind(step)) && !known {
+                    edit.keep(step);
+                }
+            }
+        }
+        edit.finish()
+    }
+}
+
+/// The pages that each space has touched and written since it was last copied.
+struct Pages {
+    space_of: Vec<u32>,
+    spaces: u32,
+    touched: HashSet<(u32, u64)>,
+    written: HashMap<u32, HashSet<u64>>,
+    access_unknown: bool,
+}
+
+impl Pages {
+    fn new(trace: &Trace) -> Self {
+        Pages {
+            space_of: vec![0; trace.tasks as usize],
+            spaces: 1,
+            touched: HashSet::new(),
+            written: HashMap::new(),
+            access_unknown: trace.access_unknown,
+        }
+    }
+
+    fn has(&self, task: u32, page: u64) -> bool {
+        self.touched.contains(&(self.space_of[task as usize], page))
+    }
+
+    /// Follows a step. Returns whether it happens with `vfork`, too: a write to a page that was
+    /// written before, and that no fork has protected since, makes no fault.
+    fn step(&mut self, step: &PackedEvent, kind: Option<Kind>) -> bool {
+        let space = self.space_of[step.task as usize];
+        match (step.what, kind) {
+            (PackedKind::Fault { page, flags }, _) => {
+                self.touched.insert((space, page));
+                if self.access_unknown || flags.0 & FaultFlags::WRITE == 0 {
+                    return true;
+                }
+                let new = self.written.entry(space).or_default().insert(page);
+                return new || flags.0 & FaultFlags::PRESENT == 0;
+            }
+            (_, Some(Kind::Clone { child, kind: CloneKind::Fork })) => {
+                self.written.remove(&space);
+                self.space_of[child as usize] = self.spaces;
+                self.spaces += 1;
+            }
+            (_, Some(Kind::Clone { child, .. })) => self.space_of[child as usize] = space,
+            (_, Some(Kind::Exec { .. })) => {
+                self.space_of[step.task as usize] = self.spaces;
+                self.spaces += 1;
+            }
+            _ => {}
+        }
+        true
+    }
+}

@@ -1,0 +1,67 @@
+//! Layouts that spread few pages over many tables, and arenas of an allocator.
+use super::super::advice::{Rejected, To};
+use super::pack::Packed;
+use super::seen::REGION;
+use super::zones::{Layout, Zone, Zones};
+use std::collections::HashMap;
+
+/// A zone is sparse if its tables are at most this full, on average.
+const SPARSE: u64 = REGION / 8;
+/// The fewest tables of a program that packing has to save.
+const LEAST: u64 = 4;
+
+/// Zones to be packed.
+pub struct Found {
+    /// The kind of advice.
+    pub kind: &'static str,
+    /// The advice.
+    pub title: String,
+    /// How to follow it.
+    pub how: &'static str,
+    /// The pages that move, by program.
+    pub programs: HashMap<u32, Packed>,
+}
+
+/// Finds programs whose mappings are sparse.
+pub fn sparse(zones: &Zones) -> Result<Found, Rejected> {
+    let kind = "sparse-layout";
+    let chosen = |zone: &Zone, pages: &[u64]| {
+        let mut regions: Vec<u64> = pages.iter().map(|page| page / REGION).collect();
+        regions.dedup();
+        !zone.arena && pages.len() as u64 <= regions.len() as u64 * SPARSE
+    };
+    let programs = packed(zones, chosen);
+    if programs.is_empty() {
+        let reason = "no program spreads few pages of its own mappings over many tables".to_owned();
+        return Err(Rejected { kind, to: To::Program, measured: true, reason });
+    }
+    let sum = |of: fn(&Packed) -> u64| programs.values().map(of).sum::<u64>();
+    let (pages, regions) = (sum(Packed::pages), sum(Packed::regions));
+    let title = format!("keep pages together: {pages} pages are spread over {regions} tables");
+    let how = "place what is used together in one mapping, one after the other: a dense array with an index \
+               instead of an address computed from a key, small stacks and buffers from one pool.";
+    Ok(Found { kind, title, how, programs })
+}
+
+/// Finds programs whose allocator has arenas.
+pub fn arenas(zones: &Zones) -> Result<Found, Rejected> {
+    let kind = "arenas";
+    let programs = packed(zones, |zone, _| zone.arena);
+    if programs.is_empty() {
+        let reason = "no allocator has arenas of 64 MiB that one arena could replace".to_owned();
+        return Err(Rejected { kind, to: To::Program, measured: true, reason });
+    }
+    let sum = |of: fn(&Packed) -> u64| programs.values().map(of).sum::<u64>();
+    let (pages, arenas) = (sum(Packed::pages), sum(Packed::zones));
+    let title = format!("fewer arenas: {arenas} of them hold {pages} pages");
+    let how = "MALLOC_ARENA_MAX=1, GLIBC_TUNABLES=glibc.malloc.arena_max=1, or mallopt(M_ARENA_MAX, 1): one \
+               arena for all threads.";
+    Ok(Found { kind, title, how, programs })
+}
+
+/// Packs the chosen zones of each program in which that saves tables.
+fn packed(zones: &Zones, chosen: impl Fn(&Zone, &[u64]) -> bool) -> HashMap<u32, Packed> {
+    let saves = |packed: &Packed| packed.regions() >= packed.pages().div_ceil(REGION) + LEAST;
+    let of = |layout: &Layout| Packed::new(layout, &chosen).filter(saves);
+    zones.programs.iter().filter_map(|(&number, layout)| Some((number, of(layout)?))).collect()
+}

@@ -1,0 +1,80 @@
+//! One replay under the eyes of the finders.
+use super::seen::{Finder, Happens, Seen};
+use crate::error::Failure;
+use crate::replay::{CountedMachine, CountedTrace, Op, Program, SpaceLook, Tasks, Trace, Watch, When};
+use ptarmigan::format::Format;
+use ptarmigan::machine::{Machine, On};
+use ptarmigan::space::{Access, Space};
+
+/// Shows a replay to a finder.
+struct Survey<'a, F> {
+    trace: &'a Trace,
+    program: &'a Program,
+    /// The operation that runs, by its index in the program.
+    at: usize,
+    tasks: Tasks,
+    /// The number of events of which `tasks` knows.
+    known: usize,
+    /// The program that the task of the operation runs.
+    running: u32,
+    finder: F,
+}
+
+/// Replays a recording once, and shows it to `finder`.
+///
+/// # Errors
+/// If the machine cannot be set up, or memory runs out.
+pub fn survey<F: Finder + Clone + Sync>(
+    counted: &CountedTrace,
+    on: &CountedMachine,
+    finder: &F,
+) -> Result<F, Failure> {
+    let (trace, program) = (counted.trace(), counted.program());
+    let watch = || Survey {
+        trace,
+        program,
+        at: 0,
+        tasks: Tasks::new(trace),
+        known: 0,
+        running: 0,
+        finder: finder.clone(),
+    };
+    Ok(counted.observe(on, watch)?.finder)
+}
+
+impl<F: Finder> Survey<'_, F> {
+    /// Lets `tasks` know of all events up to one.
+    fn advance(&mut self, event: u32) {
+        while self.known <= event as usize {
+            let step = &self.trace.steps[self.known];
+            self.running = self.tasks.step(self.trace, step).unwrap_or(self.running);
+            self.known += 1;
+        }
+    }
+}
+
+impl<F: Finder> Watch for Survey<'_, F> {
+    fn looks(_: &Op, _: When) -> bool {
+        true
+    }
+
+    fn served(&mut self, _: usize, _: u64, _: Access) {}
+
+    fn look<T: Format, M: Machine>(&mut self, on: On<'_, M>, op: &Op, when: When, space: &Space<T>) {
+        let event = self.program.origins[self.at];
+        self.advance(event);
+        let look = &SpaceLook { space, on };
+        let (what, space) = match *op {
+            Op::Fault { page, flags, space, .. } => (Happens::Fault { page, flags }, space),
+            Op::Call { rare, space, .. } => (Happens::Call(self.trace.rare[rare as usize]), space),
+            Op::Fork { space, .. } => (Happens::Fork, space),
+            Op::Exec { space, last: true, .. } | Op::Exit { space, last: true, .. } => (Happens::End, space),
+            _ => return,
+        };
+        self.finder.see(&Seen { event, space, program: self.running, what, when, look });
+    }
+
+    fn done(&mut self, at: usize) {
+        self.at = at + 1;
+    }
+}

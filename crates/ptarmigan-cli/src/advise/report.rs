@@ -1,0 +1,113 @@
+//! The result. Serialised, it is the JSON document.
+use super::advice::{Advice, Rejected, Verdict};
+use super::figures::Figures;
+use crate::replay::Trace;
+use ptarmigan_trace::{Arch, Method, Unseen};
+use serde::Serialize;
+
+/// The number of the schema.
+const SCHEMA: u32 = 1;
+
+/// The document.
+#[derive(Serialize)]
+pub struct Document {
+    /// The number of the schema.
+    pub schema: u32,
+    /// Each trace.
+    pub traces: Vec<TraceReport>,
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        Document { schema: SCHEMA, traces: Vec::new() }
+    }
+}
+
+/// One trace.
+#[derive(Serialize)]
+pub struct TraceReport {
+    /// Name of the workload.
+    pub name: String,
+    /// Recording method.
+    pub method: &'static str,
+    /// Number of tasks that are processes, not threads.
+    pub processes: u64,
+    /// Number of events.
+    pub events: u64,
+    /// Events that the recorder lost.
+    pub lost: u64,
+    /// What weakens the advice, as sentences.
+    pub notes: Vec<String>,
+    /// The replay as recorded.
+    pub whole: Figures,
+    /// The advice, the most valuable first.
+    pub advice: Vec<Advice>,
+    /// What else was looked at.
+    pub rejected: Vec<Rejected>,
+}
+
+impl TraceReport {
+    /// Puts the result for a trace together. `samples` are the counts of Linux that the replay was
+    /// compared with, and those that were equal.
+    pub fn new(trace: &Trace, whole: Figures, samples: (u64, u64), verdicts: Vec<Verdict>) -> Self {
+        let (mut advice, mut rejected) = (Vec::new(), Vec::new());
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Advised(one) => advice.push(*one),
+                Verdict::Not(one) => rejected.push(one),
+            }
+        }
+        advice.sort_by(|a, b| b.value.total_cmp(&a.value));
+        TraceReport {
+            name: trace.name.clone(),
+            method: trace.header.method.name(),
+            processes: trace.processes,
+            events: trace.events,
+            lost: trace.lost,
+            notes: notes(trace, samples),
+            whole,
+            advice,
+            rejected,
+        }
+    }
+}
+
+/// Returns what weakens the advice.
+fn notes(trace: &Trace, (checked, equal): (u64, u64)) -> Vec<String> {
+    let header = &trace.header;
+    let mut notes = Vec::new();
+    if trace.lost > 0 {
+        notes.push(format!("{} events were lost: the figures are too small.", trace.lost));
+    }
+    if header.unseen.has(Unseen::END) {
+        notes.push("The recording ended before the command did.".to_owned());
+    }
+    if header.arch != Arch::X86_64 || header.page_shift != 12 {
+        notes.push(format!(
+            "Recorded on {} with pages of {} bytes, and replayed on x86-64 with pages of 4096 bytes, one for \
+             one.",
+            header.arch.name(),
+            1_u64 << header.page_shift
+        ));
+    }
+    match header.method {
+        Method::Tracefs => {
+            let missing = Unseen(header.unseen.0 & (Unseen::OTHER_TRACER | Unseen::PROGRAMS_32));
+            if missing.0 != 0 {
+                notes.push(format!("Not recorded: {}.", missing.names().join(", ")));
+            }
+        }
+        Method::Synthetic => notes.push("This trace was made, not recorded.".to_owned()),
+        _ => notes.push(format!(
+            "Recorded with {}, which does not see {}.",
+            header.method.name(),
+            header.unseen.names().join(", ")
+        )),
+    }
+    if checked == 0 {
+        notes.push("Linux's own count of tables is not in the trace to compare with.".to_owned());
+    } else if equal < checked {
+        notes.push(format!("The replay has as many tables as Linux in {equal} of {checked} samples only."));
+    }
+    notes
+}

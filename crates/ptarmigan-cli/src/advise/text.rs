@@ -1,0 +1,118 @@
+//! The result as text, at most 80 columns wide.
+use super::advice::{Advice, To};
+use super::figures::percent;
+use super::report::TraceReport;
+
+const COLUMNS: usize = 80;
+/// Stands for a blank at which no line is broken.
+const STAYS: char = '\u{1}';
+
+/// Returns the result for a trace as text.
+pub fn text(report: &TraceReport) -> String {
+    let mut out = String::new();
+    let TraceReport { name, method, processes, events, whole, .. } = report;
+    let plural = |n: u64| if n == 1 { "" } else { "es" };
+    paragraph(
+        &mut out,
+        0,
+        &format!(
+            "{name}: {processes} process{}, {events} events, {} faults, by {method}; {} tables made, {} at \
+             the peak, {} at the end of programs",
+            plural(*processes),
+            whole.faults,
+            whole.tables_made,
+            whole.tables_peak,
+            whole.tables_at_end,
+        ),
+    );
+    let sum: f64 = whole.causes.values().map(|cause| cause.ns).sum();
+    let mut shares: Vec<_> = whole.causes.iter().collect();
+    shares.sort_by(|a, b| b.1.ns.total_cmp(&a.1.ns));
+    let shares = shares.iter().filter(|(_, cause)| cause.times > 0);
+    let shares: Vec<String> =
+        shares.map(|(name, cause)| format!("{name} {}", percent(cause.ns / sum.max(1.0)))).collect();
+    paragraph(
+        &mut out,
+        0,
+        &format!("The replay takes {:.2} ms. Page tables: {}.", whole.work_ns / 1e6, shares.join(", ")),
+    );
+    for note in &report.notes {
+        paragraph(&mut out, 0, &format!("Note: {note}"));
+    }
+    if report.advice.is_empty() {
+        out.push('\n');
+        paragraph(&mut out, 0, "Nothing would help.");
+    }
+    for (number, advice) in report.advice.iter().enumerate() {
+        out.push('\n');
+        piece(&mut out, number + 1, advice);
+    }
+    let (tried, open): (Vec<_>, Vec<_>) = report.rejected.iter().partition(|rejected| rejected.measured);
+    for (heading, list) in [("Not advised:", tried), ("Not measured:", open)] {
+        if !list.is_empty() {
+            out.push('\n');
+            paragraph(&mut out, 0, heading);
+            for rejected in list {
+                paragraph(&mut out, 2, &format!("{}: {}", rejected.kind, rejected.reason));
+            }
+        }
+    }
+    out
+}
+
+fn piece(out: &mut String, number: usize, advice: &Advice) {
+    let to = match advice.to {
+        To::Program => "program",
+        To::Kernel => "kernel",
+    };
+    paragraph(out, 0, &format!("{number}. For the {to}: {}.", advice.title));
+    paragraph(out, 3, &advice.figure);
+    paragraph(out, 3, &format!("How: {}", advice.how));
+    paragraph(out, 3, &format!("Not measured: {}", advice.not_measured));
+}
+
+/// Appends a paragraph, broken into lines that begin with `indent` blanks.
+fn paragraph(out: &mut String, indent: usize, text: &str) {
+    let mut column = 0;
+    // A number stays with its unit.
+    let text = text.replace(" %", &format!("{STAYS}%"));
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > COLUMNS {
+            out.push('\n');
+            column = 0;
+        }
+        if column == 0 {
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        } else {
+            out.push(' ');
+            column += 1;
+        }
+        out.extend(word.chars().map(|c| if c == STAYS { ' ' } else { c }));
+        column += length;
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_and_indented() {
+        let mut out = String::new();
+        paragraph(&mut out, 3, &"seven77 ".repeat(11));
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|line| line.starts_with("   s") && line.len() <= COLUMNS), "{out}");
+        assert_eq!(lines[0].len(), 3 + 9 * 8 - 1);
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        let mut out = String::new();
+        paragraph(&mut out, 0, &format!("{} 12 % of it", "x".repeat(76)));
+        assert_eq!(out, format!("{}\n12 % of it\n", "x".repeat(76)));
+    }
+}

@@ -1,0 +1,337 @@
+//! `ptarmigan advise` on programs made for it, each also in a mended form: what it predicts is
+//! compared with recordings of both. `advise/README.md` says what each program does.
+use ptarmigan_trace::{
+    Arch, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Unseen, Writer,
+};
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A predicted saving may be this part of the recorded one off.
+const WITHIN: f64 = 0.2;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/advise")
+}
+
+fn shipped(name: &str) -> PathBuf {
+    folder().join(name).with_extension("ptrace")
+}
+
+fn ptarmigan(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there")
+}
+
+/// The document about one trace.
+fn advice(trace: &Path, more: &[&str]) -> Value {
+    let trace = trace.to_str().expect("a path of UTF-8");
+    let out = ptarmigan(&[&["advise", "--json", "--rounds", "3", trace], more].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let document: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+    assert_eq!(document["schema"], 1);
+    document["traces"][0].clone()
+}
+
+/// The kinds of advice to the program, the most valuable first.
+fn kinds(report: &Value) -> Vec<&str> {
+    let advice = report["advice"].as_array().expect("a list");
+    let program = advice.iter().filter(|one| one["to"] == "program");
+    program.map(|one| one["kind"].as_str().expect("a text")).collect()
+}
+
+fn piece<'v>(report: &'v Value, kind: &str) -> &'v Value {
+    let advice = report["advice"].as_array().expect("a list");
+    advice.iter().find(|one| one["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {report:#}"))
+}
+
+fn reason<'v>(report: &'v Value, kind: &str) -> &'v str {
+    let rejected = report["rejected"].as_array().expect("a list");
+    let one = rejected.iter().find(|one| one["kind"] == kind);
+    one.and_then(|one| one["reason"].as_str()).unwrap_or_else(|| panic!("no {kind} in {report:#}"))
+}
+
+/// Linux's own count of tables when the program ended.
+fn vm_pte(trace: &Path) -> f64 {
+    let events = ptarmigan(&["inspect", "--events", "--kind", "truth", trace.to_str().expect("UTF-8")]);
+    let text = String::from_utf8_lossy(&events.stdout).into_owned();
+    let last = text.lines().last().unwrap_or_else(|| panic!("no sample: {text}"));
+    let count = last.split_whitespace().find_map(|word| word.strip_prefix("tables=")?.parse().ok());
+    count.unwrap_or_else(|| panic!("no count in {last}"))
+}
+
+fn near(predicted: f64, recorded: f64, what: &str) {
+    let off = (predicted - recorded).abs() / recorded.abs().max(1.0);
+    eprintln!("{what}: predicted {predicted}, recorded {recorded}");
+    assert!(off <= WITHIN, "{what}: {predicted} predicted, {recorded} recorded");
+}
+
+/// Compares what was predicted from the one recording with what the other one shows.
+fn compare(kind: &str, figure: &str, recorded: &Path, mended: &Path) {
+    let before = advice(recorded, &["--for", "program"]);
+    let after = advice(mended, &["--for", "program"]);
+    assert_eq!(kinds(&before), [kind], "{before:#}");
+    assert!(!kinds(&after).contains(&kind), "the mended program needs no advice: {after:#}");
+    let saved = piece(&before, kind)["saved"][figure].as_f64().expect("a number");
+    let whole = |report: &Value| report["whole"][figure].as_f64().expect("a number");
+    near(saved, whole(&before) - whole(&after), &format!("{kind}, {figure}"));
+    if figure == "tables_at_end" {
+        near(saved, vm_pte(recorded) - vm_pte(mended), &format!("{kind}, VmPTE"));
+    }
+}
+
+#[test]
+fn a_program_that_fills_its_memory_is_told_of_huge_pages() {
+    compare("huge-pages", "faults", &shipped("dense"), &shipped("dense_mended"));
+}
+
+#[test]
+fn a_program_that_spreads_its_pages_is_told_to_keep_them_together_and_not_of_huge_pages() {
+    compare("sparse-layout", "tables_at_end", &shipped("sparse"), &shipped("sparse_mended"));
+    let report = advice(&shipped("sparse"), &["--for", "program"]);
+    assert!(reason(&report, "huge-pages").contains("none is full"), "{report:#}");
+}
+
+#[test]
+fn a_program_that_leaves_empty_tables_is_told_to_give_whole_regions_back() {
+    compare("empty-tables", "tables_at_end", &shipped("empty"), &shipped("empty_mended"));
+}
+
+/// A file that is removed at the end of a test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> Self {
+        File(std::env::temp_dir().join(format!("ptarmigan-advise-{name}-{}", std::process::id())))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Compiles a program that the shipped recordings are of. `None` without a compiler.
+fn compiled(name: &str) -> Option<File> {
+    let program = File::new(name);
+    let source = folder().join(name).with_extension("c");
+    let cc = Command::new("cc").arg("-O1").arg("-o").arg(&program.0).arg(source).output().ok()?;
+    assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr));
+    Some(program)
+}
+
+/// Records a program in both forms, and compares. Says why if that is not possible here.
+fn record_and_compare(method: &str, name: &str, kind: &str, figure: &str) -> Result<(), String> {
+    let program = compiled(name).ok_or("there is no compiler")?;
+    let forms = ["", "mended"].map(|form| {
+        let trace = File::new(&format!("{method}-{name}{form}.ptrace"));
+        let args = ["record", "--method", method, "-o", trace.0.to_str().expect("UTF-8"), "--"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
+        let out = command.args(args).arg(&program.0).arg(form).output().expect("the program is there");
+        match out.status.code() {
+            Some(0) => Ok(trace),
+            Some(77) => Err("the kernel found no huge pages".to_owned()),
+            _ => Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
+        }
+    });
+    let [recorded, mended] = forms;
+    compare(kind, figure, &recorded?.0, &mended?.0);
+    Ok(())
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn recordings_made_here_show_what_is_predicted_from_the_programs_as_they_were() {
+    let cases = [
+        ("dense", "huge-pages", "faults"),
+        ("sparse", "sparse-layout", "tables_at_end"),
+        ("empty", "empty-tables", "tables_at_end"),
+    ];
+    for method in ["tracefs", "perf"] {
+        for (name, kind, figure) in cases {
+            if let Err(why) = record_and_compare(method, name, kind, figure) {
+                eprintln!("skipped: {name} with {method}: {why}");
+            }
+        }
+    }
+}
+
+/// Writes a trace of one CPU with `lost` lost events.
+fn made(name: &str, change: impl FnOnce(&mut Header), lost: u64, events: &[(u32, Kind)]) -> File {
+    let file = File::new(name);
+    let mut header = Header::new(name, 1, Method::Synthetic);
+    change(&mut header);
+    let mut writer = Writer::new(Vec::new(), &header, 3).expect("a header");
+    for (task, kind) in events {
+        writer.event(&Event { task: *task, cpu: 0, kind: *kind }).expect("an event");
+    }
+    let (bytes, _) = writer.finish(lost).expect("a trace");
+    std::fs::write(&file.0, bytes).expect("a temporary file");
+    file
+}
+
+fn map(start: u64, pages: u64) -> Kind {
+    Kind::Mmap { start, pages, prot: Prot(3), flags: MapFlags(MapFlags::ANON) }
+}
+
+fn write(page: u64) -> Kind {
+    Kind::Fault { page, flags: FaultFlags(FaultFlags::WRITE | FaultFlags::USER) }
+}
+
+const BASE: u64 = 1 << 27;
+
+/// A program that does next to nothing.
+fn small() -> Vec<(u32, Kind)> {
+    vec![(0, map(BASE, 3)), (0, write(BASE)), (0, write(BASE + 1)), (0, Kind::Exit { last: true })]
+}
+
+#[test]
+fn children_that_only_start_a_program_are_told_to_share_tables() {
+    let mut events = vec![(0, map(BASE, 64 * 512))];
+    // Too many pages for a sparse layout, and too few for huge pages.
+    let pages = (0..64).flat_map(|region| (0..100).map(move |page| BASE + region * 512 + page));
+    events.extend(pages.map(|page| (0, write(page))));
+    let present = |page| {
+        let flags = FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT;
+        Kind::Fault { page, flags: FaultFlags(flags) }
+    };
+    for child in 1..=10 {
+        events.push((0, Kind::Clone { child, kind: CloneKind::Fork }));
+        events.extend([(child, present(BASE)), (0, present(BASE)), (0, present(BASE + 512))]);
+        events.push((child, Kind::Exec { stack_end: (1 << 35) - 1, arg_pages: 1 }));
+        events.push((child, Kind::Exit { last: true }));
+    }
+    let exit = Kind::Exit { last: true };
+    let file = made("forks", |_| {}, 0, &[events.clone(), vec![(0, exit)]].concat());
+    let report = advice(&file.0, &["--for", "program"]);
+    assert_eq!(kinds(&report), ["vfork"], "{report:#}");
+    let saved = &piece(&report, "vfork")["saved"];
+    // Each fork copies 64 leaf tables, one of each level above, and makes a root.
+    assert_eq!((saved["tables_made"].as_i64(), saved["faults"].as_i64()), (Some(670), Some(30)));
+    // A child that maps something keeps its fork.
+    events.push((0, Kind::Clone { child: 11, kind: CloneKind::Fork }));
+    events.extend([(11, map(BASE << 1, 1)), (11, exit), (0, exit)]);
+    let file = made("forks-more", |_| {}, 0, &events);
+    let saved = piece(&advice(&file.0, &["--for", "program"]), "vfork")["saved"].clone();
+    assert_eq!(saved["tables_made"], 670, "{saved}");
+}
+
+#[test]
+fn arenas_of_an_allocator_are_told_from_other_mappings() {
+    const ARENA: u64 = 16384;
+    let mut events = Vec::new();
+    for arena in 0..16 {
+        let start = (BASE / ARENA + 2 * arena) * ARENA;
+        let flags = MapFlags(MapFlags::ANON | MapFlags::NORESERVE);
+        events.push((0, Kind::Mmap { start: start - 100, pages: 2 * ARENA, prot: Prot(0), flags }));
+        events.push((0, Kind::Munmap { start: start - 100, pages: 100 }));
+        events.push((0, Kind::Munmap { start: start + ARENA, pages: ARENA - 100 }));
+        events.push((0, Kind::Mprotect { start, pages: 33, prot: Prot(3) }));
+        events.extend((0..33).map(|page| (0, write(start + page))));
+    }
+    events.push((0, Kind::Exit { last: true }));
+    let file = made("arenas", |_| {}, 0, &events);
+    let report = advice(&file.0, &["--for", "program"]);
+    assert_eq!(kinds(&report), ["arenas"], "{report:#}");
+    // 16 leaf tables become two, as 528 pages need.
+    let saved = piece(&report, "arenas")["saved"]["tables_at_end"].as_i64().expect("a number");
+    assert!((14..=16).contains(&saved), "{saved}");
+}
+
+#[test]
+fn a_program_that_nothing_would_help_is_told_so() {
+    let file = made("small", |_| {}, 0, &small());
+    let out = ptarmigan(&["advise", file.0.to_str().expect("UTF-8")]);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success() && text.contains("\nNothing would help.\n"), "{text}");
+    assert!(text.contains("caching does not pay"), "{text}");
+}
+
+#[test]
+fn traces_that_are_lossy_foreign_or_of_perf_say_so() {
+    let notes = |file: &File| advice(&file.0, &["--for", "program"])["notes"].to_string();
+    let lossy = made("lossy", |_| {}, 5, &small());
+    assert!(notes(&lossy).contains("5 events were lost"), "{}", notes(&lossy));
+    let foreign = made("foreign", |header| header.arch = Arch::Aarch64, 0, &small());
+    assert!(notes(&foreign).contains("Recorded on aarch64"), "{}", notes(&foreign));
+    let perf = |header: &mut Header| {
+        header.method = Method::Perf;
+        header.unseen = Unseen(Unseen::FAULT_ACCESS | Unseen::KERNEL_FAULTS | Unseen::END);
+    };
+    let perf = made("perf", perf, 0, &small());
+    assert!(notes(&perf).contains("with perf, which does not see faults of the kernel"), "{}", notes(&perf));
+    assert!(notes(&perf).contains("ended before the command did"), "{}", notes(&perf));
+    assert!(notes(&lossy).contains("was made, not recorded"), "{}", notes(&lossy));
+}
+
+#[test]
+fn flushes_are_priced_with_costs_that_are_given() {
+    // 40 pages are more than Linux flushes one by one.
+    let mut events = Vec::new();
+    for _ in 0..50 {
+        events.push((0, map(BASE, 40)));
+        events.extend((0..40).map(|page| (0, write(BASE + page))));
+        events.push((0, Kind::Munmap { start: BASE, pages: 40 }));
+    }
+    events.push((0, Kind::Exit { last: true }));
+    let trace = made("flushes", |_| {}, 0, &events);
+    let report = advice(&trace.0, &["--for", "kernel"]);
+    assert!(reason(&report, "flush-model").contains("give --model FILE"), "{report:#}");
+    let report = advice(&trace.0, &["--for", "kernel", "--model", "power3-2001"]);
+    let found = piece(&report, "flush-model");
+    let price = |n: usize| found["variants"][n]["flush_ns"].as_f64().expect("a number");
+    // Everything is 262,144 entries there, at 12.512 ns each.
+    let (linux, planner) = (price(0), price(3));
+    assert!(linux >= 50.0 * 262_144.0 * 12.5 && planner < linux / 10.0, "{found:#}");
+}
+
+#[test]
+fn several_traces_and_standard_input_are_read_and_lines_fit_80_columns() {
+    let (dense, empty) = (shipped("dense"), shipped("empty"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
+        .args(["advise", "--rounds", "3", dense.to_str().expect("UTF-8"), "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program is there");
+    let bytes = std::fs::read(&empty).expect("it is shipped");
+    child.stdin.take().expect("a pipe").write_all(&bytes).expect("it is read");
+    let out = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success() && text.starts_with("dense: ") && text.contains("\n\nempty: "), "{text}");
+    assert!(text.contains("MADV_HUGEPAGE") && text.contains("MADV_DONTNEED"), "{text}");
+    let long = text.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(long, None);
+    assert!(!text.contains('\u{1b}'), "no colours in a pipe");
+}
+
+#[test]
+fn what_cannot_be_used_is_one_line_and_a_failure() {
+    let odd = File::new("odd.ptrace");
+    std::fs::write(&odd.0, "no trace").expect("a temporary file");
+    let (odd, dense) = (odd.0.to_str().expect("UTF-8").to_owned(), shipped("dense"));
+    let dense = dense.to_str().expect("UTF-8");
+    let cases: [(&[&str], &str); 4] = [
+        (&["/nowhere/a.ptrace"], "No such file"),
+        (&[&odd], "not a trace"),
+        (&[dense, "--model", "linux-33"], "a rule without costs prices nothing"),
+        (&[dense, "--memory", "1M"], "memory"),
+    ];
+    for (args, why) in cases {
+        let out = ptarmigan(&[&["advise"], args].concat());
+        let (text, error) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert!(!out.status.success() && text.is_empty(), "{args:?}: {text}");
+        assert!(error.lines().count() == 1 && error.contains(why), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn every_program_has_its_recordings_and_a_line_in_the_readme() {
+    let readme = std::fs::read_to_string(folder().join("README.md")).expect("it is there");
+    for name in ["dense", "sparse", "empty"] {
+        assert!(folder().join(name).with_extension("c").exists());
+        assert!(shipped(name).exists() && shipped(&format!("{name}_mended")).exists());
+        assert!(readme.contains(&format!("| `{name}.c` |")), "{name}");
+    }
+}

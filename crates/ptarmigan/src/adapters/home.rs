@@ -1,0 +1,24 @@
+//! Where static hooks find their pages.
+use super::{Pages, WithPin};
+use crate::quicklist::Policy;
+
+/// Leads hooks that have no argument to carry [`Pages`] to theirs.
+///
+/// # Safety
+///
+/// An implementation promises:
+///
+/// 1. [`pages`](Self::pages) returns pages of one policy each time, on every thread. Either all of
+///    them are given back [at once](Pages::at_once), or none.
+/// 2. Only the page-table crate calls the crate's hooks for this type, and it gives back what it
+///    was handed out, once. The hooks are safe functions of the crate's trait, so the compiler does
+///    not keep others from it; a type that is private to its module does.
+pub unsafe trait Home: Copy + Send + Sync + 'static {
+    /// The policy that the pages are of.
+    type Policy: Policy + 'static;
+    /// How a hook learns where it runs.
+    type Pin: WithPin + 'static;
+
+    /// Returns the pages.
+    fn pages() -> &'static Pages<'static, Self::Policy, Self::Pin>;
+}

@@ -1,0 +1,269 @@
+//! A policy, and all that a tree which is not the library's needs beside it.
+use crate::addr::{FRAME_SIZE, PhysAddr};
+use crate::cpu::Pinned;
+use crate::frames::{AllocFlags, Frames};
+#[cfg(feature = "hosted")]
+use crate::hosted::CpuSlot;
+use crate::page::{Construct, FlushProof, ForeignTable, Layout, Level, Unhooked};
+use crate::quicklist::{Check, Policy, PolicyOn, Quicklists, Source};
+use crate::sync::SpinLock;
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::window::{DirectMap, OpenWindow, WindowGuard};
+use core::fmt;
+use core::ops::Range;
+
+/// How code that has no argument to carry a [`Pinned`] gets one: a kernel disables preemption while
+/// the closure runs, a hosted thread has its `CpuSlot`.
+pub trait WithPin {
+    /// Calls `f` with the proof of where the caller is.
+    fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R;
+}
+
+#[cfg(feature = "hosted")]
+impl WithPin for CpuSlot {
+    #[inline(always)]
+    fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R {
+        f(&self.pin())
+    }
+}
+
+/// Tables of a policy are not what the page-table crates take: a frame of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnfitTables {
+    /// Bytes of a table that holds pages.
+    pub bytes: u64,
+}
+
+impl fmt::Display for UnfitTables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "tables of this policy have {} bytes, and those of other crates {FRAME_SIZE}; \
+             make lists of a layout with more than one level and 4 KiB tables",
+            self.bytes
+        )
+    }
+}
+
+impl core::error::Error for UnfitTables {}
+
+/// Table pages for trees that are not the library's.
+///
+/// All tables are handed out as tables of the lowest level, roots too, as hooks do not tell levels
+/// apart. They are low memory, which the direct map reaches.
+pub struct Pages<'m, P, N> {
+    policy: P,
+    pin: N,
+    frames: &'m Frames,
+    window: DirectMap,
+    layout: Layout,
+    at_once: bool,
+    waiting: SpinLock<Unhooked>,
+}
+
+impl<'a, 'm, C: Construct, K: Check, N: WithPin> Pages<'m, &'a Quicklists<'m, DirectMap, C, K>, N> {
+    /// Makes them of lists. Nothing is handed out where `pin` leads to another machine than that of
+    /// the lists.
+    ///
+    /// # Errors
+    ///
+    /// [`UnfitTables`] if tables are no frames.
+    pub fn new(lists: &'a Quicklists<'m, DirectMap, C, K>, pin: N) -> Result<Self, UnfitTables> {
+        // SAFETY: 1. it is the lists' own.
+        unsafe { Pages::with_policy(lists, lists.source(), pin) }
+    }
+}
+
+impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
+    /// Makes them of any policy. Nothing is handed out where `pin` leads to another machine than
+    /// that of the policy.
+    ///
+    /// # Errors
+    ///
+    /// [`UnfitTables`] if tables are no frames.
+    ///
+    /// # Safety
+    ///
+    /// 1. The policy makes its pages by `source`, or by another source of the same frames and
+    ///    layout.
+    pub unsafe fn with_policy<C: Construct>(
+        policy: P,
+        source: &Source<'m, DirectMap, C>,
+        pin: N,
+    ) -> Result<Self, UnfitTables> {
+        let layout = *source.layout();
+        let bytes = layout.table_bytes(Level::PTE);
+        if bytes != FRAME_SIZE as u64 || layout.root() == Level::PTE {
+            return Err(UnfitTables { bytes });
+        }
+        let (frames, window) = (source.frames(), *source.window());
+        let waiting = SpinLock::new(Unhooked::new());
+        Ok(Pages { policy, pin, frames, window, layout, at_once: false, waiting })
+    }
+
+    /// Gives tables back to the policy as soon as they come, without a flush.
+    ///
+    /// # Safety
+    ///
+    /// 1. When a table comes back, no MMU can reach it any more. No CPU walks the trees (a program
+    ///    on a hosted machine, tables built for another one), or the code that gives tables back
+    ///    flushes before.
+    #[must_use]
+    pub unsafe fn at_once(self) -> Self {
+        Pages { at_once: true, ..self }
+    }
+
+    /// Returns the policy.
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// Hands out a table, all zero, or `None` if there is no memory. An address that is dropped is
+    /// a table lost.
+    #[inline]
+    pub fn alloc(&self) -> Option<PhysAddr> {
+        self.pin.with_pin(|pin| {
+            let here = PolicyOn::new(&self.policy, pin)?;
+            let page = here.alloc(Level::PTE, AllocFlags::NORMAL).ok()?;
+            // SAFETY: 1. the policy makes such tables of these frames (contract of `with_policy`).
+            Some(unsafe { page.into_table(self.frames, &self.layout) }.into_raw())
+        })
+    }
+
+    /// Returns where the byte at `at` is in the direct map. For an address that is no memory of the
+    /// machine, it may be any pointer.
+    #[inline(always)]
+    pub fn pointer(&self, at: PhysAddr) -> *mut u8 {
+        self.window.open(at).base()
+    }
+
+    /// Returns the physical address of the byte to which `pointer` points in the direct map.
+    #[inline(always)]
+    pub fn phys(&self, pointer: *const u8) -> PhysAddr {
+        PhysAddr(pointer.addr().wrapping_sub(self.pointer(PhysAddr(0)).addr()) as u64)
+    }
+
+    /// # Safety
+    ///
+    /// 1. [`alloc`](Self::alloc) handed out the table at `at`, and it has not come back.
+    /// 2. While the result exists, nothing else gives it back.
+    #[inline(always)]
+    pub(super) unsafe fn open(&self, at: PhysAddr) -> ForeignTable<'m> {
+        // SAFETY: 1. `alloc` made it of a page of this level, layout and these frames, and it has
+        // not come back (1.). 2. by the caller (2.).
+        unsafe { ForeignTable::from_raw(self.frames, &self.layout, Level::PTE, at) }
+    }
+
+    /// Notes that these bytes of a table are written.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`alloc`](Self::alloc) handed out the table at `at`, and it has not come back.
+    #[inline]
+    pub unsafe fn note(&self, at: PhysAddr, bytes: Range<usize>) {
+        // SAFETY: 1. by the caller. 2. nobody gives it back in here.
+        unsafe { self.open(at) }.touched_range(bytes);
+    }
+
+    /// Takes a table back of which all that was written is [noted](Self::note): clears these lines,
+    /// and no others.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`alloc`](Self::alloc) handed out the table at `at`, and it has not come back.
+    /// 2. Every byte of it that is not zero lies in a line that was noted.
+    /// 3. No entry leads to the table any more, except entries of tables that are given back too.
+    ///    Nothing writes to it.
+    #[inline]
+    pub unsafe fn give_back(&self, at: PhysAddr) {
+        // SAFETY: 1. by the caller. 2. only this gives it back.
+        let table = unsafe { self.open(at) };
+        // SAFETY: 1. to 3. by the caller (3., 2. and 3.); every byte was zero when it came. 4. the
+        // window reaches low memory, of which the table is.
+        let table = unsafe { table.clear_touched(&self.window) };
+        if !self.at_once {
+            // Only a root is ever refused, and these are none.
+            let _ = table.unhook(&mut self.waiting.lock());
+            return;
+        }
+        self.pin.with_pin(|pin| {
+            // SAFETY: 1. by the contract of `at_once`.
+            let page = unsafe { table.never_walked() };
+            if let Some(here) = PolicyOn::new(&self.policy, pin) {
+                // SAFETY: 1. `alloc` had it from this policy.
+                unsafe { here.free_unlinked(page) };
+            }
+        });
+    }
+
+    /// Takes a table back of which nothing is known: clears it as a whole.
+    ///
+    /// # Safety
+    ///
+    /// 1. and 3. As for [`give_back`](Self::give_back).
+    pub unsafe fn give_back_full(&self, at: PhysAddr) {
+        // SAFETY: 1. by the caller. The table is one frame.
+        let words = unsafe { &*self.pointer(at).cast::<[AtomicUsize; FRAME_SIZE / size_of::<usize>()]>() };
+        // Word by word, as a walker may still read it.
+        words.iter().for_each(|word| word.store(0, Relaxed));
+        // SAFETY: 1. and 3. by the caller. 2. it is zero.
+        unsafe { self.give_back(at) };
+    }
+
+    /// Takes all tables that have come back and wait for a flush.
+    ///
+    /// Tables that come back later wait for the next one. So the flush follows this call:
+    ///
+    /// ```
+    /// # use ptarmigan::adapters::{Pages, WithPin};
+    /// # use ptarmigan::{page::FlushProof, quicklist::Policy};
+    /// # fn flush_everywhere() {}
+    /// fn after_unmapping(pages: &Pages<'_, impl Policy, impl WithPin>) {
+    ///     let waiting = pages.take_waiting();
+    ///     flush_everywhere();
+    ///     // SAFETY: 1. every CPU has just invalidated what it had cached.
+    ///     waiting.flushed(unsafe { FlushProof::claim() });
+    /// }
+    /// ```
+    pub fn take_waiting(&self) -> Waiting<'_, 'm, P, N> {
+        let mut chain = core::mem::take(&mut *self.waiting.lock());
+        self.pin.with_pin(|pin| {
+            if let Some(here) = PolicyOn::new(&self.policy, pin) {
+                // SAFETY: 1. `alloc` had them from this policy.
+                unsafe { here.unhooked(&mut chain) };
+            }
+        });
+        Waiting { pages: self, chain }
+    }
+}
+
+/// Tables that have come back, and that TLBs may still know.
+#[must_use = "tables that are dropped are lost: flush, and give them back"]
+pub struct Waiting<'a, 'm, P: Policy, N: WithPin> {
+    pages: &'a Pages<'m, P, N>,
+    chain: Unhooked,
+}
+
+impl<P: Policy, N: WithPin> Waiting<'_, '_, P, N> {
+    /// Returns how many there are.
+    pub fn len(&self) -> u32 {
+        self.chain.len()
+    }
+
+    /// Returns whether there are none: then no flush is needed on their account.
+    pub fn is_empty(&self) -> bool {
+        self.chain.is_empty()
+    }
+
+    /// Gives them back to the policy.
+    pub fn flushed(self, proof: FlushProof) {
+        let flushed = self.chain.flushed(proof);
+        self.pages.pin.with_pin(|pin| {
+            if let Some(here) = PolicyOn::new(&self.pages.policy, pin) {
+                // SAFETY: 1. `alloc` had them from this policy.
+                unsafe { here.flushed(flushed) };
+                here.gather_end();
+            }
+        });
+    }
+}

@@ -1,0 +1,354 @@
+//! Trees of other crates' entries, with 512 entries of 8 bytes in a table: makes the tables that an
+//! operation needs, notes the lines that it is about to write, and takes a tree apart by the lines
+//! that were noted.
+use super::{Pages, WithPin};
+use crate::addr::{FRAME_SHIFT, PhysAddr};
+use crate::page::Level;
+use crate::quicklist::Policy;
+use core::ops::Range;
+use core::sync::atomic::{Ordering::Release, fence};
+
+/// Bytes of an entry.
+pub(super) const ENTRY: usize = 8;
+/// Index bits of a level.
+const INDEX: u32 = 9;
+
+/// What a crate's entries look like.
+///
+/// # Safety
+///
+/// An implementation promises:
+///
+/// 1. An [`Entry`](Self::Entry) has [`ENTRY`] bytes, every one of which is part of a value, and any
+///    value of theirs is an entry. One of zeroes is none.
+/// 2. [`table`](Self::table) names a table of `at` for what [`link`](Self::link), or the crate on
+///    its behalf, has made of a table at `at`, and for nothing else that can be in a tree: not for
+///    a page of any size, whatever the crate's user asks for.
+pub(super) unsafe trait Entries {
+    /// An entry.
+    type Entry: Copy;
+
+    /// Returns whether it is none.
+    fn is_none(&self, entry: Self::Entry) -> bool;
+
+    /// Returns the table that an entry of a table above the lowest level leads to.
+    fn table(&self, entry: Self::Entry) -> Option<PhysAddr>;
+
+    /// Makes an entry that leads to the table at `at`.
+    fn link(&self, at: PhysAddr) -> Self::Entry;
+}
+
+/// A tree: where its root is, and which of its entries are another's.
+pub(super) struct Tree {
+    pub root: PhysAddr,
+    /// The root's level.
+    pub top: Level,
+    /// Bytes of the root with entries that lead to tables of another tree.
+    pub shared: Range<usize>,
+    /// The tables of the two lowest levels that were reached last, and the part of the address space
+    /// that each is for. The lines of the entries that lead there are noted.
+    leaf: (u64, PhysAddr),
+    near: (u64, PhysAddr),
+}
+
+/// The level of [`Tree::near`].
+const NEAR: Level = Level(1);
+/// No part of the address space.
+const NOWHERE: (u64, PhysAddr) = (u64::MAX, PhysAddr(0));
+
+/// Returns the bits of an address below the index of `level`.
+#[inline(always)]
+const fn shift(level: Level) -> u32 {
+    FRAME_SHIFT + INDEX * level.0 as u32
+}
+
+/// Returns where the entry for `va` is in a table of `level`, in bytes.
+#[inline(always)]
+pub(super) const fn offset(va: u64, level: Level) -> usize {
+    (va >> shift(level)) as usize % (1 << INDEX) * ENTRY
+}
+
+#[cfg_attr(
+    not(all(feature = "aarch64-paging", feature = "page-table-generic", feature = "x86_64")),
+    allow(dead_code, reason = "each crate uses its part")
+)]
+impl Tree {
+    pub fn new(root: PhysAddr, top: Level) -> Self {
+        Tree { root, top, shared: 0..0, leaf: NOWHERE, near: NOWHERE }
+    }
+
+    /// Forgets which tables were reached last: tables have gone.
+    pub fn forget(&mut self) {
+        (self.leaf, self.near) = (NOWHERE, NOWHERE);
+    }
+
+    /// Returns whether the leaf table of `va` was the last one that [`grow`](Self::grow) reached.
+    #[inline(always)]
+    pub fn has_leaf_of(&self, va: u64) -> bool {
+        self.leaf.0 == va >> shift(NEAR)
+    }
+
+    /// Returns whether the root's entry for `va` is another tree's.
+    #[inline(always)]
+    pub fn is_shared(&self, va: u64) -> bool {
+        self.shared.contains(&offset(va, self.top))
+    }
+
+    /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes its line
+    /// and those of the entries above it. Stops at a large page. Returns false if there is no memory,
+    /// where what has been made by then stays, and if the root's entry [is
+    /// another's](Self::is_shared).
+    ///
+    /// # Safety
+    ///
+    /// 1. The tree's tables are of `pages`, but for those of other trees. The caller has it alone,
+    ///    but for MMUs.
+    #[inline]
+    pub unsafe fn grow<P: Policy, N: WithPin, E: Entries>(
+        &mut self,
+        pages: &Pages<'_, P, N>,
+        entries: &E,
+        va: u64,
+        to: Level,
+    ) -> bool {
+        if self.has_leaf_of(va) && to == Level::PTE {
+            // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
+            unsafe { pages.open(self.leaf.1) }.touched(offset(va, to));
+            return true;
+        }
+        let (part, mut at) = self.near;
+        let mut level = NEAR;
+        if part != va >> shift(Level(NEAR.0 + 1)) || to > NEAR {
+            if self.is_shared(va) {
+                return false;
+            }
+            (at, level) = (self.root, self.top);
+        }
+        loop {
+            match level {
+                Level::PTE => self.leaf = (va >> shift(NEAR), at),
+                NEAR => self.near = (va >> shift(Level(NEAR.0 + 1)), at),
+                _ => {}
+            }
+            let offset = offset(va, level);
+            // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
+            unsafe { pages.open(at) }.touched(offset);
+            if level <= to {
+                return true;
+            }
+            let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+            // SAFETY: an entry of a table of this tree, which the caller has alone; MMUs write whole
+            // entries, each of which is a value (contract of `Entries`, 1.).
+            let entry = unsafe { slot.read_volatile() };
+            at = match entries.table(entry) {
+                Some(next) => next,
+                None if entries.is_none(entry) => {
+                    let Some(new) = pages.alloc() else { return false };
+                    // Walkers that see the entry see a table of zeroes.
+                    fence(Release);
+                    // SAFETY: as above.
+                    unsafe { slot.write_volatile(entries.link(new)) };
+                    new
+                }
+                None => return true,
+            };
+            level.0 -= 1;
+        }
+    }
+
+    /// As [`grow`](Self::grow), for the pages from `start` up to `end`, both multiples of the page
+    /// size.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`grow`](Self::grow).
+    pub unsafe fn grow_range<P: Policy, N: WithPin, E: Entries>(
+        &mut self,
+        pages: &Pages<'_, P, N>,
+        entries: &E,
+        start: u64,
+        end: u64,
+    ) -> bool {
+        let mut va = start;
+        while va < end {
+            // The last page of this leaf table, or of the range.
+            let last = (va | ((1 << shift(Level(1))) - 1)).min(end - 1);
+            // SAFETY: 1. by the caller.
+            if !unsafe { self.grow(pages, entries, va, Level::PTE) } {
+                return false;
+            }
+            // SAFETY: 1. by the caller.
+            unsafe { self.note(pages, entries, va, last) };
+            let Some(next) = last.checked_add(1) else { break };
+            va = next;
+        }
+        true
+    }
+
+    /// Notes the lines of all entries for addresses from `start` to `last`, in the tables that
+    /// there are.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`grow`](Self::grow).
+    #[inline]
+    pub unsafe fn note<P: Policy, N: WithPin, E: Entries>(
+        &self,
+        pages: &Pages<'_, P, N>,
+        entries: &E,
+        start: u64,
+        last: u64,
+    ) {
+        let (mut at, mut level) = (self.root, self.top);
+        // As long as one entry has all of them.
+        while level > Level::PTE && (start ^ last) >> shift(level) == 0 {
+            let offset = offset(start, level);
+            if level == self.top && self.shared.contains(&offset) {
+                return;
+            }
+            // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
+            unsafe { pages.open(at) }.touched(offset);
+            let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+            // SAFETY: as in `grow`.
+            let Some(next) = entries.table(unsafe { slot.read_volatile() }) else { return };
+            (at, level.0) = (next, level.0 - 1);
+        }
+        if level == Level::PTE && offset(start, level) == offset(last, level) {
+            // SAFETY: 1. and 2. as above.
+            unsafe { pages.open(at) }.touched(offset(start, level));
+            return;
+        }
+        // SAFETY: 1. by the caller; the table is the tree's.
+        unsafe { self.note_in(pages, entries, (at, level), start, last) }
+    }
+
+    /// # Safety
+    ///
+    /// 1. As for [`grow`](Self::grow), and the table is the tree's and has these addresses.
+    unsafe fn note_in<P: Policy, N: WithPin, E: Entries>(
+        &self,
+        pages: &Pages<'_, P, N>,
+        entries: &E,
+        (at, level): (PhysAddr, Level),
+        start: u64,
+        last: u64,
+    ) {
+        let (first, end) = (offset(start, level), offset(last, level) + ENTRY);
+        // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
+        unsafe { pages.open(at) }.touched_range(first..end);
+        if level == Level::PTE {
+            return;
+        }
+        let mut start = start;
+        for offset in (first..end).step_by(ENTRY) {
+            let stop = (start | ((1 << shift(level)) - 1)).min(last);
+            let is_shared = level == self.top && self.shared.contains(&offset);
+            let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+            // SAFETY: as in `grow`.
+            let entry = unsafe { slot.read_volatile() };
+            if let Some(next) = entries.table(entry).filter(|_| !is_shared) {
+                // SAFETY: 1. by the caller; the entry leads to a table of this tree.
+                unsafe { self.note_in(pages, entries, (next, Level(level.0 - 1)), start, stop) };
+            }
+            start = stop.wrapping_add(1);
+        }
+    }
+
+    /// Returns whether a page that is larger than the range from `start` to `last` lies across an
+    /// end of it: a change of the range splits it.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`grow`](Self::grow).
+    pub unsafe fn splits<P: Policy, N: WithPin, E: Entries>(
+        &self,
+        pages: &Pages<'_, P, N>,
+        entries: &E,
+        start: u64,
+        last: u64,
+    ) -> bool {
+        let cuts = |va: u64| {
+            let (mut at, mut level) = (self.root, self.top);
+            while level > Level::PTE {
+                let slot = pages.pointer(at).wrapping_add(offset(va, level)).cast::<E::Entry>();
+                // SAFETY: as in `grow`.
+                let entry = unsafe { slot.read_volatile() };
+                match entries.table(entry) {
+                    Some(next) => (at, level.0) = (next, level.0 - 1),
+                    None => {
+                        let low = va & !((1 << shift(level)) - 1);
+                        let high = low | ((1 << shift(level)) - 1);
+                        return !entries.is_none(entry) && (low < start || high > last);
+                    }
+                }
+            }
+            false
+        };
+        cuts(start) || (start ^ last >= 1 << FRAME_SHIFT && cuts(last))
+    }
+
+    /// Has the root's entries in `bytes` lead where those of the root at `from` lead.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`grow`](Self::grow). The tree has no entry there.
+    /// 2. `from` is a root of the same format, which the direct map reaches. What its entries lead
+    ///    to stays as long as this tree.
+    pub unsafe fn share<P: Policy, N: WithPin>(
+        &mut self,
+        pages: &Pages<'_, P, N>,
+        from: PhysAddr,
+        bytes: Range<usize>,
+    ) {
+        // SAFETY: 1. the root is the tree's (1.). 2. nobody gives it back in here.
+        unsafe { pages.open(self.root) }.touched_range(bytes.clone());
+        for offset in bytes.clone().step_by(ENTRY) {
+            let [to, from] = [self.root, from].map(|at| pages.pointer(at).wrapping_add(offset).cast::<u64>());
+            // SAFETY: entries of two roots, one of which the caller has alone (1., 2.).
+            unsafe { to.write_volatile(from.read_volatile()) };
+        }
+        self.shared = bytes;
+        self.forget();
+    }
+
+    /// Gives all tables of the tree back.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`grow`](Self::grow), and the tree is not used any more.
+    /// 2. Every entry that was written is noted.
+    #[inline]
+    pub unsafe fn take_apart<P: Policy, N: WithPin, E: Entries>(&self, pages: &Pages<'_, P, N>, entries: &E) {
+        // SAFETY: 1. and 2. by the caller; the root is the tree's.
+        unsafe { self.take_apart_at(pages, entries, self.root, self.top) }
+    }
+
+    /// # Safety
+    ///
+    /// 1. and 2. As for [`take_apart`](Self::take_apart), and the table is the tree's.
+    unsafe fn take_apart_at<P: Policy, N: WithPin, E: Entries>(
+        &self,
+        pages: &Pages<'_, P, N>,
+        entries: &E,
+        at: PhysAddr,
+        level: Level,
+    ) {
+        if level > Level::PTE {
+            let shared = if level == self.top { self.shared.clone() } else { 0..0 };
+            // SAFETY: 1. it is the tree's (1.). 2. it is given back below, when this is gone.
+            let lines = unsafe { pages.open(at) }.touched_lines();
+            for offset in lines.flat_map(|line| line.step_by(ENTRY)) {
+                let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+                // SAFETY: as in `grow`.
+                let entry = unsafe { slot.read_volatile() };
+                if let Some(next) = entries.table(entry).filter(|_| !shared.contains(&offset)) {
+                    // SAFETY: 1. and 2. by the caller; the entry leads to a table of this tree.
+                    unsafe { self.take_apart_at(pages, entries, next, Level(level.0 - 1)) };
+                }
+            }
+        }
+        // SAFETY: 1. it is the tree's. 2. by the caller (2.). 3. the tree is not used any more, and
+        // the tables whose entries lead here follow.
+        unsafe { pages.give_back(at) };
+    }
+}
