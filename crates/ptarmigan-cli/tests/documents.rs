@@ -33,9 +33,10 @@ fn fields(value: &Value, names: &mut BTreeSet<String>) {
 
 #[test]
 fn every_document_has_a_schema_and_every_field_is_documented() {
-    let runs: [&[&str]; 9] = [
+    let runs: [&[&str]; 10] = [
         &["inspect", "fixture", "--json"],
-        &["replay", "fixture", "--sanitize", "--counters", "--json", "--cpus", "2", "--copies", "2"],
+        &["replay", "fixture", "--policy", "v5,ptarmigan", "--sanitize", "--counters", "--json"],
+        &["replay", "fixture", "--policy", "ptarmigan", "--cpus", "2", "--copies", "2", "--json"],
         &["replay", "fixture", "--policy", "plain", "--touch-data", "--idle-zero", "8", "--json"],
         &["replay", "fixture", "--policy", "plain", "--arch", "ppc32", "--json"],
         &["replay", "fixture", "--policy", "plain", "--arch", "i386-pae", "--memory", "1G", "--json"],
