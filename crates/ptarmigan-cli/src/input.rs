@@ -1,22 +1,32 @@
-//! Traces named on the command line: files, or `-` for standard input.
+//! Traces named on the command line: files, shipped recordings, or `-` for standard input.
+use crate::nearest;
+use crate::shipped::SHIPPED;
 use ptarmigan_trace::{ReadError, Reader, TraceFile};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, ErrorKind, Read, Seek, Write};
+use std::io::{self, BufReader, ErrorKind, IsTerminal, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Opens a trace, and checks it as a whole. `-` is standard input. What cannot be read twice, a pipe
-/// for example, is read to its end or to the first byte that is wrong, and copied to a temporary
-/// file that has no name.
+/// Opens a trace, and checks it as a whole. `-` is standard input. The name of a shipped recording
+/// stands for it if there is no such file. What cannot be read twice, a pipe for example, is read to
+/// its end or to the first byte that is wrong, and copied to a temporary file that has no name.
 ///
 /// # Errors
-/// If the trace cannot be read, or is not a complete trace of a supported version.
+/// If the trace cannot be read, or is not a complete trace of a supported version. The error for a
+/// file that does not exist names the nearest that do.
 pub fn open(path: &Path) -> Result<TraceFile, ReadError> {
     let mut input = if path.as_os_str() == "-" {
         File::from(io::stdin().as_fd().try_clone_to_owned()?)
     } else {
-        File::open(path)?
+        match File::open(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return shipped(path),
+            opened => opened?,
+        }
     };
+    if input.is_terminal() {
+        let text = "a terminal; give a trace, as in `ptarmigan inspect - < make.ptrace`";
+        return Err(io::Error::new(ErrorKind::InvalidInput, text).into());
+    }
     if input.metadata()?.is_file() && input.stream_position().is_ok() {
         return TraceFile::new(input);
     }
@@ -33,6 +43,36 @@ pub fn open(path: &Path) -> Result<TraceFile, ReadError> {
 /// Returns the name of a trace in messages.
 pub fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Opens the shipped recording of that name.
+fn shipped(path: &Path) -> Result<TraceFile, ReadError> {
+    let Some((_, bytes)) = SHIPPED.iter().find(|(name, _)| path.as_os_str() == *name) else {
+        return Err(io::Error::new(ErrorKind::NotFound, missing(path)).into());
+    };
+    let mut copy = temporary()?;
+    copy.write_all(bytes)?;
+    TraceFile::new(copy)
+}
+
+/// Says what there is instead of a file that does not exist.
+fn missing(path: &Path) -> String {
+    let mut known: Vec<String> = SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    for entry in std::fs::read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten().flatten() {
+        if let Ok(name) = entry.file_name().into_string()
+            && name.ends_with(".ptrace")
+        {
+            known.push(name);
+        }
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let hint = nearest::hint(&name, &known);
+    if hint.is_empty() {
+        let shipped: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        return format!("no such file; shipped recordings are {}", shipped.join(", "));
+    }
+    format!("no such file{hint}")
 }
 
 /// Reads all events of a trace.

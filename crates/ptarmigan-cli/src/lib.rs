@@ -2,17 +2,24 @@
 //! calibrate, report.
 pub mod advise;
 mod bar;
+pub mod baseline;
 pub mod bench;
 pub mod calibrate;
+pub mod cli;
 mod error;
+mod fit;
 mod input;
 pub mod inspect;
+pub mod json;
 mod measure;
 mod model;
+mod nearest;
 mod output;
 pub mod print;
 pub mod record;
 pub mod replay;
 pub mod report;
+mod shipped;
+mod term;
 
 pub use error::{Context, Failure};

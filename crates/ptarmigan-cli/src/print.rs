@@ -1,5 +1,7 @@
 //! Output on the terminal. A closed pipe is no error.
 use crate::error::Failure;
+use crate::fit;
+use crate::term;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -16,11 +18,33 @@ pub fn stdout(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes `ptarmigan: line` to standard error. Control characters, of a file's name for example,
-/// become spaces. An error in doing so is ignored: there is no other place to report it.
+/// Writes a report of at most 80 columns to standard output. On a terminal that is narrower it is
+/// fitted to the width; on one with colour the headings of policies are bold.
+///
+/// # Errors
+/// As [`stdout`].
+pub(crate) fn report(text: &str) -> Result<(), Failure> {
+    let fitted = term::narrow().map(|width| fit::fit(text, width));
+    let text = fitted.as_deref().unwrap_or(text);
+    if !term::colour(&std::io::stdout()) {
+        return stdout(text);
+    }
+    let heading = |line: &str| line.starts_with("policy ") || line.starts_with("against baseline ");
+    let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
+        Some(line) if heading(line) => term::bold(line) + "\n",
+        _ => line.to_owned(),
+    });
+    stdout(&lines.collect::<String>())
+}
+
+/// Writes `ptarmigan: line` to standard error, the name in red on a terminal with colour. Control
+/// characters, of a file's name for example, become spaces. An error in doing so is ignored: there
+/// is no other place to report it.
 pub(crate) fn error(line: &str) {
     let line = line.replace(char::is_control, " ");
-    let _ = writeln!(std::io::stderr(), "ptarmigan: {line}");
+    let mut err = std::io::stderr();
+    let name = if term::colour(&err) { term::red("ptarmigan:") } else { "ptarmigan:".to_owned() };
+    let _ = writeln!(err, "{name} {line}");
 }
 
 /// Prints a failure as one line on standard error and returns its exit status.
@@ -30,4 +54,9 @@ pub fn failure(failure: &Failure) -> ExitCode {
         error(failure.message());
     }
     failure.status()
+}
+
+/// Writes a line to standard error that says what the command is about to do.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

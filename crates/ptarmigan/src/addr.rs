@@ -24,6 +24,13 @@ pub struct VirtAddr(pub u64);
 ///
 /// A number is not the frame: it may be copied, printed and put into an entry. The right to use and
 /// give back the memory is [`Frame`](crate::frames::Frame).
+///
+/// ```
+/// use ptarmigan::addr::{Pfn, PhysAddr};
+///
+/// assert_eq!(PhysAddr(0x5123).pfn(), Pfn(5));
+/// assert_eq!(Pfn(5).addr(), PhysAddr(0x5000));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Pfn(pub u32);
@@ -51,6 +58,15 @@ impl PhysAddr {
 ///
 /// `end` may be 2^64 only where an architecture's addresses are narrower: ranges that touch the
 /// last byte of a 64-bit address space cannot be said.
+///
+/// ```
+/// use ptarmigan::addr::{VirtAddr, VirtRange};
+///
+/// let heap = VirtRange { start: 0x40_0000, end: 0x60_0000 };
+/// assert_eq!(VirtRange::pages(VirtAddr(0x40_0000), 512, 12), Some(heap));
+/// assert!(heap.contains(0x5f_ffff) && !heap.contains(0x60_0000));
+/// assert_eq!(heap.and(VirtRange { start: 0, end: 0x40_1000 }).len(), 4096);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VirtRange {
     /// First byte.

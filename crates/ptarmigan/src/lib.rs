@@ -1,6 +1,47 @@
 //! Page-table memory: where page-table pages come from, what state they are in, how they are
 //! reached, and when the TLB has forgotten them so that they may be used again.
 //!
+//! # Example
+//!
+//! A space on a machine made of threads and `mmap`. A kernel does the same on a machine of its own.
+//!
+#![cfg_attr(feature = "hosted", doc = "```")]
+#![cfg_attr(not(feature = "hosted"), doc = "```ignore")]
+//! use ptarmigan::addr::{VirtAddr, VirtRange};
+//! use ptarmigan::format::X86_64;
+//! use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+//! use ptarmigan::machine::Machine;
+//! use ptarmigan::space::{Access, AreaFlags, Space};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+//! let cpus = host.slots(); // logical CPUs, owned by this thread
+//! let pin = cpus[0].pin(); // proof of being on one
+//! let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+//! let on = machine.on(&pin)?; // the machine, seen from that CPU
+//!
+//! let mut space = Space::<X86_64>::new(on)?;
+//! let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+//! space.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
+//! space.fault(on, VirtAddr(0x40_0123), Access::Write)?;
+//! assert_eq!(space.tree().tables_below_root(), 3);
+//! space.end(on)?; // every table and frame is back
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `hosted` | yes | the module `hosted`: a machine made of threads and `mmap`, and a pool of pages for programs; needs std |
+//! | `adapters` | no | table pages for page-table crates of other people, and for a tree of one's own |
+//! | `x86_64`, `page_table_multiarch`, `page-table-generic`, `aarch64-paging` | no | the adapter of the crate of that name |
+//!
+//! Without features the crate is `no_std`, needs no heap, and depends on nothing.
+//!
+//! # Modules
+//!
 //! From the bottom up, each module knowing only those before it: [`addr`], [`sync`] and
 //! [`bootmem`], [`cpu`], [`window`], [`frames`] (physical memory), [`quicklist`] (pages in a known
 //! state), [`format`](mod@format) (entries), [`tlb`] (gathers and flushes), [`highmem`] (frames
@@ -12,6 +53,8 @@
 //! [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it runs; it hands over
 //! [`bootmem::BootMemory`] for the library's own arrays, as the library uses no heap. It puts the
 //! parts together as a [`machine::Machine`].
+//!
+//! # Rules
 //!
 //! Three rules are enforced by types: a page that a TLB may know is not handed out
 //! ([`page::Unhooked`] becomes [`page::Flushed`] only by a flush); the state of a frame's content

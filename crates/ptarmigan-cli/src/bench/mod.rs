@@ -28,10 +28,12 @@ mod userpte;
 
 use clap::{Args, Subcommand};
 
+use crate::baseline::{self, BaselineArgs, BaselineRun};
 use crate::calibrate;
 use crate::error::{Context, Failure};
+use crate::json::Document;
 use crate::model;
-use crate::print::stdout;
+use crate::print as output;
 use history::{holt, imbalance, migration};
 use pages::zero;
 use report::BenchReport;
@@ -42,6 +44,8 @@ use table::faults;
 pub struct BenchArgs {
     #[command(subcommand)]
     bench: Bench,
+    #[command(flatten)]
+    pub(crate) baseline: BaselineArgs,
 }
 
 #[derive(Subcommand, Clone, Debug)]
@@ -112,12 +116,15 @@ pub struct Options {
 }
 
 impl BenchArgs {
-    /// Runs the benchmark and prints its report on standard output.
+    /// Runs the benchmark, prints its report on standard output, and compares or saves its figures if
+    /// that is asked for.
     ///
     /// # Errors
     ///
-    /// If something cannot be set up, a check fails, or the report cannot be written.
+    /// If something cannot be set up, a check fails, a baseline cannot be used, or the report cannot
+    /// be written.
     pub fn run(&self) -> Result<(), Failure> {
+        let baseline = BaselineRun::begin(&self.baseline, &format!("bench {}", self.bench.name()))?;
         let (report, options) = match &self.bench {
             Bench::Table(options) => (table::policies(options.rounds), options),
             Bench::Faults(options) => (faults::run(options.rounds), options),
@@ -130,37 +137,71 @@ impl BenchArgs {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let mut report = flush::run(&model).map_err(Failure::new)?;
                 report.add_host(calibrate::brief());
-                return print_counts(&report, report.plain(), options.count.json);
+                return conclude(baseline, &report, report.plain(), options.count.json);
             }
             Bench::Hash(options) => {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let report = hash::run(&model).map_err(Failure::new)?;
-                return print_counts(&report, report.plain(), options.count.json);
+                return conclude(baseline, &report, report.plain(), options.count.json);
             }
             Bench::Kmap(options) => {
                 let report = kmap::run(options)?;
-                return print_counts(&report, report.plain(), options.json);
+                return conclude(baseline, &report, report.plain(), options.json);
             }
             Bench::Userpte(options) => {
                 let report = userpte::run(options)?;
-                return print_counts(&report, report.plain(), options.json);
+                return conclude(baseline, &report, report.plain(), options.json);
             }
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;
-                return print_counts(&report, report.plain(), options.count.json);
+                return conclude(baseline, &report, report.plain(), options.count.json);
             }
             Bench::Migration(options) => {
                 let report = migration::run().map_err(Failure::new)?;
-                return print_counts(&report, report.plain(), options.json);
+                return conclude(baseline, &report, report.plain(), options.json);
             }
         };
-        print(&report.map_err(Failure::new)?, options.json)
+        let report = report.map_err(Failure::new)?;
+        conclude(baseline, &report, report.plain(), options.json)
     }
 }
 
-fn print_counts(report: &impl serde::Serialize, plain: String, json: bool) -> Result<(), Failure> {
-    let text = if json { serde_json::to_string(report).context("report")? + "\n" } else { plain };
-    stdout(&text)
+impl Bench {
+    fn name(&self) -> &'static str {
+        match self {
+            Bench::Table(_) => "table",
+            Bench::Faults(_) => "faults",
+            Bench::Quicklist(_) => "quicklist",
+            Bench::Zero(_) => "zero",
+            Bench::Flush(_) => "flush",
+            Bench::Hash(_) => "hash",
+            Bench::Kmap(_) => "kmap",
+            Bench::Userpte(_) => "userpte",
+            Bench::Holt(_) => "holt",
+            Bench::Imbalance(_) => "imbalance",
+            Bench::Migration(_) => "migration",
+        }
+    }
+}
+
+/// Prints a report, with a comparison if there is one, and saves its figures.
+fn conclude(
+    baseline: BaselineRun,
+    report: &impl serde::Serialize,
+    plain: String,
+    json: bool,
+) -> Result<(), Failure> {
+    let figures = baseline::of_bench(&serde_json::to_value(report).context("report")?);
+    let comparison = baseline.compare(&figures)?;
+    if json {
+        output::stdout(&Document::new(report).compared(comparison.as_ref()).line()?)?;
+    } else {
+        output::report(&plain)?;
+        if let Some(comparison) = &comparison {
+            comparison.print()?;
+        }
+    }
+    baseline.finish(figures)
 }
 
 /// Prints a report on standard output.
@@ -169,6 +210,5 @@ fn print_counts(report: &impl serde::Serialize, plain: String, json: bool) -> Re
 ///
 /// If the report cannot be written; quiet if the reader has closed the pipe.
 pub fn print(report: &BenchReport, json: bool) -> Result<(), Failure> {
-    let text = if json { report.json().map_err(Failure::new)? } else { report.plain() };
-    stdout(&text)
+    if json { output::stdout(&report.json().map_err(Failure::new)?) } else { output::report(&report.plain()) }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::json::Document;
 use crate::measure::stats::median;
 
 /// One row of a report.
@@ -21,8 +22,8 @@ pub struct Row {
     pub min: f64,
 }
 
-/// The report of one benchmark. In JSON it is one document: `{"bench": …, "rows": [{"case",
-/// "contender", "value", "unit", "min"}]}`.
+/// The report of one benchmark. In JSON it is one document: `{"schema": 1, "bench": …, "rows":
+/// [{"case", "contender", "value", "unit", "min"}]}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
     /// Name of the benchmark.
@@ -104,7 +105,7 @@ impl BenchReport {
     ///
     /// If JSON cannot represent a value.
     pub fn json(&self) -> Result<String, String> {
-        serde_json::to_string(self).map(|text| text + "\n").map_err(|e| e.to_string())
+        Document::new(self).line().map_err(|failure| failure.message().to_owned())
     }
 
     /// Returns a table of at most 80 columns. Ratios are those of the medians to the reference's in
@@ -190,11 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_a_name_and_rows_only() {
+    fn the_document_has_a_schema_a_name_and_rows_only() {
         let json: serde_json::Value = serde_json::from_str(&report().json().unwrap()).unwrap();
         assert_eq!(json["bench"], "table");
         assert_eq!(json["rows"][1]["contender"], "yardstick");
         assert_eq!(json["rows"][1]["value"], 2.0);
-        assert_eq!(json.as_object().map(|o| o.len()), Some(2));
+        assert_eq!(json.as_object().map(|o| o.len()), Some(3));
     }
 }

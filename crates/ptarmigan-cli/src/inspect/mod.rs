@@ -4,7 +4,8 @@ mod events;
 mod text;
 
 use crate::error::Failure;
-use crate::{input, print};
+use crate::json::Document;
+use crate::{input, nearest, print};
 use ptarmigan_trace::ReadError;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -15,20 +16,27 @@ pub use count::{AtStops, FaultStats, Inspection, TouchedRegions, VmPteStats, rep
 /// Show what a trace contains.
 #[derive(clap::Args, Debug)]
 pub struct InspectArgs {
-    /// The trace; - for standard input.
+    /// The trace: a file, the name of a shipped recording (compile, configure, rustc, fixture), or -
+    /// for standard input.
     file: PathBuf,
     /// Print JSON.
     #[arg(long)]
     json: bool,
     /// Print the events, one a line: number, milliseconds, CPU, task, kind, fields. Addresses are
     /// page numbers.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", help_heading = "Events")]
     events: bool,
     /// Only events of these tasks.
-    #[arg(long, value_delimiter = ',', value_name = "N,...", requires = "events")]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", requires = "events", help_heading = "Events")]
     task: Vec<u32>,
     /// Only events of these kinds, for example fault,mmap,truth.
-    #[arg(long, value_delimiter = ',', value_name = "KIND,...", requires = "events")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "KIND,...",
+        requires = "events",
+        help_heading = "Events"
+    )]
     kind: Vec<String>,
 }
 
@@ -41,13 +49,11 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         return print_events(args).map(|()| ExitCode::SUCCESS);
     }
     let report = report(&args.file).map_err(|e| problem(args, &e))?;
-    let text = if args.json {
-        let json = serde_json::to_string_pretty(&report);
-        json.map_err(|e| Failure::new(format!("JSON: {e}")))? + "\n"
+    if args.json {
+        print::stdout(&Document::new(&report).pretty()?)?;
     } else {
-        text::table(&report)
-    };
-    print::stdout(&text)?;
+        print::report(&text::table(&report))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -58,8 +64,8 @@ fn problem(args: &InspectArgs, e: &ReadError) -> Failure {
 /// Prints the events that the options choose.
 fn print_events(args: &InspectArgs) -> Result<(), Failure> {
     if let Some(unknown) = args.kind.iter().find(|kind| !events::NAMES.contains(&kind.as_str())) {
-        let known = events::NAMES.join(", ");
-        return Err(Failure::new(format!("{unknown}: no kind of event; known are {known}")));
+        let (hint, known) = (nearest::hint(unknown, &events::NAMES), events::NAMES.join(", "));
+        return Err(Failure::new(format!("{unknown}: no kind of event{hint}; known are {known}")));
     }
     let file = input::open(&args.file).map_err(|e| problem(args, &e))?;
     let tasks = file.summary().tasks;

@@ -2,6 +2,7 @@
 use super::error::{ModelError, Problem};
 use super::file::Model;
 use super::host::HostName;
+use crate::nearest;
 use crate::print;
 
 /// The models that come with the command.
@@ -22,8 +23,9 @@ pub(crate) fn load(name: &str) -> Result<Model, ModelError> {
         return Model::parse(text).map_err(|problem| problem.at(name));
     }
     let text = std::fs::read_to_string(name).map_err(|error| {
-        let shipped = SHIPPED.map(|(shipped, _)| shipped).join(", ");
-        Problem::Unreadable { error, shipped }.at(name)
+        let shipped = SHIPPED.map(|(shipped, _)| shipped);
+        let hint = nearest::hint(name, &shipped);
+        Problem::Unreadable { error, shipped: shipped.join(", ") + &hint }.at(name)
     })?;
     let model = Model::parse(&text).map_err(|problem| problem.at(name))?;
     let here = HostName::here();

@@ -2,6 +2,7 @@
 use super::high::HighArgs;
 use super::memory;
 use super::policy::PolicyName;
+use crate::baseline::BaselineArgs;
 use crate::error::Failure;
 use crate::model;
 use ptarmigan::params::Params;
@@ -13,55 +14,56 @@ use std::path::PathBuf;
 /// Replay recorded programs on the library, policy against policy.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ReplayArgs {
-    /// Traces to replay; - for standard input [default: the shipped recording of a compile].
+    /// Traces to replay: files, names of shipped recordings (compile, configure, rustc, fixture), or
+    /// - for standard input [default: compile].
     pub(super) traces: Vec<PathBuf>,
     /// Allocation policies to compare.
-    #[arg(long, value_delimiter = ',', value_name = "POLICY,...", default_values = ["plain", "v5", "ptarmigan"])]
+    #[arg(help_heading = "Policies", long, value_delimiter = ',', value_name = "POLICY,...", default_values = ["plain", "v5", "ptarmigan"])]
     pub(super) policy: Vec<PolicyName>,
     /// NUMA nodes. Recorded CPU c is on node c * nodes / cpus.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(help_heading = "Machine", long, default_value_t = 1, value_name = "N")]
     pub(super) nodes: usize,
     /// Memory of the machine, 1M to 8T: bytes, or a number with the suffix K, M, G or T. Frame
     /// records take 1/256 of it on the host.
-    #[arg(long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
+    #[arg(help_heading = "Machine", long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
     pub(super) memory: u64,
     /// The machine: its tables, and how its CPUs find pages. On 32-bit machines recorded areas are
     /// packed into 3 GiB, page for page.
-    #[arg(long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
+    #[arg(help_heading = "Machine", long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
     pub(super) arch: MachineName,
     #[command(flatten)]
     pub(super) hash: HashArgs,
     /// Also run under the sanitizer. A finding fails the run, except for historic policies.
-    #[arg(long)]
+    #[arg(help_heading = "Sanitizer", long)]
     pub(super) sanitize: bool,
     /// Back data frames with memory, and clear and copy them for real.
-    #[arg(long)]
+    #[arg(help_heading = "Data frames", long)]
     pub(super) touch_data: bool,
     /// Also print all counters of the policy: memory as in /proc/meminfo, and tables by node, CPU
     /// and level.
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     pub(super) counters: bool,
     /// Cache lines that a program writes in each fresh page, the faulting store included.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "touch_data",
+    #[arg(help_heading = "Data frames", long, value_name = "N", default_value_t = 1, requires = "touch_data",
           value_parser = clap::value_parser!(u8).range(0..=64))]
     pub(super) use_lines: u8,
     /// Frames that a CPU clears ahead of need each time it is idle. Their time is reported
     /// separately.
-    #[arg(long, value_name = "FRAMES", default_value_t = 0)]
+    #[arg(help_heading = "Data frames", long, value_name = "FRAMES", default_value_t = 0)]
     pub(super) idle_zero: u32,
     /// Continue when memory runs out, and skip the events that cannot be replayed.
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     pub(super) keep_going: bool,
     /// Lists of the historic policies, 1 to 3. Each number given makes a policy of its own.
-    #[arg(long, alias = "v5-lists", value_delimiter = ',', default_values_t = [2], value_name = "N,...",
+    #[arg(help_heading = "Policies", long, alias = "v5-lists", value_delimiter = ',', default_values_t = [2], value_name = "N,...",
           value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(super) historic_lists: Vec<u8>,
     /// Seed for the sanitizer's pass: CPUs walk the tables speculatively at any time, and flush
     /// requests between CPUs arrive late and in any order.
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Sanitizer", long, value_name = "N")]
     pub(super) seed: Option<u64>,
     /// Number of sanitizer passes, each with the next seed.
-    #[arg(long, value_name = "K", default_value_t = 1, requires = "seed",
+    #[arg(help_heading = "Sanitizer", long, value_name = "K", default_value_t = 1, requires = "seed",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) seeds: u32,
     /// Boot parameters of the machine, e.g. "quicklist=on,magazine=16 tlb.model=always-full".
@@ -69,11 +71,11 @@ pub struct ReplayArgs {
     /// with ceiling=N pages, always-page, or always-full. userpte (of i386 and i386-pae): nohigh,
     /// high, or auto with beta, reserve, margin and share in percent of low memory. kmap.flush (of
     /// --kmap pool): how sweeps flush, auto, page, run, window or full.
-    #[arg(long, value_name = "PARAMS", value_parser = parse_params)]
+    #[arg(help_heading = "Machine", long, value_name = "PARAMS", value_parser = parse_params)]
     pub(super) params: Option<Params>,
     /// Cost model by which TLBs are flushed: linux-33, power3-2001, always-full, always-page, or a
     /// file as in docs/cost-models.md [default: linux-33; power3-2001 on ppc32].
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(help_heading = "Machine", long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
     /// What `model` says, once it is loaded.
     #[arg(skip)]
@@ -84,8 +86,10 @@ pub struct ReplayArgs {
     pub(super) tags: Tags,
     #[command(flatten)]
     pub(super) spread: Spread,
+    #[command(flatten)]
+    pub(crate) baseline: BaselineArgs,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     pub(super) json: bool,
 }
 
@@ -171,11 +175,11 @@ pub(super) enum MachineName {
 pub struct HashArgs {
     /// Size of the hash table of ppc32: a power of two of bytes, or a number with the suffix K or
     /// M, at least 64K (256K for power3) [default: 1/512 of the memory, 1/256 for power3].
-    #[arg(long, value_name = "SIZE", value_parser = memory::parse_bytes)]
+    #[arg(help_heading = "Hash table", long, value_name = "SIZE", value_parser = memory::parse_bytes)]
     pub(super) hash_size: Option<u64>,
     /// Layout of the hash table of ppc32: entries of 8 bytes in groups of 64, or of 16 in groups of
     /// 128 [default: 604].
-    #[arg(long, value_enum, value_name = "LAYOUT")]
+    #[arg(help_heading = "Hash table", long, value_enum, value_name = "LAYOUT")]
     pub(super) hash_layout: Option<HashLayoutName>,
 }
 
@@ -205,11 +209,11 @@ impl HashArgs {
 pub struct Tags {
     /// Address-space identifiers (ASIDs, PCIDs) in each CPU's TLB. With 0, every switch flushes the
     /// TLB.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(help_heading = "TLBs", long, default_value_t = 0, value_name = "N")]
     pub(super) asids: u16,
     /// Frames that each CPU keeps parked until lazy CPUs leave their space. With 0, lazy CPUs are
     /// interrupted at once.
-    #[arg(long, default_value_t = 0, value_name = "FRAMES")]
+    #[arg(help_heading = "TLBs", long, default_value_t = 0, value_name = "FRAMES")]
     pub(super) park: u32,
 }
 
@@ -219,11 +223,11 @@ pub struct Spread {
     /// Logical CPUs, 1 to 256, each with its own worker. With fewer than recorded, recorded CPU c
     /// becomes c modulo N. With more, the tasks of a recorded CPU are spread over several. Without
     /// this option: the recorded CPUs and one worker.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(help_heading = "CPUs", long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) cpus: Option<u16>,
     /// Independent copies of the trace that run at once on one machine, each with its own tasks,
     /// spaces and CPUs.
-    #[arg(long, default_value_t = 1, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(help_heading = "CPUs", long, default_value_t = 1, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) copies: u16,
 }
 

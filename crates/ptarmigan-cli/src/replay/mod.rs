@@ -59,9 +59,13 @@ pub(crate) use report::{Flushes, LevelReport, TruthReport};
 pub(crate) use workers::look::{Look, SpaceLook, When};
 pub(crate) use workers::watch::Watch;
 
+use crate::baseline::{BaselineRun, Comparison};
 use crate::error::{Context, Failure};
+use crate::json::Document;
 use crate::print;
 use input::shipped::COMPILE;
+use report::ReplayReport;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Replays the shipped recording of a compile on all policies, also under the sanitizer. The
@@ -70,6 +74,9 @@ use std::process::ExitCode;
 /// # Errors
 /// As [`run`].
 pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
+    if std::io::stdout().is_terminal() {
+        print::note("replays the shipped compile on 3 policies; `ptarmigan --help` has more");
+    }
     let policy = vec![PolicyName::Plain, PolicyName::V5, PolicyName::Ptarmigan];
     let (memory, historic_lists) = (4 << 30, vec![2]);
     run(&ReplayArgs {
@@ -87,20 +94,28 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
 /// Replays traces and prints a report for each.
 ///
 /// # Errors
-/// If a trace or a cost model cannot be read, a number is out of range, areas do not fit, memory
+/// If a trace, a cost model or a baseline cannot be read or written, a number is out of range, areas do not fit, memory
 /// runs out, a policy that is not historic has a finding of the sanitizer, or a frame or an entry
 /// of the hash table is lost.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let args = &args.with_costs()?;
     memory::check(args.memory, args.nodes)?;
-    let mut reports = Vec::new();
+    let baseline = BaselineRun::begin(&args.baseline, "replay")?;
+    let mut reports: Vec<(ReplayReport, Option<Comparison>)> = Vec::new();
+    let mut figures = Vec::new();
     let mut failures = Vec::new();
     let mut load = |trace: Result<Trace, Failure>| -> Result<(), Failure> {
         let report = passes::replay(trace?, args, &mut failures)?;
+        let of_trace = report.figures(reports.iter().map(|(report, _)| report))?;
+        let comparison = baseline.compare(&of_trace)?;
+        figures.extend(of_trace);
         if !args.json {
-            print::stdout(&report.text())?;
+            print::report(&report.text())?;
+            if let Some(comparison) = &comparison {
+                comparison.print()?;
+            }
         }
-        reports.push(report);
+        reports.push((report, comparison));
         Ok(())
     };
     if args.traces.is_empty() {
@@ -110,14 +125,17 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         load(Trace::open(path))?;
     }
     if args.json {
-        let text = match reports.as_slice() {
-            [one] => serde_json::to_string_pretty(one),
-            all => serde_json::to_string_pretty(all),
+        let documents: Vec<_> =
+            reports.iter().map(|(report, with)| Document::new(report).compared(with.as_ref())).collect();
+        let text = match documents.as_slice() {
+            [one] => one.pretty()?,
+            all => serde_json::to_string_pretty(all).context("report")? + "\n",
         };
-        print::stdout(&(text.context("report")? + "\n"))?;
+        print::stdout(&text)?;
     }
-    match failures.into_iter().next() {
-        Some(failure) => Err(failure),
-        None => Ok(ExitCode::SUCCESS),
+    if let Some(failure) = failures.into_iter().next() {
+        return Err(failure);
     }
+    baseline.finish(figures)?;
+    Ok(ExitCode::SUCCESS)
 }

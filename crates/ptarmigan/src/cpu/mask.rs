@@ -75,6 +75,15 @@ impl CpuMask {
 }
 
 /// A set of CPUs, as it was at one moment.
+///
+/// ```
+/// use ptarmigan::cpu::{CpuId, CpuSet};
+///
+/// let all = CpuSet::default().with(CpuId(1)).with(CpuId(3));
+/// let others = all.except(CpuId(1));
+/// assert_eq!(others.iter().collect::<Vec<_>>(), [CpuId(3)]);
+/// assert!(all.has(CpuId(1)) && all.len() == 2);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuSet {
     words: [usize; WORDS],

@@ -49,6 +49,17 @@ impl fmt::Display for MemoryRun {
 pub const MAX_NODES: usize = 64;
 
 /// What the sizes of a machine's parts depend on, known before any memory is handed over.
+///
+/// ```
+/// use ptarmigan::addr::Pfn;
+/// use ptarmigan::cpu::NodeId;
+/// use ptarmigan::frames::{Frames, MemoryRun, MemorySize, ZoneClass};
+///
+/// let run = MemoryRun { start: Pfn(256), frames: 1024, node: NodeId(0), class: ZoneClass::Low };
+/// let size = MemorySize::of([run]);
+/// assert_eq!((size.frames(), size.nodes()), (1024, 1));
+/// assert!(Frames::bytes(&size) >= 1024 * 16); // a record for each frame
+/// ```
 #[derive(Clone, Debug)]
 pub struct MemorySize {
     runs: usize,

@@ -41,6 +41,32 @@ use table::FrameTable;
 use zone::Zone;
 
 /// All physical memory of a machine.
+///
+/// ```
+/// use ptarmigan::addr::Pfn;
+/// use ptarmigan::bootmem::BootMemory;
+/// use ptarmigan::cpu::{MachineId, NodeId};
+/// use ptarmigan::frames::{AllocFlags, End, Frames, MemoryRun, MemorySize, Request, ZoneClass};
+/// use std::ptr::NonNull;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let run = MemoryRun { start: Pfn(256), frames: 1024, node: NodeId(0), class: ZoneClass::Low };
+/// let bytes = Frames::bytes(&MemorySize::of([run]));
+/// let block = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
+/// // SAFETY: the block is ours, and there for ever.
+/// let mut boot = unsafe { BootMemory::new(NonNull::from(block).cast(), bytes) };
+/// // SAFETY: nothing reads or writes these frames; the identity is new.
+/// let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &[run])? };
+///
+/// let (class, flags) = (ZoneClass::Low, AllocFlags::NORMAL);
+/// let request = Request { node: NodeId(0), order: 0, zero: false, class, end: End::Low, flags };
+/// let frame = frames.take(request)?.dirty();
+/// assert_eq!(frames.counts().free, 1023);
+/// frames.give(frame);
+/// assert_eq!(frames.counts().free, 1024);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Frames {
     machine: MachineId,
     table: FrameTable,

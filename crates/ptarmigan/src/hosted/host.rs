@@ -153,6 +153,20 @@ impl fmt::Display for Missing {
 impl std::error::Error for Missing {}
 
 /// Memory, frames, the kernel's half of root tables: everything but the policy and the TLB.
+///
+/// ```
+/// use ptarmigan::format::X86_64;
+/// use ptarmigan::hosted::{Host, HostConfig};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::<X86_64>::new(HostConfig { cpus: 2, bytes: 64 << 20, ..HostConfig::default() })?;
+/// let slots = host.slots(); // this thread is both CPUs
+/// assert_eq!(slots.len(), 2);
+/// drop(slots); // now another thread may be
+/// host.audit()?; // no frame is missing
+/// # Ok(())
+/// # }
+/// ```
 pub struct Host<F: Format> {
     config: HostConfig,
     arena: Mapping,

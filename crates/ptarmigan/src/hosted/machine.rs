@@ -49,6 +49,23 @@ impl TableReach for DirectMap {
 
 /// Everything that operations run on. `W` is how tables are reached: by the host's direct map, or
 /// by [`HostTables`](super::HostTables) where they may be in high memory.
+///
+/// ```
+/// use ptarmigan::format::X86_64;
+/// use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// use ptarmigan::machine::Machine;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+/// // The same host under another policy would be another machine: `host.plain()?`.
+/// let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+/// let cpus = host.slots();
+/// let pin = cpus[0].pin();
+/// let on = machine.on(&pin)?;
+/// assert_eq!(on.cpu().0, 0);
+/// # Ok(())
+/// # }
+/// ```
 pub struct HostMachine<'h, F: Format, P, S, W = DirectMap> {
     host: &'h Host<F>,
     window: W,

@@ -3,6 +3,14 @@ use crate::addr::VirtRange;
 use core::fmt;
 
 /// Permissions and properties of an area.
+///
+/// ```
+/// use ptarmigan::space::AreaFlags;
+///
+/// let both = AreaFlags::READ.with(AreaFlags::WRITE);
+/// assert!(both.has(AreaFlags::WRITE));
+/// assert_eq!(both.without(AreaFlags::WRITE), AreaFlags::READ);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct AreaFlags(pub u16);
 

@@ -21,6 +21,28 @@ use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 ///
 /// All waiting goes through [`Ipi::wait`](crate::tlb::Ipi::wait); a CPU that waits serves what
 /// others ask of it.
+///
+#[cfg_attr(feature = "hosted", doc = "```")]
+#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
+/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// # use ptarmigan::{format::X86_64, machine::Machine};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+/// # let cpus = host.slots();
+/// # let pin = cpus[0].pin();
+/// # let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+/// # let on = machine.on(&pin)?;
+/// use ptarmigan::addr::{VirtAddr, VirtRange};
+/// use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
+///
+/// let space = SharedSpace::new(Space::<X86_64>::new(on)?);
+/// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+/// space.lock(on)?.edit().mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
+/// space.fault(on, VirtAddr(0x40_0123), Access::Write)?; // others may fault at the same time
+/// space.end(on)?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a dropped space loses its frames: end it"]
 pub struct SharedSpace<F: Format> {
     tlb: SpaceTlb,

@@ -58,6 +58,32 @@ impl<F: Format> State<F> {
 }
 
 /// One address space. It must be taken down with [`Space::end`]: dropping it loses its frames.
+///
+#[cfg_attr(feature = "hosted", doc = "```")]
+#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
+/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// # use ptarmigan::{format::X86_64, machine::Machine};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+/// # let cpus = host.slots();
+/// # let pin = cpus[0].pin();
+/// # let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+/// # let on = machine.on(&pin)?;
+/// use ptarmigan::addr::{VirtAddr, VirtRange};
+/// use ptarmigan::space::{Access, AreaFlags, Space};
+///
+/// let mut space = Space::<X86_64>::new(on)?;
+/// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+/// space.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
+/// space.fault(on, VirtAddr(0x40_0123), Access::Write)?;
+/// assert!(space.tree().query(on, VirtAddr(0x40_0000)).is_some());
+///
+/// let child = space.edit(on)?.fork()?; // both share the page until one of them writes
+/// child.end(on)?;
+/// space.end(on)?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a dropped space loses its frames: end it"]
 pub struct Space<F: Format> {
     pub(super) state: State<F>,
@@ -173,6 +199,34 @@ impl<F: Format> Space<F> {
 
 /// Exclusive use of a space: the calls that change its structure. They are those of Linux's mmap
 /// family.
+///
+#[cfg_attr(feature = "hosted", doc = "```")]
+#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
+/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// # use ptarmigan::{format::X86_64, machine::Machine};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+/// # let cpus = host.slots();
+/// # let pin = cpus[0].pin();
+/// # let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+/// # let on = machine.on(&pin)?;
+/// use ptarmigan::addr::{VirtAddr, VirtRange};
+/// use ptarmigan::space::{Access, AreaFlags, Space};
+///
+/// let mut space = Space::<X86_64>::new(on)?;
+/// let mut edit = space.edit(on)?;
+/// let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+/// edit.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
+/// edit.populate(heap, Access::Write)?;
+/// edit.mprotect(heap, AreaFlags::READ)?;
+/// assert!(edit.query(VirtAddr(0x40_0000)).is_some());
+/// edit.munmap(heap)?;
+/// assert!(edit.query(VirtAddr(0x40_0000)).is_none());
+/// drop(edit); // one flush for all of it
+/// space.end(on)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct SpaceMut<'a, F: Format, M: SpaceMachine> {
     pub(super) on: On<'a, M>,
     pub(super) state: &'a mut State<F>,

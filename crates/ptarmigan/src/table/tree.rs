@@ -17,6 +17,37 @@ use core::fmt;
 ///
 /// [`Space`](crate::space::Space) has areas and serves faults as well; a tree is for callers that
 /// decide themselves what is mapped where.
+///
+#[cfg_attr(feature = "hosted", doc = "```")]
+#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
+/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// # use ptarmigan::{format::X86_64, machine::Machine};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+/// # let cpus = host.slots();
+/// # let pin = cpus[0].pin();
+/// # let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+/// # let on = machine.on(&pin)?;
+/// use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
+/// use ptarmigan::format::Attr;
+/// use ptarmigan::frames::AllocFlags;
+/// use ptarmigan::table::{Free, Tree};
+///
+/// let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL)?;
+/// let mut edit = tree.edit(on)?;
+/// // SAFETY: no program runs in this space.
+/// unsafe { edit.map(VirtAddr(0x40_0000), Pfn(9), Attr::READ, AllocFlags::NORMAL)? };
+/// edit.flush();
+/// assert_eq!(tree.query(on, VirtAddr(0x40_0123)).map(|(frame, _)| frame), Some(Pfn(9)));
+/// assert_eq!(tree.tables_below_root(), 3);
+///
+/// let range = VirtRange { start: 0x40_0000, end: 0x40_1000 };
+/// tree.edit(on)?.unmap_range(range, Free::Empty, |_, frame, _| assert_eq!(frame, Pfn(9)));
+/// assert_eq!(tree.tables_below_root(), 0);
+/// tree.end(on, |_, _, _| {}).map_err(|refused| refused.error)?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a dropped tree loses its tables: end it"]
 pub struct Tree<F: Format> {
     tables: Tables<F>,

@@ -50,7 +50,7 @@ pub(crate) struct FlushRow {
     counts: Counts,
 }
 
-/// The report. As JSON: `{"bench": "flush", "model": …, "rows": […], "notes": […]}`.
+/// The report. As JSON: `{"schema": 1, "bench": "flush", "model": …, "rows": […], "notes": […]}`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FlushReport {
     bench: &'static str,

@@ -29,7 +29,7 @@ pub(crate) struct HashRow {
     unit: &'static str,
 }
 
-/// The report. As JSON: `{"bench": "hash", "model": …, "pages": …, "rows": […]}`.
+/// The report. As JSON: `{"schema": 1, "bench": "hash", "model": …, "pages": …, "rows": […]}`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct HashBench {
     bench: &'static str,

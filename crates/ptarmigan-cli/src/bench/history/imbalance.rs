@@ -113,7 +113,7 @@ pub struct Moment {
     pub free_kib: u64,
 }
 
-/// The report. As JSON: `{"bench": "imbalance", "lists": …, "rows": […], "moment": …}`.
+/// The report. As JSON: `{"schema": 1, "bench": "imbalance", "lists": …, "rows": […], "moment": …}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImbalanceReport {
     bench: &'static str,

@@ -38,7 +38,7 @@ pub struct MigrationRow {
     pub foreign: usize,
 }
 
-/// The report. As JSON: `{"bench": "migration", "rows": […]}`.
+/// The report. As JSON: `{"schema": 1, "bench": "migration", "rows": […]}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct MigrationReport {
     bench: &'static str,

@@ -30,7 +30,8 @@ pub(super) struct Part {
     pub notes: Vec<String>,
 }
 
-/// The report. In JSON: `{"bench": "kmap", "rows": [{"case", "contender", "value", "unit"}]}`.
+/// The report. In JSON: `{"schema": 1, "bench": "kmap", "rows": [{"case", "contender", "value",
+/// "unit"}]}`.
 #[derive(Serialize)]
 pub(crate) struct KmapBench {
     bench: &'static str,

@@ -30,7 +30,8 @@ pub(super) struct Part {
     pub rows: Vec<Row>,
 }
 
-/// The report. In JSON: `{"bench": "userpte", "rows": [{"case", "contender", "value", "unit"}]}`.
+/// The report. In JSON: `{"schema": 1, "bench": "userpte", "rows": [{"case", "contender", "value",
+/// "unit"}]}`.
 #[derive(Serialize)]
 pub(crate) struct UserPteBench {
     bench: &'static str,

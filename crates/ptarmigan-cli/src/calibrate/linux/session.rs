@@ -10,6 +10,7 @@ use super::report::{Calibration, Measured};
 use crate::bar::bar;
 use crate::calibrate::CalibrateArgs;
 use crate::error::{Context, Failure};
+use crate::json::Document;
 use crate::model::HostName;
 use crate::print;
 
@@ -35,12 +36,11 @@ pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failur
             args.rounds, setting.cpus, setting.working_set
         ))
     })?;
-    let text = if args.json {
-        serde_json::to_string(&calibration).context("report")? + "\n"
+    if args.json {
+        print::stdout(&Document::new(&calibration).line()?)?;
     } else {
-        calibration.text(!std::io::stdout().is_terminal())
-    };
-    print::stdout(&text)?;
+        print::report(&calibration.text(!std::io::stdout().is_terminal()))?;
+    }
     if calibration.noisy {
         return Err(Failure::new(calibration.noise()));
     }

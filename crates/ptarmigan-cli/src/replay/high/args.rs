@@ -8,6 +8,7 @@ const SLOTS: usize = 1024;
 
 /// High memory, and how the kernel of the machine reaches it.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "High memory")]
 pub struct HighArgs {
     /// Low memory of the machine. The rest is high memory, from which data frames come first: the
     /// kernel maps them to clear and to copy them. Tables are in low memory, but for leaf tables of

@@ -1,4 +1,6 @@
 //! The data of a report. Serialised, it is the JSON document.
+use crate::baseline::{self, Figure};
+use crate::error::{Context, Failure};
 use crate::replay::high::{KmapReport, UserPteReport};
 use crate::replay::input::relayout::Relayout;
 use crate::replay::input::trace::Trace;
@@ -310,5 +312,20 @@ impl ReplayReport {
             linux_flushes: Flushes { page, range, full },
         };
         ReplayReport { trace, relayout, runs, memory, clock_ns }
+    }
+
+    /// Returns the figures for a baseline. A trace of the same name as one of `others` gets a
+    /// number.
+    ///
+    /// # Errors
+    /// If JSON cannot represent the report.
+    pub fn figures<'a>(&self, others: impl Iterator<Item = &'a Self>) -> Result<Vec<Figure>, Failure> {
+        let name = &self.trace.name;
+        let name = match others.filter(|other| other.trace.name == *name).count() {
+            0 => name.clone(),
+            n => format!("{name}[{}]", n + 1),
+        };
+        let document = serde_json::to_value(self).context("report")?;
+        Ok(baseline::of_replay(&name, &document))
     }
 }

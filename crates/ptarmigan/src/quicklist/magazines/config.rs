@@ -12,6 +12,16 @@ const ROOT_PART: usize = 8;
 pub(super) const MOST_CPUS: usize = u16::MAX as usize;
 
 /// Sizes of the lists.
+///
+/// ```
+/// use ptarmigan::params::Params;
+/// use ptarmigan::quicklist::ListsConfig;
+///
+/// let params = Params::parse("quicklist=on,magazine=16")?;
+/// let config = ListsConfig::new(8).with_params(&params);
+/// assert_eq!((config.cpus, config.magazine), (8, 16));
+/// # Ok::<(), ptarmigan::params::ParamError<'static>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ListsConfig {
     /// CPUs, at least 1.

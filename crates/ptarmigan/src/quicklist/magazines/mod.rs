@@ -77,6 +77,30 @@ const LEVELS: usize = MAX_LEVELS.next_power_of_two();
 
 /// The policy that this library is about. `K` says whether pages are looked after while they are in
 /// it, see [`Checked`](super::Checked).
+///
+#[cfg_attr(feature = "hosted", doc = "```")]
+#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
+/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// # use ptarmigan::{format::X86_64, machine::Machine};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+/// # let cpus = host.slots();
+/// # let pin = cpus[0].pin();
+/// # let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+/// # let on = machine.on(&pin)?;
+/// use ptarmigan::frames::AllocFlags;
+/// use ptarmigan::page::Level;
+/// use ptarmigan::quicklist::Policy;
+///
+/// let table = on.alloc(Level::PTE, AllocFlags::NORMAL)?; // known to be zero
+/// // SAFETY: it came from this machine, and was never linked: no TLB knows it.
+/// unsafe { on.free_unlinked(table) };
+/// let counts = machine.policy().counts();
+/// assert_eq!((counts.live(), counts.levels[0].allocs), (0, 1));
+/// assert!(counts.cached() > 0); // it waits for the next one
+/// # Ok(())
+/// # }
+/// ```
 pub struct Quicklists<'m, W, C, K = Unchecked> {
     source: Source<'m, W, C>,
     /// Each CPU's pages by class, and its counts.

@@ -8,6 +8,16 @@ use crate::tlb::runs::Runs;
 use crate::tlb::scope::Scope;
 
 /// The rule by which a machine chooses between plans.
+///
+/// ```
+/// use ptarmigan::tlb::{CostModel, Costs, Runs};
+///
+/// let stale = Runs::one(0x10_0000, 0x14_0000, 12); // 64 pages
+/// assert!(CostModel::LINUX.plan(&stale).is_full());
+/// // A page costs 1 and everything 100, in any unit.
+/// let priced = CostModel::Costs(Costs::new(1, 100));
+/// assert_eq!(priced.plan(&stale).len(), 64);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostModel {

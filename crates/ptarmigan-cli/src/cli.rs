@@ -1,0 +1,116 @@
+//! The command line: its grammar, its help, and what each command does.
+//!
+//! [`command`] is the grammar with examples and exit codes in every help text. The pages of the
+//! manual ([`pages`]) and the completions of shells are made of it.
+mod examples;
+pub mod pages;
+
+pub use examples::{EXIT_CODES, Example, of};
+
+use crate::baseline;
+use crate::error::Failure;
+use crate::{advise, bench, calibrate, inspect, print, record, replay, report};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A workbench for page-table memory: records what real programs do to their address spaces and
+/// replays it on several allocation policies. Without a command, replays the shipped recording of a
+/// compile on three policies.
+#[derive(Debug, Parser)]
+#[command(name = "ptarmigan", version, args_conflicts_with_subcommands = true, max_term_width = 80)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    spread: replay::Spread,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Record(record::RecordArgs),
+    Inspect(inspect::InspectArgs),
+    Replay(Box<replay::ReplayArgs>),
+    Advise(advise::AdviseArgs),
+    Bench(bench::BenchArgs),
+    Calibrate(calibrate::CalibrateArgs),
+    Report(report::ReportArgs),
+    Completions(pages::CompletionsArgs),
+    Man(pages::ManArgs),
+}
+
+/// Returns the grammar of the command line.
+#[must_use]
+pub fn grammar() -> clap::Command {
+    Cli::command()
+}
+
+/// Returns the grammar of the command line, with examples and exit codes below each help text.
+#[must_use]
+pub fn command() -> clap::Command {
+    examples::with_examples(grammar(), "ptarmigan")
+}
+
+/// Parses a command line, the program's name first.
+///
+/// # Errors
+/// If it does not follow the grammar, or asks for help or the version.
+pub fn parse<S: Into<std::ffi::OsString> + Clone>(
+    line: impl IntoIterator<Item = S>,
+) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(line)?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    if let Some(args) = cli.command.as_mut().and_then(Command::baseline_mut) {
+        let (command, matches) = leaf(&command, &matches);
+        args.settings = baseline::settings(command, matches);
+    }
+    Ok(cli)
+}
+
+/// Returns the innermost command that was given, with its matches.
+fn leaf<'a>(command: &'a clap::Command, matches: &'a ArgMatches) -> (&'a clap::Command, &'a ArgMatches) {
+    match matches.subcommand() {
+        Some((name, inner)) => {
+            command.find_subcommand(name).map_or((command, matches), |one| leaf(one, inner))
+        }
+        None => (command, matches),
+    }
+}
+
+impl Command {
+    fn baseline_mut(&mut self) -> Option<&mut baseline::BaselineArgs> {
+        match self {
+            Command::Replay(args) => Some(&mut args.baseline),
+            Command::Bench(args) => Some(&mut args.baseline),
+            _ => None,
+        }
+    }
+}
+
+impl Cli {
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// As each command.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        match self.command {
+            Some(Command::Record(args)) => record::run(&args),
+            Some(Command::Inspect(args)) => inspect::run(&args),
+            Some(Command::Replay(args)) => replay::run(&args),
+            Some(Command::Advise(args)) => advise::run(&args),
+            Some(Command::Bench(args)) => args.run().map(|()| ExitCode::SUCCESS),
+            Some(Command::Calibrate(args)) => calibrate::run(&args),
+            Some(Command::Report(args)) => report::run(&args),
+            Some(Command::Completions(args)) => pages::completions(&args),
+            Some(Command::Man(args)) => pages::man(&args),
+            None => replay::default_run(self.spread),
+        }
+    }
+}
+
+/// Parses the command line of this process and does what it says. Returns the exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    cli.run().unwrap_or_else(|failure| print::failure(&failure))
+}

@@ -1,0 +1,65 @@
+//! JSON documents: each has the number of its schema, and `docs/json.md` has every field.
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Fields whose keys are data: kinds, advice, levels, names of Linux.
+const MAPS: [&str; 6] = ["by_kind", "advice", "kinds", "differences", "meminfo", "levels"];
+
+fn document(args: &[&str]) -> Value {
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
+    assert_eq!(out.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("one JSON document")
+}
+
+/// Adds the names of all fields.
+fn fields(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(all) => all.iter().for_each(|one| fields(one, names)),
+        Value::Object(all) => {
+            for (name, inner) in all {
+                names.insert(name.clone());
+                let data = MAPS.contains(&name.as_str());
+                match inner {
+                    Value::Object(entries) if data => entries.values().for_each(|one| fields(one, names)),
+                    _ => fields(inner, names),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_document_has_a_schema_and_every_field_is_documented() {
+    let runs: [&[&str]; 10] = [
+        &["inspect", "fixture", "--json"],
+        &["replay", "fixture", "--policy", "v5,ptarmigan", "--sanitize", "--counters", "--json"],
+        &["replay", "fixture", "--policy", "ptarmigan", "--cpus", "2", "--copies", "2", "--json"],
+        &["replay", "fixture", "--policy", "plain", "--touch-data", "--idle-zero", "8", "--json"],
+        &["replay", "fixture", "--policy", "plain", "--arch", "ppc32", "--json"],
+        &["replay", "fixture", "--policy", "plain", "--arch", "i386-pae", "--memory", "1G", "--json"],
+        &["bench", "migration", "--json"],
+        &["bench", "imbalance", "--json"],
+        &["bench", "hash", "--json"],
+        &["bench", "userpte", "--part", "memory", "--json"],
+    ];
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("json.md");
+    let page = std::fs::read_to_string(page).expect("the page of documents");
+    for args in runs {
+        let document = document(args);
+        assert_eq!(document["schema"], 1, "{args:?}");
+        let mut names = BTreeSet::new();
+        fields(&document, &mut names);
+        let missing: Vec<_> = names.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/json.md lacks {missing:?}, fields of {args:?}");
+    }
+}
+
+#[test]
+fn several_traces_are_an_array_of_documents() {
+    let documents = document(&["replay", "fixture", "fixture", "--policy", "plain", "--json"]);
+    let schemas: Vec<_> = documents.as_array().expect("an array").iter().map(|one| &one["schema"]).collect();
+    assert_eq!(schemas, [1, 1]);
+}
