@@ -99,9 +99,11 @@ impl Table {
             let to = to.min(line.len());
             line.get(from.min(to)..to).map_or(String::new(), |cell| cell.iter().collect::<String>())
         };
-        // A first column without a name begins at the left edge.
+        // A column of numbers has a name, which is none.
         let numbers = |column: (usize, usize)| {
-            lines[1..].iter().all(|line| cell(line, column).trim().starts_with(is_number))
+            let named = |cell: &str| !cell.is_empty() && !cell.starts_with(is_number);
+            named(cell(&lines[0], column).trim())
+                && lines[1..].iter().all(|line| cell(line, column).trim().starts_with(is_number))
         };
         let labels = columns.iter().position(|column| numbers(*column))?;
         let count = columns.iter().filter(|column| numbers(**column)).count();
@@ -196,6 +198,17 @@ mod tests {
         assert_eq!(
             fitted,
             fit(TABLE, 40) + "memory at most 144 KiB in tables, 164\n  KiB cached, and more than that\n"
+        );
+    }
+
+    #[test]
+    fn two_lines_with_numbers_alone_are_no_table() {
+        let text = "memory   at most 144 KiB in tables, 164 KiB cached\n\
+                    flushes  of one page 80, of a range 12, full 16\n";
+        let fitted = fit(text, 40);
+        assert!(
+            fitted.starts_with("memory at most 144 KiB in tables, 164\n  KiB cached\nflushes"),
+            "{fitted}"
         );
     }
 
