@@ -65,14 +65,16 @@ struct Table {
     rows: Vec<Vec<String>>,
     /// Leading columns that are labels.
     labels: usize,
+    /// Columns of numbers.
+    numbers: usize,
 }
 
 impl Table {
-    /// Finds the table that begins with the first line, if one does.
+    /// Finds the table that begins with the first line, if one does. Prose may follow it without a
+    /// blank line: the table ends where it has most columns of numbers.
     fn at(lines: &[&str]) -> Option<Table> {
         let end = lines.iter().position(|line| line.trim().is_empty()).unwrap_or(lines.len());
-        // Prose may follow a table without a blank line.
-        (3..=end).rev().chain([2]).filter(|n| *n <= end).find_map(|n| Table::of(&lines[..n]))
+        (2..=end).filter_map(|n| Table::of(&lines[..n])).max_by_key(|table| (table.numbers, table.rows.len()))
     }
 
     /// Divides lines into columns, where all of them have blanks. It is a table if it has three
@@ -97,20 +99,27 @@ impl Table {
             let to = to.min(line.len());
             line.get(from.min(to)..to).map_or(String::new(), |cell| cell.iter().collect::<String>())
         };
-        // A first column without a name begins at the left edge.
+        // A column of numbers has a name, which is none.
         let numbers = |column: (usize, usize)| {
-            lines[1..].iter().all(|line| cell(line, column).trim().starts_with(is_number))
+            let named = |cell: &str| !cell.is_empty() && !cell.starts_with(is_number);
+            named(cell(&lines[0], column).trim())
+                && lines[1..].iter().all(|line| cell(line, column).trim().starts_with(is_number))
         };
         let labels = columns.iter().position(|column| numbers(*column))?;
+        let count = columns.iter().filter(|column| numbers(**column)).count();
         // In two lines of prose numbers may stand below each other by chance.
-        if lines.len() == 2 && columns.iter().filter(|column| numbers(**column)).count() < 2 {
+        if lines.len() == 2 && count < 2 {
             return None;
         }
         let rows: Vec<Vec<String>> = lines
             .iter()
             .map(|line| columns.iter().map(|column| cell(line, *column).trim().to_owned()).collect())
             .collect();
-        (columns.len() >= 3 && labels > 0 && labels < columns.len()).then_some(Table { rows, labels })
+        (columns.len() >= 3 && labels > 0 && labels < columns.len()).then_some(Table {
+            rows,
+            labels,
+            numbers: count,
+        })
     }
 
     /// Returns the width of a column.
@@ -179,6 +188,28 @@ mod tests {
         for cell in ["12345", "120.1", "12000", "345", "p50", "miss"] {
             assert!(fitted.contains(cell), "{cell}: {fitted}");
         }
+    }
+
+    #[test]
+    fn lines_below_a_table_are_no_rows_of_it() {
+        let text =
+            TABLE.to_owned() + "memory   at most 144 KiB in tables, 164 KiB cached, and more than that\n";
+        let fitted = fit(&text, 40);
+        assert_eq!(
+            fitted,
+            fit(TABLE, 40) + "memory at most 144 KiB in tables, 164\n  KiB cached, and more than that\n"
+        );
+    }
+
+    #[test]
+    fn two_lines_with_numbers_alone_are_no_table() {
+        let text = "memory   at most 144 KiB in tables, 164 KiB cached\n\
+                    flushes  of one page 80, of a range 12, full 16\n";
+        let fitted = fit(text, 40);
+        assert!(
+            fitted.starts_with("memory at most 144 KiB in tables, 164\n  KiB cached\nflushes"),
+            "{fitted}"
+        );
     }
 
     #[test]

@@ -70,9 +70,9 @@ fn missing(path: &Path) -> String {
     let hint = nearest::hint(&name, &known);
     if hint.is_empty() {
         let shipped: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
-        return format!("no such file; shipped recordings are {}", shipped.join(", "));
+        return format!("No such file; shipped recordings are {}", shipped.join(", "));
     }
-    format!("no such file{hint}")
+    format!("No such file{hint}")
 }
 
 /// Reads all events of a trace.

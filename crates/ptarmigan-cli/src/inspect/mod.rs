@@ -65,7 +65,7 @@ fn problem(args: &InspectArgs, e: &ReadError) -> Failure {
 fn print_events(args: &InspectArgs) -> Result<(), Failure> {
     if let Some(unknown) = args.kind.iter().find(|kind| !events::NAMES.contains(&kind.as_str())) {
         let (hint, known) = (nearest::hint(unknown, &events::NAMES), events::NAMES.join(", "));
-        return Err(Failure::new(format!("{unknown}: no kind of event{hint}; known are {known}")));
+        return Err(Failure::new(format!("{unknown}: no kind of event; known are {known}{hint}")));
     }
     let file = input::open(&args.file).map_err(|e| problem(args, &e))?;
     let tasks = file.summary().tasks;
