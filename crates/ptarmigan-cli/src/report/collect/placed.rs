@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Where tables were on a 32-bit machine with PAE.
 #[derive(Serialize)]
-pub(in crate::report) struct PlacedFigures {
+pub(crate) struct PlacedFigures {
     /// What `userpte=` says.
     pub userpte: &'static str,
     /// The most bytes of low memory in tables.
