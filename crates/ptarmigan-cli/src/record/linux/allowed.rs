@@ -1,15 +1,9 @@
 //! What this machine allows a recorder to do, and why not.
+use super::proc::status;
 use crate::error::Failure;
 use std::fs;
 use std::io;
 use std::path::Path;
-
-/// Returns a field of a task's `status`.
-fn status(task: &str, name: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{task}/status")).ok()?;
-    let field = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
-    Some(field.trim().to_owned())
-}
 
 /// Returns a number that a file of /proc/sys holds.
 fn setting(name: &str) -> Option<i64> {

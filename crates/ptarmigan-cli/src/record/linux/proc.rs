@@ -140,10 +140,16 @@ pub(super) fn of_pidfd(pid: i32, fd: u64) -> Option<i32> {
     info.lines().find_map(|l| l.strip_prefix("Pid:"))?.trim().parse().ok().filter(|&pid| pid > 0)
 }
 
+/// Returns a field of a task's `status`. `task` is a number, or `self`.
+pub(super) fn status(task: &str, name: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{task}/status")).ok()?;
+    let field = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(field.trim().to_owned())
+}
+
 /// Returns the thread group of a task.
 pub(super) fn group(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
+    status(&pid.to_string(), "Tgid")?.parse().ok()
 }
 
 /// Returns all areas, in order.

@@ -1,2 +1,0 @@
-//! The recordings that come with the command.
-pub use crate::shipped::{COMPILE, SHIPPED};
