@@ -45,8 +45,8 @@ impl Figures {
     pub fn of(rounds: &[CountedRun]) -> Self {
         let mut causes = BTreeMap::new();
         for cause in OpClass::ALL.into_iter().filter(|cause| *cause != OpClass::Switch) {
-            let ns = rounds.iter().map(|run| run.causes[cause as usize].ns).fold(f64::INFINITY, f64::min);
-            let first = rounds.first().map(|run| run.causes[cause as usize]).unwrap_or_default();
+            let ns = rounds.iter().map(|run| run.classes[cause as usize].ns).fold(f64::INFINITY, f64::min);
+            let first = rounds.first().map(|run| run.classes[cause as usize]).unwrap_or_default();
             let figures =
                 CauseFigures { times: first.times, tables_made: first.made, tables_freed: first.freed, ns };
             causes.insert(cause.name(), figures);

@@ -1,7 +1,7 @@
-//! Recordings replayed by one worker for what they make of tables: counts and times by cause.
+//! Recordings replayed by one worker for what they make of tables: counts and times by class of operation.
 use super::input::schedule::{CpuMap, Op, Program, Schedule};
 use super::input::trace::Trace;
-use super::instruments::classes::{ByCause, CauseCount, OpClass, TableCounts};
+use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
 use super::workers::job::Job;
 use super::workers::machine::EitherMachine;
 use super::workers::outcome::Outcome;
@@ -38,11 +38,11 @@ impl CountedMachine {
 /// What one replay did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedRun {
-    /// By the number of the cause.
-    pub causes: [CauseCount; OpClass::ALL.len()],
+    /// By the number of the class.
+    pub classes: [ClassCount; OpClass::ALL.len()],
     /// Processor time of the worker, in nanoseconds.
     pub processor_ns: f64,
-    /// Tables made, roots included: the causes', and the root of the first space.
+    /// Tables made, roots included: those of the classes, and the root of the first space.
     pub made: u64,
     /// The most tables at once, roots included.
     pub peak: u64,
@@ -101,15 +101,15 @@ impl CountedTrace {
             HostMachine::with_tlb(&host, policy, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
         let tables = layered.layer();
         let ops: &[Op] = &self.program().ops;
-        let watch = || ByCause::new(tables, &self.trace, ops, clock);
+        let watch = || ByClass::new(tables, &self.trace, ops, clock);
         let (outcome, elapsed, watches) = self.job().run(&EitherMachine::low(&machine), watch, |_| {})?;
         self.lasted(&outcome, on)?;
         let counts = layered.counts();
         let sum =
             |of: fn(&ptarmigan::quicklist::LevelCounts) -> usize| counts.levels.iter().map(of).sum::<usize>();
-        let (causes, at_end) = watches.first().map(|watch| (watch.counts, watch.at_end)).unwrap_or_default();
+        let (classes, at_end) = watches.first().map(|watch| (watch.counts, watch.at_end)).unwrap_or_default();
         Ok(CountedRun {
-            causes,
+            classes,
             processor_ns: elapsed.processor.as_nanos() as f64,
             at_end,
             made: tables.made(),

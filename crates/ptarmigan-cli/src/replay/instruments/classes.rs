@@ -63,9 +63,9 @@ impl OpClass {
 /// No fault of a replay takes so many nanoseconds: the worker was interrupted.
 const INTERRUPTED: f64 = 100_000.0;
 
-/// What one cause has done.
+/// What the operations of one class have done.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CauseCount {
+pub(crate) struct ClassCount {
     /// How often it came.
     pub times: u64,
     /// Tables that it made, roots included.
@@ -141,8 +141,8 @@ unsafe impl<P: Policy + ?Sized> Layer<P> for TableCounts<'_> {
     }
 }
 
-/// Assigns times and tables to the causes. Of one worker, which has all CPUs.
-pub(crate) struct ByCause<'a> {
+/// Assigns times and tables to classes of operations. Of one worker, which has all CPUs.
+pub(crate) struct ByClass<'a> {
     tables: &'a TableCounts<'a>,
     trace: &'a Trace,
     ops: &'a [Op],
@@ -150,21 +150,21 @@ pub(crate) struct ByCause<'a> {
     began: u64,
     /// Tables made and freed before the operation.
     before: (u64, u64),
-    /// By the number of the cause.
-    pub counts: [CauseCount; OpClass::ALL.len()],
+    /// By the number of the class.
+    pub counts: [ClassCount; OpClass::ALL.len()],
     /// Tables of spaces that ended.
     pub at_end: u64,
 }
 
-impl<'a> ByCause<'a> {
+impl<'a> ByClass<'a> {
     /// Observes the worker whose operations are `ops`.
     pub fn new(tables: &'a TableCounts<'a>, trace: &'a Trace, ops: &'a [Op], clock: Clock) -> Self {
         let counts = Default::default();
-        ByCause { tables, trace, ops, clock, began: clock.now(), before: (0, 0), counts, at_end: 0 }
+        ByClass { tables, trace, ops, clock, began: clock.now(), before: (0, 0), counts, at_end: 0 }
     }
 }
 
-impl Watch for ByCause<'_> {
+impl Watch for ByClass<'_> {
     #[inline(always)]
     fn begins(&mut self) {
         self.before = (self.tables.made.load(Relaxed), self.tables.freed.load(Relaxed));
