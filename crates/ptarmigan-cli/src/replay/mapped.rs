@@ -2,12 +2,12 @@
 //! times.
 use super::high::KmapReport;
 use super::input::schedule::{CpuMap, Schedule};
-use super::input::shipped::SHIPPED;
 use super::input::trace::Trace;
 use super::workers::job::Job;
 use super::workers::machine::EitherMachine;
 use super::workers::watch::Unwatched;
 use crate::error::{Context, Failure};
+use crate::shipped::SHIPPED;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::tlb::{CostModel, TlbConfig};

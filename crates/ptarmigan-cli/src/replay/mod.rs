@@ -63,7 +63,7 @@ use crate::baseline::{BaselineRun, Comparison};
 use crate::error::{Context, Failure};
 use crate::json::Document;
 use crate::print;
-use input::shipped::COMPILE;
+use crate::shipped::COMPILE;
 use report::ReplayReport;
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -2,7 +2,6 @@
 //! says: times, and counts of tables and windows.
 use super::high::UserPteReport;
 use super::input::schedule::{CpuMap, Schedule};
-use super::input::shipped::COMPILE;
 use super::input::trace::Trace;
 use super::instruments::peaks::Peaks;
 use super::platform::room;
@@ -10,6 +9,7 @@ use super::workers::job::{Elapsed, Job};
 use super::workers::machine::EitherMachine;
 use super::workers::watch::Unwatched;
 use crate::error::{Context, Failure};
+use crate::shipped::COMPILE;
 use ptarmigan::format::{Format, X86Pae};
 use ptarmigan::hosted::{
     Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, HostTables, Kmap, NoTlb,

@@ -1,5 +1,4 @@
 //! The input of a replay: a trace in memory, and the programs made from it.
 pub mod relayout;
 pub mod schedule;
-pub mod shipped;
 pub mod trace;

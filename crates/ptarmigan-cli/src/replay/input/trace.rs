@@ -80,8 +80,6 @@ pub struct Trace {
     pub steps: Vec<PackedEvent>,
     /// The events other than faults.
     pub rare: Vec<Kind>,
-    /// What the recording does not have.
-    pub unseen: Unseen,
     /// The recording does not tell reads from writes. A fault in a private writable area then
     /// counts as a write.
     pub access_unknown: bool,
@@ -155,7 +153,6 @@ impl Trace {
             lost: 0,
             steps: Vec::new(),
             rare: Vec::new(),
-            unseen: reader.header().unseen,
             access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
             huge: match reader.header().huge {
                 HugePages::Always => HugeFaults::Always,

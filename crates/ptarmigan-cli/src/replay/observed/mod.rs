@@ -19,7 +19,6 @@ pub(crate) use programs::{Programs, RecordedProgram};
 pub(crate) use repeat::PolicyRun;
 
 use super::input::schedule::{CpuMap, Op, Schedule};
-use super::input::shipped::COMPILE;
 use super::input::trace::Trace;
 use super::instruments::lives::{FlushSample, Life, LifeWatch, Lives};
 use super::instruments::measured::Measured;
@@ -31,6 +30,7 @@ use super::workers::outcome::Outcome;
 use crate::bar;
 use crate::error::{Context, Failure};
 use crate::measure::clock::Clock;
+use crate::shipped::COMPILE;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};

@@ -308,7 +308,7 @@ impl ReplayReport {
             events: trace.events,
             faults: trace.faults,
             lost: trace.lost,
-            not_recorded: Unseen(trace.unseen.0 & !UNCOUNTED).names(),
+            not_recorded: Unseen(trace.header.unseen.0 & !UNCOUNTED).names(),
             linux_flushes: Flushes { page, range, full },
         };
         ReplayReport { trace, relayout, runs, memory, clock_ns }
