@@ -91,7 +91,7 @@ impl<A: PagingAttributes, P: Policy, N: WithPin> Translation<A> for Tables<'_, '
     unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<A>>) {
         let at = self.pages.phys(table.as_ptr().cast());
         if self.noted.load(Relaxed) {
-            // SAFETY: 1. and 3. by the caller, who has it of `allocate_table`. 2. `Noted` notes what
+            // SAFETY: 1. and 3. by the caller, which has it of `allocate_table`. 2. `Noted` notes what
             // is written.
             unsafe { self.pages.give_back(at) };
         } else {
