@@ -6,7 +6,7 @@ use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
 use super::syscall::event_of;
 use super::tables::KnownTables;
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Name, Sampled, WriteError, Writer};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Write;
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
@@ -45,10 +45,12 @@ struct TaskState {
     recorded: bool,
     /// The system call in progress, with its arguments and the place reserved for its event.
     call: Option<(MmCall, [u64; 5], Option<u64>)>,
-    /// The places of the last two times that the task took a lock of an address space outside
-    /// those system calls. A fork takes its own space's lock and then that of the copy, and stands
-    /// where it took the first.
-    locked: [Option<u64>; 2],
+    /// The places of the last two times that the task gave up a lock of an address space outside
+    /// those system calls. A fork gives up the copy's lock and then its own space's, and stands
+    /// where it gave up the first.
+    released: [Option<u64>; 2],
+    /// The place of its last event, if that is a fault in a space that other tasks share.
+    fault: Option<u64>,
     /// The time of an execve that waits for the other threads to end.
     exec: Option<u64>,
     /// Whether its last call of execve was under another tracer.
@@ -108,7 +110,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             held: None,
             recorded: true,
             call: None,
-            locked: [None; 2],
+            released: [None; 2],
+            fault: None,
             exec: None,
             other_tracer: false,
             dying: false,
@@ -166,6 +169,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             held.push(raw);
             return Ok(());
         }
+        if !raw.what.is_beside() {
+            task.fault = None;
+        }
         if !raw.what.keeps_lock() {
             self.release_locks(pid)?;
         }
@@ -175,7 +181,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     /// Gives up the places that a fork would have taken.
     fn release_locks(&mut self, pid: i32) -> Result<(), WriteError> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
-        for place in std::mem::take(&mut task.locked).into_iter().flatten() {
+        for place in std::mem::take(&mut task.released).into_iter().flatten() {
             self.queue.resolve(place, self.now, None)?;
         }
         Ok(())
@@ -211,7 +217,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     {
                         space.known.add(address >> PAGE_SHIFT, flags.0 & FaultFlags::WRITE != 0);
                     }
-                    self.put(pid, Kind::Fault { page: address >> PAGE_SHIFT, flags })?;
+                    self.fault(pid, address >> PAGE_SHIFT, flags)?;
                 }
             }
             RawKind::Clone { child, flags } => self.clone(pid, child, flags)?,
@@ -236,18 +242,25 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     self.queue.resolve(place, self.now, None)?;
                 }
             }
-            RawKind::Locked if !self.started || !task.recorded => {}
-            RawKind::Locked => match &mut task.call {
-                Some((_, _, place @ None)) => *place = Some(self.queue.reserve(task.number)),
-                Some(_) => {}
-                None => {
-                    let [oldest, newest] = task.locked;
-                    task.locked = [newest, Some(self.queue.reserve(task.number))];
-                    if let Some(place) = oldest {
-                        self.queue.resolve(place, self.now, None)?;
-                    }
+            RawKind::Locked if self.started && task.recorded => {
+                if let Some((_, _, place @ None)) = &mut task.call {
+                    *place = Some(self.queue.reserve());
                 }
-            },
+            }
+            RawKind::Released if self.started && task.recorded && task.call.is_none() => {
+                let [oldest, newest] = task.released;
+                task.released = [newest, Some(self.queue.reserve())];
+                if let Some(place) = oldest {
+                    self.queue.resolve(place, self.now, None)?;
+                }
+            }
+            RawKind::LockedToRead => {
+                if let Some(place) = task.fault {
+                    task.fault = Some(self.queue.end());
+                    self.queue.delay(place, self.now)?;
+                }
+            }
+            RawKind::Locked | RawKind::Released => {}
             RawKind::Leave { result } => {
                 if let Some((call, args, place)) = task.call.take() {
                     let (number, cpu) = (task.number, task.cpu);
@@ -305,9 +318,20 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
+    /// Records a fault. It stands where its task took the space's lock, if it has to take it.
+    fn fault(&mut self, pid: i32, page: u64, flags: FaultFlags) -> Result<(), WriteError> {
+        let shared = self.space_of(pid).is_some_and(|space| space.users > 1);
+        let place = self.queue.end();
+        self.put(pid, Kind::Fault { page, flags })?;
+        if let Some(task) = self.tasks.get_mut(&pid) {
+            task.fault = (shared && self.queue.end() > place).then_some(place);
+        }
+        Ok(())
+    }
+
     fn clone(&mut self, pid: i32, child: i32, flags: u64) -> Result<(), WriteError> {
         let Some(parent) = self.tasks.get_mut(&pid) else { return Ok(()) };
-        let place = parent.locked[0].take();
+        let place = parent.released[0].take();
         let shares = flags & CLONE_VM != 0;
         let waits = flags & CLONE_VFORK != 0;
         let kind = match (shares, waits) {
@@ -334,10 +358,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.next_task += u32::from(recorded);
         let event = Event { task: from, cpu, kind: Kind::Clone { child: number, kind } };
         match place {
-            Some(place) if !shares && recorded => {
-                let others = self.sharers(pid);
-                self.queue.fork(place, self.now, event, |task| others.contains(&task))?;
-            }
+            Some(place) if !shares && recorded => self.queue.resolve(place, self.now, Some(event))?,
             _ => {
                 if let Some(place) = place {
                     self.queue.resolve(place, self.now, None)?;
@@ -348,7 +369,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
         }
         self.release_locks(pid)?;
-        let locked = [None; 2];
         let task = TaskState {
             number,
             group,
@@ -358,7 +378,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             held: None,
             recorded,
             call: None,
-            locked,
+            released: [None; 2],
+            fault: None,
             exec: None,
             other_tracer: false,
             dying: false,
@@ -446,16 +467,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     fn space_of(&mut self, pid: i32) -> Option<&mut SpaceUsers> {
         self.spaces.get_mut(&self.tasks.get(&pid)?.space)
-    }
-
-    /// The numbers of the other tasks in a task's space.
-    fn sharers(&self, pid: i32) -> HashSet<u32> {
-        let Some(task) = self.tasks.get(&pid) else { return HashSet::new() };
-        if self.spaces.get(&task.space).is_none_or(|space| space.users < 2) {
-            return HashSet::new();
-        }
-        let same = |other: &&TaskState| other.space == task.space && other.number != task.number;
-        self.tasks.values().filter(same).map(|other| other.number).collect()
     }
 
     fn known_to(&self, pid: i32) -> KnownTables {

@@ -64,6 +64,10 @@ pub(super) enum RawKind {
     },
     /// The task holds its address space's lock for writing.
     Locked,
+    /// The task gives up such a lock.
+    Released,
+    /// The task holds the lock for reading. A fault takes it if it cannot do with its area's.
+    LockedToRead,
     /// The system call ends.
     Leave {
         result: i64,
@@ -195,6 +199,8 @@ impl Raw {
                 w.extend(args);
             }
             RawKind::Locked => w.push(6),
+            RawKind::Released => w.push(20),
+            RawKind::LockedToRead => w.push(21),
             RawKind::Leave { result } => w.extend([7, *result as u64]),
             RawKind::Attached { start, pages, prot, segment } => {
                 w.extend([8, *start, *pages, u64::from(prot.0), u64::from(*segment)]);
@@ -231,6 +237,8 @@ impl Raw {
                 RawKind::Enter { call: *MmCall::ALL.get(*call as usize)?, args: [*a, *b, *c, *d, *e] }
             }
             (6, []) => RawKind::Locked,
+            (20, []) => RawKind::Released,
+            (21, []) => RawKind::LockedToRead,
             (7, [result]) => RawKind::Leave { result: *result as i64 },
             (8, [start, pages, prot, segment]) => RawKind::Attached {
                 start: *start,
@@ -260,9 +268,17 @@ impl Raw {
 }
 
 impl RawKind {
+    /// Whether the task may be in the middle of a fault after this event as before it.
+    pub(super) fn is_beside(&self) -> bool {
+        matches!(self, Self::LockedToRead | Self::TlbFlush { .. } | Self::Idle)
+    }
+
     /// Whether the task may be in the middle of a fork after this event as before it.
     pub(super) fn keeps_lock(&self) -> bool {
-        matches!(self, Self::Locked | Self::Clone { .. } | Self::TlbFlush { .. } | Self::Idle)
+        matches!(
+            self,
+            Self::Locked | Self::Released | Self::Clone { .. } | Self::TlbFlush { .. } | Self::Idle
+        )
     }
 }
 
@@ -340,6 +356,8 @@ mod tests {
             RawKind::Exit,
             RawKind::Enter { call: MmCall::Madvise, args: [1, 2, 3, 4, 5] },
             RawKind::Locked,
+            RawKind::Released,
+            RawKind::LockedToRead,
             RawKind::Leave { result: -12 },
             RawKind::Attached { start: 1, pages: 2, prot: Prot(3), segment: true },
             RawKind::Detached { start: 1, pages: 2 },

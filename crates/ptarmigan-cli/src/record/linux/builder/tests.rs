@@ -52,11 +52,11 @@ fn faulted(page: u64) -> Kind {
     Kind::Fault { page, flags: FaultFlags(6) }
 }
 
-/// Returns the task and page of each fault, and `None` as page for an exec.
+/// Returns the task and page of each fault, and `None` as page for an exec or a fork.
 fn order(events: &[(u32, Kind)]) -> Vec<(u32, Option<u64>)> {
     let pick = |&(task, kind): &(u32, Kind)| match kind {
         Kind::Fault { page, .. } => Some((task, Some(page))),
-        Kind::Exec { .. } => Some((task, None)),
+        Kind::Exec { .. } | Kind::Clone { kind: CloneKind::Fork, .. } => Some((task, None)),
         _ => None,
     };
     events.iter().filter_map(pick).collect()
@@ -160,6 +160,47 @@ fn calls_stand_where_they_took_effect() {
     let half_way = Kind::Failed { errno: 12, call: half_way };
     let unmapped = Kind::Munmap { start: 1, pages: 2 };
     assert_eq!(events[1..], [(0, unmapped), (1, mmap), (1, faulted(1)), (0, half_way)]);
+}
+
+#[test]
+fn a_fault_that_waits_for_a_fork_comes_after_it() {
+    let locked = |pid| (pid, RawKind::Locked);
+    let released = |pid| (pid, RawKind::Released);
+    let events = run(&[
+        clone(100, 101, THREAD),
+        fault(101, 10),
+        // Before the fork has the lock, and still in its way to it.
+        fault(101, 11),
+        locked(100),
+        locked(100),
+        (101, RawKind::Idle),
+        fault(101, 12),
+        // The copy's lock, then the space's.
+        released(100),
+        released(100),
+        (101, RawKind::LockedToRead),
+        fault(101, 13),
+        clone(100, 102, 0),
+        (101, RawKind::LockedToRead),
+    ]);
+    // Page 11: the thread came to page 12 without a lock of the space.
+    assert_eq!(
+        order(&events),
+        [(1, Some(10)), (1, Some(11)), (0, None), (1, Some(12)), (1, Some(13))],
+        "{events:?}"
+    );
+    let events = run(&[
+        clone(100, 101, THREAD),
+        fault(101, 11),
+        locked(100),
+        locked(100),
+        (101, RawKind::Idle),
+        released(100),
+        released(100),
+        (101, RawKind::LockedToRead),
+        clone(100, 102, 0),
+    ]);
+    assert_eq!(order(&events), [(0, None), (1, Some(11))], "{events:?}");
 }
 
 #[test]

@@ -84,7 +84,9 @@ impl Decoder {
                 RawKind::Enter { call, args }
             }
             Point::Leave => RawKind::Leave { result: f(0)? as i64 },
+            Point::Locked if f(0)? == 0 => RawKind::LockedToRead,
             Point::Locked => RawKind::Locked,
+            Point::Released => RawKind::Released,
             Point::Refused => RawKind::Refused,
             Point::BadAddress => RawKind::BadAddress,
             Point::TlbFlush => RawKind::TlbFlush { reason: f(0)? as u8, pages: f(1)? },

@@ -12,6 +12,7 @@ pub(super) enum Point {
     Enter(MmCall),
     Leave,
     Locked,
+    Released,
     Refused,
     BadAddress,
     TlbFlush,
@@ -46,12 +47,8 @@ pub(super) fn wanted() -> Vec<Wanted> {
         // EFAULT: the kernel's faults on behalf of the call were refused.
         ("raw_syscalls/sys_exit".into(), Point::BadAddress, Some("ret == -14"), &[]),
         ("tlb/tlb_flush".into(), Point::TlbFlush, None, &["reason", "pages"]),
-        (
-            "mmap_lock/mmap_lock_acquire_returned".into(),
-            Point::Locked,
-            Some("write == 1 && success == 1"),
-            &[],
-        ),
+        ("mmap_lock/mmap_lock_acquire_returned".into(), Point::Locked, Some("success == 1"), &["write"]),
+        ("mmap_lock/mmap_lock_released".into(), Point::Released, Some("write == 1"), &[]),
     ];
     let calls: [(&str, MmCall, &'static [&'static str]); 12] = [
         ("mmap", MmCall::Mmap, &["addr", "len", "prot", "flags"]),
@@ -79,6 +76,7 @@ pub(super) fn required(p: Point) -> bool {
     !matches!(
         p,
         Point::Locked
+            | Point::Released
             | Point::Refused
             | Point::BadAddress
             | Point::TlbFlush

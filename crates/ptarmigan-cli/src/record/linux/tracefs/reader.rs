@@ -98,7 +98,7 @@ impl CpuEvents {
     /// the kernel may try again.
     fn is_refused(&mut self, pid: i32, address: u64, code: u64) -> bool {
         let by_kernel = code & u64::from(FaultFlags::USER) == 0;
-        for at in 0..6 {
+        for at in 0..8 {
             if at == self.peeked.len() {
                 let Some(next) = self.read() else { return false };
                 self.peeked.push_back(next);
@@ -113,7 +113,7 @@ impl CpuEvents {
                     return true;
                 }
                 RawKind::BadAddress => return by_kernel,
-                RawKind::Locked => {}
+                RawKind::Locked | RawKind::Released | RawKind::LockedToRead => {}
                 RawKind::Fault { address: again, .. } if by_kernel && again >> 12 == address >> 12 => {}
                 _ => return false,
             }
