@@ -1,5 +1,5 @@
 //! What this machine allows a recorder to do, and why not.
-use super::proc::status;
+use super::system::proc::status;
 use crate::error::Failure;
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ fn setting(name: &str) -> Option<i64> {
 
 /// Returns whether this process may set a filter of system calls without giving up privileges
 /// (`CAP_SYS_ADMIN`).
-pub(super) fn may_filter() -> bool {
+pub(crate) fn may_filter() -> bool {
     let mask = status("self", "CapEff").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     mask.is_some_and(|mask| mask >> 21 & 1 != 0)
 }
@@ -25,7 +25,7 @@ fn tracer(pid: i32) -> Option<(String, i32)> {
 }
 
 /// Returns why a task cannot be traced, which every recording needs.
-pub(super) fn untraceable(pid: i32, e: &io::Error) -> Failure {
+pub(crate) fn untraceable(pid: i32, e: &io::Error) -> Failure {
     Failure::new(why_untraceable(tracer(pid), setting("kernel/yama/ptrace_scope"), e))
 }
 
@@ -43,7 +43,7 @@ fn why_untraceable(tracer: Option<(String, i32)>, yama: Option<i64>, e: &io::Err
 }
 
 /// Returns why the kernel does not give out perf events.
-pub(super) fn no_perf_events(e: &io::Error) -> Failure {
+pub(crate) fn no_perf_events(e: &io::Error) -> Failure {
     Failure::new(why_no_perf_events(e, setting("kernel/perf_event_paranoid")))
 }
 

@@ -2,8 +2,8 @@
 //!
 //! If the first is killed, the second stops recording, cleans up, and lets the command go on. If the
 //! second is killed, the first answers the system calls that wait, until the command has ended.
-use super::notify::{self, Listener, Ready};
-use super::signals;
+use super::system::notify::{self, Listener, Ready};
+use super::system::signals;
 use crate::print;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::fs::File;
@@ -20,12 +20,12 @@ static ANSWERING: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the number of the process that waits, by which the user knows the recorder.
-pub(super) fn number() -> u32 {
+pub(crate) fn number() -> u32 {
     FIRST.load(Ordering::SeqCst)
 }
 
 /// What this process is.
-pub(super) enum Role {
+pub(crate) enum Role {
     /// The one that waits; the recording has ended with this status.
     Waited(ExitCode),
     /// The one that records.
@@ -33,10 +33,10 @@ pub(super) enum Role {
 }
 
 /// The way to the process that waits.
-pub(super) struct Link(File);
+pub(crate) struct Link(File);
 
 /// Splits the process in two. Must be called while it has one thread.
-pub(super) fn split() -> io::Result<Role> {
+pub(crate) fn split() -> io::Result<Role> {
     signals::remember();
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // SAFETY: a new mapping at an address of the kernel's choice overlaps no other. It is never
@@ -70,7 +70,7 @@ pub(super) fn split() -> io::Result<Role> {
 }
 
 /// Notes which call is being answered.
-pub(super) fn answering(id: Option<u64>) {
+pub(crate) fn answering(id: Option<u64>) {
     let page = ANSWERING.load(Ordering::Relaxed);
     // SAFETY: a pointer that is not null is to a page of shared memory that is never unmapped;
     // every bit pattern is a valid number.
@@ -81,7 +81,7 @@ pub(super) fn answering(id: Option<u64>) {
 
 impl Link {
     /// Tells the process that waits where it finds the listener, which it keeps open from then on.
-    pub(super) fn keep(mut self, listener: &Listener) -> io::Result<()> {
+    pub(crate) fn keep(mut self, listener: &Listener) -> io::Result<()> {
         self.0.write_all(&listener.number().to_ne_bytes())
     }
 }

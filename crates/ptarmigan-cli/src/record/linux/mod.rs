@@ -1,22 +1,14 @@
 //! Recording on Linux on x86-64.
+//!
+//! Tracepoints or a perf event tell of faults ([`sources`]). At some system calls, and when a
+//! program starts or a task ends, the task waits, and `/proc` is looked at ([`stops`]). What both
+//! found is merged by time ([`raw`]) and becomes the trace ([`builder`]).
 mod allowed;
 mod builder;
-mod calls;
 mod keeper;
-mod merge;
-mod notify;
-mod pagemap;
-mod perf;
-mod proc;
-mod queue;
+mod made;
 mod raw;
 pub(super) mod session;
-mod signals;
-mod spill;
-mod start;
-mod supervisor;
-mod sys;
-mod syscall;
-mod tables;
-mod tracefs;
-mod tracer;
+mod sources;
+mod stops;
+mod system;

@@ -1,13 +1,13 @@
 //! Raw events, as the sources deliver them: with times, process numbers and byte addresses.
-use super::proc::{Area, PAGE_SHIFT, Program};
-use ptarmigan_trace::{AreaKind, Prot};
+use super::system::pagemap::Found;
+use ptarmigan_trace::Prot;
 
 /// The CPU of an event whose source does not report it: the last CPU known for the task counts.
-pub(super) const NO_CPU: u16 = u16::MAX;
+pub(crate) const NO_CPU: u16 = u16::MAX;
 
 /// The system calls that change an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MmCall {
+pub(crate) enum MmCall {
     Mmap,
     Munmap,
     Brk,
@@ -22,7 +22,7 @@ pub(super) enum MmCall {
 }
 
 impl MmCall {
-    pub(super) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Mmap,
         Self::Munmap,
         Self::Brk,
@@ -38,7 +38,7 @@ impl MmCall {
 
 /// The kind of a raw event.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum RawKind {
+pub(crate) enum RawKind {
     /// A page fault, with the error code of x86.
     Fault {
         address: u64,
@@ -122,71 +122,19 @@ pub(super) enum RawKind {
     },
 }
 
-/// Pages that were found present.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) start: u64,
-    pub(super) pages: u64,
-    /// Private pages, as writes make them.
-    pub(super) private: bool,
-    /// Mapped by entries of an upper level.
-    pub(super) huge: bool,
-}
-
-impl Found {
-    /// The bits of a page's number: the whole of the user addresses.
-    const PAGE: u32 = 36;
-    const PRIVATE: u64 = 1 << 62;
-    const HUGE: u64 = 1 << 63;
-
-    /// The most pages that one word holds.
-    pub(super) const LONGEST: u64 = (1 << 26) - 1;
-
-    fn word(self) -> u64 {
-        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
-        let flags = bit(self.private, Self::PRIVATE) | bit(self.huge, Self::HUGE);
-        self.start | self.pages.min(Self::LONGEST) << Self::PAGE | flags
-    }
-
-    fn of(word: u64) -> Self {
-        Self {
-            start: word & ((1 << Self::PAGE) - 1),
-            pages: word >> Self::PAGE & Self::LONGEST,
-            private: word & Self::PRIVATE != 0,
-            huge: word & Self::HUGE != 0,
-        }
-    }
-}
-
 /// One raw event.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Raw {
-    pub(super) time: u64,
-    pub(super) cpu: u16,
-    pub(super) pid: i32,
-    pub(super) what: RawKind,
-}
-
-/// What `execve` made.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Made {
-    pub(super) stack_end: u64,
-    pub(super) arg_pages: u32,
-    /// First page of the heap, which is still empty.
-    pub(super) heap: u64,
-    /// The limit of the stack, in pages; 0 if it could not be read.
-    pub(super) stack_limit: u64,
-    /// The name of the program.
-    pub(super) name: String,
-    /// A 32-bit program.
-    pub(super) narrow: bool,
-    pub(super) areas: Vec<Area>,
+pub(crate) struct Raw {
+    pub(crate) time: u64,
+    pub(crate) cpu: u16,
+    pub(crate) pid: i32,
+    pub(crate) what: RawKind,
 }
 
 impl Raw {
     /// Encodes the event as 64-bit words for a temporary file. The first word is the number of the
     /// others.
-    pub(super) fn encode(&self) -> Vec<u64> {
+    pub(crate) fn encode(&self) -> Vec<u64> {
         let mut w = vec![0, self.time, u64::from(self.cpu), self.pid as u32 as u64];
         match &self.what {
             RawKind::Fault { address, code } => w.extend([0, *address, *code]),
@@ -225,7 +173,7 @@ impl Raw {
     }
 
     /// Decodes what `encode` made, without the first word.
-    pub(super) fn decode(w: &[u64]) -> Option<Self> {
+    pub(crate) fn decode(w: &[u64]) -> Option<Self> {
         let [time, cpu, pid, tag, rest @ ..] = w else { return None };
         let what = match (*tag, rest) {
             (0, [address, code]) => RawKind::Fault { address: *address, code: *code },
@@ -269,76 +217,16 @@ impl Raw {
 
 impl RawKind {
     /// Whether the task may be in the middle of a fault after this event as before it.
-    pub(super) fn is_beside(&self) -> bool {
+    pub(crate) fn is_beside(&self) -> bool {
         matches!(self, Self::LockedToRead | Self::TlbFlush { .. } | Self::Idle)
     }
 
     /// Whether the task may be in the middle of a fork after this event as before it.
-    pub(super) fn keeps_lock(&self) -> bool {
+    pub(crate) fn keeps_lock(&self) -> bool {
         matches!(
             self,
             Self::Locked | Self::Released | Self::Clone { .. } | Self::TlbFlush { .. } | Self::Idle
         )
-    }
-}
-
-impl Made {
-    /// Encodes the areas as 64-bit words. The eighth word is the number of areas.
-    pub(super) fn encode(&self) -> Vec<u64> {
-        let mut w = vec![self.stack_end, u64::from(self.arg_pages), self.heap, self.stack_limit];
-        // The name is short, or is cut.
-        let mut name = [0; 16];
-        let len = self.name.len().min(15);
-        name[..len].copy_from_slice(&self.name.as_bytes()[..len]);
-        w.extend(name.chunks_exact(8).map(|b| b.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b))));
-        w.push(u64::from(self.narrow));
-        w.push(self.areas.len() as u64);
-        for a in &self.areas {
-            w.extend([a.start, a.pages, u64::from(a.prot.0) | (a.kind as u64) << 8]);
-        }
-        w
-    }
-
-    /// Decodes what `encode` made, word by word.
-    pub(super) fn decode(mut word: impl FnMut() -> Option<u64>) -> Option<Self> {
-        let (stack_end, arg_pages, heap, stack_limit) = (word()?, word()? as u32, word()?, word()?);
-        let name: Vec<u8> = [word()?, word()?].iter().flat_map(|w| w.to_le_bytes()).collect();
-        let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
-        let narrow = word()? != 0;
-        let mut made = Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas: Vec::new() };
-        for _ in 0..word()? {
-            let (start, pages, bits) = (word()?, word()?, word()?);
-            let kind = match bits >> 8 {
-                0 => AreaKind::File,
-                1 => AreaKind::Anon,
-                2 => AreaKind::Stack,
-                _ => AreaKind::Special,
-            };
-            made.areas.push(Area { start, pages, prot: Prot(bits as u8), kind, ..Area::default() });
-        }
-        Some(made)
-    }
-
-    /// Whether the areas include a stack, as those of every program do. If not, /proc could not be
-    /// read.
-    pub(super) fn is_complete(&self) -> bool {
-        self.areas.iter().any(|a| a.kind == AreaKind::Stack)
-    }
-
-    /// Reads what an execve made, from a task that is stopped at its end.
-    pub(super) fn look(pid: i32) -> Self {
-        let areas = super::proc::areas(pid);
-        let Program { name, arguments, heap } = super::proc::program(pid).unwrap_or_default();
-        let top = areas.iter().find(|a| a.kind == AreaKind::Stack).map_or(0, |a| a.start + a.pages);
-        let args = arguments >> PAGE_SHIFT;
-        let arg_pages = if args != 0 && args < top { (top - args) as u32 } else { 0 };
-        let heap = heap.div_ceil(1 << PAGE_SHIFT);
-        // The temporary stack ends one page below the end of the user addresses, as x86-64 leaves a
-        // guard page there.
-        let stack_end = (super::proc::USER_END >> PAGE_SHIFT) - 1;
-        let stack_limit = super::proc::stack_limit(pid).unwrap_or(0);
-        let narrow = super::proc::is_32_bit(pid);
-        Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas }
     }
 }
 
@@ -382,11 +270,5 @@ mod tests {
             assert_eq!(Raw::decode(&w[1..]), Some(raw));
         }
         assert_eq!(Raw::decode(&[1, 2, 3, 99]), None);
-        let area = Area { start: 1, pages: 2, prot: Prot(5), kind: AreaKind::Stack, ..Area::default() };
-        let (stack_limit, name) = (2048, "a program".to_owned());
-        let areas = vec![area; 3];
-        let made = Made { stack_end: 7, arg_pages: 2, heap: 9, stack_limit, name, narrow: true, areas };
-        let mut words = made.encode().into_iter();
-        assert_eq!(Made::decode(|| words.next()), Some(made));
     }
 }

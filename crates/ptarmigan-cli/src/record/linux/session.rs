@@ -1,15 +1,17 @@
 //! One recording, from start to end.
+use super::allowed;
 use super::builder::TraceBuilder;
 use super::keeper::{self, Link, Role};
-use super::merge::{Finished, Merge, Stream};
-use super::notify::Listener;
-use super::perf::PerfFaults;
-use super::spill::{Notes, Spill};
-use super::start::{self, AtCalls, Start, Started};
-use super::supervisor::{self, Missed, Supervisor};
-use super::tracefs::Instance;
-use super::tracer::{self, Ended, Surroundings, Tracer};
-use super::{allowed, calls, pagemap, proc, signals, spill, sys};
+use super::sources::merge::{Finished, Merge, Stream};
+use super::sources::perf::PerfFaults;
+use super::sources::spill::{self, Notes, Spill};
+use super::sources::tracefs::Instance;
+use super::stops::calls;
+use super::stops::start::{self, AtCalls, Start, Started};
+use super::stops::supervisor::{self, Missed, Supervisor};
+use super::stops::tracer::{self, Ended, Surroundings, Tracer};
+use super::system::notify::Listener;
+use super::system::{pagemap, proc, signals, sys};
 use crate::error::{Context, Failure};
 use crate::output::Output;
 use crate::record::args::{MethodChoice, RecordArgs};

@@ -1,6 +1,6 @@
 //! Raw events of made-up programs, and the events that they become.
 use super::*;
-use crate::record::linux::proc::Area;
+use crate::record::linux::system::proc::Area;
 use ptarmigan_trace::{AreaKind, FailedCall, Header, Method, Prot, Reader};
 
 const VFORK: u64 = CLONE_VM | CLONE_VFORK;

@@ -1,11 +1,12 @@
 //! System calls whose effect no event tells in full: what is looked at before and after them.
-use super::raw::{Found, RawKind};
-use super::{pagemap, proc, sys};
+use crate::record::linux::raw::RawKind;
+use crate::record::linux::system::pagemap::{self, Found};
+use crate::record::linux::system::{proc, sys};
 use ptarmigan_trace::{AreaKind, Prot};
 use std::collections::HashMap;
 
 /// The system calls that are looked at, beside the beginning and the end of programs.
-pub(super) const LOOKED_AT: [i64; 9] = [
+pub(crate) const LOOKED_AT: [i64; 9] = [
     libc::SYS_shmat,
     libc::SYS_shmdt,
     libc::SYS_remap_file_pages,
@@ -22,7 +23,7 @@ pub(super) const LOOKED_AT: [i64; 9] = [
 const LITTLE: u64 = 4096;
 
 /// What is known of a system call before its end.
-pub(super) enum Pending {
+pub(crate) enum Pending {
     /// `mmap` of a file whose pages are made present at once, with its arguments.
     Populate([u64; 6]),
     /// `mlock` or `madvise`, which make pages of a range present, in bytes.
@@ -41,10 +42,10 @@ pub(super) enum Pending {
 }
 
 /// What a look finds: the events, each with its task.
-pub(super) type Looked = Vec<(i32, RawKind)>;
+pub(crate) type Looked = Vec<(i32, RawKind)>;
 
 /// Looks at a call before it is made. Returns `None` if it is nothing to wait for.
-pub(super) fn before(pid: i32, number: i64, args: [u64; 6]) -> Option<Pending> {
+pub(crate) fn before(pid: i32, number: i64, args: [u64; 6]) -> Option<Pending> {
     match number {
         libc::SYS_shmat => Some(Pending::Attach),
         libc::SYS_shmdt => Some(Pending::Detach(proc::segment(pid, args[0] >> proc::PAGE_SHIFT))),
@@ -79,7 +80,7 @@ fn fill(args: [u64; 6]) -> Pending {
 
 impl Pending {
     /// Looks again after the call.
-    pub(super) fn after(self, pid: i32, result: i64) -> Looked {
+    pub(crate) fn after(self, pid: i32, result: i64) -> Looked {
         let mut found = Vec::new();
         match self {
             Self::Populate(args) if result >= 0 => found = populated(pid, result as u64, args),
@@ -173,7 +174,7 @@ fn populated(pid: i32, at: u64, args: [u64; 6]) -> Looked {
 }
 
 /// Looks at a task before its execve.
-pub(super) fn before_exec(pid: i32) -> Looked {
+pub(crate) fn before_exec(pid: i32) -> Looked {
     let Some(counts) = proc::counts(pid) else { return Vec::new() };
     let mut found = Vec::new();
     if counts.resident <= LITTLE {
@@ -185,12 +186,12 @@ pub(super) fn before_exec(pid: i32) -> Looked {
 
 /// How many tasks of each thread group are about to exit.
 #[derive(Default)]
-pub(super) struct Exiting(HashMap<i32, u32>);
+pub(crate) struct Exiting(HashMap<i32, u32>);
 
 impl Exiting {
     /// Looks at a task that is about to exit, with counts that were read just now. Of the threads
     /// of a process the last one looks at the pages.
-    pub(super) fn look(&mut self, pid: i32, counts: proc::Counts) -> Looked {
+    pub(crate) fn look(&mut self, pid: i32, counts: proc::Counts) -> Looked {
         let exiting = self.0.entry(counts.group).or_default();
         *exiting += 1;
         let mut found = Vec::new();
@@ -203,7 +204,7 @@ impl Exiting {
     }
 
     /// The other threads of a group are gone, by an execve.
-    pub(super) fn clear(&mut self, group: i32) {
+    pub(crate) fn clear(&mut self, group: i32) {
         self.0.remove(&group);
     }
 }

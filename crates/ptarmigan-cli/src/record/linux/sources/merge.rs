@@ -1,26 +1,26 @@
 //! Merges streams of raw events by time.
-use super::raw::Raw;
+use crate::record::linux::raw::Raw;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Raw events in order of time.
-pub(super) struct Stream<'a> {
-    pub(super) events: Box<dyn Iterator<Item = Raw> + 'a>,
+pub(crate) struct Stream<'a> {
+    pub(crate) events: Box<dyn Iterator<Item = Raw> + 'a>,
     /// The end of the recording is missing.
-    pub(super) cut: bool,
+    pub(crate) cut: bool,
 }
 
 /// The raw events of a recording's source.
-pub(super) struct Finished {
-    pub(super) streams: Vec<Stream<'static>>,
-    pub(super) lost: u64,
+pub(crate) struct Finished {
+    pub(crate) streams: Vec<Stream<'static>>,
+    pub(crate) lost: u64,
     /// Why the streams end early.
-    pub(super) failed: Option<std::io::Error>,
+    pub(crate) failed: Option<std::io::Error>,
 }
 
 /// Merges sorted streams by time. Of two events with the same time, that of the earlier stream
 /// comes first. Ends where a stream ends that was cut.
-pub(super) struct Merge<'a> {
+pub(crate) struct Merge<'a> {
     sources: Vec<Stream<'a>>,
     cut: bool,
     /// Nothing after this time is wanted.
@@ -31,7 +31,7 @@ pub(super) struct Merge<'a> {
 
 impl<'a> Merge<'a> {
     /// Events after `until`, if it is given, are left out.
-    pub(super) fn new(sources: Vec<Stream<'a>>, until: Option<u64>) -> Self {
+    pub(crate) fn new(sources: Vec<Stream<'a>>, until: Option<u64>) -> Self {
         let (next, heap) = (vec![None; sources.len()], BinaryHeap::new());
         let mut merge = Self { next, sources, cut: false, until: until.unwrap_or(u64::MAX), heap };
         for i in 0..merge.sources.len() {

@@ -7,22 +7,22 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Binary logarithm of the page size. The recorder runs on x86-64 only.
-pub(super) const PAGE_SHIFT: u32 = 12;
+pub(crate) const PAGE_SHIFT: u32 = 12;
 /// End of the user addresses. The kernel and the vsyscall page lie above.
-pub(super) const USER_END: u64 = 1 << 47;
+pub(crate) const USER_END: u64 = 1 << 47;
 
 /// An area of an address space, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Area {
-    pub(super) start: u64,
-    pub(super) pages: u64,
-    pub(super) prot: Prot,
-    pub(super) kind: AreaKind,
-    pub(super) shared: bool,
+pub(crate) struct Area {
+    pub(crate) start: u64,
+    pub(crate) pages: u64,
+    pub(crate) prot: Prot,
+    pub(crate) kind: AreaKind,
+    pub(crate) shared: bool,
     /// Where in its file the area begins, in pages.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// The number of its file on its device, 0 if there is none.
-    pub(super) inode: u64,
+    pub(crate) inode: u64,
 }
 
 impl Default for Area {
@@ -33,12 +33,12 @@ impl Default for Area {
 }
 
 /// Returns the limit of a task's stack (`RLIMIT_STACK`), in pages.
-pub(super) fn stack_limit(pid: i32) -> Option<u64> {
+pub(crate) fn stack_limit(pid: i32) -> Option<u64> {
     Some(sys::stack_limit(pid).ok()? >> PAGE_SHIFT)
 }
 
 /// Returns where this machine uses huge pages for anonymous memory.
-pub(super) fn huge_pages() -> HugePages {
+pub(crate) fn huge_pages() -> HugePages {
     let chosen = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     match chosen.split(['[', ']']).nth(1) {
         Some("always") => HugePages::Always,
@@ -68,18 +68,18 @@ fn read(pid: i32, name: &str, usual: usize, whole: bool) -> Option<Vec<u8>> {
 
 /// Counts of a task with an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Page-table pages below the root (`VmPTE`).
-    pub(super) tables: u32,
+    pub(crate) tables: u32,
     /// Present pages (`VmRSS`).
-    pub(super) resident: u64,
-    pub(super) group: i32,
+    pub(crate) resident: u64,
+    pub(crate) group: i32,
     /// Threads of the group.
-    pub(super) threads: u32,
+    pub(crate) threads: u32,
 }
 
 /// Returns the counts of a task, or `None` for one without an address space.
-pub(super) fn counts(pid: i32) -> Option<Counts> {
+pub(crate) fn counts(pid: i32) -> Option<Counts> {
     let status = read(pid, "status", 4096, true)?;
     let mut lines = status.split(|&b| b == b'\n');
     // The fields in the order in which the kernel writes them.
@@ -95,32 +95,32 @@ pub(super) fn counts(pid: i32) -> Option<Counts> {
 }
 
 /// Returns the threads of a process.
-pub(super) fn threads(group: i32) -> Vec<i32> {
+pub(crate) fn threads(group: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{group}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Whether a stopped task runs a 32-bit program.
-pub(super) fn is_32_bit(pid: i32) -> bool {
+pub(crate) fn is_32_bit(pid: i32) -> bool {
     // The kernel's code segment for such programs (`__USER32_CS`).
     sys::registers(pid).is_ok_and(|registers| registers.cs == 0x23)
 }
 
 /// Whether a file is a 32-bit program. A script is not.
-pub(super) fn is_32_bit_file(path: &Path) -> bool {
+pub(crate) fn is_32_bit_file(path: &Path) -> bool {
     let mut start = [0; 5];
     // The fifth byte is the class of an ELF file.
     File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"\x7fELF\x01"
 }
 
 /// Whether this process counts processes as the kernel does: it is in no pid namespace of its own.
-pub(super) fn in_first_pid_namespace() -> bool {
+pub(crate) fn in_first_pid_namespace() -> bool {
     // The kernel gives the first one this number.
     fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == "pid:[4026531836]")
 }
 
 /// Returns the ranges of an array of `iovec` in a task's memory, as address and bytes.
-pub(super) fn ranges(pid: i32, at: u64, count: u64) -> Vec<(u64, u64)> {
+pub(crate) fn ranges(pid: i32, at: u64, count: u64) -> Vec<(u64, u64)> {
     let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return Vec::new() };
     let mut entry = [0; 16];
     // The kernel takes no more of them either.
@@ -135,38 +135,38 @@ pub(super) fn ranges(pid: i32, at: u64, count: u64) -> Vec<(u64, u64)> {
 }
 
 /// Returns the process that a descriptor of a task stands for (`pidfd_open`).
-pub(super) fn of_pidfd(pid: i32, fd: u64) -> Option<i32> {
+pub(crate) fn of_pidfd(pid: i32, fd: u64) -> Option<i32> {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
     info.lines().find_map(|l| l.strip_prefix("Pid:"))?.trim().parse().ok().filter(|&pid| pid > 0)
 }
 
 /// Returns a field of a task's `status`. `task` is a number, or `self`.
-pub(super) fn status(task: &str, name: &str) -> Option<String> {
+pub(crate) fn status(task: &str, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{task}/status")).ok()?;
     let field = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
     Some(field.trim().to_owned())
 }
 
 /// Returns the thread group of a task.
-pub(super) fn group(pid: i32) -> Option<i32> {
+pub(crate) fn group(pid: i32) -> Option<i32> {
     status(&pid.to_string(), "Tgid")?.parse().ok()
 }
 
 /// Returns all areas, in order.
-pub(super) fn areas(pid: i32) -> Vec<Area> {
+pub(crate) fn areas(pid: i32) -> Vec<Area> {
     let maps = read(pid, "maps", 1 << 14, false).unwrap_or_default();
     maps.split(|&b| b == b'\n').filter_map(|l| area(&String::from_utf8_lossy(l))).collect()
 }
 
 /// Returns how many pages of a mapping of `len` bytes a file backs, from `offset` bytes on.
-pub(super) fn backed(pid: i32, fd: u64, offset: u64, len: u64) -> u64 {
+pub(crate) fn backed(pid: i32, fd: u64, offset: u64, len: u64) -> u64 {
     let size = fs::metadata(format!("/proc/{pid}/fd/{fd}")).map_or(0, |file| file.len());
     size.saturating_sub(offset).min(len).div_ceil(1 << PAGE_SHIFT)
 }
 
 /// Returns the parts of the System V segment that is attached at page `at`, as `shmdt` finds them:
 /// from there on, where the segment's start would be `at`. Each has its first page and length.
-pub(super) fn segment(pid: i32, at: u64) -> Vec<(u64, u64)> {
+pub(crate) fn segment(pid: i32, at: u64) -> Vec<(u64, u64)> {
     let all = areas(pid);
     let part = |a: &&Area| a.shared && a.start >= at && a.start - at == a.offset;
     let Some(first) = all.iter().find(part) else { return Vec::new() };
@@ -205,7 +205,7 @@ fn area(line: &str) -> Option<Area> {
 
 /// Returns the pages that are present in a program before its first instruction. Of large areas
 /// only the ends are read.
-pub(super) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
+pub(crate) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
     const LOOK: u64 = 512;
     let Ok(map) = File::open(format!("/proc/{pid}/pagemap")) else { return Vec::new() };
     let mut found = Vec::new();
@@ -222,17 +222,17 @@ pub(super) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
 
 /// What `execve` made outside the listed areas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Program {
+pub(crate) struct Program {
     /// Its name, as the kernel keeps it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The address of the lowest argument byte.
-    pub(super) arguments: u64,
+    pub(crate) arguments: u64,
     /// The address of the start of the heap.
-    pub(super) heap: u64,
+    pub(crate) heap: u64,
 }
 
 /// Returns what the `execve` of a task made.
-pub(super) fn program(pid: i32) -> Option<Program> {
+pub(crate) fn program(pid: i32) -> Option<Program> {
     let stat = read(pid, "stat", 1024, true)?;
     let stat = String::from_utf8_lossy(&stat);
     // The second field is the program's name in parentheses, which may contain anything.

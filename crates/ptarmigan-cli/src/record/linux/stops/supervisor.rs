@@ -5,16 +5,18 @@
 //! beginning to its end, and is free again then: signals, debuggers and tracers of the program's
 //! own find it untraced. Where another tracer is attached already, the look is left out.
 use super::calls::{self, Exiting, Looked, Pending};
-use super::notify::{self, Listener, Ready, Waiting};
-use super::raw::{Made, NO_CPU, Raw, RawKind};
-use super::spill::Notes;
 use super::tracer::{Ended, Surroundings};
-use super::{keeper, proc, signals, sys};
 use crate::error::{Context, Failure};
+use crate::record::linux::keeper;
+use crate::record::linux::made::Made;
+use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
+use crate::record::linux::sources::spill::Notes;
+use crate::record::linux::system::notify::{self, Listener, Ready, Waiting};
+use crate::record::linux::system::{proc, signals, sys};
 use std::collections::HashMap;
 
 /// The system calls at which tasks wait for the supervisor.
-pub(super) const CALLS: [i64; 4] =
+pub(crate) const CALLS: [i64; 4] =
     [libc::SYS_execve, libc::SYS_execveat, libc::SYS_exit, libc::SYS_exit_group];
 
 /// Why a task is traced for a moment.
@@ -27,15 +29,15 @@ enum Traced {
 
 /// What the recording could not look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Missed {
+pub(crate) struct Missed {
     /// Calls of `execve` under another tracer. Those that fail on the way along a path are among
     /// them.
-    pub(super) other_tracer: u64,
+    pub(crate) other_tracer: u64,
     /// Programs of 32 bits, whose system calls no tracepoint reports.
-    pub(super) narrow: u64,
+    pub(crate) narrow: u64,
 }
 
-pub(super) struct Supervisor<'a, S> {
+pub(crate) struct Supervisor<'a, S> {
     notes: &'a mut Notes,
     listener: &'a Listener,
     root: i32,
@@ -48,7 +50,7 @@ pub(super) struct Supervisor<'a, S> {
 }
 
 impl<'a, S: Surroundings> Supervisor<'a, S> {
-    pub(super) fn new(
+    pub(crate) fn new(
         notes: &'a mut Notes,
         listener: &'a Listener,
         root: i32,
@@ -60,7 +62,7 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
     }
 
     /// Follows all tasks until the last one has ended.
-    pub(super) fn follow(mut self) -> Result<(Ended, Missed), Failure> {
+    pub(crate) fn follow(mut self) -> Result<(Ended, Missed), Failure> {
         let mut ended = None;
         let mut nobody = false;
         let unblocked = signals::let_through();

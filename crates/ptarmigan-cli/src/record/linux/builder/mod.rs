@@ -1,13 +1,18 @@
 //! Builds the trace: follows tasks and address spaces through the merged raw events.
-use super::proc::{PAGE_SHIFT, USER_END};
-use super::queue::Queue;
-use super::raw::Found;
-use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
-use super::syscall::event_of;
-use super::tables::KnownTables;
+mod queue;
+mod syscall;
+mod tables;
+
+use crate::record::linux::made::Made;
+use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
+use crate::record::linux::system::pagemap::Found;
+use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Name, Sampled, WriteError, Writer};
+use queue::Queue;
 use std::collections::HashMap;
 use std::io::Write;
+use syscall::event_of;
+use tables::KnownTables;
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -60,27 +65,27 @@ struct TaskState {
 
 /// Counts beside the events.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) execs: u64,
-    pub(super) samples: u64,
-    pub(super) faults: u64,
+pub(crate) struct Seen {
+    pub(crate) execs: u64,
+    pub(crate) samples: u64,
+    pub(crate) faults: u64,
     /// Raw events of tasks that are not descendants of the command.
-    pub(super) foreign: u64,
-    pub(super) refused: u64,
+    pub(crate) foreign: u64,
+    pub(crate) refused: u64,
     /// Ranges of 2 MiB where pages were present at a stop that no event explains.
-    pub(super) found: u64,
+    pub(crate) found: u64,
     /// Programs that started under another tracer.
-    pub(super) other_tracer: u64,
+    pub(crate) other_tracer: u64,
     /// Programs of 32 bits, whose system calls no tracepoint reports.
-    pub(super) narrow: u64,
+    pub(crate) narrow: u64,
     /// Other programs that could not be looked at at their start.
-    pub(super) blank: u64,
+    pub(crate) blank: u64,
 }
 
 /// Looks up what an execve made, by task and time.
-pub(super) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<Made>;
+pub(crate) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<Made>;
 
-pub(super) struct TraceBuilder<'a, W: Write> {
+pub(crate) struct TraceBuilder<'a, W: Write> {
     queue: Queue<W>,
     tasks: HashMap<i32, TaskState>,
     /// Live tasks in each thread group.
@@ -96,11 +101,11 @@ pub(super) struct TraceBuilder<'a, W: Write> {
     made: ExecLookup<'a>,
     /// The time of the raw event that is being processed.
     now: u64,
-    pub(super) seen: Seen,
+    pub(crate) seen: Seen,
 }
 
 impl<'a, W: Write> TraceBuilder<'a, W> {
-    pub(super) fn new(writer: Writer<W>, root: i32, made: ExecLookup<'a>) -> Self {
+    pub(crate) fn new(writer: Writer<W>, root: i32, made: ExecLookup<'a>) -> Self {
         let task = TaskState {
             number: 0,
             group: root,
@@ -133,7 +138,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     }
 
     /// Processes the next raw event, in order of time.
-    pub(super) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
+    pub(crate) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
         let pid = raw.pid;
         self.now = raw.time;
         if let RawKind::ExecDone { old } = raw.what
@@ -544,17 +549,17 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     }
 
     /// Returns the number of tasks so far.
-    pub(super) fn tasks(&self) -> u32 {
+    pub(crate) fn tasks(&self) -> u32 {
         self.next_task
     }
 
     /// Returns whether a program was started.
-    pub(super) fn started(&self) -> bool {
+    pub(crate) fn started(&self) -> bool {
         self.started
     }
 
     /// Ends the trace.
-    pub(super) fn finish(self) -> Result<(Writer<W>, Seen), WriteError> {
+    pub(crate) fn finish(self) -> Result<(Writer<W>, Seen), WriteError> {
         let Self { queue, mut seen, .. } = self;
         let (writer, refused) = queue.finish()?;
         seen.refused = refused;

@@ -2,8 +2,8 @@
 //!
 //! Of the pages that are found at a stop only those are written into the trace that lie where no
 //! event has made a table. So a trace does not grow where faults have told everything.
-use super::proc::PAGE_SHIFT;
-use super::raw::Found;
+use crate::record::linux::system::pagemap::Found;
+use crate::record::linux::system::proc::PAGE_SHIFT;
 use ptarmigan_trace::Kind;
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ const SPAN: u32 = 9;
 
 /// The spans of last-level tables that are certainly there.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownTables {
+pub(crate) struct KnownTables {
     spans: HashMap<u64, Known>,
     /// The span that was added last: most faults lie beside the one before.
     last: Option<u64>,
@@ -31,7 +31,7 @@ enum Known {
 
 impl KnownTables {
     /// A fault has made `page` present.
-    pub(super) fn add(&mut self, page: u64, write: bool) {
+    pub(crate) fn add(&mut self, page: u64, write: bool) {
         let span = page >> SPAN;
         if !write && self.last == Some(span) {
             return;
@@ -46,13 +46,13 @@ impl KnownTables {
     }
 
     /// What is certain of a copy by fork.
-    pub(super) fn forked(&self) -> Self {
+    pub(crate) fn forked(&self) -> Self {
         let copied = self.spans.iter().filter(|(_, known)| **known == Known::Written);
         Self { spans: copied.map(|(span, known)| (*span, *known)).collect(), last: None }
     }
 
     /// Forgets what a call may have freed.
-    pub(super) fn forget_by(&mut self, kind: &Kind) {
+    pub(crate) fn forget_by(&mut self, kind: &Kind) {
         match *kind {
             Kind::Mmap { start, pages, .. }
             | Kind::Munmap { start, pages }
@@ -88,7 +88,7 @@ impl KnownTables {
 
     /// Returns the parts of `found` that lie where no table is known, which are known from then
     /// on; and those without a table. Also returns in how many spans no event has ever made one.
-    pub(super) fn news(&mut self, found: &[Found]) -> (Vec<Found>, u64) {
+    pub(crate) fn news(&mut self, found: &[Found]) -> (Vec<Found>, u64) {
         let mut news: Vec<Found> = Vec::new();
         let mut added = HashSet::new();
         let mut unexplained = 0;

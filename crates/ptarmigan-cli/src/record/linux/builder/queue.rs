@@ -2,7 +2,7 @@
 //!
 //! A system call takes effect when it holds the lock of its address space. Its result is known only
 //! at its end. So a place in the queue is reserved when the call takes effect, and filled at its
-//! end.
+//! end. A fault may wait for the lock: the newest events are kept back, so that it can move.
 use ptarmigan_trace::{Event, WriteError, Writer};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -25,7 +25,7 @@ enum QueuedEvent {
     Nothing,
 }
 
-pub(super) struct Queue<W: Write> {
+pub(crate) struct Queue<W: Write> {
     writer: Writer<W>,
     slots: VecDeque<QueuedEvent>,
     /// Number of the first entry.
@@ -38,11 +38,11 @@ pub(super) struct Queue<W: Write> {
 }
 
 impl<W: Write> Queue<W> {
-    pub(super) fn new(writer: Writer<W>) -> Self {
+    pub(crate) fn new(writer: Writer<W>) -> Self {
         Self { writer, slots: VecDeque::new(), first: 0, refused: 0, start: None, ticks: 0 }
     }
 
-    pub(super) fn push(&mut self, time: u64, e: Event) -> Result<(), WriteError> {
+    pub(crate) fn push(&mut self, time: u64, e: Event) -> Result<(), WriteError> {
         self.slots.push_back(QueuedEvent::Known(time, e));
         if self.slots.len() > LONGEST {
             self.slots[0] = QueuedEvent::Nothing;
@@ -51,19 +51,19 @@ impl<W: Write> Queue<W> {
     }
 
     /// Returns the place of the next event.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.first + self.slots.len() as u64
     }
 
     /// Reserves a place for an event and returns its number.
-    pub(super) fn reserve(&mut self) -> u64 {
+    pub(crate) fn reserve(&mut self) -> u64 {
         let place = self.end();
         self.slots.push_back(QueuedEvent::Waiting);
         place
     }
 
     /// Fills a reserved place.
-    pub(super) fn resolve(&mut self, place: u64, time: u64, e: Option<Event>) -> Result<(), WriteError> {
+    pub(crate) fn resolve(&mut self, place: u64, time: u64, e: Option<Event>) -> Result<(), WriteError> {
         let slot = place.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize));
         match (slot, e) {
             (Some(slot), Some(e)) => *slot = QueuedEvent::Known(time, e),
@@ -76,7 +76,7 @@ impl<W: Write> Queue<W> {
     }
 
     /// Moves an event to the end: it took effect only now. An event that is written already stays.
-    pub(super) fn delay(&mut self, place: u64, time: u64) -> Result<(), WriteError> {
+    pub(crate) fn delay(&mut self, place: u64, time: u64) -> Result<(), WriteError> {
         let slot = place.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize));
         match slot {
             Some(slot @ QueuedEvent::Known(..)) => {
@@ -120,7 +120,7 @@ impl<W: Write> Queue<W> {
 
     /// Writes the remaining events and drops the places that were never filled. Returns how many
     /// events the writer refused.
-    pub(super) fn finish(mut self) -> Result<(Writer<W>, u64), WriteError> {
+    pub(crate) fn finish(mut self) -> Result<(Writer<W>, u64), WriteError> {
         for slot in std::mem::take(&mut self.slots) {
             match slot {
                 QueuedEvent::Known(time, e) => self.write(time, &e)?,

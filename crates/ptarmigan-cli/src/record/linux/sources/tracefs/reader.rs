@@ -1,7 +1,7 @@
 //! Moves the kernel's buffers to files, and reads the events from there.
 use super::decoder::Decoder;
 use crate::record::linux::raw::{Raw, RawKind};
-use crate::record::linux::spill::{Consumed, Room};
+use crate::record::linux::sources::spill::{Consumed, Room};
 use ptarmigan_trace::FaultFlags;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,9 @@
 //! Temporary files beside the output. Raw events go there first, so the recorder's memory does not
 //! grow with the recording.
-use super::raw::{Made, Raw};
-use super::{keeper, sys};
+use crate::record::linux::keeper;
+use crate::record::linux::made::Made;
+use crate::record::linux::raw::Raw;
+use crate::record::linux::system::sys;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
@@ -11,15 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory that is removed with its contents on drop.
-pub(super) struct Spill {
+pub(crate) struct Spill {
     dir: PathBuf,
     /// The room that it has on its disk.
-    pub(super) room: Arc<Room>,
+    pub(crate) room: Arc<Room>,
 }
 
 /// Room on a disk that a recording may fill. A part is set aside at the start and given back when
 /// the rest is taken: what is on its way then has a place.
-pub(super) struct Room {
+pub(crate) struct Room {
     reserve: PathBuf,
     /// When the recording ended for lack of room, or 0.
     ended: AtomicU64,
@@ -30,7 +32,7 @@ const RESERVE: u64 = 1 << 20;
 
 impl Room {
     /// Ends the recording: nothing that happens from now on is kept.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.ended.compare_exchange(0, sys::now(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             // Without it there is less room, or none.
             let _ = fs::remove_file(&self.reserve);
@@ -38,13 +40,13 @@ impl Room {
     }
 
     /// When the recording ended, if it did.
-    pub(super) fn ended(&self) -> Option<u64> {
+    pub(crate) fn ended(&self) -> Option<u64> {
         Some(self.ended.load(Ordering::SeqCst)).filter(|&time| time != 0)
     }
 
     /// Writes to a file. If there is no room, the recording ends, and the room that was set aside is
     /// used.
-    pub(super) fn write(&self, to: &mut BufWriter<File>, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, to: &mut BufWriter<File>, bytes: &[u8]) -> io::Result<()> {
         // Nothing of `bytes` is in the buffer after an error.
         if to.buffer().len() + bytes.len() > to.capacity()
             && let Err(e) = to.flush()
@@ -56,7 +58,7 @@ impl Room {
     }
 
     /// Writes what is buffered.
-    pub(super) fn flush(&self, to: &mut BufWriter<File>) -> io::Result<()> {
+    pub(crate) fn flush(&self, to: &mut BufWriter<File>) -> io::Result<()> {
         to.flush().or_else(|e| self.failed(e).and_then(|()| to.flush()))
     }
 
@@ -75,7 +77,7 @@ impl Spill {
     ///
     /// # Errors
     /// If it cannot be created, or there is not even room for [`RESERVE`] bytes.
-    pub(super) fn new(output: &Path) -> io::Result<Self> {
+    pub(crate) fn new(output: &Path) -> io::Result<Self> {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
         remove_stale(output, &format!(".{name}."));
         let dir = output.with_file_name(format!(".{name}.{}", keeper::number()));
@@ -91,7 +93,7 @@ impl Spill {
         if full(&least) { least.map(|()| spill) } else { Ok(spill) }
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 }
@@ -119,7 +121,7 @@ impl Drop for Spill {
 }
 
 /// The tracer's files: raw events in order of time, and what each execve made.
-pub(super) struct Notes {
+pub(crate) struct Notes {
     events: BufWriter<File>,
     events_at: PathBuf,
     made: BufWriter<File>,
@@ -133,7 +135,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    pub(super) fn new(spill: &Spill) -> io::Result<Self> {
+    pub(crate) fn new(spill: &Spill) -> io::Result<Self> {
         let (events_at, made_at) = (spill.path("notes"), spill.path("made"));
         Ok(Self {
             events: BufWriter::new(File::create(&events_at)?),
@@ -147,14 +149,14 @@ impl Notes {
         })
     }
 
-    pub(super) fn event(&mut self, raw: &Raw) {
+    pub(crate) fn event(&mut self, raw: &Raw) {
         if self.failed.is_none() && self.room.ended().is_none() {
             let bytes: Vec<u8> = raw.encode().iter().flat_map(|w| w.to_le_bytes()).collect();
             self.failed = self.room.write(&mut self.events, &bytes).err();
         }
     }
 
-    pub(super) fn made(&mut self, time: u64, pid: i32, made: &Made) {
+    pub(crate) fn made(&mut self, time: u64, pid: i32, made: &Made) {
         if self.failed.is_none() && self.room.ended().is_none() {
             self.execs.entry(pid).or_default().push_back((time, self.made_len));
             let bytes: Vec<u8> = made.encode().iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -164,7 +166,7 @@ impl Notes {
     }
 
     /// Ends writing and starts reading. Also returns why the notes are not complete, if so.
-    pub(super) fn read(mut self) -> io::Result<(NotedEvents, NotedExecs, Option<io::Error>)> {
+    pub(crate) fn read(mut self) -> io::Result<(NotedEvents, NotedExecs, Option<io::Error>)> {
         let flushed = self.room.flush(&mut self.events).and_then(|()| self.room.flush(&mut self.made));
         Ok((
             NotedEvents { file: consume(&self.events_at)? },
@@ -176,7 +178,7 @@ impl Notes {
 
 /// A temporary file that is read once. Its space is given back as it is read, so that there is room
 /// for the trace even on a disk that the recording has filled.
-pub(super) struct Consumed {
+pub(crate) struct Consumed {
     file: File,
     /// Bytes read.
     read: u64,
@@ -188,7 +190,7 @@ pub(super) struct Consumed {
 const FREED: u64 = 1 << 20;
 
 /// Opens a temporary file to read it once.
-pub(super) fn consume(path: &Path) -> io::Result<BufReader<Consumed>> {
+pub(crate) fn consume(path: &Path) -> io::Result<BufReader<Consumed>> {
     let file = File::options().read(true).write(true).open(path)?;
     Ok(BufReader::with_capacity(1 << 18, Consumed { file, read: 0, freed: 0 }))
 }
@@ -214,7 +216,7 @@ fn word(file: &mut impl Read) -> Option<u64> {
 }
 
 /// The tracer's raw events, in order of time.
-pub(super) struct NotedEvents {
+pub(crate) struct NotedEvents {
     file: BufReader<Consumed>,
 }
 
@@ -229,14 +231,14 @@ impl Iterator for NotedEvents {
 }
 
 /// What each execve made, by task and time.
-pub(super) struct NotedExecs {
+pub(crate) struct NotedExecs {
     file: BufReader<File>,
     execs: HashMap<i32, VecDeque<(u64, u64)>>,
 }
 
 impl NotedExecs {
     /// Returns what the execve made that task `pid` began at `time`.
-    pub(super) fn after(&mut self, pid: i32, time: u64) -> Option<Made> {
+    pub(crate) fn after(&mut self, pid: i32, time: u64) -> Option<Made> {
         let execs = self.execs.get_mut(&pid)?;
         while execs.front().is_some_and(|(done, _)| *done < time) {
             execs.pop_front();

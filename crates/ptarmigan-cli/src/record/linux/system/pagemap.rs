@@ -5,27 +5,64 @@
 //! stops, with one call that looks at page tables only, whatever the areas' sizes (`PAGEMAP_SCAN`,
 //! Linux 6.7). Older kernels find nothing.
 use super::proc::{PAGE_SHIFT, USER_END};
-use super::raw::Found;
 use super::sys::{self, PageRegion};
 use std::fs::File;
+
+/// Pages that were found present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) start: u64,
+    pub(crate) pages: u64,
+    /// Private pages, as writes make them.
+    pub(crate) private: bool,
+    /// Mapped by entries of an upper level.
+    pub(crate) huge: bool,
+}
+
+impl Found {
+    /// The bits of a page's number: the whole of the user addresses.
+    const PAGE: u32 = 36;
+    const PRIVATE: u64 = 1 << 62;
+    const HUGE: u64 = 1 << 63;
+
+    /// The most pages that one word holds.
+    pub(crate) const LONGEST: u64 = (1 << 26) - 1;
+
+    /// The pages as a word.
+    pub(crate) fn word(self) -> u64 {
+        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+        let flags = bit(self.private, Self::PRIVATE) | bit(self.huge, Self::HUGE);
+        self.start | self.pages.min(Self::LONGEST) << Self::PAGE | flags
+    }
+
+    /// What [`Found::word`] made.
+    pub(crate) fn of(word: u64) -> Self {
+        Self {
+            start: word & ((1 << Self::PAGE) - 1),
+            pages: word >> Self::PAGE & Self::LONGEST,
+            private: word & Self::PRIVATE != 0,
+            huge: word & Self::HUGE != 0,
+        }
+    }
+}
 
 /// The last page below the kernel's half is no program's, and the call refuses it.
 const END: u64 = USER_END - (1 << PAGE_SHIFT);
 
 /// Whether this kernel can tell which pages are present.
-pub(super) fn works() -> bool {
+pub(crate) fn works() -> bool {
     let here = std::ptr::from_ref(&END) as u64 & !((1 << PAGE_SHIFT) - 1);
     present_in(std::process::id() as i32, here, here + (1 << PAGE_SHIFT)).is_some()
 }
 
 /// Returns the runs of all present pages, in order; nothing if the kernel cannot tell.
-pub(super) fn present(pid: i32) -> Vec<Found> {
+pub(crate) fn present(pid: i32) -> Vec<Found> {
     present_in(pid, 0, END).unwrap_or_default()
 }
 
 /// Returns the runs of present pages between two addresses, in order, or `None` if the kernel
 /// cannot tell.
-pub(super) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<Found>> {
+pub(crate) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<Found>> {
     let map = File::open(format!("/proc/{pid}/pagemap")).ok()?;
     let mut found: Vec<Found> = Vec::new();
     let mut regions = [PageRegion::default(); 512];

@@ -4,15 +4,16 @@
 //! the new areas), at its exit (for `VmPTE`), at clones and at system calls that change an address
 //! space.
 use super::calls::{self, Exiting, Looked, Pending};
-use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
-use super::spill::Notes;
-use super::{proc, signals, sys};
 use crate::error::Failure;
+use crate::record::linux::made::Made;
+use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
+use crate::record::linux::sources::spill::Notes;
+use crate::record::linux::system::{proc, signals, sys};
 use ptarmigan_trace::FaultFlags;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The system calls at which tasks stop, beside [`calls::LOOKED_AT`].
-pub(super) const STOPS: [i64; 14] = [
+pub(crate) const STOPS: [i64; 14] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_mmap,
@@ -54,14 +55,14 @@ struct Stopped {
 
 /// How the recorded command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Exited(i32),
     Killed(i32),
 }
 
 impl Ended {
     /// Of the status of a process that has ended.
-    pub(super) fn of(status: i32) -> Self {
+    pub(crate) fn of(status: i32) -> Self {
         if libc::WIFEXITED(status) {
             Self::Exited(libc::WEXITSTATUS(status))
         } else {
@@ -71,7 +72,7 @@ impl Ended {
 }
 
 /// What following the tasks needs of its surroundings.
-pub(super) trait Surroundings {
+pub(crate) trait Surroundings {
     /// The command has started, and has not run yet.
     fn begun(&mut self);
     /// Called often, to show progress, with the number of tasks if it is known.
@@ -82,7 +83,7 @@ pub(super) trait Surroundings {
     fn abandon(&mut self);
 }
 
-pub(super) struct Tracer<'a, S> {
+pub(crate) struct Tracer<'a, S> {
     notes: &'a mut Notes,
     root: i32,
     alive: HashSet<i32>,
@@ -103,7 +104,7 @@ pub(super) struct Tracer<'a, S> {
 
 impl<'a, S: Surroundings> Tracer<'a, S> {
     /// Creates a tracer for `root`, which is already seized.
-    pub(super) fn new(notes: &'a mut Notes, root: i32, surroundings: &'a mut S) -> Self {
+    pub(crate) fn new(notes: &'a mut Notes, root: i32, surroundings: &'a mut S) -> Self {
         let alive = HashSet::from([root]);
         let (pending, groups, turns) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (exiting, started, abandoned, narrow) = (Exiting::default(), false, false, 0);
@@ -112,7 +113,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
 
     /// Follows all tasks until the last one has ended. Also returns how many 32-bit programs there
     /// were.
-    pub(super) fn follow(mut self) -> Result<(Ended, u64), Failure> {
+    pub(crate) fn follow(mut self) -> Result<(Ended, u64), Failure> {
         let mut ended = Ended::Exited(0);
         loop {
             self.look_at_signals();

@@ -20,7 +20,7 @@ const SAME: u64 = 300;
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The signal that says that the recorder's first process is gone.
-pub(super) const ORPHANED: i32 = libc::SIGUSR1;
+pub(crate) const ORPHANED: i32 = libc::SIGUSR1;
 
 /// Signals that the recorder changes, and that the command finds as the recorder found them.
 const CHANGED: [i32; 7] =
@@ -92,7 +92,7 @@ fn milliseconds() -> u64 {
 
 /// Notes what the recorder was started with. Ends of children are signals from then on, whatever the
 /// recorder was started with: it waits for them.
-pub(super) fn remember() {
+pub(crate) fn remember() {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     let mut ignored = 0;
     // SAFETY: pthread_sigmask initializes the set; a zeroed sigaction is valid, and sigaction writes
@@ -137,13 +137,13 @@ fn ending() -> impl Iterator<Item = i32> {
 
 /// Catches the signals that ask a program to end and passes them on to `pid`: for the process that
 /// waits for the recorder.
-pub(super) fn relay_to(pid: i32) {
+pub(crate) fn relay_to(pid: i32) {
     pass_to(pid);
     handle(ending().chain(Some(libc::SIGQUIT).filter(|signal| !was_ignored(*signal))));
 }
 
 /// Catches signals in the process that records. A terminal's Ctrl-\ is for the program only.
-pub(super) fn catch() {
+pub(crate) fn catch() {
     HURRIES.store(true, Ordering::SeqCst);
     handle(ending().chain([libc::SIGALRM, ORPHANED]));
     // SAFETY: ignoring a signal runs no code.
@@ -166,7 +166,7 @@ fn held() -> libc::sigset_t {
 
 /// Holds signals back in this thread and those that it starts, but while [`wait`] or a wait with
 /// [`let_through`] lets them through. Ends of children are signals, too, from then on.
-pub(super) fn hold() {
+pub(crate) fn hold() {
     handle([libc::SIGCHLD]);
     let held = held();
     // SAFETY: the call reads one set, which lives until it returns.
@@ -174,7 +174,7 @@ pub(super) fn hold() {
 }
 
 /// Makes the signals of this process what the recorder was started with. Async-signal-safe.
-pub(super) fn restore() {
+pub(crate) fn restore() {
     let action = |signal| if was_ignored(signal) { libc::SIG_IGN } else { libc::SIG_DFL };
     // SAFETY: neither action runs code. The mask is set from one set, which lives until the call
     // returns.
@@ -191,7 +191,7 @@ pub(super) fn restore() {
 }
 
 /// The set of blocked signals with those taken out that [`hold`] keeps back.
-pub(super) fn let_through() -> libc::sigset_t {
+pub(crate) fn let_through() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: pthread_sigmask initializes the set with the thread's own; sigdelset changes it.
     unsafe {
@@ -204,22 +204,22 @@ pub(super) fn let_through() -> libc::sigset_t {
 }
 
 /// Waits for a signal that `unblocked` lets through.
-pub(super) fn wait(unblocked: &libc::sigset_t) {
+pub(crate) fn wait(unblocked: &libc::sigset_t) {
     // SAFETY: sigsuspend reads one set, which lives until it returns.
     unsafe { libc::sigsuspend(unblocked) };
 }
 
 /// Passes signals on to `pid` from now on, or to no process if it is 0.
-pub(super) fn pass_to(pid: i32) {
+pub(crate) fn pass_to(pid: i32) {
     TO.store(pid, Ordering::SeqCst);
 }
 
 /// Returns how many signals that ask for the end have arrived.
-pub(super) fn count() -> u32 {
+pub(crate) fn count() -> u32 {
     COUNT.load(Ordering::SeqCst)
 }
 
 /// Returns whether the process is gone that waits for this one.
-pub(super) fn orphaned() -> bool {
+pub(crate) fn orphaned() -> bool {
     IS_ORPHAN.load(Ordering::SeqCst)
 }

@@ -1,6 +1,6 @@
 //! Turns system calls that change an address space into events.
-use super::proc::PAGE_SHIFT;
-use super::raw::MmCall;
+use crate::record::linux::raw::MmCall;
+use crate::record::linux::system::proc::PAGE_SHIFT;
 use ptarmigan_trace::{FailedCall, Kind, Locking, MapFlags, Prot};
 use std::sync::OnceLock;
 
@@ -27,7 +27,7 @@ const HALF_WAY: [i64; 4] =
     [libc::ENOMEM as i64, libc::EINVAL as i64, libc::EFAULT as i64, libc::EAGAIN as i64];
 
 /// Returns the event of a system call, or `None` if the call changed nothing.
-pub(super) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
+pub(crate) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
     let kind = done(call, args, result)?;
     if !(-4095..0).contains(&result) {
         return Some(kind);

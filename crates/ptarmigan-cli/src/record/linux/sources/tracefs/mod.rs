@@ -5,10 +5,10 @@ mod points;
 mod reader;
 mod ring;
 
-use super::keeper;
-use super::merge::{Finished, Stream};
-use super::spill::{self, Spill};
 use crate::error::{Context, Failure};
+use crate::record::linux::keeper;
+use crate::record::linux::sources::merge::{Finished, Stream};
+use crate::record::linux::sources::spill::{self, Spill};
 use decoder::Decoder;
 use points::Point;
 use reader::CpuEvents;
@@ -28,14 +28,14 @@ const BUFFER_KIB: u32 = 32 << 10;
 const PREFIX: &str = "ptarmigan-";
 
 /// A running instance, removed on drop.
-pub(super) struct Instance {
+pub(crate) struct Instance {
     dir: PathBuf,
     decoder: Decoder,
     stop: Arc<AtomicBool>,
     readers: Vec<JoinHandle<std::io::Result<()>>>,
 
     /// Bytes read from the kernel so far.
-    pub(super) bytes: Arc<AtomicU64>,
+    pub(crate) bytes: Arc<AtomicU64>,
     cpus: Vec<u16>,
 }
 
@@ -72,11 +72,11 @@ fn remove_stale() {
 
 impl Instance {
     /// Checks that tracefs is usable, and mounts it if necessary.
-    pub(super) fn available() -> Result<(), String> {
+    pub(crate) fn available() -> Result<(), String> {
         if !rustix::process::geteuid().is_root() {
             return Err("it needs root".into());
         }
-        if !super::proc::in_first_pid_namespace() {
+        if !crate::record::linux::system::proc::in_first_pid_namespace() {
             return Err("tracepoints number processes otherwise than this pid namespace".into());
         }
         if !Path::new(ROOT).join("instances").exists() {
@@ -87,7 +87,7 @@ impl Instance {
     }
 
     /// Creates an instance that records nothing yet, with readers that write to `spill`.
-    pub(super) fn new(spill: &Spill) -> Result<Self, Failure> {
+    pub(crate) fn new(spill: &Spill) -> Result<Self, Failure> {
         let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", keeper::number()));
         remove_stale();
         fs::create_dir(&dir)
@@ -152,30 +152,30 @@ impl Instance {
     }
 
     /// Starts to record `pid` and all its descendants.
-    pub(super) fn start(&self, pid: i32) -> Result<(), Failure> {
+    pub(crate) fn start(&self, pid: i32) -> Result<(), Failure> {
         self.write("set_event_pid", &pid.to_string())?;
         self.write("tracing_on", "1")
     }
 
     /// Returns the number of CPUs; all CPU numbers are below it.
-    pub(super) fn cpus(&self) -> u16 {
+    pub(crate) fn cpus(&self) -> u16 {
         self.cpus.last().map_or(1, |c| c.saturating_add(1))
     }
 
     /// Returns whether TLB flushes are recorded.
-    pub(super) fn sees_flushes(&self) -> bool {
+    pub(crate) fn sees_flushes(&self) -> bool {
         self.decoder.has(Point::TlbFlush)
     }
 
     /// Returns the tasks that are recorded now.
-    pub(super) fn alive(&self) -> Vec<i32> {
+    pub(crate) fn alive(&self) -> Vec<i32> {
         let pids = fs::read_to_string(self.dir.join("set_event_pid")).unwrap_or_default();
         pids.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
     /// Ends the recording and empties the buffers. Returns the events of each CPU, how many were
     /// lost, and why the files end early, if they do.
-    pub(super) fn finish(mut self, spill: &Spill) -> Result<Finished, Failure> {
+    pub(crate) fn finish(mut self, spill: &Spill) -> Result<Finished, Failure> {
         self.write("tracing_on", "0")?;
         self.stop.store(true, Ordering::SeqCst);
         let mut streams = Vec::new();

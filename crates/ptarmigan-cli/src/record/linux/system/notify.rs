@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A system call that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
-    pub(super) id: u64,
-    pub(super) pid: i32,
-    pub(super) number: i64,
-    pub(super) args: [u64; 6],
+pub(crate) struct Waiting {
+    pub(crate) id: u64,
+    pub(crate) pid: i32,
+    pub(crate) number: i64,
+    pub(crate) args: [u64; 6],
 }
 
 /// The receiving end of a filter.
-pub(super) struct Listener(OwnedFd);
+pub(crate) struct Listener(OwnedFd);
 
 fn ok(r: libc::c_int) -> io::Result<()> {
     if r == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -31,7 +31,7 @@ impl AsFd for Listener {
 
 impl Listener {
     /// Takes the listener that process `pid` has open as `fd`.
-    pub(super) fn of(pid: i32, fd: RawFd) -> io::Result<Self> {
+    pub(crate) fn of(pid: i32, fd: RawFd) -> io::Result<Self> {
         use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
         let process = pidfd_open(pid, PidfdFlags::empty())?;
@@ -39,12 +39,12 @@ impl Listener {
     }
 
     /// The number of its descriptor in this process.
-    pub(super) fn number(&self) -> RawFd {
+    pub(crate) fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
     /// Receives the next call. `None` if the task ended meanwhile, or a signal arrived.
-    pub(super) fn receive(&self) -> io::Result<Option<Waiting>> {
+    pub(crate) fn receive(&self) -> io::Result<Option<Waiting>> {
         let mut call = MaybeUninit::<libc::seccomp_notif>::zeroed();
         // SAFETY: the request writes one seccomp_notif, to a zeroed buffer of that size that lives
         // until the call returns.
@@ -61,7 +61,7 @@ impl Listener {
     }
 
     /// Lets a call go on as if nobody had asked. A task that has ended meanwhile is no error.
-    pub(super) fn go_on(&self, id: u64) {
+    pub(crate) fn go_on(&self, id: u64) {
         let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
         let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
         // SAFETY: the request reads one seccomp_notif_resp, which lives until the call returns.
@@ -71,7 +71,7 @@ impl Listener {
 
 /// What the listener has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ready {
+pub(crate) enum Ready {
     /// A call waits.
     Call,
     /// No task is left that could make one.
@@ -81,7 +81,7 @@ pub(super) enum Ready {
 }
 
 /// Waits for a call, or for one of the signals that `signals` lets through.
-pub(super) fn wait(listener: &Listener, signals: &libc::sigset_t) -> io::Result<Ready> {
+pub(crate) fn wait(listener: &Listener, signals: &libc::sigset_t) -> io::Result<Ready> {
     let mut fd = libc::pollfd { fd: listener.number(), events: libc::POLLIN, revents: 0 };
     // SAFETY: ppoll reads and writes one pollfd and reads one signal set, which live until it
     // returns.

@@ -1,9 +1,9 @@
 //! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
-use super::allowed;
 use super::merge::{Finished, Stream};
-use super::raw::{Raw, RawKind};
 use super::spill::{self, Consumed, Room, Spill};
 use crate::error::{Context, Failure};
+use crate::record::linux::allowed;
+use crate::record::linux::raw::{Raw, RawKind};
 use perf_event_open_sys::bindings as b;
 use ptarmigan_trace::FaultFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -152,12 +152,12 @@ fn cpus(which: &str) -> Vec<u16> {
 }
 
 /// The running events of one command.
-pub(super) struct PerfFaults {
+pub(crate) struct PerfFaults {
     readers: Vec<JoinHandle<io::Result<u64>>>,
     stop: Arc<AtomicBool>,
     online: Vec<u16>,
     /// Bytes read from the kernel so far.
-    pub(super) bytes: Arc<AtomicU64>,
+    pub(crate) bytes: Arc<AtomicU64>,
 }
 
 impl Drop for PerfFaults {
@@ -171,7 +171,7 @@ impl Drop for PerfFaults {
 
 impl PerfFaults {
     /// Starts to record `pid` and all its descendants.
-    pub(super) fn start(pid: i32, spill: &Spill) -> Result<Self, Failure> {
+    pub(crate) fn start(pid: i32, spill: &Spill) -> Result<Self, Failure> {
         let online = cpus("online");
         let (stop, bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let mut faults = Self { readers: Vec::new(), stop, online: online.clone(), bytes };
@@ -209,13 +209,13 @@ impl PerfFaults {
     }
 
     /// Returns the number of CPUs, present or not.
-    pub(super) fn cpus() -> u16 {
+    pub(crate) fn cpus() -> u16 {
         cpus("possible").last().map_or(1, |c| c.saturating_add(1))
     }
 
     /// Ends the recording. Returns the events of each CPU, how many were lost, and why the files end
     /// early, if they do.
-    pub(super) fn finish(mut self, spill: &Spill) -> Result<Finished, Failure> {
+    pub(crate) fn finish(mut self, spill: &Spill) -> Result<Finished, Failure> {
         self.stop.store(true, Ordering::SeqCst);
         let (mut streams, mut lost, mut failed) = (Vec::new(), 0, None);
         for (cpu, reader) in self.online.iter().zip(self.readers.drain(..)) {
@@ -235,7 +235,7 @@ impl PerfFaults {
 }
 
 /// The faults of one CPU, in order of time.
-pub(super) struct CpuFaults(BufReader<Consumed>);
+pub(crate) struct CpuFaults(BufReader<Consumed>);
 
 impl Iterator for CpuFaults {
     type Item = Raw;

@@ -1,7 +1,7 @@
 //! Starting a program so that its system calls can be looked at.
-use super::notify::Listener;
-use super::sys::POPULATES;
-use super::{signals, sys};
+use crate::record::linux::system::notify::Listener;
+use crate::record::linux::system::signals;
+use crate::record::linux::system::sys::{self, POPULATES};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// What a task does at the system calls that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AtCalls {
+pub(crate) enum AtCalls {
     /// It stops for its tracer.
     Stop,
     /// It waits for the listener.
@@ -18,7 +18,7 @@ pub(super) enum AtCalls {
 
 /// Everything that the start of a program needs, prepared before the fork. Between fork and execve,
 /// a process with threads may make hardly any call.
-pub(super) struct Start {
+pub(crate) struct Start {
     args: Vec<CString>,
     filter: Vec<libc::sock_filter>,
     at_calls: AtCalls,
@@ -26,9 +26,9 @@ pub(super) struct Start {
 }
 
 /// A started program that waits for its release.
-pub(super) struct Started {
+pub(crate) struct Started {
     /// Its process number.
-    pub(super) pid: i32,
+    pub(crate) pid: i32,
     go: OwnedFd,
     failed: OwnedFd,
     listener: OwnedFd,
@@ -36,7 +36,7 @@ pub(super) struct Started {
 
 impl Start {
     /// Prepares a program with its arguments. `calls` are the system calls that are looked at.
-    pub(super) fn new(
+    pub(crate) fn new(
         command: &[OsString],
         at_calls: AtCalls,
         calls: &[i64],
@@ -104,7 +104,7 @@ impl Start {
     }
 
     /// Forks. The child waits for [`Started::release`].
-    pub(super) fn fork(&self) -> io::Result<Started> {
+    pub(crate) fn fork(&self) -> io::Result<Started> {
         let (go_read, go) = pipe()?;
         let (failed, failed_write) = pipe()?;
         let (listener, listener_write) = pipe()?;
@@ -133,7 +133,7 @@ impl Start {
 
 impl Started {
     /// Releases the program. From here on it stops for its tracer.
-    pub(super) fn release(&self) -> io::Result<()> {
+    pub(crate) fn release(&self) -> io::Result<()> {
         let one = [1u8];
         // SAFETY: `write` reads one byte, which lives until the call returns.
         sys::ok(unsafe { libc::write(self.go.as_raw_fd(), one.as_ptr().cast(), 1) } as libc::c_long).map(drop)
@@ -141,7 +141,7 @@ impl Started {
 
     /// Releases the program as far as its filter, and returns the filter's listener; `None` if the
     /// filter was refused. [`release`](Self::release) then starts the program.
-    pub(super) fn listen(&self) -> io::Result<Option<Listener>> {
+    pub(crate) fn listen(&self) -> io::Result<Option<Listener>> {
         self.release()?;
         let mut number = [0; 4];
         if read(self.listener.as_raw_fd(), &mut number)? != number.len() {
@@ -152,7 +152,7 @@ impl Started {
 
     /// Returns why the program could not be started, once its process has ended: the step and the
     /// error.
-    pub(super) fn why_failed(&self) -> Option<(u8, io::Error)> {
+    pub(crate) fn why_failed(&self) -> Option<(u8, io::Error)> {
         let mut b = [0u8; 5];
         // The writing end is closed in every other process.
         let n = read(self.failed.as_raw_fd(), &mut b).ok()?;
@@ -173,7 +173,7 @@ fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// The step that failed was execve itself.
-pub(super) const STEP_EXEC: u8 = 3;
+pub(crate) const STEP_EXEC: u8 = 3;
 
 /// Runs in the child between fork and execve.
 ///

@@ -3,13 +3,13 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Returns the nanoseconds on the clock of all sources (`CLOCK_MONOTONIC`).
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 /// Turns the result of a system call into a result.
-pub(super) fn ok(r: libc::c_long) -> io::Result<libc::c_long> {
+pub(crate) fn ok(r: libc::c_long) -> io::Result<libc::c_long> {
     if r == -1 { Err(io::Error::last_os_error()) } else { Ok(r) }
 }
 
@@ -21,7 +21,7 @@ fn ptrace(request: libc::c_uint, pid: i32, data: usize) -> io::Result<()> {
 }
 
 /// Starts to trace `pid` and everything it creates.
-pub(super) fn seize(pid: i32) -> io::Result<()> {
+pub(crate) fn seize(pid: i32) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACEEXIT
         | libc::PTRACE_O_TRACEEXEC
         | libc::PTRACE_O_TRACEFORK
@@ -35,7 +35,7 @@ pub(super) fn seize(pid: i32) -> io::Result<()> {
 
 /// Traces a task for a moment, to see whether it can be done. The task may be in a system call that
 /// starts anew after a stop.
-pub(super) fn try_to_trace(pid: i32) -> io::Result<()> {
+pub(crate) fn try_to_trace(pid: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, pid, 0)?;
     ptrace(libc::PTRACE_INTERRUPT, pid, 0)?;
     let mut status = 0;
@@ -52,39 +52,39 @@ pub(super) fn try_to_trace(pid: i32) -> io::Result<()> {
 
 /// Traces a task that waits in a system call, until it is freed. It stops when the call ends; after
 /// an execve, before the new program's first instruction.
-pub(super) fn trace_call(pid: i32) -> io::Result<()> {
+pub(crate) fn trace_call(pid: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, pid, libc::PTRACE_O_TRACEEXEC as usize)?;
     ptrace(libc::PTRACE_INTERRUPT, pid, 0)
 }
 
 /// Traces a task that is about to be ended. It stops at its exit.
-pub(super) fn trace_exit(pid: i32) -> io::Result<()> {
+pub(crate) fn trace_exit(pid: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, pid, libc::PTRACE_O_TRACEEXIT as usize)
 }
 
 /// Resumes a stopped task, with a signal or 0, and traces it no longer.
-pub(super) fn free(pid: i32, signal: i32) -> io::Result<()> {
+pub(crate) fn free(pid: i32, signal: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_DETACH, pid, signal as usize)
 }
 
 /// Resumes a stopped task, with a signal or 0.
-pub(super) fn resume(pid: i32, signal: i32) -> io::Result<()> {
+pub(crate) fn resume(pid: i32, signal: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_CONT, pid, signal as usize)
 }
 
 /// Resumes a stopped task until the end of its system call.
-pub(super) fn resume_to_syscall(pid: i32, signal: i32) -> io::Result<()> {
+pub(crate) fn resume_to_syscall(pid: i32, signal: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_SYSCALL, pid, signal as usize)
 }
 
 /// Leaves a task stopped that a signal such as `SIGSTOP` has stopped, until it is continued.
-pub(super) fn listen(pid: i32) -> io::Result<()> {
+pub(crate) fn listen(pid: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_LISTEN, pid, 0)
 }
 
 /// Returns the number that came with a ptrace event: the new task of a clone, or the old number of
 /// a task that called execve.
-pub(super) fn event_message(pid: i32) -> io::Result<u64> {
+pub(crate) fn event_message(pid: i32) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     // SAFETY: GETEVENTMSG writes one unsigned long, to a variable that lives until the call
     // returns.
@@ -93,7 +93,7 @@ pub(super) fn event_message(pid: i32) -> io::Result<u64> {
 }
 
 /// Returns the registers of a stopped task.
-pub(super) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
+pub(crate) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     let mut regs = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
     // SAFETY: GETREGS writes one user_regs_struct, to a buffer of that size that lives until the
     // call returns.
@@ -104,7 +104,7 @@ pub(super) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
 }
 
 /// Returns the limit of a task's stack, in bytes; `u64::MAX` is none.
-pub(super) fn stack_limit(pid: i32) -> io::Result<u64> {
+pub(crate) fn stack_limit(pid: i32) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: prlimit reads no new limit through a null pointer, and writes one rlimit, to a
     // variable that lives until the call returns.
@@ -113,7 +113,7 @@ pub(super) fn stack_limit(pid: i32) -> io::Result<u64> {
 }
 
 /// Returns one word of a stopped task's memory.
-pub(super) fn peek(pid: i32, address: u64) -> io::Result<u64> {
+pub(crate) fn peek(pid: i32, address: u64) -> io::Result<u64> {
     let mut word: libc::c_long = 0;
     // SAFETY: the raw system call writes one long to `word`. `address` is used in the other process
     // only.
@@ -125,19 +125,19 @@ pub(super) fn peek(pid: i32, address: u64) -> io::Result<u64> {
 }
 
 /// Changes the registers of a stopped task.
-pub(super) fn set_registers(pid: i32, regs: &libc::user_regs_struct) -> io::Result<()> {
+pub(crate) fn set_registers(pid: i32, regs: &libc::user_regs_struct) -> io::Result<()> {
     // SAFETY: SETREGS reads one user_regs_struct, which lives until the call returns.
     ok(unsafe { libc::ptrace(libc::PTRACE_SETREGS, pid, 0usize, std::ptr::from_ref(regs)) }).map(drop)
 }
 
 /// Changes one word of a stopped task's memory.
-pub(super) fn poke(pid: i32, address: u64, word: u64) -> io::Result<()> {
+pub(crate) fn poke(pid: i32, address: u64, word: u64) -> io::Result<()> {
     // SAFETY: POKEDATA takes the word itself as data. `address` is used in the other process only.
     ok(unsafe { libc::ptrace(libc::PTRACE_POKEDATA, pid, address as usize, word as usize) }).map(drop)
 }
 
 /// Waits for the next stop or exit of a traced task. Returns `None` if no task is left.
-pub(super) fn wait() -> io::Result<Option<(i32, i32)>> {
+pub(crate) fn wait() -> io::Result<Option<(i32, i32)>> {
     let mut status = 0;
     // SAFETY: waitpid writes one int, to a variable that lives until the call returns.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
@@ -149,7 +149,7 @@ pub(super) fn wait() -> io::Result<Option<(i32, i32)>> {
 }
 
 /// Returns the next stop or end of a task that is traced or a child, if there is one now.
-pub(super) fn poll_wait() -> Option<(i32, i32)> {
+pub(crate) fn poll_wait() -> Option<(i32, i32)> {
     let mut status = 0;
     // SAFETY: waitpid writes one int, to a variable that lives until the call returns.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::WNOHANG) };
@@ -157,13 +157,13 @@ pub(super) fn poll_wait() -> Option<(i32, i32)> {
 }
 
 /// Sends a signal. A task that is gone is not an error.
-pub(super) fn kill(pid: i32, signal: i32) {
+pub(crate) fn kill(pid: i32, signal: i32) {
     // SAFETY: kill takes two numbers and accesses no memory.
     unsafe { libc::kill(pid, signal) };
 }
 
 /// Kills a child that may be traced, and waits for its end.
-pub(super) fn end(pid: i32) {
+pub(crate) fn end(pid: i32) {
     kill(pid, libc::SIGKILL);
     loop {
         match wait() {
@@ -179,18 +179,18 @@ pub(super) fn end(pid: i32) {
 /// A run of pages with the same categories (`struct page_region`).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct PageRegion {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) categories: u64,
+pub(crate) struct PageRegion {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) categories: u64,
 }
 
 impl PageRegion {
-    pub(super) const FILE: u64 = 1 << 2;
+    pub(crate) const FILE: u64 = 1 << 2;
     const PRESENT: u64 = 1 << 3;
     const SWAPPED: u64 = 1 << 4;
-    pub(super) const ZERO: u64 = 1 << 5;
-    pub(super) const HUGE: u64 = 1 << 6;
+    pub(crate) const ZERO: u64 = 1 << 5;
+    pub(crate) const HUGE: u64 = 1 << 6;
 }
 
 /// What `PAGEMAP_SCAN` reads and writes (`struct pm_scan_arg`).
@@ -215,7 +215,7 @@ const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 
 /// Finds pages in `start..end` that are present or swapped out, through `/proc/PID/pagemap`. Fills
 /// `regions` from its beginning; returns how many, and the address at which the scan ended.
-pub(super) fn scan_pages(
+pub(crate) fn scan_pages(
     map: &std::fs::File,
     start: u64,
     end: u64,
@@ -242,12 +242,12 @@ pub(super) fn scan_pages(
 }
 
 /// Advice that makes pages present: `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
-pub(super) const POPULATING: [u64; 2] = [libc::MADV_POPULATE_READ as u64, libc::MADV_POPULATE_WRITE as u64];
+pub(crate) const POPULATING: [u64; 2] = [libc::MADV_POPULATE_READ as u64, libc::MADV_POPULATE_WRITE as u64];
 
 /// Flags of `mmap` that make pages present.
-pub(super) const POPULATES: i32 = libc::MAP_POPULATE | libc::MAP_LOCKED;
+pub(crate) const POPULATES: i32 = libc::MAP_POPULATE | libc::MAP_LOCKED;
 
 /// Returns whether a call of `mmap` with these flags makes pages of a file present.
-pub(super) fn populates_file(flags: u64) -> bool {
+pub(crate) fn populates_file(flags: u64) -> bool {
     flags & libc::MAP_ANONYMOUS as u64 == 0 && flags & POPULATES as u64 != 0
 }

@@ -1,0 +1,94 @@
+//! What an execve has made, as `/proc` reports it.
+use super::system::proc::{self, Area, PAGE_SHIFT, Program};
+use ptarmigan_trace::{AreaKind, Prot};
+
+/// What `execve` made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Made {
+    pub(crate) stack_end: u64,
+    pub(crate) arg_pages: u32,
+    /// First page of the heap, which is still empty.
+    pub(crate) heap: u64,
+    /// The limit of the stack, in pages; 0 if it could not be read.
+    pub(crate) stack_limit: u64,
+    /// The name of the program.
+    pub(crate) name: String,
+    /// A 32-bit program.
+    pub(crate) narrow: bool,
+    pub(crate) areas: Vec<Area>,
+}
+
+impl Made {
+    /// Encodes the areas as 64-bit words. The eighth word is the number of areas.
+    pub(crate) fn encode(&self) -> Vec<u64> {
+        let mut w = vec![self.stack_end, u64::from(self.arg_pages), self.heap, self.stack_limit];
+        // The name is short, or is cut.
+        let mut name = [0; 16];
+        let len = self.name.len().min(15);
+        name[..len].copy_from_slice(&self.name.as_bytes()[..len]);
+        w.extend(name.chunks_exact(8).map(|b| b.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b))));
+        w.push(u64::from(self.narrow));
+        w.push(self.areas.len() as u64);
+        for a in &self.areas {
+            w.extend([a.start, a.pages, u64::from(a.prot.0) | (a.kind as u64) << 8]);
+        }
+        w
+    }
+
+    /// Decodes what `encode` made, word by word.
+    pub(crate) fn decode(mut word: impl FnMut() -> Option<u64>) -> Option<Self> {
+        let (stack_end, arg_pages, heap, stack_limit) = (word()?, word()? as u32, word()?, word()?);
+        let name: Vec<u8> = [word()?, word()?].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
+        let narrow = word()? != 0;
+        let mut made = Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas: Vec::new() };
+        for _ in 0..word()? {
+            let (start, pages, bits) = (word()?, word()?, word()?);
+            let kind = match bits >> 8 {
+                0 => AreaKind::File,
+                1 => AreaKind::Anon,
+                2 => AreaKind::Stack,
+                _ => AreaKind::Special,
+            };
+            made.areas.push(Area { start, pages, prot: Prot(bits as u8), kind, ..Area::default() });
+        }
+        Some(made)
+    }
+
+    /// Whether the areas include a stack, as those of every program do. If not, /proc could not be
+    /// read.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.areas.iter().any(|a| a.kind == AreaKind::Stack)
+    }
+
+    /// Reads what an execve made, from a task that is stopped at its end.
+    pub(crate) fn look(pid: i32) -> Self {
+        let areas = proc::areas(pid);
+        let Program { name, arguments, heap } = proc::program(pid).unwrap_or_default();
+        let top = areas.iter().find(|a| a.kind == AreaKind::Stack).map_or(0, |a| a.start + a.pages);
+        let args = arguments >> PAGE_SHIFT;
+        let arg_pages = if args != 0 && args < top { (top - args) as u32 } else { 0 };
+        let heap = heap.div_ceil(1 << PAGE_SHIFT);
+        // The temporary stack ends one page below the end of the user addresses, as x86-64 leaves a
+        // guard page there.
+        let stack_end = (proc::USER_END >> PAGE_SHIFT) - 1;
+        let stack_limit = proc::stack_limit(pid).unwrap_or(0);
+        let narrow = proc::is_32_bit(pid);
+        Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_back() {
+        let area = Area { start: 1, pages: 2, prot: Prot(5), kind: AreaKind::Stack, ..Area::default() };
+        let (stack_limit, name) = (2048, "a program".to_owned());
+        let areas = vec![area; 3];
+        let made = Made { stack_end: 7, arg_pages: 2, heap: 9, stack_limit, name, narrow: true, areas };
+        let mut words = made.encode().into_iter();
+        assert_eq!(Made::decode(|| words.next()), Some(made));
+    }
+}

@@ -1,0 +1,6 @@
+//! What the kernel offers: system calls without a wrapper, `/proc`, signals, notifications.
+pub(crate) mod notify;
+pub(crate) mod pagemap;
+pub(crate) mod proc;
+pub(crate) mod signals;
+pub(crate) mod sys;

@@ -1,0 +1,60 @@
+//! Why areas cannot be changed.
+use crate::addr::VirtRange;
+use crate::cpu::WrongMachine;
+use crate::frames::NoFrame;
+use crate::tlb::TlbRefusal;
+use core::fmt;
+
+/// Why areas could not be changed; they are as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AreaError {
+    /// A frame was needed for records and there was none.
+    NoFrame(NoFrame),
+    /// There are too many areas: 65,000 fit in any order.
+    TooMany,
+    /// The range is empty, or not made of whole pages of user addresses.
+    BadRange(VirtRange),
+    /// An area lies there already.
+    Overlap(VirtRange),
+    /// There is no area there.
+    NoArea(VirtRange),
+    /// The space is of another machine.
+    WrongMachine(WrongMachine),
+    /// In the middle of a switch or a flush of this CPU, where what is taken away cannot be
+    /// flushed.
+    Refused(TlbRefusal),
+}
+
+impl fmt::Display for AreaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AreaError::NoFrame(e) => e.fmt(f),
+            AreaError::TooMany => write!(f, "too many areas in one address space"),
+            AreaError::BadRange(r) => write!(f, "{r:?} is not a range of whole pages of user addresses"),
+            AreaError::Overlap(r) => write!(f, "an area lies in {r:?} already"),
+            AreaError::NoArea(r) => write!(f, "no area lies in {r:?}"),
+            AreaError::WrongMachine(e) => e.fmt(f),
+            AreaError::Refused(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for AreaError {}
+
+impl From<NoFrame> for AreaError {
+    fn from(e: NoFrame) -> Self {
+        AreaError::NoFrame(e)
+    }
+}
+
+impl From<WrongMachine> for AreaError {
+    fn from(e: WrongMachine) -> Self {
+        AreaError::WrongMachine(e)
+    }
+}
+
+impl From<TlbRefusal> for AreaError {
+    fn from(e: TlbRefusal) -> Self {
+        AreaError::Refused(e)
+    }
+}

@@ -1,0 +1,127 @@
+//! A leaf frame and its records, and where a record is.
+use crate::addr::FRAME_SIZE;
+use crate::space::area::{Area, AreaFlags};
+use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
+use core::num::NonZeroU32;
+
+/// Records of a leaf frame.
+pub(super) const LEAF: usize = (FRAME_SIZE - 8) / size_of::<Record>();
+
+/// The place of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) leaf: usize,
+    pub(super) index: usize,
+}
+
+/// Where an area was found: good for finding it again quickly, and harmless when it has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::space) struct Hint(NonZeroU32);
+
+impl Hint {
+    /// The one that was [stored](Self::store) there, if any was.
+    #[inline(always)]
+    pub fn load(from: &AtomicU32) -> Option<Self> {
+        NonZeroU32::new(from.load(Relaxed)).map(Hint)
+    }
+
+    /// Leaves it there for later faults.
+    #[inline(always)]
+    pub fn store(self, to: &AtomicU32) {
+        to.store(self.0.get(), Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn of(at: Spot) -> Hint {
+        Hint(NonZeroU32::MIN | (at.leaf as u32) << 9 | (at.index as u32) << 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn spot(self) -> Spot {
+        let at = self.0.get();
+        Spot { leaf: (at >> 9) as usize, index: (at >> 1 & 0xff) as usize }
+    }
+}
+
+/// An area as it is kept. The flags are changed by shared faults too: these only ever add one.
+#[repr(C)]
+pub(super) struct Record {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    offset: u64,
+    object: u32,
+    pub(super) flags: AtomicU16,
+    tag: u16,
+}
+
+impl Record {
+    #[inline(always)]
+    pub(super) fn area(&self) -> Area {
+        let flags = AreaFlags(self.flags.load(Relaxed));
+        let Record { start, end, offset, object, tag, .. } = *self;
+        Area { start, end, offset, object, flags, tag }
+    }
+
+    /// Makes it one that fork has passed on.
+    #[inline(always)]
+    pub(super) fn inherit(&self) {
+        let flags = AreaFlags(self.flags.load(Relaxed));
+        self.flags.store(flags.inherited().0, Relaxed);
+    }
+
+    /// The area's flags, if `va` lies in it.
+    #[inline(always)]
+    pub(super) fn flags_around(&self, va: u64) -> Option<AreaFlags> {
+        (self.start <= va && va < self.end).then(|| AreaFlags(self.flags.load(Relaxed)))
+    }
+}
+
+impl From<Area> for Record {
+    #[inline(always)]
+    fn from(area: Area) -> Self {
+        let Area { start, end, offset, object, flags, tag } = area;
+        Record { start, end, offset, object, flags: AtomicU16::new(flags.0), tag }
+    }
+}
+
+#[repr(C)]
+pub(super) struct Leaf {
+    pub(super) n: u32,
+    _pad: u32,
+    pub(super) records: [Record; LEAF],
+}
+
+impl Leaf {
+    /// The record at `index`, which is below the number of places.
+    #[inline(always)]
+    pub(super) fn at(&self, index: usize) -> &Record {
+        debug_assert!(index < LEAF);
+        &self.records[index.min(LEAF - 1)]
+    }
+
+    /// The same, to be written.
+    #[inline(always)]
+    pub(super) fn at_mut(&mut self, index: usize) -> &mut Record {
+        debug_assert!(index < LEAF);
+        &mut self.records[index.min(LEAF - 1)]
+    }
+
+    /// The records in use.
+    #[inline(always)]
+    pub(super) fn used(&self) -> &[Record] {
+        &self.records[..(self.n as usize).min(LEAF)]
+    }
+
+    /// Moves the records from `from` on, up to the last, to `to`.
+    pub(super) fn shift(&mut self, from: usize, to: usize) {
+        let n = self.n as usize - from;
+        assert!(from.max(to) + n <= LEAF);
+        let first = self.records.as_mut_ptr();
+        // SAFETY: both runs lie within the array (checked above); records have no destructor, and
+        // each place holds one again afterwards.
+        unsafe { core::ptr::copy(first.add(from), first.add(to), n) };
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Leaf>() <= FRAME_SIZE && size_of::<Record>() == 32 && LEAF < 256);

@@ -1,0 +1,252 @@
+//! Areas are found by address, joined with their neighbours, cut and taken out.
+use super::leaf::Hint;
+use super::{AreaError, Areas};
+use crate::addr::VirtRange;
+use crate::machine::{Machine, On};
+use crate::space::area::{Area, AreaFlags};
+use crate::sync::atomic::Ordering::Relaxed;
+
+impl Areas {
+    /// The area that `va` lies in.
+    pub fn find<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Area> {
+        let area = self.get(on, self.seek(on, va)?);
+        (area.start <= va).then_some(area)
+    }
+
+    /// The first area that ends above `va`: the one it lies in, or the next.
+    pub fn at_or_after<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Area> {
+        Some(self.get(on, self.seek(on, va)?))
+    }
+
+    /// Where the area is that `va` lies in, and its flags.
+    #[inline(never)]
+    pub(in crate::space) fn search<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Hint, AreaFlags)> {
+        let at = self.seek(on, va)?;
+        let flags = self.leaf(on, at.leaf, |l| l.at(at.index).flags_around(va))?;
+        Some((Hint::of(at), flags))
+    }
+
+    /// The flags of the area that `va` lies in, if it is where the hint says.
+    #[inline(always)]
+    pub(in crate::space) fn hinted<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        hint: Option<Hint>,
+        va: u64,
+    ) -> Option<(Hint, AreaFlags)> {
+        let hint = hint?;
+        let at = hint.spot();
+        if at.leaf >= self.leaves as usize {
+            return None;
+        }
+        let flags = self.leaf(on, at.leaf, |l| l.used().get(at.index)?.flags_around(va))?;
+        Some((hint, flags))
+    }
+
+    /// The area that was just found at `hint`.
+    #[inline]
+    pub(in crate::space) fn found<M: Machine>(&self, on: On<'_, M>, hint: Hint) -> Area {
+        self.get(on, hint.spot())
+    }
+
+    /// Adds `flags` to the area that was just found at `hint`. Others may be doing the same.
+    pub(in crate::space) fn mark<M: Machine>(&self, on: On<'_, M>, hint: Hint, flags: AreaFlags) {
+        let at = hint.spot();
+        self.leaf(on, at.leaf, |l| l.at(at.index).flags.fetch_or(flags.0, Relaxed));
+    }
+
+    /// The last area that ends at or below `va`.
+    pub fn last_before<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Area> {
+        Some(self.get(on, self.before(on, self.seek(on, va))?))
+    }
+
+    /// Calls `visit` for every area that has anything in `range`, in order.
+    pub fn each<M: Machine>(&self, on: On<'_, M>, range: VirtRange, mut visit: impl FnMut(&Area)) {
+        let mut at = self.seek(on, range.start);
+        while let Some(place) = at {
+            let area = self.get(on, place);
+            if area.start >= range.end {
+                break;
+            }
+            visit(&area);
+            at = self.next(on, place);
+        }
+    }
+
+    /// Adds an area, joined with its neighbours where they are alike.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; nothing has changed then.
+    pub fn insert<M: Machine>(&mut self, on: On<'_, M>, mut area: Area) -> Result<(), AreaError> {
+        let next = self.seek(on, area.start);
+        if let Some(next) = next {
+            let there = self.get(on, next);
+            if there.start < area.end {
+                return Err(AreaError::Overlap(area.range()));
+            }
+            if area.joins(&there) {
+                area.end = there.end;
+                area.flags = area.flags.with(there.flags);
+                if let Some(before) = self.before(on, Some(next)) {
+                    let mut left = self.get(on, before);
+                    if left.joins(&area) {
+                        left.end = area.end;
+                        left.flags = left.flags.with(area.flags);
+                        self.set(on, before, left);
+                        self.remove(on, next);
+                        return Ok(());
+                    }
+                }
+                self.set(on, next, area);
+                return Ok(());
+            }
+        }
+        if let Some(before) = self.before(on, next) {
+            let mut left = self.get(on, before);
+            if left.joins(&area) {
+                left.end = area.end;
+                left.flags = left.flags.with(area.flags);
+                self.set(on, before, left);
+                return Ok(());
+            }
+        }
+        self.add(on, next, area)
+    }
+
+    /// Makes `at` a border between areas: splits the area it lies inside of.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; nothing has changed then.
+    fn cut<M: Machine>(&mut self, on: On<'_, M>, va: u64) -> Result<(), AreaError> {
+        let Some(at) = self.seek(on, va) else { return Ok(()) };
+        let area = self.get(on, at);
+        if area.start >= va {
+            return Ok(());
+        }
+        self.add(on, Some(at), Area { end: va, ..area })?;
+        // The record added lies before; this one has moved behind it.
+        if let Some(rest) = self.seek(on, va) {
+            self.set(on, rest, Area { start: va, offset: area.offset_at(va), ..area });
+        }
+        Ok(())
+    }
+
+    /// Takes all areas out of `range`, calling `gone` for each piece; areas that reach beyond it
+    /// are cut.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`] if cutting needed a frame; then nothing has changed but where areas are cut.
+    pub fn remove_range<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        range: VirtRange,
+        mut gone: impl FnMut(&Area),
+    ) -> Result<(), AreaError> {
+        self.cut(on, range.start)?;
+        self.cut(on, range.end)?;
+        while let Some(at) = self.seek(on, range.start) {
+            let area = self.get(on, at);
+            if area.start >= range.end {
+                break;
+            }
+            gone(&area);
+            self.remove(on, at);
+        }
+        Ok(())
+    }
+
+    /// Cuts areas that reach beyond `range` at its ends, so that what lies in it can be removed
+    /// without lack of memory. The parts are alike, and [`insert`](Self::insert) at either end of
+    /// `range` may join one part with it, not both.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; nothing has changed then.
+    pub(in crate::space) fn cut_out<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        range: VirtRange,
+    ) -> Result<(), AreaError> {
+        self.cut(on, range.start)?;
+        let cut = self.cut(on, range.end);
+        if cut.is_err() {
+            self.join_around(on, range);
+        }
+        cut
+    }
+
+    /// Gives every area in `range` the flags and the tag that `change` makes of its own; areas that
+    /// reach beyond are cut.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove_range`](Self::remove_range).
+    pub fn change_range<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        range: VirtRange,
+        change: impl Fn(&mut Area),
+    ) -> Result<(), AreaError> {
+        // Nothing to do is the common case of repeated calls: no cuts then.
+        let mut differs = false;
+        self.each(on, range, |a| {
+            let mut changed = *a;
+            change(&mut changed);
+            differs |= changed != *a;
+        });
+        if !differs {
+            return Ok(());
+        }
+        self.cut(on, range.start)?;
+        self.cut(on, range.end)?;
+        let mut at = self.seek(on, range.start);
+        while let Some(place) = at {
+            let mut area = self.get(on, place);
+            if area.start >= range.end {
+                break;
+            }
+            change(&mut area);
+            self.set(on, place, area);
+            at = self.next(on, place);
+        }
+        self.join_around(on, range);
+        Ok(())
+    }
+
+    /// Joins areas that have become alike, from the one before `range` to the one after it.
+    pub(in crate::space) fn join_around<M: Machine>(&mut self, on: On<'_, M>, range: VirtRange) {
+        let mut at = match self.before(on, self.seek(on, range.start)) {
+            Some(before) => Some(before),
+            None => self.seek(on, range.start),
+        };
+        while let Some(place) = at {
+            let left = self.get(on, place);
+            if left.start >= range.end {
+                break;
+            }
+            let Some(next) = self.next(on, place) else { break };
+            let right = self.get(on, next);
+            if left.joins(&right) {
+                self.remove(on, next);
+                self.set(on, place, Area { end: right.end, flags: left.flags.with(right.flags), ..left });
+            } else {
+                at = Some(next);
+            }
+        }
+    }
+
+    /// Replaces the area that starts at `start` by `area`, which must not reach into its
+    /// neighbours.
+    pub(in crate::space) fn replace<M: Machine>(&mut self, on: On<'_, M>, start: u64, area: Area) -> bool {
+        match self.seek(on, start) {
+            Some(at) if self.get(on, at).start == start => {
+                self.set(on, at, area);
+                true
+            }
+            _ => false,
+        }
+    }
+}
