@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use ptarmigan::adapters::{Home, Pages};
+use ptarmigan::addr::PhysAddr;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::quicklist::{Policy, Quicklists};
@@ -16,6 +17,8 @@ type Lists = Quicklists<'static, DirectMap, &'static KernelMap<X86_64, DirectMap
 pub type OurPages = Pages<'static, &'static Lists, CpuSlot>;
 
 static PAGES: AtomicPtr<OurPages> = AtomicPtr::new(ptr::null_mut());
+/// The direct map of `PAGES`: in a kernel, a constant.
+static DIRECT_MAP: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// Held while a thread uses `PAGES`, which are of its CPU.
 static IN_USE: Mutex<()> = Mutex::new(());
 
@@ -28,6 +31,7 @@ pub fn with_pages<R>(f: impl FnOnce(&'static OurPages) -> Result<R, String>) -> 
     let pages = Pages::new(lists, cpu).map_err(|e| e.to_string())?;
     // SAFETY: 1. no MMU walks the tables.
     let pages: &'static _ = Box::leak(Box::new(unsafe { pages.at_once() }));
+    DIRECT_MAP.store(pages.pointer(PhysAddr(0)), Relaxed);
     PAGES.store(ptr::from_ref(pages).cast_mut(), Relaxed);
     let result = f(pages);
     PAGES.store(ptr::null_mut(), Relaxed);
@@ -44,6 +48,7 @@ pub fn out(pages: &OurPages) -> usize {
 pub struct Here;
 
 // SAFETY: 1. they are those of `with_pages`, until it returns. 2. nothing else calls them.
+// 3. the direct map is one offset, which `with_pages` has stored.
 unsafe impl Home for Here {
     type Policy = &'static Lists;
     type Pin = CpuSlot;
@@ -52,5 +57,10 @@ unsafe impl Home for Here {
     fn pages() -> &'static OurPages {
         // SAFETY: null, or what `with_pages` leaked; only the thread that is in there makes spaces.
         unsafe { PAGES.load(Relaxed).as_ref() }.expect("hooks are called in `with_pages`")
+    }
+
+    #[inline(always)]
+    fn pointer(at: PhysAddr) -> *mut u8 {
+        DIRECT_MAP.load(Relaxed).wrapping_add(at.0 as usize)
     }
 }

@@ -1,5 +1,6 @@
 //! Where static hooks find their pages.
 use super::{Pages, WithPin};
+use crate::addr::PhysAddr;
 use crate::quicklist::Policy;
 
 /// Leads hooks that have no argument to carry [`Pages`] to theirs.
@@ -13,6 +14,7 @@ use crate::quicklist::Policy;
 /// 2. Only the page-table crate calls the crate's hooks for this type, and it gives back what it
 ///    was handed out, once. The hooks are safe functions of the crate's trait, so the compiler does
 ///    not keep others from it; a type that is private to its module does.
+/// 3. [`pointer`](Self::pointer) returns what [`Pages::pointer`] of these pages returns.
 pub unsafe trait Home: Copy + Send + Sync + 'static {
     /// The policy that the pages are of.
     type Policy: Policy + 'static;
@@ -21,4 +23,13 @@ pub unsafe trait Home: Copy + Send + Sync + 'static {
 
     /// Returns the pages.
     fn pages() -> &'static Pages<'static, Self::Policy, Self::Pin>;
+
+    /// Returns where the byte at `at` is in the direct map, as [`Pages::pointer`] does.
+    ///
+    /// The crates call it at each level of each walk. A kernel whose direct map lies at a constant
+    /// address adds that, instead of a look into the pages: then the compiler can inline the walk.
+    #[inline(always)]
+    fn pointer(at: PhysAddr) -> *mut u8 {
+        Self::pages().pointer(at)
+    }
 }

@@ -60,7 +60,7 @@ impl<H: Home> FrameAllocator for Frames<H> {
 
     #[inline(always)]
     fn phys_to_virt(&self, at: TheirPhysAddr) -> *mut u8 {
-        H::pages().pointer(ours(at))
+        H::pointer(ours(at))
     }
 }
 
@@ -83,7 +83,7 @@ impl<H: Home> FrameAllocator for Noted<H> {
 
     #[inline(always)]
     fn phys_to_virt(&self, at: TheirPhysAddr) -> *mut u8 {
-        H::pages().pointer(ours(at))
+        H::pointer(ours(at))
     }
 }
 

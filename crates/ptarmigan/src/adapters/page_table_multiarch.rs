@@ -71,13 +71,15 @@ fn ours(at: TheirPhysAddr) -> PhysAddr {
     PhysAddr(at.as_usize() as u64)
 }
 
+/// Out of line: the crate's walk would have a copy of it, and of its own allocation, at each level.
+#[inline(never)]
 fn alloc<H: Home>(frames: usize, align: usize) -> Option<TheirPhysAddr> {
     (frames == 1 && align <= FRAME_SIZE).then(|| H::pages().alloc()).flatten().map(theirs)
 }
 
 #[inline(always)]
 fn pointer<H: Home>(at: TheirPhysAddr) -> TheirVirtAddr {
-    TheirVirtAddr::from_mut_ptr_of(H::pages().pointer(ours(at)))
+    TheirVirtAddr::from_mut_ptr_of(H::pointer(ours(at)))
 }
 
 /// The crate's hooks over pages, for its own `PageTable64`. The crate clears each table that comes,

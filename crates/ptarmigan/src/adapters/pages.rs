@@ -4,7 +4,7 @@ use crate::cpu::Pinned;
 use crate::frames::{AllocFlags, Frames};
 #[cfg(feature = "hosted")]
 use crate::hosted::CpuSlot;
-use crate::page::{Construct, FlushProof, ForeignTable, Layout, Level, Unhooked};
+use crate::page::{Construct, FlushProof, ForeignTable, Level, Unhooked};
 use crate::quicklist::{Check, Policy, PolicyOn, Quicklists, Source};
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -56,7 +56,6 @@ pub struct Pages<'m, P, N> {
     pin: N,
     frames: &'m Frames,
     window: DirectMap,
-    layout: Layout,
     at_once: bool,
     waiting: SpinLock<Unhooked>,
 }
@@ -91,14 +90,14 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         source: &Source<'m, DirectMap, C>,
         pin: N,
     ) -> Result<Self, UnfitTables> {
-        let layout = *source.layout();
+        let layout = source.layout();
         let bytes = layout.table_bytes(Level::PTE);
         if bytes != FRAME_SIZE as u64 || layout.root() == Level::PTE {
             return Err(UnfitTables { bytes });
         }
         let (frames, window) = (source.frames(), *source.window());
         let waiting = SpinLock::new(Unhooked::new());
-        Ok(Pages { policy, pin, frames, window, layout, at_once: false, waiting })
+        Ok(Pages { policy, pin, frames, window, at_once: false, waiting })
     }
 
     /// Gives tables back to the policy as soon as they come, without a flush.
@@ -125,8 +124,9 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         self.pin.with_pin(|pin| {
             let here = PolicyOn::new(&self.policy, pin)?;
             let page = here.alloc(Level::PTE, AllocFlags::NORMAL).ok()?;
-            // SAFETY: 1. the policy makes such tables of these frames (contract of `with_policy`).
-            Some(unsafe { page.into_table(self.frames, &self.layout) }.into_raw())
+            // SAFETY: 1. the policy makes such tables of these frames (contract of `with_policy`). 2.
+            // `with_policy` has seen to it.
+            Some(unsafe { page.into_frame(self.frames) }.into_raw())
         })
     }
 
@@ -149,9 +149,9 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     /// 2. While the result exists, nothing else gives it back.
     #[inline(always)]
     pub(super) unsafe fn open(&self, at: PhysAddr) -> ForeignTable<'m> {
-        // SAFETY: 1. `alloc` made it of a page of this level, layout and these frames, and it has
-        // not come back (1.). 2. by the caller (2.).
-        unsafe { ForeignTable::from_raw(self.frames, &self.layout, Level::PTE, at) }
+        // SAFETY: 1. `alloc` made it of a page of this level and these frames, and it has not come
+        // back (1.). 2. by the caller (2.). 3. `with_policy` has seen to it.
+        unsafe { ForeignTable::from_frame(self.frames, Level::PTE, at) }
     }
 
     /// Notes that these bytes of a table are written.

@@ -3,7 +3,7 @@
 //! that were noted.
 use super::{Pages, WithPin};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
-use crate::page::Level;
+use crate::page::{LINE, Level};
 use crate::quicklist::Policy;
 use core::ops::Range;
 use core::sync::atomic::{Ordering::Release, fence};
@@ -113,7 +113,7 @@ impl Tree {
     ) -> bool {
         if self.has_leaf_of(va) && to == Level::PTE {
             // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
-            unsafe { pages.open(self.leaf.1) }.touched(offset(va, to));
+            unsafe { pages.open(self.leaf.1) }.touched_alone(offset(va, to));
             return true;
         }
         let (part, mut at) = self.near;
@@ -132,7 +132,7 @@ impl Tree {
             }
             let offset = offset(va, level);
             // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
-            unsafe { pages.open(at) }.touched(offset);
+            unsafe { pages.open(at) }.touched_alone(offset);
             if level <= to {
                 return true;
             }
@@ -207,7 +207,7 @@ impl Tree {
                 return;
             }
             // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
-            unsafe { pages.open(at) }.touched(offset);
+            unsafe { pages.open(at) }.touched_alone(offset);
             let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
             // SAFETY: as in `grow`.
             let Some(next) = entries.table(unsafe { slot.read_volatile() }) else { return };
@@ -215,7 +215,7 @@ impl Tree {
         }
         if level == Level::PTE && offset(start, level) == offset(last, level) {
             // SAFETY: 1. and 2. as above.
-            unsafe { pages.open(at) }.touched(offset(start, level));
+            unsafe { pages.open(at) }.touched_alone(offset(start, level));
             return;
         }
         // SAFETY: 1. by the caller; the table is the tree's.
@@ -336,14 +336,25 @@ impl Tree {
         if level > Level::PTE {
             let shared = if level == self.top { self.shared.clone() } else { 0..0 };
             // SAFETY: 1. it is the tree's (1.). 2. it is given back below, when this is gone.
-            let lines = unsafe { pages.open(at) }.touched_lines();
-            for offset in lines.flat_map(|line| line.step_by(ENTRY)) {
-                let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
-                // SAFETY: as in `grow`.
-                let entry = unsafe { slot.read_volatile() };
-                if let Some(next) = entries.table(entry).filter(|_| !shared.contains(&offset)) {
-                    // SAFETY: 1. and 2. by the caller; the entry leads to a table of this tree.
-                    unsafe { self.take_apart_at(pages, entries, next, Level(level.0 - 1)) };
+            let mut lines = unsafe { pages.open(at) }.lines();
+            while lines != 0 {
+                let line = lines.trailing_zeros() as usize * LINE;
+                lines &= lines - 1;
+                for offset in (line..line + LINE).step_by(ENTRY) {
+                    let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+                    // SAFETY: as in `grow`.
+                    let entry = unsafe { slot.read_volatile() };
+                    let Some(next) = entries.table(entry).filter(|_| !shared.contains(&offset)) else {
+                        continue;
+                    };
+                    // SAFETY: 1. and 2. by the caller; the entry leads to a table of this tree. 3. as
+                    // below.
+                    unsafe {
+                        match level {
+                            NEAR => pages.give_back(next),
+                            _ => self.take_apart_at(pages, entries, next, Level(level.0 - 1)),
+                        }
+                    }
                 }
             }
         }

@@ -33,7 +33,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of a table for which one bit is kept: 64 bits for each frame.
-const LINE: usize = FRAME_SIZE / 64;
+pub(crate) const LINE: usize = FRAME_SIZE / 64;
 
 /// A table of a tree that is not the library's, owned by that tree. Which of its cache lines were
 /// written is noted in its frames' records.
@@ -66,6 +66,26 @@ impl Clean {
             record.set_usage(Use::Table);
             record.set_order(level.0);
         }
+        table
+    }
+
+    /// As [`into_table`](Self::into_table), for a table that is one frame and no root.
+    ///
+    /// # Safety
+    ///
+    /// 1. As there.
+    /// 2. Tables of the page's level are one frame, and it is not the root's level.
+    #[cfg(feature = "adapters")]
+    #[inline(always)]
+    pub(crate) unsafe fn into_frame<'m>(self, frames: &'m Frames) -> ForeignTable<'m> {
+        let level = self.level();
+        // SAFETY: 1. and 2. the page owned it (1.). 3. by the caller (2.).
+        let table = unsafe { ForeignTable::from_frame(frames, level, self.into_raw()) };
+        let record = frames.meta(table.at.pfn());
+        table.forget_touched(record);
+        record.set_live(0);
+        record.set_usage(Use::Table);
+        record.set_order(level.0);
         table
     }
 }
@@ -103,10 +123,24 @@ impl<'m> ForeignTable<'m> {
         ForeignTable { frames, at, level, is_root, table_shift }
     }
 
+    /// As [`from_raw`](Self::from_raw), without a look at the layout.
+    ///
+    /// # Safety
+    ///
+    /// 1. and 2. As there.
+    /// 3. The table is one frame, and no root.
+    #[cfg(feature = "adapters")]
+    #[inline(always)]
+    pub(crate) unsafe fn from_frame(frames: &'m Frames, level: Level, at: PhysAddr) -> Self {
+        ForeignTable { frames, at, level, is_root: false, table_shift: FRAME_SHIFT as u8 }
+    }
+
+    #[inline(always)]
     fn bytes(&self) -> usize {
         1 << self.table_shift
     }
 
+    #[inline(always)]
     fn is_small(&self) -> bool {
         u32::from(self.table_shift) < FRAME_SHIFT
     }
@@ -152,6 +186,23 @@ impl<'m> ForeignTable<'m> {
                 }
             }
         }
+    }
+
+    /// As [`touched`](Self::touched), for a table that is [one frame](Self::from_frame). The caller
+    /// has the table alone, but for MMUs: so this is a store, not a read-modify-write. If others
+    /// note lines meanwhile, some may be lost.
+    #[cfg(feature = "adapters")]
+    #[inline(always)]
+    pub(crate) fn touched_alone(&self, offset: usize) {
+        self.frames.meta(self.at.pfn()).touch((offset % FRAME_SIZE / LINE) as u32);
+    }
+
+    /// Returns the lines that are noted of a table that is [one frame](Self::from_frame), a bit for
+    /// each [`LINE`].
+    #[cfg(feature = "adapters")]
+    #[inline(always)]
+    pub(crate) fn lines(&self) -> u64 {
+        self.frames.meta(self.at.pfn()).touched()
     }
 
     /// Returns what is noted in a record, a bit for each [`grain`](Self::grain).

@@ -15,5 +15,7 @@ mod level;
 pub use chain::{FlushProof, Flushed, Unhooked};
 pub use clean::Clean;
 pub use construct::{Construct, NoConstruct};
+#[cfg(feature = "adapters")]
+pub(crate) use foreign::LINE;
 pub use foreign::{ClearedTable, ForeignTable};
 pub use level::{Layout, Level, MAX_LEVELS};

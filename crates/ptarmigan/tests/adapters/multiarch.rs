@@ -1,11 +1,15 @@
 //! page_table_multiarch: `Space` beside the crate's table on its hooks.
-use crate::rig::{Here, Numbers, assert_back, at_once, at_once_of, out, waiting};
+use crate::rig::{Here, Lists, Mine, Numbers, assert_back, at_once, at_once_of, out, waiting};
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_entry::x86_64::X64PTE;
 use page_table_multiarch::x86_64::{X64PageTable, X64PagingMetaData};
 use page_table_multiarch::{MappingFlags, PageSize, PagingError};
+use ptarmigan::adapters::Home;
 use ptarmigan::adapters::page_table_multiarch::{Handler, Space};
+use ptarmigan::addr::PhysAddr as OurAddr;
+use ptarmigan::hosted::CpuSlot;
 use ptarmigan::page::FlushProof;
+use std::cell::Cell;
 
 type Spaces = Space<X64PagingMetaData, X64PTE, Here>;
 
@@ -128,6 +132,39 @@ fn without_memory_mapping_is_an_error_and_nothing_is_lost() {
     let to = |at: VirtAddr| pa(at.as_usize());
     let failed = space.cursor().map_region(va(0), to, 2 << 30, rw(), false);
     assert_eq!(failed, Err(PagingError::NoMemory));
+    drop(space);
+    assert_back(pages);
+}
+
+std::thread_local! {
+    static WALKED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// [`Here`], with a direct map that counts how often it is asked.
+#[derive(Clone, Copy)]
+struct Counted;
+
+// SAFETY: 1. and 2. as for `Here`. 3. it is that of `Here`.
+unsafe impl Home for Counted {
+    type Policy = &'static Lists;
+    type Pin = CpuSlot;
+    fn pages() -> &'static Mine {
+        Here::pages()
+    }
+    fn pointer(at: OurAddr) -> *mut u8 {
+        WALKED.set(WALKED.get() + 1);
+        Here::pointer(at)
+    }
+}
+
+#[test]
+fn walks_go_by_the_homes_own_direct_map() {
+    let pages = at_once();
+    let mut space = Space::<X64PagingMetaData, X64PTE, Counted>::try_new().unwrap();
+    WALKED.set(0);
+    space.cursor().map(va(0x7000), pa(0x9000), PageSize::Size4K, rw()).unwrap();
+    assert_eq!(WALKED.get(), 4, "one for each level");
+    assert_eq!(space.table().query(va(0x7000)).unwrap().0, pa(0x9000));
     drop(space);
     assert_back(pages);
 }
