@@ -205,7 +205,7 @@ impl Frames {
     }
 
     /// Returns the record of a frame, if it is under management.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn record(&self, pfn: Pfn) -> Option<&FrameMeta> {
         self.table.get(pfn)
     }
@@ -215,7 +215,7 @@ impl Frames {
     /// # Panics
     ///
     /// If it is not: an entry was followed that this library did not write.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
         self.table.meta(pfn)
     }
@@ -231,7 +231,7 @@ impl Frames {
     }
 
     /// Returns whether a frame is high memory.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn is_high(&self, pfn: Pfn) -> bool {
         pfn.0 >= self.first_high && (!self.is_mixed || self.is_in_high_zone(pfn))
     }

@@ -66,7 +66,7 @@ impl<S: Shootdown> Tlb<S> {
         // The CPUs that have to do something themselves.
         let mut targets = *active;
         if ends || (tables_freed && !S::BROADCASTS && S::WALKS_TABLES) {
-            if may_park {
+            if S::PARKS && may_park {
                 *waiting = lazy.without(active).except(pin.cpu());
             }
             targets = active.or(lazy).without(waiting);
@@ -116,7 +116,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Ends a call that has had the CPU's state for itself and asks no other CPU.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn leave(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>) {
         drop(loaded);
         self.serve(pin);
@@ -184,7 +184,7 @@ impl<S: Shootdown> Tlb<S> {
     /// which serves them before it returns. A pin of another machine serves nothing.
     ///
     /// [`Ipi::send`]: super::Ipi::send
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn serve(&self, pin: &Pinned<'_>) {
         if self.mailboxes.is_asked(pin.cpu()) {
             self.serve_all(pin);
@@ -223,10 +223,14 @@ impl<S: Shootdown> Tlb<S> {
         match request {
             Request::Nothing => {}
             Request::Kernel(scope) => self.hardware.invalidate_kernel(pin, scope),
+            // Never asked for.
+            Request::KernelSlots { .. } if const { !S::HAS_SLOTS } => {}
             Request::KernelSlots { slots, plan } => {
                 // SAFETY: the CPU that asks keeps the set in place until all have answered.
                 self.forget_slots(pin, unsafe { slots.as_ref() }, *plan);
             }
+            // Never asked for.
+            Request::Everything if const { !S::PARKS } => {}
             Request::Everything => {
                 let Some(space) = loaded.space else { return };
                 if loaded.lazy {

@@ -156,6 +156,13 @@ impl<S: Shootdown> Tlb<S> {
     /// Returns the cells in which CPUs note that they read tables.
     #[inline(always)]
     pub fn readers(&self) -> &Readers {
+        const { assert!(S::HAS_READERS, "the machine says that it has no readers") };
+        &self.readers
+    }
+
+    /// As [`readers`](Self::readers), for code that is left out where there are none.
+    #[inline(always)]
+    pub(crate) fn cells(&self) -> &Readers {
         &self.readers
     }
 
