@@ -114,6 +114,7 @@ unsafe impl Mmu for Hardware {
     const NEEDS_ENTRY_VALID: bool = false;
     const HAS_READERS: bool = false;
     const PARKS: bool = false;
+    const HAS_ASIDS: bool = false;
     const HAS_SLOTS: bool = cfg!(target_arch = "x86");
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {

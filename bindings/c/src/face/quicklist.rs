@@ -141,12 +141,23 @@ fn free_slow(cpu: &Cpu, page: *mut c_void) -> i32 {
         }
         state.become_freed();
         // SAFETY: of `from_raw`: 1. the state says that C has the page, as a table of this level, and
-        // C gives it away. 2. and 3. by the caller of `pt_quicklist_free`. Of `free_unlinked`: 1.
+        // C gives it away. 2. and 3. by the caller of `pt_quicklist_free`. Of `give`: 1.
         // `pt_quicklist_alloc` took it from this machine.
-        unsafe { cpu.on().free_unlinked(Clean::from_raw(at, level)) };
+        unsafe { give(cpu, Clean::from_raw(at, level)) };
         Ok(())
     };
     answer(free())
+}
+
+/// Gives back a page, for callers that are not in a hurry.
+///
+/// # Safety
+///
+/// 1. The page came from the policy of the CPU's machine.
+#[inline(never)]
+pub(super) unsafe fn give(cpu: &Cpu, page: Clean) {
+    // SAFETY: 1. by the caller.
+    unsafe { cpu.on().free_unlinked(page) };
 }
 
 /// Returns whether a table is as it was handed out; of a root, the user's half.

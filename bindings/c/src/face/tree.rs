@@ -75,10 +75,7 @@ unsafe fn with<R>(
 ///
 /// 1. As for [`with`].
 #[inline(never)]
-unsafe fn begin<'a>(
-    tree: *mut PtTree,
-    cpu: *mut PtCpu,
-) -> Result<(&'a Cpu, &'a Held, Call<'a>), PtError> {
+unsafe fn begin<'a>(tree: *mut PtTree, cpu: *mut PtCpu) -> Result<(&'a Cpu, &'a Held, Call<'a>), PtError> {
     // SAFETY: 1. and 2. passed on.
     let (cpu, held) = unsafe { (Cpu::find(cpu)?, object::find::<Held>(tree)?) };
     let turn = held.turn.begin(cpu)?;

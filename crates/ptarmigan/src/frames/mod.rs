@@ -326,7 +326,16 @@ impl Frames {
 
     /// Takes single frames back, content unknown, with one turn of each zone's lock for a run of
     /// frames of it.
+    #[inline]
     pub(crate) fn give_all(&self, mut frames: impl Iterator<Item = Pfn>) {
+        if cfg!(feature = "small") {
+            self.give_each::<dyn Iterator<Item = Pfn>>(&mut frames);
+        } else {
+            self.give_each(&mut frames);
+        }
+    }
+
+    fn give_each<I: Iterator<Item = Pfn> + ?Sized>(&self, frames: &mut I) {
         let mut next = frames.next();
         while let Some(first) = next {
             let Some(zone) = self.zone_of(first) else {

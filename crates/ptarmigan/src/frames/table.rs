@@ -127,6 +127,8 @@ impl FrameTable {
     fn other(&self, pfn: Pfn) -> &FrameMeta {
         match self.find(pfn) {
             Some(index) => &self.other_records[index],
+            // Formatted text takes code.
+            None if cfg!(feature = "small") => panic!("a frame is not under management"),
             None => panic!("frame {pfn} is not under management"),
         }
     }

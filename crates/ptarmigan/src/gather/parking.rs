@@ -102,7 +102,11 @@ impl<M: Machine> On<'_, M> {
 
     #[inline]
     fn unpark_if(self, force: bool) -> u32 {
-        if !<M::Shootdown as Mmu>::PARKS || self.machine().parking().is_empty(self.pin()) { 0 } else { self.unpark_chains(force) }
+        if !<M::Shootdown as Mmu>::PARKS || self.machine().parking().is_empty(self.pin()) {
+            0
+        } else {
+            self.unpark_chains(force)
+        }
     }
 
     /// Gives back chains that this CPU has parked. Apart from what looks whether there are any:

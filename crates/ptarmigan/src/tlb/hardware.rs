@@ -84,6 +84,10 @@ pub unsafe trait Mmu: Sync {
     /// code for the other way is left out.
     const PARKS: bool = true;
 
+    /// TLBs tell spaces apart by numbers, of which [`TlbConfig::asids`](super::TlbConfig::asids) says
+    /// how many. If not, none is ever given out, whatever that says.
+    const HAS_ASIDS: bool = true;
+
     /// The kernel's half has a window of slots. If not, [`Tlb::flush_kernel_slots`] does not
     /// compile, and CPUs need no code for what it asks of them.
     ///

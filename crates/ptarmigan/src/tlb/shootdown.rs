@@ -77,8 +77,11 @@ impl<S: Shootdown> Tlb<S> {
         let asid = if S::BROADCASTS { space.asid.number() } else { loaded.asid };
         // A broadcast reaches whatever is known under the number, on CPUs that have left the space
         // too; without numbers a CPU that has left it knows nothing.
-        let is_known =
-            if self.config.asids != 0 { asid != 0 } else { !active.is_empty() || !lazy.is_empty() };
+        let is_known = if S::HAS_ASIDS && self.config.asids != 0 {
+            asid != 0
+        } else {
+            !active.is_empty() || !lazy.is_empty()
+        };
         let broadcast = S::BROADCASTS && is_known;
         if targets.is_empty() && !broadcast {
             self.leave(pin, loaded);
@@ -252,7 +255,7 @@ impl<S: Shootdown> Tlb<S> {
                 // SAFETY: the CPU that asks keeps the space in place until all have answered.
                 let space = unsafe { request.space.as_ref() };
                 if loaded.space != Some(space.id()) {
-                    if request.recall {
+                    if S::HAS_ASIDS && request.recall {
                         // SAFETY: 1. `loaded` is this CPU's.
                         unsafe { self.asids.forget(cpu, space.id()) };
                     }

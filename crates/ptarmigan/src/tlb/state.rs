@@ -122,7 +122,7 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Numbers that are the same on all CPUs, or else those that each CPU has to itself.
     const fn asids(config: &TlbConfig, common: bool) -> u16 {
-        if S::BROADCASTS == common { config.asids } else { 0 }
+        if S::HAS_ASIDS && S::BROADCASTS == common { config.asids } else { 0 }
     }
 
     /// Returns the boot memory that the state takes.
