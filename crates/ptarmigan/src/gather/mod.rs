@@ -60,6 +60,9 @@ pub enum GatherError {
     Refused(TlbRefusal),
     /// Pages of 2 to the power of so many bytes: larger than a frame, or of no size.
     Stride(u32),
+    /// The table at this address is a root, which the registry of roots links through its record
+    /// until it is destroyed.
+    Root(PhysAddr),
 }
 
 impl fmt::Display for GatherError {
@@ -68,6 +71,9 @@ impl fmt::Display for GatherError {
             GatherError::Refused(e) => e.fmt(f),
             GatherError::Stride(stride) => {
                 write!(f, "pages of 2^{stride} bytes: a gather counts in pages of at most a frame")
+            }
+            GatherError::Root(at) => {
+                write!(f, "the table at {at} is a root: give it back when its space has ended")
             }
         }
     }
@@ -365,6 +371,10 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Takes over a table that has just been unlinked, of tables that are not the library's own; it
     /// mapped addresses from `va` on. The policy gets it after the flush, as a page of `level`.
     ///
+    /// # Errors
+    ///
+    /// [`GatherError::Root`] for a root table; nothing is taken then.
+    ///
     /// # Safety
     ///
     /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one
@@ -373,15 +383,18 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 3. It is in the state of its level: no live entries.
     /// 4. The pages that its entries mapped were no smaller than those that the gather was made
     ///    for.
-    /// 5. It is no root table: a root is linked to the others through its record until it is
-    ///    destroyed.
-    pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
+    /// 5. If the policy does not say the level of its [roots](Policy::root), it is no root table.
+    pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) -> Result<(), GatherError> {
+        if self.on.policy().policy().root() == Some(level) {
+            return Err(GatherError::Root(at));
+        }
         let record = self.on.frames().meta(at.pfn());
         record.set_usage(Use::Table);
         record.set_order(level.0);
         // SAFETY: 1. and 2. passed on (1., 3.). 3. looked up above, and it says of which level the
         // table is.
         unsafe { self.table(at.pfn(), record, va) };
+        Ok(())
     }
 
     /// Takes over the root of a space that ends.

@@ -446,6 +446,10 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     fn takes_unhooked(&self) -> bool {
         false
     }
+    #[inline(always)]
+    fn root(&self) -> Option<Level> {
+        Some(self.root)
+    }
 
     #[inline(always)]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
