@@ -59,6 +59,22 @@ impl Cpu {
         unsafe { object::find::<Cpu>(storage) }
     }
 
+    /// As [`find`](Self::find), without a call.
+    ///
+    /// # Errors
+    ///
+    /// As for [`find`](Self::find).
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`find`](Self::find), 1.
+    /// 2. As for [`find`](Self::find), 2.
+    #[inline(always)]
+    pub unsafe fn find_inline<'a>(storage: *const PtCpu) -> Result<&'a Cpu, PtError> {
+        // SAFETY: 1. passed on. 2. only this CPU ends it.
+        unsafe { object::find_inline::<Cpu>(storage) }
+    }
+
     /// Makes CPU `number` of node `node`.
     ///
     /// # Errors

@@ -112,6 +112,10 @@ fn number(pin: &Pinned<'_>) -> u32 {
 // tables, and caches no entry that is not present. 6. Nothing is kept. 7. Nothing unwinds.
 unsafe impl Mmu for Hardware {
     const NEEDS_ENTRY_VALID: bool = false;
+    const HAS_READERS: bool = false;
+    const PARKS: bool = false;
+    const HAS_ASIDS: bool = false;
+    const HAS_SLOTS: bool = cfg!(target_arch = "x86");
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
         match what.scope.pages() {

@@ -45,8 +45,24 @@ fn word<T: Object>(at: *const T::Storage) -> usize {
 /// 1. `storage` is NULL, misaligned, or points to memory of the size of `T::Storage` that may be
 ///    read and that code in C leaves alone meanwhile.
 /// 2. If there is such an object, it is not ended while the result is in use.
-#[inline(always)]
+#[inline(never)]
 pub unsafe fn find<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, PtError> {
+    // SAFETY: 1. and 2. passed on.
+    unsafe { find_inline(storage) }
+}
+
+/// As [`find`], for what is called thousands of times a second.
+///
+/// # Errors
+///
+/// As for [`find`].
+///
+/// # Safety
+///
+/// 1. As for [`find`], 1.
+/// 2. As for [`find`], 2.
+#[inline(always)]
+pub unsafe fn find_inline<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, PtError> {
     if storage.is_null() || !storage.is_aligned() {
         return Err(PtError::Pointer);
     }

@@ -10,6 +10,7 @@
 //! A kernel hands over memory that is its own for ever, and need not think of it again. A machine
 //! inside a process comes and goes; what is carved of its memory keeps that memory alive (a counted
 //! reference beside each array, which costs nothing when the array is used).
+use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{align_of, needs_drop, size_of};
@@ -101,26 +102,15 @@ impl BootMemory {
         mut make: impl FnMut(&mut Self, usize) -> Result<T, BootMemoryShort>,
     ) -> Result<BootSlice<T>, BootMemoryShort> {
         let (base, before) = (self.base, self.next);
-        let at = base.as_ptr() as usize + before;
-        let pad = at.next_multiple_of(align_of::<T>().max(64)) - at;
-        let wanted = n.checked_mul(size_of::<T>()).and_then(|b| b.checked_add(pad)).unwrap_or(usize::MAX);
-        let left = self.end - before;
-        if wanted > left {
-            return Err(BootMemoryShort { wanted, left });
-        }
-        // Past all of it, so that `make` carves behind it.
-        let behind = before + wanted;
-        self.next = behind;
-        // SAFETY: `before + pad` is at most `end`, so the result points into the block or one past
-        // its end.
-        let first = unsafe { base.add(before + pad) }.cast::<T>();
+        let first = self.carve(n, Layout::new::<T>())?.cast::<T>();
+        let behind = self.next;
         // Owns the elements made so far: an early return and a panic of `make` drop them.
         let mut slice = BootSlice { first, len: 0, _owner: self.owner.clone(), _owns: PhantomData };
         for i in 0..n {
             match make(self, i) {
-                // SAFETY: element i lies inside the block (checked above), is aligned (padded
-                // above) and belongs to nothing else (`next` moved past it and never goes back
-                // below what was carved; the block is ours by the contract of `new`).
+                // SAFETY: element i lies in the block and is aligned (`carve`), and belongs to
+                // nothing else (`next` moved past it and never goes back below what was carved; the
+                // block is ours by the contract of `new`).
                 Ok(element) => unsafe { first.add(i).write(element) },
                 Err(short) => {
                     // Only what lies at the very end can be taken back. `make` has `self` to
@@ -135,6 +125,26 @@ impl BootMemory {
             slice.len = i + 1;
         }
         Ok(slice)
+    }
+
+    /// Carves room for `n` elements of the layout, one after the other, aligned to a cache line at
+    /// least. One copy for all types of elements.
+    #[cold]
+    #[inline(never)]
+    fn carve(&mut self, n: usize, element: Layout) -> Result<NonNull<u8>, BootMemoryShort> {
+        let at = self.base.as_ptr() as usize + self.next;
+        let pad = at.next_multiple_of(element.align().max(64)) - at;
+        let wanted = n.checked_mul(element.size()).and_then(|b| b.checked_add(pad)).unwrap_or(usize::MAX);
+        let left = self.end - self.next;
+        if wanted > left {
+            return Err(BootMemoryShort { wanted, left });
+        }
+        // SAFETY: `next + pad` is at most `end`, so the result points into the block or one past its
+        // end.
+        let first = unsafe { self.base.add(self.next + pad) };
+        // Past all of it, so that what is carved next lies behind it.
+        self.next += wanted;
+        Ok(first)
     }
 
     /// Carves an array as [`take`](Self::take) does, of one element at least.

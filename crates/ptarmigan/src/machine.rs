@@ -229,6 +229,18 @@ impl<'a, M: Machine> On<'a, M> {
         self.policy().alloc(level, flags.with_high(high))
     }
 
+    /// As [`alloc`](Self::alloc), for code that links the page in a tree; one call for all of it in
+    /// images with little room.
+    ///
+    /// # Errors
+    ///
+    /// As for [`alloc`](Self::alloc).
+    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(feature = "small", inline(never))]
+    pub(crate) fn alloc_table(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        self.alloc(level, flags)
+    }
+
     /// Gives back a page that was never linked; no flush is needed (REQ-37).
     ///
     /// # Safety

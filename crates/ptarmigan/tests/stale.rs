@@ -9,7 +9,7 @@ use ptarmigan::frames::AllocFlags;
 use ptarmigan::gather::{Gather, GatherError};
 use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::Level;
+use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::space::{Advice, AreaError, AreaFlags, Done, FaultError, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::{KernelMap, Tree};
@@ -345,8 +345,40 @@ fn gives_a_table_up<'a, M: Machine>(on: On<'a, M>, space: &'a SpaceTlb) -> Gathe
     let mut gather = Gather::new(on, space, 12).unwrap();
     // SAFETY: 1. it never was linked. 2. it came from the policy just now. 3. nothing was written
     // to it. 4. it mapped nothing. 5. it is a leaf table.
-    unsafe { gather.foreign_table(at, Level::PTE, VA) };
+    unsafe { gather.foreign_table(at, Level::PTE, VA).unwrap() };
     gather
+}
+
+#[test]
+fn a_gather_refuses_a_root_table_and_the_registry_of_roots_stays_whole() {
+    let host = Host::<X>::new(small(1)).unwrap();
+    let slot = host.slot(0).unwrap();
+    let pin = slot.pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let level = X::LAYOUT.root();
+    // Three registered roots: the one in the middle has a neighbour on either side.
+    let [before, middle, after] = core::array::from_fn(|_| on.alloc(level, NORMAL).unwrap());
+    let at = middle.into_raw();
+    let usage = || on.frames().record(at.pfn()).unwrap().usage();
+    let used = usage();
+    let space = m.tlb().new_space();
+    let mut gather = Gather::new(on, &space, 12).unwrap();
+    // SAFETY: 1. nothing links the root. 2. it came from the policy just now. 3. nothing was written
+    // to it. 4. it mapped nothing. 5. the policy says its roots.
+    assert_eq!(unsafe { gather.foreign_table(at, level, VA) }, Err(GatherError::Root(at)));
+    assert_eq!((usage(), gather.waiting()), (used, (0, 0)), "nothing is taken, nothing is written");
+    gather.finish();
+    // SAFETY: of `from_raw`: 1. to 3. as above. Of `free_unlinked`: 1. they came from the policy.
+    unsafe {
+        on.free_unlinked(Clean::from_raw(at, level));
+        on.free_unlinked(before);
+        on.free_unlinked(after);
+    }
+    // All are taken out of the registry, each by its neighbours' links.
+    on.drain();
+    on.policy().reclaim(on.node(), u32::MAX);
+    assert_eq!(on.policy().policy().counts().cached(), 0);
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub unsafe extern "C" fn pt_gather_begin(gather: *mut PtGather, cpu: *mut PtCpu,
         let open = unsafe { object::vacant::<Open>(gather)? };
         let made = Gather::new(cpu.on(), space.tlb(), FRAME_SHIFT).map_err(|e| match e {
             GatherError::Refused(e) => e.into(),
-            GatherError::Stride(_) => PtError::Argument,
+            GatherError::Stride(_) | GatherError::Root(_) => PtError::Argument,
         })?;
         // SAFETY: the storage is this call's alone and has room (`object::finish` compares). 1. all
         // fields are written.
@@ -144,10 +144,10 @@ pub unsafe extern "C" fn pt_gather_table(gather: *mut PtGather, table: *mut c_vo
             if cpu.verifies() && !is_clean(cpu.parts(), at, level) {
                 return Err(PtError::Dirty);
             }
-            state.become_freed();
             // SAFETY: 1. by the caller. 2. its state says so. 3. what was noted is cleared, and the
-            // rest is as it was. 4. pages are frames. 5. looked at above.
-            unsafe { gather.foreign_table(at, level, va) };
+            // rest is as it was. 4. pages are frames. 5. the lists say the level of their roots.
+            unsafe { gather.foreign_table(at, level, va) }.map_err(|_| PtError::Argument)?;
+            state.become_freed();
             Ok(())
         };
         // SAFETY: 1. by the caller.

@@ -27,7 +27,7 @@ type Entries = crate::arch::Entries;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_quicklist_alloc(cpu: *mut PtCpu, level: u32) -> *mut c_void {
     // SAFETY: 1. and 2. by the caller.
-    let Ok(cpu) = (unsafe { Cpu::find(cpu) }) else { return core::ptr::null_mut() };
+    let Ok(cpu) = (unsafe { Cpu::find_inline(cpu) }) else { return core::ptr::null_mut() };
     // A hit, with nothing to keep across a call: registers that a slow path needs are saved there.
     if level < PT_LEVELS - 1
         && let Some(page) = cpu.on().policy().at_hand(Level(level as u8))
@@ -103,7 +103,7 @@ fn table(cpu: &Cpu, address: *const c_void) -> Result<Found<'static>, PtError> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_quicklist_free(cpu: *mut PtCpu, page: *mut c_void) -> i32 {
     // SAFETY: 1. and 2. by the caller.
-    let Ok(here) = (unsafe { Cpu::find(cpu) }) else { return not_here(cpu) };
+    let Ok(here) = (unsafe { Cpu::find_inline(cpu) }) else { return not_here(cpu) };
     let at = here.parts().physical(page);
     // As in `pt_quicklist_alloc`: whatever is not as it mostly is, is looked at again.
     if at.0 >> 44 == 0
@@ -141,12 +141,23 @@ fn free_slow(cpu: &Cpu, page: *mut c_void) -> i32 {
         }
         state.become_freed();
         // SAFETY: of `from_raw`: 1. the state says that C has the page, as a table of this level, and
-        // C gives it away. 2. and 3. by the caller of `pt_quicklist_free`. Of `free_unlinked`: 1.
+        // C gives it away. 2. and 3. by the caller of `pt_quicklist_free`. Of `give`: 1.
         // `pt_quicklist_alloc` took it from this machine.
-        unsafe { cpu.on().free_unlinked(Clean::from_raw(at, level)) };
+        unsafe { give(cpu, Clean::from_raw(at, level)) };
         Ok(())
     };
     answer(free())
+}
+
+/// Gives back a page, for callers that are not in a hurry.
+///
+/// # Safety
+///
+/// 1. The page came from the policy of the CPU's machine.
+#[inline(never)]
+pub(super) unsafe fn give(cpu: &Cpu, page: Clean) {
+    // SAFETY: 1. by the caller.
+    unsafe { cpu.on().free_unlinked(page) };
 }
 
 /// Returns whether a table is as it was handed out; of a root, the user's half.

@@ -1,5 +1,5 @@
 //! Spaces whose tables are the kernel's own: what CPUs may know of them.
-use super::quicklist::{foreign, own_table};
+use super::quicklist::{foreign, give, own_table};
 use crate::arch::{Entries, ROOT_ALIGN};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
@@ -152,8 +152,8 @@ pub unsafe extern "C" fn pt_space_exit(space: *mut PtSpace, cpu: *mut PtCpu, roo
             }
             state.become_freed();
             // SAFETY: of `never_walked`: 1. no CPU has it loaded, and none can load it any more; CPUs
-            // that did have loaded another root since. Of `free_unlinked`: 1. its state says so.
-            unsafe { cpu.on().free_unlinked(cleared.never_walked()) };
+            // that did have loaded another root since. Of `give`: 1. its state says so.
+            unsafe { give(cpu, cleared.never_walked()) };
         }
         // SAFETY: 1. by the caller.
         unsafe { object::end(space) };

@@ -4,7 +4,7 @@ use crate::arch::{Entries, PT_LEVELS, PT_PAGE_SIZE, PT_USER_END};
 use crate::attr::{PtPage, asked};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
-use crate::lock::Turn;
+use crate::lock::{Call, Turn};
 use crate::machine::Parts;
 use crate::object::{self, Object, Word};
 use core::cell::UnsafeCell;
@@ -62,13 +62,26 @@ unsafe fn with<R>(
     cpu: *mut PtCpu,
     f: impl FnOnce(&Cpu, &mut Tree<Entries>) -> Result<R, PtError>,
 ) -> Result<R, PtError> {
-    // SAFETY: 1. and 2. passed on.
-    let (cpu, held) = unsafe { (Cpu::find(cpu)?, object::find::<Held>(tree)?) };
-    let _turn = held.turn.begin(cpu)?;
+    // SAFETY: 1. passed on.
+    let (cpu, held, _turn) = unsafe { begin(tree, cpu)? };
     // SAFETY: `pt_tree_init` has written it, and it is this call's alone for its turn.
     let tree = unsafe { (*held.tree.get()).assume_init_mut() };
-    cpu.on().check(tree.tlb().machine())?;
     f(cpu, tree)
+}
+
+/// Finds the tree in `tree`, which is of the CPU's machine, and waits for its turn.
+///
+/// # Safety
+///
+/// 1. As for [`with`].
+#[inline(never)]
+unsafe fn begin<'a>(tree: *mut PtTree, cpu: *mut PtCpu) -> Result<(&'a Cpu, &'a Held, Call<'a>), PtError> {
+    // SAFETY: 1. and 2. passed on.
+    let (cpu, held) = unsafe { (Cpu::find(cpu)?, object::find::<Held>(tree)?) };
+    let turn = held.turn.begin(cpu)?;
+    // SAFETY: as in `with`; the reference is not kept.
+    cpu.on().check(unsafe { (*held.tree.get()).assume_init_ref() }.tlb().machine())?;
+    Ok((cpu, held, turn))
 }
 
 /// Returns the user's addresses from `va` on.

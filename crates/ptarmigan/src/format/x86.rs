@@ -17,7 +17,7 @@ const SOFT_SPECIAL: u64 = 1 << 9;
 const NX: u64 = 1 << 63;
 const ADDR: u64 = 0x000f_ffff_ffff_f000;
 
-#[inline(always)]
+#[cfg_attr(not(feature = "small"), inline(always))]
 fn leaf(pfn: Pfn, attr: Attr) -> u64 {
     let mut raw = pfn.addr().0;
     raw |= if attr.has(Attr::READ) { P } else { G };
@@ -41,7 +41,7 @@ fn leaf(pfn: Pfn, attr: Attr) -> u64 {
     raw
 }
 
-#[inline(always)]
+#[cfg_attr(not(feature = "small"), inline(always))]
 fn attr(raw: u64) -> Attr {
     let mut attr = Attr::default();
     for (bit, from) in [
@@ -68,7 +68,7 @@ fn attr(raw: u64) -> Attr {
 /// Above level 0 an entry is 0, a link, which is present and has no `PS`, or a large page, which
 /// has
 /// `PS` whether it is present or not. So the sign of the low byte tells a link.
-#[inline(always)]
+#[cfg_attr(not(feature = "small"), inline(always))]
 fn linked(raw: u64) -> Option<PhysAddr> {
     const { assert!(PS == 1 << (i8::BITS - 1)) };
     (raw as i8 > 0).then_some(PhysAddr(raw & ADDR))
@@ -82,11 +82,11 @@ macro_rules! x86_entries {
         const BREAK_BEFORE_MAKE: bool = false;
         const KEPT: u64 = 0;
 
-        #[inline(always)]
+        #[cfg_attr(not(feature = "small"), inline(always))]
         fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
             linked(raw)
         }
-        #[inline(always)]
+        #[cfg_attr(not(feature = "small"), inline(always))]
         fn leaf(pfn: Pfn, attr: Attr) -> u64 {
             leaf(pfn, attr)
         }
@@ -94,7 +94,7 @@ macro_rules! x86_entries {
         fn frame(raw: u64) -> Pfn {
             PhysAddr(raw & ADDR).pfn()
         }
-        #[inline(always)]
+        #[cfg_attr(not(feature = "small"), inline(always))]
         fn attr(raw: u64) -> Attr {
             attr(raw)
         }

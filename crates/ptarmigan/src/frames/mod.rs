@@ -205,7 +205,7 @@ impl Frames {
     }
 
     /// Returns the record of a frame, if it is under management.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn record(&self, pfn: Pfn) -> Option<&FrameMeta> {
         self.table.get(pfn)
     }
@@ -215,7 +215,7 @@ impl Frames {
     /// # Panics
     ///
     /// If it is not: an entry was followed that this library did not write.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
         self.table.meta(pfn)
     }
@@ -231,7 +231,7 @@ impl Frames {
     }
 
     /// Returns whether a frame is high memory.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn is_high(&self, pfn: Pfn) -> bool {
         pfn.0 >= self.first_high && (!self.is_mixed || self.is_in_high_zone(pfn))
     }
@@ -326,7 +326,16 @@ impl Frames {
 
     /// Takes single frames back, content unknown, with one turn of each zone's lock for a run of
     /// frames of it.
+    #[inline]
     pub(crate) fn give_all(&self, mut frames: impl Iterator<Item = Pfn>) {
+        if cfg!(feature = "small") {
+            self.give_each::<dyn Iterator<Item = Pfn>>(&mut frames);
+        } else {
+            self.give_each(&mut frames);
+        }
+    }
+
+    fn give_each<I: Iterator<Item = Pfn> + ?Sized>(&self, frames: &mut I) {
         let mut next = frames.next();
         while let Some(first) = next {
             let Some(zone) = self.zone_of(first) else {

@@ -100,7 +100,7 @@ impl FrameTable {
     }
 
     /// Returns the record of a frame, if it has one.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn get(&self, pfn: Pfn) -> Option<&FrameMeta> {
         match self.records.get(pfn.0.wrapping_sub(self.base) as usize) {
             Some(record) => Some(record),
@@ -113,7 +113,7 @@ impl FrameTable {
     /// # Panics
     ///
     /// If it has none.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
         match self.records.get(pfn.0.wrapping_sub(self.base) as usize) {
             Some(record) => record,
@@ -127,6 +127,8 @@ impl FrameTable {
     fn other(&self, pfn: Pfn) -> &FrameMeta {
         match self.find(pfn) {
             Some(index) => &self.other_records[index],
+            // Formatted text takes code.
+            None if cfg!(feature = "small") => panic!("a frame is not under management"),
             None => panic!("frame {pfn} is not under management"),
         }
     }

@@ -60,6 +60,9 @@ pub enum GatherError {
     Refused(TlbRefusal),
     /// Pages of 2 to the power of so many bytes: larger than a frame, or of no size.
     Stride(u32),
+    /// The table at this address is a root, which the registry of roots links through its record
+    /// until it is destroyed.
+    Root(PhysAddr),
 }
 
 impl fmt::Display for GatherError {
@@ -68,6 +71,9 @@ impl fmt::Display for GatherError {
             GatherError::Refused(e) => e.fmt(f),
             GatherError::Stride(stride) => {
                 write!(f, "pages of 2^{stride} bytes: a gather counts in pages of at most a frame")
+            }
+            GatherError::Root(at) => {
+                write!(f, "the table at {at} is a root: give it back when its space has ended")
             }
         }
     }
@@ -188,7 +194,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// An empty gather for operations on `space`, which is of this machine and which the caller
     /// holds. `may_be_private` says that no CPU can begin to load the space as long as the gather
     /// is there.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(crate) fn open(on: On<'a, M>, space: &'a SpaceTlb, stride: u32, may_be_private: bool) -> Self {
         let private = may_be_private && space.is_unloaded();
         let may_be_read = !may_be_private || space.is_shared();
@@ -263,7 +269,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             }
             gather.end_run();
         }
-        gather.flags.may_park = on.machine().parking().is_on();
+        gather.flags.may_park = parking::may_ever_park(on);
         let flushed = on.tlb().flush(on.pin(), space, &gather.runs, gather.flags, ticket);
         debug_assert!(flushed.is_ok(), "a space ends in the middle of a flush");
         if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
@@ -291,7 +297,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Notes that entries that map `start..end` have lost a permission or have been cleared. An
     /// `end` of 0 is the end of the address space, so that `0..0` is all of it; nothing is noted if
     /// `end` is not above `start` otherwise.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn changed(&mut self, start: u64, end: u64) {
         if start < end {
             self.changed_run(start, end);
@@ -302,7 +308,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     /// As [`changed`](Self::changed), for `start` below `end`.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(crate) fn changed_run(&mut self, start: u64, end: u64) {
         debug_assert!(start < end);
         if start == self.end {
@@ -346,7 +352,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///    of the gather's space.
     /// 2. It is in the state of its level: no live entries.
     /// 3. `record` is the record of `pfn`, and says the level.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
         debug_assert!(
             !<M::Shootdown as Mmu>::WALKS_TABLES || record.touched() == 0,
@@ -365,6 +371,10 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Takes over a table that has just been unlinked, of tables that are not the library's own; it
     /// mapped addresses from `va` on. The policy gets it after the flush, as a page of `level`.
     ///
+    /// # Errors
+    ///
+    /// [`GatherError::Root`] for a root table; nothing is taken then.
+    ///
     /// # Safety
     ///
     /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one
@@ -373,15 +383,18 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 3. It is in the state of its level: no live entries.
     /// 4. The pages that its entries mapped were no smaller than those that the gather was made
     ///    for.
-    /// 5. It is no root table: a root is linked to the others through its record until it is
-    ///    destroyed.
-    pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
+    /// 5. If the policy does not say the level of its [roots](Policy::root), it is no root table.
+    pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) -> Result<(), GatherError> {
+        if self.on.policy().policy().root() == Some(level) {
+            return Err(GatherError::Root(at));
+        }
         let record = self.on.frames().meta(at.pfn());
         record.set_usage(Use::Table);
         record.set_order(level.0);
         // SAFETY: 1. and 2. passed on (1., 3.). 3. looked up above, and it says of which level the
         // table is.
         unsafe { self.table(at.pfn(), record, va) };
+        Ok(())
     }
 
     /// Takes over the root of a space that ends.
@@ -417,7 +430,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///    the caller gives it away.
     /// 2. [`changed`](Self::changed) is told of the entry before the flush. Its page is no smaller
     ///    than those that the gather was made for.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub unsafe fn release<F: Format>(&mut self, raw: u64) {
         if F::is_special(raw) {
             return;
@@ -436,7 +449,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     /// Takes over a frame that nobody refers to: the field of its count becomes the link.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     fn unused(&mut self, pfn: Pfn, record: &FrameMeta) {
         record.set_link(self.data.unused);
         self.data.unused = pfn;
@@ -535,7 +548,10 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.flushing = false;
         self.nothing_stale();
         if let Some(ticket) = ticket
-            && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.may_be_read))
+            && (const { <M::Shootdown as Mmu>::PARKS } && !ticket.waiting.is_empty()
+                || const { <M::Shootdown as Mmu>::HAS_READERS }
+                    && self.flags.tables_freed
+                    && self.may_be_read)
         {
             return self.settle(tables, ticket, may_park);
         }
@@ -554,7 +570,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     fn settle(&mut self, tables: Unhooked, ticket: &Ticket, may_park: bool) -> Flushed {
         let on = self.on;
         let data = core::mem::replace(&mut self.data, DataChains::new());
-        if self.may_be_read && on.tlb().readers().is_reading(on.cpu(), self.space.id(), None) {
+        if self.may_be_read && on.tlb().cells().is_reading(on.cpu(), self.space.id(), None) {
             // This CPU reads the tables itself, and cannot wait for that.
             return Self::no_tables();
         }
@@ -616,8 +632,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// while tables are gone through.
     #[inline(never)]
     fn flush_rest(&mut self) {
-        let parking = self.on.machine().parking();
-        let may_park = parking.is_on();
+        let may_park = parking::may_ever_park(self.on);
         let mut ticket = None;
         let tables = self.flush_now(may_park, &mut ticket);
         self.give_back(tables);

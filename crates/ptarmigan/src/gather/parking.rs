@@ -8,13 +8,19 @@ use super::released::give_back;
 use crate::cpu::{CpuId, Pinned};
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Flushed, Unhooked};
-use crate::tlb::{DataChains, Shootdown, Tlb, Waiting};
+use crate::tlb::{DataChains, Mmu, Shootdown, Tlb, Waiting};
+
+/// Whether the machine parks chains at all.
+#[inline(always)]
+pub(super) fn may_ever_park<M: Machine>(on: On<'_, M>) -> bool {
+    <M::Shootdown as Mmu>::PARKS && on.machine().parking().is_on()
+}
 
 /// Whether nobody that `waiting` waits for is left.
 fn is_done<S: Shootdown>(tlb: &Tlb<S>, waiting: &Waiting) -> bool {
     waiting.epoch.is_none_or(|epoch| {
         tlb.not_clean(&waiting.lazy, epoch).is_empty()
-            && !waiting.readers.iter().any(|cpu| tlb.readers().is_reading(cpu, waiting.space, Some(epoch)))
+            && !waiting.readers.iter().any(|cpu| tlb.cells().is_reading(cpu, waiting.space, Some(epoch)))
     })
 }
 
@@ -31,7 +37,7 @@ fn wait<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, waiting: Waiting) -> (Flus
             }
         }
         for cpu in readers.iter() {
-            tlb.wait_until(pin, || !tlb.readers().is_reading(cpu, space, Some(epoch)));
+            tlb.wait_until(pin, || !tlb.cells().is_reading(cpu, space, Some(epoch)));
         }
     }
     // SAFETY: 1. CPUs that had the space active were flushed by `Tlb::flush`; lazy ones have loaded
@@ -50,16 +56,16 @@ pub(super) fn settle<M: Machine>(
     may_park: bool,
 ) -> (Flushed, DataChains) {
     let tlb = on.tlb();
-    let epoch = tlb.readers().advance();
+    let epoch = tlb.cells().advance();
     waiting.epoch = Some(epoch);
     for cpu in (0..tlb.config().cpus).map(|cpu| CpuId(cpu as u16)) {
-        if cpu != on.cpu() && tlb.readers().is_reading(cpu, waiting.space, Some(epoch)) {
+        if cpu != on.cpu() && tlb.cells().is_reading(cpu, waiting.space, Some(epoch)) {
             waiting.readers = waiting.readers.with(cpu);
         }
     }
-    let must_not_wait = !waiting.readers.is_empty() && tlb.readers().reads_any(on.cpu());
-    let may_park = may_park || (must_not_wait && on.machine().parking().is_on());
-    if may_park && !(waiting.lazy.is_empty() && waiting.readers.is_empty()) {
+    let must_not_wait = !waiting.readers.is_empty() && tlb.cells().reads_any(on.cpu());
+    let may_park = may_park || (must_not_wait && may_ever_park(on));
+    if <M::Shootdown as Mmu>::PARKS && may_park && !(waiting.lazy.is_empty() && waiting.readers.is_empty()) {
         match on.machine().parking().push(on.pin(), waiting) {
             None => {
                 tlb.count_parked(on.pin());
@@ -96,7 +102,11 @@ impl<M: Machine> On<'_, M> {
 
     #[inline]
     fn unpark_if(self, force: bool) -> u32 {
-        if self.machine().parking().is_empty(self.pin()) { 0 } else { self.unpark_chains(force) }
+        if !<M::Shootdown as Mmu>::PARKS || self.machine().parking().is_empty(self.pin()) {
+            0
+        } else {
+            self.unpark_chains(force)
+        }
     }
 
     /// Gives back chains that this CPU has parked. Apart from what looks whether there are any:
@@ -108,7 +118,7 @@ impl<M: Machine> On<'_, M> {
         let tlb = self.tlb();
         // In the middle of a flush, as an interrupt handler may be, no CPU can be interrupted.
         let force = force && tlb.can_flush(self.pin());
-        let reads = tlb.readers().reads_any(self.cpu());
+        let reads = tlb.cells().reads_any(self.cpu());
         while let Some(waiting) = self.machine().parking().take(self.pin(), |waiting| {
             (force && (waiting.readers.is_empty() || !reads)) || is_done(tlb, waiting)
         }) {

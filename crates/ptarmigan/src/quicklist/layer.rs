@@ -152,6 +152,10 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     fn takes_unhooked(&self) -> bool {
         self.inner.takes_unhooked()
     }
+    #[inline(always)]
+    fn root(&self) -> Option<Level> {
+        self.inner.root()
+    }
 
     #[inline(always)]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {

@@ -52,6 +52,12 @@ pub unsafe trait Policy: Sync {
     /// historic policies, so that they may be handed out before the flush.
     fn takes_unhooked(&self) -> bool;
 
+    /// Returns the level of its root tables; `None` if it does not tell them from others. A gather
+    /// refuses roots that are not its own by it.
+    fn root(&self) -> Option<Level> {
+        None
+    }
+
     /// Hands out a page for a table of `level`, in that level's state.
     ///
     /// # Errors
@@ -164,6 +170,10 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
     #[inline(always)]
     fn takes_unhooked(&self) -> bool {
         (**self).takes_unhooked()
+    }
+    #[inline(always)]
+    fn root(&self) -> Option<Level> {
+        (**self).root()
     }
     #[inline(always)]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {

@@ -39,6 +39,27 @@ struct Unmap<'a, 'g, M: Machine, L> {
     leaf: L,
     others: Use,
     counts: &'g TableCounts,
+    /// Whether the whole tree goes: looked at if the [way](Unmap::is_all) does not say it.
+    all: bool,
+}
+
+/// A way for a range.
+const RANGE: u8 = 0;
+/// A way for a whole tree, whatever `range` and `free` are.
+const ALL: u8 = 1;
+/// A way for either: one copy of the code, for images with little room.
+const EITHER: u8 = 2;
+
+impl<M: Machine, L> Unmap<'_, '_, M, L> {
+    /// Whether the whole tree goes.
+    #[inline(always)]
+    fn is_all<const WAY: u8>(&self) -> bool {
+        match WAY {
+            RANGE => false,
+            ALL => true,
+            _ => self.all,
+        }
+    }
 }
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
@@ -117,23 +138,29 @@ impl<F: Format> Tables<F> {
     ) {
         let range = range.and(Self::USER);
         if !range.is_empty() {
-            self.unmap_way::<M, _, false>(range, free, gather, leaf);
+            self.unmap_way::<M, _, RANGE>(range, free, gather, leaf);
         }
     }
 
-    /// As [`unmap`](Self::unmap); `ALL` says that the whole tree goes, whatever `range` and `free`
-    /// are.
-    fn unmap_way<'a, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
+    /// As [`unmap`](Self::unmap), of a range or of all.
+    #[inline(always)]
+    fn unmap_way<'a, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
         &mut self,
         range: VirtRange,
         free: Free,
         gather: &mut Gather<'a, M>,
-        leaf: L,
+        mut leaf: L,
     ) {
         let others = Use::private(gather.is_private());
-        let on = gather.on();
-        let mut way = Unmap { on, gather, range, free, leaf, others, counts: self.counts() };
-        unmap_table::<F, M, L, ALL>(&mut way, self.root(), Self::ROOT, 0);
+        let (on, counts, all) = (gather.on(), self.counts(), WAY == ALL);
+        if cfg!(feature = "small") {
+            let leaf: &mut dyn FnMut(&mut Gather<'a, M>, u64, u64) = &mut leaf;
+            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all };
+            unmap_table::<F, M, _, EITHER>(&mut way, self.root(), Self::ROOT, 0);
+        } else {
+            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all };
+            unmap_table::<F, M, L, WAY>(&mut way, self.root(), Self::ROOT, 0);
+        }
     }
 
     /// Takes all tables down: every entry cleared, every table on the gather, the root last. The
@@ -143,7 +170,7 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'a, M>,
         leaf: impl FnMut(&mut Gather<'a, M>, u64, u64),
     ) {
-        self.unmap_way::<M, _, true>(Self::USER, Free::Empty, gather, leaf);
+        self.unmap_way::<M, _, ALL>(Self::USER, Free::Empty, gather, leaf);
         debug_assert_eq!(self.below_root(), 0, "tables left behind");
         // SAFETY: 1. `self` owned the root and is consumed. 2. its user half has just been emptied.
         // A tree has one root.
@@ -218,8 +245,14 @@ impl<F: Format> Tables<F> {
         visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
     ) {
         let range = range.and(Self::USER);
-        if !range.is_empty() {
-            walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit, &mut |_, _| {});
+        if range.is_empty() {
+            return;
+        }
+        if cfg!(feature = "small") {
+            let visit: &mut dyn FnMut(&Node<'_, F, M::Window>, u64, usize, usize) = visit;
+            walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit, &mut no_bare);
+        } else {
+            walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit, &mut no_bare);
         }
     }
 
@@ -487,6 +520,9 @@ fn note_hashed<F: Format, M: Machine>(root: PhysAddr, gather: &mut Gather<'_, M>
     );
 }
 
+/// For walks that need not know of tables that link none.
+fn no_bare(_: Level, _: u64) {}
+
 /// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`. A table
 /// above the leaves that links none in the range is told to `bare`, with its level and first
 /// address.
@@ -496,11 +532,22 @@ fn walk_table<F: Format, M: Machine>(
     level: Level,
     base: u64,
     range: VirtRange,
-    visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
+    visit: &mut (impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize) + ?Sized),
     bare: &mut impl FnMut(Level, u64),
 ) {
     let mut links = false;
-    if level == Level(1) {
+    if cfg!(feature = "small") {
+        walk_links::<F, M>(on, at, level, base, range, |child, base| {
+            links = true;
+            let below = Level(level.0 - 1);
+            if below != Level::PTE {
+                return walk_table::<F, M>(on, child, below, base, range, visit, bare);
+            }
+            let node = Node::<F, M::Window>::open(on.window(), on.frames(), Level::PTE, child);
+            let (first, last) = indices::<F>(Level::PTE, base, range);
+            visit(&node, base, first, last);
+        });
+    } else if level == Level(1) {
         // Most of the work is here: with the levels known, and the visit in line.
         walk_links::<F, M>(on, at, Level(1), base, range, |child, base| {
             links = true;
@@ -539,27 +586,36 @@ fn walk_links<F: Format, M: Machine>(
 
 /// Unmaps what lies in the table of `level`, above the leaves, at `at`, and gives back tables below
 /// it; its record if it is empty now (never for roots without one).
-fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
+fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, '_, M, L>,
     at: PhysAddr,
     level: Level,
     base: u64,
 ) -> Option<&'a FrameMeta> {
+    if cfg!(feature = "small") {
+        return unmap_links::<F, M, L, WAY>(way, at, level, base, |way, child, base| {
+            if level == Level(1) {
+                unmap_leaves::<F, M, L, WAY>(way, child, base)
+            } else {
+                unmap_table::<F, M, L, WAY>(way, child, Level(level.0 - 1), base)
+            }
+        });
+    }
     if level == Level(1) {
         // Most of the work is here: with the level known, and the leaves' part in line.
-        return unmap_links::<F, M, L, ALL>(way, at, Level(1), base, |way, child, base| {
-            unmap_leaves::<F, M, L, ALL>(way, child, base)
+        return unmap_links::<F, M, L, WAY>(way, at, Level(1), base, |way, child, base| {
+            unmap_leaves::<F, M, L, WAY>(way, child, base)
         });
     }
     let below = Level(level.0 - 1);
-    unmap_links::<F, M, L, ALL>(way, at, level, base, |way, child, base| {
-        unmap_table::<F, M, L, ALL>(way, child, below, base)
+    unmap_links::<F, M, L, WAY>(way, at, level, base, |way, child, base| {
+        unmap_table::<F, M, L, WAY>(way, child, below, base)
     })
 }
 
 /// Unmaps with `inner` what lies in each table that the one at `at` links; see [`unmap_table`].
 #[inline(always)]
-fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
+fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, 'g, M, L>,
     at: PhysAddr,
     level: Level,
@@ -568,20 +624,20 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
 ) -> Option<&'a FrameMeta> {
     let is_root = level == Tables::<F>::ROOT;
     let node = Node::<F, M::Window>::open(way.on.window(), way.on.frames(), level, at);
-    let (first, last) = if ALL {
+    let (first, last) = if way.is_all::<WAY>() {
         (0, if is_root { F::USER_ROOT_ENTRIES - 1 } else { F::entries(level) - 1 })
     } else {
         indices::<F>(level, base, way.range)
     };
     let below = Level(level.0 - 1);
     // Tables under a root that lives in registers stay until the space ends.
-    let stays = F::ROOT_IN_REGISTERS && is_root && !ALL;
+    let stays = F::ROOT_IN_REGISTERS && is_root && !way.is_all::<WAY>();
     node.each_link(first, last, |link| {
         let base = base + ((link.index as u64) << F::shift(level));
         let empty = inner(way, link.child, base);
         let end = base + (1 << F::shift(level));
         let goes = match way.free {
-            _ if ALL => true,
+            _ if way.is_all::<WAY>() => true,
             Free::Empty => true,
             Free::Span { floor, ceiling } => floor <= base && end <= ceiling,
             Free::Covered => below == Level::PTE && way.range.start <= base && end <= way.range.end,
@@ -606,14 +662,14 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
 
 /// Unmaps what lies in the leaf table at `at`; its record if it is empty now.
 #[inline(always)]
-fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
+fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, '_, M, L>,
     at: PhysAddr,
     base: u64,
 ) -> Option<&'a FrameMeta> {
     let node = Node::<F, M::Window>::open(way.on.window(), way.on.frames(), Level::PTE, at);
     let address = |index: usize| base + ((index as u64) << F::PAGE_SHIFT);
-    if ALL {
+    if way.is_all::<WAY>() {
         // Everything has been flushed already.
         node.clear_all(|index, old| (way.leaf)(way.gather, address(index), old));
         return node.record();

@@ -81,7 +81,7 @@ impl<F: Format> Tables<F> {
         const { format::check::<F>() };
         const { hashes::<F, M>() };
         let level = Self::ROOT;
-        let root = on.alloc(level, flags)?.into_raw();
+        let root = on.alloc_table(level, flags)?.into_raw();
         if !F::LAYOUT.is_small(level) {
             let record = on.frames().meta(root.pfn());
             record.set_usage(Use::Table);
@@ -93,7 +93,7 @@ impl<F: Format> Tables<F> {
         if F::ROOT_IN_REGISTERS {
             let below = Level(level.0 - 1);
             for index in 0..F::USER_ROOT_ENTRIES {
-                match on.alloc(below, flags) {
+                match on.alloc_table(below, flags) {
                     Ok(page) => {
                         let (at, _) = adopt(on.frames(), below, page);
                         tables.add(below, 1);
@@ -242,7 +242,7 @@ impl<F: Format> Tables<F> {
         let at = match level {
             _ if SHARED => self.grow_shared(on, va, at, level, flags)?,
             // Mostly a leaf table is missing and no more.
-            Level(1) => self.grow(on, va, at, flags)?,
+            Level(1) if cfg!(not(feature = "small")) => self.grow(on, va, at, flags)?,
             _ => self.grow_path(on, va, at, level, flags)?,
         };
         Ok(self.node(on, Level::PTE, at))
@@ -317,7 +317,7 @@ impl<F: Format> Tables<F> {
         on: On<'a, M>,
         flags: AllocFlags,
     ) -> Result<(PhysAddr, &'a FrameMeta), NoFrame> {
-        let page = on.alloc(Level::PTE, self.place::<M>(flags))?;
+        let page = on.alloc_table(Level::PTE, self.place::<M>(flags))?;
         let frames = on.frames();
         let (at, record) = adopt(frames, Level::PTE, page);
         self.placed::<M>(frames, at);
@@ -361,7 +361,7 @@ impl<F: Format> Tables<F> {
         let mut end = descend::<F, _>(on.window(), self.root, Self::ROOT, va, level);
         while end.level > level {
             let below = Level(end.level.0 - 1);
-            let (at, _) = adopt(on.frames(), below, on.alloc(below, flags)?);
+            let (at, _) = adopt(on.frames(), below, on.alloc_table(below, flags)?);
             self.add(below, 1);
             self.node(on, end.level, end.at).put(F::index(end.level, va), F::link(end.level, at));
             end = Descent { at, level: below };
@@ -462,6 +462,7 @@ pub(super) fn adopt(frames: &Frames, level: Level, page: Clean) -> (PhysAddr, &F
 ///    and gives it away.
 /// 2. It is in the state of its level: no live entries.
 /// 3. It was never linked to a tree.
+#[cfg_attr(feature = "small", inline(never))]
 pub(super) unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: PhysAddr) {
     on.frames().meta(at.pfn()).set_usage(Use::Taken);
     // SAFETY: points 1 to 3 are passed on.
@@ -497,7 +498,7 @@ impl<F: Format> Path<F> {
     ) -> Result<Self, NoFrame> {
         let mut path = Path { tables: [PhysAddr(0); MAX_LEVELS], len: 0, _format: PhantomData };
         for below in 0..level.at() {
-            match on.alloc(Level(below as u8), flags) {
+            match on.alloc_table(Level(below as u8), flags) {
                 Ok(page) => (path.tables[below], _) = adopt(on.frames(), Level(below as u8), page),
                 Err(e) => {
                     path.free(on);

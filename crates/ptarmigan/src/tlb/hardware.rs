@@ -50,6 +50,50 @@ pub unsafe trait Mmu: Sync {
     /// (some RISC-V), or wants a page in its hash table before it misses it (some PowerPC).
     const NEEDS_ENTRY_VALID: bool;
 
+    /// CPUs may read tables without a lock, as faults on a shared space do, so that flushes that
+    /// take tables away wait for [readers](super::Readers). If not, [`Tlb::readers`] does not
+    /// compile, and the code that waits is left out:
+    ///
+    /// ```compile_fail,E0080
+    /// # use ptarmigan::{cpu::*, tlb::*};
+    /// struct Locked;
+    /// # // SAFETY: never used.
+    /// unsafe impl Mmu for Locked {
+    ///     const HAS_READERS: bool = false;
+    /// #   const NEEDS_ENTRY_VALID: bool = false;
+    ///     // ...
+    /// #   fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    /// #   fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
+    /// #   fn load(&self, _: &Pinned<'_>, _: &Root) {}
+    /// #   fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+    /// }
+    /// # impl Ipi for Locked {
+    /// #   fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
+    /// # }
+    /// fn readers(tlb: &Tlb<Locked>) -> &Readers {
+    ///     tlb.readers()
+    /// }
+    /// # let _ = readers as fn(&Tlb<Locked>) -> &Readers;
+    /// ```
+    ///
+    /// [`Tlb::readers`]: super::Tlb::readers
+    const HAS_READERS: bool = true;
+
+    /// Chains may be parked: what was unlinked waits for lazy CPUs, if
+    /// [`Parking`](super::Parking) has room for it. If not, lazy CPUs are interrupted at once, and the
+    /// code for the other way is left out.
+    const PARKS: bool = true;
+
+    /// TLBs tell spaces apart by numbers, of which [`TlbConfig::asids`](super::TlbConfig::asids) says
+    /// how many. If not, none is ever given out, whatever that says.
+    const HAS_ASIDS: bool = true;
+
+    /// The kernel's half has a window of slots. If not, [`Tlb::flush_kernel_slots`] does not
+    /// compile, and CPUs need no code for what it asks of them.
+    ///
+    /// [`Tlb::flush_kernel_slots`]: super::Tlb::flush_kernel_slots
+    const HAS_SLOTS: bool = true;
+
     /// Forgets translations of a space.
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation);
 

@@ -69,6 +69,7 @@ impl<S: Shootdown> Tlb<S> {
         stale: &SlotSet,
         facts: &Facts,
     ) -> Result<(), TlbRefusal> {
+        const { assert!(S::HAS_SLOTS, "the machine says that it has no slots") };
         self.accept(pin)?;
         if stale.is_empty() {
             return Ok(());

@@ -66,7 +66,7 @@ impl<S: Shootdown> Tlb<S> {
         // The CPUs that have to do something themselves.
         let mut targets = *active;
         if ends || (tables_freed && !S::BROADCASTS && S::WALKS_TABLES) {
-            if may_park {
+            if S::PARKS && may_park {
                 *waiting = lazy.without(active).except(pin.cpu());
             }
             targets = active.or(lazy).without(waiting);
@@ -77,8 +77,11 @@ impl<S: Shootdown> Tlb<S> {
         let asid = if S::BROADCASTS { space.asid.number() } else { loaded.asid };
         // A broadcast reaches whatever is known under the number, on CPUs that have left the space
         // too; without numbers a CPU that has left it knows nothing.
-        let is_known =
-            if self.config.asids != 0 { asid != 0 } else { !active.is_empty() || !lazy.is_empty() };
+        let is_known = if S::HAS_ASIDS && self.config.asids != 0 {
+            asid != 0
+        } else {
+            !active.is_empty() || !lazy.is_empty()
+        };
         let broadcast = S::BROADCASTS && is_known;
         if targets.is_empty() && !broadcast {
             self.leave(pin, loaded);
@@ -116,7 +119,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Ends a call that has had the CPU's state for itself and asks no other CPU.
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub(super) fn leave(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>) {
         drop(loaded);
         self.serve(pin);
@@ -184,7 +187,7 @@ impl<S: Shootdown> Tlb<S> {
     /// which serves them before it returns. A pin of another machine serves nothing.
     ///
     /// [`Ipi::send`]: super::Ipi::send
-    #[inline(always)]
+    #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn serve(&self, pin: &Pinned<'_>) {
         if self.mailboxes.is_asked(pin.cpu()) {
             self.serve_all(pin);
@@ -223,10 +226,14 @@ impl<S: Shootdown> Tlb<S> {
         match request {
             Request::Nothing => {}
             Request::Kernel(scope) => self.hardware.invalidate_kernel(pin, scope),
+            // Never asked for.
+            Request::KernelSlots { .. } if const { !S::HAS_SLOTS } => {}
             Request::KernelSlots { slots, plan } => {
                 // SAFETY: the CPU that asks keeps the set in place until all have answered.
                 self.forget_slots(pin, unsafe { slots.as_ref() }, *plan);
             }
+            // Never asked for.
+            Request::Everything if const { !S::PARKS } => {}
             Request::Everything => {
                 let Some(space) = loaded.space else { return };
                 if loaded.lazy {
@@ -248,7 +255,7 @@ impl<S: Shootdown> Tlb<S> {
                 // SAFETY: the CPU that asks keeps the space in place until all have answered.
                 let space = unsafe { request.space.as_ref() };
                 if loaded.space != Some(space.id()) {
-                    if request.recall {
+                    if S::HAS_ASIDS && request.recall {
                         // SAFETY: 1. `loaded` is this CPU's.
                         unsafe { self.asids.forget(cpu, space.id()) };
                     }

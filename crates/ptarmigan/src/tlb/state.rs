@@ -122,7 +122,7 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Numbers that are the same on all CPUs, or else those that each CPU has to itself.
     const fn asids(config: &TlbConfig, common: bool) -> u16 {
-        if S::BROADCASTS == common { config.asids } else { 0 }
+        if S::HAS_ASIDS && S::BROADCASTS == common { config.asids } else { 0 }
     }
 
     /// Returns the boot memory that the state takes.
@@ -156,6 +156,13 @@ impl<S: Shootdown> Tlb<S> {
     /// Returns the cells in which CPUs note that they read tables.
     #[inline(always)]
     pub fn readers(&self) -> &Readers {
+        const { assert!(S::HAS_READERS, "the machine says that it has no readers") };
+        &self.readers
+    }
+
+    /// As [`readers`](Self::readers), for code that is left out where there are none.
+    #[inline(always)]
+    pub(crate) fn cells(&self) -> &Readers {
         &self.readers
     }
 

@@ -117,7 +117,9 @@ impl<S: Shootdown> Tlb<S> {
             return;
         }
         let now = self.readers.now();
-        let (generation, asid, keep, forget_all) = if S::BROADCASTS {
+        let (generation, asid, keep, forget_all) = if const { !S::HAS_ASIDS } {
+            (generation, 0, false, false)
+        } else if S::BROADCASTS {
             let Chosen { asid, forget_all } = self.common_asids.choose(cpu, space.id(), &space.asid);
             // Once more: a flush either sees the number, or we see its generation.
             (space.generation(), asid, asid != 0, forget_all)
@@ -143,8 +145,10 @@ impl<S: Shootdown> Tlb<S> {
     pub(super) fn unload(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: SpaceId) {
         let now = self.readers.now();
         self.hardware.unload(pin, space);
-        // SAFETY: 1. `loaded` is this CPU's, borrowed from its guard.
-        unsafe { self.asids.reached(pin.cpu(), loaded.asid, loaded.generation) };
+        if const { S::HAS_ASIDS } {
+            // SAFETY: 1. `loaded` is this CPU's, borrowed from its guard.
+            unsafe { self.asids.reached(pin.cpu(), loaded.asid, loaded.generation) };
+        }
         *loaded = KERNEL;
         self.readers.cleaned(pin.cpu(), now);
     }

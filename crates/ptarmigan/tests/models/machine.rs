@@ -389,7 +389,7 @@ impl Tables {
             memory.swap(self.root.pfn(), index, 0);
             // SAFETY: 1. the link was the only one; `new` took the table. 2. its only entry is
             // gone. 3. done. 4. pages of one size. 5. it is a leaf table.
-            unsafe { gather.foreign_table(leaf, Level::PTE, va) };
+            unsafe { gather.foreign_table(leaf, Level::PTE, va).expect("it is no root") };
         }
     }
 }

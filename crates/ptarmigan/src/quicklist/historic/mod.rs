@@ -240,6 +240,10 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     fn takes_unhooked(&self) -> bool {
         true
     }
+    #[inline(always)]
+    fn root(&self) -> Option<Level> {
+        Some(self.source.layout().root())
+    }
 
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller.

@@ -171,7 +171,8 @@ impl Depot {
             }
             held += shard.held();
         }
-        (held >> part).max(little).clamp(least, most)
+        // Not `clamp`, which brings a panic with text for `least` above `most`.
+        (held >> part).max(little).max(least).min(most)
     }
 
     /// Counts pages that have come to the node from the allocator (`change` > 0) or gone back to

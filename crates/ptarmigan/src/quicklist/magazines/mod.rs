@@ -446,11 +446,27 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     fn takes_unhooked(&self) -> bool {
         false
     }
+    #[inline(always)]
+    fn root(&self) -> Option<Level> {
+        Some(self.root)
+    }
 
     #[inline(always)]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
+        if cfg!(feature = "small") {
+            if level > self.root {
+                return Err(self.source.none(here.node(), level));
+            }
+            let prefers_high = level < self.root && flags.high != HighUse::Never;
+            if prefers_high && self.source.class(level, flags.high) == ZoneClass::High {
+                return self.take_rare(here.again(), HIGH, level, flags);
+            }
+            if level == self.root {
+                return self.take_rare(here.again(), ROOT, level, flags);
+            }
+        }
         let (at_hand, class) = if level == self.root {
             (self.take_at_hand::<ROOT>(here, level), ROOT)
         } else if level < self.root {

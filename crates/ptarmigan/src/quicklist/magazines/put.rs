@@ -49,6 +49,11 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             // SAFETY: 1. by the caller.
             return unsafe { self.put_home(&here, page) };
         }
+        if cfg!(feature = "small") {
+            let class = self.class_of(&page);
+            // SAFETY: 1. by the caller; it is of its class.
+            return unsafe { self.put_in(&here, class, page) };
+        }
         // SAFETY: 1. by the caller.
         unsafe {
             match self.class_of(&page) {
@@ -66,17 +71,28 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// 1. The page came from these lists, and is of the class.
     #[inline(always)]
     unsafe fn put<const CLASS: usize>(&self, here: &Here<'_>, page: Clean) {
+        // SAFETY: 1. by the caller.
+        unsafe { self.put_in(here, CLASS, page) };
+    }
+
+    /// As [`put`](Self::put).
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`put`](Self::put).
+    #[inline(always)]
+    unsafe fn put_in(&self, here: &Here<'_>, class: usize, page: Clean) {
         let level = page.level();
-        let item = self.item(CLASS, page);
+        let item = self.item(class, page);
         if let Some(mut cpu) = self.enter(here) {
-            cpu.shown().tally.row(level, CLASS == HIGH).frees.add(1);
-            if Magazines::new(&mut cpu, CLASS).push(item) {
+            cpu.shown().tally.row(level, class == HIGH).frees.add(1);
+            if Magazines::new(&mut cpu, class).push(item) {
                 return;
             }
         } else {
-            self.tally(here).row(level, CLASS == HIGH).frees.add(1);
+            self.tally(here).row(level, class == HIGH).frees.add(1);
         }
-        self.put_slow(here.again(), CLASS, level, item)
+        self.put_slow(here.again(), class, level, item)
     }
 
     /// Keeps a page in this CPU's magazines if it is of this node and they have room.

@@ -14,11 +14,32 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Hands out a page from this CPU's magazines; `None` if they are empty or in use.
     #[inline(always)]
     pub(super) fn take_at_hand<const CLASS: usize>(&self, here: &Here<'_>, level: Level) -> Option<Clean> {
+        self.take_at_hand_of(here, CLASS, level)
+    }
+
+    /// As [`take_at_hand`](Self::take_at_hand).
+    #[inline(always)]
+    fn take_at_hand_of(&self, here: &Here<'_>, class: usize, level: Level) -> Option<Clean> {
         let mut cpu = self.enter(here)?;
-        let item = Magazines::new(&mut cpu, CLASS).pop()?;
-        cpu.shown().tally.row(level, CLASS == HIGH).allocs.add(1);
+        let item = Magazines::new(&mut cpu, class).pop()?;
+        cpu.shown().tally.row(level, class == HIGH).allocs.add(1);
         drop(cpu);
-        self.hand_out(here, CLASS, level, item)
+        self.hand_out(here, class, level, item)
+    }
+
+    /// Hands out a page of a class that few requests are for, without a copy of the code for each.
+    #[inline(never)]
+    pub(super) fn take_rare(
+        &self,
+        here: Here<'_>,
+        class: usize,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
+        match self.take_at_hand_of(&here, class, level) {
+            Some(page) => Ok(page),
+            None => self.take_slow(here, class, level, flags),
+        }
     }
 
     /// Hands out a cached page. A page that fails its check is leaked on purpose.
