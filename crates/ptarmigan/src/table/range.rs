@@ -249,7 +249,7 @@ impl<F: Format> Tables<F> {
             return;
         }
         if cfg!(feature = "small") {
-            let visit: &mut dyn FnMut(&Node<'_, F, M::Window>, u64, usize, usize) = visit;
+            let visit: &mut VisitLeaves<'_, F, M> = visit;
             walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit, &mut no_bare);
         } else {
             walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit, &mut no_bare);
@@ -522,6 +522,9 @@ fn note_hashed<F: Format, M: Machine>(root: PhysAddr, gather: &mut Gather<'_, M>
 
 /// For walks that need not know of tables that link none.
 fn no_bare(_: Level, _: u64) {}
+
+/// What [`walk_table`] calls for each leaf table.
+type VisitLeaves<'v, F, M> = dyn FnMut(&Node<'_, F, <M as Machine>::Window>, u64, usize, usize) + 'v;
 
 /// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`. A table
 /// above the leaves that links none in the range is told to `bare`, with its level and first
