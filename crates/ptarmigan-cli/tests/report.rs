@@ -4,6 +4,7 @@ use ptarmigan_trace::{
     Writer,
 };
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -365,7 +366,7 @@ fn a_lossy_trace_or_one_unlike_linux_says_so_on_its_face() {
 }
 
 #[test]
-fn data_is_written_as_csv_as_json_and_for_perfetto() {
+fn data_is_written_as_csv_and_as_json() {
     let dir = Dir::new("data");
     let file = shipped("fixture.ptrace");
     let ran = report(&[&file, "-o", &dir.path("page.html"), "--data", &dir.path("deep/data")]);
@@ -386,16 +387,65 @@ fn data_is_written_as_csv_as_json_and_for_perfetto() {
         assert_eq!(rows.len(), csv.lines().count() - 1, "{name}");
         assert!(rows.iter().all(|row| row.as_object().is_some_and(|row| row.len() == columns)), "{name}");
     }
-    let timeline = data.json("timeline.json");
+}
+
+#[test]
+fn time_lines_obey_the_trace_event_format() {
+    let dir = Dir::new("timeline");
+    let timed = trace(&dir, "timed.ptrace", &header("timed"), &program(), true, 0);
+    let mut untimed = header("untimed \"<&");
+    untimed.unseen = Unseen(Unseen::TLB_FLUSHES);
+    let untimed = trace(&dir, "untimed.ptrace", &untimed, &program(), false, 0);
+    let ran = report(&[&timed, &untimed, "-o", &dir.path("page.html"), "--data", &dir.path("data")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let timeline = dir.json("data/timeline.json");
+    assert_eq!(timeline["displayTimeUnit"], "ms");
     let events = timeline["traceEvents"].as_array().expect("events");
-    assert!(events.iter().any(|e| e["ph"] == "M" && e["name"] == "process_name"));
-    let counters: Vec<&Value> = events.iter().filter(|e| e["ph"] == "C").collect();
-    assert!(counters.len() > 100);
-    for counter in counters {
-        assert!(counter["ts"].is_u64() && counter["pid"] == 1 && counter["name"].is_string(), "{counter}");
-        let args = counter["args"].as_object().expect("values");
-        assert!(!args.is_empty() && args.values().all(Value::is_u64), "{counter}");
+    let mut named = BTreeMap::new();
+    let mut tracks: BTreeMap<(u64, String), (u64, BTreeSet<String>)> = BTreeMap::new();
+    for event in events {
+        let text = |key: &str| event[key].as_str().unwrap_or_else(|| panic!("{key}: {event}")).to_owned();
+        let number = |key: &str| event[key].as_u64().unwrap_or_else(|| panic!("{key}: {event}"));
+        let (kind, name, process, at) = (text("ph"), text("name"), number("pid"), number("ts"));
+        assert_eq!(number("tid"), 0, "{event}");
+        let args = event["args"].as_object().unwrap_or_else(|| panic!("args: {event}"));
+        if kind == "M" {
+            let process_name = args["name"].as_str().expect("a name").to_owned();
+            assert_eq!((name.as_str(), named.insert(process, process_name)), ("process_name", None));
+            continue;
+        }
+        assert_eq!(kind, "C", "{event}");
+        assert!(named.contains_key(&process), "a process is named before its counters: {event}");
+        assert!(!args.is_empty() && args.values().all(Value::is_u64), "{event}");
+        let series: BTreeSet<String> = args.keys().cloned().collect();
+        match tracks.get_mut(&(process, name.clone())) {
+            None => assert_eq!((at, tracks.insert((process, name), (0, series))), (0, None), "{event}"),
+            Some((last, same)) => {
+                assert!(*last < at || *last == 0, "time goes back: {event}");
+                assert_eq!(*same, series, "{event}");
+                *last = at;
+            }
+        }
     }
+    let names: Vec<&str> = named.values().map(String::as_str).collect();
+    assert_eq!(names, ["timed", "untimed \"<& (1 µs is 1 event)"]);
+    let of = |process: u64| -> Vec<&str> {
+        tracks.keys().filter(|(of, _)| *of == process).map(|(_, name)| name.as_str()).collect()
+    };
+    let all =
+        ["bytes kept", "flushes by Linux", "flushes by the library", "tables by level", "tables by program"];
+    assert_eq!(of(1), all);
+    assert_eq!(of(2), [all[0], all[2], all[3], all[4]], "no flushes of Linux where none were recorded");
+    let series = |name: &str| tracks[&(1, name.to_owned())].1.iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(series("tables by level"), ["pgd", "pmd", "pte", "pud"]);
+    assert_eq!(series("tables by program"), ["<second>", "before exec", "first"]);
+    assert_eq!(series("flushes by Linux"), ["full", "one page", "range"]);
+    // The highest point of a track is the highest of the replay.
+    let peak = events.iter().filter(|event| event["pid"] == 1 && event["name"] == "tables by level");
+    let sum =
+        |event: &Value| event["args"].as_object().map(|args| args.values().filter_map(Value::as_u64).sum());
+    let peak: Option<u64> = peak.filter_map(sum).max();
+    assert_eq!(peak, dir.json("data/report.json")["traces"][0]["facts"]["peak_live_tables"].as_u64());
 }
 
 #[test]
