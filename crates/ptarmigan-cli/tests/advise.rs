@@ -266,6 +266,45 @@ fn traces_that_are_lossy_foreign_or_of_perf_say_so() {
 }
 
 #[test]
+fn a_program_that_makes_tables_again_and_again_is_told_that_caching_pays() {
+    let mut events = Vec::new();
+    for _ in 0..5000 {
+        events.extend([(0, map(BASE, 1)), (0, write(BASE)), (0, Kind::Munmap { start: BASE, pages: 1 })]);
+    }
+    events.push((0, Kind::Exit { last: true }));
+    let trace = made("churn", |_| {}, 0, &events);
+    let report = advice(&trace.0, &["--for", "kernel"]);
+    let found = piece(&report, "caching");
+    let count = |side: &str, what: &str| found[side][what].as_u64().expect("a count");
+    // A leaf table and two above for each round, and the root, which stays.
+    assert_eq!(count("without", "tables_made"), 15_001, "{found:#}");
+    assert_eq!(count("without", "misses"), count("without", "tables_made"), "all come from the allocator");
+    assert!(count("with", "misses") < 100, "{found:#}");
+    assert!(found["saved"]["work_share"].as_f64() > Some(0.01), "{found:#}");
+    assert_eq!(found["value"], found["saved"]["work_share"]);
+    let figure = found["figure"].as_str().expect("a text");
+    let spared = 15_001 - count("with", "misses");
+    let says = format!("of 15001 pages that the allocator clears, it spares {spared} (");
+    assert!(figure.contains(&says), "{figure}");
+    // Three tables at a time need no more than the smallest magazine.
+    assert!(found["title"].as_str().is_some_and(|title| title.contains("magazine=4")), "{found:#}");
+}
+
+#[test]
+fn a_program_that_makes_each_table_once_is_told_that_caching_does_not_pay() {
+    let mut events = vec![(0, map(BASE, 400 * 512))];
+    events.extend((0..400).map(|region| (0, write(BASE + region * 512))));
+    events.push((0, Kind::Exit { last: true }));
+    let trace = made("once", |_| {}, 0, &events);
+    let report = advice(&trace.0, &["--for", "kernel"]);
+    let why = reason(&report, "caching");
+    assert!(
+        why.starts_with("caching does not pay: of 403 pages that the allocator clears, it spares 0"),
+        "{why}"
+    );
+}
+
+#[test]
 fn flushes_are_priced_with_costs_that_are_given() {
     // 40 pages are more than Linux flushes one by one.
     let mut events = Vec::new();
@@ -312,9 +351,18 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
     std::fs::write(&odd.0, "no trace").expect("a temporary file");
     let (odd, dense) = (odd.0.to_str().expect("UTF-8").to_owned(), shipped("dense"));
     let dense = dense.to_str().expect("UTF-8");
-    let cases: [(&[&str], &str); 4] = [
+    let lossless = shipped("empty");
+    let bytes = std::fs::read(lossless).expect("it is shipped");
+    let cut = File::new("cut.ptrace");
+    std::fs::write(&cut.0, &bytes[..bytes.len() / 2]).expect("a temporary file");
+    let cut = cut.0.to_str().expect("UTF-8");
+    let cases: [(&[&str], &str); 8] = [
         (&["/nowhere/a.ptrace"], "No such file"),
         (&[&odd], "not a trace"),
+        (&[cut], "truncated"),
+        (&["compil"], "did you mean compile?"),
+        (&[dense, "--model", "linx-33"], "did you mean linux-33?"),
+        (&["-", "-"], "standard input has one trace"),
         (&[dense, "--model", "linux-33"], "a rule without costs prices nothing"),
         (&[dense, "--memory", "1M"], "memory"),
     ];
@@ -323,6 +371,28 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
         let (text, error) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         assert!(!out.status.success() && text.is_empty(), "{args:?}: {text}");
         assert!(error.lines().count() == 1 && error.contains(why), "{args:?}: {error}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_a_failure_and_a_reader_may_go_away() {
+    let dense = shipped("dense");
+    for more in [&[][..], &["--json"]] {
+        let program = |to: Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
+            command.args(["advise", "--rounds", "3"]).arg(&dense).args(more);
+            command.stdout(to).stderr(Stdio::piped()).spawn().expect("the program is there")
+        };
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let out = program(full.into()).wait_with_output().expect("it ends");
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{error}");
+        assert!(error.lines().count() == 1 && error.contains("No space left"), "{error}");
+        let mut child = program(Stdio::piped());
+        drop(child.stdout.take());
+        let out = child.wait_with_output().expect("it ends");
+        assert_eq!((out.status.code(), out.stderr.as_slice()), (Some(0), &b""[..]));
     }
 }
 
