@@ -1,7 +1,7 @@
 //! `ptarmigan advise` on programs made for it, each also in a mended form: what it predicts is
 //! compared with recordings of both. `advise/README.md` says what each program does.
 use ptarmigan_trace::{
-    Arch, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Unseen, Writer,
+    Arch, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Unseen, Writer,
 };
 use serde_json::Value;
 use std::io::Write;
@@ -213,8 +213,10 @@ fn children_that_only_start_a_program_are_told_to_share_tables() {
     events.push((0, Kind::Clone { child: 11, kind: CloneKind::Fork }));
     events.extend([(11, map(BASE << 1, 1)), (11, exit), (0, exit)]);
     let file = made("forks-more", |_| {}, 0, &events);
-    let saved = piece(&advice(&file.0, &["--for", "program"]), "vfork")["saved"].clone();
-    assert_eq!(saved["tables_made"], 670, "{saved}");
+    let report = advice(&file.0, &["--for", "program"]);
+    let found = piece(&report, "vfork");
+    assert_eq!(found["saved"]["tables_made"], 670, "{found:#}");
+    assert!(figure(found).starts_with("91 % of all forks "), "10 of 11: {found:#}");
 }
 
 #[test]
@@ -263,6 +265,171 @@ fn traces_that_are_lossy_foreign_or_of_perf_say_so() {
     assert!(notes(&perf).contains("with perf, which does not see faults of the kernel"), "{}", notes(&perf));
     assert!(notes(&perf).contains("ended before the command did"), "{}", notes(&perf));
     assert!(notes(&lossy).contains("was made, not recorded"), "{}", notes(&lossy));
+    assert!(notes(&lossy).contains("Linux's own count of tables is not in the trace"), "{}", notes(&lossy));
+    let mut events = small();
+    events.insert(3, (0, Kind::Truth { tables: 77, at: Sampled::Exit }));
+    let unlike = made("unlike", |_| {}, 0, &events);
+    assert!(notes(&unlike).contains("as many tables as Linux in 0 of 1 samples only"), "{}", notes(&unlike));
+}
+
+/// The figures of a piece of advice, as text.
+fn figure(found: &Value) -> &str {
+    found["figure"].as_str().expect("a text")
+}
+
+#[test]
+fn huge_pages_save_the_faults_of_full_regions_until_a_part_goes_or_the_program_forks() {
+    let pages = |region: u64, pages: std::ops::Range<u64>| {
+        pages.map(move |page| (0, write(BASE + region * 512 + page)))
+    };
+    let read = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER) };
+    let mut events = vec![(0, map(BASE, 6 * 512))];
+    // Full: its first fault stays.
+    events.extend(pages(0, 0..512));
+    // Begun by a read: that stays, and so does the first write.
+    events.push((0, read(BASE + 512)));
+    events.extend(pages(1, 0..512));
+    // Seven eighths are full, and one page fewer is not.
+    events.extend(pages(2, 0..448));
+    events.extend(pages(3, 0..447));
+    // A page goes, and comes again by a fault of its own.
+    events.extend(pages(4, 0..512));
+    events.push((0, Kind::Madvise { start: BASE + 4 * 512 + 7, pages: 1, advice: 4 }));
+    events.extend(pages(4, 7..8));
+    // After a fork each page is copied by a fault of its own.
+    events.extend(pages(5, 0..512));
+    events.push((0, Kind::Clone { child: 1, kind: CloneKind::Fork }));
+    events.push((1, map(BASE << 1, 1)));
+    let flags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT);
+    events.extend((0..512).map(|page| (0, Kind::Fault { page: BASE + 5 * 512 + page, flags })));
+    events.extend([(1, Kind::Exit { last: true }), (0, Kind::Exit { last: true })]);
+    let trace = made("huge", |_| {}, 0, &events);
+    let report = advice(&trace.0, &["--for", "program"]);
+    let found = piece(&report, "huge-pages");
+    assert_eq!(found["saved"]["faults"], 511 + 511 + 447 + 511 + 511, "{found:#}");
+    assert!(found["title"].as_str().is_some_and(|title| title.contains("for 5 regions")), "{found:#}");
+    assert!(figure(found).contains(" 1 further regions were touched and are not full."), "{found:#}");
+    assert!(figure(found).contains(" Pages that were never touched take 256 KiB more."), "{found:#}");
+    let made = |of: &Value| of["tables_made"].as_i64().expect("a count");
+    assert_eq!(found["saved"]["tables_made"], 0, "Linux has them in reserve");
+    let fewer = made(&found["without"]) - made(&found["variants"][0]);
+    assert!(fewer >= 4, "all but the one with a hole: {found:#}");
+    assert!(figure(found).contains(&format!("makes {fewer} fewer.")), "{found:#}");
+}
+
+#[test]
+fn empty_tables_count_if_they_are_whole_and_empty_and_not_used_again() {
+    // 40 regions in one mapping, and one that has less than 2 MiB.
+    let mut events = vec![(0, map(BASE, 40 * 512)), (0, map(BASE + 100 * 512, 300))];
+    let gone = |start, pages| (0, Kind::Madvise { start, pages, advice: 4 });
+    for region in (0..40).chain([100]) {
+        let start = BASE + region * 512;
+        events.extend((0..64).map(|page| (0, write(start + page))));
+        // The last five keep a page.
+        let left = u64::from((35..40).contains(&region));
+        events.extend([gone(start, 32), gone(start + 32, 32 - left)]);
+    }
+    // Ten are used again.
+    events.extend((0..10).map(|region| (0, write(BASE + region * 512 + 9))));
+    events.push((0, Kind::Exit { last: true }));
+    let trace = made("empty", |_| {}, 0, &events);
+    let report = advice(&trace.0, &["--for", "program"]);
+    let found = piece(&report, "empty-tables");
+    assert!(found["title"].as_str().is_some_and(|title| title.contains(": 25 tables left")), "{found:#}");
+    assert_eq!(found["saved"]["tables_at_end"], 25, "{found:#}");
+    assert_eq!((&found["saved"]["tables_made"], &found["saved"]["faults"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn few_tables_with_few_pages_are_no_sparse_layout_and_other_mappings_no_arenas() {
+    let spread = |name: &str, regions: u64, prot: u8| {
+        let flags = MapFlags(MapFlags::ANON);
+        let mut events = vec![(0, Kind::Mmap { start: BASE, pages: regions * 512, prot: Prot(prot), flags })];
+        if prot == 0 {
+            events.push((0, Kind::Mprotect { start: BASE, pages: regions * 512, prot: Prot(3) }));
+        }
+        events.extend((0..regions).map(|region| (0, write(BASE + region * 512))));
+        events.push((0, Kind::Exit { last: true }));
+        advice(&made(name, |_| {}, 0, &events).0, &["--for", "program"])
+    };
+    let why = spread("few", 4, 3);
+    assert!(reason(&why, "sparse-layout").starts_with("no program spreads few pages"), "{why:#}");
+    // A reservation of 40 MiB is no arena.
+    let report = spread("reserved", 20, 0);
+    assert_eq!(kinds(&report), ["sparse-layout"], "{report:#}");
+    assert_eq!(piece(&report, "sparse-layout")["saved"]["tables_at_end"], 19, "{report:#}");
+    assert!(reason(&report, "arenas").starts_with("no allocator has arenas"), "{report:#}");
+}
+
+#[test]
+fn pieces_are_sorted_by_what_they_save_and_each_says_what_was_not_measured() {
+    let file = shipped("sparse");
+    let report = advice(&file, &["--model", "power3-2001"]);
+    let advice = report["advice"].as_array().expect("a list");
+    let values: Vec<f64> = advice.iter().filter_map(|one| one["value"].as_f64()).collect();
+    assert!(advice.len() >= 2 && values.len() == advice.len(), "{report:#}");
+    assert!(values[0] > values[values.len() - 1] && values.is_sorted_by(|a, b| a >= b), "{values:?}");
+    let out = ptarmigan(&["advise", "--rounds", "3", file.to_str().expect("UTF-8")]);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let begins = |with: &str| text.lines().filter(|line| line.starts_with(with)).count();
+    let numbered = begins("1. For the ") + begins("2. For the ") + begins("3. For the ");
+    assert!(numbered >= 2, "{text}");
+    assert_eq!((begins("   How: "), begins("   Not measured: ")), (numbered, numbered), "{text}");
+}
+
+#[test]
+fn low_tables_save_a_32_bit_machine_its_windows_if_there_are_many() {
+    let mut events = vec![(0, map(BASE >> 12, 512))];
+    events.extend((0..512).map(|page| (0, write((BASE >> 12) + page))));
+    events.push((0, Kind::Exit { last: true }));
+    let report = advice(&made("windows", |_| {}, 0, &events).0, &["--for", "kernel"]);
+    let found = piece(&report, "userpte");
+    assert_eq!(found["title"], "on a 32-bit machine: userpte=nohigh");
+    let text = figure(found);
+    assert!(text.contains("Of 1 leaf tables 0 are in high memory, and with the default 1."), "{text}");
+    assert!(text.contains(" windows on them are not opened (100 %, 1."), "{text}");
+    let report = advice(&made("no-windows", |_| {}, 0, &small()).0, &["--for", "kernel"]);
+    let why = reason(&report, "userpte");
+    assert!(why.starts_with("userpte=nohigh saves ") && why.ends_with(" windows on tables"), "{why}");
+}
+
+#[test]
+fn a_program_that_makes_tables_again_and_again_is_told_that_caching_pays() {
+    let mut events = Vec::new();
+    for _ in 0..5000 {
+        events.extend([(0, map(BASE, 1)), (0, write(BASE)), (0, Kind::Munmap { start: BASE, pages: 1 })]);
+    }
+    events.push((0, Kind::Exit { last: true }));
+    let trace = made("churn", |_| {}, 0, &events);
+    let report = advice(&trace.0, &["--for", "kernel"]);
+    let found = piece(&report, "caching");
+    let count = |side: &str, what: &str| found[side][what].as_u64().expect("a count");
+    // A leaf table and two above for each round, and the root, which stays.
+    assert_eq!(count("without", "tables_made"), 15_001, "{found:#}");
+    assert_eq!(count("without", "misses"), count("without", "tables_made"), "all come from the allocator");
+    assert!(count("with", "misses") < 100, "{found:#}");
+    assert!(found["saved"]["work_share"].as_f64() > Some(0.01), "{found:#}");
+    assert_eq!(found["value"], found["saved"]["work_share"]);
+    let figure = found["figure"].as_str().expect("a text");
+    let spared = 15_001 - count("with", "misses");
+    let says = format!("of 15001 pages that the allocator clears, it spares {spared} (");
+    assert!(figure.contains(&says), "{figure}");
+    // Three tables at a time need no more than the smallest magazine.
+    assert!(found["title"].as_str().is_some_and(|title| title.contains("magazine=4")), "{found:#}");
+}
+
+#[test]
+fn a_program_that_makes_each_table_once_is_told_that_caching_does_not_pay() {
+    let mut events = vec![(0, map(BASE, 400 * 512))];
+    events.extend((0..400).map(|region| (0, write(BASE + region * 512))));
+    events.push((0, Kind::Exit { last: true }));
+    let trace = made("once", |_| {}, 0, &events);
+    let report = advice(&trace.0, &["--for", "kernel"]);
+    let why = reason(&report, "caching");
+    assert!(
+        why.starts_with("caching does not pay: of 403 pages that the allocator clears, it spares 0"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -284,6 +451,19 @@ fn flushes_are_priced_with_costs_that_are_given() {
     // Everything is 262,144 entries there, at 12.512 ns each.
     let (linux, planner) = (price(0), price(3));
     assert!(linux >= 50.0 * 262_144.0 * 12.5 && planner < linux / 10.0, "{found:#}");
+    let cheapest = (0..4).map(price).fold(f64::INFINITY, f64::min);
+    let says = format!(
+        "flushes take {:.0} us instead of {:.0} us ({:.0} % of what flushes cost",
+        cheapest / 1000.0,
+        linux / 1000.0,
+        100.0 * (linux - cheapest) / linux
+    );
+    assert!(figure(found).contains(&says), "{says}: {found:#}");
+    // Without flushes there is nothing to save.
+    let trace = made("no-flushes", |_| {}, 0, &small()[..3]);
+    let report = advice(&trace.0, &["--for", "kernel", "--model", "power3-2001"]);
+    let why = reason(&report, "flush-model");
+    assert!(why.starts_with("no other rule is cheaper than Linux's 33 pages by much"), "{why}");
 }
 
 #[test]
@@ -312,9 +492,18 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
     std::fs::write(&odd.0, "no trace").expect("a temporary file");
     let (odd, dense) = (odd.0.to_str().expect("UTF-8").to_owned(), shipped("dense"));
     let dense = dense.to_str().expect("UTF-8");
-    let cases: [(&[&str], &str); 4] = [
+    let lossless = shipped("empty");
+    let bytes = std::fs::read(lossless).expect("it is shipped");
+    let cut = File::new("cut.ptrace");
+    std::fs::write(&cut.0, &bytes[..bytes.len() / 2]).expect("a temporary file");
+    let cut = cut.0.to_str().expect("UTF-8");
+    let cases: [(&[&str], &str); 8] = [
         (&["/nowhere/a.ptrace"], "No such file"),
         (&[&odd], "not a trace"),
+        (&[cut], "truncated"),
+        (&["compil"], "did you mean compile?"),
+        (&[dense, "--model", "linx-33"], "did you mean linux-33?"),
+        (&["-", "-"], "standard input has one trace"),
         (&[dense, "--model", "linux-33"], "a rule without costs prices nothing"),
         (&[dense, "--memory", "1M"], "memory"),
     ];
@@ -323,6 +512,28 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
         let (text, error) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         assert!(!out.status.success() && text.is_empty(), "{args:?}: {text}");
         assert!(error.lines().count() == 1 && error.contains(why), "{args:?}: {error}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_a_failure_and_a_reader_may_go_away() {
+    let dense = shipped("dense");
+    for more in [&[][..], &["--json"]] {
+        let program = |to: Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
+            command.args(["advise", "--rounds", "3"]).arg(&dense).args(more);
+            command.stdout(to).stderr(Stdio::piped()).spawn().expect("the program is there")
+        };
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let out = program(full.into()).wait_with_output().expect("it ends");
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{error}");
+        assert!(error.lines().count() == 1 && error.contains("No space left"), "{error}");
+        let mut child = program(Stdio::piped());
+        drop(child.stdout.take());
+        let out = child.wait_with_output().expect("it ends");
+        assert_eq!((out.status.code(), out.stderr.as_slice()), (Some(0), &b""[..]));
     }
 }
 

@@ -1,9 +1,10 @@
 //! `report`, with the built program: its figures against those of `replay`, its page, its files.
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Prot, Sampled, Unseen,
-    Writer,
+    Arch, AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Prot, Sampled,
+    Unseen, Writer,
 };
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -294,6 +295,148 @@ fn a_made_program_has_the_tables_causes_and_lives_that_it_was_made_with() {
 }
 
 #[test]
+fn lives_levels_and_flushes_are_where_they_were_made() {
+    let dir = Dir::new("placed");
+    // An event every millisecond, 100 of them: a leaf table lives from the 10th to the 30th, another
+    // from the 50th to the 53rd, both in one table above.
+    let mut kinds = vec![(0, anon(0x10_0000, 4096))];
+    let until =
+        |kinds: &mut Vec<(u32, Kind)>, n| kinds.resize(n, (0, Kind::Truth { tables: 1, at: Sampled::Exit }));
+    until(&mut kinds, 10);
+    kinds.push((0, write(0x10_0000)));
+    until(&mut kinds, 30);
+    kinds.push((0, Kind::Munmap { start: 0x10_0000, pages: 512 }));
+    until(&mut kinds, 50);
+    kinds.push((0, write(0x10_0200)));
+    until(&mut kinds, 53);
+    kinds.push((0, Kind::Munmap { start: 0x10_0200, pages: 512 }));
+    until(&mut kinds, 70);
+    kinds.push((0, Kind::TlbFlush { pages: 1, reason: 3 }));
+    until(&mut kinds, 100);
+    kinds.push((0, Kind::Exit { last: true }));
+    let file = trace(&dir, "placed.ptrace", &header("placed"), &kinds, true, 0);
+    let ran = report(&[&file, "-o", &dir.path("page.html"), "--data", &dir.path("data")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let figures = &dir.json("data/report.json")["traces"][0];
+    let lifetimes = &figures["tables"]["lifetimes"];
+    let bins: Vec<(u64, u64)> = lifetimes["bins"]
+        .as_array()
+        .expect("bins")
+        .iter()
+        .filter(|bin| bin["leaf"].as_u64() > Some(0))
+        .map(|bin| (bin["from"].as_u64().expect("a bound"), bin["leaf"].as_u64().expect("a count")))
+        .collect();
+    // 3,000 and 20,000 microseconds.
+    assert_eq!(bins, [(2048, 1), (16384, 1)], "{lifetimes}");
+    assert_eq!(lifetimes["median"][0], 20_000, "{lifetimes}");
+    assert_eq!(lifetimes["cut"], 1, "the root was there before: {lifetimes}");
+    let points = figures["live"]["points"].as_array().expect("points");
+    let at = |ms: usize| &points[(ms * points.len()).div_ceil(100)]["levels"];
+    let most = |level: usize| points.iter().filter_map(|point| point["levels"][level].as_u64()).max();
+    assert_eq!((0..4).map(most).collect::<Vec<_>>(), [Some(1); 4]);
+    let leaves = [5, 20, 40, 51, 60].map(|ms| at(ms)[0].as_u64());
+    assert_eq!(leaves, [Some(0), Some(1), Some(0), Some(1), Some(0)]);
+    assert!([5, 20, 40, 51, 60].iter().all(|ms| at(*ms)[3] == 1), "the root is always there");
+    let flushes = figures["flushes"]["points"].as_array().expect("points");
+    let with = |by: &str| -> Vec<usize> {
+        let any = |point: &Value| point[by].as_array().is_some_and(|sizes| sizes.iter().any(|n| *n != 0));
+        (0..flushes.len())
+            .filter(|part| any(&flushes[*part]))
+            .map(|part| part * 100 / flushes.len())
+            .collect()
+    };
+    assert!(matches!(with("linux")[..], [69 | 70]), "{:?}", with("linux"));
+    let ours = with("ours");
+    assert!(
+        ours.iter().any(|ms| (29..=31).contains(ms)) && ours.iter().any(|ms| (52..=54).contains(ms)),
+        "{ours:?}"
+    );
+    assert!(!ours.iter().any(|ms| (0..29).contains(ms) || (55..99).contains(ms)), "{ours:?}");
+}
+
+#[test]
+fn the_page_has_the_figures_of_its_data() {
+    let dir = Dir::new("figures");
+    let policies = ["--policy", "plain,v5,ptarmigan"];
+    let args = [&shipped("fixture.ptrace"), "-o", &dir.path("page.html"), "--data", &dir.path("data")];
+    let ran = report(&[&args[..], &policies[..]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let html = dir.read("page.html");
+    let section = |id: &str| {
+        let from = html.find(&format!("<section id=\"{id}\">")).unwrap_or_else(|| panic!("no {id}"));
+        &html[from..from + html[from..].find("</section>").expect("its end")]
+    };
+    let figures = &dir.json("data/report.json")["traces"][0];
+    let rows = |values: &'static [&'static str], of: &Value| -> String {
+        values.iter().map(|key| format!("<td>{}</td>", count(&of[*key]))).collect()
+    };
+    for (who, by) in [("the library", "ours"), ("Linux", "linux")] {
+        let row = format!("<td>{who}</td>{}", rows(&["page", "range", "full"], &figures["flushes"][by]));
+        assert!(section("flushes").contains(&row), "{row}");
+    }
+    for policy in figures["policies"].as_array().expect("policies") {
+        let sum = |key: &str| {
+            let levels = policy["levels"].as_array().expect("levels");
+            count(&Value::from(levels.iter().filter_map(|level| level[key].as_u64()).sum::<u64>()))
+        };
+        let row =
+            format!("<td>{}</td><td>{}</td><td>{}</td><td>", sum("hits"), sum("refills"), sum("misses"));
+        let (_, kept) = section("policies").split_once(&row).unwrap_or_else(|| panic!("{row}"));
+        assert_eq!(kept.starts_with("0</td>"), policy["peak_cached_bytes"] == 0, "{policy}");
+    }
+    for class in figures["tables"]["fullness"]["classes"].as_array().expect("classes") {
+        let said = format!(">{} (", count(&class["most"]));
+        assert!(class["from"] == 0 || section("fullness").contains(&said), "{said}");
+    }
+    let fullness = &figures["tables"]["fullness"];
+    let part =
+        100 * fullness["below_64"].as_u64().expect("a count") / fullness["tables"].as_u64().expect("a count");
+    assert!(
+        section("fullness").contains(&format!("<h2>{part} % of leaf tables never held 64")),
+        "{fullness}"
+    );
+    let fact = format!("<dt>leaf tables that never held 64 pages</dt><dd>{part} %</dd>");
+    assert!(html.contains(&fact), "{fact}");
+    for side in ["made_by", "taken_by"] {
+        for row in figures["tables"][side].as_array().expect("causes") {
+            let levels = row["levels"].as_array().expect("levels");
+            let sum: u64 = levels.iter().filter_map(Value::as_u64).sum();
+            let said = format!(">{} (", count(&Value::from(sum)));
+            assert!(section("causes").contains(&said), "{side} {row}");
+        }
+    }
+}
+
+#[test]
+fn a_name_is_text_wherever_it_stands() {
+    let dir = Dir::new("names");
+    let name = "<i>it & \"so\"";
+    let mut kinds = program();
+    kinds.insert(3, (0, Kind::Name(Name::new("<b>\"&"))));
+    let (one, two) = (
+        trace(&dir, "one.ptrace", &header(name), &kinds, true, 3),
+        trace(&dir, "two.ptrace", &header("two"), &kinds, true, 0),
+    );
+    for traces in [&[&one][..], &[&one, &two]] {
+        let traces: Vec<&str> = traces.iter().map(|path| path.as_str()).collect();
+        let ran =
+            report(&[&traces[..], &["-o", &dir.path("page.html"), "--data", &dir.path("data")]].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+        let html = dir.read("page.html");
+        // The only bold text is the page's own.
+        let own = html.replace("<b>A</b>", "").replace("<b>B</b>", "").replace("<b>Not alike</b>", "");
+        assert!(!own.contains("<i>") && !own.contains("<b>"), "a name is no markup");
+        let title = "<h1>Table pages: ";
+        let said = html.find(title).map(|from| &html[from + title.len()..]).expect("a heading");
+        let escaped = "&lt;i&gt;it &amp; &quot;so&quot;";
+        assert!(said.trim_start_matches("A · ").starts_with(escaped), "{}", &said[..99]);
+        let csv = dir.read("data/fullness.csv");
+        assert!(csv.contains("\n1,\"<i>it & \"\"so\"\"\","), "{csv}");
+        assert_eq!(dir.json("data/fullness.json")["rows"][0]["name"], name);
+    }
+}
+
+#[test]
 fn the_page_needs_nothing_else_and_no_script() {
     let dir = Dir::new("page");
     let page = dir.path("page.html");
@@ -337,6 +480,18 @@ fn two_traces_are_side_by_side_and_compared() {
         "{html}"
     );
     assert!(html.contains("different methods of recording"), "what is not alike is said");
+    let both = dir.json("data/report.json");
+    let faults = |n: usize| both["traces"][n]["facts"]["faults"].as_f64().expect("a count");
+    let row = format!(
+        "<td>page faults</td><td>{}</td><td>{}</td><td>{:.2} ×</td>",
+        faults(0),
+        faults(1),
+        faults(1) / faults(0)
+    );
+    assert!(html.contains(&row), "{row}");
+    // One has times, the other has not.
+    let life = html.find("<td>median life of a leaf table</td>").map(|from| &html[from..]).expect("a row");
+    assert!(life[..life.find("</tr>").expect("its end")].ends_with("<td>–</td>"));
     let rows = dir.json("data/fullness.json");
     let traces: Vec<u64> =
         rows["rows"].as_array().expect("rows").iter().filter_map(|r| r["trace"].as_u64()).collect();
@@ -348,7 +503,9 @@ fn a_lossy_trace_or_one_unlike_linux_says_so_on_its_face() {
     let dir = Dir::new("lossy");
     let mut lossy = header("lossy");
     lossy.unseen = Unseen(Unseen::TLB_FLUSHES);
-    let file = trace(&dir, "lossy.ptrace", &lossy, &program(), false, 17);
+    let mut kinds = program();
+    kinds.retain(|(_, kind)| !matches!(kind, Kind::TlbFlush { .. }));
+    let file = trace(&dir, "lossy.ptrace", &lossy, &kinds, false, 17);
     let ran = report(&[&file, "-o", &dir.path("page.html")]);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     let html = dir.read("page.html");
@@ -359,13 +516,35 @@ fn a_lossy_trace_or_one_unlike_linux_says_so_on_its_face() {
         assert!(face.contains(says), "{says}: {face}");
     }
     assert!(html.contains("Linux: not recorded"));
+    let flushes = &html[html.find("<section id=\"flushes\">").expect("a section")..];
+    let area = |class: &str| flushes.contains(&format!("class=\"{class}\"><title>"));
+    assert!(["f0 low", "f0", "f0 high"].into_iter().any(area), "the library's flushes");
+    assert!(!["f1 low", "f1", "f1 high"].into_iter().any(area), "and none of Linux");
+    let mut foreign = header("foreign");
+    foreign.arch = Arch::Aarch64;
+    let mut kinds = program();
+    kinds.retain(|(_, kind)| !matches!(kind, Kind::Truth { .. }));
+    let odd = Kind::Mremap { from: 0x50_0000, old_pages: 1, to: 0x51_0000, new_pages: 1, keep: false };
+    kinds.insert(6, (0, odd));
+    let file = trace(&dir, "foreign.ptrace", &foreign, &kinds, false, 0);
+    let ran = report(&[&file, "-o", &dir.path("page.html")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let html = dir.read("page.html");
+    let face = &html[..html.find("<section").expect("a section")];
+    for says in [
+        "Unchecked: the recording has no samples of VmPTE",
+        "Recorded on aarch64 with pages of 4096",
+        "1 calls make no sense in the replayed",
+    ] {
+        assert!(face.contains(says), "{says}: {face}");
+    }
     let ran = report(&[&shipped("fixture.ptrace"), "-o", &dir.path("page.html")]);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     assert!(!dir.read("page.html").contains("class=\"warn\""), "nothing is wrong with this one");
 }
 
 #[test]
-fn data_is_written_as_csv_as_json_and_for_perfetto() {
+fn data_is_written_as_csv_and_as_json() {
     let dir = Dir::new("data");
     let file = shipped("fixture.ptrace");
     let ran = report(&[&file, "-o", &dir.path("page.html"), "--data", &dir.path("deep/data")]);
@@ -386,16 +565,135 @@ fn data_is_written_as_csv_as_json_and_for_perfetto() {
         assert_eq!(rows.len(), csv.lines().count() - 1, "{name}");
         assert!(rows.iter().all(|row| row.as_object().is_some_and(|row| row.len() == columns)), "{name}");
     }
-    let timeline = data.json("timeline.json");
-    let events = timeline["traceEvents"].as_array().expect("events");
-    assert!(events.iter().any(|e| e["ph"] == "M" && e["name"] == "process_name"));
-    let counters: Vec<&Value> = events.iter().filter(|e| e["ph"] == "C").collect();
-    assert!(counters.len() > 100);
-    for counter in counters {
-        assert!(counter["ts"].is_u64() && counter["pid"] == 1 && counter["name"].is_string(), "{counter}");
-        let args = counter["args"].as_object().expect("values");
-        assert!(!args.is_empty() && args.values().all(Value::is_u64), "{counter}");
+}
+
+#[test]
+fn data_files_hold_what_the_whole_document_holds() {
+    let dir = Dir::new("same");
+    let made = trace(&dir, "made.ptrace", &header("made"), &program(), true, 0);
+    let ran = report(&[
+        &shipped("fixture.ptrace"),
+        &made,
+        "-o",
+        &dir.path("page.html"),
+        "--data",
+        &dir.path("data"),
+    ]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let document = dir.json("data/report.json");
+    // Values of a file by trace, in the order of its rows.
+    let column = |file: &str, trace: usize, key: &str| -> Vec<Value> {
+        let rows = dir.json(&format!("data/{file}.json"))["rows"].clone();
+        let rows = rows.as_array().expect("rows").iter().filter(|row| row["trace"] == trace + 1);
+        rows.map(|row| row[key].clone()).collect()
+    };
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    for trace in 0..2 {
+        let one = &document["traces"][trace];
+        let each =
+            |of: &Value, key: &str| -> Vec<Value> { list(of).iter().map(|row| row[key].clone()).collect() };
+        let classes = &one["tables"]["fullness"]["classes"];
+        for key in ["from", "to", "most", "when_taken"] {
+            assert_eq!(column("fullness", trace, key), each(classes, key), "fullness {key}");
+        }
+        for key in ["from", "to", "leaf", "upper"] {
+            let bins = &one["tables"]["lifetimes"]["bins"];
+            assert_eq!(column("lifetimes", trace, key), each(bins, key), "lifetimes {key}");
+        }
+        let causes: Vec<Value> =
+            ["made_by", "taken_by"].iter().flat_map(|side| list(&one["tables"][side])).collect();
+        let causes: Vec<Value> = causes.iter().flat_map(|row| list(&row["levels"])).collect();
+        assert_eq!(column("causes", trace, "tables"), causes);
+        let points = list(&one["live"]["points"]);
+        for (file, key) in [("live-by-level", "levels"), ("live-by-program", "programs")] {
+            let tables: Vec<Value> = points.iter().flat_map(|point| list(&point[key])).collect();
+            assert_eq!(column(file, trace, "tables"), tables, "{file}");
+        }
+        let levels: Vec<Value> =
+            points.iter().flat_map(|_| ["pte", "pmd", "pud", "pgd"].map(Value::from)).collect();
+        assert_eq!(column("live-by-level", trace, "level"), levels);
+        let sides = ["ours", "linux"];
+        let flushes: Vec<Value> = list(&one["flushes"]["points"])
+            .iter()
+            .flat_map(|p| sides.map(|side| list(&p[side])).concat())
+            .collect();
+        assert_eq!(column("flushes", trace, "flushes"), flushes);
+        let kept: Vec<Value> =
+            list(&one["policies"]).iter().flat_map(|policy| list(&policy["kept"])).collect();
+        assert_eq!(column("kept", trace, "bytes"), kept);
+        let levels: Vec<Value> =
+            list(&one["policies"]).iter().flat_map(|policy| list(&policy["levels"])).collect();
+        for key in ["level", "allocs", "hits", "refills", "misses", "mean_ns", "p99_ns"] {
+            let values: Vec<Value> = levels.iter().map(|level| level[key].clone()).collect();
+            assert_eq!(column("policies", trace, key), values, "policies {key}");
+        }
     }
+}
+
+#[test]
+fn time_lines_obey_the_trace_event_format() {
+    let dir = Dir::new("timeline");
+    let timed = trace(&dir, "timed.ptrace", &header("timed"), &program(), true, 0);
+    let mut untimed = header("untimed \"<&");
+    untimed.unseen = Unseen(Unseen::TLB_FLUSHES);
+    let untimed = trace(&dir, "untimed.ptrace", &untimed, &program(), false, 0);
+    let ran = report(&[&timed, &untimed, "-o", &dir.path("page.html"), "--data", &dir.path("data")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let timeline = dir.json("data/timeline.json");
+    assert_eq!(timeline["displayTimeUnit"], "ms");
+    let events = timeline["traceEvents"].as_array().expect("events");
+    let mut named = BTreeMap::new();
+    let mut tracks: BTreeMap<(u64, String), (u64, BTreeSet<String>)> = BTreeMap::new();
+    for event in events {
+        let text = |key: &str| event[key].as_str().unwrap_or_else(|| panic!("{key}: {event}")).to_owned();
+        let number = |key: &str| event[key].as_u64().unwrap_or_else(|| panic!("{key}: {event}"));
+        let (kind, name, process, at) = (text("ph"), text("name"), number("pid"), number("ts"));
+        assert_eq!(number("tid"), 0, "{event}");
+        let args = event["args"].as_object().unwrap_or_else(|| panic!("args: {event}"));
+        if kind == "M" {
+            let process_name = args["name"].as_str().expect("a name").to_owned();
+            assert_eq!((name.as_str(), named.insert(process, process_name)), ("process_name", None));
+            continue;
+        }
+        assert_eq!(kind, "C", "{event}");
+        assert!(named.contains_key(&process), "a process is named before its counters: {event}");
+        assert!(!args.is_empty() && args.values().all(Value::is_u64), "{event}");
+        let series: BTreeSet<String> = args.keys().cloned().collect();
+        match tracks.get_mut(&(process, name.clone())) {
+            None => assert_eq!((at, tracks.insert((process, name), (0, series))), (0, None), "{event}"),
+            Some((last, same)) => {
+                assert!(*last < at || *last == 0, "time goes back: {event}");
+                assert_eq!(*same, series, "{event}");
+                *last = at;
+            }
+        }
+    }
+    let names: Vec<&str> = named.values().map(String::as_str).collect();
+    assert_eq!(names, ["timed", "untimed \"<& (1 µs is 1 event)"]);
+    let of = |process: u64| -> Vec<&str> {
+        tracks.keys().filter(|(of, _)| *of == process).map(|(_, name)| name.as_str()).collect()
+    };
+    let all =
+        ["bytes kept", "flushes by Linux", "flushes by the library", "tables by level", "tables by program"];
+    assert_eq!(of(1), all);
+    assert_eq!(of(2), [all[0], all[2], all[3], all[4]], "no flushes of Linux where none were recorded");
+    let series = |name: &str| tracks[&(1, name.to_owned())].1.iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(series("tables by level"), ["pgd", "pmd", "pte", "pud"]);
+    assert_eq!(series("tables by program"), ["<second>", "before exec", "first"]);
+    assert_eq!(series("flushes by Linux"), ["full", "one page", "range"]);
+    // What is kept changes over time.
+    let kept = events.iter().filter(|event| event["pid"] == 1 && event["name"] == "bytes kept");
+    let kept: Vec<Option<u64>> = kept.map(|event| event["args"]["ptarmigan"].as_u64()).collect();
+    let policies = dir.json("data/report.json")["traces"][0]["policies"].clone();
+    let ours = policies.as_array().expect("policies").iter().find(|policy| policy["policy"] == "ptarmigan");
+    let ours = ours.and_then(|policy| policy["kept"].as_array()).expect("bytes");
+    assert_eq!(kept, ours.iter().map(Value::as_u64).collect::<Vec<_>>());
+    // The highest point of a track is the highest of the replay.
+    let peak = events.iter().filter(|event| event["pid"] == 1 && event["name"] == "tables by level");
+    let sum =
+        |event: &Value| event["args"].as_object().map(|args| args.values().filter_map(Value::as_u64).sum());
+    let peak: Option<u64> = peak.filter_map(sum).max();
+    assert_eq!(peak, dir.json("data/report.json")["traces"][0]["facts"]["peak_live_tables"].as_u64());
 }
 
 #[test]

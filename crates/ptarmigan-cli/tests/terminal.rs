@@ -35,17 +35,18 @@ fn on_terminal(columns: u16, args: &[&str], environment: &[(&str, &str)]) -> (Op
     (status, String::from_utf8_lossy(&shown).replace("\r\n", "\n"))
 }
 
-const RUNS: [&[&str]; 5] = [
+const RUNS: [&[&str]; 6] = [
     &["replay", "fixture", "--counters", "--sanitize", "--policy", "ptarmigan"],
     &["inspect", "fixture"],
     &["inspect", "fixture", "--events"],
     &["bench", "migration"],
     &["replay", "--help"],
+    &["advise", "fixture", "--rounds", "3"],
 ];
 
 #[test]
 fn reports_fit_40_columns() {
-    for args in [RUNS[0], RUNS[1], RUNS[3]] {
+    for args in [RUNS[0], RUNS[1], RUNS[3], RUNS[5]] {
         let (status, shown) = on_terminal(40, args, &[("NO_COLOR", "1")]);
         assert_eq!(status, Some(0), "{args:?}: {shown}");
         // What follows a carriage return is a progress bar, which takes itself away.

@@ -1,4 +1,5 @@
 //! The options of `ptarmigan advise`.
+use crate::error::Failure;
 use crate::replay::parse_memory;
 use std::path::PathBuf;
 
@@ -27,6 +28,19 @@ pub struct AdviseArgs {
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl AdviseArgs {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// If standard input is named twice.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.traces.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::new("- twice: standard input has one trace"));
+        }
+        Ok(())
+    }
 }
 
 /// Whom advice is for.

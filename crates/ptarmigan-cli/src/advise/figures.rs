@@ -77,7 +77,8 @@ pub struct Saved {
     pub tables_peak: i64,
     /// Tables that address spaces had when they ended.
     pub tables_at_end: i64,
-    /// The part of the replay's processor time, 0 to 1; 0 if the rounds do not tell a difference.
+    /// The part of the replay's processor time, at most 1 and below 0 if it takes more; 0 if the
+    /// rounds do not tell a difference.
     pub work_share: f64,
     /// The part of the time of each cause, if there is a difference.
     pub cause_shares: BTreeMap<&'static str, f64>,
@@ -142,16 +143,21 @@ impl Saved {
 
     /// Returns the counts that fall and those that rise, as parts of sentences.
     fn parts(&self, without: &Figures) -> (Vec<String>, Vec<String>) {
-        let names = ["faults", "tables made", "tables at the peak", "tables at the end of programs"];
+        let names = [
+            ("fault", ""),
+            ("table", " made"),
+            ("table", " at the peak"),
+            ("table", " at the end of programs"),
+        ];
         let (mut less, mut more) = (Vec::new(), Vec::new());
-        for ((saved, of, _), name) in self.counts(without).into_iter().zip(names) {
+        for ((saved, of, _), (thing, which)) in self.counts(without).into_iter().zip(names) {
             let share = percent(saved as f64 / (of as f64).max(1.0));
             match saved {
                 0 => {}
                 // The figure is in the document, and no reason to do anything.
                 1.. if (saved as f64) < of as f64 * LEAST_SHARE => {}
-                1.. => less.push(format!("{saved} of {of} {name} ({share})")),
-                _ => more.push(format!("{} {name}", -saved)),
+                1.. => less.push(format!("{saved} of {}{which} ({share})", several(of, thing))),
+                _ => more.push(format!("{}{which}", several(saved.unsigned_abs(), thing))),
             }
         }
         (less, more)
@@ -159,10 +165,11 @@ impl Saved {
 
     /// Returns what is saved as sentences.
     pub fn sentence(&self, without: &Figures) -> String {
-        let (mut less, more) = self.parts(without);
+        let (mut less, mut more) = self.parts(without);
         let whole: f64 = without.causes.values().map(|cause| cause.ns).sum();
         // Parts of the whole, not only of causes that hardly count.
-        let counts = |name: &str, share: f64| share * without.causes[name].ns >= whole * LEAST_SHARE;
+        let counts =
+            |name: &str, share: f64| share > 0.0 && share * without.causes[name].ns >= whole * LEAST_SHARE;
         let causes = self.cause_shares.iter().filter(|(name, share)| counts(name, **share));
         let causes: Vec<String> =
             causes.map(|(name, share)| format!("{} of {name}", percent(*share))).collect();
@@ -170,6 +177,8 @@ impl Saved {
             let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
             let share = percent(self.work_share);
             less.push(format!("{share} of the replay's time{causes}"));
+        } else if self.work_share <= -LEAST_SHARE {
+            more.push(format!("{} of the replay's time", percent(-self.work_share)));
         }
         let costs = if more.is_empty() { String::new() } else { format!(" Costs {} more.", list(&more)) };
         let less = if less.is_empty() { "nothing".to_owned() } else { list(&less) };
@@ -206,5 +215,102 @@ pub fn percent(share: f64) -> String {
         format!("{hundredths:.1} %")
     } else {
         format!("{hundredths:.0} %")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A replay of 100,000 faults, 1,000 tables made, 500 at the peak and 900 at the end.
+    fn run() -> CountedRun {
+        let mut run =
+            CountedRun { made: 1000, peak: 500, at_end: 900, processor_ns: 1e6, ..Default::default() };
+        class(&mut run, OpClass::Fault, 100_000, 6e5);
+        class(&mut run, OpClass::Exit, 10, 4e5);
+        run
+    }
+
+    fn class(run: &mut CountedRun, of: OpClass, times: u64, ns: f64) {
+        let class = &mut run.classes[of as usize];
+        (class.times, class.ns) = (times, ns);
+    }
+
+    fn figures(change: impl FnOnce(&mut CountedRun)) -> Figures {
+        let mut run = run();
+        change(&mut run);
+        Figures::of(&[run])
+    }
+
+    fn saved(change: impl FnOnce(&mut CountedRun)) -> Saved {
+        Saved::between(&figures(|_| {}), &figures(change))
+    }
+
+    #[test]
+    fn a_change_pays_if_one_count_falls_by_a_hundredth_and_none_rises_by_one() {
+        let pays = |change: fn(&mut CountedRun)| saved(change).pays(&figures(|_| {}));
+        assert!(!pays(|_| {}), "nothing is saved");
+        assert!(pays(|run| run.classes[OpClass::Fault as usize].times -= 1000));
+        assert!(!pays(|run| run.classes[OpClass::Fault as usize].times -= 999));
+        assert!(pays(|run| run.made -= 10));
+        assert!(!pays(|run| run.made -= 9));
+        assert!(!pays(|run| run.peak -= 7), "more than a hundredth, and fewer than 8 tables");
+        assert!(pays(|run| run.peak -= 8));
+        assert!(pays(|run| run.at_end -= 9));
+        assert!(!pays(|run| run.at_end += 9), "what is lost is not saved");
+        assert!(pays(|run| (run.made, run.at_end) = (900, 909)), "a hundredth more is borne");
+        assert!(!pays(|run| (run.made, run.at_end) = (900, 910)));
+        let few = figures(|run| run.classes[OpClass::Fault as usize].times = 1000);
+        let fewer = |by: u64| figures(|run| run.classes[OpClass::Fault as usize].times = 1000 - by);
+        assert!(!Saved::between(&few, &fewer(255)).pays(&few));
+        assert!(Saved::between(&few, &fewer(256)).pays(&few));
+    }
+
+    #[test]
+    fn savings_are_sentences_with_their_shares_and_costs() {
+        let say = |change: fn(&mut CountedRun)| saved(change).sentence(&figures(|_| {}));
+        assert_eq!(say(|_| {}), "Saves nothing.");
+        let change: fn(&mut CountedRun) = |run| {
+            class(run, OpClass::Fault, 75_000, 3e5);
+            (run.made, run.peak, run.at_end, run.processor_ns) = (600, 501, 895, 7e5);
+        };
+        assert_eq!(
+            say(change),
+            "Saves 25000 of 100000 faults (25 %), 400 of 1000 tables made (40 %) and 30 % of the replay's time \
+             (50 % of fault). Costs 1 table at the peak more."
+        );
+        let slower: fn(&mut CountedRun) = |run| (run.made, run.processor_ns) = (600, 1.2e6);
+        assert_eq!(
+            say(slower),
+            "Saves 400 of 1000 tables made (40 %). Costs 20 % of the replay's time more."
+        );
+        let mut untold = saved(slower);
+        untold.forget_times();
+        assert_eq!(untold.sentence(&figures(|_| {})), "Saves 400 of 1000 tables made (40 %).");
+        let lost: fn(&mut CountedRun) = |run| (run.made, run.at_end) = (1002, 901);
+        assert_eq!(
+            saved(lost).counts_only(&figures(|_| {})),
+            "saves nothing, and costs 2 tables made and 1 table at the end of programs more"
+        );
+    }
+
+    #[test]
+    fn advice_is_worth_the_largest_part_of_time_or_of_table_memory() {
+        let value = |change: fn(&mut CountedRun)| saved(change).value(&figures(|_| {}));
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        near(value(|run| (run.peak, run.at_end, run.processor_ns) = (400, 450, 9e5)), 0.5);
+        near(value(|run| (run.peak, run.processor_ns) = (400, 7e5)), 0.3);
+        near(value(|run| (run.peak, run.processor_ns) = (400, 1.5e6)), 0.2);
+        near(value(|run| run.made = 0), 0.0);
+    }
+
+    #[test]
+    fn counts_are_of_the_first_round_and_times_the_least_of_all() {
+        let slow = run();
+        let mut fast = CountedRun { processor_ns: 5e5, made: 1, ..run() };
+        class(&mut fast, OpClass::Fault, 1, 1e5);
+        let figures = Figures::of(&[slow, fast]);
+        assert_eq!((figures.faults, figures.tables_made), (100_000, 1000));
+        assert_eq!((figures.work_ns, figures.causes["fault"].ns, figures.causes["exit"].ns), (5e5, 1e5, 4e5));
     }
 }

@@ -70,8 +70,7 @@ impl Measure {
         Ok((Figures::of(&runs), first))
     }
 
-    /// Replays both sides in turns, so that a machine that changes its speed treats them alike. Times
-    /// differ if every round of the other side took less than every round of the one.
+    /// Replays both sides in turns, so that a machine that changes its speed treats them alike.
     ///
     /// # Errors
     /// As [`once`](Self::once).
@@ -83,16 +82,40 @@ impl Measure {
         }
         let (without, with) = (Figures::of(&runs.0), Figures::of(&runs.1));
         let mut saved = Saved::between(&without, &with);
-        let least = runs.0.iter().map(|run| run.processor_ns).fold(f64::INFINITY, f64::min);
-        if runs.1.iter().any(|run| run.processor_ns >= least) {
+        if !times_differ(&runs.0, &runs.1) {
             saved.forget_times();
         }
         Ok(Compared { without, with, saved })
     }
 }
 
+/// Returns whether every round of the one side took less processor time than every round of the
+/// other.
+fn times_differ(without: &[CountedRun], with: &[CountedRun]) -> bool {
+    let below = |a: &[CountedRun], b: &[CountedRun]| {
+        a.iter().all(|a| b.iter().all(|b| a.processor_ns < b.processor_ns))
+    };
+    below(with, without) || below(without, with)
+}
+
 impl Drop for Measure {
     fn drop(&mut self) {
         self.spinner.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_differ_if_all_rounds_of_one_side_are_below_all_of_the_other() {
+        let rounds =
+            |times: [f64; 3]| times.map(|processor_ns| CountedRun { processor_ns, ..Default::default() });
+        let differ = |a, b| times_differ(&rounds(a), &rounds(b));
+        assert!(differ([5.0, 7.0, 6.0], [3.0, 4.0, 4.5]), "less time");
+        assert!(differ([3.0, 4.0, 4.5], [5.0, 7.0, 6.0]), "more time");
+        assert!(!differ([5.0, 7.0, 6.0], [3.0, 4.0, 5.0]), "one round is as long");
+        assert!(!differ([5.0, 7.0, 6.0], [3.0, 4.0, 6.5]), "one round is longer");
     }
 }

@@ -22,6 +22,7 @@ use crate::error::{Context, Failure};
 use crate::model;
 use crate::print;
 use crate::replay::{CountedTrace, Trace};
+use crate::term;
 use args::Whom;
 use measure::Measure;
 use ptarmigan::tlb::{CostModel, Costs};
@@ -33,13 +34,15 @@ use std::process::ExitCode;
 /// # Errors
 /// If a trace or a cost model cannot be read, or memory runs out.
 pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
+    args.check()?;
     let costs = args.model.as_deref().map(costs).transpose()?;
+    let width = term::narrow().unwrap_or(text::COLUMNS);
     let mut document = Document::default();
     for path in &args.traces {
         let report = one(Trace::open(path)?, args, costs)?;
         if !args.json {
             let between = if document.traces.is_empty() { "" } else { "\n" };
-            print::stdout(&format!("{between}{}", text::text(&report)))?;
+            print::stdout(&format!("{between}{}", text::text(&report, width)))?;
         }
         document.traces.push(report);
     }

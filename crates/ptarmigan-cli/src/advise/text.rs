@@ -1,19 +1,20 @@
-//! The result as text, at most 80 columns wide.
+//! The result as text, at most 80 columns wide, or as wide as a narrower terminal.
 use super::advice::{Advice, To};
 use super::figures::percent;
 use super::report::TraceReport;
 
-const COLUMNS: usize = 80;
+/// The width of the text where the terminal has room for it.
+pub const COLUMNS: usize = 80;
 /// Stands for a blank at which no line is broken.
 const STAYS: char = '\u{1}';
 
-/// Returns the result for a trace as text.
-pub fn text(report: &TraceReport) -> String {
-    let mut out = String::new();
+/// Returns the result for a trace as text, with lines of at most `width` columns, except for words
+/// that are longer.
+pub fn text(report: &TraceReport, width: usize) -> String {
+    let mut out = Paragraphs { text: String::new(), width };
     let TraceReport { name, method, processes, events, whole, .. } = report;
     let plural = |n: u64| if n == 1 { "" } else { "es" };
-    paragraph(
-        &mut out,
+    out.add(
         0,
         &format!(
             "{name}: {processes} process{}, {events} events, {} faults, by {method}; {} tables made, {} at \
@@ -31,78 +32,91 @@ pub fn text(report: &TraceReport) -> String {
     let shares = shares.iter().filter(|(_, cause)| cause.times > 0);
     let shares: Vec<String> =
         shares.map(|(name, cause)| format!("{name} {}", percent(cause.ns / sum.max(1.0)))).collect();
-    paragraph(
-        &mut out,
+    out.add(
         0,
         &format!("The replay takes {:.2} ms. Page tables: {}.", whole.work_ns / 1e6, shares.join(", ")),
     );
     for note in &report.notes {
-        paragraph(&mut out, 0, &format!("Note: {note}"));
+        out.add(0, &format!("Note: {note}"));
     }
     if report.advice.is_empty() {
-        out.push('\n');
-        paragraph(&mut out, 0, "Nothing would help.");
+        out.text.push('\n');
+        out.add(0, "Nothing would help.");
     }
     for (number, advice) in report.advice.iter().enumerate() {
-        out.push('\n');
+        out.text.push('\n');
         piece(&mut out, number + 1, advice);
     }
     let (tried, open): (Vec<_>, Vec<_>) = report.rejected.iter().partition(|rejected| rejected.measured);
     for (heading, list) in [("Not advised:", tried), ("Not measured:", open)] {
         if !list.is_empty() {
-            out.push('\n');
-            paragraph(&mut out, 0, heading);
+            out.text.push('\n');
+            out.add(0, heading);
             for rejected in list {
-                paragraph(&mut out, 2, &format!("{}: {}", rejected.kind, rejected.reason));
+                out.add(2, &format!("{}: {}", rejected.kind, rejected.reason));
             }
         }
     }
-    out
+    out.text
 }
 
-fn piece(out: &mut String, number: usize, advice: &Advice) {
+fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
     let to = match advice.to {
         To::Program => "program",
         To::Kernel => "kernel",
     };
-    paragraph(out, 0, &format!("{number}. For the {to}: {}.", advice.title));
-    paragraph(out, 3, &advice.figure);
-    paragraph(out, 3, &format!("How: {}", advice.how));
-    paragraph(out, 3, &format!("Not measured: {}", advice.not_measured));
+    out.add(0, &format!("{number}. For the {to}: {}.", advice.title));
+    out.add(3, &advice.figure);
+    out.add(3, &format!("How: {}", advice.how));
+    out.add(3, &format!("Not measured: {}", advice.not_measured));
 }
 
-/// Appends a paragraph, broken into lines that begin with `indent` blanks.
-fn paragraph(out: &mut String, indent: usize, text: &str) {
-    let mut column = 0;
-    // A number stays with its unit.
-    let text = text.replace(" %", &format!("{STAYS}%"));
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column > indent && column + 1 + length > COLUMNS {
-            out.push('\n');
-            column = 0;
+/// Text under construction.
+struct Paragraphs {
+    text: String,
+    width: usize,
+}
+
+impl Paragraphs {
+    /// Appends a paragraph, broken into lines that begin with `indent` blanks.
+    fn add(&mut self, indent: usize, text: &str) {
+        let out = &mut self.text;
+        let mut column = 0;
+        // A number stays with its unit.
+        let text = text.replace(" %", &format!("{STAYS}%"));
+        for word in text.split_whitespace() {
+            let length = word.chars().count();
+            if column > indent && column + 1 + length > self.width {
+                out.push('\n');
+                column = 0;
+            }
+            if column == 0 {
+                out.push_str(&" ".repeat(indent));
+                column = indent;
+            } else {
+                out.push(' ');
+                column += 1;
+            }
+            out.extend(word.chars().map(|c| if c == STAYS { ' ' } else { c }));
+            column += length;
         }
-        if column == 0 {
-            out.push_str(&" ".repeat(indent));
-            column = indent;
-        } else {
-            out.push(' ');
-            column += 1;
-        }
-        out.extend(word.chars().map(|c| if c == STAYS { ' ' } else { c }));
-        column += length;
+        out.push('\n');
     }
-    out.push('\n');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn paragraph(width: usize, indent: usize, text: &str) -> String {
+        let mut out = Paragraphs { text: String::new(), width };
+        out.add(indent, text);
+        out.text
+    }
+
     #[test]
     fn lines_are_broken_between_words_and_indented() {
-        let mut out = String::new();
-        paragraph(&mut out, 3, &"seven77 ".repeat(11));
+        let out = paragraph(COLUMNS, 3, &"seven77 ".repeat(11));
         let lines: Vec<&str> = out.lines().collect();
         assert_eq!(lines.len(), 2);
         assert!(lines.iter().all(|line| line.starts_with("   s") && line.len() <= COLUMNS), "{out}");
@@ -111,8 +125,15 @@ mod tests {
 
     #[test]
     fn a_number_stays_with_its_unit() {
-        let mut out = String::new();
-        paragraph(&mut out, 0, &format!("{} 12 % of it", "x".repeat(76)));
+        let out = paragraph(COLUMNS, 0, &format!("{} 12 % of it", "x".repeat(76)));
         assert_eq!(out, format!("{}\n12 % of it\n", "x".repeat(76)));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_shorter_lines_and_longer_words_stay_whole() {
+        assert_eq!(
+            paragraph(20, 3, "MALLOC_ARENA_MAX=1, or one arena"),
+            "   MALLOC_ARENA_MAX=1,\n   or one arena\n"
+        );
     }
 }

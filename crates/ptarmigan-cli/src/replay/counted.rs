@@ -36,7 +36,7 @@ impl CountedMachine {
 }
 
 /// What one replay did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CountedRun {
     /// By the number of the class.
     pub classes: [ClassCount; OpClass::ALL.len()],

@@ -77,7 +77,7 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
 
 /// Writes the data behind the pictures. Nothing is written if one of the files cannot be replaced.
 fn write_data(dir: &Path, all: &[Figures], with_userpte: bool) -> Result<(), Failure> {
-    fs::create_dir_all(dir).context(dir.display())?;
+    fs::create_dir_all(dir).context(format_args!("{}: cannot be made", dir.display()))?;
     let outputs = data::names(with_userpte).into_iter().map(|name| {
         let output = Output::new(&dir.join(&name))?;
         Ok((name, output))

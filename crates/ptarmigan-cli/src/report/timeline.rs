@@ -18,9 +18,13 @@ pub(super) fn events(all: &[Figures]) -> Value {
 fn add(events: &mut Vec<Value>, process: usize, one: &Figures) {
     let unit = if one.facts.is_time() { "" } else { " (1 µs is 1 event)" };
     let name = format!("{}{unit}", one.facts.name);
-    events.push(json!({ "ph": "M", "name": "process_name", "pid": process, "args": { "name": name } }));
+    events.push(json!({
+        "ph": "M", "name": "process_name", "pid": process, "tid": 0, "ts": 0, "args": { "name": name }
+    }));
     let mut counter = |name: &str, at: u64, values: Map<String, Value>| {
-        events.push(json!({ "ph": "C", "name": name, "pid": process, "ts": at, "args": values }));
+        events.push(json!({
+            "ph": "C", "name": name, "pid": process, "tid": 0, "ts": at, "args": values
+        }));
     };
     let labels = |labels: &[&str], values: &[u64]| -> Map<String, Value> {
         labels.iter().zip(values).map(|(label, value)| ((*label).to_owned(), json!(value))).collect()

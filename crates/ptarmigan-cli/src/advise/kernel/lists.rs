@@ -26,21 +26,6 @@ fn as_good(figures: &Figures, usual: &Figures) -> bool {
     leave(figures) <= leave(usual) + usual.tables_made / 100
 }
 
-/// What was tried.
-struct Tried<'a> {
-    recorded: &'a CountedTrace,
-    measure: &'a Measure,
-    variants: Vec<Variant>,
-}
-
-impl Tried<'_> {
-    fn run(&mut self, on: CountedMachine) -> Result<Figures, Failure> {
-        let figures = Figures::of(&[self.measure.once(Side { trace: self.recorded, on })?]);
-        self.variants.push(Variant::new(settings(&on), &figures));
-        Ok(figures)
-    }
-}
-
 /// Returns the settings as a kernel is given them.
 fn settings(on: &CountedMachine) -> String {
     let budget = on.budget.map_or(String::new(), |pages| format!(", budget of {pages} pages"));
@@ -51,12 +36,27 @@ fn settings(on: &CountedMachine) -> String {
 pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Failure> {
     measure.say("replaying with and without caching");
     let usual = measure.usual;
-    let mut tried = Tried { recorded, measure, variants: Vec::new() };
-    let most = tried.run(usual)?;
+    let mut variants = Vec::new();
+    let chosen = choose(usual, |on| {
+        let figures = Figures::of(&[measure.once(Side { trace: recorded, on })?]);
+        variants.push(Variant::new(settings(&on), &figures));
+        Ok(figures)
+    })?;
+    let off = Side { trace: recorded, on: CountedMachine { magazine: 0, ..usual } };
+    let Compared { without, with, saved } = measure.compare(off, Side { trace: recorded, on: chosen })?;
+    Ok(verdict(chosen, without, with, saved, variants))
+}
+
+/// Returns the smallest settings that are about as good as the usual ones. `replay` tries settings.
+fn choose(
+    usual: CountedMachine,
+    mut replay: impl FnMut(CountedMachine) -> Result<Figures, Failure>,
+) -> Result<CountedMachine, Failure> {
+    let most = replay(usual)?;
     let mut chosen = (usual, most.clone());
     for magazine in MAGAZINES {
         let on = CountedMachine { magazine, ..usual };
-        let figures = tried.run(on)?;
+        let figures = replay(on)?;
         if as_good(&figures, &most) {
             chosen = (on, figures);
             break;
@@ -66,15 +66,13 @@ pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Fai
     while pages / 2 >= LEAST_BUDGET {
         pages /= 2;
         let on = CountedMachine { budget: Some(pages.min(u64::from(u32::MAX)) as u32), ..chosen.0 };
-        let figures = tried.run(on)?;
+        let figures = replay(on)?;
         if !as_good(&figures, &most) {
             break;
         }
         chosen = (on, figures);
     }
-    let off = Side { trace: recorded, on: CountedMachine { magazine: 0, ..usual } };
-    let Compared { without, with, saved } = measure.compare(off, Side { trace: recorded, on: chosen.0 })?;
-    Ok(verdict(chosen.0, without, with, saved, tried.variants))
+    Ok(chosen.0)
 }
 
 fn verdict(
@@ -94,6 +92,7 @@ fn verdict(
     if share < LEAST_SHARE || saved.work_share < LEAST_SHARE {
         let time = match saved.work_share {
             share if share > 0.0 => format!("{} of the replay's time", percent(share)),
+            share if share < 0.0 => format!("takes {} more of the replay's time", percent(-share)),
             _ => "no time that the replays would show".to_owned(),
         };
         let reason = format!("caching does not pay: {pages}, and {time}; quicklist=off keeps nothing");
@@ -119,4 +118,96 @@ fn verdict(
         saved,
         variants,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::CountedRun;
+
+    fn figures(run: CountedRun) -> Figures {
+        Figures::of(&[run])
+    }
+
+    /// Compares a replay without caching, which clears 10,000 pages, with one that clears `misses`
+    /// and takes `share` less of the time.
+    fn judged(misses: u64, share: f64) -> Result<Advice, String> {
+        let run = |misses, processor_ns, cached| {
+            figures(CountedRun { misses, processor_ns, cached, made: 10_000, ..CountedRun::default() })
+        };
+        let (without, with) = (run(10_000, 1e6, 0), run(misses, 1e6 * (1.0 - share), 40));
+        let saved = Saved::between(&without, &with);
+        let on = CountedMachine::usual(1 << 30);
+        let variants = vec![Variant::new("usual", &run(100, 1e6, 124))];
+        match verdict(on, without, with, saved, variants) {
+            Verdict::Advised(advice) => Ok(*advice),
+            Verdict::Not(Rejected { kind, measured, reason, .. }) => {
+                assert!(kind == "caching" && measured, "{reason}");
+                Err(reason)
+            }
+        }
+    }
+
+    #[test]
+    fn caching_pays_if_it_spares_a_hundredth_of_the_pages_and_of_the_time() {
+        let advice = judged(2_500, 0.2).unwrap_or_else(|reason| panic!("{reason}"));
+        assert!(
+            advice.figure.starts_with(
+                "Caching pays: of 10000 pages that the allocator clears, it spares 7500 (75 %). Saves 20 % of \
+                 the replay's time."
+            ),
+            "{}",
+            advice.figure
+        );
+        assert!(advice.figure.ends_with("Keeps 40 pages at the most, where the usual settings keep 124."));
+        assert!((advice.value - 0.2).abs() < 1e-9, "{}", advice.value);
+        assert!(judged(9_900, 0.011).is_ok(), "just enough");
+    }
+
+    #[test]
+    fn caching_does_not_pay_without_pages_spared_or_without_time() {
+        for (misses, share, says) in [
+            (9_901, 0.5, "spares 99 (1.0 %), and 50 % of the replay's time"),
+            (10_000, 0.5, "spares 0 (0 %)"),
+            (12_000, 0.5, "spares 0 (0 %)"),
+            (100, 0.009, "spares 9900 (99 %), and 0.9 % of the replay's time"),
+            (100, 0.0, "spares 9900 (99 %), and no time that the replays would show"),
+            (100, -0.25, "spares 9900 (99 %), and takes 25 % more of the replay's time"),
+        ] {
+            let reason = judged(misses, share).err().unwrap_or_else(|| panic!("{misses} {share}: advised"));
+            assert!(reason.starts_with("caching does not pay: "), "{reason}");
+            assert!(reason.contains(says), "{says} is not in {reason}");
+        }
+    }
+
+    /// Chooses settings for a recording that makes 10,000 tables, of which at most 100 are cached.
+    /// Magazines of `magazine` pages and a budget of `budget` pages are enough.
+    fn chosen(magazine: usize, budget: u64) -> (usize, Option<u32>, Vec<String>) {
+        let mut tried = Vec::new();
+        let on = choose(CountedMachine::usual(1 << 30), |on| {
+            tried.push(settings(&on));
+            let good = on.magazine >= magazine && on.budget.is_none_or(|pages| u64::from(pages) >= budget);
+            // The usual settings come first. One more than a hundredth of the tables is too many.
+            let (misses, refills) = match (tried.len(), good) {
+                (1, _) => (50, 0),
+                (_, true) => (90, 60),
+                (_, false) => (90, 61),
+            };
+            Ok(figures(CountedRun { misses, refills, made: 10_000, cached: 100, ..CountedRun::default() }))
+        });
+        let on = on.unwrap_or_else(|why| panic!("{}", why.message()));
+        (on.magazine, on.budget, tried)
+    }
+
+    #[test]
+    fn the_smallest_magazine_and_then_the_smallest_budget_that_do_as_well_are_chosen() {
+        let usual = CountedMachine::usual(1 << 30).magazine;
+        assert_eq!(chosen(8, 20).0, 8);
+        assert_eq!(chosen(8, 20).1, Some(25));
+        assert_eq!(chosen(4, 0).1, Some(12), "no budget below 8 pages is tried");
+        assert_eq!(chosen(4, 101).1, None, "the usual budget");
+        let (magazine, budget, tried) = chosen(1000, 0);
+        assert_eq!((magazine, budget), (usual, None), "{tried:?}");
+        assert_eq!(tried[1..5], [4, 8, 16, 32].map(|n| format!("quicklist=on,magazine={n}")));
+    }
 }

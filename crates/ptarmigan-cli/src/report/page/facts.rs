@@ -2,7 +2,7 @@
 use super::html::{Table, letter, name};
 use crate::report::collect::{Facts, Figures};
 use crate::report::draw::escape;
-use crate::report::words::{count, on_axis, share, size, times};
+use crate::report::words::{count, on_axis, plural, share, size, times};
 
 /// Returns the first lines: what was recorded.
 pub(super) fn lead(all: &[Figures]) -> String {
@@ -16,15 +16,17 @@ pub(super) fn lead(all: &[Figures]) -> String {
             String::new()
         };
         let text = format!(
-            "{of}{} processes, {} events, {} page faults{time}; {} on {arch} with {cpus} CPUs.",
+            "{of}{} process{}, {}, {}{time}; {} on {arch} with {}.",
             count(*processes),
-            count(*events),
-            count(*faults),
+            if *processes == 1 { "" } else { "es" },
+            plural(*events, "event"),
+            plural(*faults, "page fault"),
             if *method == "synthetic" {
                 "made, not recorded,".to_owned()
             } else {
                 format!("recorded with {method}")
             },
+            plural(*cpus as u64, "CPU"),
         );
         html += &format!("<p class=\"lead\">{}</p>\n", escape(&text));
     }

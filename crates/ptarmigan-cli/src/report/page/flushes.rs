@@ -39,7 +39,7 @@ pub(super) fn flushes(all: &[Figures]) -> String {
         Mirror {
             labels,
             parts: &parts,
-            classes: [["f0 low", "f0 mid", "f0"], ["f1 low", "f1 mid", "f1"]],
+            classes: [["f0 low", "f0", "f0 high"], ["f1 low", "f1", "f1 high"]],
             key: ["one page", "a range", "full"],
             x: x_axis(one),
             y_end: end,

@@ -67,14 +67,16 @@ pub(super) fn panels(all: &[Figures], content: impl Fn(&Figures) -> String) -> S
     html + "</div>\n"
 }
 
-/// A table under construction.
+/// A table under construction. One that is wider than the page scrolls, not the page.
 pub(super) struct Table(String);
 
 impl Table {
     /// Begins a table with these headings.
     pub fn new(class: &str, headings: &[&str]) -> Self {
         let cells: String = headings.iter().map(|text| format!("<th>{}</th>", escape(text))).collect();
-        Table(format!("<table class=\"{class}\"><thead><tr>{cells}</tr></thead><tbody>\n"))
+        Table(format!(
+            "<div class=\"scroll\"><table class=\"{class}\"><thead><tr>{cells}</tr></thead><tbody>\n"
+        ))
     }
 
     /// Adds a row.
@@ -91,6 +93,6 @@ impl Table {
 
     /// Returns the table.
     pub fn finish(self) -> String {
-        self.0 + "</tbody></table>\n"
+        self.0 + "</tbody></table></div>\n"
     }
 }

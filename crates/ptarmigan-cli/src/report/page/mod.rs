@@ -6,13 +6,13 @@ mod live;
 mod method;
 mod placed;
 mod policies;
+mod style;
 mod tables;
 
 use super::collect::Figures;
 use super::draw::{Unit, XAxis, escape};
 use html::{letter, name};
-
-const STYLE: &str = include_str!("style.css");
+use style::STYLE;
 
 /// Returns the page about these traces, of which there is at least one.
 pub(super) fn page(all: &[Figures]) -> String {

@@ -6,7 +6,7 @@ use super::most;
 use crate::replay::Cause;
 use crate::report::collect::{CauseRow, Figures};
 use crate::report::draw::{Bar, Bars, Columns};
-use crate::report::words::{count, on_axis, share};
+use crate::report::words::{count, on_axis, plural, share};
 
 /// How full leaf tables were.
 pub(super) fn fullness(all: &[Figures]) -> String {
@@ -89,9 +89,9 @@ pub(super) fn lifetimes(all: &[Figures]) -> String {
         Columns { columns: &columns, key, y_end: end, what, mark }
             .draw(width, "Table pages by the length of their lives")
     });
-    let cut = said(all, |one| count(one.tables.lifetimes.cut));
+    let cut = said(all, |one| plural(one.tables.lifetimes.cut, "table"));
     let cut = if all.iter().any(|one| one.tables.lifetimes.cut > 0) {
-        format!("Cut off by the start or the end of the recording, and longer than shown: {cut} tables.")
+        format!("Cut off by the start or the end of the recording, and longer than shown: {cut}.")
     } else {
         String::new()
     };
