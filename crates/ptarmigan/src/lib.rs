@@ -35,6 +35,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `hosted` | yes | the module `hosted`: a machine made of threads and `mmap`, and a pool of pages for programs; needs std |
+//! | `small` | no | nothing: less code, for images with little room |
 //! | `adapters` | no | table pages for page-table crates of other people, and for a tree of one's own |
 //! | `x86_64`, `page_table_multiarch`, `page-table-generic`, `aarch64-paging` | no | the adapter of the crate of that name |
 //!
