@@ -304,8 +304,8 @@ fn a_made_program_has_the_tables_causes_and_lives_that_it_was_made_with() {
 #[test]
 fn lives_levels_and_flushes_are_where_they_were_made() {
     let dir = Dir::new("placed");
-    // An event every millisecond, 100 of them: a leaf table lives from the 10th to the 30th, another
-    // from the 50th to the 53rd, both in one table above.
+    // An event every millisecond, 100 of them. A leaf table lives from the 10th to the 30th, and
+    // another one from the 50th to the 53rd.
     let mut kinds = vec![(0, anon(0x10_0000, 4096))];
     let until =
         |kinds: &mut Vec<(u32, Kind)>, n| kinds.resize(n, (0, Kind::Truth { tables: 1, at: Sampled::Exit }));
