@@ -292,13 +292,20 @@ fn a_made_program_has_the_tables_causes_and_lives_that_it_was_made_with() {
     assert!(labels.contains(&"first") && labels.contains(&"<second>"), "{labels:?}");
     let html = dir.read("page.html");
     assert!(html.contains("&lt;second&gt;") && !html.contains("<second>"), "a name is text");
+    let from = html.find("<section id=\"fullness\">").expect("a section");
+    let section = &html[from..from + html[from..].find("</section>").expect("its end")];
+    let said = section.split('>').filter_map(|part| part.strip_suffix("%)</text")?.split(" (").next());
+    let most: Vec<String> =
+        classes.iter().filter(|c| c["from"] != 0 || c["most"] != 0).map(|c| count(&c["most"])).collect();
+    // The picture is there for two widths.
+    assert_eq!(said.collect::<Vec<_>>(), [&most[..], &most[..]].concat(), "{classes:?}");
 }
 
 #[test]
 fn lives_levels_and_flushes_are_where_they_were_made() {
     let dir = Dir::new("placed");
-    // An event every millisecond, 100 of them: a leaf table lives from the 10th to the 30th, another
-    // from the 50th to the 53rd, both in one table above.
+    // An event every millisecond, 100 of them. A leaf table lives from the 10th to the 30th, and
+    // another one from the 50th to the 53rd.
     let mut kinds = vec![(0, anon(0x10_0000, 4096))];
     let until =
         |kinds: &mut Vec<(u32, Kind)>, n| kinds.resize(n, (0, Kind::Truth { tables: 1, at: Sampled::Exit }));
@@ -330,6 +337,12 @@ fn lives_levels_and_flushes_are_where_they_were_made() {
     assert_eq!(bins, [(2048, 1), (16384, 1)], "{lifetimes}");
     assert_eq!(lifetimes["median"][0], 20_000, "{lifetimes}");
     assert_eq!(lifetimes["cut"], 1, "the root was there before: {lifetimes}");
+    let kinds_left = [(0, anon(0x10_0000, 4096)), (0, write(0x10_0000))];
+    let left = trace(&dir, "left.ptrace", &header("left"), &kinds_left, true, 0);
+    let ran = report(&[&left, "-o", &dir.path("left.html"), "--data", &dir.path("left")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let left = &dir.json("left/report.json")["traces"][0]["tables"]["lifetimes"];
+    assert_eq!(left["cut"], 4, "three tables and the root are left: {left}");
     let points = figures["live"]["points"].as_array().expect("points");
     let at = |ms: usize| &points[(ms * points.len()).div_ceil(100)]["levels"];
     let most = |level: usize| points.iter().filter_map(|point| point["levels"][level].as_u64()).max();
@@ -412,7 +425,7 @@ fn a_name_is_text_wherever_it_stands() {
     let dir = Dir::new("names");
     let name = "<i>it & \"so\"";
     let mut kinds = program();
-    kinds.insert(3, (0, Kind::Name(Name::new("<b>\"&"))));
+    kinds.insert(4, (0, Kind::Name(Name::new("<b>\"&"))));
     let (one, two) = (
         trace(&dir, "one.ptrace", &header(name), &kinds, true, 3),
         trace(&dir, "two.ptrace", &header("two"), &kinds, true, 0),
@@ -729,14 +742,16 @@ fn nothing_is_replaced_that_is_no_regular_file_and_nothing_is_left_half_written(
     // A link to a file stays a link, and the file is replaced.
     std::fs::write(dir.path("file"), "old").expect("a file");
     std::os::unix::fs::symlink("file", dir.path("good")).expect("a link");
+    std::fs::hard_link(dir.path("file"), dir.path("twin")).expect("a second name");
     assert_eq!(to(&dir.path("good")).status, Some(0));
+    assert_eq!(dir.read("twin"), "old", "the page is moved to its place, not written there");
     assert!(dir.read("file").starts_with("<!DOCTYPE html>"));
     assert!(std::fs::symlink_metadata(dir.path("good")).expect("the link").is_symlink());
     one_line(&report(&[&fixture, "-o", &dir.path("p"), "--data", &dir.path("file")]), 1, "not a directory");
     // One of the data files cannot be replaced: none is written, and no page either.
     std::fs::create_dir_all(dir.path("data/kept.csv")).expect("a directory");
     one_line(&report(&[&fixture, "-o", &dir.path("p"), "--data", &dir.path("data")]), 1, "a directory");
-    assert_eq!(dir.names(), ["data", "file", "good", "link"]);
+    assert_eq!(dir.names(), ["data", "file", "good", "link", "twin"]);
     assert_eq!(std::fs::read_dir(dir.path("data")).expect("the directory").count(), 1);
 }
 

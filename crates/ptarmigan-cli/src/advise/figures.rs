@@ -114,8 +114,8 @@ impl Saved {
         self.cause_shares.clear();
     }
 
-    /// Returns whether a change of the program is worth it: one count falls by a hundredth at least,
-    /// and by more than a handful, and none rises by a hundredth.
+    /// Returns whether a change of the program is worth it: one count falls by a hundredth at
+    /// least, and by more than a handful, and none rises by a hundredth.
     pub fn pays(&self, without: &Figures) -> bool {
         let counts = self.counts(without);
         let falls = |(saved, of, least): &(i64, u64, i64)| {

@@ -95,7 +95,11 @@ fn verdict(
             share if share < 0.0 => format!("takes {} more of the replay's time", percent(-share)),
             _ => "no time that the replays would show".to_owned(),
         };
-        let reason = format!("caching does not pay: {pages}, and {time}; quicklist=off keeps nothing");
+        let reason = if share >= LEAST_SHARE && saved.work_share == 0.0 {
+            format!("caching is not shown to pay: {pages}, and times of the rounds overlap")
+        } else {
+            format!("caching does not pay: {pages}, and {time}; quicklist=off keeps nothing")
+        };
         return Verdict::Not(Rejected { kind: KIND, to: To::Kernel, measured: true, reason });
     }
     let usual = variants.first().map_or(0, |usual| usual.cached_peak);
@@ -165,13 +169,23 @@ mod tests {
     }
 
     #[test]
+    fn caching_that_rounds_do_not_tell_from_none_is_not_said_to_be_useless() {
+        let reason = judged(100, 0.0).err().unwrap_or_else(|| panic!("advised"));
+        assert_eq!(
+            reason,
+            "caching is not shown to pay: of 10000 pages that the allocator clears, it spares 9900 (99 %), and \
+             times of the rounds overlap"
+        );
+    }
+
+    #[test]
     fn caching_does_not_pay_without_pages_spared_or_without_time() {
         for (misses, share, says) in [
             (9_901, 0.5, "spares 99 (1.0 %), and 50 % of the replay's time"),
             (10_000, 0.5, "spares 0 (0 %)"),
             (12_000, 0.5, "spares 0 (0 %)"),
             (100, 0.009, "spares 9900 (99 %), and 0.9 % of the replay's time"),
-            (100, 0.0, "spares 9900 (99 %), and no time that the replays would show"),
+            (10_000, 0.0, "spares 0 (0 %), and no time that the replays would show"),
             (100, -0.25, "spares 9900 (99 %), and takes 25 % more of the replay's time"),
         ] {
             let reason = judged(misses, share).err().unwrap_or_else(|| panic!("{misses} {share}: advised"));
