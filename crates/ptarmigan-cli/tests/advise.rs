@@ -394,30 +394,28 @@ fn low_tables_save_a_32_bit_machine_its_windows_if_there_are_many() {
 }
 
 #[test]
-fn a_program_that_makes_tables_again_and_again_is_told_that_caching_pays() {
+fn a_program_that_makes_tables_again_and_again_is_told_how_many_pages_caching_spares() {
     let mut events = Vec::new();
     for _ in 0..5000 {
         events.extend([(0, map(BASE, 1)), (0, write(BASE)), (0, Kind::Munmap { start: BASE, pages: 1 })]);
     }
     events.push((0, Kind::Exit { last: true }));
     let trace = made("churn", |_| {}, 0, &events);
-    // Other work on the machine may hide the time: once in ten attempts it has to be seen.
-    let attempts = (0..10).map(|_| advice(&trace.0, &["--for", "kernel"]));
-    let mut seen = attempts.filter(|report| {
-        let rejected = report["rejected"].as_array().expect("a list");
-        let caching = rejected.iter().find(|one| one["kind"] == "caching");
-        let why = caching.and_then(|one| one["reason"].as_str());
-        assert!(why.is_none_or(|why| why.contains("it spares 14996 (100 %)")), "{report:#}");
-        caching.is_none()
-    });
-    let report = seen.next().expect("caching pays");
+    let report = advice(&trace.0, &["--for", "kernel"]);
+    // Whether that pays depends on times, which other work on the machine may hide: the verdict is
+    // tested beside it (`advise::kernel::lists`).
+    let rejected = report["rejected"].as_array().expect("a list");
+    if let Some(caching) = rejected.iter().find(|one| one["kind"] == "caching") {
+        let why = caching["reason"].as_str().expect("a text");
+        assert!(why.contains("of 15001 pages that the allocator clears, it spares 14996 (100 %)"), "{why}");
+        return;
+    }
     let found = piece(&report, "caching");
     let count = |side: &str, what: &str| found[side][what].as_u64().expect("a count");
     // A leaf table and two above for each round, and the root, which stays.
     assert_eq!(count("without", "tables_made"), 15_001, "{found:#}");
     assert_eq!(count("without", "misses"), count("without", "tables_made"), "all come from the allocator");
     assert!(count("with", "misses") < 100, "{found:#}");
-    assert!(found["saved"]["work_share"].as_f64() > Some(0.01), "{found:#}");
     assert_eq!(found["value"], found["saved"]["work_share"]);
     let figure = found["figure"].as_str().expect("a text");
     let spared = 15_001 - count("with", "misses");
