@@ -119,9 +119,9 @@ impl GlobalFrameAllocator for Shared {
         };
         for frame in (addr..addr + size).step_by(PAGE_SIZE) {
             if frame < library.own.start + BYTES {
-                // SAFETY: 1. the address lies in the source's memory, of which it alone hands frames
-                // out. 2. ostd gives a frame back once, when its last handle is dropped: a table
-                // after the flush and the grace period that it may need.
+                // SAFETY: 1. the address lies in the source's memory, of which it alone hands
+                // frames out. 2. ostd gives a frame back once, when its last handle is dropped: a
+                // table after the flush and the grace period that it may need.
                 unsafe { library.data.give(frame) };
             } else {
                 // SAFETY: 1. and 2. as for data frames.
