@@ -192,6 +192,7 @@ impl<'m> ForeignTable<'m> {
     /// has the table alone, but for MMUs: so this is a store, not a read-modify-write. If others
     /// note lines meanwhile, some may be lost.
     #[cfg(feature = "adapters")]
+    #[allow(dead_code, reason = "without the feature of a crate there is no tree")]
     #[inline(always)]
     pub(crate) fn touched_alone(&self, offset: usize) {
         self.frames.meta(self.at.pfn()).touch((offset % FRAME_SIZE / LINE) as u32);
@@ -200,6 +201,7 @@ impl<'m> ForeignTable<'m> {
     /// Returns the lines that are noted of a table that is [one frame](Self::from_frame), a bit for
     /// each [`LINE`].
     #[cfg(feature = "adapters")]
+    #[allow(dead_code, reason = "without the feature of a crate there is no tree")]
     #[inline(always)]
     pub(crate) fn lines(&self) -> u64 {
         self.frames.meta(self.at.pfn()).touched()
