@@ -1,6 +1,7 @@
 //! What the tests of recordings share.
 use ptarmigan_cli::inspect::{self, Inspection};
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -74,6 +75,16 @@ pub fn report(file: &Path) -> Inspection {
 pub fn started(method: &str, file: &Path, script: &str) -> Option<Child> {
     let mut command = ptarmigan();
     command.args(["record", "--method", method, "-o"]).arg(file).args(["--", "sh", "-c", script]);
+    // A shell starts what is to run in the background with these ignored, and a recorder leaves
+    // that as it is.
+    // SAFETY: signal is async-signal-safe, and the default of a signal runs no code.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     spawned(&mut command)
 }
 
