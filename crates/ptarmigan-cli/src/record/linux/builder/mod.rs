@@ -63,6 +63,26 @@ struct TaskState {
     dying: bool,
 }
 
+impl TaskState {
+    fn new(number: u32, group: i32, space: u64) -> Self {
+        Self {
+            number,
+            group,
+            space,
+            cpu: 0,
+            waiter: None,
+            held: None,
+            recorded: true,
+            call: None,
+            released: [None; 2],
+            fault: None,
+            exec: None,
+            other_tracer: false,
+            dying: false,
+        }
+    }
+}
+
 /// Counts beside the events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
@@ -106,24 +126,9 @@ pub(crate) struct TraceBuilder<'a, W: Write> {
 
 impl<'a, W: Write> TraceBuilder<'a, W> {
     pub(crate) fn new(writer: Writer<W>, root: i32, made: ExecLookup<'a>) -> Self {
-        let task = TaskState {
-            number: 0,
-            group: root,
-            space: 0,
-            cpu: 0,
-            waiter: None,
-            held: None,
-            recorded: true,
-            call: None,
-            released: [None; 2],
-            fault: None,
-            exec: None,
-            other_tracer: false,
-            dying: false,
-        };
         Self {
             queue: Queue::new(writer),
-            tasks: HashMap::from([(root, task)]),
+            tasks: HashMap::from([(root, TaskState::new(0, root, 0))]),
             groups: HashMap::from([(root, 1)]),
             spaces: HashMap::from([(0, SpaceUsers { users: 1, ..SpaceUsers::default() })]),
             next_space: 1,
@@ -374,21 +379,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
         }
         self.release_locks(pid)?;
-        let task = TaskState {
-            number,
-            group,
-            space,
-            cpu,
-            waiter,
-            held: None,
-            recorded,
-            call: None,
-            released: [None; 2],
-            fault: None,
-            exec: None,
-            other_tracer: false,
-            dying: false,
-        };
+        let task = TaskState { cpu, waiter, recorded, ..TaskState::new(number, group, space) };
         self.tasks.insert(child, task);
         let early = self.early.remove(&child).unwrap_or_default();
         self.early_count -= early.len();

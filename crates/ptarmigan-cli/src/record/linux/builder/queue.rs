@@ -62,10 +62,14 @@ impl<W: Write> Queue<W> {
         place
     }
 
+    /// Returns what stands at a place, if it is still kept.
+    fn slot(&mut self, place: u64) -> Option<&mut QueuedEvent> {
+        place.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize))
+    }
+
     /// Fills a reserved place.
-    pub(crate) fn resolve(&mut self, place: u64, time: u64, e: Option<Event>) -> Result<(), WriteError> {
-        let slot = place.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize));
-        match (slot, e) {
+    pub(super) fn resolve(&mut self, place: u64, time: u64, e: Option<Event>) -> Result<(), WriteError> {
+        match (self.slot(place), e) {
             (Some(slot), Some(e)) => *slot = QueuedEvent::Known(time, e),
             (Some(slot), None) => *slot = QueuedEvent::Nothing,
             // The call took too long, and its place is gone.
@@ -76,17 +80,11 @@ impl<W: Write> Queue<W> {
     }
 
     /// Moves an event to the end: it took effect only now. An event that is written already stays.
-    pub(crate) fn delay(&mut self, place: u64, time: u64) -> Result<(), WriteError> {
-        let slot = place.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize));
-        match slot {
-            Some(slot @ QueuedEvent::Known(..)) => {
-                let QueuedEvent::Known(_, e) = std::mem::replace(slot, QueuedEvent::Nothing) else {
-                    return Ok(());
-                };
-                self.push(time, e)
-            }
-            _ => Ok(()),
-        }
+    pub(super) fn delay(&mut self, place: u64, time: u64) -> Result<(), WriteError> {
+        let Some(slot) = self.slot(place) else { return Ok(()) };
+        let QueuedEvent::Known(_, e) = *slot else { return Ok(()) };
+        *slot = QueuedEvent::Nothing;
+        self.push(time, e)
     }
 
     fn drain(&mut self) -> Result<(), WriteError> {
