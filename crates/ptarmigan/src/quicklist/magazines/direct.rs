@@ -22,9 +22,9 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     pub fn at_hand(self, level: Level) -> Option<Clean> {
         let lists = self.policy();
         if level == lists.root {
-            lists.take_at_hand::<ROOT>(&self.here(), level)
+            lists.take_at_hand(&self.here(), ROOT, level)
         } else if level < lists.root {
-            lists.take_at_hand::<ZERO>(&self.here(), level)
+            lists.take_at_hand(&self.here(), ZERO, level)
         } else {
             None
         }
@@ -48,7 +48,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     #[inline(always)]
     pub unsafe fn root_at_hand(self, top: Level) -> Option<Clean> {
         debug_assert_eq!(top, self.policy().root);
-        self.policy().take_at_hand::<ROOT>(&self.here(), top)
+        self.policy().take_at_hand(&self.here(), ROOT, top)
     }
 
     /// Puts a root table that no TLB knows into this CPU's magazines.

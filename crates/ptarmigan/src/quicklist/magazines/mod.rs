@@ -468,12 +468,12 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
             }
         }
         let (at_hand, class) = if level == self.root {
-            (self.take_at_hand::<ROOT>(here, level), ROOT)
+            (self.take_at_hand(here, ROOT, level), ROOT)
         } else if level < self.root {
             if flags.high != HighUse::Never && self.source.class(level, flags.high) == ZoneClass::High {
-                (self.take_at_hand::<HIGH>(here, level), HIGH)
+                (self.take_at_hand(here, HIGH, level), HIGH)
             } else {
-                (self.take_at_hand::<ZERO>(here, level), ZERO)
+                (self.take_at_hand(here, ZERO, level), ZERO)
             }
         } else {
             return Err(self.source.none(here.node(), level));

@@ -31,7 +31,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
         if self.near[page.level().at() % LEVELS] {
             // SAFETY: 1. by the caller.
-            unsafe { self.put::<ZERO>(here, page) };
+            unsafe { self.put(here, ZERO, page) };
         } else {
             // SAFETY: 1. by the caller.
             unsafe { self.put_any(here.again(), page) };
@@ -52,14 +52,14 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         if cfg!(feature = "small") {
             let class = self.class_of(&page);
             // SAFETY: 1. by the caller; it is of its class.
-            return unsafe { self.put_in(&here, class, page) };
+            return unsafe { self.put(&here, class, page) };
         }
         // SAFETY: 1. by the caller.
         unsafe {
             match self.class_of(&page) {
-                ROOT => self.put::<ROOT>(&here, page),
-                HIGH => self.put::<HIGH>(&here, page),
-                _ => self.put::<ZERO>(&here, page),
+                ROOT => self.put(&here, ROOT, page),
+                HIGH => self.put(&here, HIGH, page),
+                _ => self.put(&here, ZERO, page),
             }
         }
     }
@@ -70,18 +70,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// 1. The page came from these lists, and is of the class.
     #[inline(always)]
-    unsafe fn put<const CLASS: usize>(&self, here: &Here<'_>, page: Clean) {
-        // SAFETY: 1. by the caller.
-        unsafe { self.put_in(here, CLASS, page) };
-    }
-
-    /// As [`put`](Self::put).
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`put`](Self::put).
-    #[inline(always)]
-    unsafe fn put_in(&self, here: &Here<'_>, class: usize, page: Clean) {
+    unsafe fn put(&self, here: &Here<'_>, class: usize, page: Clean) {
         let level = page.level();
         let item = self.item(class, page);
         if let Some(mut cpu) = self.enter(here) {

@@ -13,13 +13,7 @@ use crate::window::OpenWindow;
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Hands out a page from this CPU's magazines; `None` if they are empty or in use.
     #[inline(always)]
-    pub(super) fn take_at_hand<const CLASS: usize>(&self, here: &Here<'_>, level: Level) -> Option<Clean> {
-        self.take_at_hand_of(here, CLASS, level)
-    }
-
-    /// As [`take_at_hand`](Self::take_at_hand).
-    #[inline(always)]
-    fn take_at_hand_of(&self, here: &Here<'_>, class: usize, level: Level) -> Option<Clean> {
+    pub(super) fn take_at_hand(&self, here: &Here<'_>, class: usize, level: Level) -> Option<Clean> {
         let mut cpu = self.enter(here)?;
         let item = Magazines::new(&mut cpu, class).pop()?;
         cpu.shown().tally.row(level, class == HIGH).allocs.add(1);
@@ -36,7 +30,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         level: Level,
         flags: AllocFlags,
     ) -> Result<Clean, NoFrame> {
-        match self.take_at_hand_of(&here, class, level) {
+        match self.take_at_hand(&here, class, level) {
             Some(page) => Ok(page),
             None => self.take_slow(here, class, level, flags),
         }
