@@ -143,6 +143,43 @@ pub unsafe trait TableEntry: GenericPTE {}
 #[cfg(target_arch = "x86_64")]
 unsafe impl TableEntry for page_table_entry::x86_64::X64PTE {}
 
+/// Metadata whose addresses are numbers.
+///
+/// [`VirtAddr`](PagingMetaData::VirtAddr) is a type of safe traits. A [`Space`] notes the lines of the
+/// addresses that it is given, and the crate writes entries for the addresses that it makes of them.
+/// So the two must be the same:
+///
+/// ```compile_fail,E0277
+/// # use memory_addr::VirtAddr;
+/// # use page_table_entry::x86_64::X64PTE;
+/// # use page_table_multiarch::PagingMetaData;
+/// # use ptarmigan::adapters::{Home, page_table_multiarch::Space};
+/// struct Anybodys;
+/// impl PagingMetaData for Anybodys {
+///     type VirtAddr = VirtAddr; // or one that answers differently each time
+///     // ...
+/// #   const LEVELS: usize = 4;
+/// #   const PA_MAX_BITS: usize = 52;
+/// #   const VA_MAX_BITS: usize = 48;
+/// #   fn flush_tlb(_: Option<VirtAddr>) {}
+/// }
+/// fn space<H: Home>(space: Space<Anybodys, X64PTE, H>) {}
+/// ```
+///
+/// # Safety
+///
+/// An implementation promises:
+///
+/// 1. For every value of [`VirtAddr`](PagingMetaData::VirtAddr), `Into<usize>` returns the same
+///    number each time, and for every number, the value that `From<usize>` makes of it returns that
+///    number.
+/// 2. The methods that [`MemoryAddr`] provides are not replaced by others.
+pub unsafe trait Addresses: PagingMetaData {}
+
+// SAFETY: 1. a transparent `usize`. 2. none is.
+#[cfg(target_arch = "x86_64")]
+unsafe impl Addresses for page_table_multiarch::x86_64::X64PagingMetaData {}
+
 struct Descriptors<E>(PhantomData<E>);
 
 // SAFETY: 1. by the contract of `TableEntry`, 1.; `Space` checks the size. 2. by the same, 2. and 3.
@@ -170,13 +207,13 @@ unsafe impl<E: TableEntry> Entries for Descriptors<E> {
 ///
 /// It relies on what version 0.6 does: a table is the tree of entries below
 /// [`root_paddr`](PageTable64::root_paddr), and nothing else is kept of it.
-pub struct Space<M: PagingMetaData, E: TableEntry, H: Home> {
+pub struct Space<M: Addresses, E: TableEntry, H: Home> {
     /// Never dropped: it would look at every entry of every table above the lowest.
     table: ManuallyDrop<PageTable64<M, E, RootOnly<H>>>,
     tree: Tree,
 }
 
-impl<M: PagingMetaData, E: TableEntry, H: Home> Space<M, E, H> {
+impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
     const FITS: () = {
         assert!(size_of::<E>() == ENTRY, "entries have 8 bytes");
         assert!(M::LEVELS == 3 || M::LEVELS == 4, "the crate has three levels or four");
@@ -200,8 +237,10 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Space<M, E, H> {
     }
 
     /// Has the root's entries of `entries` lead to the tables to which those of `from` lead, e.g.
-    /// for the kernel's half. Nothing can be mapped there by way of this space:
-    /// [`PagingError::NoMemory`].
+    /// for the kernel's half. Entries that earlier calls have shared stay shared.
+    ///
+    /// By way of this space, nothing can be mapped there ([`PagingError::NoMemory`]), and nothing that
+    /// is mapped there can be changed ([`PagingError::NotMapped`]).
     ///
     /// # Safety
     ///
@@ -221,7 +260,7 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Space<M, E, H> {
     }
 }
 
-impl<M: PagingMetaData, E: TableEntry, H: Home> Drop for Space<M, E, H> {
+impl<M: Addresses, E: TableEntry, H: Home> Drop for Space<M, E, H> {
     fn drop(&mut self) {
         // SAFETY: 1. all tables are of these pages, and this is the end of the space. 2. cursors
         // note what they write.
@@ -231,7 +270,7 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Drop for Space<M, E, H> {
 
 /// Changes a [`Space`], as the crate's cursor changes its table. Borrowed from
 /// [`Space::cursor`].
-pub struct Cursor<'a, M: PagingMetaData, E: TableEntry, H: Home> {
+pub struct Cursor<'a, M: Addresses, E: TableEntry, H: Home> {
     tree: &'a mut Tree,
     cursor: PageTable64Cursor<'a, M, E, RootOnly<H>>,
 }
@@ -245,7 +284,7 @@ fn level(size: PageSize) -> Level {
     }
 }
 
-impl<M: PagingMetaData, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
+impl<M: Addresses, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
     /// See [`PageTable64Cursor::map`].
     ///
     /// # Errors
@@ -333,12 +372,24 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
         self.cursor.remap(vaddr, paddr, flags)
     }
 
+    /// Refuses pages from `start` on, `size` bytes, if any of them is [another
+    /// space's](Space::share_root_entries).
+    fn refuse_shared(&self, vaddr: M::VirtAddr, size: usize) -> PagingResult {
+        let start: usize = vaddr.into();
+        let last = start.checked_add(size.saturating_sub(1)).ok_or(PagingError::NotMapped)?;
+        match self.tree.any_shared(start as u64, last as u64) {
+            true => Err(PagingError::NotMapped),
+            false => Ok(()),
+        }
+    }
+
     /// See [`PageTable64Cursor::protect`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there; [`PagingError::NotMapped`] for an address of another space.
     pub fn protect(&mut self, vaddr: M::VirtAddr, flags: MappingFlags) -> PagingResult<PageSize> {
+        self.refuse_shared(vaddr, 1)?;
         self.cursor.protect(vaddr, flags)
     }
 
@@ -346,8 +397,10 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there; [`PagingError::NotMapped`] for addresses of another space, of
+    /// which none is changed.
     pub fn protect_region(&mut self, vaddr: M::VirtAddr, size: usize, flags: MappingFlags) -> PagingResult {
+        self.refuse_shared(vaddr, size)?;
         self.cursor.protect_region(vaddr, size, flags)
     }
 
@@ -355,8 +408,9 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there; [`PagingError::NotMapped`] for an address of another space.
     pub fn unmap(&mut self, vaddr: M::VirtAddr) -> PagingResult<(TheirPhysAddr, MappingFlags, PageSize)> {
+        self.refuse_shared(vaddr, 1)?;
         self.cursor.unmap(vaddr)
     }
 
@@ -364,8 +418,10 @@ impl<M: PagingMetaData, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there; [`PagingError::NotMapped`] for addresses of another space, of
+    /// which none is unmapped.
     pub fn unmap_region(&mut self, vaddr: M::VirtAddr, size: usize) -> PagingResult {
+        self.refuse_shared(vaddr, size)?;
         self.cursor.unmap_region(vaddr, size)
     }
 

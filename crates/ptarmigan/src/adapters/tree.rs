@@ -38,13 +38,34 @@ pub(super) unsafe trait Entries {
     fn link(&self, at: PhysAddr) -> Self::Entry;
 }
 
+/// Entries of a root, one bit each.
+#[derive(Clone, Copy)]
+struct RootEntries([u64; (1 << INDEX) / 64]);
+
+impl RootEntries {
+    const NONE: Self = RootEntries([0; (1 << INDEX) / 64]);
+
+    /// Returns whether the entry at `offset`, in bytes, is one of them.
+    #[inline(always)]
+    fn has(&self, offset: usize) -> bool {
+        let entry = offset / ENTRY;
+        self.0[entry / 64] >> (entry % 64) & 1 != 0
+    }
+
+    fn add(&mut self, offset: usize) {
+        let entry = offset / ENTRY;
+        self.0[entry / 64] |= 1 << (entry % 64);
+    }
+}
+
 /// A tree: where its root is, and which of its entries are another's.
 pub(super) struct Tree {
     pub root: PhysAddr,
     /// The root's level.
     pub top: Level,
-    /// Bytes of the root with entries that lead to tables of another tree.
-    pub shared: Range<usize>,
+    /// Entries of the root that lead to tables of other trees. They add up over all calls of
+    /// [`share`](Self::share): an entry that is shared stays another's.
+    shared: RootEntries,
     /// The tables of the two lowest levels that were reached last, and the part of the address space
     /// that each is for. The lines of the entries that lead there are noted.
     leaf: (u64, PhysAddr),
@@ -74,7 +95,7 @@ pub(super) const fn offset(va: u64, level: Level) -> usize {
 )]
 impl Tree {
     pub fn new(root: PhysAddr, top: Level) -> Self {
-        Tree { root, top, shared: 0..0, leaf: NOWHERE, near: NOWHERE }
+        Tree { root, top, shared: RootEntries::NONE, leaf: NOWHERE, near: NOWHERE }
     }
 
     /// Forgets which tables were reached last: tables have gone.
@@ -91,7 +112,16 @@ impl Tree {
     /// Returns whether the root's entry for `va` is another tree's.
     #[inline(always)]
     pub fn is_shared(&self, va: u64) -> bool {
-        self.shared.contains(&offset(va, self.top))
+        self.shared.has(offset(va, self.top))
+    }
+
+    /// Returns whether any of the root's entries for addresses from `start` to `last` [is another
+    /// tree's](Self::is_shared).
+    pub fn any_shared(&self, start: u64, last: u64) -> bool {
+        let (first, last) = (start >> shift(self.top), last >> shift(self.top));
+        // No more than all of the root's entries.
+        (first..=last.min(first + (1 << INDEX) - 1))
+            .any(|entry| self.shared.has(offset(entry << shift(self.top), self.top)))
     }
 
     /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes its line
@@ -203,7 +233,7 @@ impl Tree {
         // As long as one entry has all of them.
         while level > Level::PTE && (start ^ last) >> shift(level) == 0 {
             let offset = offset(start, level);
-            if level == self.top && self.shared.contains(&offset) {
+            if level == self.top && self.shared.has(offset) {
                 return;
             }
             // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
@@ -242,7 +272,7 @@ impl Tree {
         let mut start = start;
         for offset in (first..end).step_by(ENTRY) {
             let stop = (start | ((1 << shift(level)) - 1)).min(last);
-            let is_shared = level == self.top && self.shared.contains(&offset);
+            let is_shared = level == self.top && self.shared.has(offset);
             let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
             // SAFETY: as in `grow`.
             let entry = unsafe { slot.read_volatile() };
@@ -287,7 +317,8 @@ impl Tree {
         cuts(start) || (start ^ last >= 1 << FRAME_SHIFT && cuts(last))
     }
 
-    /// Has the root's entries in `bytes` lead where those of the root at `from` lead.
+    /// Has the root's entries in `bytes` lead where those of the root at `from` lead, beside those
+    /// that earlier calls have shared.
     ///
     /// # Safety
     ///
@@ -302,12 +333,12 @@ impl Tree {
     ) {
         // SAFETY: 1. the root is the tree's (1.). 2. nobody gives it back in here.
         unsafe { pages.open(self.root) }.touched_range(bytes.clone());
-        for offset in bytes.clone().step_by(ENTRY) {
+        for offset in bytes.step_by(ENTRY) {
+            self.shared.add(offset);
             let [to, from] = [self.root, from].map(|at| pages.pointer(at).wrapping_add(offset).cast::<u64>());
             // SAFETY: entries of two roots, one of which the caller has alone (1., 2.).
             unsafe { to.write_volatile(from.read_volatile()) };
         }
-        self.shared = bytes;
         self.forget();
     }
 
@@ -334,7 +365,7 @@ impl Tree {
         level: Level,
     ) {
         if level > Level::PTE {
-            let shared = if level == self.top { self.shared.clone() } else { 0..0 };
+            let shared = if level == self.top { self.shared } else { RootEntries::NONE };
             // SAFETY: 1. it is the tree's (1.). 2. it is given back below, when this is gone.
             let mut lines = unsafe { pages.open(at) }.lines();
             while lines != 0 {
@@ -344,7 +375,7 @@ impl Tree {
                     let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
                     // SAFETY: as in `grow`.
                     let entry = unsafe { slot.read_volatile() };
-                    let Some(next) = entries.table(entry).filter(|_| !shared.contains(&offset)) else {
+                    let Some(next) = entries.table(entry).filter(|_| !shared.has(offset)) else {
                         continue;
                     };
                     // SAFETY: 1. and 2. by the caller; the entry leads to a table of this tree. 3. as

@@ -144,8 +144,9 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     }
 
     /// Has the upper half of the root lead to the tables to which that of `from` leads: the
-    /// kernel's. Nothing can be mapped there by way of this space:
-    /// [`MapToError::FrameAllocationFailed`].
+    /// kernel's. By way of this space, nothing can be mapped there
+    /// ([`MapToError::FrameAllocationFailed`]), and nothing that is mapped there can be changed
+    /// ([`UnmapError::PageNotMapped`], [`FlagUpdateError::PageNotMapped`]).
     ///
     /// # Safety
     ///
@@ -200,7 +201,7 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there; [`UnmapError::PageNotMapped`] in [another space's](Self::share_upper_half) half.
     pub fn unmap<'s, S: PageSize>(
         &'s mut self,
         page: Page<S>,
@@ -208,6 +209,9 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     where
         MappedPageTable<'s, Reach<'s, 'm, P, N>>: Mapper<S>,
     {
+        if self.tree.is_shared(page.start_address().as_u64()) {
+            return Err(UnmapError::PageNotMapped);
+        }
         self.mapper().unmap(page)
     }
 
@@ -215,7 +219,8 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there; [`FlagUpdateError::PageNotMapped`] in [another space's](Self::share_upper_half)
+    /// half.
     ///
     /// # Safety
     ///
@@ -228,6 +233,9 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     where
         MappedPageTable<'s, Reach<'s, 'm, P, N>>: Mapper<S>,
     {
+        if self.tree.is_shared(page.start_address().as_u64()) {
+            return Err(FlagUpdateError::PageNotMapped);
+        }
         // SAFETY: 1. by the caller.
         unsafe { self.mapper().update_flags(page, flags) }
     }
@@ -241,7 +249,7 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     ///
     /// # Safety
     ///
-    /// 1. No address of the range is in [another tree's](Self::share_upper_half) half.
+    /// 1. No address of the range is in [another space's](Self::share_upper_half) half.
     pub unsafe fn clean_up_addr_range(&mut self, range: PageRangeInclusive) {
         self.tree.forget();
         // SAFETY: 1. only tables of this space come, which its pages handed out, and they are empty.

@@ -118,9 +118,46 @@ fn a_kernels_entries_are_shared_and_stay() {
     let refused = Err(PagingError::NoMemory);
     assert_eq!(cursor.map(va(upper + 0x1000), pa(0), PageSize::Size4K, rw()), refused);
     assert_eq!(cursor.remap(va(upper + 0x1000), pa(0), rw()).map(|_| ()), refused);
+    // The other space's page cannot be changed by way of this one, nor by a range that only ends there.
+    let (read, below) = (MappingFlags::READ, 0xffff_7fff_ffff_f000);
+    assert_eq!(cursor.protect(va(upper), read), Err(PagingError::NotMapped));
+    assert_eq!(cursor.protect_region(va(upper), 0x1000, read), Err(PagingError::NotMapped));
+    assert_eq!(cursor.protect_region(va(below), 0x2000, read), Err(PagingError::NotMapped));
+    assert_eq!(cursor.unmap(va(upper)).map(|_| ()), Err(PagingError::NotMapped));
+    assert_eq!(cursor.unmap_region(va(upper), 0x1000), Err(PagingError::NotMapped));
+    assert_eq!(cursor.unmap_region(va(0), usize::MAX), Err(PagingError::NotMapped));
     drop(cursor);
+    assert_eq!(user.table().query(va(upper)).map(|found| found.1), Ok(rw()));
     drop(user);
     assert_eq!(kernel.table().query(va(upper)).map(|found| found.0), Ok(pa(0x5000)));
+    drop(kernel);
+    assert_back(pages);
+}
+
+#[test]
+fn entries_that_are_shared_one_call_after_another_all_stay_the_other_spaces() {
+    let pages = at_once();
+    let uppers = [0xffff_8000_0000_0000, 0xffff_ff80_0000_0000];
+    let mut kernel = Spaces::try_new().unwrap();
+    for upper in uppers {
+        kernel.cursor().map(va(upper), pa(0x5000), PageSize::Size4K, rw()).unwrap();
+    }
+    let tables = out(pages);
+    let mut user = Spaces::try_new().unwrap();
+    let root = kernel.table().root_paddr();
+    // SAFETY: 1. it maps nothing there. 2. `kernel` stays longer. Both times.
+    unsafe {
+        user.share_root_entries(root, 256..257);
+        user.share_root_entries(root, 511..512);
+    }
+    for upper in uppers {
+        assert_eq!(user.cursor().unmap(va(upper)).map(|_| ()), Err(PagingError::NotMapped));
+    }
+    drop(user);
+    assert_eq!(out(pages), tables, "no table of the kernel went back with the space");
+    for upper in uppers {
+        assert_eq!(kernel.table().query(va(upper)).map(|found| found.0), Ok(pa(0x5000)));
+    }
     drop(kernel);
     assert_back(pages);
 }

@@ -4,7 +4,8 @@ use ptarmigan::adapters::x86_64::{Frames, Space};
 use ptarmigan::addr::PhysAddr as OurAddr;
 use ptarmigan::page::FlushProof;
 use x86_64::structures::paging::mapper::{
-    CleanUp, MapToError, MappedPageTable, Mapper, PageTableFrameMapping, Translate, TranslateResult,
+    CleanUp, FlagUpdateError, MapToError, MappedPageTable, Mapper, PageTableFrameMapping, Translate,
+    TranslateResult, UnmapError,
 };
 use x86_64::structures::paging::{
     FrameAllocator, FrameDeallocator, Page, PageTable, PageTableFlags as Flags, PhysFrame, Size2MiB,
@@ -136,6 +137,10 @@ fn an_upper_half_that_is_shared_stays_when_a_space_ends_and_takes_no_pages_by_it
     // SAFETY: no MMU.
     let refused = unsafe { user.map_to(page(upper + 0x1000), frame(0x6000), RW) };
     assert!(matches!(refused, Err(MapToError::FrameAllocationFailed)));
+    assert!(matches!(user.unmap(page(upper)), Err(UnmapError::PageNotMapped)));
+    // SAFETY: no MMU.
+    let refused = unsafe { user.update_flags(page(upper), RW) };
+    assert!(matches!(refused, Err(FlagUpdateError::PageNotMapped)));
     // SAFETY: no MMU.
     unsafe { user.map_to(page(0x7000), frame(0x6000), RW) }.unwrap().ignore();
     drop(user);
