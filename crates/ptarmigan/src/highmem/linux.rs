@@ -4,12 +4,15 @@
 //! 2. A slot is looked for from the last one on. When the search comes to slot 0, all slots without
 //!    users are swept, and one range flush covers the whole window, even for one slot.
 //! 3. Frames are looked up in 128 hash buckets, whose nodes are made in advance, one for each slot.
+//! 4. A slot that was emptied is *owed* until a flush has ended. If the flush is refused or unwinds,
+//!    the slot stays owed, is not handed out, and the next sweep flushes it. A slot that cannot be
+//!    emptied keeps its frame, and the sweep goes on with the next one.
 //!
 //! The rule is that of Linux 6.1 (`mm/highmem.c`). One thing differs: Linux flushes with the lock
 //! held. Here a CPU that waits for the lock would not answer the flush, so the lock is released and
 //! the pool marked as being swept; others wait for that mark as they would for the lock.
 use super::pool::{PoolCounts, PoolError, SweepCounts, SweepTally};
-use super::slots::{MAX_SLOTS, Slots};
+use super::slots::{MAX_SLOTS, SlotError, Slots};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::Pinned;
@@ -17,6 +20,7 @@ use crate::frames::Frames;
 use crate::sync::{SpinLock, SpinLockGuard};
 use crate::tlb::{NewEntry, Runs, Shootdown, Tlb};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
+use core::mem::ManuallyDrop;
 
 /// Buckets of the hash from frames to slots.
 const BUCKETS: usize = 128;
@@ -26,10 +30,22 @@ const END: u16 = u16::MAX;
 /// A slot: its state, its frame, and the next one of its bucket.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// 0: usable. 1: no user, but CPUs may know it. n: n - 1 users.
+    /// 0: usable, if it is not owed. 1: no user, but CPUs may know it. n: n - 1 users.
     count: u32,
     frame: Pfn,
     next: u16,
+    /// It shows nothing, and CPUs may know the frame that it showed: no flush has ended since.
+    owed: bool,
+}
+
+impl Slot {
+    const USABLE: Self = Slot { count: 0, frame: Pfn::NONE, next: END, owed: false };
+    /// A count that is not raised further.
+    const FULL: u32 = u16::MAX as u32;
+
+    fn is_usable(&self) -> bool {
+        self.count == 0 && !self.owed
+    }
 }
 
 struct State {
@@ -70,7 +86,7 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
     ) -> Result<Self, BootMemoryShort> {
         let n = slots.len().min(MAX_SLOTS - 1);
         let state = State {
-            slots: boot.take(n, |_| Slot { count: 0, frame: Pfn::NONE, next: END })?,
+            slots: boot.take(n, |_| Slot::USABLE)?,
             buckets: boot.take(BUCKETS, |_| END)?,
             last: 0,
             sweeping: false,
@@ -84,15 +100,17 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
         BootMemory::bytes::<Slot>(slots) + BootMemory::bytes::<u16>(BUCKETS)
     }
 
-    /// Takes the lock, and waits until no flush is under way.
-    fn lock(&self, pin: &Pinned<'_>) -> SpinLockGuard<'_, State> {
+    /// Takes the lock, and waits until no flush is under way. A CPU that is in the middle of a
+    /// switch or a flush of its own is refused instead: the flush may be that one, or wait for it.
+    fn lock(&self, pin: &Pinned<'_>) -> Result<SpinLockGuard<'_, State>, PoolError> {
         let mut turns = 0;
         loop {
             let state = self.state.lock();
             if !state.sweeping {
-                return state;
+                return Ok(state);
             }
             drop(state);
+            self.tlb.may_flush(pin)?;
             turns += 1;
             self.tlb.pause(pin, turns);
         }
@@ -111,17 +129,17 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
         if pfn.addr().0 < self.low.limit() {
             return Ok(self.low.open(pfn.addr()).base());
         }
-        let mut state = self.lock(pin);
+        let mut state = self.lock(pin)?;
         let index = match state.find(pfn) {
             Some(index) => index,
             None => {
                 let (mut locked, index) = self.new_slot(pin, state)?;
                 // Another CPU may have mapped the frame during a flush.
                 if locked.find(pfn).is_none() {
-                    // SAFETY: 1. and 2. its count is 0, and the lock is held: it shows nothing, and
-                    // every CPU has forgotten what it showed. 3. it has a record.
+                    // SAFETY: 1. and 2. it is usable, and the lock is held: it shows nothing, and
+                    // every CPU has forgotten the frame that it showed. 3. it has a record.
                     let raw = unsafe { self.slots.install(index, pfn) }?;
-                    locked.slots[index] = Slot { count: 1, frame: pfn, next: END };
+                    locked.slots[index] = Slot { count: 1, frame: pfn, ..Slot::USABLE };
                     locked.link(index);
                     let (va, shift) = (self.slots.page(index), self.slots.shift());
                     self.tlb.entry_became_valid(pin, &NewEntry { space: None, va, shift, raw });
@@ -131,6 +149,9 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
                 index
             }
         };
+        if state.slots[index].count == Slot::FULL {
+            return Err(PoolError::TooManyUsers(pfn));
+        }
         state.slots[index].count += 1;
         Ok(self.slots.address(index))
     }
@@ -139,7 +160,8 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::WrongMachine`].
+    /// [`PoolError::WrongMachine`], and [`PoolError::Refused`] if another CPU sweeps and this one is
+    /// in the middle of a switch or a flush. The frame is mapped still then.
     ///
     /// # Safety
     ///
@@ -149,7 +171,7 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
         if pfn.addr().0 < self.low.limit() {
             return Ok(true);
         }
-        let mut state = self.lock(pin);
+        let mut state = self.lock(pin)?;
         let Some(index) = state.find(pfn).filter(|index| state.slots[*index].count > 1) else {
             return Ok(false);
         };
@@ -157,7 +179,7 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
         Ok(true)
     }
 
-    /// Looks for a slot with count 0.
+    /// Looks for a usable slot.
     fn new_slot<'a>(
         &'a self,
         pin: &Pinned<'_>,
@@ -166,10 +188,13 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
         let n = state.slots.len();
         let mut budget = n;
         let mut swept = false;
+        let mut failed = None;
         while budget > 0 {
             state.last = (state.last + 1) % n;
             if state.last == 0 {
-                state = self.sweep(pin, state)?;
+                let kept;
+                (state, kept) = self.sweep(pin, state)?;
+                failed = kept;
                 // The budget begins anew, once: with nothing but pinned slots there is no end.
                 if !swept {
                     budget = n;
@@ -177,68 +202,99 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
                 swept = true;
             }
             let last = state.last;
-            if state.slots[last].count == 0 {
+            if state.slots[last].is_usable() {
                 return Ok((state, last));
             }
             budget -= 1;
         }
-        Err(PoolError::Exhausted { slots: n })
+        Err(failed.map_or(PoolError::Exhausted { slots: n }, PoolError::Slot))
     }
 
-    /// Makes all slots without users free, with one flush of the whole window.
+    /// Makes all slots without users usable, with one flush of the whole window. Returns the error
+    /// of the last slot that kept its frame, if there was one.
     fn sweep<'a>(
         &'a self,
         pin: &Pinned<'_>,
         mut state: SpinLockGuard<'a, State>,
-    ) -> Result<SpinLockGuard<'a, State>, PoolError> {
+    ) -> Result<(SpinLockGuard<'a, State>, Option<SlotError>), PoolError> {
         self.tlb.may_flush(pin)?;
         let mut counts = SweepCounts::default();
+        let mut failed = None;
         for index in 0..state.slots.len() {
-            match state.slots[index].count {
-                0 => counts.free += 1,
-                1 => {
-                    // SAFETY: 1. the lock is held. 2. it has no users.
-                    unsafe { self.slots.remove(index) }?;
-                    state.unlink(index);
-                    state.slots[index] = Slot { count: 0, frame: Pfn::NONE, next: END };
-                    counts.stale += 1;
+            let slot = state.slots[index];
+            if slot.count == 1 {
+                // SAFETY: 1. the lock is held. 2. it has no users.
+                match unsafe { self.slots.remove(index) } {
+                    Ok(()) => {
+                        state.unlink(index);
+                        state.slots[index] = Slot { owed: true, ..Slot::USABLE };
+                    }
+                    // It shows the frame still. A later sweep tries again.
+                    Err(e) => failed = Some(e),
                 }
+            }
+            match state.slots[index] {
+                Slot { owed: true, .. } => counts.stale += 1,
+                Slot { count: 0, .. } => counts.free += 1,
                 _ => counts.pinned += 1,
             }
         }
         if counts.stale > 0 {
             state.sweeping = true;
             drop(state);
+            let sweeping = Sweeping(&self.state);
             let (first, last) = (self.slots.page(0), self.slots.page(self.slots.len() - 1));
             let shift = self.slots.shift();
             let whole = Runs::one(first, last.wrapping_add(1 << shift), shift);
-            let flushed = self.tlb.flush_kernel(pin, &whole);
-            state = self.state.lock();
-            state.sweeping = false;
-            flushed?;
+            self.tlb.flush_kernel(pin, &whole)?;
+            state = sweeping.end();
         }
         self.tally.add(counts);
-        Ok(state)
+        Ok((state, failed))
     }
 
     /// Sweeps now, as Linux does before attributes change.
     ///
     /// # Errors
     ///
-    /// [`PoolError`].
+    /// [`PoolError`]. With [`PoolError::Slot`], one slot shows its frame still, and all others
+    /// without users have been flushed.
     pub fn flush_unused(&self, pin: &Pinned<'_>) -> Result<(), PoolError> {
         pin.check(self.tlb.machine())?;
-        self.sweep(pin, self.lock(pin)).map(drop)
+        let state = self.lock(pin)?;
+        let (_, failed) = self.sweep(pin, state)?;
+        failed.map_or(Ok(()), |e| Err(e.into()))
     }
 
-    /// Returns the state of a slot: 0, 1 or n.
+    /// Returns the state of a slot: 0, 1 or n. A slot that waits for its flush counts as 1.
     pub fn state(&self, slot: usize) -> u32 {
-        self.state.lock().slots.get(slot).map_or(0, |slot| slot.count)
+        self.state.lock().slots.get(slot).map_or(0, |slot| slot.count.max(slot.owed.into()))
     }
 
     /// Returns what the sweeps have found.
     pub fn counts(&self) -> PoolCounts {
         self.tally.get()
+    }
+}
+
+/// A flush of the slots that are owed. If it is dropped before its end, they stay owed; in either
+/// case others may go on.
+struct Sweeping<'a>(&'a SpinLock<State>);
+
+impl<'a> Sweeping<'a> {
+    /// Makes the slots usable: every CPU has forgotten them.
+    fn end(self) -> SpinLockGuard<'a, State> {
+        let lock = ManuallyDrop::new(self).0;
+        let mut state = lock.lock();
+        state.slots.iter_mut().for_each(|slot| slot.owed = false);
+        state.sweeping = false;
+        state
+    }
+}
+
+impl Drop for Sweeping<'_> {
+    fn drop(&mut self) {
+        self.0.lock().sweeping = false;
     }
 }
 

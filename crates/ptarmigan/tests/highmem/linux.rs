@@ -1,12 +1,16 @@
 //! The pool as Linux has it.
 use crate::common::Rng;
-use crate::machine::{HIGH, Tlbs, host, low, machine, store};
+use crate::machine::{Failing, HIGH, Tlbs, Wires, host, low, machine, store};
 use ptarmigan::addr::Pfn;
-use ptarmigan::highmem::Slots;
+use ptarmigan::cpu::Pinned;
 use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::pool::{PoolError, SweepCounts};
+use ptarmigan::highmem::{SlotError, Slots};
+use ptarmigan::hosted::StoreSlots;
 use ptarmigan::machine::Machine;
+use ptarmigan::tlb::TlbRefusal;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 fn high(n: u32) -> Pfn {
@@ -85,4 +89,152 @@ fn random_operations_keep_the_states_exact() {
             }
         }
     }
+}
+
+/// A machine with one CPU, a pool of 4 slots that may fail, and whatever `f` does with them.
+fn with_pool<R>(
+    f: impl FnOnce(&LinuxPool<'_, Wires<'_>, &Failing<StoreSlots>>, &Failing<StoreSlots>, &Tlbs, &Pinned<'_>) -> R,
+) -> R {
+    let host = host(1);
+    let (tlbs, slots) = (Tlbs::new(1), Failing::new(store(&host, 4)));
+    let machine = machine(&host, &tlbs);
+    let mut boot = host.boot(1 << 16).unwrap();
+    // SAFETY: 1. slots of the host's memory.
+    let pool =
+        unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
+    let cpus = host.slots();
+    f(&pool, &slots, &tlbs, &cpus[0].pin())
+}
+
+/// Maps frames from `first` on in all slots, has the CPU know them, and unmaps them.
+fn used(
+    pool: &LinuxPool<'_, Wires<'_>, &Failing<StoreSlots>>,
+    slots: &Failing<StoreSlots>,
+    tlbs: &Tlbs,
+    pin: &Pinned<'_>,
+    first: u32,
+) {
+    for n in first..first + 4 {
+        pool.try_map(pin, high(n)).unwrap();
+        read_all(slots, tlbs);
+    }
+    for n in first..first + 4 {
+        // SAFETY: 1. mapped above.
+        assert_eq!(unsafe { pool.unmap(pin, high(n)) }, Ok(true));
+    }
+}
+
+/// The CPU reads in every slot; panics where it knows an old frame.
+fn read_all(slots: &Failing<StoreSlots>, tlbs: &Tlbs) {
+    for slot in 0..4 {
+        if let Some(frame) = slots.slots.frame(slot) {
+            tlbs.read(0, slots.page(slot), frame);
+        }
+    }
+}
+
+#[test]
+fn a_sweep_goes_on_after_a_slot_that_cannot_be_emptied() {
+    for k in 1..=4 {
+        with_pool(|pool, slots, tlbs, pin| {
+            used(pool, slots, tlbs, pin, 0);
+            slots.remove.store(k, Ordering::Relaxed);
+            let failed = SlotError { index: k - 1, code: 12 };
+            assert_eq!(pool.flush_unused(pin), Err(PoolError::Slot(failed)));
+            let states: Vec<_> = (0..4).map(|slot| pool.state(slot)).collect();
+            assert_eq!(states.iter().sum::<u32>(), 1, "{states:?}");
+            assert!((0..4).all(|slot| (pool.state(slot) == 1) == (slot == k - 1)), "{states:?}");
+            // The other slots serve at once.
+            let flushes = pool.counts().sweeps;
+            for n in 10..13 {
+                pool.try_map(pin, high(n)).unwrap();
+                read_all(slots, tlbs);
+                // SAFETY: 1. mapped just now.
+                assert_eq!(unsafe { pool.unmap(pin, high(n)) }, Ok(true));
+            }
+            assert!(pool.counts().sweeps <= flushes + 1);
+            used(pool, slots, tlbs, pin, 20);
+            pool.flush_unused(pin).unwrap();
+            assert!((0..4).all(|slot| pool.state(slot) == 0));
+        });
+    }
+}
+
+#[test]
+fn a_map_says_which_slot_failed_if_it_finds_no_other() {
+    with_pool(|pool, slots, tlbs, pin| {
+        used(pool, slots, tlbs, pin, 0);
+        for n in 0..3 {
+            pool.try_map(pin, slots.slots.frame(n).unwrap()).unwrap();
+        }
+        slots.remove.store(1, Ordering::Relaxed);
+        let failed = SlotError { index: 3, code: 12 };
+        assert_eq!(pool.try_map(pin, high(50)), Err(PoolError::Slot(failed)));
+        pool.try_map(pin, high(50)).unwrap();
+        read_all(slots, tlbs);
+        assert_eq!(pool.try_map(pin, high(51)), Err(PoolError::Exhausted { slots: 4 }));
+    });
+}
+
+#[test]
+fn slots_are_owed_until_a_flush_has_ended() {
+    with_pool(|pool, slots, tlbs, pin| {
+        for round in 0..3 {
+            used(pool, slots, tlbs, pin, 10 * round);
+            *tlbs.before.lock().unwrap() = Some(Box::new(|_| panic!("the machine fails")));
+            assert!(catch_unwind(AssertUnwindSafe(|| pool.flush_unused(pin))).is_err());
+            // They show nothing, and are not usable.
+            assert!((0..4).all(|slot| slots.slots.frame(slot).is_none() && pool.state(slot) == 1));
+            let pages = tlbs.pages.load(Ordering::Relaxed);
+            used(pool, slots, tlbs, pin, 10 * round + 5);
+            assert_eq!(tlbs.pages.load(Ordering::Relaxed), pages + 4, "one flush of the window");
+        }
+    });
+}
+
+#[test]
+fn in_the_middle_of_a_flush_of_its_own_a_cpu_is_refused_and_does_not_wait_for_itself() {
+    let results = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let its = results.clone();
+    with_pool(|pool, slots, tlbs, pin| {
+        used(pool, slots, tlbs, pin, 0);
+        pool.try_map(pin, high(3)).unwrap();
+        let call = |pin: &Pinned<'_>| {
+            // SAFETY: 1. mapped above.
+            let unmapped = unsafe { pool.unmap(pin, high(3)) };
+            [pool.try_map(pin, high(9)).err(), unmapped.err(), pool.flush_unused(pin).err()]
+        };
+        let call: &dyn Fn(&Pinned<'_>) -> [Option<PoolError>; 3] = &call;
+        // SAFETY: the reference is used in the sweep below, and not kept.
+        let call: &'static dyn Fn(&Pinned<'_>) -> [Option<PoolError>; 3] =
+            unsafe { std::mem::transmute(call) };
+        let call = Sendable(call);
+        *tlbs.hook.lock().unwrap() = Some(Box::new(move |pin| {
+            let Sendable(call) = &call;
+            its.lock().unwrap().push(call(pin));
+        }));
+        pool.flush_unused(pin).unwrap();
+        let busy = Some(PoolError::Refused(TlbRefusal::Busy(pin.cpu())));
+        assert_eq!(*results.lock().unwrap(), [[busy; 3]]);
+        // Nothing has changed by the calls that were refused.
+        // SAFETY: 1. mapped above.
+        assert_eq!(unsafe { pool.unmap(pin, high(3)) }, Ok(true));
+    });
+}
+
+struct Sendable<T>(T);
+// SAFETY: the test has one thread.
+unsafe impl<T> Send for Sendable<T> {}
+
+#[test]
+fn a_frame_has_no_more_users_than_can_be_counted() {
+    with_pool(|pool, _, _, pin| {
+        for _ in 0..u16::MAX - 1 {
+            pool.try_map(pin, high(1)).unwrap();
+        }
+        assert_eq!(pool.try_map(pin, high(1)), Err(PoolError::TooManyUsers(high(1))));
+        // SAFETY: 1. mapped above.
+        assert_eq!(unsafe { pool.unmap(pin, high(1)) }, Ok(true));
+        pool.try_map(pin, high(1)).unwrap();
+    });
 }

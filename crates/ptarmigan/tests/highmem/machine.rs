@@ -29,7 +29,9 @@ pub struct Tlbs {
     /// Pages that were named to be forgotten, and requests to forget everything.
     pub pages: AtomicUsize,
     pub full: AtomicUsize,
-    /// Called in the middle of each flush.
+    /// Called once in the middle of a flush, before the CPU has forgotten anything.
+    pub before: Mutex<Option<Hook>>,
+    /// Called once in the middle of a flush, when the CPU has forgotten its part.
     pub hook: Mutex<Option<Hook>>,
 }
 
@@ -39,6 +41,7 @@ impl Tlbs {
             known: Mutex::new(vec![HashMap::new(); cpus]),
             pages: AtomicUsize::new(0),
             full: AtomicUsize::new(0),
+            before: Mutex::new(None),
             hook: Mutex::new(None),
         }
     }
@@ -61,6 +64,10 @@ unsafe impl Mmu for &Tlbs {
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        let before = self.before.lock().unwrap().take();
+        if let Some(before) = before {
+            before(pin);
+        }
         self.known.lock().unwrap()[usize::from(pin.cpu().0)].retain(|va, _| !scope.covers(*va));
         self.pages.fetch_add(scope.len() as usize, Ordering::Relaxed);
         self.full.fetch_add(usize::from(scope.is_full()), Ordering::Relaxed);
