@@ -53,6 +53,6 @@ mod tests {
         assert_eq!(load("always-page").unwrap().rule, CostModel::ALWAYS_PAGE);
         let CostModel::Costs(costs) = load("power3-2001").unwrap().rule else { panic!("a rule by costs") };
         assert_eq!((costs.page, costs.page_hashed, costs.step), (110_000, 998_500, 56_000));
-        assert_eq!((costs.full_entry, costs.entries), (12_512, 262_144));
+        assert_eq!((costs.full_entry, costs.entries), (8_393, 262_144));
     }
 }

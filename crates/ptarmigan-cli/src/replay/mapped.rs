@@ -1,5 +1,6 @@
 //! Recordings replayed on a machine of 512 + 512 MiB for what is mapped there alone: counts, no
 //! times.
+use super::hashed_slots::HashedSlots;
 use super::high::KmapReport;
 use super::input::schedule::{CpuMap, Schedule};
 use super::input::trace::Trace;
@@ -10,7 +11,7 @@ use crate::error::{Context, Failure};
 use crate::shipped::SHIPPED;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, NoTlb};
-use ptarmigan::tlb::{CostModel, TlbConfig};
+use ptarmigan::tlb::{CostModel, Mmu, TlbConfig};
 
 const MEMORY: u64 = 1 << 30;
 const LOW: u64 = 512 << 20;
@@ -40,13 +41,36 @@ impl MappedTrace {
     /// # Errors
     /// If the machine cannot be set up, or memory runs out.
     pub fn map(&self, config: &HighConfig, costs: CostModel) -> Result<KmapReport, Failure> {
+        self.map_on(config, costs, NoTlb)
+    }
+
+    /// As [`map`](Self::map). Returns also the mean number of slots that a sweep's flush finds in a
+    /// hash table, if there was a sweep.
+    ///
+    /// # Errors
+    /// As for [`map`](Self::map).
+    pub fn map_hashed(
+        &self,
+        config: &HighConfig,
+        costs: CostModel,
+    ) -> Result<(KmapReport, Option<f64>), Failure> {
+        let slots = HashedSlots::default();
+        let report = self.map_on(config, costs, &slots)?;
+        let found = slots.found();
+        // Flushes after the last sweep are of the machine's end.
+        let found = found.get(..report.sweeps as usize).unwrap_or(&found);
+        let mean = found.iter().sum::<usize>() as f64 / found.len() as f64;
+        Ok((report, (!found.is_empty()).then_some(mean)))
+    }
+
+    fn map_on<S: Mmu>(&self, config: &HighConfig, costs: CostModel, mmu: S) -> Result<KmapReport, Failure> {
         let job =
             Job { trace: &self.trace, schedule: &self.schedule, copies: 1, keep_going: false, idle_zero: 0 };
         let host = HostConfig { cpus: job.cpus(), bytes: MEMORY, low: LOW, ..HostConfig::default() };
         let host = Host::<X86_64>::new(host).context("the machine cannot be set up")?;
         let tlb = TlbConfig { costs, ..TlbConfig::new(job.cpus()) };
         let lists = host.quicklists().context("lists")?;
-        let machine = HostMachine::with_tlb(&host, lists, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
+        let machine = HostMachine::with_tlb(&host, lists, mmu, tlb, Delivery::AtOnce).context("machine")?;
         let slots = HighSlots::new(&host, config).context("high memory")?;
         let machine = HighMachine::new(&machine, &slots, config).context("high memory")?;
         let machine = EitherMachine::high(machine);

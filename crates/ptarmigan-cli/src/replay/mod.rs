@@ -24,6 +24,7 @@
 //! * `passes` puts these together, and `report` prints the result.
 mod args;
 mod counted;
+mod hashed_slots;
 mod high;
 mod input;
 mod instruments;

@@ -1,8 +1,11 @@
 //! The kernel's half of the machine of 2001: entries with their hash bits, over a hash table.
+//!
+//! Each of its 262,144 pages has an entry, which is assumed: the mail does not say how many there
+//! were.
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-use ptarmigan::tlb::hash::{HashTable, Hashed64, Mapping, Tag};
+use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed64, Mapping, Tag};
 
 /// A page of the machine has 4 KiB.
 pub(super) const PAGE_SHIFT: u32 = 12;
@@ -26,7 +29,7 @@ pub(super) struct Flushed {
 pub(super) struct HashedMachine {
     // Before the memory that it is in: fields are dropped in order.
     table: HashTable<Hashed64>,
-    _memory: Memory,
+    memory: Memory,
     /// For each page of the kernel's half: it was put into the hash table.
     hash_bits: Vec<bool>,
 }
@@ -42,7 +45,7 @@ impl HashedMachine {
         // SAFETY: 1. The memory is `BYTES` long and freed after the table; nothing else uses it.
         let table = unsafe { HashTable::new(memory.0, BYTES as u64) }.map_err(|e| e.to_string())?;
         let pages = ((u32::MAX - KERNEL) >> PAGE_SHIFT) as usize + 1;
-        Ok(HashedMachine { table, _memory: memory, hash_bits: vec![false; pages] })
+        Ok(HashedMachine { table, memory, hash_bits: vec![false; pages] })
     }
 
     /// Uses a page: it is missed, and put into the hash table.
@@ -69,11 +72,31 @@ impl HashedMachine {
         }
     }
 
-    /// Clears the whole table, and returns the bytes that it has.
-    pub(super) fn wipe(&mut self) -> u64 {
-        self.table.wipe(|| ());
+    /// Clears the table's memory at one stroke, as the mail's `memset` does, and returns the bytes
+    /// that were cleared.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub(super) fn clear(&mut self) -> Result<u64, String> {
+        // SAFETY: 1. as in `new`: the table that had the memory before is not used any more.
+        self.table = unsafe { HashTable::new(self.memory.0, BYTES as u64) }.map_err(|e| e.to_string())?;
         self.hash_bits.fill(false);
-        BYTES as u64
+        Ok((self.table.entries() * Hashed64::WORDS * size_of::<u32>()) as u64)
+    }
+
+    /// Takes all entries out of the table one by one, each of them synchronised. Returns the pages
+    /// that the TLBs were told to forget.
+    pub(super) fn wipe_synchronised(&mut self) -> u64 {
+        let mut invalidations = 0;
+        self.table.wipe_synchronised(|| invalidations += 1);
+        self.hash_bits.fill(false);
+        invalidations
+    }
+
+    /// Uses every page of the kernel's half.
+    pub(super) fn touch_all(&mut self) {
+        self.each_kernel_page(HashedMachine::touch);
     }
 
     /// Returns the entries of the hash table that were looked at.

@@ -293,6 +293,28 @@ impl<L: HashLayout> HashTable<L> {
         n
     }
 
+    /// Takes all pages out one by one, as has to be done while MMUs search the table: each valid
+    /// entry is made invalid and synchronised, and `forget` has the TLBs forget its page, before the
+    /// next one is looked at. Returns the number of entries that were valid.
+    ///
+    /// [`wipe`](Self::wipe) synchronises once, after its last store. That is enough where no CPU
+    /// uses the table meanwhile, as when it is emptied at a switch with no number in use.
+    pub fn wipe_synchronised(&self, mut forget: impl FnMut()) -> usize {
+        let _turn = self.turn.lock();
+        let mut n = 0;
+        for entry in 0..self.entries() {
+            if self.is_valid(entry) {
+                self.invalidate(entry);
+                forget();
+                n += 1;
+            }
+        }
+        add(&self.counters.probes, self.entries());
+        add(&self.counters.stores, n);
+        add(&self.counters.wiped, 1);
+        n
+    }
+
     /// Looks a page up as the MMU does, without the lock.
     pub fn look_up(&self, tag: Tag) -> Option<Mapping> {
         let (entry, _) = self.find(tag, &mut 0)?;

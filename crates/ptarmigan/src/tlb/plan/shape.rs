@@ -54,12 +54,20 @@ impl Shape {
                 refills: live,
                 ..work
             },
-            Plan::Full => Work {
-                fulls: 1,
-                entries: facts.entries.unwrap_or(costs.entries),
-                refills: facts.resident.unwrap_or(costs.resident),
-                ..work
-            },
+            Plan::Full => {
+                let everything = Work {
+                    fulls: 1,
+                    entries: facts.entries.unwrap_or(costs.entries),
+                    refills: facts.resident.unwrap_or(costs.resident),
+                    ..work
+                };
+                if costs.full_entry == 0 {
+                    return everything;
+                }
+                // Going through entries is the range over all of them: stale pages are forgotten as
+                // those of a run are.
+                Work { ranged: pages, hashed, steps: pages.saturating_sub(1), ..everything }
+            }
         }
     }
 
