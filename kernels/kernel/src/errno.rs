@@ -54,6 +54,7 @@ errors! {
     ENOSYS = 38, "No such system call.";
     ENOTEMPTY = 39, "The directory is not empty.";
     ELOOP = 40, "Too many symbolic links.";
+    EOPNOTSUPP = 95, "Not supported.";
     ETIMEDOUT = 110, "The time is over.";
 }
 

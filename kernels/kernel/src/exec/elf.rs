@@ -58,7 +58,8 @@ pub struct Pages {
     pub offset: u64,
     /// Pages of zeroes, behind those of the file.
     pub zero: VirtRange,
-    /// Bytes that have to be zero at the end of the file's last page.
+    /// Bytes that have to be zero: from the end of the data up to the end of the file's last page,
+    /// if there is memory behind the data.
     pub tail: VirtRange,
 }
 
@@ -181,11 +182,14 @@ impl Segment {
         }
         let data_end = start + in_file;
         let file = VirtRange { start: first, end: data_end.next_multiple_of(PAGE) };
+        // Linux clears the whole page, whatever the memory needs of it: loaders begin their heaps in
+        // the rest.
+        let tail_end = if end > data_end { file.end } else { data_end };
         Some(Pages {
             file,
             offset: offset & !(PAGE - 1),
             zero: VirtRange { start: file.end, end: last },
-            tail: VirtRange { start: data_end, end: file.end.min(end) },
+            tail: VirtRange { start: data_end, end: tail_end },
         })
     }
 
@@ -256,8 +260,9 @@ mod tests {
         assert!(tail.start <= tail.end && tail.end <= file.end && tail.end - tail.start < PAGE);
     }
 
-    /// A program of two segments, the second with memory behind its bytes, and a third that has
-    /// nothing but memory.
+    /// A program of five segments: one that is whole pages, one with pages of memory behind its bytes,
+    /// one that has nothing but memory, one with memory that ends in its last page, and one that ends
+    /// with its bytes.
     fn program(abi: Abi) -> Vec<u8> {
         let wide = abi == Abi::X86_64;
         let mut file = vec![0; SIZE];
@@ -272,9 +277,14 @@ mod tests {
         word(&mut file, if wide { 32 } else { 28 }, 64, size);
         let sizes = if wide { 54 } else { 42 };
         word(&mut file, sizes, if wide { 56 } else { 32 }, 2);
-        word(&mut file, sizes + 2, 3, 2);
-        let segments =
-            [(0, 0x40_0000, 0x1000, 0x1000), (0x1000, 0x40_1000, 0x800, 0x1900), (0, 0x50_0000, 0, 0x10)];
+        word(&mut file, sizes + 2, 5, 2);
+        let segments = [
+            (0, 0x40_0000, 0x1000, 0x1000),
+            (0x1000, 0x40_1000, 0x800, 0x1900),
+            (0, 0x50_0000, 0, 0x10),
+            (0x1000, 0x60_0000, 0x800, 0x828),
+            (0x1000, 0x70_0000, 0x800, 0x800),
+        ];
         for (i, (offset, at, in_file, in_memory)) in segments.into_iter().enumerate() {
             let start = 64 + i * if wide { 56 } else { 32 };
             word(&mut file, start, 1, 4);
@@ -308,6 +318,11 @@ mod tests {
                 (pages[2].file.end - pages[2].file.start, pages[2].zero),
                 (0, range(0x50_0000, 0x50_1000))
             );
+            // Memory of 40 bytes: the rest of the page is cleared with it. Nothing is cleared behind a
+            // segment that has no memory of its own.
+            assert_eq!(pages[3].tail, range(0x60_0800, 0x60_1000));
+            assert_eq!((pages[3].zero.start, pages[3].zero.end), (0x60_1000, 0x60_1000));
+            assert_eq!(pages[4].tail, range(0x70_0800, 0x70_0800));
         }
     }
 

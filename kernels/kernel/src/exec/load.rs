@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::fs::{DESCRIPTORS, Kind};
 use crate::memory::{TaskSpace, user};
 use crate::syscall::{Stop, Sys};
-use crate::task::{SpaceRecord, Wait};
+use crate::task::Wait;
 
 /// Where a movable program goes.
 const fn base(abi: Abi) -> u64 {
@@ -94,7 +94,13 @@ impl<A: Arch> Sys<'_, A> {
         let entry = elf.entry(shift, A::Format::USER_END)?;
         let on = self.on();
         // The first call says where the heap begins.
-        space.edit(on, |mut edit| edit.brk(VirtAddr(heap)))?.map_err(|_| Errno::ENOMEM)?;
+        let most = self.process().limits.stack.soft;
+        space
+            .edit(on, |mut edit| {
+                edit.set_stack_limit(most);
+                edit.brk(VirtAddr(heap))
+            })?
+            .map_err(|_| Errno::ENOMEM)?;
         let facts = Facts { headers, header_size: elf.segment_size, header_count: elf.segments, entry };
         let stack = stack::write::<A>(on, space, &self.state.tasks.arguments, &facts)?;
         Ok((entry, stack, heap))
@@ -155,9 +161,11 @@ impl<A: Arch> Sys<'_, A> {
         kernel.machine.get().objects.share(object);
         let tasks = &mut self.state.tasks;
         let number = tasks.free_space(me);
-        let mut record = SpaceRecord { users: 1, heap, heap_end: heap, ..SpaceRecord::none() };
-        record.mapped[0] = object;
-        *tasks.space_mut(number) = record;
+        let record = tasks.space_mut(number);
+        (record.users, record.heap, record.heap_end, record.forks_in_part) = (1, heap, heap, false);
+        // A place for its one object is there.
+        record.shown.begin_only(object);
+        let _ = self.body.space.count_shown(on, &mut record.shown);
         // A thread that was not the first has the process's number from now on.
         let shared = tasks.process_mut(process);
         shared.space = number;

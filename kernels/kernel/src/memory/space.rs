@@ -2,8 +2,8 @@
 
 use core::cell::UnsafeCell;
 
-use ptarmigan::addr::VirtAddr;
-use ptarmigan::format::Access;
+use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::format::{Access, Format};
 use ptarmigan::machine::On;
 use ptarmigan::space::{Done, FaultError, SharedSpace, Space, SpaceMut};
 use ptarmigan::tlb::TlbRefusal;
@@ -13,6 +13,7 @@ use crate::Kernel;
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::limits::TASKS;
+use crate::task::Shown;
 
 /// The space that a task runs in.
 #[cfg_attr(
@@ -85,6 +86,20 @@ impl<A: Arch> TaskSpace<A> {
             TaskSpace::None => Err(FaultError::NoArea(va)),
             TaskSpace::Shared(space) => fault_shared::<A>(space, on, va, access),
         }
+    }
+
+    /// Counts what the areas show; there are places for their objects.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit`](Self::edit); the counts are as they were then.
+    pub fn count_shown(&mut self, on: On<'_, Machine<A>>, shown: &mut Shown) -> Result<(), Errno> {
+        self.edit(on, |edit| {
+            shown.restart();
+            let all = VirtRange { start: 0, end: A::Format::USER_END };
+            // The space is of this machine.
+            let _ = edit.areas().each(on, all, |area| shown.add(area, area.range()));
+        })
     }
 
     /// Calls `f` with the space, which nobody else changes meanwhile; nor does anybody serve faults

@@ -1,28 +1,48 @@
 //! `mmap` and its family: all of it is the library's.
+//!
+//! Errors, and the order in which they are looked for, are Linux's 6.1.
 
 use ptarmigan::addr::{FRAME_SIZE, VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Format};
-use ptarmigan::machine::Machine as _;
-use ptarmigan::space::{Advice, AreaError, AreaFlags, Object};
+use ptarmigan::machine::On;
+use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, FaultError, Object, SpaceMut};
 
 use super::Sys;
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::{Device, Kind, What};
+use crate::memory::Machine;
 
 const PAGE: u64 = FRAME_SIZE as u64;
 const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
+const MAP_SHARED_VALIDATE: u64 = 3;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const MAP_POPULATE: u64 = 0x8000;
+const MAP_HUGETLB: u64 = 0x4_0000;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+/// Flags that `MAP_SHARED_VALIDATE` knows: those that Linux had before it.
+const KNOWN: u64 = 0x7_f9f3;
+const PROT_WRITE: u64 = 2;
+const PROT_SEM: u64 = 8;
+const PROT_GROWSDOWN: u64 = 0x100_0000;
+const PROT_GROWSUP: u64 = 0x200_0000;
+const MREMAP_MAYMOVE: u64 = 1;
+const MREMAP_FIXED: u64 = 2;
+const MREMAP_DONTUNMAP: u64 = 4;
 /// Nothing is mapped in the last page of user addresses: an instruction that followed the last one
 /// there would be at no address of programs.
 const GUARD: u64 = PAGE;
 /// What lies between the highest mapping and the stack: its largest size, and more.
 const BELOW_STACK: u64 = 16 << 20;
+/// The tag of areas that `mprotect` cannot make writable: shared ones of files that were opened
+/// to be read.
+const READ_ONLY: u16 = 1;
+
+/// A space that a call changes.
+type Edit<'e, A> = SpaceMut<'e, <A as Arch>::Format, Machine<A>>;
 
 fn error(e: AreaError) -> Errno {
     match e {
@@ -38,83 +58,167 @@ fn round_up(len: u64) -> Result<u64, Errno> {
 }
 
 fn range(start: u64, len: u64) -> Result<VirtRange, Errno> {
-    if !start.is_multiple_of(PAGE) || len == 0 {
-        return Err(Errno::EINVAL);
+    Ok(VirtRange { start, end: start.checked_add(round_up(len)?).ok_or(Errno::ENOMEM)? })
+}
+
+/// The part of a range that a call reaches, from its start up to the first address where it has to
+/// stop, and why it stops there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reach {
+    end: u64,
+    stops: Option<Errno>,
+}
+
+impl Reach {
+    /// Begins at `start`.
+    fn new(start: u64) -> Self {
+        Reach { end: start, stops: None }
     }
-    let end = start.checked_add(round_up(len)?).ok_or(Errno::ENOMEM)?;
-    Ok(VirtRange { start, end })
+
+    /// Goes on to an area. `allows` says if the call may do to it what it does.
+    fn visit(&mut self, area: &Area, allows: Result<(), Errno>) {
+        if self.stops.is_some() {
+            return;
+        }
+        if area.start > self.end {
+            self.stops = Some(Errno::ENOMEM);
+        } else if let Err(e) = allows {
+            self.stops = Some(e);
+        } else {
+            self.end = area.end;
+        }
+    }
+
+    /// Ends at `end`: where nothing lies before it, the call stops.
+    fn up_to(self, end: u64) -> Self {
+        let stops = if self.end < end { self.stops.or(Some(Errno::ENOMEM)) } else { None };
+        Reach { end: self.end.min(end), stops }
+    }
 }
 
 impl<A: Arch> Sys<'_, A> {
+    /// Calls `f`, which changes areas in `ranges` and nowhere else, and counts what the space shows
+    /// afterwards. The caller has made a place for a new object. `grows` are the pages that are
+    /// mapped in `ranges` after `f`, at the most.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOMEM`] if that would be more than the process may use; [`Errno::EFAULT`] if there
+    /// is no space.
+    fn change<R>(
+        &mut self,
+        ranges: [VirtRange; 2],
+        grows: u64,
+        f: impl FnOnce(On<'_, Machine<A>>, &mut Edit<'_, A>) -> R,
+    ) -> Result<R, Errno> {
+        let on = self.on();
+        let most = self.process().limits.space.soft / PAGE;
+        let number = self.state.tasks.space_of(self.me);
+        let shown = &mut self.state.tasks.space_mut(number).shown;
+        let result = self.body.space.edit(on, |mut edit| {
+            let before = shown.pages();
+            for range in ranges {
+                // The space is of the one machine that there is.
+                let _ = edit.areas().each(on, range, |area| shown.remove(area, range));
+            }
+            // What does not grow is never too much.
+            let result = if shown.pages().saturating_add(grows) <= most.max(before) {
+                Ok(f(on, &mut edit))
+            } else {
+                Err(Errno::ENOMEM)
+            };
+            for range in ranges {
+                let _ = edit.areas().each(on, range, |area| shown.add(area, range));
+            }
+            result
+        });
+        while let Some(object) = self.state.tasks.space_mut(number).shown.take_gone() {
+            self.kernel.release_object(object);
+        }
+        result?
+    }
+
     /// `mmap`; the offset is in bytes.
     pub(super) fn map(&mut self, [at, len, prot, flags, file, offset]: [u64; 6]) -> Result<u64, Errno> {
-        if len == 0 || !offset.is_multiple_of(PAGE) || prot & !7 != 0 {
+        if !offset.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        let is_anonymous = flags & MAP_ANONYMOUS != 0;
+        // Bits of the protection that mean nothing are nothing, as under Linux.
+        let (shared, prot) = (flags & 3 != MAP_PRIVATE, prot & 7);
+        let mut tag = 0;
+        let object = if is_anonymous {
+            None
+        } else {
+            let (object, writable) = self.file_object(file as usize, shared && prot & PROT_WRITE != 0)?;
+            if shared && !writable {
+                tag = READ_ONLY;
+            }
+            object
+        };
+        if flags & MAP_HUGETLB != 0 {
+            // There are no huge pages, and none for files anywhere.
+            return Err(if is_anonymous { Errno::ENOMEM } else { Errno::EINVAL });
+        }
+        if len == 0 {
             return Err(Errno::EINVAL);
         }
         let len = round_up(len)?;
         if len > A::Format::USER_END {
             return Err(Errno::ENOMEM);
         }
-        let mut area = AreaFlags(prot as u16 & 7);
+        let mut area = AreaFlags(prot as u16);
         match flags & 3 {
             MAP_SHARED => area = area.with(AreaFlags::SHARED),
+            MAP_SHARED_VALIDATE if !is_anonymous => {
+                if flags & !KNOWN != 0 {
+                    return Err(Errno::EOPNOTSUPP);
+                }
+                area = area.with(AreaFlags::SHARED);
+            }
             MAP_PRIVATE => {}
             _ => return Err(Errno::EINVAL),
         }
         if flags & MAP_GROWSDOWN != 0 {
             area = area.with(AreaFlags::GROWS_DOWN);
         }
-        let shared = flags & MAP_SHARED != 0;
-        let object = if flags & MAP_ANONYMOUS == 0 {
-            Some(self.file_object(file as usize, shared && prot & 2 != 0)?)
-        } else {
-            None
-        };
         let range = self.place(at, len, flags)?;
         let objects = &self.kernel.machine.get().objects;
         // Shared anonymous memory is an object that only mappings use.
         let (id, own) = match object {
-            Some(Some(id)) => (id, false),
-            None | Some(None) if shared => (objects.create(len)?, true),
-            None | Some(None) => (0, false),
+            Some(id) => (id, false),
+            None if shared => (objects.create(len)?, true),
+            None => (0, false),
         };
-        let result = self.map_at(range, area, id, if own { 0 } else { offset }, flags);
+        let object = Object { id, offset: if own { 0 } else { offset } };
+        let result = self.map_at(mapped(range, area, object, tag), flags);
         if own {
-            let machine = self.kernel.machine.get();
-            machine.objects.release(machine.frames(), machine.low(), id);
+            self.kernel.release_object(id);
         }
         result
     }
 
-    fn map_at(
-        &mut self,
-        range: VirtRange,
-        area: AreaFlags,
-        id: u32,
-        offset: u64,
-        flags: u64,
-    ) -> Result<u64, Errno> {
-        let area = if id == 0 { area } else { area.with(AreaFlags::BACKED) };
-        if id != 0 {
-            self.note_mapped(id)?;
+    /// Maps an area, which shows the object that it names; the caller is a user of that.
+    fn map_at(&mut self, area: Area, flags: u64) -> Result<u64, Errno> {
+        if area.object != 0 {
+            self.begin_object(area.object)?;
         }
-        let on = self.on();
-        let mapped = self.space().edit(on, |mut edit| {
-            let mapped = edit.mmap(range, area, Object { id, offset }).map_err(error);
-            if mapped.is_ok() && flags & MAP_POPULATE != 0 {
-                let access = if area.has(AreaFlags::WRITE) { Access::Write } else { Access::Read };
+        let range = area.range();
+        let nothing = VirtRange { start: range.end, end: range.end };
+        self.change([range, nothing], range.len() / PAGE, |_, edit| {
+            edit.map_area(area).map_err(error)?;
+            if flags & MAP_POPULATE != 0 {
+                let access = if area.flags.has(AreaFlags::WRITE) { Access::Write } else { Access::Read };
                 // What is not there comes when it is touched.
                 let _ = edit.populate(range, access);
             }
-            mapped
-        })?;
-        // Fixed places may have held others' last pages; and a failure leaves none of this one.
-        self.forget_unmapped();
-        mapped.map(|()| range.start)
+            Ok(range.start)
+        })?
     }
 
-    /// Returns the object of a file that is to be mapped; `None` for `/dev/zero`.
-    fn file_object(&mut self, descriptor: usize, write: bool) -> Result<Option<u32>, Errno> {
+    /// Returns the object of a file that is to be mapped, and if the file may be written; no object
+    /// for `/dev/zero`.
+    fn file_object(&mut self, descriptor: usize, write: bool) -> Result<(Option<u32>, bool), Errno> {
         let file = self.process().files.get(descriptor)?;
         let open = self.state.open.get(file);
         let What::Inode(inode) = open.what else { return Err(Errno::ENODEV) };
@@ -122,8 +226,8 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Errno::EACCES);
         }
         match self.state.tree.get(inode).kind {
-            Kind::File(object) => Ok(Some(object)),
-            Kind::Device(Device::Zero) => Ok(None),
+            Kind::File(object) => Ok((Some(object), open.writes())),
+            Kind::Device(Device::Zero) => Ok((None, open.writes())),
             _ => Err(Errno::ENODEV),
         }
     }
@@ -132,7 +236,7 @@ impl<A: Arch> Sys<'_, A> {
     fn place(&mut self, at: u64, len: u64, flags: u64) -> Result<VirtRange, Errno> {
         let on = self.on();
         let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        let wanted = at & !(PAGE - 1);
+        let wanted = if is_fixed { at } else { at & !(PAGE - 1) };
         let wanted = wanted.checked_add(len).map(|end| VirtRange { start: wanted, end });
         let wanted = wanted.filter(|range| range.end <= A::Format::USER_END - GUARD);
         self.space().edit(on, |edit| {
@@ -140,7 +244,10 @@ impl<A: Arch> Sys<'_, A> {
                 edit.areas().at_or_after(on, range.start).is_none_or(|area| area.start >= range.end)
             };
             if is_fixed {
-                let range = wanted.filter(|_| at.is_multiple_of(PAGE)).ok_or(Errno::EINVAL)?;
+                let range = wanted.ok_or(Errno::ENOMEM)?;
+                if !at.is_multiple_of(PAGE) {
+                    return Err(Errno::EINVAL);
+                }
                 if at < PAGE {
                     return Err(Errno::EPERM);
                 }
@@ -155,126 +262,204 @@ impl<A: Arch> Sys<'_, A> {
             {
                 return Ok(range);
             }
-            let gap = edit.find_gap(len, A::STACK_END - BELOW_STACK);
-            gap.filter(|gap| gap.start >= PAGE).ok_or(Errno::ENOMEM)
+            gap::<A>(&edit, len)
         })?
     }
 
-    /// Makes the caller a user of an object that it is about to map.
-    fn note_mapped(&mut self, id: u32) -> Result<(), Errno> {
-        let record = self.record();
-        if record.mapped.contains(&id) {
-            return Ok(());
+    /// Makes the caller's space a user of an object that it is about to map.
+    fn begin_object(&mut self, id: u32) -> Result<(), Errno> {
+        if self.record().shown.begin(id).map_err(|_| Errno::ENOMEM)? {
+            self.kernel.machine.get().objects.share(id);
         }
-        let place = record.mapped.iter_mut().find(|object| **object == 0).ok_or(Errno::ENOMEM)?;
-        *place = id;
-        self.kernel.machine.get().objects.share(id);
         Ok(())
-    }
-
-    /// Ends the caller's use of objects that none of its areas shows any more.
-    fn forget_unmapped(&mut self) {
-        if self.record().mapped.iter().all(|object| *object == 0) {
-            return;
-        }
-        let (on, mapped) = (self.on(), self.record().mapped);
-        let mut seen = [false; crate::task::MAPPED];
-        let all = VirtRange { start: 0, end: A::Format::USER_END };
-        let visited = self.space().edit(on, |edit| {
-            edit.areas().each(on, all, |area| {
-                if area.object != 0
-                    && let Some(place) = mapped.iter().position(|object| *object == area.object)
-                {
-                    seen[place] = true;
-                }
-            })
-        });
-        if !matches!(visited, Ok(Ok(()))) {
-            return;
-        }
-        let keeps = |id: u32| mapped.iter().zip(&seen).any(|(object, seen)| *object == id && *seen);
-        self.kernel.unmap_objects(self.state, self.state.tasks.space_of(self.me), keeps);
     }
 
     /// `munmap`.
     pub(super) fn unmap(&mut self, at: u64, len: u64) -> Result<u64, Errno> {
-        let (on, range) = (self.on(), range(at, len)?);
-        self.space().edit(on, |mut edit| edit.munmap(range))?.map_err(error)?;
-        self.forget_unmapped();
+        let range = range(at, len).map_err(|_| Errno::EINVAL)?;
+        if !at.is_multiple_of(PAGE) || range.is_empty() || range.end > A::Format::USER_END {
+            return Err(Errno::EINVAL);
+        }
+        let nothing = VirtRange { start: range.end, end: range.end };
+        self.change([range, nothing], 0, |_, edit| edit.munmap(range))?.map_err(error)?;
         Ok(0)
     }
 
-    /// `mprotect`.
+    /// `mprotect`. As under Linux it stops at the first hole, and at the first area that must not
+    /// become what is asked for; what lies before has changed.
     pub(super) fn protect(&mut self, at: u64, len: u64, prot: u64) -> Result<u64, Errno> {
-        if at.is_multiple_of(PAGE) && len == 0 {
+        let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
+        let prot = prot & !grows;
+        if grows == PROT_GROWSDOWN | PROT_GROWSUP || !at.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        if len == 0 {
             return Ok(0);
         }
-        let (on, range) = (self.on(), range(at, len)?);
-        let permissions = AreaFlags(prot as u16 & 7);
-        self.space().edit(on, |mut edit| edit.mprotect(range, permissions))?.map_err(error)?;
-        Ok(0)
+        let VirtRange { mut start, end } = range(at, len)?;
+        if prot & !(7 | PROT_SEM) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (on, permissions) = (self.on(), AreaFlags(prot as u16 & 7));
+        self.space().edit(on, |mut edit| {
+            if grows != 0 {
+                start = grown::<A>(on, &edit, VirtRange { start, end }, grows)?;
+            }
+            let mut reach = Reach::new(start);
+            let visited = edit.areas().each(on, VirtRange { start, end }, |area| {
+                let denied = permissions.has(AreaFlags::WRITE) && area.tag & READ_ONLY != 0;
+                reach.visit(area, if denied { Err(Errno::EACCES) } else { Ok(()) });
+            });
+            visited.map_err(|_| Errno::EFAULT)?;
+            let reach = reach.up_to(end);
+            if reach.end > start {
+                let range = VirtRange { start, end: reach.end };
+                edit.mprotect(range, permissions).map_err(error)?;
+            }
+            reach.stops.map_or(Ok(0), Err)
+        })?
     }
 
     /// `mremap`.
     pub(super) fn remap(&mut self, [at, old, new, flags, to, _]: [u64; 6]) -> Result<u64, Errno> {
-        const MAYMOVE: u64 = 1;
-        const FIXED: u64 = 2;
-        const DONTUNMAP: u64 = 4;
-        let (from, new_len) = (range(at, old)?, round_up(new)?);
-        if new_len == 0 || flags & !7 != 0 {
+        let moves = flags & MREMAP_MAYMOVE != 0;
+        let keeps = flags & MREMAP_DONTUNMAP != 0;
+        let has_target = flags & MREMAP_FIXED != 0;
+        if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0
+            || (has_target && !moves)
+            || (keeps && (!moves || old != new))
+            || !at.is_multiple_of(PAGE)
+        {
             return Err(Errno::EINVAL);
         }
-        let here = at.checked_add(new_len).ok_or(Errno::ENOMEM)?;
-        let mut fixed = None;
-        if flags & FIXED != 0 {
-            let target = range(to, new)?;
-            if target.start < PAGE || target.end > A::Format::USER_END - GUARD {
-                return Err(Errno::EINVAL);
-            }
-            fixed = Some(target);
+        let (from, new) = (range(at, old)?, round_up(new)?);
+        if new == 0 {
+            return Err(Errno::EINVAL);
         }
         let on = self.on();
-        let target = self.space().edit(on, |mut edit| {
-            let next = edit.areas().at_or_after(on, from.end);
-            let grows = here > from.end && next.is_some_and(|area| area.start < here);
-            let mut target = VirtRange { start: at, end: here };
-            if flags & (FIXED | DONTUNMAP) != 0 || grows || here > A::Format::USER_END - GUARD {
-                if flags & MAYMOVE == 0 {
-                    return Err(Errno::ENOMEM);
-                }
-                let gap = || edit.find_gap(new_len, A::STACK_END - BELOW_STACK).ok_or(Errno::ENOMEM);
-                target = fixed.map_or_else(gap, Ok)?;
+        let area = self.space().edit(on, |edit| edit.areas().find(on, at))?.ok_or(Errno::EFAULT)?;
+        let here = VirtRange { start: at, end: at.checked_add(new).ok_or(Errno::ENOMEM)? };
+        if !has_target && !keeps && new <= from.len() {
+            // Whatever lies there: nothing is moved.
+            if here.end < from.end {
+                self.unmap(here.end, from.end - here.end)?;
             }
-            edit.mremap(from, target, flags & DONTUNMAP != 0).map_err(|e| match e {
+            return Ok(at);
+        }
+        let highest = A::Format::USER_END - GUARD;
+        let target = if has_target {
+            let target = range(to, new).map_err(|_| Errno::EINVAL)?;
+            if !to.is_multiple_of(PAGE) || target.end > highest || !target.and(from).is_empty() {
+                return Err(Errno::EINVAL);
+            }
+            if to < PAGE {
+                return Err(Errno::EPERM);
+            }
+            Some(target)
+        } else {
+            None
+        };
+        let is_private = !area.flags.has(AreaFlags::SHARED);
+        if from.is_empty() && is_private {
+            return Err(Errno::EINVAL);
+        }
+        let moved = from.end.min(from.start + new);
+        if moved > area.end {
+            return Err(Errno::EFAULT);
+        }
+        let is_free = self.space().edit(on, |edit| {
+            let next = edit.areas().at_or_after(on, from.end);
+            here.end <= highest && next.is_none_or(|area| area.start >= here.end)
+        })?;
+        let target = match target {
+            Some(target) => target,
+            None if is_free && !keeps && !from.is_empty() => here,
+            None if moves => self.space().edit(on, |edit| gap::<A>(&edit, new))??,
+            None => return Err(Errno::ENOMEM),
+        };
+        if from.is_empty() {
+            // A second place for what is shared.
+            let object = Object { id: area.object, offset: area.offset_at(at) };
+            let flags = AreaFlags(area.flags.0 & (AreaFlags::PERMISSIONS.with(AreaFlags::SHARED)).0);
+            return self.map_at(mapped(target, flags, object, area.tag), 0);
+        }
+        // The target may begin where the old place does.
+        let both = VirtRange { start: from.start, end: from.end.max(target.end) };
+        let ranges = if target.start == from.start {
+            [both, VirtRange { start: both.end, end: both.end }]
+        } else {
+            [from, target]
+        };
+        let grows = (new + if keeps { from.len() } else { 0 }) / PAGE;
+        self.change(ranges, grows, |_, edit| {
+            edit.mremap(from, target, keeps).map_err(|e| match e {
                 AreaError::NoArea(_) => Errno::EFAULT,
                 e => error(e),
-            })?;
-            Ok(target)
+            })
         })??;
-        self.forget_unmapped();
         Ok(target.start)
     }
 
-    /// `madvise`.
+    /// `madvise`. As under Linux it goes on behind holes, and then says that there was one; it stops
+    /// at an area that the advice is not for.
     pub(super) fn advise(&mut self, at: u64, len: u64, advice: u64) -> Result<u64, Errno> {
-        if len == 0 {
-            return Ok(0);
-        }
-        let (on, range) = (self.on(), range(at, len)?);
-        let advice = match advice {
-            4 => Advice::DontNeed,
-            10 => Advice::DontFork(true),
-            11 => Advice::DontFork(false),
-            18 => Advice::WipeOnFork(true),
-            19 => Advice::WipeOnFork(false),
-            22 => Advice::Populate(Access::Read),
-            23 => Advice::Populate(Access::Write),
+        const FREE: u64 = 8;
+        const DONTFORK: u64 = 10;
+        const WIPEONFORK: u64 = 18;
+        let follows = match advice {
+            4 => Some(Advice::DontNeed),
+            DONTFORK => Some(Advice::DontFork(true)),
+            11 => Some(Advice::DontFork(false)),
+            WIPEONFORK => Some(Advice::WipeOnFork(true)),
+            19 => Some(Advice::WipeOnFork(false)),
+            22 => Some(Advice::Populate(Access::Read)),
+            23 => Some(Advice::Populate(Access::Write)),
             // Advice that the library has no use for.
-            0..=3 | 8 | 12..=17 | 20 | 21 => return Ok(0),
+            0..=3 | FREE | 12..=17 | 20 | 21 => None,
             _ => return Err(Errno::EINVAL),
         };
-        self.space().edit(on, |mut edit| edit.madvise(range, advice))?.map_err(error)?;
-        Ok(0)
+        if !at.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        let range = range(at, len).map_err(|_| Errno::EINVAL)?;
+        if range.is_empty() {
+            return Ok(0);
+        }
+        if advice == DONTFORK {
+            self.record().forks_in_part = true;
+        }
+        let on = self.on();
+        self.space().edit(on, |mut edit| {
+            if let Some(Advice::Populate(access)) = follows {
+                return populate::<A>(on, &mut edit, range, access);
+            }
+            // Private memory without a file behind it.
+            let is_plain = |area: &Area| area.object == 0 && !area.flags.has(AreaFlags::SHARED);
+            let (mut end, mut reached, mut has_hole, mut stops) = (range.end, range.start, false, None);
+            let visited = edit.areas().each(on, range, |area| {
+                if stops.is_some() {
+                    return;
+                }
+                if matches!(advice, FREE | WIPEONFORK) && !is_plain(area) {
+                    (end, stops) = (area.start.max(range.start), Some(Errno::EINVAL));
+                    return;
+                }
+                has_hole |= area.start > reached;
+                reached = area.end;
+            });
+            visited.map_err(|_| Errno::EFAULT)?;
+            if let Some(advice) = follows
+                && range.start < end
+            {
+                edit.madvise(VirtRange { start: range.start, end }, advice).map_err(error)?;
+            }
+            has_hole |= reached < end;
+            match stops {
+                Some(e) => Err(e),
+                None if has_hole => Err(Errno::ENOMEM),
+                None => Ok(0),
+            }
+        })?
     }
 
     /// `brk`.
@@ -283,11 +468,105 @@ impl<A: Arch> Sys<'_, A> {
         if at < heap || at >= A::STACK_END - BELOW_STACK || at == end {
             return Ok(end);
         }
-        let on = self.on();
-        if !matches!(self.space().edit(on, |mut edit| edit.brk(VirtAddr(at))), Ok(Ok(()))) {
+        let round = |at: u64| at.next_multiple_of(PAGE);
+        let range = VirtRange { start: round(at.min(end)), end: round(at.max(end)) };
+        let grows = if at > end { range.len() / PAGE } else { 0 };
+        let nothing = VirtRange { start: range.end, end: range.end };
+        let done = self.change([range, nothing], grows, |_, edit| edit.brk(VirtAddr(at)));
+        if !matches!(done, Ok(Ok(()))) {
             return Ok(end);
         }
         self.record().heap_end = at;
         Ok(at)
+    }
+}
+
+/// Returns an area that shows an object, if that has a number.
+fn mapped(range: VirtRange, flags: AreaFlags, object: Object, tag: u16) -> Area {
+    let flags = if object.id == 0 { flags } else { flags.with(AreaFlags::BACKED) };
+    Area { tag, ..Area::new(range, flags, object) }
+}
+
+/// Finds a gap of `len` bytes below the stack.
+fn gap<A: Arch>(edit: &Edit<'_, A>, len: u64) -> Result<VirtRange, Errno> {
+    let gap = edit.find_gap(len, A::STACK_END - BELOW_STACK);
+    gap.filter(|gap| gap.start >= PAGE).ok_or(Errno::ENOMEM)
+}
+
+/// Returns where `mprotect` begins that has to reach the end of an area that grows.
+fn grown<A: Arch>(
+    on: On<'_, Machine<A>>,
+    edit: &Edit<'_, A>,
+    range: VirtRange,
+    grows: u64,
+) -> Result<u64, Errno> {
+    let first = edit.areas().at_or_after(on, range.start).ok_or(Errno::ENOMEM)?;
+    if grows == PROT_GROWSDOWN {
+        let is_near = first.start < range.end;
+        let grows_down = first.flags.has(AreaFlags::GROWS_DOWN);
+        return if !is_near {
+            Err(Errno::ENOMEM)
+        } else if grows_down {
+            Ok(first.start)
+        } else {
+            Err(Errno::EINVAL)
+        };
+    }
+    // Nothing grows up.
+    Err(if first.start > range.start { Errno::ENOMEM } else { Errno::EINVAL })
+}
+
+/// Touches all pages of a range, up to the first hole, or the first page that cannot be touched.
+fn populate<A: Arch>(
+    on: On<'_, Machine<A>>,
+    edit: &mut Edit<'_, A>,
+    range: VirtRange,
+    access: Access,
+) -> Result<u64, Errno> {
+    let mut reach = Reach::new(range.start);
+    let visited = edit.areas().each(on, range, |area| reach.visit(area, Ok(())));
+    visited.map_err(|_| Errno::EFAULT)?;
+    let reach = reach.up_to(range.end);
+    let mut at = range.start;
+    while at < reach.end {
+        edit.fault(VirtAddr(at), access).map_err(|e| match e {
+            FaultError::NoFrame(_) | FaultError::NoArea(_) => Errno::ENOMEM,
+            FaultError::BeyondObject(_) => Errno::EFAULT,
+            _ => Errno::EINVAL,
+        })?;
+        at += PAGE;
+    }
+    reach.stops.map_or(Ok(0), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn area(start: u64, end: u64) -> Area {
+        Area::new(VirtRange { start: start * PAGE, end: end * PAGE }, AreaFlags::READ, 0)
+    }
+
+    fn reach(start: u64, end: u64, areas: &[(u64, u64, bool)]) -> (u64, Option<Errno>) {
+        let mut reach = Reach::new(start * PAGE);
+        for (first, last, allowed) in areas {
+            reach.visit(&area(*first, *last), if *allowed { Ok(()) } else { Err(Errno::EACCES) });
+        }
+        let reach = reach.up_to(end * PAGE);
+        (reach.end / PAGE, reach.stops)
+    }
+
+    #[test]
+    fn a_call_reaches_up_to_the_first_hole_or_the_first_area_that_must_not_change() {
+        assert_eq!(reach(2, 4, &[(0, 9, true)]), (4, None));
+        assert_eq!(reach(2, 8, &[(0, 4, true), (4, 8, true)]), (8, None));
+        assert_eq!(reach(2, 8, &[(0, 4, true), (5, 8, true)]), (4, Some(Errno::ENOMEM)));
+        assert_eq!(reach(2, 8, &[(3, 8, true)]), (2, Some(Errno::ENOMEM)));
+        assert_eq!(reach(2, 8, &[(0, 7, true)]), (7, Some(Errno::ENOMEM)));
+        assert_eq!(reach(2, 8, &[]), (2, Some(Errno::ENOMEM)));
+        assert_eq!(reach(2, 8, &[(0, 4, true), (4, 9, false)]), (4, Some(Errno::EACCES)));
+        assert_eq!(reach(2, 8, &[(0, 4, false), (5, 9, true)]), (2, Some(Errno::EACCES)));
+        // The first reason is the one that counts.
+        assert_eq!(reach(2, 8, &[(0, 3, true), (4, 5, false)]), (3, Some(Errno::ENOMEM)));
     }
 }

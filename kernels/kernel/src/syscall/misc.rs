@@ -10,6 +10,7 @@ use super::time::Width;
 use super::{Stop, Sys};
 use crate::arch::{Abi, Arch, Context};
 use crate::errno::Errno;
+use crate::task::limits::{INFINITY, Limit};
 use crate::task::{Ends, Wait};
 
 /// The directory that a task is in, as an argument.
@@ -186,8 +187,9 @@ impl<A: Arch> Sys<'_, A> {
             Call::Personality => Ok(0),
             Call::Name => self.name(a[0]),
             Call::SystemInfo => self.system_info(a[0]),
-            Call::Limits => self.limits(a[1], a[3], false),
-            Call::OldLimits => self.limits(a[0], a[1], true),
+            Call::Limits => self.limits(a, false),
+            Call::OldLimits => self.limits([0, a[0], 0, a[1], 0, 0], true),
+            Call::SetLimit => self.limits([0, a[0], a[1], 0, 0, 0], true),
             Call::Random => self.random(a[0], a[1]),
             Call::Privilege | Call::Ports => {
                 self.process().ports = true;
@@ -263,22 +265,29 @@ impl<A: Arch> Sys<'_, A> {
         Ok(0)
     }
 
-    /// `prlimit64` and `getrlimit`: limits are what they are.
-    fn limits(&mut self, what: u64, to: u64, words: bool) -> Result<u64, Errno> {
-        let (soft, hard) = match what {
-            3 => (8 << 20, u64::MAX),
-            7 => (crate::fs::DESCRIPTORS as u64, crate::fs::DESCRIPTORS as u64),
-            0..=15 => (u64::MAX, u64::MAX),
-            _ => return Err(Errno::EINVAL),
-        };
-        if to != 0 {
-            let mut out = Layout::<16>::new(A::ABI);
-            if words {
-                out.word(soft).word(hard)
-            } else {
-                out.u64(soft).u64(hard)
+    /// `prlimit64`, and with `words` `getrlimit` and `setrlimit`, whose numbers are words.
+    fn limits(&mut self, [pid, what, new, old, ..]: [u64; 6], words: bool) -> Result<u64, Errno> {
+        let process = self.process_with(pid)?;
+        let size = if words { A::ABI.word() } else { 8 };
+        let before = self.state.tasks.process(process).limits.get(what)?;
+        if new != 0 {
+            let mut bytes = [0; 16];
+            self.read_bytes(new, &mut bytes[..2 * size])?;
+            let number = |bytes: &[u8]| {
+                let value = bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+                if size == 4 && value == u64::from(u32::MAX) { INFINITY } else { value }
             };
-            self.write_bytes(to, out.bytes())?;
+            let limit = Limit { soft: number(&bytes[..size]), hard: number(&bytes[size..2 * size]) };
+            self.state.tasks.process_mut(process).limits.set(what, limit)?;
+            if process == self.process_slot() {
+                let (on, stack) = (self.on(), self.process().limits.stack.soft);
+                self.space().edit(on, |mut edit| edit.set_stack_limit(stack))?;
+            }
+        }
+        if old != 0 {
+            let mut out = Layout::<16>::new(A::ABI);
+            out.put(size, before.soft).put(size, before.hard);
+            self.write_bytes(old, out.bytes())?;
         }
         Ok(0)
     }

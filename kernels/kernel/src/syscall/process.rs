@@ -270,7 +270,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// Returns a process by number; 0 is the caller's.
-    fn process_with(&mut self, pid: u64) -> Result<usize, Errno> {
+    pub(super) fn process_with(&mut self, pid: u64) -> Result<usize, Errno> {
         match pid as i32 {
             0 => Ok(self.process_slot()),
             pid => self.state.tasks.find_process(pid).ok_or(Errno::ESRCH),

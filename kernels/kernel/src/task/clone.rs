@@ -1,6 +1,6 @@
 //! New tasks.
 
-use super::{Doing, MAPPED};
+use super::Doing;
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
@@ -95,14 +95,20 @@ impl<A: Arch> Sys<'_, A> {
             return Ok((TaskSpace::Shared(space), own));
         }
         let copy = self.body.space.edit(on, |mut space| space.fork())?.map_err(|_| Errno::ENOMEM)?;
-        let record = *self.state.tasks.space(own);
-        for object in record.mapped.iter().take(MAPPED).filter(|object| **object != 0) {
-            self.kernel.machine.get().objects.share(*object);
-        }
+        let mut copy = TaskSpace::Own(copy);
         let number = self.state.tasks.free_space(slot);
-        *self.state.tasks.space_mut(number) = record;
-        self.state.tasks.space_mut(number).users = 1;
-        Ok((TaskSpace::Own(copy), number))
+        self.state.tasks.copy_record(number, own);
+        let record = self.state.tasks.space_mut(number);
+        if record.forks_in_part {
+            // If it could not be counted, objects would stay as long as the copy does.
+            let _ = copy.count_shown(on, &mut record.shown);
+            while record.shown.take_gone().is_some() {}
+        }
+        for object in record.shown.objects() {
+            self.kernel.machine.get().objects.share(object);
+        }
+        record.users = 1;
+        Ok((copy, number))
     }
 
     /// Adds a new process to the users of its parent's files and directory.

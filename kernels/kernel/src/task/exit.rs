@@ -144,7 +144,9 @@ impl<A: Arch> Kernel<A> {
         if let Some(space) = unsafe { self.take_space(number, &mut body.space) } {
             must(space.end(self.on(pin)).map_err(|refused| refused.error));
         }
-        self.unmap_objects(state, number, |_| false);
+        while let Some(object) = state.tasks.space_mut(number).shown.take_any() {
+            self.release_object(object);
+        }
     }
 
     /// Takes a process out of the users of files and directories.
@@ -158,15 +160,10 @@ impl<A: Arch> Kernel<A> {
         self.let_go(state, program);
     }
 
-    /// Forgets the objects of a space that `keeps` does not want to keep.
-    pub(crate) fn unmap_objects(&'static self, state: &mut State, space: usize, keeps: impl Fn(u32) -> bool) {
+    /// Takes a user away from an object.
+    pub(crate) fn release_object(&'static self, object: u32) {
         let machine = self.machine.get();
-        for object in &mut state.tasks.space_mut(space).mapped {
-            if *object != 0 && !keeps(*object) {
-                machine.objects.release(self.frames.get(), machine.low(), *object);
-                *object = 0;
-            }
-        }
+        machine.objects.release(self.frames.get(), machine.low(), object);
     }
 
     /// Has all CPUs stop. The calling one goes on in [`Kernel::stop`] as soon as it gets there.

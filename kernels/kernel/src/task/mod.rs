@@ -8,18 +8,21 @@ mod body;
 mod clone;
 mod exit;
 mod futex;
+pub mod limits;
 mod process;
 mod queue;
 mod run;
+mod shown;
 mod wait;
 
 pub use body::{Bodies, Body};
 pub use clone::New;
 pub use exit::{Ends, INIT};
 pub use futex::key as futex_key;
-pub use process::{MAPPED, Process, SpaceRecord};
+pub use process::{Process, SpaceRecord};
 pub use queue::Tasks;
 pub(crate) use run::{After, must};
+pub use shown::{MAPPED, Shown};
 pub use wait::{Futex, Key, Wait};
 
 use crate::signal::set::Signals;

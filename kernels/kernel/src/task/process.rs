@@ -3,8 +3,8 @@
 use crate::fs::Descriptors;
 use crate::signal::set::Actions;
 
-/// Objects that a space can show at a time.
-pub const MAPPED: usize = 16;
+use super::limits::Limits;
+use super::shown::Shown;
 
 /// A process, without its threads.
 pub struct Process {
@@ -38,6 +38,8 @@ pub struct Process {
     pub ports: bool,
     /// When it was started, in nanoseconds since boot.
     pub started: u64,
+    /// What it may use at the most.
+    pub limits: Limits,
 }
 
 impl Process {
@@ -59,6 +61,7 @@ impl Process {
             pending: 0,
             ports: false,
             started: 0,
+            limits: Limits::NONE,
         }
     }
 
@@ -68,12 +71,12 @@ impl Process {
         self.files.clone_from(&parent.files);
         (self.directory, self.umask, self.program) = (parent.directory, parent.umask, parent.program);
         self.actions.clone_from(&parent.actions);
+        self.limits = parent.limits;
         (self.pending, self.ports, self.status) = (0, parent.ports, None);
     }
 }
 
 /// What the kernel notes of a space, beside the space itself.
-#[derive(Clone, Copy)]
 pub struct SpaceRecord {
     /// Tasks that run in it.
     pub users: u32,
@@ -81,13 +84,15 @@ pub struct SpaceRecord {
     pub heap: u64,
     /// Where it ends, to the byte.
     pub heap_end: u64,
-    /// Objects that it shows, 0 for none.
-    pub mapped: [u32; MAPPED],
+    /// What it shows. It is a user of each of the objects.
+    pub shown: Shown,
+    /// Areas of it may be left out by fork.
+    pub forks_in_part: bool,
 }
 
 impl SpaceRecord {
     /// Makes one that nobody uses.
     pub const fn none() -> Self {
-        SpaceRecord { users: 0, heap: 0, heap_end: 0, mapped: [0; MAPPED] }
+        SpaceRecord { users: 0, heap: 0, heap_end: 0, shown: Shown::new(), forks_in_part: false }
     }
 }

@@ -111,6 +111,15 @@ impl Tasks {
         self.spaces.iter().position(|space| space.users == 0).unwrap_or(slot)
     }
 
+    /// Makes the record `to` what the record `from` is.
+    pub fn copy_record(&mut self, to: usize, from: usize) {
+        if let Ok([to, from]) = self.spaces.get_disjoint_mut([to % TASKS, from % TASKS]) {
+            (to.users, to.heap, to.heap_end) = (from.users, from.heap, from.heap_end);
+            to.forks_in_part = from.forks_in_part;
+            to.shown.copy_from(&from.shown);
+        }
+    }
+
     /// Returns two processes, the first to be changed; `None` if they are one.
     pub fn processes(&mut self, to: usize, from: usize) -> Option<(&mut Process, &Process)> {
         let (to, from) = (to % TASKS, from % TASKS);

@@ -46,6 +46,7 @@ pub fn call(number: u64) -> Option<Call> {
         64 => Call::ParentPid,
         65 => Call::OwnProcessGroup,
         66 => Call::SetSession,
+        75 => Call::SetLimit,
         78 => Call::TimeOfDay,
         83 => Call::SymbolicLink,
         85 => Call::ReadLink,

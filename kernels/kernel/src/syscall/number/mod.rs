@@ -286,6 +286,8 @@ pub enum Call {
     Limits,
     /// `getrlimit`.
     OldLimits,
+    /// `setrlimit`.
+    SetLimit,
     /// `getrandom`.
     Random,
     /// `rseq`.

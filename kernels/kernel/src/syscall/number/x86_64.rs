@@ -89,6 +89,7 @@ pub fn call(number: u64) -> Option<Call> {
         137 => Call::FileSystem,
         157 => Call::ProcessControl,
         158 => Call::ArchThread,
+        160 => Call::SetLimit,
         162 => Call::Sync,
         165 => Call::Mount,
         166 => Call::Unmount,

@@ -1,0 +1,107 @@
+//! Limits that programs set for themselves (`setrlimit`).
+
+use crate::errno::Errno;
+
+/// No limit.
+pub const INFINITY: u64 = u64::MAX;
+/// `RLIMIT_STACK`.
+const STACK: u64 = 3;
+/// `RLIMIT_CORE`.
+const CORE: u64 = 4;
+/// `RLIMIT_NOFILE`.
+const FILES: u64 = 7;
+/// `RLIMIT_AS`.
+const SPACE: u64 = 9;
+/// Limits are numbered from 0 to this.
+const LAST: u64 = 15;
+
+/// A limit: the one that holds, and the highest that a program may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The one that holds.
+    pub soft: u64,
+    /// The highest that a program may choose. User 0 may choose a higher one.
+    pub hard: u64,
+}
+
+/// The limits of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of all areas but those that grow.
+    pub space: Limit,
+    /// Bytes of a stack.
+    pub stack: Limit,
+    /// Bytes of a core file. None is ever written.
+    core: Limit,
+}
+
+impl Limits {
+    /// The limits of process 1.
+    pub const NONE: Limits = Limits {
+        space: Limit { soft: INFINITY, hard: INFINITY },
+        stack: Limit { soft: 8 << 20, hard: INFINITY },
+        core: Limit { soft: INFINITY, hard: INFINITY },
+    };
+
+    /// Returns a limit by its number.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EINVAL`] if there is no such limit.
+    pub fn get(&self, what: u64) -> Result<Limit, Errno> {
+        const DESCRIPTORS: u64 = crate::fs::DESCRIPTORS as u64;
+        match what {
+            SPACE => Ok(self.space),
+            STACK => Ok(self.stack),
+            CORE => Ok(self.core),
+            FILES => Ok(Limit { soft: DESCRIPTORS, hard: DESCRIPTORS }),
+            0..=LAST => Ok(Limit { soft: INFINITY, hard: INFINITY }),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Sets a limit by its number.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EINVAL`] if there is no such limit, if the soft one is above the hard one, and if
+    /// the kernel does not keep this one; [`Errno::EPERM`] for more descriptors than there are.
+    pub fn set(&mut self, what: u64, new: Limit) -> Result<(), Errno> {
+        let old = self.get(what)?;
+        if new.soft > new.hard {
+            return Err(Errno::EINVAL);
+        }
+        match what {
+            SPACE => self.space = new,
+            STACK => self.stack = new,
+            CORE => self.core = new,
+            FILES if new.soft > old.soft => return Err(Errno::EPERM),
+            // A limit that nothing keeps is none.
+            _ if new.soft < old.soft => return Err(Errno::EINVAL),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_kept_or_refused() {
+        let mut limits = Limits::NONE;
+        for what in 0..=LAST {
+            let new = Limit { soft: 16, hard: 1 << 30 };
+            let kept = limits.set(what, new).is_ok();
+            assert_eq!(kept, matches!(what, SPACE | STACK | CORE), "{what}");
+            assert_eq!(limits.get(what) == Ok(new), kept, "{what}");
+        }
+        let all = Limit { soft: INFINITY, hard: INFINITY };
+        assert_eq!(limits.set(0, all), Ok(()));
+        assert_eq!(limits.set(FILES, all), Err(Errno::EPERM));
+        assert_eq!(limits.set(SPACE, Limit { soft: 2, hard: 1 }), Err(Errno::EINVAL));
+        assert_eq!(limits.get(LAST + 1), Err(Errno::EINVAL));
+        assert_eq!(limits.set(LAST + 1, all), Err(Errno::EINVAL));
+    }
+}
