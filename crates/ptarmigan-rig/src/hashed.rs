@@ -3,6 +3,7 @@ use crate::block::HashMemory;
 use crate::mmu::SoftMmu;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format, Ppc32};
+use ptarmigan::page::Level;
 use ptarmigan::space::Access;
 use ptarmigan::tlb::hash::{HashCounts, HashSize, HashTable, Hashed32, Hashed64, Inserted, Mapping, Tag};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
@@ -214,9 +215,9 @@ impl<'s> HashedMmu<'s> {
 
 /// What the hash table gets for an entry: writable once it was written to.
 fn mapping(raw: u64) -> Mapping {
-    let attr = Ppc32::attr(raw);
+    let attr = Ppc32::attr(Level::PTE, raw);
     let writable = attr.has(Attr::WRITE) && attr.has(Attr::DIRTY);
-    Mapping(Ppc32::frame(raw).addr().0 as u32 | if writable { 2 } else { 3 })
+    Mapping(Ppc32::frame(Level::PTE, raw).addr().0 as u32 | if writable { 2 } else { 3 })
 }
 
 /// The virtual segments of a context, those of the kernel included.

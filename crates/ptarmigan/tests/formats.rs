@@ -39,14 +39,19 @@ unsafe impl<const SCATTERED: bool> Format for Odd<SCATTERED> {
     const KERNEL_START: u64 = X::KERNEL_START;
     const USER_ROOT_ENTRIES: usize = X::USER_ROOT_ENTRIES;
     const ROOT_IN_REGISTERS: bool = false;
-    const BREAK_BEFORE_MAKE: bool = false;
+    const PHYS_BITS: u32 = 44;
+    const LEAF_LEVELS: u8 = 1;
+    const EVER_BREAKS: bool = false;
     const KEPT: u64 = 0;
     entries_of_x86_64!();
-    fn leaf(pfn: Pfn, attr: Attr) -> u64 {
-        X::leaf(Self::odd(pfn), attr)
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+        X::leaf(level, Self::odd(pfn), attr)
     }
-    fn frame(raw: u64) -> Pfn {
-        Self::odd(X::frame(raw))
+    fn frame(level: Level, raw: u64) -> Pfn {
+        Self::odd(X::frame(level, raw))
+    }
+    fn needs_break(_: Level, _: u64, _: u64) -> bool {
+        false
     }
 }
 

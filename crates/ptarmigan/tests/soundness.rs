@@ -428,14 +428,21 @@ unsafe impl Format for ThreeQuarters {
     const KERNEL_START: u64 = 0xffff_c000_0000_0000;
     const USER_ROOT_ENTRIES: usize = 384;
     const ROOT_IN_REGISTERS: bool = false;
-    const BREAK_BEFORE_MAKE: bool = true;
+    const PHYS_BITS: u32 = X::PHYS_BITS;
+    const LEAF_LEVELS: u8 = X::LEAF_LEVELS;
+    const EVER_BREAKS: bool = true;
     const KEPT: u64 = 0;
     entries_of_x86_64!();
-    fn leaf(pfn: Pfn, attr: Attr) -> u64 {
-        X::leaf(pfn, attr)
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+        X::leaf(level, pfn, attr)
     }
-    fn frame(raw: u64) -> Pfn {
-        X::frame(raw)
+    fn frame(level: Level, raw: u64) -> Pfn {
+        X::frame(level, raw)
+    }
+    fn needs_break(level: Level, old: u64, new: u64) -> bool {
+        Self::is_present(level, old)
+            && Self::is_present(level, new)
+            && Self::frame(level, old) != Self::frame(level, new)
     }
 }
 
@@ -495,7 +502,7 @@ unsafe impl Mmu for &Broken<'_> {
             let raw = unsafe { host.read(PhysAddr(at.0 + 8 * X::index(level, va) as u64), 8) }.unwrap();
             if level == Level::PTE {
                 self.flushes.fetch_add(1, SeqCst);
-                self.valid_at_flush.fetch_add(usize::from(X::is_present(raw)), SeqCst);
+                self.valid_at_flush.fetch_add(usize::from(X::is_present(Level::PTE, raw)), SeqCst);
             } else {
                 let Some(next) = X::linked(level, raw) else { return };
                 at = next;

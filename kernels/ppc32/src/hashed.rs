@@ -8,6 +8,7 @@ use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::format::{Access, Attr, Format, Ppc32};
 use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Tag};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
+use ptarmigan::page::Level;
 
 use crate::late::Late;
 use crate::mmu::{self, KERNEL_SEGMENT, SEGMENTS};
@@ -153,7 +154,7 @@ static CURRENT: Current = Current(Cell::new(0));
 /// have become another page's. Pages that were not written to yet may not be, so that the first
 /// write is missed and noted.
 fn mapping(raw: u64) -> Mapping {
-    let attr = Ppc32::attr(raw);
+    let attr = Ppc32::attr(Level::PTE, raw);
     /// Storage that all CPUs see alike.
     const COHERENT: u32 = 0x10;
     let writable = attr.has(Attr::WRITE) && attr.has(Attr::DIRTY);
@@ -164,7 +165,7 @@ fn mapping(raw: u64) -> Mapping {
         (false, _) => 3,
     };
     let used = Mapping::REFERENCED | if writable { Mapping::CHANGED } else { 0 };
-    Mapping(Ppc32::frame(raw).addr().0 as u32 | used | COHERENT | protection)
+    Mapping(Ppc32::frame(Level::PTE, raw).addr().0 as u32 | used | COHERENT | protection)
 }
 
 /// Puts a page into the hash table that was missed, if its entry, which `entry` reads and marks,
@@ -190,8 +191,8 @@ pub fn refill_user(at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) ->
 /// Puts a page into the hash table as its entry says, without the bit in the entry that says so: a
 /// mistake, to be noticed. False if the entry does not allow the access.
 pub fn insert_unmarked(va: VirtAddr, protected: bool, frame: Pfn, attr: Attr, access: Access) -> bool {
-    let raw = Ppc32::leaf(frame, attr | Attr::ACCESSED | Attr::DIRTY);
-    let entry = || Ppc32::allows(raw, access).then_some(raw);
+    let raw = Ppc32::leaf(Level::PTE, frame, attr | Attr::ACCESSED | Attr::DIRTY);
+    let entry = || Ppc32::allows(Level::PTE, raw, access).then_some(raw);
     refill_user(va.0 as u32, protected, &entry)
 }
 

@@ -53,7 +53,7 @@ pub struct Sv39;
 // `write_protected` leaves alone; bit 9 is `SPECIAL` and nothing else. 3. A link has V, a leaf V or
 // bit 8. 4. Privileged specification, "Virtual Address Translation Process", for user mode, with
 // `mstatus.MXR` clear, and for harts that leave A and D to software too. 5. The frame's number is
-// in consecutive bits.
+// in consecutive bits. 6. An entry may be replaced at any time, before the `SFENCE.VMA`.
 unsafe impl Format for Sv39 {
     type Slot = Slot64;
     const NAME: &'static str = "Sv39";
@@ -66,7 +66,9 @@ unsafe impl Format for Sv39 {
     const KERNEL_START: u64 = 0xffff_ffc0_0000_0000;
     const USER_ROOT_ENTRIES: usize = 256;
     const ROOT_IN_REGISTERS: bool = false;
-    const BREAK_BEFORE_MAKE: bool = false;
+    const PHYS_BITS: u32 = 56;
+    const LEAF_LEVELS: u8 = 0b111;
+    const EVER_BREAKS: bool = false;
     const KEPT: u64 = 0;
 
     #[inline(always)]
@@ -80,7 +82,7 @@ unsafe impl Format for Sv39 {
     }
 
     #[inline(always)]
-    fn leaf(pfn: Pfn, attr: Attr) -> u64 {
+    fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = u64::from(pfn.0) << PPN_SHIFT;
         // What may be written or executed may be read: W without R is reserved, and the library
         // knows no X alone.
@@ -94,12 +96,12 @@ unsafe impl Format for Sv39 {
     }
 
     #[inline(always)]
-    fn frame(raw: u64) -> Pfn {
+    fn frame(_: Level, raw: u64) -> Pfn {
         Pfn((raw >> PPN_SHIFT & PPN) as u32)
     }
 
     #[inline(always)]
-    fn attr(raw: u64) -> Attr {
+    fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = if raw & V != 0 { Attr::READ } else { Attr::default() };
         for (bit, from) in BITS {
             if raw & from != 0 {
@@ -110,19 +112,19 @@ unsafe impl Format for Sv39 {
     }
 
     #[inline(always)]
-    fn is_present(raw: u64) -> bool {
+    fn is_present(_: Level, raw: u64) -> bool {
         raw & V != 0
     }
 
     #[inline(always)]
-    fn write_protected(raw: u64) -> u64 {
+    fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !W
     }
 
     /// A hart that leaves A and D to software faults where they are clear: the access is not let
     /// through then, or the library would call that fault spurious for ever.
     #[inline(always)]
-    fn allows(raw: u64, access: Access) -> bool {
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
         let needed = match access {
             Access::Read => R,
             Access::Write => R | W | D,
@@ -134,7 +136,12 @@ unsafe impl Format for Sv39 {
     }
 
     #[inline(always)]
-    fn is_special(raw: u64) -> bool {
+    fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
+    }
+
+    #[inline(always)]
+    fn needs_break(_: Level, _: u64, _: u64) -> bool {
+        false
     }
 }

@@ -13,6 +13,7 @@ use core::mem::MaybeUninit;
 use ptarmigan::addr::FRAME_SHIFT;
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::gather::{Gather, GatherError};
+use ptarmigan::page::Level;
 
 /// Words of 8 bytes in a `pt_gather`.
 pub const PT_GATHER_WORDS: usize = 64;
@@ -177,7 +178,7 @@ pub unsafe extern "C" fn pt_gather_page(gather: *mut PtGather, va: u64, phys: u6
             state.become_freed();
             // SAFETY: 1. the state says that it is a data frame with one reference, which the caller
             // gives away. 2. noted just now.
-            unsafe { gather.release::<Entries>(Entries::leaf(pfn, Attr::READ)) };
+            unsafe { gather.release::<Entries>(Entries::leaf(Level::PTE, pfn, Attr::READ)) };
             Ok(())
         };
         // SAFETY: 1. by the caller.

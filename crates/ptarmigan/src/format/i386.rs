@@ -17,6 +17,9 @@ const SPECIAL: u64 = 1 << 9;
 /// Ignored by the MMU, which has no permission to execute.
 const EXEC: u64 = 1 << 10;
 const ADDR: u64 = 0xffff_f000;
+/// Of a large page, below 4 GiB: bits 13 to 21 would be those above 32 (PSE-36), and bit 12 belongs
+/// to the memory type.
+const LARGE_ADDR: u64 = 0xffc0_0000;
 
 const ATTRIBUTES: [(Attr, u64); 7] = [
     (Attr::READ, P),
@@ -38,7 +41,8 @@ pub struct I386;
 // SAFETY: 1. the address bits hold what `link` was given; no leaf of level 0 is asked, and large
 // pages have `PS`. 2. the same bits hold the frame, which is below 4 GiB, and `SPECIAL` says that it
 // is special. 3. a link is present, and a leaf has `P` or `G`. 4. SDM volume 3, section 4.6, with
-// CR0.WP set. 5. the frame's number is in consecutive bits.
+// CR0.WP set. 5. the frame's number is in consecutive bits. 6. as for
+// `X86_64`.
 unsafe impl Format for I386 {
     type Slot = Slot32Le;
     const NAME: &'static str = "i386";
@@ -50,7 +54,9 @@ unsafe impl Format for I386 {
     const KERNEL_START: u64 = 3 << 30;
     const USER_ROOT_ENTRIES: usize = 768;
     const ROOT_IN_REGISTERS: bool = false;
-    const BREAK_BEFORE_MAKE: bool = false;
+    const PHYS_BITS: u32 = 32;
+    const LEAF_LEVELS: u8 = 0b11;
+    const EVER_BREAKS: bool = false;
     const KEPT: u64 = 0;
 
     #[inline(always)]
@@ -64,7 +70,7 @@ unsafe impl Format for I386 {
     }
 
     #[inline(always)]
-    fn leaf(pfn: Pfn, attr: Attr) -> u64 {
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = pfn.addr().0;
         for (bit, to) in ATTRIBUTES {
             if attr.has(bit) {
@@ -75,16 +81,16 @@ unsafe impl Format for I386 {
         if attr.has(Attr::GLOBAL) || !attr.has(Attr::READ) {
             raw |= G;
         }
-        raw
+        if level > Level::PTE { raw | PS } else { raw }
     }
 
     #[inline(always)]
-    fn frame(raw: u64) -> Pfn {
-        PhysAddr(raw & ADDR).pfn()
+    fn frame(level: Level, raw: u64) -> Pfn {
+        PhysAddr(raw & if level > Level::PTE { LARGE_ADDR } else { ADDR }).pfn()
     }
 
     #[inline(always)]
-    fn attr(raw: u64) -> Attr {
+    fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = Attr::default();
         for (bit, from) in ATTRIBUTES {
             if raw & from != 0 {
@@ -98,12 +104,12 @@ unsafe impl Format for I386 {
     }
 
     #[inline(always)]
-    fn is_present(raw: u64) -> bool {
+    fn is_present(_: Level, raw: u64) -> bool {
         raw & P != 0
     }
 
     #[inline(always)]
-    fn allows(raw: u64, access: Access) -> bool {
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
         match access {
             Access::Read | Access::Exec => raw & P != 0,
             Access::Write => raw & (P | RW) == P | RW,
@@ -111,13 +117,18 @@ unsafe impl Format for I386 {
     }
 
     #[inline(always)]
-    fn write_protected(raw: u64) -> u64 {
+    fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !RW
     }
 
     #[inline(always)]
-    fn is_special(raw: u64) -> bool {
+    fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
+    }
+
+    #[inline(always)]
+    fn needs_break(_: Level, _: u64, _: u64) -> bool {
+        false
     }
 }
 
@@ -131,14 +142,14 @@ mod tests {
     fn leaves_keep_frame_and_attributes() {
         for bits in 0..256u16 {
             let given = Attr(bits);
-            let raw = I386::leaf(Pfn(0xf_2345), given);
+            let raw = I386::leaf(Level::PTE, Pfn(0xf_2345), given);
             assert!(raw < 1 << 32 && raw != 0, "{raw:#x}");
-            assert_eq!(I386::frame(raw), Pfn(0xf_2345));
+            assert_eq!(I386::frame(Level::PTE, raw), Pfn(0xf_2345));
             let kept = if given.has(Attr::READ) { given } else { given.without(Attr::GLOBAL) };
-            assert_eq!(I386::attr(raw), kept, "{given}");
-            assert_eq!(I386::is_present(raw), given.has(Attr::READ));
-            assert_eq!(I386::is_special(raw), given.has(Attr::SPECIAL));
-            assert!(!I386::allows(I386::write_protected(raw), Access::Write));
+            assert_eq!(I386::attr(Level::PTE, raw), kept, "{given}");
+            assert_eq!(I386::is_present(Level::PTE, raw), given.has(Attr::READ));
+            assert_eq!(I386::is_special(Level::PTE, raw), given.has(Attr::SPECIAL));
+            assert!(!I386::allows(Level::PTE, I386::write_protected(Level::PTE, raw), Access::Write));
         }
     }
 

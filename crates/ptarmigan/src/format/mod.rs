@@ -43,7 +43,8 @@ pub enum Entry {
 ///
 /// # Safety
 ///
-/// The library follows what these functions say without looking again. An implementation promises:
+/// The library follows what these functions say without looking again. An implementation promises,
+/// for each level, and for each frame below 2^[`PHYS_BITS`](Self::PHYS_BITS) bytes:
 ///
 /// 1. [`linked`](Self::linked) gives back the address that [`link`](Self::link) was given, and
 ///    `None` for every entry that `link` did not make.
@@ -52,8 +53,11 @@ pub enum Entry {
 ///    was made with [`Attr::SPECIAL`].
 /// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](FormatExt::is_none).
 /// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) are what the MMU would do.
-/// 5. For one `attr`, `leaf` grows by the same amount from each frame to the next, wrapping.
-///    Mapping a run of frames adds that amount; debug builds compare.
+/// 5. For one `attr`, `leaf` of level 0 grows by the same amount from each frame to the next,
+///    wrapping. Mapping a run of frames adds that amount; debug builds compare.
+/// 6. [`needs_break`](Self::needs_break) says yes wherever the architecture demands a break, and
+///    never for an entry that loses permissions alone, or [`Attr::READ`] with them. It never says
+///    yes if [`EVER_BREAKS`](Self::EVER_BREAKS) is false.
 pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// How an entry is stored.
     type Slot: Slot;
@@ -78,9 +82,15 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// The MMU keeps the root's entries in registers and reads them only when the root is loaded
     /// (x86 PAE). They are filled when the space is made, and stay.
     const ROOT_IN_REGISTERS: bool;
-    /// The architecture demands that an entry is made invalid, and flushed, before another frame
-    /// takes its place (AArch64's break-before-make).
-    const BREAK_BEFORE_MAKE: bool;
+    /// Bits of a physical address that entries have room for. Memory whose last frame lies higher
+    /// is refused, as two of its frames would have the same entry.
+    const PHYS_BITS: u32;
+    /// The levels whose tables may have leaves, a bit for each: bit 0 always, others where the
+    /// architecture has large pages. The library makes leaves of level 0 only.
+    const LEAF_LEVELS: u8;
+    /// Whether [`needs_break`](Self::needs_break) ever says yes. If not, the code that breaks
+    /// entries is not compiled.
+    const EVER_BREAKS: bool;
     /// Bits of a leaf that survive when the entry is cleared: PowerPC's hash bit. 0 where there are
     /// none.
     const KEPT: u64;
@@ -92,26 +102,33 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// it is in.
     fn linked(level: Level, raw: u64) -> Option<PhysAddr>;
 
-    /// A leaf in a table of level 0.
-    fn leaf(pfn: Pfn, attr: Attr) -> u64;
+    /// A leaf in a table of `level`, one of [`LEAF_LEVELS`](Self::LEAF_LEVELS). Above level 0,
+    /// `pfn` is the first of the frames that the entry maps, aligned to their number.
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64;
 
-    /// The frame of a leaf.
-    fn frame(raw: u64) -> Pfn;
+    /// The frame of a leaf in a table of `level`, the first one of a large page.
+    fn frame(level: Level, raw: u64) -> Pfn;
 
-    /// The attributes of a leaf.
-    fn attr(raw: u64) -> Attr;
+    /// The attributes of a leaf in a table of `level`.
+    fn attr(level: Level, raw: u64) -> Attr;
 
     /// Whether the MMU would use the leaf at all.
-    fn is_present(raw: u64) -> bool;
+    fn is_present(level: Level, raw: u64) -> bool;
 
     /// Whether the MMU would let a user's access through.
-    fn allows(raw: u64, access: Access) -> bool;
+    fn allows(level: Level, raw: u64, access: Access) -> bool;
 
     /// The leaf without write permission.
-    fn write_protected(raw: u64) -> u64;
+    fn write_protected(level: Level, raw: u64) -> u64;
 
     /// Whether the frame of the leaf is not counted by references ([`Attr::SPECIAL`]).
-    fn is_special(raw: u64) -> bool;
+    fn is_special(level: Level, raw: u64) -> bool;
+
+    /// Whether the architecture demands that the entry `old` of a table of `level` is made invalid,
+    /// and flushed on all CPUs, before `new` takes its place (AArch64's break-before-make): for
+    /// another frame, memory type or size, or for a page that becomes global. Either may be a leaf,
+    /// a link or none.
+    fn needs_break(level: Level, old: u64, new: u64) -> bool;
 }
 
 /// What follows from a [`Format`]: every format has it, and none of its own.
@@ -139,17 +156,20 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
 /// #   const KERNEL_START: u64 = 1 << 29;
 /// #   const USER_ROOT_ENTRIES: usize = 256;
 /// #   const ROOT_IN_REGISTERS: bool = false;
-/// #   const BREAK_BEFORE_MAKE: bool = false;
+/// #   const PHYS_BITS: u32 = 44;
+/// #   const LEAF_LEVELS: u8 = 1;
+/// #   const EVER_BREAKS: bool = false;
 /// #   const KEPT: u64 = 0;
 /// #   fn link(_: Level, at: PhysAddr) -> u64 { at.0 | 1 }
 /// #   fn linked(_: Level, raw: u64) -> Option<PhysAddr> { (raw & 1 != 0).then_some(PhysAddr(raw & !1)) }
-/// #   fn leaf(pfn: Pfn, _: Attr) -> u64 { pfn.addr().0 | 1 }
-/// #   fn frame(raw: u64) -> Pfn { PhysAddr(raw).pfn() }
-/// #   fn attr(_: u64) -> Attr { Attr::READ }
-/// #   fn is_present(raw: u64) -> bool { raw & 1 != 0 }
-/// #   fn allows(raw: u64, _: Access) -> bool { raw & 1 != 0 }
-/// #   fn write_protected(raw: u64) -> u64 { raw }
-/// #   fn is_special(_: u64) -> bool { false }
+/// #   fn leaf(_: Level, pfn: Pfn, _: Attr) -> u64 { pfn.addr().0 | 1 }
+/// #   fn frame(_: Level, raw: u64) -> Pfn { PhysAddr(raw).pfn() }
+/// #   fn attr(_: Level, _: u64) -> Attr { Attr::READ }
+/// #   fn is_present(_: Level, raw: u64) -> bool { raw & 1 != 0 }
+/// #   fn allows(_: Level, raw: u64, _: Access) -> bool { raw & 1 != 0 }
+/// #   fn write_protected(_: Level, raw: u64) -> u64 { raw }
+/// #   fn is_special(_: Level, _: u64) -> bool { false }
+/// #   fn needs_break(_: Level, _: u64, _: u64) -> bool { false }
 /// }
 /// ```
 pub trait FormatExt {

@@ -43,7 +43,7 @@ pub struct Ppc32;
 // Entries above level 0 are links or none. 2. the address bits hold the frame, which is below
 // 4 GiB, and `SPECIAL` says that it is special. 3. a link is present, and a leaf is present or has
 // `KEEPS`. 4. the refill of the hash table looks at these bits and at no others. 5. the frame's
-// number is in consecutive bits.
+// number is in consecutive bits. 6. nothing walks the tree; the hash table's entries are `tlb`'s.
 unsafe impl Format for Ppc32 {
     type Slot = Slot32Be;
     const NAME: &'static str = "ppc32";
@@ -55,7 +55,9 @@ unsafe impl Format for Ppc32 {
     const KERNEL_START: u64 = 3 << 30;
     const USER_ROOT_ENTRIES: usize = 768;
     const ROOT_IN_REGISTERS: bool = false;
-    const BREAK_BEFORE_MAKE: bool = false;
+    const PHYS_BITS: u32 = 32;
+    const LEAF_LEVELS: u8 = 1;
+    const EVER_BREAKS: bool = false;
     const KEPT: u64 = HASHPTE;
 
     #[inline(always)]
@@ -69,7 +71,7 @@ unsafe impl Format for Ppc32 {
     }
 
     #[inline(always)]
-    fn leaf(pfn: Pfn, attr: Attr) -> u64 {
+    fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = pfn.addr().0 | if attr.has(Attr::READ) { 0 } else { KEEPS };
         for (bit, to) in ATTRIBUTES {
             if attr.has(bit) {
@@ -80,12 +82,12 @@ unsafe impl Format for Ppc32 {
     }
 
     #[inline(always)]
-    fn frame(raw: u64) -> Pfn {
+    fn frame(_: Level, raw: u64) -> Pfn {
         PhysAddr(raw & ADDR).pfn()
     }
 
     #[inline(always)]
-    fn attr(raw: u64) -> Attr {
+    fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = Attr::default();
         for (bit, from) in ATTRIBUTES {
             if raw & from != 0 {
@@ -96,12 +98,12 @@ unsafe impl Format for Ppc32 {
     }
 
     #[inline(always)]
-    fn is_present(raw: u64) -> bool {
+    fn is_present(_: Level, raw: u64) -> bool {
         raw & PRESENT != 0
     }
 
     #[inline(always)]
-    fn allows(raw: u64, access: Access) -> bool {
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
         match access {
             Access::Read | Access::Exec => raw & PRESENT != 0,
             Access::Write => raw & (PRESENT | RW) == PRESENT | RW,
@@ -109,13 +111,18 @@ unsafe impl Format for Ppc32 {
     }
 
     #[inline(always)]
-    fn write_protected(raw: u64) -> u64 {
+    fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !RW
     }
 
     #[inline(always)]
-    fn is_special(raw: u64) -> bool {
+    fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
+    }
+
+    #[inline(always)]
+    fn needs_break(_: Level, _: u64, _: u64) -> bool {
+        false
     }
 }
 
@@ -129,26 +136,29 @@ mod tests {
     fn leaves_keep_frame_and_attributes() {
         for bits in 0..256u16 {
             let given = Attr(bits);
-            let raw = Ppc32::leaf(Pfn(0xf_2345), given);
+            let raw = Ppc32::leaf(Level::PTE, Pfn(0xf_2345), given);
             assert!(raw < 1 << 32 && Ppc32::cleared(raw) == 0, "{raw:#x}");
-            assert_eq!(Ppc32::frame(raw), Pfn(0xf_2345));
-            assert_eq!(Ppc32::attr(raw), given.without(Attr::GLOBAL), "{given}");
-            assert_eq!(Ppc32::is_present(raw), given.has(Attr::READ));
-            assert_eq!(Ppc32::is_special(raw), given.has(Attr::SPECIAL));
+            assert_eq!(Ppc32::frame(Level::PTE, raw), Pfn(0xf_2345));
+            assert_eq!(Ppc32::attr(Level::PTE, raw), given.without(Attr::GLOBAL), "{given}");
+            assert_eq!(Ppc32::is_present(Level::PTE, raw), given.has(Attr::READ));
+            assert_eq!(Ppc32::is_special(Level::PTE, raw), given.has(Attr::SPECIAL));
             assert_eq!(
-                Ppc32::allows(raw, Access::Write),
+                Ppc32::allows(Level::PTE, raw, Access::Write),
                 given.has(Attr::READ) && given.has(Attr::WRITE),
                 "{given}"
             );
-            assert_eq!(Ppc32::attr(Ppc32::write_protected(raw)), Ppc32::attr(raw).without(Attr::WRITE));
+            assert_eq!(
+                Ppc32::attr(Level::PTE, Ppc32::write_protected(Level::PTE, raw)),
+                Ppc32::attr(Level::PTE, raw).without(Attr::WRITE)
+            );
         }
-        assert!(!Ppc32::is_none(Ppc32::leaf(Pfn(0), Attr::default())), "a leaf is never none");
+        assert!(!Ppc32::is_none(Ppc32::leaf(Level::PTE, Pfn(0), Attr::default())), "a leaf is never none");
     }
 
     #[test]
     fn an_entry_that_only_says_that_it_was_hashed_is_none() {
-        let hashed = Ppc32::leaf(Pfn(7), Attr::READ) | HASHPTE;
-        assert_eq!((Ppc32::cleared(hashed), Ppc32::frame(hashed)), (HASHPTE, Pfn(7)));
+        let hashed = Ppc32::leaf(Level::PTE, Pfn(7), Attr::READ) | HASHPTE;
+        assert_eq!((Ppc32::cleared(hashed), Ppc32::frame(Level::PTE, hashed)), (HASHPTE, Pfn(7)));
         assert!(Ppc32::is_none(HASHPTE) && Ppc32::entry(Level::PTE, HASHPTE) == Entry::None);
         assert_eq!(Ppc32::entry(Level::PTE, hashed), Entry::Leaf);
     }

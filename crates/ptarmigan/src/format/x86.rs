@@ -14,11 +14,13 @@ const PS: u64 = 1 << 7;
 const G: u64 = 1 << 8;
 /// Ignored by the MMU: the frame is not counted.
 const SOFT_SPECIAL: u64 = 1 << 9;
+/// In a large page: a bit of the memory type, where a page has one of the frame.
+const PAT: u64 = 1 << 12;
 const NX: u64 = 1 << 63;
 const ADDR: u64 = 0x000f_ffff_ffff_f000;
 
 #[cfg_attr(not(feature = "small"), inline(always))]
-fn leaf(pfn: Pfn, attr: Attr) -> u64 {
+fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
     let mut raw = pfn.addr().0;
     raw |= if attr.has(Attr::READ) { P } else { G };
     for (bit, to) in [
@@ -38,7 +40,7 @@ fn leaf(pfn: Pfn, attr: Attr) -> u64 {
     if !attr.has(Attr::EXEC) {
         raw |= NX;
     }
-    raw
+    if level > Level::PTE { raw | PS } else { raw }
 }
 
 #[cfg_attr(not(feature = "small"), inline(always))]
@@ -79,7 +81,8 @@ macro_rules! x86_entries {
     () => {
         type Slot = Slot64;
         const PAGE_SHIFT: u32 = 12;
-        const BREAK_BEFORE_MAKE: bool = false;
+        const PHYS_BITS: u32 = 52;
+        const EVER_BREAKS: bool = false;
         const KEPT: u64 = 0;
 
         #[cfg_attr(not(feature = "small"), inline(always))]
@@ -87,27 +90,27 @@ macro_rules! x86_entries {
             linked(raw)
         }
         #[cfg_attr(not(feature = "small"), inline(always))]
-        fn leaf(pfn: Pfn, attr: Attr) -> u64 {
-            leaf(pfn, attr)
+        fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+            leaf(level, pfn, attr)
         }
         #[inline(always)]
-        fn frame(raw: u64) -> Pfn {
-            PhysAddr(raw & ADDR).pfn()
+        fn frame(level: Level, raw: u64) -> Pfn {
+            PhysAddr(raw & if level > Level::PTE { ADDR & !PAT } else { ADDR }).pfn()
         }
         #[cfg_attr(not(feature = "small"), inline(always))]
-        fn attr(raw: u64) -> Attr {
+        fn attr(_: Level, raw: u64) -> Attr {
             attr(raw)
         }
         #[inline(always)]
-        fn is_present(raw: u64) -> bool {
+        fn is_present(_: Level, raw: u64) -> bool {
             raw & P != 0
         }
         #[inline(always)]
-        fn write_protected(raw: u64) -> u64 {
+        fn write_protected(_: Level, raw: u64) -> u64 {
             raw & !RW
         }
         #[inline(always)]
-        fn allows(raw: u64, access: Access) -> bool {
+        fn allows(_: Level, raw: u64, access: Access) -> bool {
             match access {
                 Access::Read => raw & P != 0,
                 Access::Write => raw & (P | RW) == P | RW,
@@ -115,8 +118,12 @@ macro_rules! x86_entries {
             }
         }
         #[inline(always)]
-        fn is_special(raw: u64) -> bool {
+        fn is_special(_: Level, raw: u64) -> bool {
             raw & SOFT_SPECIAL != 0
+        }
+        #[inline(always)]
+        fn needs_break(_: Level, _: u64, _: u64) -> bool {
+            false
         }
     };
 }
@@ -128,7 +135,8 @@ pub struct X86_64;
 // SAFETY: 1. the address bits hold what `link` was given; no leaf of level 0 is asked, and large
 // pages have `PS`. 2. the same bits hold the frame, and bit 9 says that it is special. 3. a link is
 // present, and a leaf has `P` or `G`. 4. SDM volume 3, section 4.6, with CR0.WP and EFER.NXE set
-// and without SMAP or protection keys. 5. the frame's number is in consecutive bits.
+// and without SMAP or protection keys. 5. the frame's number is in consecutive bits. 6. an
+// entry may be replaced at any time, before the flush (SDM volume 3, section 4.10.4.2).
 unsafe impl Format for X86_64 {
     x86_entries!();
     const NAME: &'static str = "x86-64";
@@ -137,6 +145,7 @@ unsafe impl Format for X86_64 {
     const USER_END: u64 = 1 << 47;
     const KERNEL_START: u64 = 0xffff_8000_0000_0000;
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 9, 0];
+    const LEAF_LEVELS: u8 = 0b111;
     const USER_ROOT_ENTRIES: usize = 256;
     const ROOT_IN_REGISTERS: bool = false;
     #[inline(always)]
@@ -159,6 +168,7 @@ unsafe impl Format for X86Pae {
     const USER_END: u64 = 3 << 30;
     const KERNEL_START: u64 = 3 << 30;
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 2, 0, 0];
+    const LEAF_LEVELS: u8 = 0b11;
     const USER_ROOT_ENTRIES: usize = 3;
     const ROOT_IN_REGISTERS: bool = true;
 
@@ -179,28 +189,34 @@ mod tests {
     fn leaves_keep_frame_and_attributes() {
         for bits in 0..256u16 {
             let given = Attr(bits);
-            let raw = X86_64::leaf(Pfn(0x12345), given);
-            assert_eq!(X86_64::frame(raw), Pfn(0x12345));
+            let raw = X86_64::leaf(Level::PTE, Pfn(0x12345), given);
+            assert_eq!(X86_64::frame(Level::PTE, raw), Pfn(0x12345));
             let kept = if given.has(Attr::READ) { given } else { given.without(Attr::GLOBAL) };
-            assert_eq!(X86_64::attr(raw), kept, "{given}");
-            assert_eq!(X86_64::is_present(raw), given.has(Attr::READ));
+            assert_eq!(X86_64::attr(Level::PTE, raw), kept, "{given}");
+            assert_eq!(X86_64::is_present(Level::PTE, raw), given.has(Attr::READ));
             assert_ne!(raw, 0, "a leaf is never none");
         }
     }
 
     #[test]
     fn a_page_without_permissions_keeps_its_frame() {
-        let raw = X86Pae::leaf(Pfn(7), Attr::USER);
-        assert!(!X86Pae::is_present(raw));
-        assert_eq!(X86Pae::frame(raw), Pfn(7));
+        let raw = X86Pae::leaf(Level::PTE, Pfn(7), Attr::USER);
+        assert!(!X86Pae::is_present(Level::PTE, raw));
+        assert_eq!(X86Pae::frame(Level::PTE, raw), Pfn(7));
     }
 
     #[test]
     fn a_page_without_execute_permission_is_not_jumped_into() {
-        let data = X86_64::leaf(Pfn(7), Attr::USER | Attr::READ | Attr::WRITE);
-        assert!(X86_64::allows(data, Access::Read) && X86_64::allows(data, Access::Write));
-        assert!(!X86_64::allows(data, Access::Exec));
-        assert!(X86_64::allows(X86_64::leaf(Pfn(7), Attr::USER | Attr::READ | Attr::EXEC), Access::Exec));
+        let data = X86_64::leaf(Level::PTE, Pfn(7), Attr::USER | Attr::READ | Attr::WRITE);
+        assert!(
+            X86_64::allows(Level::PTE, data, Access::Read) && X86_64::allows(Level::PTE, data, Access::Write)
+        );
+        assert!(!X86_64::allows(Level::PTE, data, Access::Exec));
+        assert!(X86_64::allows(
+            Level::PTE,
+            X86_64::leaf(Level::PTE, Pfn(7), Attr::USER | Attr::READ | Attr::EXEC),
+            Access::Exec
+        ));
     }
 
     #[test]

@@ -432,10 +432,10 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///    than those that the gather was made for.
     #[cfg_attr(not(feature = "small"), inline(always))]
     pub unsafe fn release<F: Format>(&mut self, raw: u64) {
-        if F::is_special(raw) {
+        if F::is_special(Level::PTE, raw) {
             return;
         }
-        let pfn = F::frame(raw);
+        let pfn = F::frame(Level::PTE, raw);
         let record = self.on.frames().meta(pfn);
         if self.unknown {
             if record.drop_reference() {

@@ -3,7 +3,7 @@ use super::hashed::scrub_unhooked;
 use crate::addr::Pfn;
 use crate::format::Format;
 use crate::machine::{Machine, On};
-use crate::page::Flushed;
+use crate::page::{Flushed, Level};
 use crate::tlb::{DataChains, Mmu, Ticket};
 
 /// What a gather held, flushed: no MMU can reach it any more. Dropping it gives it back, as
@@ -47,10 +47,10 @@ impl<'a, M: Machine> Released<'a, M> {
     ///    and it was not [refused](Self::ticket).
     #[inline]
     pub(crate) unsafe fn release<F: Format>(&mut self, raw: u64) {
-        if F::is_special(raw) {
+        if F::is_special(Level::PTE, raw) {
             return;
         }
-        let (on, pfn) = (self.on, F::frame(raw));
+        let (on, pfn) = (self.on, F::frame(Level::PTE, raw));
         if on.frames().meta(pfn).drop_reference() {
             // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been
             // waited for (2.).

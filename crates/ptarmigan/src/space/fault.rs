@@ -352,12 +352,12 @@ impl<F: Format> State<F> {
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
-        match self.tables.put::<M, SHARED>(on, page, leaf, F::leaf(pfn, attr)) {
+        match self.tables.put::<M, SHARED>(on, page, leaf, F::leaf(Level::PTE, pfn, attr)) {
             Ok(true) => {
                 if private_write {
                     self.note_private(on, flags, at.hint);
                 }
-                on.became_valid(Some(at.tlb.id()), page, F::PAGE_SHIFT, F::leaf(pfn, attr));
+                on.became_valid(Some(at.tlb.id()), page, F::PAGE_SHIFT, F::leaf(Level::PTE, pfn, attr));
                 Ok(Outcome::Done(done))
             }
             lost => {
@@ -379,7 +379,7 @@ impl<F: Format> State<F> {
     ) -> Result<Outcome, FaultError> {
         let Place { tlb, page, access, flags, .. } = at;
         let others = Use::private(tlb.is_unloaded());
-        if F::allows(raw, access) {
+        if F::allows(Level::PTE, raw, access) {
             // The TLB may still hold what the entry was before.
             on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, raw);
             return Ok(Outcome::Done(Done::Spurious));
@@ -393,9 +393,9 @@ impl<F: Format> State<F> {
                 return Ok(Outcome::Again);
             }
             let gain = |raw| {
-                let had = F::attr(raw);
-                let had = if F::is_present(raw) { had } else { had.without(Attr::WRITE) };
-                F::leaf(F::frame(raw), had | Self::attr(flags))
+                let had = F::attr(Level::PTE, raw);
+                let had = if F::is_present(Level::PTE, raw) { had } else { had.without(Attr::WRITE) };
+                F::leaf(Level::PTE, F::frame(Level::PTE, raw), had | Self::attr(flags))
             };
             let was = entry.update(others, gain);
             drop(entry);
@@ -403,8 +403,8 @@ impl<F: Format> State<F> {
             return Ok(Outcome::Done(Done::Reused));
         }
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
-        let old = F::frame(raw);
-        let special = F::is_special(raw);
+        let old = F::frame(Level::PTE, raw);
+        let special = F::is_special(Level::PTE, raw);
         // SAFETY: 1. `old` is a data frame of this machine: spaces map those and special frames.
         // The answer counts only while the entry holds its reference, which is looked at again
         // under the lock.
@@ -417,7 +417,7 @@ impl<F: Format> State<F> {
                 return Ok(Outcome::Again);
             }
             let keep = if special { Attr::SPECIAL } else { Attr::default() };
-            let new = F::leaf(old, writable | keep);
+            let new = F::leaf(Level::PTE, old, writable | keep);
             entry.update(others, |_| new);
             drop(entry);
             on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, new);
@@ -440,11 +440,11 @@ impl<F: Format> State<F> {
         hint: Hint,
     ) -> Result<Outcome, FaultError> {
         let Ok(leaf) = self.tables.leaf(on, page) else { return Ok(Outcome::Again) };
-        let (old, m) = (F::frame(raw), on.machine());
+        let (old, m) = (F::frame(Level::PTE, raw), on.machine());
         let others = Use::private(tlb.is_unloaded());
         let new_attr = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
         on.tlb().may_flush(on.pin())?;
-        let zero = F::is_special(raw) && old == m.zero_frame();
+        let zero = F::is_special(Level::PTE, raw) && old == m.zero_frame();
         let fresh = if zero { take_zeroed(on)? } else { take_any(on)? };
         let entry = match leaf.lock::<SHARED>(on) {
             Ok(entry) => entry,
@@ -470,8 +470,8 @@ impl<F: Format> State<F> {
         }
         self.note_private(on, flags, hint);
         let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
-        let new = F::leaf(fresh, new_attr);
-        let break_first = F::BREAK_BEFORE_MAKE && others == Use::Walked;
+        let new = F::leaf(Level::PTE, fresh, new_attr);
+        let break_first = F::EVER_BREAKS && others == Use::Walked && F::needs_break(Level::PTE, raw, new);
         if break_first || tlb.is_active_elsewhere(on.cpu()) {
             // No CPU may read the old frame once another has written to the new one. The reference
             // to the old frame goes after the flush: until then another space must not take itself
@@ -575,7 +575,7 @@ struct Place<'a> {
 fn same_page<F: Format>(raw: u64, now: u64) -> bool {
     raw == now
         || (!F::is_none(now)
-            && F::frame(raw) == F::frame(now)
-            && F::is_present(raw) == F::is_present(now)
-            && F::attr(raw).has(Attr::WRITE) == F::attr(now).has(Attr::WRITE))
+            && F::frame(Level::PTE, raw) == F::frame(Level::PTE, now)
+            && F::is_present(Level::PTE, raw) == F::is_present(Level::PTE, now)
+            && F::attr(Level::PTE, raw).has(Attr::WRITE) == F::attr(Level::PTE, now).has(Attr::WRITE))
 }

@@ -5,6 +5,7 @@ use super::areas::AreaError;
 use super::state::{Space, SpaceMut, State};
 use crate::format::Format;
 use crate::frames::{AllocFlags, DataFrames, Frames};
+use crate::page::Level;
 use crate::table::Tables;
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
@@ -42,10 +43,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 }
                 let shared = area.flags.has(AreaFlags::SHARED);
                 let share = |frames: &Frames, raw| {
-                    if !F::is_special(raw) {
+                    if !F::is_special(Level::PTE, raw) {
                         // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller
                         // has the space for itself. The new reference belongs to the copy of the entry.
-                        unsafe { DataFrames::share_raw(frames, F::frame(raw)) };
+                        unsafe { DataFrames::share_raw(frames, F::frame(Level::PTE, raw)) };
                     }
                 };
                 result = tables.copy(&mut child.state.tables, area.range(), &mut gather, !shared, share);

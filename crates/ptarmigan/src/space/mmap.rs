@@ -239,9 +239,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if permissions.has(AreaFlags::EXEC) {
             add = add | Attr::EXEC;
         }
-        self.state
-            .tables
-            .change(range, gather, |_, raw| F::leaf(F::frame(raw), Attr(F::attr(raw).0 & keep.0) | add));
+        self.state.tables.change(range, gather, |_, raw| {
+            F::leaf(Level::PTE, F::frame(Level::PTE, raw), Attr(F::attr(Level::PTE, raw).0 & keep.0) | add)
+        });
     }
 
     /// Moves the end of the heap. The first call after `execve` says where the heap begins (that is

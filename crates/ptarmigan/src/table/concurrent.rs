@@ -132,7 +132,9 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
     /// no fault puts another there. Returns what it was.
     #[inline(always)]
     pub fn break_off(&self) -> u64 {
-        self.update(Use::Walked, |raw| F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ)))
+        self.update(Use::Walked, |raw| {
+            F::leaf(Level::PTE, F::frame(Level::PTE, raw), F::attr(Level::PTE, raw).without(Attr::READ))
+        })
     }
 }
 

@@ -72,7 +72,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
     pub fn query(&mut self) -> Option<(Pfn, Attr)> {
         let index = self.index();
         let raw = self.node()?.load(index);
-        (!F::is_none(raw)).then(|| (F::frame(raw), F::attr(raw)))
+        (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 
     /// Maps a page here and goes to the next.
@@ -98,7 +98,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: here });
         }
-        let raw = F::leaf(pfn, of_user(attr));
+        let raw = F::leaf(Level::PTE, pfn, of_user(attr));
         node.put(index, raw);
         self.tree.gather.became_valid(self.page().start, raw);
         self.advance();
@@ -117,7 +117,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         }
         let old = node.update(index, others, |raw| with_attr::<F>(seen, raw, attr));
         self.tree.gather.changed_entry::<F>(page.start, old);
-        Some(F::attr(old))
+        Some(F::attr(Level::PTE, old))
     }
 
     /// Unmaps the page here, keeping its table, and goes to the next.
@@ -128,6 +128,6 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         self.advance();
         let old = old?;
         self.tree.gather.changed_entry::<F>(page.start, old);
-        Some((F::frame(old), F::attr(old)))
+        Some((F::frame(Level::PTE, old), F::attr(Level::PTE, old)))
     }
 }

@@ -415,10 +415,11 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         let used = if access == Access::Write { Attr::ACCESSED | Attr::DIRTY } else { Attr::ACCESSED };
         let mut old = slot.load();
         loop {
-            if F::is_none(old) || !F::allows(old, access) {
+            if F::is_none(old) || !F::allows(Level::PTE, old, access) {
                 return None;
             }
-            let new = F::leaf(F::frame(old), F::attr(old) | used) | F::KEPT;
+            let new =
+                F::leaf(Level::PTE, F::frame(Level::PTE, old), F::attr(Level::PTE, old) | used) | F::KEPT;
             match slot.exchange(old, new) {
                 Ok(()) => return Some(new),
                 Err(now) => old = now,

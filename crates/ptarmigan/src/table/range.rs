@@ -216,7 +216,7 @@ impl<F: Format> Tables<F> {
         self.each_leaf_table(on, range, &mut |node, base, first, last| {
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
-                visit(VirtAddr(va), F::frame(raw), F::attr(raw));
+                visit(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw));
             });
         });
     }
@@ -305,7 +305,7 @@ impl<F: Format> Tables<F> {
                 };
                 // Out of the closure's environment, where each entry would load them again.
                 let (frames, others, protect) = (on.frames(), others, protect);
-                let change = |raw| if protect { F::write_protected(raw) } else { raw };
+                let change = |raw| if protect { F::write_protected(Level::PTE, raw) } else { raw };
                 let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
                 let mut changed = Span::default();
                 node.each_line(first, last, |line, live| {

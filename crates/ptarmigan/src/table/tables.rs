@@ -412,7 +412,7 @@ impl<F: Format> Tables<F> {
             return None;
         }
         let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va.0));
-        (!F::is_none(raw)).then(|| (F::frame(raw), F::attr(raw)))
+        (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 
     /// The leaf entry for `va`; `None` if there is none.

@@ -195,7 +195,9 @@ impl<F: Format> Tree<F> {
         let Tree { tables, tlb } = self;
         let mut ticket = None;
         let mut gather = tables.ending(on, &tlb, &mut ticket);
-        tables.end(&mut gather, |_, va, raw| leaf(VirtAddr(va), F::frame(raw), F::attr(raw)));
+        tables.end(&mut gather, |_, va, raw| {
+            leaf(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw))
+        });
         Ok(())
     }
 }
@@ -299,7 +301,7 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
     #[inline]
     pub fn query(self, va: VirtAddr) -> Option<(Pfn, Attr)> {
         let raw = self.tables.raw(self.on, va.0)?;
-        Some((F::frame(raw), F::attr(raw)))
+        Some((F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 
     /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
@@ -362,7 +364,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: va });
         }
-        let raw = F::leaf(pfn, of_user(attr));
+        let raw = F::leaf(Level::PTE, pfn, of_user(attr));
         node.put(index, raw);
         self.gather.became_valid(va.0 & !((1 << F::PAGE_SHIFT) - 1), raw);
         Ok(())
@@ -386,9 +388,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
         let span = 1u64 << F::shift(Level(1));
         let attr = of_user(attr);
-        let (mut pfn, mut raw) = (first, F::leaf(first, attr));
+        let (mut pfn, mut raw) = (first, F::leaf(Level::PTE, first, attr));
         // Frames ascend: the entry grows by the same amount each time (`Format`, 5.).
-        let grow = F::leaf(Pfn(1), attr).wrapping_sub(F::leaf(Pfn(0), attr));
+        let grow = F::leaf(Level::PTE, Pfn(1), attr).wrapping_sub(F::leaf(Level::PTE, Pfn(0), attr));
         let mut va = range.start;
         while va < range.end {
             let node = match self.tables.leaf_table::<M, false>(on, va, AllocFlags::NORMAL) {
@@ -402,7 +404,12 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             let done = node.put_run(F::index(Level::PTE, va), n, || {
                 let this = raw;
                 raw = raw.wrapping_add(grow);
-                debug_assert_eq!(this, F::leaf(pfn, attr), "entries of {} do not grow evenly", F::NAME);
+                debug_assert_eq!(
+                    this,
+                    F::leaf(Level::PTE, pfn, attr),
+                    "entries of {} do not grow evenly",
+                    F::NAME
+                );
                 pfn = Pfn(pfn.0.wrapping_add(1));
                 this
             });
@@ -428,7 +435,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     #[inline]
     pub fn query(&self, va: VirtAddr) -> Option<(Pfn, Attr)> {
         let raw = self.tables.raw(self.on(), va.0)?;
-        Some((F::frame(raw), F::attr(raw)))
+        Some((F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 
     /// Unmaps one page and keeps its tables; returns frame and attributes of what was there. To
@@ -442,7 +449,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let old = node.take(F::index(Level::PTE, va.0), Use::private(self.gather.is_private()))?;
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         self.gather.changed_entry::<F>(page, old);
-        Some((F::frame(old), F::attr(old)))
+        Some((F::frame(Level::PTE, old), F::attr(Level::PTE, old)))
     }
 
     /// Clears all entries in `range`, giving the frames to `leaf`, and gives back tables by `free`.
@@ -451,7 +458,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// The frames may still be in use through TLBs until the flush.
     pub fn unmap_range(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(VirtAddr, Pfn, Attr)) {
         self.tables.unmap(range, free, &mut self.gather, |_, va, raw| {
-            leaf(VirtAddr(va), F::frame(raw), F::attr(raw));
+            leaf(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw));
         });
     }
 
@@ -470,7 +477,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         mut owns: impl FnMut(VirtAddr, Pfn, Attr) -> bool,
     ) {
         self.tables.unmap(range, free, &mut self.gather, |gather, va, raw| {
-            if owns(VirtAddr(va), F::frame(raw), F::attr(raw)) {
+            if owns(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)) {
                 // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
                 // clears, and a tree's gather counts in the tree's pages.
                 unsafe { gather.release::<F>(raw) };
@@ -494,14 +501,15 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             node.update(index, Use::private(self.gather.is_private()), |raw| with_attr::<F>(seen, raw, attr));
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         self.gather.changed_entry::<F>(page, old);
-        Some(F::attr(old))
+        Some(F::attr(Level::PTE, old))
     }
 
     /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change`
     /// may be called several times for a page, as MMUs set bits in between.
     pub fn change_range(&mut self, range: VirtRange, change: impl Fn(Attr) -> Attr) {
-        self.tables
-            .change(range, &mut self.gather, |_, raw| F::leaf(F::frame(raw), of_user(change(F::attr(raw)))));
+        self.tables.change(range, &mut self.gather, |_, raw| {
+            F::leaf(Level::PTE, F::frame(Level::PTE, raw), of_user(change(F::attr(Level::PTE, raw))))
+        });
     }
 
     /// Flushes what changed; afterwards nothing that was unmapped is in use, and tables are given
@@ -525,9 +533,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 /// `seen`.
 #[inline(always)]
 pub(super) fn with_attr<F: Format>(seen: u64, raw: u64, attr: Attr) -> u64 {
-    let news = F::attr(raw).without(F::attr(seen));
+    let news = F::attr(Level::PTE, raw).without(F::attr(Level::PTE, seen));
     let kept = Attr(news.0 & (Attr::ACCESSED | Attr::DIRTY).0);
-    F::leaf(F::frame(raw), of_user(attr) | kept)
+    F::leaf(Level::PTE, F::frame(Level::PTE, raw), of_user(attr) | kept)
 }
 
 /// What a page of the user's half may have of `attr`.

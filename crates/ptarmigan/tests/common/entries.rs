@@ -9,20 +9,20 @@ macro_rules! entries_of_x86_64 {
         fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
             ::ptarmigan::format::X86_64::linked(level, raw)
         }
-        fn attr(raw: u64) -> Attr {
-            ::ptarmigan::format::X86_64::attr(raw)
+        fn attr(level: Level, raw: u64) -> Attr {
+            ::ptarmigan::format::X86_64::attr(level, raw)
         }
-        fn is_present(raw: u64) -> bool {
-            ::ptarmigan::format::X86_64::is_present(raw)
+        fn is_present(level: Level, raw: u64) -> bool {
+            ::ptarmigan::format::X86_64::is_present(level, raw)
         }
-        fn allows(raw: u64, access: Access) -> bool {
-            ::ptarmigan::format::X86_64::allows(raw, access)
+        fn allows(level: Level, raw: u64, access: Access) -> bool {
+            ::ptarmigan::format::X86_64::allows(level, raw, access)
         }
-        fn write_protected(raw: u64) -> u64 {
-            ::ptarmigan::format::X86_64::write_protected(raw)
+        fn write_protected(level: Level, raw: u64) -> u64 {
+            ::ptarmigan::format::X86_64::write_protected(level, raw)
         }
-        fn is_special(raw: u64) -> bool {
-            ::ptarmigan::format::X86_64::is_special(raw)
+        fn is_special(level: Level, raw: u64) -> bool {
+            ::ptarmigan::format::X86_64::is_special(level, raw)
         }
     };
 }

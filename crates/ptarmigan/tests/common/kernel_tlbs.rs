@@ -63,7 +63,10 @@ pub fn walk<F: Format>(host: &Host<F>, root: PhysAddr, va: u64) -> Option<(Pfn, 
         match F::entry(level, raw) {
             Entry::None => return None,
             Entry::Link(next) => at = next,
-            Entry::Leaf => return F::is_present(raw).then(|| (F::frame(raw), F::attr(raw))),
+            Entry::Leaf => {
+                return F::is_present(Level::PTE, raw)
+                    .then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)));
+            }
         }
     }
     unreachable!("a leaf table has no links")

@@ -342,7 +342,7 @@ fn scan_table<F: Format>(
         live += 1;
         let va = base + ((index as u64) << F::shift(level));
         if level == Level::PTE {
-            pages.insert(va, (F::frame(raw), F::attr(raw)));
+            pages.insert(va, (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)));
         } else {
             let next = F::linked(level, raw).expect("an entry that is not empty links a table");
             scan_table::<F>(host, next, Level(level.0 - 1), va, tables, pages);

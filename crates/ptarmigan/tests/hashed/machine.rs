@@ -219,8 +219,9 @@ impl<L: HashLayout> HashedMmu<L> {
 
 /// What the hash table gets for an entry: writable once it was written to.
 fn mapping(raw: u64) -> Mapping {
-    let writable = Ppc32::attr(raw).has(Attr::WRITE) && Ppc32::attr(raw).has(Attr::DIRTY);
-    Mapping(Ppc32::frame(raw).addr().0 as u32 | if writable { 2 } else { 3 })
+    let writable =
+        Ppc32::attr(Level::PTE, raw).has(Attr::WRITE) && Ppc32::attr(Level::PTE, raw).has(Attr::DIRTY);
+    Mapping(Ppc32::frame(Level::PTE, raw).addr().0 as u32 | if writable { 2 } else { 3 })
 }
 
 // SAFETY: 1. and 2. pages are taken out of the one table and of all TLBs, or all of the context's.
@@ -367,7 +368,7 @@ impl<L: HashLayout> Rig<L> {
                 if let Some(in_table) = mmu.table.look_up(Tag::of(number.into(), va as u32)) {
                     found += 1;
                     assert!(raw & HASHED != 0, "{va:#x} is in the hash table without its bit");
-                    assert_eq!(in_table.0 >> 12, Ppc32::frame(raw).0, "{va:#x}");
+                    assert_eq!(in_table.0 >> 12, Ppc32::frame(Level::PTE, raw).0, "{va:#x}");
                 }
             }
         }

@@ -22,7 +22,8 @@ fn walk(host: &Host<X86_64>, va: u64) -> Option<(Pfn, Attr)> {
         // SAFETY: 1. it is an entry of a table in use.
         raw = unsafe { host.read(PhysAddr(at.0 + 8 * X86_64::index(level, va) as u64), 8) }?;
     }
-    X86_64::is_present(raw).then(|| (X86_64::frame(raw), X86_64::attr(raw)))
+    X86_64::is_present(Level::PTE, raw)
+        .then(|| (X86_64::frame(Level::PTE, raw), X86_64::attr(Level::PTE, raw)))
 }
 
 #[test]

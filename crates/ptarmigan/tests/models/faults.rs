@@ -8,6 +8,7 @@ use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{AllocFlags, DataFrames, Use};
 use ptarmigan::machine::{Machine, On};
+use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
 use std::sync::Arc;
 
@@ -376,7 +377,7 @@ fn a_page_that_is_allowed_again_is_given_back_while_others_fault_it() {
         let (_, attr) = space.tree().query(a, VirtAddr(0)).unwrap();
         assert!(attr.has(Attr::READ));
         assert!(
-            Small::<2>::allows(Small::<2>::leaf(Pfn(1), attr), Access::Write),
+            Small::<2>::allows(Level::PTE, Small::<2>::leaf(Level::PTE, Pfn(1), attr), Access::Write),
             "a write permission is lost"
         );
         space.end(a).unwrap();

@@ -365,7 +365,7 @@ impl Tables {
         let (root, leaf) = (take(ROOT), take(Level::PTE));
         let pfn = on.data().take(on.frames(), on.pin(), AllocFlags::URGENT).unwrap().into_raw();
         memory.give(pfn, Owner::Data);
-        let raw = Two::leaf(pfn, Attr::READ | Attr::WRITE);
+        let raw = Two::leaf(Level::PTE, pfn, Attr::READ | Attr::WRITE);
         memory.swap(leaf.pfn(), Two::index(Level::PTE, va), raw);
         memory.swap(root.pfn(), Two::index(ROOT, va), Two::link(ROOT, leaf));
         Tables { root }

@@ -269,7 +269,7 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
                 let Some(next) = Small::<L>::linked(Level(level), raw).map(|a| a.pfn()) else { break };
                 let number = va >> Small::<L>::shift(Level(level));
                 let found = level.checked_sub(1);
-                let writable = Small::<L>::allows(raw, Access::Write);
+                let writable = Small::<L>::allows(Level::PTE, raw, Access::Write);
                 state.cached.push(Cached { asid: root.asid, level: found, number, pfn: next, writable });
                 let Some(below) = found else { break };
                 at = (below, next);

@@ -83,7 +83,9 @@ unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     const USER_ROOT_ENTRIES: usize = ENTRIES / 2;
     const INDEX_BITS: [u8; MAX_LEVELS] = [6; MAX_LEVELS];
     const ROOT_IN_REGISTERS: bool = false;
-    const BREAK_BEFORE_MAKE: bool = false;
+    const PHYS_BITS: u32 = 44;
+    const LEAF_LEVELS: u8 = 1;
+    const EVER_BREAKS: bool = false;
     const KEPT: u64 = 0;
 
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -92,30 +94,33 @@ unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
         (raw & P != 0).then(|| Pfn((raw >> FRAME) as u32).addr())
     }
-    fn leaf(pfn: Pfn, attr: Attr) -> u64 {
+    fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
         u64::from(pfn.0) << FRAME | ENTRY | u64::from(attr.0)
     }
-    fn frame(raw: u64) -> Pfn {
+    fn frame(_: Level, raw: u64) -> Pfn {
         Pfn((raw >> FRAME) as u32)
     }
-    fn attr(raw: u64) -> Attr {
+    fn attr(_: Level, raw: u64) -> Attr {
         Attr(raw as u16 & 0xff)
     }
-    fn is_present(raw: u64) -> bool {
+    fn is_present(_: Level, raw: u64) -> bool {
         raw & P != 0
     }
-    fn write_protected(raw: u64) -> u64 {
+    fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !u64::from(Attr::WRITE.0)
     }
-    fn allows(raw: u64, access: Access) -> bool {
-        let attr = Self::attr(raw);
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
+        let attr = Self::attr(Level::PTE, raw);
         match access {
             Access::Read => attr.has(Attr::READ),
             Access::Write => attr.has(Attr::READ | Attr::WRITE),
             Access::Exec => attr.has(Attr::READ | Attr::EXEC),
         }
     }
-    fn is_special(raw: u64) -> bool {
-        Self::attr(raw).has(Attr::SPECIAL)
+    fn is_special(_: Level, raw: u64) -> bool {
+        Self::attr(Level::PTE, raw).has(Attr::SPECIAL)
+    }
+    fn needs_break(_: Level, _: u64, _: u64) -> bool {
+        false
     }
 }

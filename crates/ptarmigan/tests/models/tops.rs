@@ -75,7 +75,9 @@ unsafe impl Format for Roots {
     // More are looked at than there are: the rest are none.
     const INDEX_BITS: [u8; MAX_LEVELS] = [6, 0, 0, 0, 0];
     const ROOT_IN_REGISTERS: bool = false;
-    const BREAK_BEFORE_MAKE: bool = false;
+    const PHYS_BITS: u32 = 44;
+    const LEAF_LEVELS: u8 = 1;
+    const EVER_BREAKS: bool = false;
     const KEPT: u64 = 0;
 
     fn link(_: Level, _: PhysAddr) -> u64 {
@@ -84,25 +86,28 @@ unsafe impl Format for Roots {
     fn linked(_: Level, _: u64) -> Option<PhysAddr> {
         None
     }
-    fn leaf(_: Pfn, _: Attr) -> u64 {
+    fn leaf(_: Level, _: Pfn, _: Attr) -> u64 {
         0
     }
-    fn frame(_: u64) -> Pfn {
+    fn frame(_: Level, _: u64) -> Pfn {
         Pfn(0)
     }
-    fn attr(_: u64) -> Attr {
+    fn attr(_: Level, _: u64) -> Attr {
         Attr(0)
     }
-    fn is_present(_: u64) -> bool {
+    fn is_present(_: Level, _: u64) -> bool {
         false
     }
-    fn write_protected(raw: u64) -> u64 {
+    fn write_protected(_: Level, raw: u64) -> u64 {
         raw
     }
-    fn allows(_: u64, _: Access) -> bool {
+    fn allows(_: Level, _: u64, _: Access) -> bool {
         false
     }
-    fn is_special(_: u64) -> bool {
+    fn is_special(_: Level, _: u64) -> bool {
+        false
+    }
+    fn needs_break(_: Level, _: u64, _: u64) -> bool {
         false
     }
 }

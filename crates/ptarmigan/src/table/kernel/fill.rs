@@ -4,6 +4,7 @@ use crate::addr::{Pfn, VirtAddr};
 use crate::format::{Attr, Format};
 use crate::frames::AllocFlags;
 use crate::machine::{Machine, On};
+use crate::page::Level;
 use crate::table::node::Use;
 use crate::table::tree::MapError;
 use crate::window::OpenWindow;
@@ -43,7 +44,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                     return;
                 }
                 match next() {
-                    Ok(pfn) => node.put(index, F::leaf(pfn, absent)),
+                    Ok(pfn) => node.put(index, F::leaf(Level::PTE, pfn, absent)),
                     Err(e) => {
                         failed = Some(e);
                         return;
@@ -55,13 +56,13 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         if let Some(e) = failed {
             // No MMU has found, or writes to, entries that are not present.
             self.map_of().each_table(on, at, put, |node, _, low, high| {
-                node.clear(low, high, Use::Private, |_, old| back(F::frame(old)));
+                node.clear(low, high, Use::Private, |_, old| back(F::frame(Level::PTE, old)));
             });
             return Err(e);
         }
         self.map_of().each_table(on, at, pages, |node, base, low, high| {
             for index in low..=high {
-                node.update(index, Use::Private, |raw| F::leaf(F::frame(raw), attr));
+                node.update(index, Use::Private, |raw| F::leaf(Level::PTE, F::frame(Level::PTE, raw), attr));
                 let va = base + index as u64 * (1 << F::PAGE_SHIFT);
                 on.became_valid(None, va, F::PAGE_SHIFT, node.load(index));
             }

@@ -369,7 +369,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             let start = base + low as u64 * Self::PAGE - at.0;
             let mut pfn = Pfn(first.0.wrapping_add((start >> F::PAGE_SHIFT) as u32));
             node.put_run(low, high - low + 1, || {
-                let raw = F::leaf(pfn, attr);
+                let raw = F::leaf(Level::PTE, pfn, attr);
                 pfn = Pfn(pfn.0.wrapping_add(1));
                 raw
             });
@@ -385,7 +385,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         let page = VirtAddr(va.0 & !(Self::PAGE - 1));
         self.accept(on, page, 1).ok()?;
         let raw = self.map.find(on, va.0)?.load(F::index(Level::PTE, va.0));
-        (!F::is_none(raw)).then(|| (F::frame(raw), F::attr(raw)))
+        (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 
     /// Unmaps `pages` pages from `at` on, has every CPU forget them, and then calls
@@ -408,7 +408,11 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 let va = base + index as u64 * Self::PAGE;
                 stale.change::<F>(va, || {
                     node.update(index, Use::Walked, |raw| {
-                        F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ))
+                        F::leaf(
+                            Level::PTE,
+                            F::frame(Level::PTE, raw),
+                            F::attr(Level::PTE, raw).without(Attr::READ),
+                        )
                     })
                 });
             });
@@ -417,7 +421,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.map.each_table(on, at, pages, |node, base, first, last| {
             // No MMU writes to an entry that is not present, and none that is hashed.
             node.clear(first, last, Use::Private, |index, old| {
-                gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(old));
+                gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(Level::PTE, old));
             });
             if const { F::KEPT != 0 } {
                 node.scrub(first, last);
@@ -442,7 +446,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
-        let change = |raw| F::leaf(F::frame(raw), change(F::attr(raw)));
+        let change = |raw| F::leaf(Level::PTE, F::frame(Level::PTE, raw), change(F::attr(Level::PTE, raw)));
         self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, raw| {
                 if change(raw) != raw {

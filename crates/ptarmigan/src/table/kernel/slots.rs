@@ -132,12 +132,12 @@ unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'
     #[inline(always)]
     unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
         // No MMU writes to an entry that is not present, and the caller has the slot for itself.
-        self.change(index, Use::Private, |_| F::leaf(frame, self.attr))
+        self.change(index, Use::Private, |_| F::leaf(Level::PTE, frame, self.attr))
     }
 
     #[inline(always)]
     unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
-        let hidden = |raw| F::leaf(F::frame(raw), self.attr.without(Attr::READ));
+        let hidden = |raw| F::leaf(Level::PTE, F::frame(Level::PTE, raw), self.attr.without(Attr::READ));
         self.change(index, Use::Walked, hidden).map(drop)
     }
 
