@@ -1,9 +1,11 @@
 //! The software MMUs of a host's CPUs, driven by the library's invalidations.
 use crate::block::HashMemory;
 use crate::memory::HostMemory;
+use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::Host;
+use ptarmigan::page::{Level, MAX_LEVELS};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
 use ptsan::{Config, Flush, Sanitizer, Target};
 use std::sync::{Mutex, MutexGuard};
@@ -21,6 +23,8 @@ struct State {
     sanitizer: Sanitizer,
     /// The space whose root each CPU has loaded.
     loaded: Vec<Option<SpaceId>>,
+    /// By level, findings about tables that came back.
+    freed_wrong: [u64; MAX_LEVELS],
 }
 
 impl<'h, F: Format> SoftMmu<'h, F> {
@@ -37,7 +41,9 @@ impl<'h, F: Format> SoftMmu<'h, F> {
 
     fn make(host: &'h Host<F>, config: Config, hash: Option<HashMemory>) -> Self {
         let (asids, loaded) = (config.asids, vec![None; config.cpus]);
-        SoftMmu { host, hash, asids, state: Mutex::new(State { sanitizer: Sanitizer::new(config), loaded }) }
+        let sanitizer = Sanitizer::new(config);
+        let state = State { sanitizer, loaded, freed_wrong: [0; MAX_LEVELS] };
+        SoftMmu { host, hash, asids, state: Mutex::new(state) }
     }
 
     /// Returns the host.
@@ -49,6 +55,23 @@ impl<'h, F: Format> SoftMmu<'h, F> {
     /// meanwhile: no CPU invalidates translations.
     pub fn with<R>(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'h, F>) -> R) -> R {
         f(&mut self.lock().sanitizer, &self.memory())
+    }
+
+    /// Reports a table of `level` that comes back.
+    pub(crate) fn table_freed(&self, level: Level, at: PhysAddr, bytes: u64) {
+        let memory = self.memory();
+        let mut state = self.lock();
+        let before = state.sanitizer.total();
+        state.sanitizer.table_freed(&memory, at.0, bytes);
+        let findings = state.sanitizer.total() - before;
+        state.freed_wrong[level.at()] += findings;
+    }
+
+    /// Returns the name of each level of the format's tables, the root last, with the number of
+    /// findings that were raised as a table of that level came back.
+    pub fn findings_by_level(&self) -> impl Iterator<Item = (&'static str, u64)> + use<F> {
+        let found = self.lock().freed_wrong;
+        F::LEVEL_NAMES.iter().copied().zip(found)
     }
 
     fn memory(&self) -> HostMemory<'h, F> {

@@ -36,6 +36,6 @@ unsafe impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
     }
 
     fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
-        self.with(|sanitizer, memory| sanitizer.table_freed(memory, at.0, bytes::<F>(level)));
+        self.table_freed(level, at, bytes::<F>(level));
     }
 }

@@ -6,7 +6,7 @@ use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Level, Unhooked};
+use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy, Quicklists};
 use ptarmigan::table::{ClaimError, KernelMap, KernelRange, KernelRangeError};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbRefusal};
@@ -49,8 +49,8 @@ fn unwinds<R>(f: impl FnOnce() -> R) -> bool {
 enum Moment {
     /// A table has been allocated.
     Allocated,
-    /// The policy is told of unlinked tables.
-    Unhooked,
+    /// A layer is told of a table that comes back: before the flush if the policy takes it then.
+    Freeing,
     /// CPU 1 is to forget pages of the kernel's half.
     Invalidate,
 }
@@ -78,12 +78,14 @@ fn reach(moment: Moment) {
     }
 }
 
-struct Hooked;
+struct Hooked {
+    frames: &'static Frames,
+}
 
 // SAFETY: 1. the page is `inner`'s.
 unsafe impl<P: Policy> Layer<P> for Hooked {
     fn frames(&self) -> Option<&Frames> {
-        None
+        Some(self.frames)
     }
     fn alloc(
         &self,
@@ -97,8 +99,8 @@ unsafe impl<P: Policy> Layer<P> for Hooked {
         reach(Moment::Allocated);
         page
     }
-    fn unhooked(&self, _: &P, _: &Pinned<'_>, _: &Unhooked) {
-        reach(Moment::Unhooked);
+    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
+        reach(Moment::Freeing);
     }
 }
 
@@ -132,12 +134,22 @@ unsafe impl Mmu for &Tlbs {
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
 }
 
-type Lists = Layered<Hooked, Quicklists<'static, DirectMap, &'static KernelMap<F, DirectMap>>>;
+type Construct = &'static KernelMap<F, DirectMap>;
+type Lists = Quicklists<'static, DirectMap, Construct>;
+type Hosted<P, S> = On<'static, HostMachine<'static, F, Layered<Hooked, P>, S>>;
 
 /// A machine that code in the middle of others can use, too.
-fn leaked<S: Mmu>(mmu: S) -> On<'static, HostMachine<'static, F, Lists, S>> {
+fn leaked<S: Mmu>(mmu: S) -> Hosted<Lists, S> {
+    leaked_with(mmu, |host| host.quicklists().unwrap())
+}
+
+/// The same with another policy.
+fn leaked_with<P: Policy + 'static, S: Mmu>(
+    mmu: S,
+    make: impl FnOnce(&'static Host<F>) -> P,
+) -> Hosted<P, S> {
     let host: &'static Host<F> = Box::leak(Box::new(host(3)));
-    let policy = Layered::new(Hooked, host.quicklists().unwrap());
+    let policy = Layered::new(Hooked { frames: host.frames() }, make(host));
     let m: &'static HostMachine<'_, _, _, _> =
         Box::leak(Box::new(HostMachine::new(host, policy, mmu).unwrap()));
     let slot: &'static CpuSlot = Box::leak(Box::new(host.slot(0).unwrap()));
@@ -145,12 +157,12 @@ fn leaked<S: Mmu>(mmu: S) -> On<'static, HostMachine<'static, F, Lists, S>> {
     m.on(pin).unwrap()
 }
 
-fn host_of<S: Mmu>(on: On<'static, HostMachine<'static, F, Lists, S>>) -> &'static Host<F> {
+fn host_of<P: Policy, S: Mmu>(on: Hosted<P, S>) -> &'static Host<F> {
     on.machine().host()
 }
 
 /// No range has an owner: all tables have come back but those below the root.
-fn check_none_lost<S: Mmu>(on: On<'static, HostMachine<'static, F, Lists, S>>) {
+fn check_none_lost<P: Policy, S: Mmu>(on: Hosted<P, S>) {
     on.drain();
     on.policy().reclaim(on.node(), u32::MAX);
     host_of(on).audit().unwrap();
@@ -190,14 +202,15 @@ fn a_table_that_another_owner_is_about_to_link_in_is_not_given_back() {
 
 #[test]
 fn the_last_of_two_owners_gives_the_shared_table_back_also_if_both_go_at_once() {
-    let on = leaked(NoTlb);
+    // A layer is told of tables before the flush where the policy takes them then.
+    let on = leaked_with(NoTlb, |host| host.v5(2).unwrap());
     let host = host_of(on);
     let mut first = claim(host, on, START);
     let mut second = claim(host, on, START + LEAF);
     map(&mut first, on, RW);
     map(&mut second, on, RW);
     // The second owner goes when the first one has unlinked its leaf table and not flushed yet.
-    at_next(Moment::Unhooked, move || {
+    at_next(Moment::Freeing, move || {
         let taken = Err(ClaimError::Taken { at: VirtAddr(START) });
         assert_eq!(host.kernel().claim(on, VirtAddr(START), LEAF).map(|_| ()), taken, "it is being flushed");
         assert!(second.release(on, |_, _| ()).is_ok());
@@ -284,10 +297,11 @@ fn a_permission_of_the_kernel_is_taken_from_all_cpus_also_if_one_fails() {
 #[test]
 fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
     let tlbs: &'static Tlbs = Box::leak(Box::default());
-    let on = leaked(tlbs);
+    // This policy takes tables before the flush, and the layer is told of them then.
+    let on = leaked_with(tlbs, |host| host.v5(2).unwrap());
     let host = host_of(on);
     let again = move || host.kernel().claim(on, VirtAddr(START), LEAF);
-    for moment in [Moment::Invalidate, Moment::Unhooked] {
+    for moment in [Moment::Invalidate, Moment::Freeing] {
         let mut range = claim(host, on, START);
         map(&mut range, on, RW);
         tlbs.learn(2, START);
@@ -295,7 +309,7 @@ fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
         fail_at_next(moment);
         let mut named = 0;
         assert!(unwinds(|| range.release(on, |_, _| named += 1).map_err(|(e, _)| e)));
-        assert_eq!(named == 1, moment == Moment::Unhooked);
+        assert_eq!(named == 1, moment == Moment::Freeing);
         // A larger range is not had.
         let more = host.kernel().claim(on, VirtAddr(START), 2 * LEAF).map(|_| ());
         assert_eq!(more, Err(ClaimError::Taken { at: VirtAddr(START) }));

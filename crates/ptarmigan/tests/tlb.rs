@@ -10,7 +10,7 @@ use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::gather::Gather;
 use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
+use ptarmigan::page::{Clean, Flushed, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::table::{Free, Tree};
@@ -23,7 +23,6 @@ use std::sync::Mutex;
 enum Event {
     Alloc(PhysAddr),
     FreeUnlinked(PhysAddr),
-    Unhooked(usize),
     /// CPUs that were told the same, one after the other, are one event.
     Invalidate {
         scope: Scope,
@@ -123,9 +122,6 @@ unsafe impl<P: Policy> Layer<P> for Logged<'_> {
     fn free_unlinked(&self, _: &P, _: &Pinned<'_>, page: &Clean) {
         self.log.add(Event::FreeUnlinked(page.addr()));
     }
-    fn unhooked(&self, _: &P, _: &Pinned<'_>, pages: &Unhooked) {
-        self.log.add(Event::Unhooked(pages.len() as usize));
-    }
     fn flushed(&self, _: &P, _: &Pinned<'_>, pages: &Flushed) {
         self.log.add(Event::Flushed(pages.len() as usize));
     }
@@ -174,7 +170,7 @@ fn run_in<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, space: &SpaceTlb) {
 }
 
 #[test]
-fn tables_are_unhooked_then_flushed_then_available() {
+fn tables_are_flushed_then_available() {
     machine!(X86_64, 1, |host, m, slots, log, freed| {
         let pin = slots[0].pin();
         let on = m.on(&pin).unwrap();
@@ -190,10 +186,7 @@ fn tables_are_unhooked_then_flushed_then_available() {
         let free = host.frames().counts().free;
         space.edit(on).unwrap().munmap(area).unwrap();
         let scope = Scope::Range { start: area.start, end: area.end, stride: 12 };
-        assert_eq!(
-            log.take(),
-            [Event::Unhooked(3), flush(scope, 1, true), Event::Flushed(3), Event::GatherEnd]
-        );
+        assert_eq!(log.take(), [flush(scope, 1, true), Event::Flushed(3), Event::GatherEnd]);
         let early = freed.lock().unwrap().pop().map(|now| now - free);
         assert_eq!(early, Some(1), "but for the record of the area, nothing came back before the flush");
         host.data().drain(host.frames(), &pin);
@@ -201,7 +194,7 @@ fn tables_are_unhooked_then_flushed_then_available() {
         space.end(on).unwrap();
         // First of all the CPU that ran in it goes to the kernel's root: nobody can see what is
         // taken down.
-        assert_eq!(log.take(), [Event::Unload(0), Event::Unhooked(1), Event::Flushed(1), Event::GatherEnd]);
+        assert_eq!(log.take(), [Event::Unload(0), Event::Flushed(1), Event::GatherEnd]);
     });
 }
 
@@ -441,7 +434,7 @@ fn pae_tops_keep_their_entries_until_the_space_ends() {
         log.take();
         space.end(on).unwrap();
         let events = log.take();
-        assert_eq!(events[..2], [Event::Unload(0), Event::Unhooked(4)], "three tables and the root");
+        assert_eq!(events[..2], [Event::Unload(0), Event::Flushed(4)], "three tables and the root");
     });
 }
 
@@ -484,10 +477,7 @@ fn dropping_a_gather_flushes_and_frees() {
         assert_eq!(edit.waiting(), (3, 0));
         assert_eq!(log.take(), []);
         drop(edit);
-        assert_eq!(
-            log.take(),
-            [Event::Unhooked(3), flush(Scope::Page(0x1000), 1, true), Event::Flushed(3), Event::GatherEnd]
-        );
+        assert_eq!(log.take(), [flush(Scope::Page(0x1000), 1, true), Event::Flushed(3), Event::GatherEnd]);
         assert_eq!(freed.lock().unwrap().len(), 1);
         // What was flushed may be looked at before it is given back.
         map(&mut tree);

@@ -8,7 +8,7 @@ use ptarmigan::format::{Access, X86_64};
 use ptarmigan::frames::Frames;
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
-use ptarmigan::page::Unhooked;
+use ptarmigan::page::Level;
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
@@ -180,16 +180,19 @@ fn a_space_whose_load_failed_can_be_loaded_then() {
     space.end(on).unwrap();
 }
 
-/// Fails once when it is told of unlinked tables.
-struct FailsOnce(AtomicBool);
+/// Fails once when it is told of a table that comes back.
+struct FailsOnce<'h> {
+    frames: &'h Frames,
+    fails: AtomicBool,
+}
 
 // SAFETY: 1. the page is `inner`'s.
-unsafe impl<P: Policy> Layer<P> for FailsOnce {
+unsafe impl<P: Policy> Layer<P> for FailsOnce<'_> {
     fn frames(&self) -> Option<&Frames> {
-        None
+        Some(self.frames)
     }
-    fn unhooked(&self, _: &P, _: &Pinned<'_>, _: &Unhooked) {
-        assert!(!self.0.swap(false, SeqCst), "the layer's code fails");
+    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
+        assert!(!self.fails.swap(false, SeqCst), "the layer's code fails");
     }
 }
 
@@ -201,7 +204,9 @@ fn the_next_flush_makes_up_for_one_that_a_layer_kept_from_beginning() {
     let model = ExactTlbs::default();
     let slots = host.slots();
     let (pin, pin1) = (slots[0].pin(), slots[1].pin());
-    let policy = Layered::new(FailsOnce(AtomicBool::new(true)), host.quicklists().unwrap());
+    // This policy takes tables before the flush, and the layer is told of them then.
+    let fails = FailsOnce { frames: host.frames(), fails: AtomicBool::new(true) };
+    let policy = Layered::new(fails, host.v5(2).unwrap());
     let m = HostMachine::new(&host, policy, &model).unwrap();
     let on = m.on(&pin).unwrap();
     let mut space = Space::<X>::new(on).unwrap();

@@ -253,7 +253,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         gather.private = true;
         gather.flags.space_ends = true;
         gather.flags.tables_freed = true;
-        if on.policy().policy().takes_unhooked() {
+        if on.policy().policy().takes_unhooked().is_some() {
             // The policies of history take tables before the flush, as Linux did: then the flush
             // comes last, as it did.
             gather.changed(0, if const { <M::Shootdown as Mmu>::WALKS_TABLES } { 1 << stride } else { 0 });
@@ -515,7 +515,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.flushing = true;
         let mut tables = core::mem::take(&mut self.tables);
         if !tables.is_empty() {
-            if const { !<M::Shootdown as Mmu>::WALKS_TABLES } && on.policy().policy().takes_unhooked() {
+            if const { !<M::Shootdown as Mmu>::WALKS_TABLES }
+                && on.policy().policy().takes_unhooked().is_some()
+            {
                 // The pages have been noted.
                 scrub_unhooked(on, &tables);
             }

@@ -137,18 +137,31 @@ impl Unhooked {
     /// 1. Each table of the chain is of `frames`.
     #[inline(always)]
     unsafe fn pop(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
-        if self.head != Pfn::NONE {
-            let pfn = self.head;
-            let meta = frames.meta(pfn);
-            self.head = meta.link();
-            self.len -= 1;
-            meta.set_usage(Use::Taken);
-            return Some((Level(meta.order()), pfn.addr()));
+        // SAFETY: 1. by the caller.
+        if let Some(table) = unsafe { self.pop_below_root(frames) } {
+            return Some(table);
         }
         self.root.take().map(|at| (self.root_level, at))
     }
 
-    /// Takes a table out *before* the flush, as the policies of history did.
+    /// # Safety
+    ///
+    /// 1. Each table of the chain is of `frames`.
+    #[inline(always)]
+    unsafe fn pop_below_root(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
+        if self.head == Pfn::NONE {
+            return None;
+        }
+        let pfn = self.head;
+        let meta = frames.meta(pfn);
+        self.head = meta.link();
+        self.len -= 1;
+        meta.set_usage(Use::Taken);
+        Some((Level(meta.order()), pfn.addr()))
+    }
+
+    /// Takes a table out *before* the flush, as the policies of history did. The root of a space
+    /// that ends stays: no version of Linux gave it away before the CPUs had left it.
     ///
     /// # Safety
     ///
@@ -158,9 +171,9 @@ impl Unhooked {
     #[cfg(feature = "hosted")]
     pub unsafe fn pop_early(&mut self, frames: &Frames) -> Option<Clean> {
         // SAFETY: 1. by the caller (2.).
-        let (level, at) = unsafe { self.pop(frames)? };
-        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and
-        // `push_root`). 3. not so: the caller accepts that.
+        let (level, at) = unsafe { self.pop_below_root(frames)? };
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contract of `push`).
+        // 3. not so: the caller accepts that.
         Some(unsafe { Clean::from_raw(at, level) })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Layered`] forwards every call to the policy inside and tells its [`Layer`] of it. As it does
 //! so in one place, no wrapper forgets to forward a method. Layers may be stacked.
-use super::{Policy, PolicyCounts};
+use super::{Policy, PolicyCounts, TakesUnhooked};
 use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned};
 use crate::frames::{AllocFlags, Frames, NoFrame};
@@ -51,8 +51,8 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
         inner()
     }
 
-    /// A table comes back: unlinked, flushed, or unhooked if the policy inside [takes pages
-    /// then](Policy::takes_unhooked). The policy has not got it yet, so nothing can hand it out.
+    /// A table comes back: unlinked, flushed, or unhooked if the policy inside [takes it
+    /// then](TakesUnhooked). Nothing can hand it out yet. Each table is told of once.
     #[inline(always)]
     fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
         let _ = (pin, level, at);
@@ -62,12 +62,6 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
     #[inline(always)]
     fn free_unlinked(&self, policy: &P, pin: &Pinned<'_>, page: &Clean) {
         let _ = (policy, pin, page);
-    }
-
-    /// See [`Policy::unhooked`].
-    #[inline(always)]
-    fn unhooked(&self, policy: &P, pin: &Pinned<'_>, pages: &Unhooked) {
-        let _ = (policy, pin, pages);
     }
 
     /// See [`Policy::flushed`].
@@ -149,8 +143,8 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     }
 
     #[inline(always)]
-    fn takes_unhooked(&self) -> bool {
-        self.inner.takes_unhooked()
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
+        self.inner.takes_unhooked().is_some().then_some(self)
     }
     #[inline(always)]
     fn root(&self) -> Option<Level> {
@@ -171,24 +165,6 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
         }
         // SAFETY: 1. as in `alloc`. 2. by the caller: pages come from the policy inside.
         unsafe { self.inner.free_unlinked(pin, page) }
-    }
-
-    #[inline]
-    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &Unhooked) {
-        self.layer.unhooked(&self.inner, pin, pages);
-        if self.inner.takes_unhooked()
-            && let Some(frames) = self.layer.frames()
-        {
-            pages.each(frames, |level, at| self.layer.freeing(pin, level, at));
-        }
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.inner.unhooked(pin, pages) }
-    }
-
-    #[inline]
-    unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        // SAFETY: 1. as in `alloc`. 2. as in `free_unlinked`; it takes them if the layers do.
-        unsafe { self.inner.take_unhooked(pin, pages) }
     }
 
     #[inline]
@@ -239,5 +215,27 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
 
     fn counts(&self) -> PolicyCounts {
         self.inner.counts()
+    }
+}
+
+// SAFETY: the policy inside takes them, if it does.
+unsafe impl<L: Layer<P>, P: Policy> TakesUnhooked for Layered<L, P> {
+    unsafe fn take_unhooked(
+        &self,
+        pin: &Pinned<'_>,
+        pages: &mut Unhooked,
+        taking: &mut dyn FnMut(Level, PhysAddr),
+    ) {
+        let Some(inner) = self.inner.takes_unhooked() else { return };
+        let is_told = self.layer.frames().is_some();
+        let mut taking = |level, at| {
+            taking(level, at);
+            if is_told {
+                self.layer.freeing(pin, level, at);
+            }
+        };
+        // SAFETY: 1. and 2. by the caller: machine and CPUs are those of the policy inside, and so
+        // are the tables.
+        unsafe { inner.take_unhooked(pin, pages, &mut taking) }
     }
 }

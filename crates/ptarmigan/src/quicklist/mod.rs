@@ -14,8 +14,8 @@
 //!
 //! What came back too early for any of them does not compile: a policy gets pages back as
 //! [`Flushed`](crate::page::Flushed), and only a flush makes that out of
-//! [`Unhooked`](crate::page::Unhooked). The historic policies take them in [`Policy::unhooked`],
-//! before the flush, as they did.
+//! [`Unhooked`](crate::page::Unhooked). The historic policies alone take tables before the flush, as
+//! they did: they are [`TakesUnhooked`].
 mod auto;
 mod charge;
 mod check;
@@ -41,6 +41,6 @@ pub use magazines::{ListsConfig, ListsError, MAGAZINE, Quicklists};
 pub use meminfo::{Memory, NodeLines, NodeMemory};
 pub use placement::Placement;
 pub use plain::Plain;
-pub use policy::{Policy, PolicyOn};
+pub use policy::{Policy, PolicyOn, TakesUnhooked};
 pub use source::Source;
 pub use tally::{LevelCounts, NodeCounts, PolicyCounts};

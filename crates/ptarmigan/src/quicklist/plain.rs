@@ -1,11 +1,11 @@
 //! No caching: the policy that everything is compared with.
 use super::here::Here;
 use super::tally::Tallies;
-use super::{Policy, PolicyCounts, Source};
+use super::{Policy, PolicyCounts, Source, TakesUnhooked};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
 use crate::frames::{AllocFlags, NoFrame};
-use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
+use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::OpenWindow;
 
 /// Takes and clears a page each time; gives it back, content forgotten, when the flush is over.
@@ -71,8 +71,8 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     }
 
     #[inline(always)]
-    fn takes_unhooked(&self) -> bool {
-        false
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
+        None
     }
     #[inline(always)]
     fn root(&self) -> Option<Level> {
@@ -96,11 +96,6 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
         // SAFETY: 1. by the caller (2.).
         unsafe { self.give(here, page) };
     }
-
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
-
-    #[inline(always)]
-    unsafe fn take_unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
 
     unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
         // SAFETY: 1. by the caller.

@@ -1,5 +1,6 @@
 //! What every policy can be asked for, and the safe way to ask.
 use super::PolicyCounts;
+use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Flushed, Level, Unhooked};
@@ -31,11 +32,11 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 /// promises:
 ///
 /// 1. [`machine`](Self::machine), [`cpus`](Self::cpus) and [`takes_unhooked`](Self::takes_unhooked)
-///    return the same each time. The pages are frames of that machine.
+///    answer the same each time. The pages are frames of that machine.
 /// 2. A page that [`alloc`](Self::alloc) returns is of the level that was asked for.
 /// 3. Tables that come [flushed](Self::flushed) or were [never linked](Self::free_unlinked) may be
 ///    handed out again, to one caller each. Others are not, but for those that
-///    [`take_unhooked`](Self::take_unhooked) took, which the historic policies hand out too early.
+///    [`TakesUnhooked`] took, which the historic policies hand out too early.
 ///
 /// ```compile_fail,E0200
 /// struct Swaps;
@@ -48,9 +49,9 @@ pub unsafe trait Policy: Sync {
     /// Returns the number of CPUs that this policy was made for.
     fn cpus(&self) -> usize;
 
-    /// Returns whether [`take_unhooked`](Self::take_unhooked) takes pages, as it does for the
-    /// historic policies, so that they may be handed out before the flush.
-    fn takes_unhooked(&self) -> bool;
+    /// Returns the call by which the policy takes tables before their flush, as the historic ones
+    /// did. `None` for policies that respect TLBs.
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked>;
 
     /// Returns the level of its root tables; `None` if it does not tell them from others. A gather
     /// refuses roots that are not its own by it.
@@ -78,25 +79,6 @@ pub unsafe trait Policy: Sync {
     ///    [`cpus`](Self::cpus).
     /// 2. The page came from this policy.
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean);
-
-    /// Tells of pages that have been unhooked, and that TLBs still know. They stay in the chain.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
-    ///    [`cpus`](Self::cpus).
-    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &Unhooked);
-
-    /// Takes pages that have been unhooked before their flush, as the historic policies did. Called
-    /// after [`unhooked`](Self::unhooked), if the policy [does so](Self::takes_unhooked). Policies
-    /// that respect TLBs do nothing.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
-    ///    [`cpus`](Self::cpus).
-    /// 2. The tables came from this policy, and it [takes them](Self::takes_unhooked).
-    unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked);
 
     /// Takes back pages that no TLB knows any more.
     ///
@@ -157,6 +139,29 @@ pub unsafe trait Policy: Sync {
     fn counts(&self) -> PolicyCounts;
 }
 
+/// A policy that takes tables before their flush: a model of code that did so.
+///
+/// # Safety
+///
+/// It is part of a [`Policy`] and keeps that contract.
+pub unsafe trait TakesUnhooked {
+    /// Takes tables that have been unhooked, and that TLBs still know. Those that it leaves in the
+    /// chain come back [flushed](Policy::flushed). Of each of the others it tells `taking`, before
+    /// anything can hand that table out.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of the policy's [`machine`](Policy::machine), and its CPU is below
+    ///    [`cpus`](Policy::cpus).
+    /// 2. The tables came from this policy.
+    unsafe fn take_unhooked(
+        &self,
+        pin: &Pinned<'_>,
+        pages: &mut Unhooked,
+        taking: &mut dyn FnMut(Level, PhysAddr),
+    );
+}
+
 // SAFETY: 1. to 3. by the policy behind the reference; contracts are passed on.
 unsafe impl<P: Policy + ?Sized> Policy for &P {
     #[inline(always)]
@@ -168,7 +173,7 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
         (**self).cpus()
     }
     #[inline(always)]
-    fn takes_unhooked(&self) -> bool {
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         (**self).takes_unhooked()
     }
     #[inline(always)]
@@ -184,16 +189,6 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
         // SAFETY: 1. and 2. by the caller.
         unsafe { (**self).free_unlinked(pin, page) }
-    }
-    #[inline(always)]
-    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &Unhooked) {
-        // SAFETY: 1. by the caller.
-        unsafe { (**self).unhooked(pin, pages) }
-    }
-    #[inline(always)]
-    unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        // SAFETY: 1. and 2. by the caller.
-        unsafe { (**self).take_unhooked(pin, pages) }
     }
     #[inline(always)]
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
@@ -307,18 +302,17 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
         unsafe { self.policy.free_unlinked(self.pin, page) }
     }
 
-    /// See [`Policy::unhooked`], and [`Policy::take_unhooked`] for policies that take tables then.
+    /// Offers tables before their flush: see [`Policy::takes_unhooked`]. Those that stay in the
+    /// chain are for [`flushed`](Self::flushed).
     ///
     /// # Safety
     ///
     /// 1. The tables came from this policy.
     #[inline(always)]
     pub unsafe fn unhooked(self, pages: &mut Unhooked) {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
-        unsafe { self.policy.unhooked(self.pin, pages) };
-        if self.policy.takes_unhooked() {
-            // SAFETY: 1. as above. 2. by the caller, and just seen.
-            unsafe { self.policy.take_unhooked(self.pin, pages) };
+        if let Some(policy) = self.policy.takes_unhooked() {
+            // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
+            unsafe { policy.take_unhooked(self.pin, pages, &mut |_, _| ()) };
         }
     }
 

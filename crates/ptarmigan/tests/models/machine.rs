@@ -12,8 +12,8 @@ use ptarmigan::frames::{
 };
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Flushed, Level, NoConstruct, Unhooked};
-use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
+use ptarmigan::page::{Clean, Flushed, Level, NoConstruct};
+use ptarmigan::quicklist::{Policy, PolicyCounts, Source, TakesUnhooked};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::Free;
 use ptarmigan::tlb::{Parking, Tlb, TlbConfig};
@@ -101,8 +101,8 @@ unsafe impl Policy for Pool {
     fn cpus(&self) -> usize {
         self.lists.len()
     }
-    fn takes_unhooked(&self) -> bool {
-        false
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
+        None
     }
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
         let at = self.lists[pin.cpu().0 as usize].borrow_mut().pop().expect("the pool is large enough");
@@ -123,8 +123,6 @@ unsafe impl Policy for Pool {
             self.put(pin, page);
         }
     }
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
-    unsafe fn take_unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
     unsafe fn gather_end(&self, _: &Pinned<'_>) {}
     unsafe fn idle(&self, _: &Pinned<'_>) {}
     unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {

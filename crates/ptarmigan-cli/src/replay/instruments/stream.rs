@@ -10,8 +10,8 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId, Pinned};
 use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::hosted::CpuSlot;
-use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
-use ptarmigan::quicklist::{Policy, PolicyCounts};
+use ptarmigan::page::{Clean, Flushed, Level};
+use ptarmigan::quicklist::{Policy, PolicyCounts, TakesUnhooked};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -123,8 +123,8 @@ unsafe impl Policy for Nothing {
     }
 
     #[inline(always)]
-    fn takes_unhooked(&self) -> bool {
-        false
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
+        None
     }
 
     #[inline(always)]
@@ -139,10 +139,6 @@ unsafe impl Policy for Nothing {
     unsafe fn free_unlinked(&self, _: &Pinned<'_>, page: Clean) {
         std::hint::black_box((page.level(), page.into_raw()));
     }
-
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
-
-    unsafe fn take_unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
 
     unsafe fn flushed(&self, _: &Pinned<'_>, _: Flushed) {}
 

@@ -65,6 +65,7 @@ impl<P: Platform> Replay<'_, P> {
         report.ran = true;
         report.passes += 1;
         self.platform.ended(mmu);
+        report.add_levels(mmu.findings_by_level());
         mmu.with(|sanitizer, _| {
             sanitizer.finish();
             if !policy.is_historic()

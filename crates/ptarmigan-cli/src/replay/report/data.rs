@@ -249,9 +249,19 @@ pub struct SanitizerReport {
     pub findings: u64,
     /// Number of findings by kind.
     pub kinds: BTreeMap<String, u64>,
+    /// Number of findings that were raised as a table came back, by the table's level: all levels of
+    /// the format, of which the last is the root's.
+    pub by_level: BTreeMap<&'static str, u64>,
 }
 
 impl SanitizerReport {
+    /// Adds numbers of findings by the level of tables that came back.
+    pub fn add_levels(&mut self, levels: impl IntoIterator<Item = (&'static str, u64)>) {
+        for (level, n) in levels {
+            *self.by_level.entry(level).or_default() += n;
+        }
+    }
+
     /// Adds numbers of findings.
     pub fn add(&mut self, kinds: impl IntoIterator<Item = (String, u64)>) {
         for (kind, n) in kinds.into_iter().filter(|(_, n)| *n > 0) {

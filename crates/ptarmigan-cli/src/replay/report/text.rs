@@ -159,6 +159,14 @@ impl PolicyReport {
                 write!(out, ", {kind} {n}")?;
             }
             writeln!(out)?;
+            let by_level: Vec<_> = self.sanitizer.by_level.iter().filter(|(_, n)| **n > 0).collect();
+            if !by_level.is_empty() {
+                write!(out, "         as tables came back:")?;
+                for (i, (level, n)) in by_level.into_iter().enumerate() {
+                    write!(out, "{} {level} {n}", if i > 0 { "," } else { "" })?;
+                }
+                writeln!(out)?;
+            }
         }
         let TruthReport { checked, equal, tables_from_stops, .. } = self.truth;
         if checked > 0 {

@@ -5,12 +5,14 @@
 //! which is Linux 2.6.27. Faithful to their arithmetic (signed and unsigned where they were), to
 //! the link in word 0 of the cached page, and to their mistakes:
 //!
-//! * In all versions pages are put on the list *before* the TLB is flushed. The change of December
+//! * In all versions pages below the root are put on the list *before* the TLB is flushed. The change of December
 //!   2007 took away the node test of `V5`, with the hand-over to the allocator before the flush
 //!   that came with it (H5), and nothing else: what frees a table called the list's insertion from
 //!   within the gather as before. It was held to be safe, as a gather could not be preempted then
 //!   and only its own CPU takes pages off its list (H16); but a walker of any CPU may still read
 //!   the table with the link in it, and the sanitizer counts every such page.
+//!   The root is not one of them. It goes by `pgd_free` when the last reference to the space is
+//!   dropped: after the flush and the trim, when no CPU has it loaded any more.
 //! * With the test gone, pages freed on a foreign node stay there (H6).
 //! * `V5`'s node test is made before preemption is disabled.
 mod rules;
@@ -19,7 +21,7 @@ pub use rules::Rules;
 
 use super::here::Here;
 use super::tally::Tallies;
-use super::{Policy, PolicyCounts, Source};
+use super::{Policy, PolicyCounts, Source, TakesUnhooked};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
@@ -38,13 +40,21 @@ struct Quicklist {
     nr_pages: i32,
 }
 
+/// What one CPU has.
+struct Lists {
+    quick: [Quicklist; NR_QUICK_MAX],
+    /// Physical address of the root whose space has just ended, flushed: it is listed after the
+    /// trim. 0 if there is none.
+    root: u64,
+}
+
 /// The lists of one version.
 pub struct Historic<'m, W, C> {
     rules: Rules,
     /// By node, how many CPUs it has.
     cpus_on: BootSlice<u32>,
     source: Source<'m, W, C>,
-    lists: PerCpu<[Quicklist; NR_QUICK_MAX]>,
+    lists: PerCpu<Lists>,
     tallies: Tallies,
     nr_quick: usize,
 }
@@ -71,7 +81,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
             rules,
             cpus_on: boot.take(cpus_on.len(), |node| cpus_on[node])?,
             source,
-            lists: PerCpu::new(boot, machine, cpus, |_| [empty; NR_QUICK_MAX])?,
+            lists: PerCpu::new(boot, machine, cpus, |_| Lists { quick: [empty; NR_QUICK_MAX], root: 0 })?,
             tallies: Tallies::new(boot, cpus)?,
             nr_quick: nr_quick.clamp(1, NR_QUICK_MAX),
         })
@@ -79,9 +89,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// Boot memory for `cpus` CPUs on `nodes` nodes.
     pub const fn bytes(cpus: usize, nodes: usize) -> usize {
-        PerCpu::<[Quicklist; NR_QUICK_MAX]>::bytes(cpus)
-            + Tallies::bytes(cpus)
-            + BootMemory::bytes::<u32>(nodes)
+        PerCpu::<Lists>::bytes(cpus) + Tallies::bytes(cpus) + BootMemory::bytes::<u32>(nodes)
     }
 
     /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on
@@ -112,7 +120,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     }
 
     /// Takes the lists of the caller's CPU; `None` while they are in use.
-    fn enter<'a>(&'a self, pin: &'a Here<'_>) -> Option<Guard<'a, [Quicklist; NR_QUICK_MAX]>> {
+    fn enter<'a>(&'a self, pin: &'a Here<'_>) -> Option<Guard<'a, Lists>> {
         // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made
         // for.
         unsafe { self.lists.enter_unchecked(pin) }
@@ -121,7 +129,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     /// Takes the first page off list `nr`, clearing the link.
     fn pop(&self, pin: &Here<'_>, nr: usize) -> Option<PhysAddr> {
         let mut lists = self.enter(pin)?;
-        let list = &mut lists[nr];
+        let list = &mut lists.quick[nr];
         let at = PhysAddr(list.head);
         if at.0 == 0 {
             return None;
@@ -164,7 +172,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
             // listed before the flush, the defect being modelled.
             unsafe { self.source.constructor().destruct(frames, page.addr()) };
         }
-        let list = &mut lists[nr];
+        let list = &mut lists.quick[nr];
         let at = page.into_raw();
         let guard = self.source.window().open(at);
         // SAFETY: the page was `page`'s, hence ours; the guard is valid for its first word. (A TLB
@@ -172,6 +180,38 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         unsafe { guard.base().cast::<u64>().write(list.head) };
         list.head = at.0;
         list.nr_pages += 1;
+    }
+
+    /// Keeps a root that comes back flushed until the trim is over, as the last reference to a space
+    /// is dropped after that.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from this policy, and is a root that is no part of a frame.
+    unsafe fn drop_later(&self, pin: &Here<'_>, page: Clean) {
+        let before = match self.enter(pin) {
+            Some(mut lists) => core::mem::replace(&mut lists.root, page.into_raw().0),
+            // SAFETY: 1. by the caller.
+            None => return unsafe { self.free(pin, page) },
+        };
+        self.free_dropped(pin, before);
+    }
+
+    /// Lists the root that waited for the end of the trim.
+    fn drop_now(&self, pin: &Here<'_>) {
+        let waiting = self.enter(pin).map_or(0, |mut lists| core::mem::take(&mut lists.root));
+        self.free_dropped(pin, waiting);
+    }
+
+    /// Lists the root at `at`, which waited until now; nothing if that is 0.
+    fn free_dropped(&self, pin: &Here<'_>, at: u64) {
+        if at != 0 {
+            // SAFETY: 1. and 2. `drop_later` had it from a `Clean` root, which owned it. 3. it came
+            // flushed.
+            let page = unsafe { Clean::from_raw(PhysAddr(at), self.source.layout().root()) };
+            // SAFETY: 1. it came from this policy (contract of `drop_later`).
+            unsafe { self.free(pin, page) };
+        }
     }
 
     /// # Safety
@@ -197,7 +237,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     fn trim(&self, pin: &Here<'_>) {
         for nr in 0..self.nr_quick {
             let count = match self.enter(pin) {
-                Some(lists) => lists[nr].nr_pages,
+                Some(lists) => lists.quick[nr].nr_pages,
                 None => return,
             };
             if !Rules::looks_at(count) {
@@ -226,7 +266,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
 // SAFETY: 1. they are fields, and the source makes pages of its frames. 2. pages of a list are in
 // the state of the level that is asked for, or are brought into it. 3. a list has a page once, and
-// those that came before their flush came by `take_unhooked`.
+// those that came before their flush came as `TakesUnhooked` has it.
 unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
@@ -237,8 +277,8 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     }
 
     #[inline(always)]
-    fn takes_unhooked(&self) -> bool {
-        true
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
+        Some(self)
     }
     #[inline(always)]
     fn root(&self) -> Option<Level> {
@@ -278,33 +318,27 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         unsafe { self.free(here, page) };
     }
 
-    #[inline(always)]
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
-
-    unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
-        // SAFETY: 1. a model of the historic code, which did just this. 2. the tables came from
-        // this policy (2.), whose source makes them of its frames.
-        while let Some(page) = unsafe { pages.pop_early(self.source.frames()) } {
-            // SAFETY: 1. as above.
-            unsafe { self.free(here, page) };
-        }
-    }
-
     unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
         // SAFETY: 1. the tables came from this policy (2.), whose source makes them of its frames.
         while let Some(page) = unsafe { pages.pop(self.source.frames()) } {
-            // SAFETY: 1. as above.
-            unsafe { self.free(here, page) };
+            let layout = self.source.layout();
+            if page.level() == layout.root() && !layout.is_small(page.level()) {
+                // SAFETY: 1. as above, and just seen.
+                unsafe { self.drop_later(here, page) };
+            } else {
+                // SAFETY: 1. as above.
+                unsafe { self.free(here, page) };
+            }
         }
     }
 
     unsafe fn gather_end(&self, pin: &Pinned<'_>) {
         // SAFETY: 1. by the caller.
-        self.trim(&unsafe { Here::new(pin) });
+        let here = &unsafe { Here::new(pin) };
+        self.trim(here);
+        self.drop_now(here);
     }
 
     unsafe fn idle(&self, pin: &Pinned<'_>) {
@@ -323,6 +357,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     unsafe fn drain(&self, pin: &Pinned<'_>) {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
+        self.drop_now(here);
         for nr in 0..self.nr_quick {
             while let Some(at) = self.pop(here, nr) {
                 self.drop_cached(here, nr, at);
@@ -332,5 +367,25 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
 
     fn counts(&self) -> PolicyCounts {
         self.tallies.sum()
+    }
+}
+
+// SAFETY: 3. what it takes goes on a list, which has a page once.
+unsafe impl<W: OpenWindow, C: Construct> TakesUnhooked for Historic<'_, W, C> {
+    unsafe fn take_unhooked(
+        &self,
+        pin: &Pinned<'_>,
+        pages: &mut Unhooked,
+        taking: &mut dyn FnMut(Level, PhysAddr),
+    ) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        // SAFETY: 1. a model of the historic code, which did just this. 2. the tables came from
+        // this policy (2.), whose source makes them of its frames.
+        while let Some(page) = unsafe { pages.pop_early(self.source.frames()) } {
+            taking(page.level(), page.addr());
+            // SAFETY: 1. as above.
+            unsafe { self.free(here, page) };
+        }
     }
 }

@@ -53,12 +53,12 @@ pub use magazine::MAGAZINE;
 use super::check::{Check, Site, Unchecked};
 use super::here::Here;
 use super::tally::{NodeCounts, Tally};
-use super::{Placement, Policy, PolicyCounts, Source};
+use super::{Placement, Policy, PolicyCounts, Source, TakesUnhooked};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::bootmem::{BootArray, BootMemory};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
 use crate::frames::{AllocFlags, HighUse, MemorySize, NoFrame, ZoneClass};
-use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
+use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS};
 use crate::window::OpenWindow;
 use classes::{CLASSES, HIGH, ROOT, ZERO};
 use config::{MOST_CPUS, classes, part};
@@ -443,8 +443,8 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     }
 
     #[inline(always)]
-    fn takes_unhooked(&self) -> bool {
-        false
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
+        None
     }
     #[inline(always)]
     fn root(&self) -> Option<Level> {
@@ -491,12 +491,6 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
         // SAFETY: 1. by the caller (2.).
         unsafe { self.put_back(here, page) };
     }
-
-    #[inline(always)]
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
-
-    #[inline(always)]
-    unsafe fn take_unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
 
     #[inline]
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
