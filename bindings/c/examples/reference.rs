@@ -12,7 +12,7 @@ use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::{ListsConfig, Quicklists, Source};
 use ptarmigan::table::{Free, KernelMap, MapError, Tree};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, Structures};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 #[cfg(target_arch = "x86_64")]
@@ -29,6 +29,7 @@ struct None;
 
 // SAFETY: 1. to 7. nothing is cached, and nothing is done.
 unsafe impl Mmu for None {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}

@@ -1,7 +1,7 @@
 //! What the kernel does for the library: its MMU, its interrupts between CPUs.
 use core::ffi::{c_char, c_void};
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
 
 /// Called with `pt_hooks.context`, the calling CPU and an address: see the member.
 pub type PtAddressHook = Option<unsafe extern "C" fn(context: *mut c_void, cpu: u32, address: u64)>;
@@ -111,6 +111,7 @@ fn number(pin: &Pinned<'_>) -> u32 {
 // own root has no user entries (contract of `pt_machine_init`). 5. x86 does not broadcast, walks
 // tables, and caches no entry that is not present. 6. Nothing is kept. 7. Nothing unwinds.
 unsafe impl Mmu for Hardware {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     const HAS_READERS: bool = false;
     const PARKS: bool = false;

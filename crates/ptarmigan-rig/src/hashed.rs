@@ -6,7 +6,7 @@ use ptarmigan::format::{Attr, Format, Ppc32};
 use ptarmigan::page::Level;
 use ptarmigan::space::Access;
 use ptarmigan::tlb::hash::{HashCounts, HashSize, HashTable, Hashed32, Hashed64, Inserted, Mapping, Tag};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use ptsan::{Flush, HashLayout, Target};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -237,6 +237,7 @@ fn segments(context: u32) -> [u64; 16] {
 unsafe impl Mmu for &HashedMmu<'_> {
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, _: &Pinned<'_>, what: &Invalidation) {

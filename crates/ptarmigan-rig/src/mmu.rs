@@ -6,7 +6,7 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::Host;
 use ptarmigan::page::{Level, MAX_LEVELS};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use ptsan::{Config, Flush, Sanitizer, Target};
 use std::sync::{Mutex, MutexGuard};
 
@@ -103,6 +103,7 @@ fn cpu(pin: &Pinned<'_>) -> usize {
 // away. 5. A flush reaches one CPU, and CPUs walk tables by themselves. 6. No root is kept beyond
 // the call, only its space's number. 7. `load` finds no translations.
 unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {

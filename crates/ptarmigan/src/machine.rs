@@ -3,12 +3,13 @@
 //! A [`Machine`] is all parts that set-up has put together. [`On`] is a machine and the CPU that
 //! the caller is on, as one value that calls pass on. It is made by [`Machine::on`], which checks
 //! once that the pin is of this machine; what it leads to need not check again.
-use crate::addr::{Pfn, PhysAddr};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
+use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, DataFrames, Frames, HighUse, NoFrame, TakenData};
 use crate::page::{Clean, Level};
 use crate::quicklist::{Policy, PolicyOn};
-use crate::tlb::{NewEntry, Parking, Shootdown, SpaceId, SpaceTlb, Tlb, TlbRefusal};
+use crate::tlb::{Mmu, NewEntry, Parking, Shootdown, SpaceTlb, Tlb, TlbRefusal};
 use crate::window::OpenWindow;
 
 pub use crate::cpu::Refused;
@@ -101,6 +102,21 @@ pub unsafe trait Machine: Sync {
     /// 1. The caller owns `frame`, a data frame of the machine's, and nothing else reaches it.
     #[inline(always)]
     unsafe fn fresh_data(&self, _frame: Pfn) {}
+
+    /// Is told that instructions may be fetched from `frames` frames from `first` on, before the first
+    /// entry that allows it is stored: in faults, where pages are mapped, and where pages that are
+    /// mapped gain the permission. What the frames hold has been written before. It is not called for
+    /// entries that are copied or moved.
+    ///
+    /// A machine whose instruction caches do not see stores makes them agree here, on every CPU: on
+    /// AArch64 it cleans the data caches of the frames to the point of unification, invalidates
+    /// instruction caches (inner shareable), and waits for both; on RISC-V it has every hart execute
+    /// `FENCE.I`. One that keeps a note of frames that are clean already saves itself the work.
+    ///
+    /// The caller may hold the lock of a table and frames that nothing else names. So this must not
+    /// call the library, unwind, or wait for code of the kernel on other CPUs.
+    #[inline(always)]
+    fn before_executable(&self, _pin: &Pinned<'_>, _first: Pfn, _frames: u64) {}
 
     /// The machine's name.
     #[inline(always)]
@@ -292,11 +308,44 @@ impl<'a, M: Machine> On<'a, M> {
         Ok(pfn)
     }
 
-    /// Tells the MMU of the entry `raw` for the page of 2^`shift` bytes at `va` that it may use now,
-    /// where it wants to know. `space` is `None` in the kernel's half.
+    /// Tells the MMU of the entries of `pages` pages of 2^`shift` bytes from `va` on that it may use
+    /// now, where it wants to know. The first one was `was` and is `raw`. `space` is `None` in the
+    /// kernel's half.
     #[inline(always)]
-    pub(crate) fn became_valid(self, space: Option<SpaceId>, va: u64, shift: u32, raw: u64) {
-        self.tlb().entry_became_valid(self.pin, &NewEntry { space, va, shift, raw });
+    pub(crate) fn became_valid(
+        self,
+        space: Option<&SpaceTlb>,
+        va: u64,
+        shift: u32,
+        pages: u64,
+        was: u64,
+        raw: u64,
+    ) {
+        if const { <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID } {
+            let asid = space.and_then(|space| self.tlb().number_here(self.pin, space));
+            let space = space.map(SpaceTlb::id);
+            self.tlb().entry_became_valid(self.pin, &NewEntry { space, asid, va, shift, pages, was, raw });
+        }
+    }
+
+    /// Tells the machine that `pages` pages of format `F`, whose frames begin with `first`, are about
+    /// to be mapped with `attr`, if that lets instructions be fetched from them.
+    #[inline(always)]
+    pub(crate) fn before_mapped<F: Format>(self, attr: Attr, first: Pfn, pages: u64) {
+        if attr.has(Attr::EXEC | Attr::READ) {
+            let frames =
+                if F::PAGE_SHIFT > FRAME_SHIFT { pages << (F::PAGE_SHIFT - FRAME_SHIFT) } else { pages };
+            self.m.before_executable(self.pin, first, frames);
+        }
+    }
+
+    /// Tells the machine that the leaf `old` is about to become `new`, of the same frame, if that
+    /// lets instructions be fetched and `old` did not.
+    #[inline(always)]
+    pub(crate) fn before_changed<F: Format>(self, old: u64, new: u64) {
+        if !F::attr(Level::PTE, old).has(Attr::EXEC | Attr::READ) {
+            self.before_mapped::<F>(F::attr(Level::PTE, new), F::frame(Level::PTE, new), 1);
+        }
     }
 
     /// Begins to run in `space`, whose root is at `root`, on this CPU.

@@ -173,13 +173,14 @@ mod a_machine {
     use ptarmigan::quicklist::{
         CheckConfig, Checked, Historic, ListsConfig, Plain, Quicklists, Rules, Source,
     };
-    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
+    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
     use ptarmigan::window::DirectMap;
 
     struct Nothing;
 
     // SAFETY: 1. to 3. without an MMU nothing is ever cached.
     unsafe impl Mmu for Nothing {
+        const STRUCTURES: Structures = Structures::AnyInvalidation;
         const NEEDS_ENTRY_VALID: bool = false;
         fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
         fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}

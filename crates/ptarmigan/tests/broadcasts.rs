@@ -10,8 +10,8 @@ use ptarmigan::hosted::{Delivery, Host, HostError, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::tlb::{
-    CostModel, Costs, Facts, Invalidation, Mmu, NewEntry, Root, Runs, Scope, SlotSet, SpaceId, TlbConfig,
-    TlbError,
+    CostModel, Costs, Facts, Invalidation, Mmu, NewEntry, Root, Runs, Scope, SlotSet, SpaceId, Structures,
+    TlbConfig, TlbError,
 };
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -64,6 +64,7 @@ impl ByNumber {
 // nothing is used any more. 5. as 1. says. 6. neither is kept. 7. `load` finds no translations.
 unsafe impl Mmu for &ByNumber {
     const BROADCASTS: bool = true;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, _: &Pinned<'_>, what: &Invalidation) {
@@ -205,6 +206,7 @@ struct Kernel<const BROADCASTS: bool> {
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl<const B: bool> Mmu for &Kernel<B> {
     const BROADCASTS: bool = B;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = B;
 
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -12,7 +12,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::space::{AreaError, AreaFlags, FaultError, SharedSpace, Space};
 use ptarmigan::table::{Free, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, TlbRefusal};
+use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbRefusal};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -148,6 +148,7 @@ struct Told;
 
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl Mmu for Told {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
 
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -14,7 +14,7 @@ use ptarmigan::quicklist::{
     Charge, Charged, Check, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source, Unchecked,
 };
 use ptarmigan::table::{Free, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -351,6 +351,7 @@ struct Auditor(&'static Accounts);
 
 // SAFETY: nothing is ever cached, so all promises hold at once.
 unsafe impl Mmu for Auditor {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
         self.0.at_flushes.lock().unwrap().push(self.0.all());

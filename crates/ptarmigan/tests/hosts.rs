@@ -9,7 +9,7 @@ use ptarmigan::format::{Access, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostError, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Space};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -26,6 +26,7 @@ struct Counting {
 
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl Mmu for &Counting {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
@@ -43,6 +44,7 @@ struct Broadcasting;
 // SAFETY: 1. to 4. as above. 5. there is nothing to be reached.
 unsafe impl Mmu for Broadcasting {
     const BROADCASTS: bool = true;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -9,7 +9,7 @@ use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy, Quicklists};
 use ptarmigan::table::{ClaimError, KernelMap, KernelRange, KernelRangeError};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbRefusal};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -122,6 +122,7 @@ impl Tlbs {
 // SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
 // reaches one CPU, and need not be told. 6. it keeps nothing.
 unsafe impl Mmu for &Tlbs {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {

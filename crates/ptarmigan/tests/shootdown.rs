@@ -11,7 +11,7 @@ use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::tlb::{
-    Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Tlb, TlbConfig,
+    Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Structures, Tlb, TlbConfig,
 };
 use ptsan::Kind;
 use std::sync::Mutex;
@@ -46,6 +46,7 @@ impl Recorder {
 
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl Mmu for &Recorder {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
@@ -376,6 +377,7 @@ struct Lying<'w, 'h> {
 // SAFETY: it breaks the promises on purpose; what walks these tables is the sanitizer, which
 // survives it.
 unsafe impl Mmu for Lying<'_, '_> {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {

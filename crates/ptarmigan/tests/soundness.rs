@@ -15,7 +15,7 @@ use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, Done, FaultError, LockError, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::{Free, KernelMap, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Tlb};
+use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use remembering::ExactTlbs;
 use std::cell::Cell;
@@ -492,6 +492,7 @@ struct Broken<'h> {
 
 // SAFETY: nothing is cached, so all promises hold at once.
 unsafe impl Mmu for &Broken<'_> {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
         let Scope::Page(va) = request.scope else { return };

@@ -13,7 +13,9 @@ use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::space::{Advice, AreaError, AreaFlags, Done, FaultError, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::{KernelMap, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, TlbConfig, TlbRefusal};
+use ptarmigan::tlb::{
+    Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, Structures, TlbConfig, TlbRefusal,
+};
 use ptarmigan::window::DirectMap;
 use remembering::ExactTlbs;
 use std::cell::Cell;
@@ -177,6 +179,7 @@ struct Hooked([Mutex<Vec<Scope>>; 3]);
 
 // SAFETY: nothing is cached.
 unsafe impl Mmu for &Hooked {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         self.0[usize::from(pin.cpu().0)].lock().unwrap().push(request.scope);

@@ -12,7 +12,9 @@ use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, SharedSpace, Space};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, Tlb, TlbConfig, TlbError, TlbRefusal};
+use ptarmigan::tlb::{
+    Invalidation, Mmu, Root, Runs, Scope, SpaceId, Structures, Tlb, TlbConfig, TlbError, TlbRefusal,
+};
 use ptarmigan::window::DirectMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -73,6 +75,7 @@ impl Hooked {
 
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl Mmu for &Hooked {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, _: &Invalidation) {
@@ -308,6 +311,7 @@ struct Silent;
 
 // SAFETY: nothing is ever cached.
 unsafe impl Mmu for Silent {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -14,7 +14,9 @@ use ptarmigan::page::{Clean, Flushed, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::table::{Free, Tree};
-use ptarmigan::tlb::{Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Tlb};
+use ptarmigan::tlb::{
+    Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Structures, Tlb,
+};
 use std::cell::Cell;
 use std::sync::Mutex;
 
@@ -79,6 +81,7 @@ struct Recorder<'l> {
 
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl Mmu for Recorder<'_> {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {

@@ -11,7 +11,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{AreaFlags, Space};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use remembering::ExactTlbs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -64,6 +64,7 @@ impl<const BROADCASTS: bool> Registers<BROADCASTS> {
 // 6. roots are kept to be looked at only. 7. nothing is cached, and `unload` does not unwind.
 unsafe impl<const B: bool> Mmu for &Registers<B> {
     const BROADCASTS: bool = B;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}

@@ -6,9 +6,9 @@ use core::ptr::NonNull;
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::format::{Access, Attr, Format, Ppc32};
-use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Tag};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
 use ptarmigan::page::Level;
+use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Tag};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
 
 use crate::late::Late;
 use crate::mmu::{self, KERNEL_SEGMENT, SEGMENTS};
@@ -105,6 +105,7 @@ fn load_segments(context: u16) {
 unsafe impl Mmu for Hashed {
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, _pin: &Pinned<'_>, what: &Invalidation) {

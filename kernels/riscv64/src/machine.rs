@@ -17,8 +17,7 @@ use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{
     CostModel, Costs, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Runs, Scope, SpaceId, Tlb, TlbConfig,
-    TlbError, TlbRefusal,
-};
+    TlbError, TlbRefusal, Structures};
 use ptarmigan::window::{DirectMap, OutOfReach};
 use ptarmigan_kernel_mailbox::Announced;
 
@@ -79,16 +78,17 @@ pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
 pub struct Harts;
 
 // SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID;
-// without one, everything of the ASID that is not global, links of tables included. A fence with an
-// address says nothing about links, so when tables were freed it is the one without. Fences order
+// without one, everything of the ASID that is not global, links of tables included. Fences order
 // accesses of this hart that come later, walks included.
-// 2. `sfence.vma` with neither address nor ASID drops everything. 3. Other spaces have other ASIDs,
+// 2. `sfence.vma` with an address and no ASID drops the leaf entry under all of them, global or not;
+// with neither, everything. 3. Other spaces have other ASIDs,
 // or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what is
 // there under the ASID is this space's. Nothing broadcasts, so `forget_all` is never set. 4. The
 // kernel's root has an empty lower half, and its number 0 is no space's; without ASIDs it is every
 // space's, so everything under it is dropped. 5. `sfence.vma` is local. A hart may cache entries
-// that are not valid. 6. Neither is kept. 7. Nothing unwinds.
+// that are not valid. A fence with an address says nothing about links of tables. 6. Neither is kept. 7. Nothing unwinds.
 unsafe impl Mmu for Harts {
+    const STRUCTURES: Structures = Structures::WholeSpace;
     const NEEDS_ENTRY_VALID: bool = true;
 
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
@@ -96,15 +96,18 @@ unsafe impl Mmu for Harts {
             return;
         }
         match request.scope.pages() {
-            Some(pages) if !request.tables_freed => pages.for_each(|at| mmu::forget_page(at, request.asid)),
-            _ => mmu::forget_space(request.asid),
+            Some(pages) => pages.for_each(|at| mmu::forget_page(at, request.asid)),
+            None => mmu::forget_space(request.asid),
         }
     }
 
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, _scope: &Scope) {
-        // A fence with an address would leave links of tables.
-        if !forgets_nothing(pin) {
-            mmu::forget_all();
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        if forgets_nothing(pin) {
+            return;
+        }
+        match scope.pages() {
+            Some(pages) => pages.for_each(mmu::forget_page_of_all),
+            None => mmu::forget_all(),
         }
     }
 
@@ -135,11 +138,20 @@ unsafe impl Mmu for Harts {
     }
 
     fn entry_became_valid(&self, _pin: &Pinned<'_>, entry: &NewEntry) {
-        if !leaves_out(Part::Flush) {
-            mmu::forget_new(entry.va);
+        if leaves_out(Part::Flush) {
+            return;
+        }
+        let pages = (0..entry.pages).map(|page| entry.va + (page << entry.shift));
+        match entry.asid {
+            _ if entry.pages > MOST_NEW => mmu::forget_all(),
+            Some(asid) => pages.for_each(|at| mmu::forget_page(at, asid)),
+            None => pages.for_each(mmu::forget_page_of_all),
         }
     }
 }
+
+/// Pages that became valid at once and are forgotten one by one.
+const MOST_NEW: u64 = 64;
 
 /// Whether invalidations are left out on purpose.
 fn forgets_nothing(pin: &Pinned<'_>) -> bool {
@@ -392,6 +404,12 @@ unsafe impl machine::Machine for Machine {
 
     fn parking(&self) -> &Parking {
         &self.parking
+    }
+
+    fn before_executable(&self, _pin: &Pinned<'_>, _first: Pfn, _frames: u64) {
+        if let Err(e) = sbi::fence_instructions() {
+            fail(format_args!("no fence of instructions on other harts: {e:?}"));
+        }
     }
 
     fn data_has_memory(&self) -> bool {

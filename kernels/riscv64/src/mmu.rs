@@ -150,9 +150,8 @@ pub fn forget_page(at: u64, asid: u16) {
     };
 }
 
-/// Forgets the leaf entry for one address under every ASID, on this hart: the entry allows more
-/// than it did, or was not valid before.
-pub fn forget_new(at: u64) {
+/// Forgets the leaf entry for one address under every ASID, global or not, on this hart.
+pub fn forget_page_of_all(at: u64) {
     let _masked = operands(at, 0);
     // SAFETY: as above.
     unsafe { asm!("sfence.vma {}, zero", in(reg) at, options(nostack, preserves_flags)) };

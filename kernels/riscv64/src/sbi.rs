@@ -1,11 +1,12 @@
 //! Calls into the firmware (RISC-V Supervisor Binary Interface): starting harts, interrupting them,
-//! the timer.
+//! fences on all of them, the timer.
 
 use core::arch::asm;
 
 const TIME: u64 = 0x5449_4d45;
 const IPI: u64 = 0x0073_5049;
 const HART_STATE: u64 = 0x0048_534d;
+const REMOTE_FENCE: u64 = 0x5246_4e43;
 
 /// An error code of the firmware's.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,17 @@ pub fn interrupt(mask: u64) -> Result<(), SbiError> {
     unsafe {
         asm!("fence rw, o", options(nostack, preserves_flags));
         call(IPI, 0, [mask, 0, 0]).map(|_| ())
+    }
+}
+
+/// Has all harts that run execute `FENCE.I`: what they fetch from here on is what this hart has
+/// stored. The firmware waits for them, whether they take interrupts of the kernel's or not.
+pub fn fence_instructions() -> Result<(), SbiError> {
+    // SAFETY: a fence changes no memory. Stores of this hart are seen before the firmware's
+    // interrupt is. A mask base of -1 stands for all harts.
+    unsafe {
+        asm!("fence rw, rw", options(nostack, preserves_flags));
+        call(REMOTE_FENCE, 0, [0, u64::MAX, 0]).map(|_| ())
     }
 }
 

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
 
 use crate::table;
 
@@ -75,6 +75,7 @@ impl<C: Cpus> Hardware<C> {
 // (`Cpus`, point 1). 5. INVLPG and CR3 are the CPU's own. Its MMU walks tables by itself and caches
 // no entry that is not present. 6. No root is kept. 7. Nothing unwinds.
 unsafe impl<C: Cpus> Mmu for Hardware<C> {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {

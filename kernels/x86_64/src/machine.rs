@@ -14,7 +14,7 @@ use ptarmigan::frames::{
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError, Structures};
 use ptarmigan::window::DirectMap;
 
 use ptarmigan_kernel_mailbox::{self as mailbox, Announced};
@@ -64,6 +64,7 @@ unsafe fn load_root(root: u64) {
 // 6. No root is kept.
 // 7. Nothing unwinds.
 unsafe impl Mmu for OneCpu {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {

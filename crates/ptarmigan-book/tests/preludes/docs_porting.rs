@@ -12,7 +12,7 @@ use ptarmigan::machine::Machine as _;
 use ptarmigan::quicklist::{ListsConfig, Quicklists, Source};
 use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{CostModel, Costs, Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
+use ptarmigan::tlb::{CostModel, Costs, Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, Structures};
 use ptarmigan::window::DirectMap;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -23,6 +23,7 @@ struct Harts;
 
 // SAFETY: nothing translates by these tables, so there is nothing to forget. Nothing unwinds.
 unsafe impl Mmu for Harts {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -1,7 +1,7 @@
 //! Which slots of a kmap window have been in a hash table, as on the machine of 2001.
 use ptarmigan::cpu::Pinned;
 use ptarmigan::highmem::MAX_SLOTS;
-use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use std::sync::{Mutex, MutexGuard};
 
 /// The hash bits of a window's entries. A slot is used as soon as it is filled, by the clear or the
@@ -39,6 +39,7 @@ impl HashedSlots {
 unsafe impl Mmu for &HashedSlots {
     // As `tlbie` does there.
     const BROADCASTS: bool = true;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
 
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -340,11 +340,13 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.start != self.end || !self.runs.is_empty()
     }
 
-    /// Takes over a table that has just been unlinked; it mapped addresses from `at` on.
+    /// Takes over a table that has just been unlinked; it mapped 2^`span` bytes of addresses from
+    /// `at` on.
     ///
-    /// The flush says that tables were freed, which makes the hardware drop what its
-    /// paging-structure caches know of the space; so the stale range need not grow to the table's
-    /// span if any page changed.
+    /// The flush says that tables were freed, so that the hardware drops links of them as well. Where
+    /// it does so by address ([`Structures::Tagged`]), an address of the table is noted, if no page of
+    /// its own is stale. Elsewhere the stale range need not grow to the table's span if any page
+    /// changed.
     ///
     /// # Safety
     ///
@@ -353,12 +355,15 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 2. It is in the state of its level: no live entries.
     /// 3. `record` is the record of `pfn`, and says the level.
     #[cfg_attr(not(feature = "small"), inline(always))]
-    pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
+    pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64, span: u32) {
         debug_assert!(
             !<M::Shootdown as Mmu>::WALKS_TABLES || record.touched() == 0,
             "table {pfn} unhooked with touched lines"
         );
-        if !self.flags.tables_freed {
+        if const { names_tables::<M>() } {
+            self.flags.tables_freed = true;
+            self.name_table(at, span);
+        } else if !self.flags.tables_freed {
             self.flags.tables_freed = true;
             if !self.has_changes() && !self.is_exact() {
                 self.changed(at, at.wrapping_add(1 << self.runs.shift()));
@@ -366,6 +371,17 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         // SAFETY: points 1 to 3 are those of `push`.
         unsafe { self.tables.push(pfn, record) };
+    }
+
+    /// Notes an address of a table that mapped 2^`span` bytes from `at` on, if no page of it is stale.
+    #[inline]
+    fn name_table(&mut self, at: u64, span: u32) {
+        let last = at.wrapping_add((1 << span) - 1);
+        // Operations go along ascending addresses: mostly the run that grows has its last pages.
+        let grows = self.start != self.end && self.start <= last && self.end > at;
+        if !grows && !self.runs.meets(at, last) {
+            self.changed(at, at.wrapping_add(1 << self.runs.shift()));
+        }
     }
 
     /// Takes over a table that has just been unlinked, of tables that are not the library's own; it
@@ -391,9 +407,11 @@ impl<'a, M: Machine> Gather<'a, M> {
         let record = self.on.frames().meta(at.pfn());
         record.set_usage(Use::Table);
         record.set_order(level.0);
+        // Which addresses it mapped besides is not known here: its first one is noted.
+        let span = self.runs.shift();
         // SAFETY: 1. and 2. passed on (1., 3.). 3. looked up above, and it says of which level the
         // table is.
-        unsafe { self.table(at.pfn(), record, va) };
+        unsafe { self.table(at.pfn(), record, va, span) };
         Ok(())
     }
 
@@ -478,10 +496,11 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
     }
 
-    /// Tells the MMU of an entry of a page that it may use now, where it wants to know.
+    /// Tells the MMU of the entries of `pages` pages from `va` on that it may use now, where it wants
+    /// to know. There were none; the first one is `raw`.
     #[inline(always)]
-    pub(crate) fn became_valid(&self, va: u64, raw: u64) {
-        self.on.became_valid(Some(self.space.id()), va, self.runs.shift(), raw);
+    pub(crate) fn became_valid(&self, va: u64, pages: u64, raw: u64) {
+        self.on.became_valid(Some(self.space), va, self.runs.shift(), pages, 0, raw);
     }
 
     /// Tables and data frames that wait for the flush.
@@ -645,6 +664,11 @@ impl<'a, M: Machine> Gather<'a, M> {
             self.on.collect();
         }
     }
+}
+
+/// Whether flushes name an address of each table that was freed.
+const fn names_tables<M: Machine>() -> bool {
+    <M::Shootdown as Mmu>::WALKS_TABLES && <M::Shootdown as Mmu>::STRUCTURES.is_tagged()
 }
 
 // Where the MMU walks no tables.

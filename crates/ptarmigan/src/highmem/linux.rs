@@ -142,7 +142,7 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
                     locked.slots[index] = Slot { count: 1, frame: pfn, ..Slot::USABLE };
                     locked.link(index);
                     let (va, shift) = (self.slots.page(index), self.slots.shift());
-                    self.tlb.entry_became_valid(pin, &NewEntry { space: None, va, shift, raw });
+                    self.tlb.entry_became_valid(pin, &NewEntry::of_kernel(va, shift, raw));
                 }
                 let index = locked.find(pfn).unwrap_or(index);
                 state = locked;

@@ -1,7 +1,7 @@
 //! Interrupts between logical CPUs: messages, which their threads look for when they come to it.
 use super::slots::Owners;
 use crate::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use crate::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId};
+use crate::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -120,6 +120,7 @@ impl<S> Wired<S> {
 unsafe impl<S: Mmu> Mmu for Wired<S> {
     const BROADCASTS: bool = S::BROADCASTS;
     const WALKS_TABLES: bool = S::WALKS_TABLES;
+    const STRUCTURES: Structures = S::STRUCTURES;
     const NEEDS_ENTRY_VALID: bool = S::NEEDS_ENTRY_VALID;
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use crate::frames::{DataFrames, Frames, NoFrame};
 use crate::machine::Machine;
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
-use crate::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
+use crate::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Nothing walks a hosted machine's tables: nothing to invalidate.
@@ -18,6 +18,7 @@ pub struct NoTlb;
 
 // SAFETY: without an MMU nothing is ever cached, so all promises hold at once.
 unsafe impl Mmu for NoTlb {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     #[inline(always)]

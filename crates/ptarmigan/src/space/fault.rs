@@ -352,12 +352,13 @@ impl<F: Format> State<F> {
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
+        on.before_mapped::<F>(attr, pfn, 1);
         match self.tables.put::<M, SHARED>(on, page, leaf, F::leaf(Level::PTE, pfn, attr)) {
             Ok(true) => {
                 if private_write {
                     self.note_private(on, flags, at.hint);
                 }
-                on.became_valid(Some(at.tlb.id()), page, F::PAGE_SHIFT, F::leaf(Level::PTE, pfn, attr));
+                on.became_valid(Some(at.tlb), page, F::PAGE_SHIFT, 1, 0, F::leaf(Level::PTE, pfn, attr));
                 Ok(Outcome::Done(done))
             }
             lost => {
@@ -381,25 +382,26 @@ impl<F: Format> State<F> {
         let others = Use::private(tlb.is_unloaded());
         if F::allows(Level::PTE, raw, access) {
             // The TLB may still hold what the entry was before.
-            on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, raw);
+            on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, raw);
             return Ok(Outcome::Done(Done::Spurious));
         }
         if access != Access::Write {
             // The area allows more than the entry: it was kept without permissions (PROT_NONE), may
             // not have been executed, or has not been used yet. It only gains, so there is nothing
             // to flush.
-            let entry = leaf.lock::<SHARED>(on)?;
-            if SHARED && !same_page::<F>(raw, entry.load()) {
-                return Ok(Outcome::Again);
-            }
             let gain = |raw| {
                 let had = F::attr(Level::PTE, raw);
                 let had = if F::is_present(Level::PTE, raw) { had } else { had.without(Attr::WRITE) };
                 F::leaf(Level::PTE, F::frame(Level::PTE, raw), had | Self::attr(flags))
             };
+            on.before_changed::<F>(raw, gain(raw));
+            let entry = leaf.lock::<SHARED>(on)?;
+            if SHARED && !same_page::<F>(raw, entry.load()) {
+                return Ok(Outcome::Again);
+            }
             let was = entry.update(others, gain);
             drop(entry);
-            on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, gain(was));
+            on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, was, gain(was));
             return Ok(Outcome::Done(Done::Reused));
         }
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
@@ -410,17 +412,18 @@ impl<F: Format> State<F> {
         // under the lock.
         let is_sole = || !special && unsafe { DataFrames::is_sole_raw(on.frames(), old) };
         if flags.has(AreaFlags::SHARED) || is_sole() {
+            let keep = if special { Attr::SPECIAL } else { Attr::default() };
+            let new = F::leaf(Level::PTE, old, writable | keep);
+            on.before_changed::<F>(raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
             // What was found without the lock is looked at again with it.
             if SHARED && (!same_page::<F>(raw, entry.load()) || !(flags.has(AreaFlags::SHARED) || is_sole()))
             {
                 return Ok(Outcome::Again);
             }
-            let keep = if special { Attr::SPECIAL } else { Attr::default() };
-            let new = F::leaf(Level::PTE, old, writable | keep);
-            entry.update(others, |_| new);
+            let was = entry.update(others, |_| new);
             drop(entry);
-            on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, new);
+            on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, was, new);
             return Ok(Outcome::Done(Done::Reused));
         }
         self.copy_on_write::<M, SHARED>(on, tlb, page, raw, flags, at.hint)
@@ -468,6 +471,7 @@ impl<F: Format> State<F> {
                 return Err(e.into());
             }
         }
+        on.before_mapped::<F>(new_attr, fresh, 1);
         self.note_private(on, flags, hint);
         let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
         let new = F::leaf(Level::PTE, fresh, new_attr);
@@ -494,7 +498,7 @@ impl<F: Format> State<F> {
             release::<F, M>(&mut gather, raw);
             gather.finish();
         }
-        on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, new);
+        on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, new);
         Ok(Outcome::Done(Done::Copied))
     }
 }

@@ -99,8 +99,9 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
             return Err(MapError::Occupied { at: here });
         }
         let raw = F::leaf(Level::PTE, pfn, of_user(attr));
+        self.tree.gather.on().before_mapped::<F>(attr, pfn, 1);
         node.put(index, raw);
-        self.tree.gather.became_valid(self.page().start, raw);
+        self.tree.gather.became_valid(self.page().start, 1, raw);
         self.advance();
         Ok(())
     }
@@ -109,12 +110,13 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
     /// meanwhile is kept.
     pub fn protect(&mut self, attr: Attr) -> Option<Attr> {
         let (index, page) = (self.index(), self.page());
-        let others = Use::private(self.tree.gather.is_private());
+        let (on, others) = (self.tree.gather.on(), Use::private(self.tree.gather.is_private()));
         let node = self.node()?;
         let seen = node.load(index);
         if F::is_none(seen) {
             return None;
         }
+        on.before_changed::<F>(seen, with_attr::<F>(seen, seen, attr));
         let old = node.update(index, others, |raw| with_attr::<F>(seen, raw, attr));
         self.tree.gather.changed_entry::<F>(page.start, old);
         Some(F::attr(Level::PTE, old))

@@ -186,13 +186,15 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'_, M>,
         change: impl Fn(u64, u64) -> u64,
     ) {
-        let others = Use::private(gather.is_private());
-        self.each_leaf_table(gather.on(), range, &mut |node, base, first, last| {
+        let (on, others) = (gather.on(), Use::private(gather.is_private()));
+        self.each_leaf_table(on, range, &mut |node, base, first, last| {
             let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
             let mut changed = Span::default();
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
-                if change(va, raw) != raw {
+                let new = change(va, raw);
+                if new != raw {
+                    on.before_changed::<F>(raw, new);
                     if const { F::KEPT == 0 } {
                         changed.add(index);
                         node.update_seen(index, raw, others, |now| change(va, now));
@@ -656,7 +658,7 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
             // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and
             // gather are of one space. 2. its count is 0. 3. `record` is what `inner` found at the
             // child.
-            unsafe { way.gather.table(child.pfn(), record, base) };
+            unsafe { way.gather.table(child.pfn(), record, base, F::shift(level)) };
         }
     });
     let record = node.record()?;

@@ -365,8 +365,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             return Err(MapError::Occupied { at: va });
         }
         let raw = F::leaf(Level::PTE, pfn, of_user(attr));
+        self.on().before_mapped::<F>(attr, pfn, 1);
         node.put(index, raw);
-        self.gather.became_valid(va.0 & !((1 << F::PAGE_SHIFT) - 1), raw);
+        self.gather.became_valid(va.0 & !((1 << F::PAGE_SHIFT) - 1), 1, raw);
         Ok(())
     }
 
@@ -401,6 +402,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                 }
             };
             let n = ((span - va % span).min(range.end - va) >> F::PAGE_SHIFT) as usize;
+            on.before_mapped::<F>(attr, pfn, n as u64);
             let done = node.put_run(F::index(Level::PTE, va), n, || {
                 let this = raw;
                 raw = raw.wrapping_add(grow);
@@ -413,10 +415,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                 pfn = Pfn(pfn.0.wrapping_add(1));
                 this
             });
-            if <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID {
-                for page in (0..done as u64).map(|page| va + page * step) {
-                    self.gather.became_valid(page, node.load(F::index(Level::PTE, page)));
-                }
+            if <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID && done > 0 {
+                self.gather.became_valid(va, done as u64, node.load(F::index(Level::PTE, va)));
             }
             va += done as u64 * step;
             if done < n {
@@ -497,6 +497,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         if F::is_none(seen) {
             return None;
         }
+        self.on().before_changed::<F>(seen, with_attr::<F>(seen, seen, attr));
         let old =
             node.update(index, Use::private(self.gather.is_private()), |raw| with_attr::<F>(seen, raw, attr));
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);

@@ -5,6 +5,36 @@ use super::scope::Scope;
 use crate::cpu::{CpuSet, Pinned};
 use crate::sync;
 
+/// What an invalidation by address does to paging-structure caches (walk caches), which keep links of
+/// tables. It decides what a flush names when tables have been freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Structures {
+    /// It drops all links that the CPU keeps of the space, of whatever addresses: x86's `INVLPG`.
+    /// (`INVPCID` of type 0 promises this of the links on the way to its address only: with it, the
+    /// machine is [`Tagged`](Self::Tagged).)
+    AnyInvalidation,
+    /// It drops the links on the way to its address, on every level, and no others: AArch64's `TLBI
+    /// VAE1`. A flush names an address of each table that was freed.
+    Tagged,
+    /// It drops none: RISC-V's `SFENCE.VMA` with an address. When tables have been freed, a flush is
+    /// of the whole space.
+    WholeSpace,
+}
+
+impl Structures {
+    /// Whether a flush has to name an address of each table.
+    #[inline(always)]
+    pub(crate) const fn is_tagged(self) -> bool {
+        matches!(self, Structures::Tagged)
+    }
+
+    /// Whether no flush by address will do.
+    #[inline(always)]
+    pub(super) const fn wants_everything(self) -> bool {
+        matches!(self, Structures::WholeSpace)
+    }
+}
+
 /// What a CPU can do to its own TLB, and what it wants to know.
 ///
 /// Its methods are called while the CPU has its state of the TLB for itself: requests of other CPUs
@@ -16,12 +46,19 @@ use crate::sync;
 ///
 /// An implementation promises:
 /// 1. When [`invalidate`](Self::invalidate) returns, the calling CPU (every CPU, if
-///    [`BROADCASTS`](Self::BROADCASTS)) has forgotten what the request's scope covers of the space
-///    under its number, the paging-structure caches included if `tables_freed`, and uses none of it
-///    for accesses that come later. A CPU that walks tables later finds in them what the calling
-///    CPU had stored before.
-/// 2. When [`invalidate_kernel`](Self::invalidate_kernel) returns, the same holds of the kernel's
-///    half: of global translations, of those under every number, and of paging-structure caches.
+///    [`BROADCASTS`](Self::BROADCASTS)) has forgotten the translations of the pages in the request's
+///    scope under the request's number, and uses none of them for accesses that come later. If
+///    `tables_freed`, the same holds of links of tables, which paging-structure caches (walk caches)
+///    keep: all of the space's under that number if the scope is [`Scope::Full`] or
+///    [`STRUCTURES`](Self::STRUCTURES) says [`Structures::AnyInvalidation`]; of the links on the way
+///    to each page in the scope, on every level, if it says [`Structures::Tagged`]. A CPU that walks
+///    tables later finds in them what the calling CPU had stored before: a barrier that makes
+///    stores visible to walks is the implementation's.
+/// 2. When [`invalidate_kernel`](Self::invalidate_kernel) returns, the same holds of translations of
+///    the kernel's half that are global, and of those under every number. Of links of tables,
+///    [`Scope::Full`] covers all of the kernel's half, under every number. With any other scope,
+///    those on the way to each page in the scope have gone if `STRUCTURES` says
+///    [`Structures::Tagged`], under every number; otherwise they may stay.
 /// 3. When [`load`](Self::load) returns, the calling CPU uses no translation of another space's
 ///    non-global pages, and unless `keep` none of the space itself that is older than the call; if
 ///    `forget_all`, none under any number that is older than the call.
@@ -46,8 +83,15 @@ pub unsafe trait Mmu: Sync {
     /// that were hashed, and code that fills the hash table is a [reader](super::Readers).
     const WALKS_TABLES: bool = true;
 
-    /// The machine has to be told of entries that become valid: it caches entries that are not
-    /// (some RISC-V), or wants a page in its hash table before it misses it (some PowerPC).
+    /// What an invalidation by address does to paging-structure caches. A machine whose CPUs [walk no
+    /// tables](Self::WALKS_TABLES) has none; it may say anything.
+    const STRUCTURES: Structures;
+
+    /// The machine has to be told of entries that become valid or allow more than they did: it
+    /// caches entries that are not valid (some RISC-V), or entries that deny an access (AArch64), so
+    /// that a CPU would fault again and again; or stores to tables reach its walks after a barrier
+    /// only (AArch64, RISC-V); or it wants a page in its hash table before it misses it (some
+    /// PowerPC).
     const NEEDS_ENTRY_VALID: bool;
 
     /// CPUs may read tables without a lock, as faults on a shared space do, so that flushes that
@@ -60,6 +104,7 @@ pub unsafe trait Mmu: Sync {
     /// # // SAFETY: never used.
     /// unsafe impl Mmu for Locked {
     ///     const HAS_READERS: bool = false;
+    /// #   const STRUCTURES: Structures = Structures::AnyInvalidation;
     /// #   const NEEDS_ENTRY_VALID: bool = false;
     ///     // ...
     /// #   fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
@@ -97,7 +142,9 @@ pub unsafe trait Mmu: Sync {
     /// Forgets translations of a space.
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation);
 
-    /// Forgets translations of the kernel's half.
+    /// Forgets translations of the kernel's half. If tables of it have been freed, the scope is
+    /// [`Scope::Full`], or names an address of each on a machine that says
+    /// [`Structures::Tagged`].
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope);
 
     /// Loads a space's root.
@@ -113,10 +160,14 @@ pub unsafe trait Mmu: Sync {
     /// Loads the kernel's own root.
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
 
-    /// Is told that an entry has become valid that was not, or allows more than it did, if it
-    /// [needs](Self::NEEDS_ENTRY_VALID) to be. The entry can be walked to. Only this CPU is told:
-    /// another one faults once more at worst, and is told then. This method is called in the middle
-    /// of nothing and may be interrupted.
+    /// Is told that entries have become valid that were not, or allow more than they did, if it
+    /// [needs](Self::NEEDS_ENTRY_VALID) to be; also of an entry that allowed an access already which
+    /// faulted. The entries can be walked to, as far as the calling CPU's stores are visible to
+    /// walks: a barrier for that is the implementation's.
+    ///
+    /// Where entries that are not valid, or that deny, may be cached, it makes the calling CPU forget
+    /// the pages; that CPU alone. Another one faults once more at worst, and is told then. So nothing
+    /// has to be broadcast. This method is called in the middle of nothing and may be interrupted.
     ///
     /// A machine that needs it and does not implement it does not compile:
     ///
@@ -127,6 +178,7 @@ pub unsafe trait Mmu: Sync {
     /// unsafe impl Mmu for Hashed {
     ///     const NEEDS_ENTRY_VALID: bool = true;
     ///     // ...
+    /// #   const STRUCTURES: Structures = Structures::AnyInvalidation;
     /// #   fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     /// #   fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     /// #   fn load(&self, _: &Pinned<'_>, _: &Root) {}

@@ -5,6 +5,7 @@ use super::plan::{Facts, Plan, SlotSet};
 use super::request::{NewEntry, Request};
 use super::runs::Runs;
 use super::scope::Scope;
+use super::space::SpaceTlb;
 use super::state::Tlb;
 use crate::cpu::{CpuId, CpuSet, Pinned};
 use core::ptr::NonNull;
@@ -14,8 +15,8 @@ impl<S: Shootdown> Tlb<S> {
     /// broadcast, or by asking each. The [cost model](super::TlbConfig::costs) decides how; nothing
     /// stale is nothing to do.
     ///
-    /// To be called after the entries have been changed, and before what they mapped, or the tables
-    /// they were in, is used for anything else.
+    /// To be called after the entries have been changed, and before what they mapped is used for
+    /// anything else. If tables go as well, see [`flush_kernel_tables`](Self::flush_kernel_tables).
     ///
     /// # Errors
     ///
@@ -32,13 +33,41 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// As for [`flush_kernel`](Self::flush_kernel).
     pub fn flush_kernel_with(&self, pin: &Pinned<'_>, stale: &Runs, facts: &Facts) -> Result<(), TlbRefusal> {
+        self.flush_kernel_all(pin, stale, facts, false)
+    }
+
+    /// Has all CPUs forget `stale` pages of the kernel's half, and links of tables of it that have
+    /// been cut. `stale` has an address of each of these tables. Unless invalidations by address
+    /// drop links ([`Structures::Tagged`](super::Structures::Tagged)), everything goes that CPUs know
+    /// of the kernel's half: under other numbers than the current one, they may know the links too.
+    ///
+    /// To be called after the links have been cut, and before the tables are used for anything else.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    pub fn flush_kernel_tables(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
+        self.flush_kernel_all(pin, stale, &Facts::UNKNOWN, true)
+    }
+
+    fn flush_kernel_all(
+        &self,
+        pin: &Pinned<'_>,
+        stale: &Runs,
+        facts: &Facts,
+        tables_freed: bool,
+    ) -> Result<(), TlbRefusal> {
         self.accept(pin)?;
         if stale.is_empty() {
             return Ok(());
         }
         let loaded = self.own(pin)?;
         let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
-        let scope = self.config.costs.plan_with(stale, &facts);
+        let scope = if tables_freed && S::WALKS_TABLES && !S::STRUCTURES.is_tagged() {
+            Scope::Full
+        } else {
+            self.config.costs.plan_with(stale, &facts)
+        };
         self.tally_hashed(pin, &facts);
         self.tally(pin).count_kernel(match scope {
             Scope::Page(_) => Plan::Pages,
@@ -181,12 +210,25 @@ impl<S: Shootdown> Tlb<S> {
         Ok(())
     }
 
-    /// Tells the machine that an entry has become valid that was not, if it
-    /// [needs](super::Mmu::NEEDS_ENTRY_VALID) to be told. Called once the entry can be walked to.
+    /// Tells the machine of entries that have become valid or allow more than they did, if it
+    /// [needs](super::Mmu::NEEDS_ENTRY_VALID) to be told. Called once they can be walked to.
     #[inline(always)]
     pub fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
         if S::NEEDS_ENTRY_VALID {
             self.hardware.entry_became_valid(pin, entry);
         }
+    }
+
+    /// Returns the number under which this CPU tags what it finds of `space`; `None` if it does not
+    /// have the space loaded, or is in the middle of a switch.
+    pub(crate) fn number_here(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Option<u16> {
+        if !S::HAS_ASIDS || self.config.asids == 0 {
+            return Some(0);
+        }
+        if S::BROADCASTS {
+            return Some(space.asid.number()).filter(|number| *number != 0);
+        }
+        let loaded = self.loaded.enter(pin)?;
+        (loaded.space == Some(space.id())).then_some(loaded.asid)
     }
 }

@@ -54,7 +54,7 @@ mod switch;
 pub use config::TlbConfig;
 pub use counts::{FlushCounts, KernelPlans};
 pub use error::{TlbError, TlbRefusal};
-pub use hardware::{Ipi, Mmu, Shootdown};
+pub use hardware::{Ipi, Mmu, Shootdown, Structures};
 pub use id::{Generation, SpaceId};
 pub use parked::Parking;
 pub use plan::{CostModel, Costs, Facts, Plan, Shape, SlotSet, Work};

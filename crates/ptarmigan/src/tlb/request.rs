@@ -34,26 +34,45 @@ pub struct Invalidation {
     pub asid: u16,
     /// Which addresses.
     pub scope: Scope,
-    /// Tables were unhooked: paging-structure caches must forget too (any `INVLPG` does that on
-    /// x86; REQ-32).
+    /// Tables were unhooked: paging-structure caches must forget their links too
+    /// ([`Mmu::STRUCTURES`](super::Mmu::STRUCTURES); REQ-32). The scope names an address of each of
+    /// them if the machine says [`Tagged`](super::Structures::Tagged), and is [`Scope::Full`] if it
+    /// says [`WholeSpace`](super::Structures::WholeSpace).
     pub tables_freed: bool,
     /// The root's entries changed on a machine that keeps them in registers (x86 PAE): the root
     /// must be loaded anew.
     pub reload_root: bool,
 }
 
-/// An entry that has become valid. Only the library makes one: see [`Root`].
+/// Entries of consecutive pages that have become valid, or allow more than they did. Only the library
+/// makes one: see [`Root`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     /// The space; `None` for the kernel's half.
     pub space: Option<SpaceId>,
-    /// The first address that it maps.
+    /// The number under which the calling CPU's TLB tags the space ([`Root::asid`]). `None` for the
+    /// kernel's half, and if the CPU does not have the space loaded: then it may know the pages under
+    /// any number.
+    pub asid: Option<u16>,
+    /// The first address that they map.
     pub va: u64,
-    /// Binary logarithm of the bytes that it maps.
+    /// Binary logarithm of the bytes that each of them maps.
     pub shift: u32,
-    /// The entry, as the format writes it.
+    /// How many there are, at least 1.
+    pub pages: u64,
+    /// The first entry as it was before, as the format writes it; 0 if there was none. Of several,
+    /// either all were valid before or none was.
+    pub was: u64,
+    /// The first entry as it is now.
     pub raw: u64,
+}
+
+impl NewEntry {
+    /// Describes the entry of a page of the kernel's half of 2^`shift` bytes, where there was none.
+    pub(crate) const fn of_kernel(va: u64, shift: u32, raw: u64) -> Self {
+        NewEntry { space: None, asid: None, va, shift, pages: 1, was: 0, raw }
+    }
 }
 
 /// What a CPU asks of others.

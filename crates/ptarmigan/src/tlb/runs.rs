@@ -192,6 +192,12 @@ impl Runs {
         }
     }
 
+    /// Returns whether a page that has an address from `first` to `last` is in it.
+    pub(crate) fn meets(&self, first: u64, last: u64) -> bool {
+        let (first, last) = (first >> self.shift, last >> self.shift);
+        self.used().iter().any(|run| run.first <= last && run.end > first)
+    }
+
     /// Returns whether the page that `va` lies in is in it.
     pub fn contains(&self, va: u64) -> bool {
         let page = va >> self.shift;

@@ -90,12 +90,14 @@ impl<S: Shootdown> Tlb<S> {
         // Where no tables are walked, what was hashed is known at the end, too.
         let everything = (ends && S::WALKS_TABLES) || reload_root || recall;
         let by_request = !S::BROADCASTS || everything || ends;
+        // By address, links of tables that were freed would stay.
+        let links = tables_freed && S::WALKS_TABLES && S::STRUCTURES.wants_everything();
         // Made where it stays: it is a good part of the stack frame.
         let what = Invalidation { space: space.id(), asid, scope: Scope::Full, tables_freed, reload_root };
         let mut request =
             Request::Flush(FlushRequest { space: NonNull::from(space), what, generation, ends, recall });
         if let Request::Flush(FlushRequest { what, .. }) = &mut request {
-            if !everything {
+            if !(everything || links) {
                 self.plan_into(pin, stale, &mut what.scope);
             }
             self.tally(pin).count(&what.scope);

@@ -4,7 +4,7 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Entry, Format};
 use ptarmigan::hosted::Host;
 use ptarmigan::page::Level;
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -40,6 +40,7 @@ impl KernelTlbs {
 // SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
 // reaches one CPU. 6. it keeps neither. 7. `load` does nothing.
 unsafe impl Mmu for &KernelTlbs {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
@@ -49,7 +50,8 @@ unsafe impl Mmu for &KernelTlbs {
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
     fn entry_became_valid(&self, _: &Pinned<'_>, entry: &ptarmigan::tlb::NewEntry) {
         if entry.space.is_none() {
-            self.valid.lock().unwrap().push(entry.va);
+            let pages = (0..entry.pages).map(|page| entry.va + (page << entry.shift));
+            self.valid.lock().unwrap().extend(pages);
         }
     }
 }

@@ -14,7 +14,7 @@ use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan_rig::SoftMmu;
 pub mod kernel_tlbs;
 pub use ptarmigan_rig::Watchable;
@@ -187,6 +187,7 @@ impl<F: Watchable> Unnumbered<'_, '_, F> {
 // the sanitizer, which survives it. 5. It reaches one CPU, and walks tables by itself. 6. Neither
 // is kept. 7. A test in which something unwinds has failed.
 unsafe impl<F: Watchable> Mmu for Unnumbered<'_, '_, F> {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, _: &Invalidation) {

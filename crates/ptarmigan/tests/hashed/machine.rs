@@ -14,7 +14,7 @@ use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{AreaFlags, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed32, Inserted, Mapping, Tag};
-use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::NonNull;
@@ -231,6 +231,7 @@ fn mapping(raw: u64) -> Mapping {
 unsafe impl<L: HashLayout> Mmu for &HashedMmu<L> {
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, _: &Pinned<'_>, what: &Invalidation) {

@@ -8,7 +8,7 @@ use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, StoreSlots, Wire
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Plain;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -61,6 +61,7 @@ impl Tlbs {
 // SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
 // reaches one CPU, and walks no tables. 6. it keeps neither. 7. `load` does nothing.
 unsafe impl Mmu for &Tlbs {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {

@@ -12,7 +12,7 @@ use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
 use ptarmigan::frames::{Frames, MemoryRun, ZoneClass};
 use ptarmigan::highmem::pool::{Mapped, MaySleep, Pool, PoolConfig, PoolError};
 use ptarmigan::highmem::{SlotError, Slots};
-use ptarmigan::tlb::{CostModel, Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig};
+use ptarmigan::tlb::{CostModel, Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::DirectMap;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -69,6 +69,7 @@ struct Mmus(Arc<Window>);
 // is, and they walk no tables. 6. it keeps neither. 7. `load` does nothing.
 unsafe impl Mmu for Mmus {
     const BROADCASTS: bool = true;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     fn invalidate_kernel(&self, _: &Pinned<'_>, scope: &Scope) {

@@ -7,7 +7,7 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::format::{Access, Format, FormatExt, Slot};
 use ptarmigan::page::Level;
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
 use std::alloc;
 use std::cell::{Cell, RefCell, RefMut};
@@ -345,6 +345,7 @@ const HABIT: u64 = 0;
 // SAFETY: each function does what the contract says, if the machine is none that lies.
 unsafe impl<const L: u8, const B: bool> Mmu for Mmus<L, B> {
     const BROADCASTS: bool = B;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {

@@ -164,7 +164,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         let raw = unsafe { self.slots.install(slot, pfn) }.map_err(LocalError::Slot)?;
         stack.set_frame(at, pfn);
         stack.set_state(at, LIVE);
-        let entry = NewEntry { space: None, va: self.slots.page(slot), shift: self.slots.shift(), raw };
+        let entry = NewEntry::of_kernel(self.slots.page(slot), self.slots.shift(), raw);
         self.tlb.entry_became_valid(pin, &entry);
         Ok(())
     }

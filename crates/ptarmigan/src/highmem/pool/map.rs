@@ -106,7 +106,7 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
                 }
             };
             let shown = Orphan { owner: &self.owners[slot], queue: self.queue(pfn), wake: self.wake };
-            let entry = NewEntry { space: None, va: self.slots.page(slot), shift: self.slots.shift(), raw };
+            let entry = NewEntry::of_kernel(self.slots.page(slot), self.slots.shift(), raw);
             self.tlb.entry_became_valid(pin, &entry);
             if cell.publish(slot) {
                 forget(shown);

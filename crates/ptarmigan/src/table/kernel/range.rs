@@ -138,7 +138,8 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         let leaving = Leaving { map: self, span };
         if left {
             let all = span.pages(F::PAGE_SHIFT);
-            on.tlb().flush_kernel(on.pin(), &all).map_err(ClaimError::Refused)?;
+            // The release may have cut links of tables.
+            on.tlb().flush_kernel_tables(on.pin(), &all).map_err(ClaimError::Refused)?;
         }
         if let Err(e) = self.fill_roots(on, span) {
             if !left {
@@ -368,14 +369,14 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
             let mut pfn = Pfn(first.0.wrapping_add((start >> F::PAGE_SHIFT) as u32));
+            on.before_mapped::<F>(attr, pfn, (high - low + 1) as u64);
             node.put_run(low, high - low + 1, || {
                 let raw = F::leaf(Level::PTE, pfn, attr);
                 pfn = Pfn(pfn.0.wrapping_add(1));
                 raw
             });
-            for index in low..=high {
-                on.became_valid(None, base + index as u64 * Self::PAGE, F::PAGE_SHIFT, node.load(index));
-            }
+            let va = base + low as u64 * Self::PAGE;
+            on.became_valid(None, va, F::PAGE_SHIFT, (high - low + 1) as u64, 0, node.load(low));
         });
         Ok(())
     }
@@ -450,9 +451,10 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, raw| {
                 if change(raw) != raw {
+                    on.before_changed::<F>(raw, change(raw));
                     let va = base + index as u64 * Self::PAGE;
-                    let now = stale.change::<F>(va, || node.update_seen(index, raw, Use::Walked, change));
-                    on.became_valid(None, va, F::PAGE_SHIFT, now);
+                    // What is forgotten everywhere need not be told to the MMU besides.
+                    stale.change::<F>(va, || node.update_seen(index, raw, Use::Walked, change));
                 }
             });
         });
@@ -481,14 +483,14 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             return Err((e, self));
         }
         let Span { first, last } = self.span;
-        let mut tables = Unhooked::new();
+        let (mut tables, mut named) = (Unhooked::new(), Runs::new(F::PAGE_SHIFT));
         let mut claims = self.map.claims().lock();
         // From here on this owner goes through no table. It keeps others out until the flush.
         claims.set_hold(self.span, Hold::Leaving);
         for index in F::index(Self::ROOT, first)..=F::index(Self::ROOT, last) {
             let raw = self.map.get(index).unwrap_or(0);
             if let Entry::Link(at) = F::entry(Self::ROOT, raw) {
-                cut::<F, M>(on, at, Level(Self::ROOT.0 - 1), self.span, &claims, &mut tables);
+                cut::<F, M>(on, at, Level(Self::ROOT.0 - 1), self.span, &claims, &mut tables, &mut named);
             }
         }
         drop(claims);
@@ -499,18 +501,17 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             }
             // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
             unsafe { on.policy().unhooked(&mut tables) };
-            let mut all = self.span.pages(F::PAGE_SHIFT);
             if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
                 // No CPU knows tables, and `unmap` has just had all forget the pages.
-                all.clear();
+                named.clear();
             }
-            if let Err(refused) = on.tlb().flush_kernel(on.pin(), &all) {
+            if let Err(refused) = on.tlb().flush_kernel_tables(on.pin(), &named) {
                 // `unmap` has just flushed in the same place.
                 debug_assert!(false, "unlinked tables are leaked: {refused}");
                 return Ok(());
             }
-            // SAFETY: 1. `flush_kernel` has had every CPU forget what its paging-structure caches
-            // held of the range (contract of `Mmu`, point 2), or there are none.
+            // SAFETY: 1. `flush_kernel_tables` has had every CPU forget the links of the tables, of
+            // each of which an address was named (contract of `Mmu`, point 2), or there are none.
             let tables = tables.flushed(unsafe { FlushProof::claim() });
             // SAFETY: 1. as above.
             unsafe { on.policy().flushed(tables) };
@@ -522,7 +523,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
 }
 
 /// Cuts links to tables that are empty, and lie below the table of `level` at `at` in `span`. Those
-/// that map an address of an owner stay.
+/// that map an address of an owner stay. `named` gets an address of each that goes.
 fn cut<F: Format, M: Machine>(
     on: On<'_, M>,
     at: PhysAddr,
@@ -530,6 +531,7 @@ fn cut<F: Format, M: Machine>(
     span: Span,
     claims: &Claims,
     tables: &mut Unhooked,
+    named: &mut Runs,
 ) {
     if level == Level::PTE {
         return;
@@ -543,7 +545,7 @@ fn cut<F: Format, M: Machine>(
         let mapped = Span { first, last: first + ((1 << shift) - 1) };
         let inner = Span { first: first.max(span.first), last: mapped.last.min(span.last) };
         let below = Level(level.0 - 1);
-        cut::<F, M>(on, link.child, below, inner, claims, tables);
+        cut::<F, M>(on, link.child, below, inner, claims, tables, named);
         if claims.is_walked(mapped) {
             return;
         }
@@ -553,6 +555,7 @@ fn cut<F: Format, M: Machine>(
         {
             let pfn = link.child.pfn();
             link.cut();
+            named.insert(first, first.wrapping_add(1 << F::PAGE_SHIFT));
             // SAFETY: 1. the entry was its only link, and has just been cut under the lock of the
             // claims; no owner of a range goes through the table, or can begin to. 2. no entry is
             // left. 3. opened with the table.
