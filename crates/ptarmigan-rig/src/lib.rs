@@ -29,15 +29,26 @@
 //! mmu.with(|sanitizer, _| sanitizer.assert_clean());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Ports to other architectures
+//!
+//! The software MMUs cache what the architecture of the configuration lets them cache
+//! ([`ptsan::Arch`]). [`SoftMmu::like`] takes, as a type, what the library is told of them:
+//! [`Broadcasting`] for machines like AArch64, with barriers around each invalidation
+//! ([`ptsan::Config::barriers`]), [`Fencing`] for those like RISC-V, or an [`MmuTraits`] of the
+//! caller's own. A format needs [`Watchable`] only where its [`ptsan::Arch`] is to be found by its
+//! type.
 mod arch;
 mod block;
 mod hashed;
 mod memory;
 mod mmu;
 mod pages;
+mod traits;
 
 pub use arch::Watchable;
 pub use block::HashMemory;
 pub use hashed::{HashUse, HashedMmu, hash_size};
 pub use memory::HostMemory;
 pub use mmu::SoftMmu;
+pub use traits::{Broadcasting, Fencing, Interrupting, MmuTraits};

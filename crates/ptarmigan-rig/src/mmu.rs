@@ -1,22 +1,28 @@
 //! The software MMUs of a host's CPUs, driven by the library's invalidations.
 use crate::block::HashMemory;
 use crate::memory::HostMemory;
+use crate::traits::{Interrupting, MmuTraits};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::Host;
 use ptarmigan::page::{Level, MAX_LEVELS};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
-use ptsan::{Config, Flush, Sanitizer, Target};
+use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
+use ptsan::{Barrier, Config, Flush, Sanitizer, Target};
+use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard};
 
 /// A sanitizer that watches one host.
-pub struct SoftMmu<'h, F: Format> {
+///
+/// The software MMUs cache what the architecture of the sanitizer's configuration lets them cache. `T`
+/// says what the library is told of them, and so what it asks them to forget.
+pub struct SoftMmu<'h, F: Format, T = Interrupting> {
     host: &'h Host<F>,
     hash: Option<HashMemory>,
     /// TLBs keep spaces apart by numbers.
     asids: bool,
     state: Mutex<State>,
+    traits: PhantomData<fn() -> T>,
 }
 
 struct State {
@@ -28,7 +34,7 @@ struct State {
 }
 
 impl<'h, F: Format> SoftMmu<'h, F> {
-    /// Connects a new sanitizer to a host.
+    /// Connects a new sanitizer to a host whose CPUs interrupt each other, as those of x86 do.
     pub fn new(host: &'h Host<F>, config: Config) -> Self {
         Self::make(host, config, None)
     }
@@ -38,12 +44,41 @@ impl<'h, F: Format> SoftMmu<'h, F> {
     pub fn with_hash_table(host: &'h Host<F>, config: Config, memory: HashMemory) -> Self {
         Self::make(host, config, Some(memory))
     }
+}
+
+impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
+    /// Connects a new sanitizer to a host whose MMUs are like `T`:
+    /// `SoftMmu::<_, Broadcasting>::like(&host, config)`.
+    pub fn like(host: &'h Host<F>, config: Config) -> Self {
+        Self::make(host, config, None)
+    }
+
+    /// The number by which the sanitizer knows a space: where TLBs are told numbers that all CPUs
+    /// share, that number, so that one which comes round is seen as it would be by hardware.
+    fn number(&self, space: SpaceId, asid: u16) -> u64 {
+        if T::BROADCASTS && self.asids { asid.into() } else { space.number() }
+    }
+
+    /// Has the CPU carry invalidations out, all CPUs if they are broadcast, with the barriers around
+    /// them that such a machine needs.
+    fn flush(&self, cpu: usize, flushes: impl Iterator<Item = Flush>) {
+        self.with(|sanitizer, memory| {
+            if !T::BROADCASTS {
+                flushes.for_each(|flush| sanitizer.flush(memory, cpu, flush));
+                return;
+            }
+            sanitizer.barrier(cpu, Barrier::Data);
+            flushes.for_each(|flush| sanitizer.flush_everywhere(memory, flush));
+            sanitizer.barrier(cpu, Barrier::Data);
+            sanitizer.barrier(cpu, Barrier::Instruction);
+        });
+    }
 
     fn make(host: &'h Host<F>, config: Config, hash: Option<HashMemory>) -> Self {
         let (asids, loaded) = (config.asids, vec![None; config.cpus]);
         let sanitizer = Sanitizer::new(config);
         let state = State { sanitizer, loaded, freed_wrong: [0; MAX_LEVELS] };
-        SoftMmu { host, hash, asids, state: Mutex::new(state) }
+        SoftMmu { host, hash, asids, state: Mutex::new(state), traits: PhantomData }
     }
 
     /// Returns the host.
@@ -69,7 +104,7 @@ impl<'h, F: Format> SoftMmu<'h, F> {
 
     /// Returns the name of each level of the format's tables, the root last, with the number of
     /// findings that were raised as a table of that level came back.
-    pub fn findings_by_level(&self) -> impl Iterator<Item = (&'static str, u64)> + use<F> {
+    pub fn findings_by_level(&self) -> impl Iterator<Item = (&'static str, u64)> + use<F, T> {
         let found = self.lock().freed_wrong;
         F::LEVEL_NAMES.iter().copied().zip(found)
     }
@@ -97,46 +132,66 @@ fn cpu(pin: &Pinned<'_>) -> usize {
     usize::from(pin.cpu().0)
 }
 
-// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers. Any invalidation drops
-// its paging-structure caches, as on x86. 3. `load` switches the software MMU, which uses nothing
-// of another space, and forgets first what is not to be kept. 4. `unload` takes the CPU's root
-// away. 5. A flush reaches one CPU, and CPUs walk tables by themselves. 6. No root is kept beyond
-// the call, only its space's number. 7. `load` finds no translations.
-unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
+/// The flushes of a scope that is not of everything.
+fn flushes(
+    scope: &Scope,
+    leaf_only: bool,
+    range: impl Fn(u64, u64, u64) -> Target,
+) -> Option<impl Iterator<Item = Flush>> {
+    let runs = scope.runs()?;
+    Some(runs.map(move |(start, end, stride)| Flush { target: range(start, end, 1 << stride), leaf_only }))
+}
+
+// SAFETY: 1. and 2. the software MMUs forget what the scope covers, with the links on the way to its
+// addresses, or more, as the sanitizer's architecture does; where `T` claims what the architecture
+// does not do, that is what is tried, and the sanitizer reports it: no memory is reached through
+// what they know. 3. `load` switches the software MMU, which uses nothing of another space, and
+// forgets first what is not to be kept. 4. `unload` takes the CPU's root away. 5. A flush reaches
+// one CPU, or all if `T` says so, and CPUs walk tables by themselves. 6. No root is kept beyond the
+// call, only its space's number. 7. `load` finds no translations.
+unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
+    const BROADCASTS: bool = T::BROADCASTS;
+    const STRUCTURES: Structures = T::STRUCTURES;
+    const NEEDS_ENTRY_VALID: bool = T::NEEDS_ENTRY_VALID;
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
-        let (cpu, space) = (cpu(pin), what.space.number());
-        self.with(|sanitizer, memory| match (&what.scope, what.scope.runs()) {
-            (Scope::Page(va), _) => sanitizer.flush(memory, cpu, Flush::page(space, *va)),
-            (_, Some(runs)) => runs.for_each(|(start, end, stride)| {
-                sanitizer.flush(memory, cpu, Flush::range(space, start, end, 1 << stride));
-            }),
-            (_, None) => sanitizer.flush(memory, cpu, Flush::space(space)),
-        });
+        let (cpu, space) = (cpu(pin), self.number(what.space, what.asid));
+        // Where all links go with any invalidation, none spares them.
+        let leaf_only = !what.tables_freed && T::STRUCTURES != Structures::AnyInvalidation;
+        let range = |start, end, stride| match stride {
+            1 => Target::Page { space, va: start },
+            _ => Target::Range { space, start, end, stride },
+        };
+        match flushes(&what.scope, leaf_only, range) {
+            Some(flushes) => self.flush(cpu, flushes),
+            None => self.flush(cpu, [Flush::space(space)].into_iter()),
+        }
     }
 
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        let cpu = cpu(pin);
-        self.with(|sanitizer, memory| match scope.runs() {
-            Some(runs) => runs.for_each(|(start, end, stride)| {
-                let target = Target::EverySpace { start, end, stride: 1 << stride };
-                sanitizer.flush(memory, cpu, Flush { target, leaf_only: false });
-            }),
-            None => sanitizer.flush(memory, cpu, Flush::all()),
-        });
+        let range = |start, end, stride| Target::EverySpace { start, end, stride };
+        match flushes(scope, false, range) {
+            Some(flushes) => self.flush(cpu(pin), flushes),
+            None => self.flush(cpu(pin), [Flush::all()].into_iter()),
+        }
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        let (cpu, space, memory) = (cpu(pin), root.space.number(), self.memory());
+        let (cpu, space, memory) = (cpu(pin), self.number(root.space, root.asid), self.memory());
         let mut state = self.lock();
+        if T::BROADCASTS {
+            state.sanitizer.barrier(cpu, Barrier::Data);
+        }
         if root.forget_all {
             state.sanitizer.flush(&memory, cpu, Flush::all());
         }
         state.sanitizer.switch(&memory, cpu, root.at.0, space);
         if self.asids && !root.keep {
             state.sanitizer.flush(&memory, cpu, Flush::space(space));
+        }
+        if T::BROADCASTS {
+            state.sanitizer.barrier(cpu, Barrier::Data);
+            state.sanitizer.barrier(cpu, Barrier::Instruction);
         }
         state.loaded[cpu] = Some(root.space);
     }
@@ -158,5 +213,25 @@ unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
             state.sanitizer.leave(cpu(pin));
             state.loaded[cpu(pin)] = None;
         }
+    }
+
+    /// Makes the calling CPU forget pages that were valid, and may be cached with what they denied.
+    fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+        let (cpu, stride) = (cpu(pin), 1 << entry.shift);
+        let (start, end) = (entry.va, entry.va.wrapping_add(entry.pages << entry.shift));
+        let target = match (entry.space, entry.asid) {
+            (Some(space), Some(asid)) => {
+                Target::Range { space: self.number(space, asid), start, end, stride }
+            }
+            _ => Target::EverySpace { start, end, stride },
+        };
+        self.with(|sanitizer, memory| {
+            sanitizer.barrier(cpu, Barrier::Data);
+            if entry.was != 0 && F::is_present(Level::PTE, entry.was) {
+                sanitizer.flush(memory, cpu, Flush { target, leaf_only: true });
+                sanitizer.barrier(cpu, Barrier::Data);
+            }
+            sanitizer.barrier(cpu, Barrier::Instruction);
+        });
     }
 }

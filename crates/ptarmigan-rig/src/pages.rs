@@ -1,5 +1,6 @@
 //! The pages of a policy, reported to the sanitizer.
 use crate::mmu::SoftMmu;
+use crate::traits::MmuTraits;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
@@ -13,7 +14,7 @@ fn bytes<F: Format>(level: Level) -> u64 {
 }
 
 // SAFETY: 1. the page is `inner`'s.
-unsafe impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
+unsafe impl<F: Format, T: MmuTraits, P: Policy> Layer<P> for &SoftMmu<'_, F, T> {
     fn frames(&self) -> Option<&Frames> {
         Some(self.host().frames())
     }
@@ -27,8 +28,9 @@ unsafe impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;
-        // Root tables hold the kernel's entries already.
-        let content = if level == F::LAYOUT.root() { Content::Unchecked } else { Content::Zero };
+        // Root tables hold the kernel's entries already, if there are any.
+        let is_mixed = level == F::LAYOUT.root() && F::USER_ROOT_ENTRIES < F::entries(level);
+        let content = if is_mixed { Content::Unchecked } else { Content::Zero };
         self.with(|sanitizer, memory| {
             sanitizer.table_allocated(memory, page.addr().0, bytes::<F>(level), Some(level.0), content);
         });

@@ -1,0 +1,45 @@
+//! How the MMUs of machines differ, as the library is told.
+use ptarmigan::tlb::Structures;
+
+/// What a [`SoftMmu`](crate::SoftMmu) tells the library of the MMUs that it stands for: the constants
+/// of [`Mmu`](ptarmigan::tlb::Mmu) by the same names.
+pub trait MmuTraits: 'static {
+    /// See [`Mmu::BROADCASTS`](ptarmigan::tlb::Mmu::BROADCASTS).
+    const BROADCASTS: bool;
+    /// See [`Mmu::STRUCTURES`](ptarmigan::tlb::Mmu::STRUCTURES).
+    const STRUCTURES: Structures;
+    /// See [`Mmu::NEEDS_ENTRY_VALID`](ptarmigan::tlb::Mmu::NEEDS_ENTRY_VALID).
+    const NEEDS_ENTRY_VALID: bool;
+}
+
+/// MMUs like those of x86: CPUs interrupt each other, and any invalidation drops all links.
+#[derive(Clone, Copy, Debug)]
+pub enum Interrupting {}
+
+impl MmuTraits for Interrupting {
+    const BROADCASTS: bool = false;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
+    const NEEDS_ENTRY_VALID: bool = false;
+}
+
+/// MMUs like those of AArch64: an invalidation reaches all CPUs, between barriers, and drops the links
+/// on the way to its address. Entries that deny are cached.
+#[derive(Clone, Copy, Debug)]
+pub enum Broadcasting {}
+
+impl MmuTraits for Broadcasting {
+    const BROADCASTS: bool = true;
+    const STRUCTURES: Structures = Structures::Tagged;
+    const NEEDS_ENTRY_VALID: bool = true;
+}
+
+/// MMUs like those of RISC-V: CPUs interrupt each other, an invalidation by address drops no links, and
+/// entries that are not valid may be cached.
+#[derive(Clone, Copy, Debug)]
+pub enum Fencing {}
+
+impl MmuTraits for Fencing {
+    const BROADCASTS: bool = false;
+    const STRUCTURES: Structures = Structures::WholeSpace;
+    const NEEDS_ENTRY_VALID: bool = true;
+}

@@ -1,0 +1,165 @@
+//! Frames that instructions may be fetched from: the machine is told before the entry is stored.
+use crate::format::AArch64;
+use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::{Attr, Entry, Format, FormatExt};
+use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
+use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::Policy;
+use ptarmigan::space::{Access, AreaFlags, Space, SpaceMachine};
+use ptarmigan::table::{Free, Tree};
+use ptarmigan::tlb::{Parking, Tlb};
+use std::sync::Mutex;
+
+const PAGE: u64 = 4096;
+const AT: u64 = 0x40_0000;
+
+type Inner<'h, P> = HostMachine<'h, AArch64, P, NoTlb>;
+
+/// A machine that notes the frames that it is told of.
+struct Told<'h, P: Policy> {
+    host: &'h Host<AArch64>,
+    inner: Inner<'h, P>,
+    told: Mutex<Vec<(Pfn, u64)>>,
+    /// A root, and an address whose entry below it is not to be there before the machine is told.
+    watched: Mutex<(PhysAddr, u64)>,
+}
+
+// SAFETY: 1. to 3. the parts are those of `inner`, which nobody else uses.
+unsafe impl<'h, P: Policy> Machine for Told<'h, P> {
+    type Window = <Inner<'h, P> as Machine>::Window;
+    type Policy = <Inner<'h, P> as Machine>::Policy;
+    type Shootdown = <Inner<'h, P> as Machine>::Shootdown;
+
+    fn frames(&self) -> &Frames {
+        self.inner.frames()
+    }
+    fn data(&self) -> &DataFrames {
+        self.inner.data()
+    }
+    fn window(&self) -> &Self::Window {
+        self.inner.window()
+    }
+    fn policy(&self) -> &Self::Policy {
+        self.inner.policy()
+    }
+    fn tlb(&self) -> &Tlb<Self::Shootdown> {
+        self.inner.tlb()
+    }
+    fn parking(&self) -> &Parking {
+        self.inner.parking()
+    }
+    unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
+        // SAFETY: passed on.
+        unsafe { self.inner.clear_data(pin, frame) }
+    }
+    unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
+        // SAFETY: passed on.
+        unsafe { self.inner.copy_data(pin, from, to) }
+    }
+    fn data_has_memory(&self) -> bool {
+        self.inner.data_has_memory()
+    }
+    fn before_executable(&self, _: &Pinned<'_>, first: Pfn, frames: u64) {
+        let (root, va) = *self.watched.lock().unwrap();
+        assert!(!is_executable(self.host, root, va), "told after the entry was stored");
+        self.told.lock().unwrap().push((first, frames));
+    }
+}
+
+/// Whether programs may fetch instructions from the page at `va`, by the tables below `root`.
+fn is_executable(host: &Host<AArch64>, root: PhysAddr, va: u64) -> bool {
+    let mut at = root;
+    for level in (0..AArch64::LAYOUT.levels).map(Level).rev() {
+        // SAFETY: 1. it is an entry of a table in use.
+        let raw = unsafe { host.read(PhysAddr(at.0 + 8 * AArch64::index(level, va) as u64), 8) }.unwrap();
+        match AArch64::entry(level, raw) {
+            Entry::None => return false,
+            Entry::Link(next) => at = next,
+            Entry::Leaf => {
+                return AArch64::is_present(level, raw) && AArch64::attr(level, raw).has(Attr::EXEC);
+            }
+        }
+    }
+    unreachable!("a leaf table has no links")
+}
+
+// SAFETY: 1. and 2. the frames are those of the inner machine.
+unsafe impl<P: Policy> SpaceMachine for Told<'_, P> {
+    fn zero_frame(&self) -> Pfn {
+        self.inner.zero_frame()
+    }
+    fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
+        self.inner.backing_frame(object, page)
+    }
+}
+
+const RX: AreaFlags = AreaFlags(5);
+const RWX: AreaFlags = AreaFlags(7);
+const RW: AreaFlags = AreaFlags(3);
+
+#[test]
+fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
+    let host = Host::<AArch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
+    let inner = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let watched = Mutex::new((PhysAddr(0), AT));
+    let machine = Told { host: &host, inner, told: Mutex::default(), watched };
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = machine.on(&pin).unwrap();
+    let told = || std::mem::take(&mut *machine.told.lock().unwrap());
+
+    let mut space = Space::<AArch64>::new(on).unwrap();
+    *machine.watched.lock().unwrap() = (space.tree().root(), AT);
+    let frame = |space: &Space<AArch64>| space.tree().query(on, VirtAddr(AT)).unwrap().0;
+    let page = VirtRange { start: AT, end: AT + PAGE };
+    let kernel_root = space.tree().root();
+    // A page that is written may be executed from the beginning.
+    space.edit(on).unwrap().mmap(page, RWX, 0).unwrap();
+    space.fault(on, VirtAddr(AT), Access::Write).unwrap();
+    assert_eq!(told(), [(frame(&space), 1)]);
+    // Fork shares what is clean already; the copy that a write makes is another frame.
+    let child = space.edit(on).unwrap().fork().unwrap();
+    assert_eq!(told(), []);
+    // The entry is still there, and leads to the old frame.
+    *machine.watched.lock().unwrap() = (kernel_root, AT + PAGE);
+    space.fault(on, VirtAddr(AT), Access::Write).unwrap();
+    assert_eq!(told(), [(frame(&space), 1)]);
+    *machine.watched.lock().unwrap() = (kernel_root, AT);
+    child.end(on).unwrap();
+    // What is not executed is not told, until mprotect allows it.
+    space.edit(on).unwrap().mmap(page, RW, 0).unwrap();
+    space.fault(on, VirtAddr(AT), Access::Write).unwrap();
+    assert_eq!(told(), []);
+    space.edit(on).unwrap().mprotect(page, RX).unwrap();
+    assert_eq!(told(), [(frame(&space), 1)]);
+    // It loses another permission, and keeps this one.
+    space.edit(on).unwrap().mprotect(page, AreaFlags(4)).unwrap();
+    assert_eq!(told(), []);
+    space.end(on).unwrap();
+
+    // A tree: pages, runs of pages, attributes that change.
+    let mut tree = Tree::<AArch64>::new(on, AllocFlags::NORMAL).unwrap();
+    *machine.watched.lock().unwrap() = (tree.root(), AT);
+    let exec = Attr::READ | Attr::EXEC | Attr::USER;
+    let range = VirtRange { start: AT, end: AT + 3 * PAGE };
+    let mut edit = tree.edit(on).unwrap();
+    // SAFETY: no program runs in the space.
+    unsafe {
+        edit.map_range(range, Pfn(100), exec).unwrap();
+        assert_eq!(told(), [(Pfn(100), 3)]);
+        edit.map(VirtAddr(AT + 3 * PAGE), Pfn(200), exec.without(Attr::EXEC), AllocFlags::NORMAL).unwrap();
+    }
+    assert_eq!(told(), []);
+    *machine.watched.lock().unwrap() = (kernel_root, AT + 3 * PAGE);
+    edit.protect(VirtAddr(AT + 3 * PAGE), exec).unwrap();
+    assert_eq!(told(), [(Pfn(200), 1)]);
+    edit.unmap_range(VirtRange { start: AT, end: AT + 4 * PAGE }, Free::Empty, |_, _, _| {});
+    edit.flush();
+    tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
+    machine.inner.drain(&slots);
+    drop(machine);
+    host.audit().unwrap();
+}

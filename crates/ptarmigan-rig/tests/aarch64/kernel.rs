@@ -1,0 +1,77 @@
+//! Tables of the kernel's half that go: what the MMU is told to forget.
+use ptarmigan::addr::{Pfn, VirtAddr};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::frames::AllocFlags;
+use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
+use ptarmigan::machine::Machine;
+use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbConfig};
+use std::sync::Mutex;
+
+const PAGE: u64 = 4096;
+/// What a leaf table maps.
+const TABLE: u64 = 2 << 20;
+
+/// Notes what it is told.
+#[derive(Default)]
+struct Notes<const TAGGED: bool> {
+    scopes: Mutex<Vec<Scope>>,
+    entries: Mutex<Vec<NewEntry>>,
+}
+
+// SAFETY: nothing walks the tables of the host, so that nothing is cached.
+unsafe impl<const TAGGED: bool> Mmu for &Notes<TAGGED> {
+    const BROADCASTS: bool = true;
+    const STRUCTURES: Structures = if TAGGED { Structures::Tagged } else { Structures::AnyInvalidation };
+    const NEEDS_ENTRY_VALID: bool = true;
+    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    fn invalidate_kernel(&self, _: &Pinned<'_>, scope: &Scope) {
+        self.scopes.lock().unwrap().push(*scope);
+    }
+    fn load(&self, _: &Pinned<'_>, _: &Root) {}
+    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+    fn entry_became_valid(&self, _: &Pinned<'_>, entry: &NewEntry) {
+        self.entries.lock().unwrap().push(*entry);
+    }
+}
+
+/// Maps a page in the second of three leaf tables, and 512 from the third on, and releases the range.
+/// Returns what is told to be forgotten, in pages from the start of the range; and which entries have
+/// become valid.
+fn release<const TAGGED: bool>() -> (Vec<Option<Vec<u64>>>, Vec<(u64, u64)>) {
+    let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
+    let mmu = Notes::<TAGGED>::default();
+    let tlb = TlbConfig { asids: 8, costs: crate::COSTS, ..TlbConfig::new(1) };
+    let machine =
+        HostMachine::with_tlb(&host, host.quicklists().unwrap(), &mmu, tlb, Delivery::AtOnce).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = machine.on(&pin).unwrap();
+    let start = 0xffff_c000_0000_0000;
+    let mut range = host.kernel().claim(on, VirtAddr(start), 3 * TABLE).unwrap();
+    for (at, pages) in [(start + TABLE + PAGE, 1), (start + 2 * TABLE, 512)] {
+        // SAFETY: 1. nothing reads or writes through the mapping.
+        unsafe { range.map(on, VirtAddr(at), Pfn(100), pages, Attr::READ, AllocFlags::NORMAL) }.unwrap();
+    }
+    range.release(on, |_, _| {}).map_err(|(e, _)| e).unwrap();
+    let page = |at: u64| (at - start) / PAGE;
+    let scopes = mmu.scopes.lock().unwrap();
+    let scopes = scopes.iter().map(|scope| scope.pages().map(|pages| pages.map(page).collect())).collect();
+    let entries = mmu.entries.lock().unwrap();
+    (scopes, entries.iter().map(|entry| (page(entry.va), entry.pages)).collect())
+}
+
+#[test]
+fn a_release_names_an_address_of_each_table_or_everything() {
+    // More pages than are forgotten one by one.
+    let pages = None;
+    // Leaf tables, and the one above them, which ends below the root's entry.
+    let (tagged, entries) = release::<true>();
+    let tables = tagged[1].as_ref().expect("by address");
+    assert!(tables.contains(&512) && tables.contains(&1024), "{tables:?}");
+    assert!(tables.len() < 33, "{tables:?}");
+    assert_eq!((&tagged[0], tagged.len()), (&pages, 2));
+    assert_eq!(release::<false>().0, [pages, None]);
+    // One call for each run, not for each page.
+    assert_eq!(entries, [(513, 1), (1024, 512)]);
+}
