@@ -75,6 +75,11 @@ fn calls_that_make_no_sense_return_errors_and_leave_everything_working() {
 }
 
 #[test]
+fn two_threads_that_mix_calls_with_calls_that_make_no_sense_lose_nothing() {
+    everywhere("hostile", "nothing lost\n");
+}
+
+#[test]
 fn what_goes_to_a_gather_is_handed_out_after_its_flush() {
     everywhere("gather", "gathered\n");
 }
