@@ -170,10 +170,11 @@ impl BootMemory {
         self.end - self.next
     }
 
-    /// Returns the bytes that an array of `n` elements of `T` takes at most, padding included.
+    /// Returns the bytes that an array of `n` elements of `T` takes at most, padding included;
+    /// [`usize::MAX`], which no block has, for an array that no address space holds.
     pub const fn bytes<T>(n: usize) -> usize {
         let align = if align_of::<T>() > 64 { align_of::<T>() } else { 64 };
-        n * size_of::<T>() + align - 1
+        n.saturating_mul(size_of::<T>()).saturating_add(align - 1)
     }
 
     /// Returns the bytes that an array of `n` elements, but of one at least, takes at most.

@@ -228,7 +228,7 @@ mod a_machine {
                 let frames = unsafe { Frames::new(boot, machine, &runs) }.expect("`bytes` suffices");
                 let source = || {
                     // SAFETY: 1. and 2. nothing is reached: no page is ever made.
-                    let window = unsafe { DirectMap::new(std::ptr::null_mut(), 1 << 40) }.expect("64 bits");
+                    let window = unsafe { DirectMap::new(std::ptr::null_mut(), 1 << 30) }.expect("it fits");
                     // SAFETY: 1. as above.
                     unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) }
                 };

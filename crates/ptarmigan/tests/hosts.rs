@@ -6,7 +6,7 @@ use common::{small, va};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::cpu::{CpuId, CpuSet, Pinned};
 use ptarmigan::format::{Access, X86_64};
-use ptarmigan::hosted::{Delivery, Host, HostError, HostMachine, NoTlb};
+use ptarmigan::hosted::{Delivery, Host, HostConfig, HostError, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
@@ -51,6 +51,17 @@ unsafe impl Mmu for Broadcasting {
     fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+}
+
+#[test]
+fn more_memory_than_the_host_can_map_is_refused() {
+    // On 32 bits, 5 GiB would be a mapping of 1 GiB beside records for all of it.
+    let absurd = if usize::BITS > 32 { [9 << 40, u64::MAX] } else { [5 << 30, u64::MAX] };
+    for bytes in absurd {
+        let refused = Host::<X86_64>::new(HostConfig { bytes, ..HostConfig::default() }).err();
+        assert!(matches!(refused, Some(HostError::OutOfRange(_))), "{refused:?}");
+    }
+    assert!(Host::<X86_64>::new(HostConfig::default()).is_ok());
 }
 
 #[test]

@@ -31,13 +31,13 @@ fn without_address_space_there_is_no_pool_and_the_error_says_how_much_it_takes()
     if child::passes("without_address_space_there_is_no_pool_and_the_error_says_how_much_it_takes") {
         return;
     }
-    let limit = libc::rlimit { rlim_cur: 1 << 30, rlim_max: 1 << 30 };
+    let limit = libc::rlimit { rlim_cur: 512 << 20, rlim_max: 512 << 20 };
     // SAFETY: the limit lives until the call is over.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
-    let refused = PagePool::stacks(config(64 * MIB, 25)).expect_err("1.6 GiB of 1");
+    let refused = PagePool::stacks(config(64 * MIB, 12)).expect_err("768 MiB of 512");
     let PoolError::Refused(refusal) = &refused else { panic!("{refused:?}") };
     assert_eq!((refusal.call(), refusal.errno()), ("mmap", libc::ENOMEM));
-    assert!(refusal.memory().len() >= 25 * 64 * MIB);
+    assert!(refusal.memory().len() >= 12 * 64 * MIB);
     assert!(refused.to_string().contains("ulimit -v"), "{refused}");
     drop(PagePool::stacks(config(64 * KIB, 100)).expect("there is room for a small one"));
 }

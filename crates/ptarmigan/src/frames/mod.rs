@@ -164,7 +164,7 @@ impl Frames {
 
     /// Returns the bytes of boot memory that the memory of this size takes.
     pub const fn bytes(size: &MemorySize) -> usize {
-        FrameTable::bytes(size) + BootMemory::bytes::<Zone>(size.runs())
+        FrameTable::bytes(size).saturating_add(BootMemory::bytes::<Zone>(size.runs()))
     }
 
     /// The machine's objects of 2^`shift` bytes, 8 at the least and half a frame at the most.

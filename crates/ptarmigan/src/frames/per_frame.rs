@@ -36,7 +36,7 @@ impl<T> PerFrame<T> {
 
     /// Returns the bytes of boot memory that memory of this size takes at most.
     pub const fn bytes(size: &MemorySize) -> usize {
-        BootMemory::bytes::<T>(size.frames()) + BootMemory::bytes::<T>(0)
+        BootMemory::bytes::<T>(size.frames()).saturating_add(BootMemory::bytes::<T>(0))
     }
 
     /// Returns the element of a frame; `None` if it is not one of the machine's. `frames` are those

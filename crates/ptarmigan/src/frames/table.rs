@@ -80,8 +80,8 @@ impl FrameTable {
     /// Returns the bytes of boot memory that it takes at most.
     pub const fn bytes(size: &MemorySize) -> usize {
         BootMemory::bytes::<FrameMeta>(size.frames())
-            + BootMemory::bytes::<FrameMeta>(0)
-            + BootMemory::bytes::<Span>(size.runs())
+            .saturating_add(BootMemory::bytes::<FrameMeta>(0))
+            .saturating_add(BootMemory::bytes::<Span>(size.runs()))
     }
 
     /// First frame of the largest span.

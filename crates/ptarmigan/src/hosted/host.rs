@@ -27,7 +27,8 @@ pub struct HostConfig {
     pub cpus: usize,
     /// NUMA nodes, 1 to 64, memory split evenly.
     pub nodes: usize,
-    /// Physical memory in bytes, 1 MiB to 8 TiB. Only what is touched takes memory of the host.
+    /// Physical memory in bytes, 1 MiB to 8 TiB; to 2 GiB where addresses have 32 bits. Only what is
+    /// touched takes memory of the host.
     pub bytes: u64,
     /// Data frames have memory behind them: cleared and copied for real.
     pub touch_data: bool,
@@ -45,13 +46,16 @@ pub struct HostConfig {
     pub high_file: bool,
 }
 
+/// The most memory of a machine: what one mapping of the host can hold, and frame numbers can name.
+const MOST_BYTES: u64 = if usize::BITS > 32 { 8 << 40 } else { 2 << 30 };
+
 impl Default for HostConfig {
-    /// One CPU, one node, 4 GiB.
+    /// One CPU, one node, 4 GiB; 512 MiB where addresses have 32 bits.
     fn default() -> Self {
         HostConfig {
             cpus: 1,
             nodes: 1,
-            bytes: 4 << 30,
+            bytes: if usize::BITS > 32 { 4 << 30 } else { 512 << 20 },
             touch_data: false,
             use_lines: 0,
             prefault: 8 << 20,
@@ -205,8 +209,8 @@ impl<F: Format> Host<F> {
         if !(1..=64).contains(&nodes) {
             return out(format!("{nodes} nodes: 1 to 64 will do"));
         }
-        if !(1 << 20..=8 << 40).contains(&bytes) {
-            return out(format!("{bytes} bytes of memory: 1 MiB to 8 TiB will do"));
+        if !(1 << 20..=MOST_BYTES).contains(&bytes) {
+            return out(format!("{bytes} bytes of memory: {} to {MOST_BYTES} will do", 1 << 20));
         }
         let total = (bytes >> FRAME_SHIFT) as u32;
         let per_node = total / nodes as u32;

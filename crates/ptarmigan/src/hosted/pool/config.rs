@@ -153,7 +153,7 @@ impl PoolConfig {
             return out(format!("huge pages for guarded pages of {page} bytes: multiples of {HUGE} will do"));
         }
         let gap = if huge { self.guard.next_multiple_of(HUGE) } else { self.guard };
-        let capacities = page * nodes..=page * MOST_PAGES;
+        let capacities = page * nodes..=(page as u128 * MOST_PAGES as u128).min(MOST_SPACE) as usize;
         if !capacities.contains(&self.capacity) {
             let (from, to) = (capacities.start(), capacities.end());
             return out(format!("{} bytes of capacity: {from} to {to} will do", self.capacity));

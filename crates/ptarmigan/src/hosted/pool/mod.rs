@@ -113,7 +113,8 @@ pub struct PoolStats {
     pub in_use: usize,
     /// Bytes that rest in magazines and depots now.
     pub cached: usize,
-    /// Bytes given back to the host so far.
+    /// Bytes given back to the host so far; wraps around, as all counts do, where `usize` is too
+    /// narrow.
     pub returned: usize,
     /// Calls of the host's that this took: one for each run of neighbours.
     pub return_calls: usize,
@@ -293,7 +294,7 @@ impl<S: PageState> PagePool<S> {
             destructed: shop.destructed.load(Relaxed),
             in_use: sensible(counts.live()) * size,
             cached: sensible(counts.cached()) * size,
-            returned: shop.returned.load(Relaxed) * size,
+            returned: shop.returned.load(Relaxed).wrapping_mul(size),
             return_calls: shop.return_calls.load(Relaxed),
             refused: shop.refused.load(Relaxed),
             still_in_use: shop.still_in_use.load(Relaxed),

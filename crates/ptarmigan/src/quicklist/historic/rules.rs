@@ -31,8 +31,8 @@ impl Rules {
 
     /// `max_pages`: what a list may hold.
     fn max_pages(self, node: NodeState) -> usize {
-        let free = node.free_low as usize + if self.counts_high { node.free_high as usize } else { 0 };
-        let mut most = free / FRACTION_OF_NODE_MEM;
+        let free = u64::from(node.free_low) + if self.counts_high { u64::from(node.free_high) } else { 0 };
+        let mut most = (free / FRACTION_OF_NODE_MEM as u64) as usize;
         if self.divides_by_cpus {
             // On a node without CPUs no trim runs; the kernel would divide by zero.
             most /= (node.cpus as usize).max(1);
