@@ -8,7 +8,7 @@ use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, Advice, AreaFlags, SharedSpace, Space, SpaceMachine};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan_rig::{SoftMmu, Watchable};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -24,6 +24,7 @@ struct Forgetful<'a, 'h> {
 // SAFETY: with `skips` 0 all promises are those of `inner`. Otherwise the first is broken, which is
 // what the sanitizer has to notice: no real MMU uses the memory, so nothing comes of it.
 unsafe impl Mmu for &Forgetful<'_, '_> {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
