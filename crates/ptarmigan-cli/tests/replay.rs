@@ -97,6 +97,7 @@ fn the_fixture_comes_out_as_linux_counted_it_on_every_policy() {
             for key in ["total_ns", "min_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns"] {
                 assert!(l[key].is_number(), "{level} {key}: {l}");
             }
+            assert!(l["min_ns"].as_f64() <= l["mean_ns"].as_f64(), "{level}: {l}");
             assert_eq!(l["allocs"], runs[0]["levels"][level]["allocs"], "all policies make the same tables");
         }
         for key in ["mean_alloc_ns", "events_per_s"] {

@@ -40,18 +40,23 @@ pub enum PolicyCall {
 pub struct LevelTimes {
     /// The distribution, in nanoseconds.
     pub histogram: Histogram<u64>,
-    /// The sum, in nanoseconds.
-    pub total: f64,
     /// The minimum, in nanoseconds.
     pub min: f64,
 }
 
 impl LevelTimes {
-    fn new() -> Self {
+    /// Creates times of no call.
+    pub(crate) fn new() -> Self {
         // No call takes longer than a second, and three digits are enough.
         let histogram = Histogram::new_with_bounds(1, 1_000_000_000, 3)
             .unwrap_or_else(|e| unreachable!("constant bounds: {e}"));
-        LevelTimes { histogram, total: 0.0, min: f64::INFINITY }
+        LevelTimes { histogram, min: f64::INFINITY }
+    }
+
+    /// Adds the time of a call, in nanoseconds.
+    pub(crate) fn record(&mut self, ns: f64) {
+        self.histogram.saturating_record((ns.round() as u64).max(1));
+        self.min = self.min.min(ns);
     }
 }
 
@@ -148,10 +153,7 @@ unsafe impl<P: Policy> Layer<P> for Measured<'_> {
         let page = page?;
         let ns = self.clock.between(before, after);
         let mut log = self.log();
-        let times = &mut log.times[level.at()];
-        times.histogram.saturating_record((ns.round() as u64).max(1));
-        times.total += ns;
-        times.min = times.min.min(ns);
+        log.times[level.at()].record(ns);
         let slot = log.free.pop().unwrap_or_else(|| {
             log.slots_used += 1;
             log.slots_used - 1

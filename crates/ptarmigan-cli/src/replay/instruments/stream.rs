@@ -39,6 +39,29 @@ pub struct Stream {
 impl Stream {
     /// Groups `calls`; `slots_used` is the most pages allocated at once.
     pub fn new(calls: &[PolicyCall], slots_used: u32) -> Self {
+        Stream::of(calls.iter(), slots_used)
+    }
+
+    /// Groups the calls of each of `levels` levels by themselves: allocations, frees, and the ends of
+    /// gathers and idle moments on a CPU that has called for the level since the last one.
+    pub fn by_level(calls: &[PolicyCall], slots_used: u32, levels: usize) -> Vec<Self> {
+        let of_level = |level: usize| {
+            let mut called = [false; MAX_CPUS];
+            let its = calls.iter().filter(move |call| match **call {
+                PolicyCall::Alloc { level: of, cpu, .. } | PolicyCall::Free { level: of, cpu, .. } => {
+                    let its = usize::from(of) == level;
+                    called[usize::from(cpu)] |= its;
+                    its
+                }
+                PolicyCall::GatherEnd(cpu) => called[usize::from(cpu)],
+                PolicyCall::Idle(cpu) => std::mem::take(&mut called[usize::from(cpu)]),
+            });
+            Stream::of(its, slots_used)
+        };
+        (0..levels).map(of_level).collect()
+    }
+
+    fn of<'c>(calls: impl Iterator<Item = &'c PolicyCall>, slots_used: u32) -> Self {
         let mut stream = Stream { runs: Vec::new(), pages: Vec::new(), slots_used };
         for call in calls {
             let (kind, cpu) = match *call {
@@ -164,5 +187,38 @@ unsafe impl Policy for Nothing {
 
     fn counts(&self) -> PolicyCounts {
         PolicyCounts::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_of_a_level_has_the_calls_of_the_level_alone() {
+        let (alloc, free) = (
+            |level, cpu, slot| PolicyCall::Alloc { level, cpu, slot },
+            |level, cpu, slot| PolicyCall::Free { level, cpu, slot },
+        );
+        let calls = [
+            alloc(0, 0, 0),
+            alloc(1, 0, 1),
+            PolicyCall::GatherEnd(0),
+            free(0, 1, 0),
+            PolicyCall::GatherEnd(1),
+            PolicyCall::Idle(1),
+            PolicyCall::GatherEnd(1),
+            PolicyCall::Idle(1),
+            free(1, 0, 1),
+        ];
+        let [low, high] =
+            Stream::by_level(&calls, 2, 2).try_into().unwrap_or_else(|_| unreachable!("two levels"));
+        assert_eq!((low.pages, high.pages), (vec![(0, 0), (0, 0)], vec![(1, 1), (1, 1)]));
+        let kinds =
+            |stream: &[CallRun]| stream.iter().map(|run| (run.kind as u8, run.cpu)).collect::<Vec<_>>();
+        let [alloc, free, end, idle] =
+            [CallKind::Alloc, CallKind::Free, CallKind::GatherEnd, CallKind::Idle].map(|kind| kind as u8);
+        assert_eq!(kinds(&low.runs), [(alloc, 0), (end, 0), (free, 1), (end, 1), (idle, 1)]);
+        assert_eq!(kinds(&high.runs), [(alloc, 0), (end, 0), (free, 0)]);
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct Observation {
     /// Faults outside all areas, calls that a space refused.
     pub odd: (u64, u64),
     stream: Stream,
+    /// The calls of each level by themselves.
+    levels: Vec<Stream>,
 }
 
 impl ObservedTrace {
@@ -192,6 +194,7 @@ impl ObservedTrace {
             truth: TruthReport::of(&outcome),
             odd: (outcome.outside, outcome.odd),
             stream: Stream::new(&calls.calls, calls.slots_used),
+            levels: Stream::by_level(&calls.calls, calls.slots_used, X86_64::LEVEL_NAMES.len()),
         })
     }
 

@@ -4,7 +4,7 @@ use crate::error::{Context, Failure};
 use crate::measure::stats::median;
 use crate::replay::instruments::levels::Levels;
 use crate::replay::instruments::measured::{LevelTimes, Measured};
-use crate::replay::instruments::stream::Nothing;
+use crate::replay::instruments::stream::{Nothing, Stream};
 use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::report::LevelReport;
 use ptarmigan::format::{Format, X86_64};
@@ -39,9 +39,11 @@ impl ObservedTrace {
     /// If the machine cannot be set up, memory runs out, or frames are lost.
     pub fn repeat(&self, seen: &Observation, choice: Choice) -> Result<PolicyRun, Failure> {
         let mut run = self.count(seen, choice)?;
-        let rounds = (0..ROUNDS).map(|_| self.time(seen, choice)).collect::<Result<Vec<f64>, _>>()?;
-        let single: Vec<f64> = run.times.iter().map(|times| times.total).collect();
-        run.mean_alloc_ns = run.levels.share(median(rounds).max(0.0), &single);
+        let all = self.rounds(&seen.stream, choice)?;
+        run.mean_alloc_ns = median(all).max(0.0) / (run.levels.allocs() as f64).max(1.0);
+        for ((_, level), stream) in run.levels.0.iter_mut().zip(&seen.levels) {
+            level.time(self.rounds(stream, choice)?);
+        }
         Ok(run)
     }
 
@@ -75,15 +77,19 @@ impl ObservedTrace {
         })
     }
 
+    fn rounds(&self, stream: &Stream, choice: Choice) -> Result<Vec<f64>, Failure> {
+        (0..ROUNDS).map(|_| self.time(stream, choice)).collect()
+    }
+
     /// Returns the processor time of all calls back to back, without that of the loop that makes
     /// them, in nanoseconds.
-    fn time(&self, seen: &Observation, choice: Choice) -> Result<f64, Failure> {
+    fn time(&self, stream: &Stream, choice: Choice) -> Result<f64, Failure> {
         let host = self.host()?;
         let slots = host.slots();
         with_policy!(host, host.source(), choice, ListsConfig::new(self.schedule.cpus), |made| {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
-            let nothing = seen.stream.run(&Nothing(host.machine()), &slots).context(WHAT)?;
-            let time = seen.stream.run(machine.policy(), &slots).context(WHAT)?;
+            let nothing = stream.run(&Nothing(host.machine()), &slots).context(WHAT)?;
+            let time = stream.run(machine.policy(), &slots).context(WHAT)?;
             machine.drain(&slots);
             host.audit().context(WHAT)?;
             Ok(time.as_nanos() as f64 - nothing.as_nanos() as f64)

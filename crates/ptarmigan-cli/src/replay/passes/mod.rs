@@ -64,10 +64,12 @@ struct Counted {
     policy: Choice,
     run: PolicyReport,
     stream: Stream,
-    /// Sum of the times of single calls, by level.
-    single: Vec<f64>,
+    /// The calls of each level by themselves.
+    levels: Vec<Stream>,
     /// For each round: the time of the stream over the policy, and over nothing.
     stream_ns: Vec<(f64, f64)>,
+    /// The same by level.
+    level_ns: Vec<Vec<(f64, f64)>>,
     rounds: SpeedRounds,
     /// For each round: the times with and without zeroing in idle time.
     ahead: Vec<IdleRound>,
@@ -145,7 +147,10 @@ fn replay_on(
     }
     for _ in 0..STREAM_ROUNDS {
         for one in &mut counted {
-            one.stream_ns.push(replay.stream(one)?);
+            one.stream_ns.push(replay.stream(one.policy, &one.stream)?);
+            for (stream, rounds) in one.levels.iter().zip(&mut one.level_ns) {
+                rounds.push(replay.stream(one.policy, stream)?);
+            }
             bar.inc(1);
         }
     }
@@ -155,13 +160,19 @@ fn replay_on(
 }
 
 impl Counted {
-    /// Computes the medians. The levels share the stream's total in proportion to the times of
-    /// their single calls.
+    /// Computes the medians.
     fn finish(mut self, replay: &Replay<'_, impl Platform>) -> PolicyReport {
-        let total = median(self.stream_ns.iter().map(|(policy, nothing)| policy - nothing)).max(0.0);
+        let own = |rounds: &[(f64, f64)]| -> Vec<f64> {
+            rounds.iter().map(|(policy, nothing)| policy - nothing).collect()
+        };
+        let total = median(own(&self.stream_ns)).max(0.0);
         let nothing = median(self.stream_ns.iter().map(|(_, nothing)| *nothing));
-        self.run.mean_alloc_ns = self.run.levels.share(total, &self.single);
-        self.run.stream_own_ns = nothing / (self.run.levels.allocs() as f64).max(1.0);
+        let allocs = (self.run.levels.allocs() as f64).max(1.0);
+        self.run.mean_alloc_ns = total / allocs;
+        self.run.stream_own_ns = nothing / allocs;
+        for ((_, level), rounds) in self.run.levels.0.iter_mut().zip(&self.level_ns) {
+            level.time(own(rounds));
+        }
         let job = replay.job();
         self.run.events_per_s = self.rounds.events_per_s(job.workers());
         self.run.workers = self.rounds.workers(&replay.schedule, replay.alone.as_ref(), replay.clock);
@@ -332,13 +343,15 @@ impl<'a, P: Platform> Replay<'a, P> {
                 workers: None,
                 copies: None,
             };
-            let single = log.times[..usize::from(layout.levels)].iter().map(|t| t.total).collect();
+            let levels = usize::from(layout.levels);
+            let calls = std::mem::take(&mut log.calls);
             let counted = Counted {
                 policy,
                 run,
-                stream: Stream::new(&std::mem::take(&mut log.calls), log.slots_used),
-                single,
+                stream: Stream::new(&calls, log.slots_used),
+                levels: Stream::by_level(&calls, log.slots_used, levels),
                 stream_ns: Vec::new(),
+                level_ns: vec![Vec::new(); levels],
                 rounds: SpeedRounds::default(),
                 ahead: Vec::new(),
             };

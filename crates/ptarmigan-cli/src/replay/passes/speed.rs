@@ -2,7 +2,7 @@
 use super::{Counted, Replay};
 use crate::error::{Context, Failure};
 use crate::replay::instruments::speed::{Rate, Timed};
-use crate::replay::instruments::stream::Nothing;
+use crate::replay::instruments::stream::{Nothing, Stream};
 use crate::replay::instruments::zero::IdleRound;
 use crate::replay::platform::Platform;
 use crate::replay::policy::{Choice, PolicyName, with_policy};
@@ -69,29 +69,23 @@ impl<P: Platform> Replay<'_, P> {
         })
     }
 
-    /// Runs the stream of allocator calls over the policy and over nothing. Returns both times in
+    /// Runs a stream of allocator calls over a policy and over nothing. Returns both times in
     /// nanoseconds.
-    pub(super) fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
+    pub(super) fn stream(&self, policy: Choice, stream: &Stream) -> Result<(f64, f64), Failure> {
         let host = self.host(&self.job())?;
         let slots = host.slots();
         let mmus = self.platform.mmus(self.job().cpus())?;
         let tables = self.platform.tables(&host)?;
-        with_policy!(
-            host,
-            self.source(&host, &tables),
-            counted.policy,
-            self.args.lists(host.config().cpus),
-            |made| {
-                let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
-                let machine = self.machine(&host, &tables, made, mmu, tlb, Delivery::AtOnce)?;
-                let policy = machine.policy();
-                let what = "replaying the allocator's calls";
-                let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
-                let time = counted.stream.run(policy, &slots).context(what)?;
-                machine.drain(&slots);
-                host.audit().context("after the allocator's calls")?;
-                Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
-            }
-        )
+        with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
+            let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
+            let machine = self.machine(&host, &tables, made, mmu, tlb, Delivery::AtOnce)?;
+            let policy = machine.policy();
+            let what = "replaying the allocator's calls";
+            let nothing = stream.run(&Nothing(host.machine()), &slots).context(what)?;
+            let time = stream.run(policy, &slots).context(what)?;
+            machine.drain(&slots);
+            host.audit().context("after the allocator's calls")?;
+            Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
+        })
     }
 }

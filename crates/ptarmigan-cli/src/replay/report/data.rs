@@ -1,6 +1,7 @@
 //! The data of a report. Serialised, it is the JSON document.
 use crate::baseline::{self, Figure};
 use crate::error::{Context, Failure};
+use crate::measure::stats::median;
 use crate::replay::high::{KmapReport, UserPteReport};
 use crate::replay::input::relayout::Relayout;
 use crate::replay::input::trace::Trace;
@@ -124,9 +125,10 @@ pub struct LevelReport {
     pub refills: u64,
     /// Pages that came from the frame allocator.
     pub misses: u64,
-    /// This level's share of the back-to-back stream.
+    /// Time of this level's own calls back to back, with its frees and trimming.
     pub total_ns: f64,
-    /// Minimum of single calls; 0 means less than the clock can measure.
+    /// Minimum of single calls, or `mean_ns` if that is less: some call took no longer. 0 means less
+    /// than the clock can measure.
     pub min_ns: f64,
     /// `total_ns` divided by `allocs`.
     pub mean_ns: f64,
@@ -155,23 +157,16 @@ impl LevelReport {
             max_ns: times.histogram.max() as f64,
         }
     }
+
+    /// Adds the times of the level's own stream, one for each round, in nanoseconds.
+    pub fn time(&mut self, rounds: impl IntoIterator<Item = f64>) {
+        self.total_ns = median(rounds).max(0.0);
+        self.mean_ns = self.total_ns / (self.allocs as f64).max(1.0);
+        self.min_ns = self.min_ns.min(self.mean_ns);
+    }
 }
 
 impl Levels<LevelReport> {
-    /// Shares the time of the stream, in nanoseconds, in proportion to the times of single calls.
-    /// Returns the mean time of an allocation.
-    pub fn share(&mut self, total: f64, single: &[f64]) -> f64 {
-        let singles: f64 = single.iter().sum();
-        let mut allocs = 0;
-        for ((_, level), single) in self.0.iter_mut().zip(single) {
-            let share = if singles > 0.0 { single / singles } else { 0.0 };
-            level.total_ns = total * share;
-            level.mean_ns = level.total_ns / (level.allocs as f64).max(1.0);
-            allocs += level.allocs;
-        }
-        total / (allocs as f64).max(1.0)
-    }
-
     /// Returns the number of allocations of all levels.
     pub fn allocs(&self) -> u64 {
         self.0.iter().map(|(_, level)| level.allocs).sum()
@@ -337,5 +332,36 @@ impl ReplayReport {
         };
         let document = serde_json::to_value(self).context("report")?;
         Ok(baseline::of_replay(&name, &document))
+    }
+}
+
+#[cfg(test)]
+mod level_tests {
+    use super::*;
+
+    /// A level of 362 single calls of 100 ns, of which one was preempted for 40 ms.
+    fn preempted() -> LevelReport {
+        let mut times = LevelTimes::new();
+        (0..361).for_each(|_| times.record(100.0));
+        times.record(40e6);
+        LevelReport::new(&LevelCounts { allocs: 362, ..LevelCounts::default() }, &times)
+    }
+
+    #[test]
+    fn a_preempted_call_moves_neither_total_nor_mean() {
+        let mut level = preempted();
+        // Nor does a preempted round.
+        level.time([36_200.0, 40e6, 36_200.0]);
+        assert_eq!((level.total_ns, level.mean_ns, level.min_ns), (36_200.0, 100.0, 100.0));
+        assert!(level.max_ns > 39e6);
+    }
+
+    #[test]
+    fn the_minimum_is_never_above_the_mean() {
+        let mut level = preempted();
+        level.time([3620.0; 3]);
+        assert_eq!((level.mean_ns, level.min_ns), (10.0, 10.0), "back to back they take less than singly");
+        level.time([-5.0; 3]);
+        assert_eq!((level.total_ns, level.mean_ns, level.min_ns), (0.0, 0.0, 0.0));
     }
 }

@@ -67,9 +67,10 @@ impl ReplayReport {
             t.linux_flushes.page, t.linux_flushes.range, t.linux_flushes.full
         )?;
         let own = self.runs.first().map_or(0.0, |run| run.stream_own_ns);
-        writeln!(out, "ns/alloc and mean: back-to-back allocations with their frees and trimming.")?;
-        writeln!(out, "p50, p99 and max: single calls. Subtracted: {own:.1} ns per allocation for the")?;
-        writeln!(out, "stream itself, {:.0} ns per single call for the clock.", self.clock_ns)?;
+        writeln!(out, "ns/alloc, total, mean: allocations back to back with their frees and trimming;")?;
+        writeln!(out, "those of a level by themselves. p50, p99, max: single calls; min: of these, or")?;
+        writeln!(out, "the mean if that is less. Subtracted: {own:.1} ns per allocation for the stream")?;
+        writeln!(out, "itself, {:.0} ns per single call for the clock.", self.clock_ns)?;
         if self.runs.iter().any(|run| run.historic_lists.is_some()) {
             writeln!(out, "In brackets: the number of lists of a historic policy.")?;
         }

@@ -63,8 +63,9 @@ pub(super) fn latency(all: &[Figures]) -> String {
     let heading = "Latency by level and policy, as the patch of 2007 printed it";
     let clock = said(all, |one| nanoseconds(one.facts.clock_ns.max(1.0)));
     let caption = format!(
-        "Mean and total: all calls back to back, frees and trimming included. The others: single calls between two \
-         readings of a clock, which cannot tell times below {clock} apart."
+        "Mean and total: the level's own calls back to back, frees and trimming included. The others: single calls \
+         between two readings of a clock, which cannot tell times below {clock} apart; the minimum is the mean where \
+         that is less."
     );
     let mut content = panels(all, |one| {
         let mut table = Table::new("dense", &["", "count", "total", "min", "mean", "p50", "p99", "max"]);
