@@ -1,5 +1,5 @@
 //! The model as tables and rows.
-use super::model::{FRAME, LowMemory, Records, leaf_bytes};
+use super::model::{FRAME, LowMemory, Records, leaf_bytes, sharing_of, span};
 use super::report::{Part, Row, row};
 use ptarmigan::params::AutoParams;
 use std::fmt::{Result as Written, Write as _};
@@ -49,7 +49,7 @@ pub(super) fn part(grid: &Grid) -> Part {
 
 fn rows(grid: &Grid) -> Vec<Row> {
     let (low, auto) = (&grid.low, AutoParams::default());
-    let mut rows = Vec::new();
+    let mut rows = argument(low.bytes);
     for records in Records::ALL {
         for ram in &grid.rams {
             let at = format!("{}/{}", size(*ram), records.name());
@@ -71,8 +71,31 @@ fn rows(grid: &Grid) -> Vec<Row> {
     rows
 }
 
+/// Returns the argument of 2010: pages of low memory, bytes that a table maps, and bytes that all of
+/// low memory, full of tables, maps; of tables that are full, and of those of which a tenth is used.
+fn argument(low: u64) -> Vec<Row> {
+    let gib = |bytes: f64| bytes / f64::from(1 << 30);
+    let case = "argument-of-2010";
+    let mapped = |used| gib(sharing_of(low as f64, 1.0, used));
+    vec![
+        row(case, "low-pages", (low / FRAME) as f64, "pages"),
+        row(case, "table-maps", mib(span() as f64), "MiB"),
+        row(case, "all-tables-map", mapped(1.0), "GiB"),
+        row(case, "a-tenth-used", mapped(0.1), "GiB"),
+    ]
+}
+
 fn write(text: &mut String, grid: &Grid) -> Written {
     let LowMemory { bytes, kernel, spaces, mapped } = grid.low;
+    writeln!(text, "The argument of 2010: low memory full of tables, and nothing else")?;
+    for Row { contender, value, unit, .. } in argument(bytes) {
+        writeln!(
+            text,
+            "{contender:<16} {:>10} {unit}",
+            value.map_or("-".to_owned(), |value| value.to_string())
+        )?;
+    }
+    writeln!(text)?;
     writeln!(text, "Low memory of {}: the sharing S at which low tables exhaust it (model)", size(bytes))?;
     let mapped = match mapped {
         Some(percent) => format!("{percent} % of memory is mapped"),

@@ -10,6 +10,7 @@
 //! | elapsed | the whole run, by the clock on the wall |
 //! | user | processor time to read the recording, move it to 3 GiB and plan its replay: no table is touched, so it is the control |
 //! | system | processor time of the replay: the library's calls, and the loop that makes them, the same for all |
+//! | percent CPU | user and system time, of the elapsed time |
 //! | context switches | involuntary switches of this process |
 //! | sleeps | voluntary switches of this process |
 //!
@@ -46,7 +47,7 @@ struct Quantity {
     of: fn(&Sample) -> f64,
 }
 
-const QUANTITIES: [Quantity; 7] = [
+const QUANTITIES: [Quantity; 8] = [
     Quantity {
         name: "Elapsed, s",
         row: "elapsed",
@@ -57,6 +58,14 @@ const QUANTITIES: [Quantity; 7] = [
     },
     Quantity { name: "User, s", row: "user", unit: "s", digits: 4, is_compared: true, of: |s| s.user },
     Quantity { name: "System, s", row: "system", unit: "s", digits: 4, is_compared: true, of: |s| s.system },
+    Quantity {
+        name: "Percent CPU",
+        row: "percent-cpu",
+        unit: "%",
+        digits: 1,
+        is_compared: true,
+        of: |s| 100.0 * (s.user + s.system) / s.elapsed,
+    },
     Quantity {
         name: "Context switches",
         row: "switches",
