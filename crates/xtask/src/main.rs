@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
+mod figures;
 
 /// Long checks of the workspace that are no tests.
 #[derive(Parser)]
@@ -15,6 +16,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Runs the commands behind the figures of the documents, and compares or writes them.
+    Figures(figures::FiguresArgs),
     /// Records random programs and compares a replay with Linux's count of tables after every call.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Fidelity(fidelity::FidelityArgs),
@@ -32,6 +35,7 @@ enum Task {
 
 fn main() -> ExitCode {
     match Args::parse().task {
+        Task::Figures(args) => figures::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Fidelity(args) => fidelity::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

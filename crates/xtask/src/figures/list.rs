@@ -1,0 +1,218 @@
+//! The list of figures: blocks of lines, apart by an empty one.
+//!
+//! ```text
+//! times 2026-11-25, AMD EPYC
+//! quick ptarmigan bench flush --json
+//!
+//! [2001] flush of a page, hash bit clear
+//! says: 110 ns
+//! run: ptarmigan bench flush --json
+//! count: {rows(case=page-unhashed).value :1} ns
+//! here: 110.0 ns
+//! why: the price itself
+//!
+//! [docs/results.md] percent kept with 8 CPUs
+//! run: ptarmigan bench imbalance --json
+//! count: | 8 | {rows(cpus=8,policy=v5).kept_kib} |
+//! here: | 8 | 30.43 |
+//! ```
+//!
+//! `count` is compared exactly, `time` is a median of runs with their least and most. A figure that no
+//! command prints has neither, and says in `why` where it is from. A block whose name is a path has no
+//! row in docs/figures.md: its `here` is a part of that file.
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// How a figure is obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It comes out the same every time.
+    Count,
+    /// It depends on the machine and the minute.
+    Time,
+    /// No command prints it.
+    Said,
+}
+
+/// One figure.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// The document, or the file that has `here` in it.
+    pub group: String,
+    pub name: String,
+    /// What the document says.
+    pub says: String,
+    /// The command; empty if there is none.
+    pub run: String,
+    /// The text around the values, with an expression for each.
+    pub template: String,
+    pub kind: Kind,
+    /// The text as it was the last time.
+    pub here: String,
+    pub why: String,
+}
+
+impl Figure {
+    /// Returns the file that the figure is a part of, if it is no row of docs/figures.md.
+    pub fn file(&self) -> Option<&Path> {
+        self.group.ends_with(".md").then(|| Path::new(&self.group))
+    }
+}
+
+/// The list.
+pub struct List {
+    /// Comment at its beginning, kept as it is.
+    head: Vec<String>,
+    /// When and where times were taken.
+    pub times: String,
+    /// Commands that take a few seconds.
+    pub quick: Vec<String>,
+    pub figures: Vec<Figure>,
+}
+
+impl List {
+    /// Reads the list.
+    ///
+    /// # Errors
+    /// With the line that is none of a list.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut list =
+            List { head: Vec::new(), times: String::new(), quick: Vec::new(), figures: Vec::new() };
+        for (at, line) in text.lines().enumerate() {
+            let refuse = |why: &str| format!("line {}: {why}: {line}", at + 1);
+            if line.is_empty() {
+                continue;
+            }
+            if line.starts_with('#') {
+                list.head.push(line.to_owned());
+            } else if let Some(times) = line.strip_prefix("times ") {
+                list.times = times.to_owned();
+            } else if let Some(command) = line.strip_prefix("quick ") {
+                list.quick.push(command.to_owned());
+            } else if let Some(rest) = line.strip_prefix('[') {
+                let (group, name) =
+                    rest.split_once("] ").ok_or_else(|| refuse("no `] ` after the document"))?;
+                let (group, name) = (group.to_owned(), name.to_owned());
+                list.figures.push(Figure {
+                    group,
+                    name,
+                    says: String::new(),
+                    run: String::new(),
+                    template: String::new(),
+                    kind: Kind::Said,
+                    here: String::new(),
+                    why: String::new(),
+                });
+            } else {
+                let (field, value) = line.split_once(": ").ok_or_else(|| refuse("no field"))?;
+                let figure = list.figures.last_mut().ok_or_else(|| refuse("a field of no figure"))?;
+                let value = value.to_owned();
+                match field {
+                    "says" => figure.says = value,
+                    "run" => figure.run = value,
+                    "count" => (figure.template, figure.kind) = (value, Kind::Count),
+                    "time" => (figure.template, figure.kind) = (value, Kind::Time),
+                    "here" => figure.here = value,
+                    "why" => figure.why = value,
+                    _ => return Err(refuse("no field of a figure")),
+                }
+            }
+        }
+        for figure in &list.figures {
+            let Figure { group, name, .. } = figure;
+            if (figure.kind == Kind::Said) != figure.run.is_empty() {
+                return Err(format!("[{group}] {name}: a command, and how its output is shown, or neither"));
+            }
+            if figure.file().is_none() && (figure.says.is_empty() || figure.why.is_empty()) {
+                return Err(format!("[{group}] {name}: `says` and `why` belong to a figure of a document"));
+            }
+        }
+        Ok(list)
+    }
+
+    /// Returns the list as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        self.head.iter().for_each(|line| text += &format!("{line}\n"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "\ntimes {}", self.times);
+        self.quick.iter().for_each(|command| text += &format!("quick {command}\n"));
+        for figure in &self.figures {
+            let _ = writeln!(text, "\n[{}] {}", figure.group, figure.name);
+            let template = match figure.kind {
+                Kind::Count => "count",
+                Kind::Time => "time",
+                Kind::Said => "",
+            };
+            let fields = [
+                ("says", &figure.says),
+                ("run", &figure.run),
+                (template, &figure.template),
+                ("here", &figure.here),
+                ("why", &figure.why),
+            ];
+            for (field, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
+                let _ = writeln!(text, "{field}: {value}");
+            }
+        }
+        text
+    }
+
+    /// Returns the documents of docs/figures.md, in order.
+    pub fn documents(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = Vec::new();
+        for figure in self.figures.iter().filter(|figure| figure.file().is_none()) {
+            if !all.contains(&figure.group.as_str()) {
+                all.push(&figure.group);
+            }
+        }
+        all
+    }
+
+    /// Returns the table of a document for docs/figures.md.
+    pub fn table(&self, document: &str) -> String {
+        let mut text =
+            "| figure | document | here | command | why it differs |\n|---|---|---|---|---|\n".to_owned();
+        for figure in self.figures.iter().filter(|figure| figure.group == document) {
+            let command = match figure.run.strip_suffix(" --json").unwrap_or(&figure.run) {
+                "" => "–".to_owned(),
+                command => format!("`{command}`"),
+            };
+            let Figure { name, says, here, why, .. } = figure;
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| {name} | {says} | {here} | {command} | {why} |");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "# Figures.\n\ntimes today\nquick a --json\n\n[2001] a page\nsays: 110 ns\nrun: a --json\ncount: \
+                        {value} ns\nhere: 110 ns\nwhy: the price\n\n[docs/a.md] a line\nrun: b\ncount: {x}\nhere: 5\n";
+
+    #[test]
+    fn a_list_is_read_as_it_is_written() {
+        let list = List::parse(LIST).unwrap();
+        assert_eq!(list.text(), LIST);
+        assert_eq!(list.documents(), ["2001"]);
+        assert!(list.table("2001").ends_with("| a page | 110 ns | 110 ns | `a` | the price |\n"));
+        assert_eq!(list.figures[1].file(), Some(Path::new("docs/a.md")));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_the_line() {
+        for (text, why) in [
+            ("says: 5\n", "line 1: a field of no figure"),
+            ("[2001 x\n", "line 1: no `] `"),
+            ("[2001] x\nsaid: 5\n", "line 2: no field of a figure"),
+            ("[2001] x\nsays: 5\nwhy: y\nrun: a\n", "a command, and how"),
+            ("[2001] x\nhere: 5\n", "`says` and `why`"),
+        ] {
+            let refused = List::parse(text).err().unwrap_or_default();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Figures of documents: a list of them (`lists/figures.list`), run, compared and written down.
+//!
+//! * `cargo xtask figures` runs the commands of all counts, prints what has changed, and writes the list,
+//!   docs/figures.md between its markers and the lines of other documents.
+//! * `--times` runs those of times, too, several times each. For a quiet machine.
+//! * `--check` changes nothing, and fails if a count or a document differs.
+mod list;
+mod value;
+
+use clap::Args;
+use list::{Figure, Kind, List};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use value::{Output, fill};
+
+/// Runs of a command whose times are written down.
+const RUNS: usize = 3;
+
+#[derive(Args)]
+pub struct FiguresArgs {
+    /// Change nothing; fail if a count or a document differs from what the list says.
+    #[arg(long, conflicts_with = "times")]
+    check: bool,
+    /// Run commands that time things, too, three times each. With a quiet machine.
+    #[arg(long)]
+    times: bool,
+    /// Run only commands that take a few seconds.
+    #[arg(long)]
+    quick: bool,
+    /// Run only commands that contain this text.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Directory of built programs, instead of building them with optimisations.
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn list_path() -> PathBuf {
+    root().join("crates/xtask/lists/figures.list")
+}
+
+pub fn run(args: &FiguresArgs) -> ExitCode {
+    match figures(args) {
+        Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
+        Ok(problems) => {
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            eprintln!("{} figures differ; `cargo xtask figures` writes them anew", problems.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("figures: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns what differs, of a check, or could not be run.
+fn figures(args: &FiguresArgs) -> Result<Vec<String>, String> {
+    let path = list_path();
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut list = List::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut problems = Vec::new();
+    let mut programs = Programs { directory: args.programs.clone(), outputs: HashMap::new() };
+    let mut documents = Documents::default();
+    let quick = list.quick.clone();
+    for figure in &mut list.figures {
+        let wanted = figure.run.contains(&args.only)
+            && (!args.quick || quick.contains(&figure.run))
+            && match figure.kind {
+                Kind::Count => true,
+                Kind::Time => args.times,
+                Kind::Said => false,
+            };
+        if let Err(problem) = bring_up_to_date(figure, wanted, args.check, &mut programs, &mut documents) {
+            problems.push(format!("[{}] {}: {problem}", figure.group, figure.name));
+        }
+    }
+    if args.times {
+        list.times = format!("{}, medians of {RUNS} runs (least – most)", host());
+    }
+    let name = Path::new("docs/figures.md");
+    for document in list.documents() {
+        let table = format!("\n{}\n", list.table(document).trim_end());
+        if let Err(problem) = documents.between(name, document, &table, args.check) {
+            problems.push(problem);
+        }
+    }
+    let times = format!("\nTimes: {}.\n", list.times);
+    if let Err(problem) = documents.between(name, "times", &times, args.check) {
+        problems.push(problem);
+    }
+    if !args.check {
+        documents.write()?;
+        std::fs::write(&path, list.text()).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(problems)
+}
+
+/// Runs a figure's command, and compares, or writes down, what it prints.
+fn bring_up_to_date(
+    figure: &mut Figure,
+    wanted: bool,
+    check: bool,
+    programs: &mut Programs,
+    documents: &mut Documents,
+) -> Result<(), String> {
+    let before = figure.here.clone();
+    if wanted {
+        let runs = if figure.kind == Kind::Time { RUNS } else { 1 };
+        let now = fill(&figure.template, programs.outputs(&figure.run, runs)?)?;
+        println!("[{}] {}: {now}", figure.group, figure.name);
+        if now != before {
+            if check {
+                return Err(format!("`{}` prints {now}, not {before}", figure.run));
+            }
+            println!("    was {before}");
+            figure.here = now;
+        }
+    }
+    match figure.file() {
+        // A new figure: the document has to have what the command prints.
+        Some(file) if before.is_empty() && !check => {
+            documents.replace(file, &figure.here, &figure.here, check).inspect_err(|_| figure.here.clear())
+        }
+        Some(file) => documents.replace(file, &before, &figure.here, check),
+        None => Ok(()),
+    }
+}
+
+/// Commands that are run, once for all figures of each.
+struct Programs {
+    directory: Option<PathBuf>,
+    outputs: HashMap<String, Vec<Output>>,
+}
+
+impl Programs {
+    fn outputs(&mut self, command: &str, runs: usize) -> Result<&[Output], String> {
+        while self.outputs.get(command).map_or(0, Vec::len) < runs {
+            let output = self.output(command)?;
+            self.outputs.entry(command.to_owned()).or_default().push(output);
+        }
+        self.outputs.get(command).and_then(|all| all.get(..runs)).ok_or_else(|| "nothing was run".to_owned())
+    }
+
+    fn output(&mut self, command: &str) -> Result<Output, String> {
+        let words: Vec<&str> = command.split(' ').collect();
+        let (program, arguments) = words.split_first().ok_or("no command")?;
+        let program = self.program(program)?;
+        let out = Command::new(&program)
+            .args(arguments)
+            .current_dir(root())
+            .env("CLICOLOR", "0")
+            .output()
+            .map_err(|e| format!("`{command}`: {}: {e}", program.display()))?;
+        if !out.status.success() {
+            let error = String::from_utf8_lossy(&out.stderr);
+            return Err(format!("`{command}`: {}: {}", out.status, error.trim_end()));
+        }
+        Ok(Output::new(String::from_utf8_lossy(&out.stdout).into_owned()))
+    }
+
+    /// Returns the path of a program: one of this workspace, which is built once, or another one.
+    fn program(&mut self, name: &str) -> Result<PathBuf, String> {
+        let build: &[&str] = match name {
+            "ptarmigan" => &["--package", "ptarmigan-cli", "--bin", "ptarmigan"],
+            "table-lines" => &["--package", "ptarmigan", "--example", "table-lines"],
+            _ => return Ok(PathBuf::from(name)),
+        };
+        let directory = match &self.directory {
+            Some(directory) => {
+                directory.canonicalize().map_err(|e| format!("{}: {e}", directory.display()))?
+            }
+            None => {
+                let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+                cargo.args(["build", "--release", "--quiet"]).args(build).current_dir(root());
+                let status = cargo.status().map_err(|e| format!("cargo: {e}"))?;
+                if !status.success() {
+                    return Err(format!("{name} is not built: {status}"));
+                }
+                let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+                root().join(target).join("release")
+            }
+        };
+        let directory = if name == "table-lines" { directory.join("examples") } else { directory };
+        Ok(directory.join(name))
+    }
+}
+
+/// Documents that have figures in them.
+#[derive(Default)]
+struct Documents(HashMap<PathBuf, String>);
+
+impl Documents {
+    fn text(&mut self, file: &Path) -> Result<&mut String, String> {
+        if !self.0.contains_key(file) {
+            let text =
+                std::fs::read_to_string(root().join(file)).map_err(|e| format!("{}: {e}", file.display()))?;
+            self.0.insert(file.to_owned(), text);
+        }
+        self.0.get_mut(file).ok_or_else(|| format!("{}: not read", file.display()))
+    }
+
+    /// Replaces `before`, which must be there once, by `now`.
+    fn replace(&mut self, file: &Path, before: &str, now: &str, check: bool) -> Result<(), String> {
+        let text = self.text(file)?;
+        let found = if before.is_empty() { 0 } else { text.matches(before).count() };
+        if found != 1 {
+            return Err(format!("{} has {found} times: {before}", file.display()));
+        }
+        if !check && before != now {
+            *text = text.replacen(before, now, 1);
+        }
+        Ok(())
+    }
+
+    /// Replaces what stands between the markers of `name`.
+    fn between(&mut self, file: &Path, name: &str, now: &str, check: bool) -> Result<(), String> {
+        let text = self.text(file)?;
+        let [start, end] = [format!("<!-- figures: {name} -->\n"), format!("<!-- end: {name} -->\n")];
+        let range = text.find(&start).map(|at| at + start.len()).and_then(|from| {
+            let to = from + text.get(from..)?.find(&end)?;
+            Some(from..to)
+        });
+        let Some(range) = range else {
+            return Err(format!("{}: no markers `{}` and `{}`", file.display(), start.trim(), end.trim()));
+        };
+        if text.get(range.clone()) != Some(now) {
+            if check {
+                return Err(format!("{}: the table of {name} is not that of the list", file.display()));
+            }
+            text.replace_range(range, now);
+        }
+        Ok(())
+    }
+
+    fn write(&self) -> Result<(), String> {
+        self.0.iter().try_for_each(|(file, text)| {
+            std::fs::write(root().join(file), text).map_err(|e| format!("{}: {e}", file.display()))
+        })
+    }
+}
+
+/// Returns the day, the processor and the kernel of this host.
+fn host() -> String {
+    let said = |program: &str, arguments: &[&str]| {
+        let out = Command::new(program).args(arguments).output().ok()?;
+        Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+    };
+    let day = said("date", &["+%Y-%m-%d"]).unwrap_or_default();
+    let kernel = said("uname", &["-r"]).unwrap_or_default();
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
+    let model = model.map_or("an unknown processor", |(_, model)| model);
+    format!("{day}, {model}, {cpus} CPUs, Linux {kernel}, load {load}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_one_and_its_documents_agree_with_it() {
+        let args = FiguresArgs {
+            check: true,
+            times: false,
+            quick: false,
+            only: "no command has this".to_owned(),
+            programs: None,
+        };
+        assert_eq!(figures(&args).unwrap(), Vec::<String>::new());
+        let list = List::parse(&std::fs::read_to_string(list_path()).unwrap()).unwrap();
+        assert_eq!(list.documents(), ["2001", "2004", "2007", "2010"]);
+        let quick = |command: &String| list.figures.iter().any(|figure| figure.run == *command);
+        assert!(list.quick.iter().all(quick), "{:?}", list.quick);
+        assert_eq!(list.text(), std::fs::read_to_string(list_path()).unwrap(), "the list as it is written");
+    }
+
+    #[test]
+    fn a_line_that_a_document_does_not_have_is_noticed() {
+        let mut documents = Documents::default();
+        let file = Path::new("docs/figures.md");
+        let refused = documents.replace(file, "no line of it", "x", true).unwrap_err();
+        assert!(refused.contains("has 0 times"), "{refused}");
+        assert!(documents.between(file, "2099", "", true).unwrap_err().contains("no markers"));
+        assert!(documents.between(file, "2001", "", true).unwrap_err().contains("not that of the list"));
+    }
+}

@@ -1,0 +1,243 @@
+//! Values of a command's output, and texts made of them.
+//!
+//! An expression is postfix: `kept free kept + / 100 *` is 100 kept / (kept + free). Its operands are
+//! numbers, and of a JSON document paths: `rows(case=range,policy=v5).levels.*.misses`. Brackets choose
+//! the one element of an array whose fields have these values; `*` adds up all fields. Of other output
+//! an operand in quotes is the number that follows that text: `"faults: "`.
+use serde_json::Value;
+
+/// What a command printed.
+pub enum Output {
+    Json(Value),
+    Text(String),
+}
+
+impl Output {
+    /// Reads what a command printed.
+    pub fn new(text: String) -> Self {
+        match serde_json::from_str(&text) {
+            Ok(value @ Value::Object(_)) => Output::Json(value),
+            _ => Output::Text(text),
+        }
+    }
+
+    fn operand(&self, operand: &str) -> Result<f64, String> {
+        if let Ok(number) = operand.parse() {
+            return Ok(number);
+        }
+        let quoted = operand.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        match (self, quoted) {
+            (Output::Json(value), None) => path(value, operand),
+            (Output::Text(text), Some(before)) => {
+                let numbers =
+                    text.match_indices(before).filter_map(|(at, _)| number(&text[at + before.len()..]));
+                numbers.into_iter().next().ok_or_else(|| format!("no number follows {operand}"))
+            }
+            (Output::Json(_), Some(_)) => Err(format!("{operand}: the output is JSON, give a path")),
+            (Output::Text(_), None) => {
+                Err(format!("{operand}: the output is no JSON, give a text in quotes"))
+            }
+        }
+    }
+
+    /// Evaluates an expression.
+    ///
+    /// # Errors
+    /// With the operand that there is not.
+    pub fn evaluate(&self, expression: &str) -> Result<f64, String> {
+        let mut stack = Vec::new();
+        for token in tokens(expression) {
+            if let "+" | "-" | "*" | "/" = token {
+                let (Some(b), Some(a)) = (stack.pop(), stack.pop()) else {
+                    return Err(format!("{expression}: {token} has too few operands"));
+                };
+                stack.push(match token {
+                    "+" => a + b,
+                    "-" => a - b,
+                    "*" => a * b,
+                    _ => a / b,
+                });
+            } else {
+                stack.push(self.operand(token)?);
+            }
+        }
+        match stack[..] {
+            [value] if f64::is_finite(value) => Ok(value),
+            _ => Err(format!("{expression}: {stack:?} is not one number")),
+        }
+    }
+}
+
+/// Words, and texts in quotes or brackets with the spaces that are in them.
+fn tokens(mut expression: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    loop {
+        expression = expression.trim_start();
+        let end = match expression.strip_prefix('"').and_then(|rest| rest.find('"')) {
+            Some(quote) => quote + 2,
+            None => {
+                let mut depth = 0;
+                let blank = expression.find(|c: char| {
+                    depth += i32::from(c == '(') - i32::from(c == ')');
+                    c == ' ' && depth == 0
+                });
+                blank.unwrap_or(expression.len())
+            }
+        };
+        if end == 0 {
+            return tokens;
+        }
+        let (token, rest) = expression.split_at(end);
+        tokens.push(token);
+        expression = rest;
+    }
+}
+
+/// The number at the beginning of a text, commas left out.
+fn number(text: &str) -> Option<f64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.').unwrap_or(text.len());
+    text[..end].trim_end_matches([',', '.']).replace(',', "").parse().ok()
+}
+
+fn path(root: &Value, path: &str) -> Result<f64, String> {
+    let mut at = vec![root];
+    // Dots in brackets belong to values.
+    let mut depth = 0;
+    let steps = path.split(|c: char| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == '.' && depth == 0
+    });
+    for step in steps {
+        let (name, filter) = match step.split_once('(') {
+            Some((name, filter)) => (name, Some(filter.trim_end_matches(')'))),
+            None => (step, None),
+        };
+        let missing = || format!("{path}: there is no {step}");
+        at = if name == "*" {
+            let all = at.into_iter().flat_map(|value| match value {
+                Value::Object(fields) => fields.values().collect::<Vec<_>>(),
+                Value::Array(elements) => elements.iter().collect(),
+                _ => Vec::new(),
+            });
+            all.collect()
+        } else {
+            at.into_iter().map(|value| value.get(name).ok_or_else(missing)).collect::<Result<_, _>>()?
+        };
+        if let Some(filter) = filter {
+            let has = |element: &&Value| {
+                filter.split(',').all(|pair| {
+                    pair.split_once('=').is_some_and(|(key, wanted)| match element.get(key) {
+                        Some(Value::String(text)) => text == wanted,
+                        Some(other) => other.to_string() == wanted,
+                        None => false,
+                    })
+                })
+            };
+            let all: Vec<&Value> =
+                at.into_iter().flat_map(|value| value.as_array().into_iter().flatten()).filter(has).collect();
+            if all.len() != 1 {
+                return Err(format!("{path}: {} elements are {filter}, not one", all.len()));
+            }
+            at = all;
+        }
+    }
+    let numbers: Option<Vec<f64>> = at.into_iter().map(Value::as_f64).collect();
+    let numbers = numbers.filter(|numbers| !numbers.is_empty());
+    Ok(numbers.ok_or_else(|| format!("{path}: no number"))?.iter().sum())
+}
+
+/// Formats a number with `digits` behind the point and commas between thousands.
+fn grouped(value: f64, digits: usize) -> String {
+    let text = format!("{:.digits$}", value.abs());
+    let (whole, part) =
+        text.split_once('.').map_or((text.as_str(), None), |(whole, part)| (whole, Some(part)));
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
+    let sign = if value < 0.0 && !is_zero { "-" } else { "" };
+    sign.to_owned() + &grouped + &part.map_or(String::new(), |part| format!(".{part}"))
+}
+
+/// Fills a template from the outputs of one run, or of several: then each value is the median, with the
+/// least and the most in brackets.
+///
+/// # Errors
+/// With the expression that has no value.
+pub fn fill(template: &str, outputs: &[Output]) -> Result<String, String> {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let (inside, after) =
+            behind.split_once('}').ok_or_else(|| format!("{template}: a bracket stays open"))?;
+        let (expression, digits) = match inside.rsplit_once(" :") {
+            Some((expression, digits)) => {
+                (expression, digits.parse().map_err(|_| format!("{inside}: digits are a number"))?)
+            }
+            None => (inside, 0),
+        };
+        let values = outputs.iter().map(|output| output.evaluate(expression));
+        let mut values = values.collect::<Result<Vec<f64>, _>>()?;
+        values.sort_by(f64::total_cmp);
+        let (Some(least), Some(most)) = (values.first(), values.last()) else {
+            return Err(format!("{template}: nothing was run"));
+        };
+        text += before;
+        text += &grouped(values[values.len() / 2], digits);
+        if values.len() > 1 {
+            text += &format!(" ({} – {})", grouped(*least, digits), grouped(*most, digits));
+        }
+        rest = after;
+    }
+    Ok(text + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json() -> Output {
+        let text = r#"{"rows": [{"case": "a.b", "n": 3, "by": "idle work", "v": 8},
+                       {"case": "a.b", "n": 1, "v": 1079752.0}, {"case": "a.b", "n": 2, "v": 7}],
+                       "levels": {"pte": {"misses": 3}, "pmd": {"misses": 4}}}"#;
+        Output::new(text.to_owned())
+    }
+
+    #[test]
+    fn values_are_chosen_added_and_formatted() {
+        let json = [json()];
+        assert_eq!(fill("{rows(case=a.b,n=1).v 1000 / :1} µs", &json).unwrap(), "1,079.8 µs");
+        assert_eq!(fill("{levels.*.misses} and {rows(n=2).v 2 *}", &json).unwrap(), "7 and 14");
+        assert_eq!(fill("{rows(by=idle work).v 2 /}", &json).unwrap(), "4");
+        assert_eq!(fill("{1 4 - :1} {0 1000000 +} {0 0.04 - :1}", &json).unwrap(), "-3.0 1,000,000 0.0");
+        let text = [Output::new("tables 37, faults: 2,340.\n".to_owned())];
+        assert_eq!(fill("{\"faults: \"} faults, {\"tables \"}", &text).unwrap(), "2,340 faults, 37");
+    }
+
+    #[test]
+    fn several_runs_have_a_median_and_a_range() {
+        let runs = [5.0, 1.0, 3.0].map(|n| Output::new(format!("{{\"v\": {n}}}")));
+        assert_eq!(fill("{v :1} ns", &runs).unwrap(), "3.0 (1.0 – 5.0) ns");
+    }
+
+    #[test]
+    fn values_that_are_not_there_are_named() {
+        for (template, why) in [
+            ("{rows(case=a.b).v}", "3 elements"),
+            ("{rows(n=4).v}", "0 elements"),
+            ("{level.pte}", "there is no level"),
+            ("{rows}", "no number"),
+            ("{1 +}", "too few"),
+            ("{1 2}", "not one number"),
+            ("{1 0 /}", "not one number"),
+            ("{v", "stays open"),
+        ] {
+            let refused = fill(template, &[json()]).unwrap_err();
+            assert!(refused.contains(why), "{template}: {refused}");
+        }
+    }
+}
