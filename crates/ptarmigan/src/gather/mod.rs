@@ -503,6 +503,12 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.on.became_valid(Some(self.space), va, self.runs.shift(), pages, 0, raw);
     }
 
+    /// Tells the MMU of an entry of a page that allows more than it did before, where it wants to know.
+    #[inline(always)]
+    pub(crate) fn gained(&self, va: u64, was: u64, raw: u64) {
+        self.on.became_valid(Some(self.space), va, self.runs.shift(), 1, was, raw);
+    }
+
     /// Tables and data frames that wait for the flush.
     pub fn waiting(&self) -> (u32, u32) {
         (self.tables.len(), self.data.len)

@@ -6,6 +6,7 @@ use super::fault::FaultError;
 use super::state::{SpaceMut, State, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Format};
+use crate::frames::DataFrames;
 use crate::gather::Gather;
 use crate::page::Level;
 use crate::table::Free;
@@ -183,8 +184,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
     }
 
-    /// Changes permissions in `range`. Pages lose at once what is taken away, and gain by faults
-    /// what is given.
+    /// Changes permissions in `range`. Pages lose at once what is taken away. What is given, they gain
+    /// at once too, but for the right to be written: that is given to private pages whose frame no other
+    /// entry shows. All others gain it by a fault, which copies a shared frame, and the zero frame.
     ///
     /// # Errors
     ///
@@ -239,8 +241,27 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if permissions.has(AreaFlags::EXEC) {
             add = add | Attr::EXEC;
         }
-        self.state.tables.change(range, gather, |_, raw| {
-            F::leaf(Level::PTE, F::frame(Level::PTE, raw), Attr(F::attr(Level::PTE, raw).0 & keep.0) | add)
+        let frames = self.on.frames();
+        let tables = &mut self.state.tables;
+        let changed = |raw| Attr(F::attr(Level::PTE, raw).0 & keep.0) | add;
+        if !permissions.has(AreaFlags::WRITE) {
+            tables.change_permissions(range, gather, |_, raw| {
+                F::leaf(Level::PTE, F::frame(Level::PTE, raw), changed(raw))
+            });
+            return;
+        }
+        tables.change_permissions(range, gather, |_, raw| {
+            let (frame, mut attr) = (F::frame(Level::PTE, raw), changed(raw));
+            // As at a fault (`State::fault_present`): frames of objects and the zero frame are special,
+            // and a frame that another entry shows is copied when it is written.
+            // SAFETY: 1. An entry that is not special shows a data frame of this machine, and holds a
+            // reference to it. The caller has the space for itself: neither goes, and nothing of this
+            // space adds another.
+            let is_sole = || unsafe { DataFrames::is_sole_raw(frames, frame) };
+            if !attr.has(Attr::WRITE) && !F::is_special(Level::PTE, raw) && is_sole() {
+                attr = attr | Attr::WRITE;
+            }
+            F::leaf(Level::PTE, frame, attr)
         });
     }
 

@@ -114,6 +114,12 @@ impl<M: Machine> Drop for Stale<'_, '_, M> {
     }
 }
 
+/// Whether the MMU may use a page in all ways that `raw` allows, and more.
+#[inline(always)]
+fn gains<F: Format>(raw: u64, new: u64) -> bool {
+    F::is_present(Level::PTE, raw) && F::attr(Level::PTE, new).has(F::attr(Level::PTE, raw))
+}
+
 /// The first and the last of the entries that have been noted.
 #[derive(Default)]
 struct Span(Option<(usize, usize)>);
@@ -186,6 +192,28 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'_, M>,
         change: impl Fn(u64, u64) -> u64,
     ) {
+        self.change_leaves::<M, false>(range, gather, change);
+    }
+
+    /// As [`change`](Self::change), for the permissions of the pages of a space. A page that only gains
+    /// some needs no flush: a CPU that still has the old ones faults, and finds the new. Where entries
+    /// are kept elsewhere too ([`Format::KEPT`]), all changes are noted.
+    pub fn change_permissions<M: Machine>(
+        &mut self,
+        range: VirtRange,
+        gather: &mut Gather<'_, M>,
+        change: impl Fn(u64, u64) -> u64,
+    ) {
+        self.change_leaves::<M, true>(range, gather, change);
+    }
+
+    #[inline(always)]
+    fn change_leaves<M: Machine, const GAINS: bool>(
+        &mut self,
+        range: VirtRange,
+        gather: &mut Gather<'_, M>,
+        change: impl Fn(u64, u64) -> u64,
+    ) {
         let (on, others) = (gather.on(), Use::private(gather.is_private()));
         self.each_leaf_table(on, range, &mut |node, base, first, last| {
             let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
@@ -196,6 +224,11 @@ impl<F: Format> Tables<F> {
                 if new != raw {
                     on.before_changed::<F>(raw, new);
                     if const { F::KEPT == 0 } {
+                        if GAINS && gains::<F>(raw, new) {
+                            let now = node.update_seen(index, raw, others, |now| change(va, now));
+                            stale.gather.gained(va, raw, now);
+                            return;
+                        }
                         changed.add(index);
                         node.update_seen(index, raw, others, |now| change(va, now));
                         return;
