@@ -1,11 +1,19 @@
-/* Process 1: signals, and the calls that they interrupt. */
+/* Process 1, or any process of Linux: signals, what is said of them, and the calls that they interrupt. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t handled;
@@ -38,6 +46,160 @@ static pid_t sender(int file) {
         _exit(0);
     }
     return child;
+}
+
+/* What the last handler was told. */
+static volatile struct {
+    int signal, code, pid, status, on_stack;
+    char *address;
+    unsigned long trap, error, accessed;
+} told;
+static char stack[65536] __attribute__((aligned(16)));
+
+static void tell(int number, siginfo_t *info, void *context) {
+    mcontext_t *registers = &((ucontext_t *)context)->uc_mcontext;
+    char here;
+    told.signal = number == info->si_signo ? number : -1;
+    told.code = info->si_code;
+    told.address = info->si_addr;
+    told.pid = info->si_pid;
+    told.status = info->si_status;
+    told.trap = registers->gregs[REG_TRAPNO];
+    told.error = registers->gregs[REG_ERR];
+#ifdef __x86_64__
+    told.accessed = registers->gregs[REG_CR2];
+#else
+    told.accessed = registers->cr2;
+#endif
+    told.on_stack = &here > stack && &here < stack + sizeof stack;
+    if (number != SIGCHLD && number != SIGUSR1)
+        siglongjmp(before, 1);
+}
+
+/* Does something that ends in the handler; whether it was told this. */
+#define TELLS(name, number, kind, at, does) \
+    do { \
+        memset((void *)&told, 0, sizeof told); \
+        if (!sigsetjmp(before, 1)) { \
+            does; \
+        } \
+        if (told.signal != (number) || told.code != (kind) || told.address != (char *)(at)) \
+            printf("told signal %d, code %d, address %p\n", told.signal, told.code, told.address); \
+        check(name, told.signal == (number) && told.code == (kind) && told.address == (char *)(at)); \
+    } while (0)
+/* After it, what the processor said. */
+#define PROCESSOR(name, number, bits, at) \
+    check(name, told.trap == (number) && told.error == (bits) && told.accessed == (unsigned long)(at))
+
+static int deep(int n) { volatile char room[4096]; room[0] = (char)n; return deep(n + 1) + room[0]; }
+
+static void what_is_said(void) {
+    enum { PAGE = 4096 };
+    struct sigaction action = {.sa_sigaction = tell, .sa_flags = SA_SIGINFO};
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGUSR1, SIGCHLD};
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &action, 0);
+    char *area = mmap((void *)0x50000000, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    munmap(area + 3 * PAGE, PAGE);
+    (void)*(volatile char *)area;
+    TELLS("a write to what may be read", SIGSEGV, SEGV_ACCERR, area + 5, *(volatile char *)(area + 5) = 1);
+    PROCESSOR("of a write to what may be read", 14, 7, area + 5);
+    TELLS("a read where nothing is", SIGSEGV, SEGV_MAPERR, area + 3 * PAGE + 7, (void)*(volatile char *)(area + 3 * PAGE + 7));
+    PROCESSOR("of a read where nothing is", 14, 4, area + 3 * PAGE + 7);
+    mprotect(area + PAGE, PAGE, PROT_NONE);
+    TELLS("a read of what may not be read", SIGSEGV, SEGV_ACCERR, area + PAGE, (void)*(volatile char *)(area + PAGE));
+    TELLS("a fetch of what is no code", SIGSEGV, SEGV_ACCERR, area, ((void (*)(void))(uintptr_t)area)());
+    char *kernel = (char *)(sizeof(long) == 8 ? ~0ul << 47 : 0xc1000000ul);
+    TELLS("address 0", SIGSEGV, SEGV_MAPERR, 0, (void)*(volatile char *)0);
+    PROCESSOR("of address 0", 14, 4, 0);
+    TELLS("a read of the kernel", SIGSEGV, SEGV_MAPERR, kernel, (void)*(volatile char *)kernel);
+#ifdef __x86_64__
+    PROCESSOR("of a read of the kernel", 14, 5, kernel);
+    TELLS("an address that is none", SIGSEGV, SI_KERNEL, 0, (void)*(volatile char *)0x8000123412341234ul);
+    PROCESSOR("of an address that is none", 13, 0, told.accessed);
+#endif
+    TELLS("a privileged instruction", SIGSEGV, SI_KERNEL, 0, __asm__ volatile("hlt"));
+    TELLS("a breakpoint", SIGTRAP, SI_KERNEL, 0, __asm__ volatile("int3"));
+    TELLS("no instruction", SIGILL, ILL_ILLOPN, told.address, __asm__ volatile("ud2"));
+    check("where it is", told.address && !memcmp(told.address, "\x0f\x0b", 2) && told.trap == 6);
+    memset((void *)&told, 0, sizeof told);
+    if (!sigsetjmp(before, 1)) {
+        volatile int zero = 0;
+        zero = 100 / zero;
+    }
+    check("a division by 0", told.signal == SIGFPE && told.code == FPE_INTDIV && told.address && told.trap == 0);
+    memset((void *)&told, 0, sizeof told);
+    /* Of the x87: QEMU raises no exceptions of vectors. */
+    if (!sigsetjmp(before, 1)) {
+        unsigned short control = 0x37f & ~4;
+        __asm__ volatile("fldcw %0\n\tfld1\n\tfldz\n\tfdivrp\n\tfwait" ::"m"(control));
+    }
+    __asm__ volatile("fninit");
+    check("a division of floating point by 0", told.signal == SIGFPE && told.code == FPE_FLTDIV && told.trap == 16);
+    mkdir("/tmp", 0777);
+    int file = open("/tmp/short", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    char *beyond = mmap(0, PAGE, PROT_READ, MAP_PRIVATE, file, 0);
+    TELLS("beyond the end of a file", SIGBUS, BUS_ADRERR, beyond + 9, (void)*(volatile char *)(beyond + 9));
+    close(file);
+    unlink("/tmp/short");
+    /* Who has sent it. */
+    memset((void *)&told, 0, sizeof told);
+    kill(getpid(), SIGUSR1);
+    check("by kill", told.signal == SIGUSR1 && told.code == SI_USER && told.pid == getpid());
+    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGUSR1);
+    check("by tgkill", told.signal == SIGUSR1 && told.code == SI_TKILL && told.pid == getpid());
+    pid_t child = fork();
+    if (child == 0)
+        _exit(37);
+    while (told.signal != SIGCHLD)
+        usleep(1000);
+    check("a child's end", told.code == CLD_EXITED && told.pid == child && told.status == 37);
+    waitpid(child, 0, 0);
+    memset((void *)&told, 0, sizeof told);
+    child = fork();
+    if (child == 0)
+        for (;;)
+            pause();
+    kill(child, SIGKILL);
+    while (told.signal != SIGCHLD)
+        usleep(1000);
+    check("a child that was killed", told.code == CLD_KILLED && told.pid == child && told.status == SIGKILL);
+    waitpid(child, 0, 0);
+    signal(SIGCHLD, SIG_DFL);
+
+    /* Handlers on a stack of their own. */
+    stack_t own = {.ss_sp = stack, .ss_size = 100}, seen;
+    check("a stack that is too small", sigaltstack(&own, 0) == -1 && errno == ENOMEM);
+    own.ss_size = sizeof stack;
+    own.ss_flags = 77;
+    check("flags that are none", sigaltstack(&own, 0) == -1 && errno == EINVAL);
+    own.ss_flags = 0;
+    check("a stack for handlers", sigaltstack(&own, 0) == 0 && sigaltstack(0, &seen) == 0 && seen.ss_sp == stack &&
+                                      seen.ss_size == sizeof stack && seen.ss_flags == 0);
+    kill(getpid(), SIGUSR1);
+    check("a handler that does not want it", !told.on_stack);
+    action.sa_flags |= SA_ONSTACK;
+    sigaction(SIGUSR1, &action, 0);
+    sigaction(SIGSEGV, &action, 0);
+    kill(getpid(), SIGUSR1);
+    check("a handler that wants it", told.on_stack);
+    TELLS("a stack that overflows", SIGSEGV, told.code, told.address, deep(0));
+    check("of a stack that overflows", told.on_stack && told.signal == SIGSEGV);
+    child = fork();
+    if (child == 0) {
+        told.on_stack = 0;
+        kill(getpid(), SIGUSR1);
+        _exit(told.on_stack ? 7 : 8);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    check("a child has it, too", WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    own.ss_flags = SS_DISABLE;
+    check("no stack any more", sigaltstack(&own, 0) == 0 && sigaltstack(0, &seen) == 0 && seen.ss_flags == SS_DISABLE);
+    kill(getpid(), SIGUSR1);
+    check("a handler without one", !told.on_stack);
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        signal(numbers[i], SIG_DFL);
 }
 
 int main(void) {
@@ -101,6 +263,7 @@ int main(void) {
     }
     waitpid(child, &status, 0);
     check("SIGPIPE", WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE);
+    what_is_said();
     printf("SIGNALS %s\n", failures ? "wrong" : "right");
     return failures != 0;
 }

@@ -2,6 +2,7 @@
 
 use ptarmigan_kernel::arch::{Context, SIGNAL_FRAME};
 use ptarmigan_kernel::signal::Delivery;
+use ptarmigan_kernel::signal::action::Left;
 
 use crate::cpu::USER_THREAD;
 use crate::frame;
@@ -87,7 +88,11 @@ impl Context for Registers {
         (self.esp.wrapping_sub(taken).into(), frame::BYTES)
     }
 
-    fn leave_handler(&mut self, bytes: &[u8]) -> u64 {
+    fn leave_handler(&mut self, bytes: &[u8]) -> Left {
         frame::leave(self, bytes)
+    }
+
+    fn note_trap(&mut self, address: Option<u64>) {
+        self.note_trap(address);
     }
 }

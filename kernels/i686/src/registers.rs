@@ -1,5 +1,7 @@
 //! The registers of programs, as traps and handlers of signals leave them.
 
+use ptarmigan::format::{Format, X86Pae};
+
 use crate::cpu::{USER_CODE, USER_DATA};
 
 /// The registers of a program that does not run. The assembly knows the layout.
@@ -28,6 +30,9 @@ pub struct Registers {
     _pad: u32,
     /// Floating point and vectors, as `fxsave` has them.
     pub vectors: [u8; 512],
+    /// What the processor said of the last trap that was answered with a signal: the vector, the error
+    /// code, the address of the last access.
+    pub trap: [u32; 3],
     /// The base of the thread's memory.
     pub thread: u32,
 }
@@ -79,12 +84,23 @@ impl Registers {
         ss: USER_DATA,
         _pad: 0,
         vectors: fresh_vectors(),
+        trap: [0; 3],
         thread: 0,
     };
 
     /// Sets flags, as far as programs may.
     pub fn set_flags(&mut self, flags: u32) {
         self.eflags = flags & USER_FLAGS | INTERRUPTS;
+    }
+
+    /// Keeps what the processor said of a trap.
+    pub fn note_trap(&mut self, address: Option<u64>) {
+        /// Of a page fault: the tables do not allow it. Addresses that programs cannot have are said to
+        /// be mapped, as Linux says it.
+        const PROTECTION: u32 = 1;
+        let beyond = address.is_some_and(|at| at >= X86Pae::USER_END);
+        let code = self.error | if beyond { PROTECTION } else { 0 };
+        self.trap = [self.vector, code, address.map_or(self.trap[2], |at| at as u32)];
     }
 
     /// Sets floating point and vectors to what a program wrote.

@@ -10,7 +10,8 @@ use ptarmigan::window::OpenWindow;
 
 use crate::Kernel;
 pub use crate::limits::CPUS;
-use crate::signal::action::Delivery;
+use crate::signal::action::{Delivery, Left};
+use crate::signal::info::Info;
 
 /// Why a CPU came back from user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,13 @@ pub enum Trap {
     Interrupt,
     /// A privileged instruction, or another violation of protection.
     Protection,
-    /// An exception that Linux answers with this signal.
-    Signal(u8),
+    /// An exception that Linux answers with a signal.
+    Signal {
+        /// The signal.
+        signal: u8,
+        /// What is said of it.
+        info: Info,
+    },
 }
 
 /// The bytes that programs and the kernel exchange.
@@ -89,9 +95,12 @@ pub trait Context: Clone + Send {
     fn enter_handler(&mut self, delivery: &Delivery, frame: &mut [u8; SIGNAL_FRAME]) -> (u64, usize);
     /// Says where the frame lies that [`leave_handler`](Self::leave_handler) wants, and its bytes.
     fn handler_frame(&self) -> (u64, usize);
-    /// Leaves a handler: takes the registers from the frame; returns the mask of signals that it
-    /// names. Whatever the bytes are, the program stays in user mode.
-    fn leave_handler(&mut self, frame: &[u8]) -> u64;
+    /// Leaves a handler: takes the registers from the frame; returns the mask of signals and the stack
+    /// that it names. Whatever the bytes are, the program stays in user mode.
+    fn leave_handler(&mut self, frame: &[u8]) -> Left;
+    /// Keeps what the processor said of the trap that has just happened, for frames of handlers: the
+    /// vector, the error code, and the address if it was an access.
+    fn note_trap(&mut self, address: Option<u64>);
 }
 
 /// Bytes of a signal's frame at the most.

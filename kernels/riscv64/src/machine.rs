@@ -16,8 +16,9 @@ use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Policy, Quicklists,
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{
-    CostModel, Costs, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Runs, Scope, SpaceId, Tlb, TlbConfig,
-    TlbError, TlbRefusal, Structures};
+    CostModel, Costs, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Runs, Scope, SpaceId, Structures, Tlb,
+    TlbConfig, TlbError, TlbRefusal,
+};
 use ptarmigan::window::{DirectMap, OutOfReach};
 use ptarmigan_kernel_mailbox::Announced;
 

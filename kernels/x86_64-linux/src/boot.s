@@ -67,7 +67,7 @@ enter_long:
     wrmsr
     mov eax, cr0
     and eax, 0x9FFFFFFB         # clear CD, NW, EM
-    or eax, 0x80010003          # PG, WP, MP, PE
+    or eax, 0x80010023          # PG, WP, NE, MP, PE
     mov cr0, eax
     lgdt [boot_gdtr_physical]
     ljmp 0x08, offset start64_physical

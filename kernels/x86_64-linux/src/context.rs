@@ -3,6 +3,7 @@
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan_kernel::arch::{Context, SIGNAL_FRAME};
 use ptarmigan_kernel::signal::Delivery;
+use ptarmigan_kernel::signal::action::Left;
 
 use crate::frame;
 use crate::registers::{R8, R9, R10, RAX, RDI, RDX, RSI, Registers};
@@ -83,7 +84,11 @@ impl Context for Registers {
         (self.rsp.wrapping_sub(8), frame::BYTES)
     }
 
-    fn leave_handler(&mut self, bytes: &[u8]) -> u64 {
+    fn leave_handler(&mut self, bytes: &[u8]) -> Left {
         frame::leave(self, bytes)
+    }
+
+    fn note_trap(&mut self, address: Option<u64>) {
+        self.note_trap(address);
     }
 }

@@ -1,13 +1,17 @@
 //! The frame of a signal on a program's stack, as Linux has it on x86-64 (`struct rt_sigframe`).
 
-use ptarmigan_kernel::arch::SIGNAL_FRAME;
-use ptarmigan_kernel::signal::Delivery;
+use ptarmigan_kernel::arch::{Abi, SIGNAL_FRAME};
+use ptarmigan_kernel::signal::action::Left;
+use ptarmigan_kernel::signal::info::INFO_BYTES;
+use ptarmigan_kernel::signal::{Delivery, SignalStack};
 
 use crate::registers::{RAX, Registers};
 
 /// Where parts of the frame are: the return address, `ucontext`, in it the registers and the mask,
 /// then `siginfo`, then floating point and vectors.
 const UCONTEXT: usize = 8;
+/// The stack for handlers.
+const STACK: usize = UCONTEXT + 16;
 const REGISTERS: usize = UCONTEXT + 40;
 const MASK: usize = REGISTERS + 256;
 const SIGINFO: usize = MASK + 8;
@@ -34,8 +38,8 @@ fn get(bytes: &[u8], at: usize) -> u64 {
 
 /// Has the registers enter a handler; returns where the frame lies, and its length.
 pub fn enter(registers: &mut Registers, delivery: &Delivery, bytes: &mut [u8; SIGNAL_FRAME]) -> (u64, usize) {
-    let top = registers.rsp.wrapping_sub(RED_ZONE + BYTES as u64);
-    let at = (top & !15).wrapping_sub(8);
+    let top = delivery.top.unwrap_or(registers.rsp.wrapping_sub(RED_ZONE));
+    let at = (top.wrapping_sub(BYTES as u64) & !15).wrapping_sub(8);
     put(bytes, 0, delivery.action.restorer);
     for (i, place) in ORDER.iter().enumerate() {
         put(bytes, REGISTERS + 8 * i, registers.general[*place]);
@@ -44,12 +48,21 @@ pub fn enter(registers: &mut Registers, delivery: &Delivery, bytes: &mut [u8; SI
     put(bytes, REGISTERS + 128, registers.rip);
     put(bytes, REGISTERS + 136, registers.rflags);
     put(bytes, REGISTERS + 144, 0x33);
-    put(bytes, REGISTERS + 152, registers.error);
-    put(bytes, REGISTERS + 160, registers.vector);
+    let [vector, code, address] = registers.trap;
+    put(bytes, REGISTERS + 152, code);
+    put(bytes, REGISTERS + 160, vector);
     put(bytes, REGISTERS + 168, delivery.mask);
+    put(bytes, REGISTERS + 176, address);
     put(bytes, REGISTERS + 184, at + VECTORS as u64);
     put(bytes, MASK, delivery.mask);
-    put(bytes, SIGINFO, u64::from(delivery.signal));
+    for (i, value) in
+        [delivery.stack.at, delivery.stack.flags.into(), delivery.stack.size].into_iter().enumerate()
+    {
+        put(bytes, STACK + 8 * i, value);
+    }
+    if let Some(place) = bytes.get_mut(SIGINFO..SIGINFO + INFO_BYTES) {
+        place.copy_from_slice(&delivery.info.bytes(Abi::X86_64, delivery.signal));
+    }
     if let Some(place) = bytes.get_mut(VECTORS..BYTES) {
         place.copy_from_slice(&registers.vectors);
     }
@@ -63,8 +76,8 @@ pub fn enter(registers: &mut Registers, delivery: &Delivery, bytes: &mut [u8; SI
     (at, BYTES)
 }
 
-/// Takes the registers from a frame; returns the mask of signals.
-pub fn leave(registers: &mut Registers, bytes: &[u8]) -> u64 {
+/// Takes the registers from a frame; returns the mask of signals and the stack for handlers.
+pub fn leave(registers: &mut Registers, bytes: &[u8]) -> Left {
     for (i, place) in ORDER.iter().enumerate() {
         registers.general[*place] = get(bytes, REGISTERS + 8 * i);
     }
@@ -74,5 +87,7 @@ pub fn leave(registers: &mut Registers, bytes: &[u8]) -> u64 {
     if let Some(Ok(vectors)) = bytes.get(VECTORS..BYTES).map(<&[u8; 512]>::try_from) {
         registers.set_vectors(vectors);
     }
-    get(bytes, MASK)
+    let flags = get(bytes, STACK + 8) as u32;
+    let stack = SignalStack { at: get(bytes, STACK), size: get(bytes, STACK + 16), flags };
+    Left { mask: get(bytes, MASK), stack }
 }

@@ -9,8 +9,8 @@ use ptarmigan::format::{Access, X86_64};
 use ptarmigan::frames::NoFrame;
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::Kernel;
-use ptarmigan_kernel::arch::{Abi, Arch, Trap};
-use ptarmigan_kernel::signal::number;
+use ptarmigan_kernel::arch::{Abi, Arch, Context, Trap};
+use ptarmigan_kernel::signal::exception;
 use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
 
 use crate::mmu::{self, Hardware};
@@ -40,7 +40,7 @@ fn fault_address() -> u64 {
 
 #[cold]
 #[inline(never)]
-fn other_trap(vector: u64) -> Trap {
+fn other_trap(vector: u64, context: &mut Registers) -> Trap {
     match vector {
         TIMER => {
             lapic::end();
@@ -51,12 +51,12 @@ fn other_trap(vector: u64) -> Trap {
             KERNEL.serve();
             Trap::Interrupt
         }
-        0 | 16 | 19 => Trap::Signal(number::SIGFPE),
-        1 | 3 => Trap::Signal(number::SIGTRAP),
-        6 => Trap::Signal(number::SIGILL),
-        12 | 17 => Trap::Signal(number::SIGBUS),
         13 => Trap::Protection,
-        0..32 => Trap::Signal(number::SIGSEGV),
+        0..32 => {
+            Pc::save(context);
+            let (signal, info) = exception::signal(vector as u8, context.instruction(), &context.vectors);
+            Trap::Signal { signal, info }
+        }
         _ => Trap::Interrupt,
     }
 }
@@ -107,7 +107,7 @@ unsafe impl Arch for Pc {
             };
             return Trap::Fault { at: fault_address(), access };
         }
-        if vector == CALL { Trap::Call } else { other_trap(vector) }
+        if vector == CALL { Trap::Call } else { other_trap(vector, context) }
     }
 
     fn load(context: &Registers) {

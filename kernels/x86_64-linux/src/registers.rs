@@ -24,6 +24,9 @@ pub struct Registers {
     ss: u64,
     /// Floating point and vectors, as `fxsave` has them.
     pub vectors: [u8; 512],
+    /// What the processor said of the last trap that was answered with a signal: the vector, the error
+    /// code, the address of the last access.
+    pub trap: [u64; 3],
     /// The base of `fs`.
     pub fs: u64,
     gs: u64,
@@ -71,6 +74,7 @@ impl Registers {
         rsp: 0,
         ss: USER_DATA,
         vectors: fresh_vectors(),
+        trap: [0; 3],
         fs: 0,
         gs: 0,
     };
@@ -84,6 +88,16 @@ impl Registers {
     /// is mapped.
     pub fn set_instruction(&mut self, at: u64) {
         self.rip = if at < X86_64::USER_END { at } else { 0 };
+    }
+
+    /// Keeps what the processor said of a trap.
+    pub fn note_trap(&mut self, address: Option<u64>) {
+        /// Of a page fault: the tables do not allow it. Addresses that programs cannot have are said to
+        /// be mapped, as Linux says it.
+        const PROTECTION: u64 = 1;
+        let beyond = address.is_some_and(|at| at >= X86_64::USER_END);
+        let code = self.error | if beyond { PROTECTION } else { 0 };
+        self.trap = [self.vector, code, address.unwrap_or(self.trap[2])];
     }
 
     /// Sets floating point and vectors to what a program wrote.

@@ -14,7 +14,9 @@ use ptarmigan::frames::{
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError, Structures};
+use ptarmigan::tlb::{
+    Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig, TlbError,
+};
 use ptarmigan::window::DirectMap;
 
 use ptarmigan_kernel_mailbox::{self as mailbox, Announced};

@@ -11,6 +11,7 @@ use crate::counts::Count;
 use crate::errno::Errno;
 use crate::fs::{DESCRIPTORS, Kind};
 use crate::memory::{TaskSpace, user};
+use crate::signal::SignalStack;
 use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
 
@@ -173,6 +174,7 @@ impl<A: Arch> Sys<'_, A> {
         let (pid, before) = (shared.pid, core::mem::replace(&mut shared.program, inode));
         let task = tasks.get_mut(me);
         (task.tid, task.clear_tid, task.signals.suspended) = (pid, 0, None);
+        task.signals.stack = SignalStack::NONE;
         kernel.let_go(self.state, before);
     }
 }

@@ -1,7 +1,7 @@
 //! The console: what is typed becomes lines, as a terminal makes them.
 
 use crate::arch::Arch;
-use crate::signal::number;
+use crate::signal::{Info, number};
 use crate::task::Wait;
 use crate::{Kernel, State};
 
@@ -196,7 +196,7 @@ impl<A: Arch> Kernel<A> {
             let group = console.foreground;
             for process in state.tasks.slots() {
                 if state.tasks.process(process).group == group {
-                    self.send(state, process, signal);
+                    self.send(state, process, signal, Info::KERNEL);
                 }
             }
             return;

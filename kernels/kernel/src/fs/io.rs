@@ -10,6 +10,7 @@ use super::tree::{Device, Kind};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::memory::user;
+use crate::signal::info::{Info, SI_USER};
 use crate::signal::number;
 use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
@@ -253,7 +254,8 @@ impl<A: Arch> Sys<'_, A> {
 
     fn write_pipe(&mut self, number: u16, from: u64, len: usize, flags: u32) -> Result<usize, Stop> {
         if self.state.pipes.get(number).readers == 0 {
-            self.kernel.send_to_task(self.state, self.me, number::SIGPIPE);
+            let info = Info::sent(SI_USER, self.process().pid);
+            self.kernel.send_to_task(self.state, self.me, number::SIGPIPE, info);
             return Err(Errno::EPIPE.into());
         }
         // Short writes are not torn.

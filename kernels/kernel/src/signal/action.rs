@@ -1,5 +1,8 @@
 //! What is done about one signal.
 
+use super::info::Info;
+use super::stack::SignalStack;
+
 /// The default action, as programs name it.
 pub const DEFAULT: u64 = 0;
 /// To ignore a signal, as programs name it.
@@ -8,6 +11,8 @@ pub const IGNORE: u64 = 1;
 pub const SA_NODEFER: u64 = 0x4000_0000;
 /// The action is taken once.
 pub const SA_RESETHAND: u64 = 0x8000_0000;
+/// The handler runs on the stack of `sigaltstack`.
+pub const SA_ONSTACK: u64 = 0x0800_0000;
 /// Calls that the handler interrupted are made again.
 pub const SA_RESTART: u64 = 0x1000_0000;
 
@@ -38,4 +43,19 @@ pub struct Delivery {
     pub action: Action,
     /// The mask that `sigreturn` brings back.
     pub mask: u64,
+    /// What is said of the signal.
+    pub info: Info,
+    /// The stack that `sigreturn` brings back.
+    pub stack: SignalStack,
+    /// Where the handler's stack begins, if that is not where the program's ends.
+    pub top: Option<u64>,
+}
+
+/// What a handler's frame says of the task, beside registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// Signals that are masked.
+    pub mask: u64,
+    /// The stack for handlers.
+    pub stack: SignalStack,
 }

@@ -2,7 +2,8 @@
 
 use ptarmigan::cpu::Pinned;
 
-use super::action::{Action, DEFAULT, Delivery, SA_NODEFER, SA_RESETHAND};
+use super::action::{Action, DEFAULT, Delivery, SA_NODEFER, SA_ONSTACK, SA_RESETHAND};
+use super::info::Info;
 use super::number;
 use super::set::{ALWAYS, bit};
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
@@ -12,7 +13,7 @@ use crate::{Kernel, State};
 
 impl Tasks {
     /// Sends a signal that the task cannot avoid: what it has just done cannot go on.
-    pub fn force(&mut self, slot: usize, signal: u8) {
+    pub fn force(&mut self, slot: usize, signal: u8, info: Info) {
         let process = self.process_of_mut(slot);
         let is_ignored = process.actions.is_ignored(signal);
         let signals = &self.get(slot).signals;
@@ -20,7 +21,7 @@ impl Tasks {
             self.process_of_mut(slot).actions.set(signal, Action::NONE);
             self.get_mut(slot).signals.blocked &= !bit(signal);
         }
-        self.get_mut(slot).signals.pending |= bit(signal);
+        self.get_mut(slot).signals.pending.add(signal, info);
     }
 
     /// Sets what the process of a task does about a signal; what is ignored from now on is not
@@ -29,10 +30,10 @@ impl Tasks {
         let process = self.get(slot).process;
         let shared = self.process_mut(process);
         if shared.actions.set(signal, action) && shared.actions.is_ignored(signal) {
-            shared.pending &= !bit(signal);
+            shared.pending.take(signal);
             for thread in self.slots() {
                 if self.get(thread).process == process {
-                    self.get_mut(thread).signals.pending &= !bit(signal);
+                    self.get_mut(thread).signals.pending.take(signal);
                 }
             }
         }
@@ -42,11 +43,11 @@ impl Tasks {
 impl<A: Arch> Kernel<A> {
     /// Sends a signal to a process, any thread of which may take it. Process 1 gets only those that
     /// it has handlers for, as under Linux.
-    pub fn send(&'static self, state: &mut State, process: usize, signal: u8) {
+    pub fn send(&'static self, state: &mut State, process: usize, signal: u8, info: Info) {
         if !Self::takes(state, process, signal) {
             return;
         }
-        state.tasks.process_mut(process).pending |= bit(signal);
+        state.tasks.process_mut(process).pending.add(signal, info);
         let taker =
             state.tasks.threads(process).find(|slot| state.tasks.deliverable(*slot) & bit(signal) != 0);
         if let Some(slot) = taker {
@@ -55,11 +56,11 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Sends a signal to one task.
-    pub fn send_to_task(&'static self, state: &mut State, slot: usize, signal: u8) {
+    pub fn send_to_task(&'static self, state: &mut State, slot: usize, signal: u8, info: Info) {
         if !Self::takes(state, state.tasks.get(slot).process, signal) {
             return;
         }
-        state.tasks.get_mut(slot).signals.pending |= bit(signal);
+        state.tasks.get_mut(slot).signals.pending.add(signal, info);
         if state.tasks.deliverable(slot) != 0 {
             self.attend(state, slot);
         }
@@ -67,7 +68,7 @@ impl<A: Arch> Kernel<A> {
 
     /// Ends a task, whatever it does.
     pub(crate) fn kill_task(&'static self, state: &mut State, slot: usize) {
-        state.tasks.get_mut(slot).signals.pending |= bit(number::SIGKILL);
+        state.tasks.get_mut(slot).signals.pending.add(number::SIGKILL, Info::KERNEL);
         self.attend(state, slot);
     }
 
@@ -108,11 +109,9 @@ impl<A: Arch> Kernel<A> {
             let first = if ready & ALWAYS != 0 { ready & ALWAYS } else { ready };
             let signal = first.trailing_zeros() as u8 + 1;
             let tasks = &mut state.tasks;
-            if tasks.get(slot).signals.pending & bit(signal) != 0 {
-                tasks.get_mut(slot).signals.pending &= !bit(signal);
-            } else {
-                tasks.process_of_mut(slot).pending &= !bit(signal);
-            }
+            let own = tasks.get_mut(slot).signals.pending.take(signal);
+            let info = own.or_else(|| tasks.process_of_mut(slot).pending.take(signal));
+            let info = info.unwrap_or(Info::KERNEL);
             let actions = &tasks.process_of(slot).actions;
             if actions.is_ignored(signal) {
                 continue;
@@ -124,20 +123,27 @@ impl<A: Arch> Kernel<A> {
             }
             let signals = &mut tasks.get_mut(slot).signals;
             let mask = signals.suspended.take().unwrap_or(signals.blocked);
-            let delivery = Delivery { signal, action, mask };
+            let (stack, from) = (signals.stack, body.context.stack());
+            let top = if action.flags & SA_ONSTACK != 0 { stack.top(from) } else { None };
+            let delivery = Delivery { signal, action, mask, info, stack, top };
             let mut frame = [0; SIGNAL_FRAME];
             A::save(&mut body.context);
             let (at, len) = body.context.enter_handler(&delivery, &mut frame);
             A::load(&body.context);
+            // A frame does not leave the handlers' stack at its lower end.
+            let fits = !stack.holds(from) || stack.holds(at);
             let written = match frame.get(..len) {
-                Some(bytes) => user::write::<A>(self.on(pin), &mut body.space, at, bytes).is_ok(),
-                None => false,
+                Some(bytes) if fits => user::write::<A>(self.on(pin), &mut body.space, at, bytes).is_ok(),
+                _ => false,
             };
             if !written {
                 return After::End(Ends::Process, i32::from(number::SIGSEGV));
             }
             let own = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
             signals.set_blocked(signals.blocked | action.mask | own);
+            if top.is_some() {
+                signals.stack = stack.in_handler();
+            }
             if action.flags & SA_RESETHAND != 0 {
                 state.tasks.set_action(slot, signal, Action::NONE);
             }

@@ -2,9 +2,14 @@
 
 pub mod action;
 mod deliver;
+pub mod exception;
+pub mod info;
 pub mod number;
 pub mod set;
+pub mod stack;
 
-pub use action::{Action, DEFAULT, Delivery, IGNORE, SA_NODEFER, SA_RESETHAND, SA_RESTART};
+pub use action::{Action, DEFAULT, Delivery, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART};
+pub use info::{Info, Pending};
 pub use number::SIGNALS;
 pub use set::{Actions, Signals, bit};
+pub use stack::SignalStack;

@@ -1,7 +1,9 @@
 //! Sets of signals, and what is done about each.
 
 use super::action::{Action, DEFAULT, IGNORE};
+use super::info::Pending;
 use super::number::{self, SIGNALS};
+use super::stack::SignalStack;
 
 /// What a process does about signals.
 #[derive(Clone)]
@@ -11,11 +13,13 @@ pub struct Actions([Action; SIGNALS]);
 #[derive(Clone)]
 pub struct Signals {
     /// Those that were sent to it alone and not delivered.
-    pub pending: u64,
+    pub pending: Pending,
     /// Those that are masked.
     pub blocked: u64,
     /// The mask that comes back after the next handler (`sigsuspend`).
     pub suspended: Option<u64>,
+    /// The stack for handlers.
+    pub stack: SignalStack,
 }
 
 /// Returns the bit of a signal; 0 if there is no such signal.
@@ -75,7 +79,7 @@ impl Default for Actions {
 impl Signals {
     /// Makes those of a new program: nothing is masked.
     pub const fn new() -> Self {
-        Signals { pending: 0, blocked: 0, suspended: None }
+        Signals { pending: Pending::new(), blocked: 0, suspended: None, stack: SignalStack::NONE }
     }
 
     /// Sets the mask; signals that cannot be masked are not.

@@ -157,6 +157,7 @@ impl<A: Arch> Sys<'_, A> {
             Call::Break => self.set_break(a[0]),
             Call::Action => self.action(a[0], a[1], a[2], a[3]),
             Call::Mask => self.mask(a[0], a[1], a[2], a[3]),
+            Call::SignalStack => self.signal_stack(a[0], a[1]),
             Call::Pending => self.pending(a[0]),
             Call::Kill => self.kill(a[0], a[1]),
             Call::ThreadKillOld => self.kill_thread(0, a[0], a[1]),

@@ -7,6 +7,7 @@ use crate::arch::{Abi, Arch, Context};
 use crate::errno::Errno;
 use crate::fs::path;
 use crate::memory::user;
+use crate::signal::info::{Info, SI_TKILL, SI_USER};
 use crate::task::{Doing, New, Wait};
 
 const CLONE_VM: u64 = 0x100;
@@ -97,6 +98,7 @@ impl<A: Arch> Sys<'_, A> {
             stack,
             thread,
             shares_space: flags & CLONE_VM != 0,
+            is_vfork: flags & CLONE_VFORK != 0,
             is_thread,
             clear_tid: if flags & CLONE_CHILD_CLEARTID != 0 { child_tid } else { 0 },
         })?;
@@ -238,6 +240,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn kill(&mut self, pid: u64, signal: u64) -> Result<u64, Errno> {
         let (wanted, own_group, me) = (pid as i32, self.process().group, self.process_slot());
         let signal = signal_number(signal)?;
+        let sender = self.process().pid;
         let mut any = false;
         for slot in self.state.tasks.slots() {
             if !self.state.tasks.is_process(slot) {
@@ -252,7 +255,7 @@ impl<A: Arch> Sys<'_, A> {
             };
             if meant {
                 any = true;
-                self.kernel.send(self.state, slot, signal);
+                self.kernel.send(self.state, slot, signal, Info::sent(SI_USER, sender));
             }
         }
         if any { Ok(0) } else { Err(Errno::ESRCH) }
@@ -265,7 +268,8 @@ impl<A: Arch> Sys<'_, A> {
         if pid as i32 != 0 && self.state.tasks.process_of(slot).pid != pid as i32 {
             return Err(Errno::ESRCH);
         }
-        self.kernel.send_to_task(self.state, slot, signal);
+        let info = Info::sent(SI_TKILL, self.process().pid);
+        self.kernel.send_to_task(self.state, slot, signal, info);
         Ok(0)
     }
 

@@ -4,7 +4,8 @@ use super::layout::Layout;
 use super::{Stop, Sys};
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
 use crate::errno::Errno;
-use crate::signal::{Action, SIGNALS, number};
+use crate::signal::action::Left;
+use crate::signal::{Action, SIGNALS, SignalStack, number};
 use crate::task::{Ends, Wait};
 
 impl<A: Arch> Sys<'_, A> {
@@ -71,7 +72,8 @@ impl<A: Arch> Sys<'_, A> {
     /// `rt_sigpending`.
     pub(super) fn pending(&mut self, at: u64) -> Result<u64, Errno> {
         let signals = &self.state.tasks.get(self.me).signals;
-        let set = (signals.pending | self.state.tasks.process_of(self.me).pending) & signals.blocked;
+        let all = signals.pending.set() | self.state.tasks.process_of(self.me).pending.set();
+        let set = all & signals.blocked;
         self.write_bytes(at, &set.to_le_bytes())?;
         Ok(0)
     }
@@ -87,6 +89,31 @@ impl<A: Arch> Sys<'_, A> {
         Err(Stop::Block(Wait::Time))
     }
 
+    /// `sigaltstack`.
+    pub(super) fn signal_stack(&mut self, new: u64, old: u64) -> Result<u64, Errno> {
+        let (word, at) = (A::ABI.word(), self.body.context.stack());
+        let before = self.task().signals.stack;
+        if new != 0 {
+            // The address, flags (and as much again on 64 bits), the size.
+            let mut bytes = [0; 24];
+            self.read_bytes(new, &mut bytes[..3 * word])?;
+            let number =
+                |bytes: &[u8]| bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+            let new = SignalStack {
+                at: number(&bytes[..word]),
+                size: number(&bytes[2 * word..3 * word]),
+                flags: number(&bytes[word..word + 4]) as u32,
+            };
+            self.task().signals.stack.set(new, at)?;
+        }
+        if old != 0 {
+            let mut out = Layout::<24>::new(A::ABI);
+            out.word(before.at).word(before.flags_at(at).into()).word(before.size);
+            self.write_bytes(old, out.bytes())?;
+        }
+        Ok(0)
+    }
+
     /// `rt_sigreturn`.
     pub(super) fn handler_returns(&mut self) -> Result<u64, Stop> {
         let (at, len) = self.body.context.handler_frame();
@@ -96,9 +123,13 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Stop::End(Ends::Process, i32::from(number::SIGSEGV)));
         }
         A::save(&mut self.body.context);
-        let mask = self.body.context.leave_handler(&frame[..len]);
+        let Left { mask, stack } = self.body.context.leave_handler(&frame[..len]);
         A::load(&self.body.context);
-        self.task().signals.set_blocked(mask);
+        let at = self.body.context.stack();
+        let signals = &mut self.task().signals;
+        signals.set_blocked(mask);
+        // As under Linux: a stack that the frame names and that cannot be is left out.
+        let _ = signals.stack.set(stack, at);
         Err(Stop::Quiet)
     }
 }

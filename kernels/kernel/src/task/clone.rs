@@ -5,6 +5,7 @@ use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
 use crate::memory::TaskSpace;
+use crate::signal::Signals;
 use crate::syscall::Sys;
 
 /// What a new task is to be.
@@ -16,6 +17,8 @@ pub struct New {
     pub thread: Option<u64>,
     /// It runs in the caller's space, not in a copy.
     pub shares_space: bool,
+    /// The caller waits until it has left that space.
+    pub is_vfork: bool,
     /// It is of the caller's process.
     pub is_thread: bool,
     /// Where a zero is written at its end; 0 for nowhere.
@@ -53,11 +56,16 @@ impl<A: Arch> Sys<'_, A> {
         body.space = space;
         let tasks = &mut self.state.tasks;
         let process = tasks.get(self.me).process;
-        let blocked = tasks.get(self.me).signals.blocked;
+        let (blocked, stack) = (tasks.get(self.me).signals.blocked, tasks.get(self.me).signals.stack);
         let task = tasks.get_mut(slot);
         (task.tid, task.clear_tid) = (tid, new.clear_tid);
         (task.deadline, task.in_call, task.woken, task.vforked) = (0, false, false, 0);
-        (task.signals.pending, task.signals.blocked, task.signals.suspended) = (0, blocked, None);
+        task.signals = Signals::new();
+        task.signals.blocked = blocked;
+        // A thread has a stack of its own, and so none for its handlers.
+        if !new.shares_space || new.is_vfork {
+            task.signals.stack = stack;
+        }
         task.is_leaving = false;
         if new.is_thread {
             task.process = process;

@@ -8,7 +8,7 @@ use super::run::must;
 use super::{Body, Doing, Wait};
 use crate::arch::Arch;
 use crate::memory::{TaskSpace, user};
-use crate::signal::number;
+use crate::signal::{Info, number};
 use crate::{Kernel, State};
 
 /// The slot of process 1 and of its first task.
@@ -101,15 +101,20 @@ impl<A: Arch> Kernel<A> {
             if shared.parent == process {
                 shared.parent = INIT;
                 if is_over {
-                    self.tell_parent(state, INIT);
+                    self.tell_parent(state, INIT, child);
                 }
             }
         }
-        self.tell_parent(state, parent);
+        self.tell_parent(state, parent, process);
     }
 
-    fn tell_parent(&'static self, state: &mut State, parent: usize) {
-        self.send(state, parent, number::SIGCHLD);
+    fn tell_parent(&'static self, state: &mut State, parent: usize, child: usize) {
+        let status = match state.tasks.get(child).doing {
+            Doing::Ended(status) => status,
+            _ => 0,
+        };
+        let info = Info::ended(state.tasks.process(child).pid, status);
+        self.send(state, parent, number::SIGCHLD, info);
         state.tasks.wake_threads(parent, Wait::Child);
     }
 

@@ -1,6 +1,7 @@
 //! What the threads of a process share.
 
 use crate::fs::Descriptors;
+use crate::signal::Pending;
 use crate::signal::set::Actions;
 
 use super::limits::Limits;
@@ -33,7 +34,7 @@ pub struct Process {
     /// What it does about signals.
     pub actions: Actions,
     /// Signals that any of its threads may take.
-    pub pending: u64,
+    pub pending: Pending,
     /// It may write to the port of the exit device.
     pub ports: bool,
     /// When it was started, in nanoseconds since boot.
@@ -58,7 +59,7 @@ impl Process {
             program: 0,
             space: 0,
             actions: Actions::new(),
-            pending: 0,
+            pending: Pending::new(),
             ports: false,
             started: 0,
             limits: Limits::NONE,
@@ -72,7 +73,8 @@ impl Process {
         (self.directory, self.umask, self.program) = (parent.directory, parent.umask, parent.program);
         self.actions.clone_from(&parent.actions);
         self.limits = parent.limits;
-        (self.pending, self.ports, self.status) = (0, parent.ports, None);
+        self.pending.clear();
+        (self.ports, self.status) = (parent.ports, None);
     }
 }
 

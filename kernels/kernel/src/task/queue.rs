@@ -160,7 +160,7 @@ impl Tasks {
     #[inline(always)]
     pub fn deliverable(&self, slot: usize) -> u64 {
         let task = self.get(slot);
-        (task.signals.pending | self.process(task.process).pending) & !task.signals.blocked
+        (task.signals.pending.set() | self.process(task.process).pending.set()) & !task.signals.blocked
     }
 
     /// Returns the slots that have ever held a task.

@@ -10,7 +10,7 @@ use super::{Body, Doing, Ends, Wait};
 use crate::arch::{Arch, Context, Trap};
 use crate::counts::Count;
 use crate::lock::Guard;
-use crate::signal::number;
+use crate::signal::{Info, info, number};
 use crate::{Kernel, State};
 
 /// What becomes of a task after a trap.
@@ -107,13 +107,16 @@ impl<A: Arch> Kernel<A> {
                         self.count_fault(done);
                         continue;
                     }
-                    Err(e) => self.fault_signal(slot, body, pin, e),
+                    Err(e) => self.fault_signal(slot, body, pin, at, e),
                 },
                 Trap::Call => self.call(slot, body, pin),
                 Trap::Timer => self.tick(slot, body, pin),
                 Trap::Interrupt => self.look_around(slot, body, pin),
                 Trap::Protection => self.protection(slot, body, pin),
-                Trap::Signal(signal) => self.force(slot, body, pin, signal),
+                Trap::Signal { signal, info } => {
+                    body.context.note_trap(None);
+                    self.force(slot, body, pin, signal, info)
+                }
             };
             match after {
                 After::Resume => {}
@@ -142,24 +145,34 @@ impl<A: Arch> Kernel<A> {
         slot: usize,
         body: &mut Body<A>,
         pin: &Pinned<'_>,
+        at: u64,
         e: FaultError,
     ) -> After {
-        let signal = match e {
-            FaultError::NoFrame(_) => number::SIGKILL,
-            FaultError::BeyondObject(_) => number::SIGBUS,
-            _ => number::SIGSEGV,
+        let (signal, code) = match e {
+            FaultError::NoFrame(_) => (number::SIGKILL, info::SI_KERNEL),
+            FaultError::BeyondObject(_) => (number::SIGBUS, info::BUS_ADRERR),
+            FaultError::Denied(_) => (number::SIGSEGV, info::SEGV_ACCERR),
+            _ => (number::SIGSEGV, info::SEGV_MAPERR),
         };
+        body.context.note_trap(Some(at));
         if signal == number::SIGKILL {
             let pid = self.lock().tasks.process_of(slot).pid;
             crate::say!(A, "kernel: out of memory: process {pid} ends");
         }
-        self.force(slot, body, pin, signal)
+        self.force(slot, body, pin, signal, Info::at(code, at))
     }
 
     /// Sends a signal to a task for what it has just done.
-    fn force(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>, signal: u8) -> After {
+    fn force(
+        &'static self,
+        slot: usize,
+        body: &mut Body<A>,
+        pin: &Pinned<'_>,
+        signal: u8,
+        info: Info,
+    ) -> After {
         let mut state = self.lock();
-        state.tasks.force(slot, signal);
+        state.tasks.force(slot, signal, info);
         self.deliver(&mut state, slot, body, pin)
     }
 
@@ -178,7 +191,8 @@ impl<A: Arch> Kernel<A> {
             body.context.skip(len);
             return After::Resume;
         }
-        self.force(slot, body, pin, number::SIGSEGV)
+        body.context.note_trap(None);
+        self.force(slot, body, pin, number::SIGSEGV, Info::KERNEL)
     }
 
     fn tick(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {

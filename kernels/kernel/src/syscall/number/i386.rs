@@ -85,6 +85,7 @@ pub fn call(number: u64) -> Option<Call> {
         180 => Call::ReadAt,
         181 => Call::WriteAt,
         183 => Call::WorkingDirectory,
+        186 => Call::SignalStack,
         190 => Call::Vfork,
         191 => Call::OldLimits,
         192 => Call::MapPages,

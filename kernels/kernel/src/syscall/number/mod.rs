@@ -192,6 +192,8 @@ pub enum Call {
     ProcessGroup,
     /// `getsid`.
     Session,
+    /// `sigaltstack`.
+    SignalStack,
     /// `rt_sigpending`.
     Pending,
     /// `rt_sigsuspend`.

@@ -85,6 +85,7 @@ pub fn call(number: u64) -> Option<Call> {
         124 => Call::Session,
         127 => Call::Pending,
         130 => Call::Suspend,
+        131 => Call::SignalStack,
         135 => Call::Personality,
         137 => Call::FileSystem,
         157 => Call::ProcessControl,
