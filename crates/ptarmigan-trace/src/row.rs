@@ -163,10 +163,11 @@ pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static 
         }
         Kind::LockAll { how } => only(how.0, Locking::ALL),
         Kind::Touched { start, pages, flags } => {
-            let allowed = if flags.0 & FaultFlags::HUGE != 0 {
-                FaultFlags::HUGE
-            } else {
-                FaultFlags::WRITE | FaultFlags::USER
+            let has = |flag: u8| flags.0 & flag != 0;
+            let allowed = match (has(FaultFlags::HUGE), has(FaultFlags::WRITE)) {
+                (true, _) => FaultFlags::HUGE,
+                (false, true) => FaultFlags::WRITE | FaultFlags::USER,
+                (false, false) => FaultFlags::PRESENT | FaultFlags::USER,
             };
             range(start, pages).and(only(flags.0, allowed))
         }

@@ -50,7 +50,7 @@ pub(crate) use input::trace::{PackedEvent, PackedKind, Trace};
 pub(crate) use instruments::classes::OpClass;
 pub(crate) use instruments::lives::Life;
 pub(crate) use instruments::measured::LevelTimes;
-pub(crate) use linux::HugeFaults;
+pub(crate) use linux::{HugeFaults, SPLIT};
 pub(crate) use mapped::MappedTrace;
 pub(crate) use memory::{parse as parse_memory, parse_bytes};
 pub(crate) use observed::{Axis, Cause, Observation, ObservedTrace, PolicyRun, RecordedProgram};

@@ -2,6 +2,7 @@
 use crate::measure::clock::Clock;
 use crate::replay::input::schedule::Op;
 use crate::replay::input::trace::Trace;
+use crate::replay::linux::{SPLIT, is_found};
 use crate::replay::workers::watch::Watch;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
@@ -25,14 +26,23 @@ pub(crate) enum OpClass {
     Exit,
     /// `mmap`, `munmap`, `madvise` and other calls.
     Call,
+    /// Pages that were found at a stop: a correction, which the program did not ask for.
+    Found,
     /// A CPU switches to another space, or becomes idle.
     Switch,
 }
 
 impl OpClass {
     /// All of them, in the order of their numbers.
-    pub const ALL: [OpClass; 6] =
-        [OpClass::Fault, OpClass::Fork, OpClass::Exec, OpClass::Exit, OpClass::Call, OpClass::Switch];
+    pub const ALL: [OpClass; 7] = [
+        OpClass::Fault,
+        OpClass::Fork,
+        OpClass::Exec,
+        OpClass::Exit,
+        OpClass::Call,
+        OpClass::Found,
+        OpClass::Switch,
+    ];
 
     /// Returns the name, for reports.
     pub fn name(self) -> &'static str {
@@ -42,6 +52,7 @@ impl OpClass {
             OpClass::Exec => "exec",
             OpClass::Exit => "exit",
             OpClass::Call => "call",
+            OpClass::Found => "found",
             OpClass::Switch => "switch",
         }
     }
@@ -52,12 +63,20 @@ impl OpClass {
             Op::Fork { .. } => OpClass::Fork,
             Op::Exec { .. } => OpClass::Exec,
             Op::Exit { .. } => OpClass::Exit,
-            // What execve maps.
-            Op::Call { rare, .. } if matches!(trace.rare[rare as usize], Kind::Area { .. }) => OpClass::Exec,
-            Op::Call { .. } => OpClass::Call,
+            Op::Call { rare, .. } => match trace.rare[rare as usize] {
+                // What execve maps.
+                Kind::Area { .. } => OpClass::Exec,
+                Kind::Touched { flags: SPLIT, .. } => OpClass::Fault,
+                Kind::Touched { flags, .. } if is_found(flags) => OpClass::Found,
+                _ => OpClass::Call,
+            },
             _ => OpClass::Switch,
         }
     }
+}
+
+fn is_split(op: Op, trace: &Trace) -> bool {
+    matches!(op, Op::Call { rare, .. } if matches!(trace.rare[rare as usize], Kind::Touched { flags: SPLIT, .. }))
 }
 
 /// No fault of a replay takes so many nanoseconds: the worker was interrupted.
@@ -178,7 +197,8 @@ impl Watch for ByClass<'_> {
     fn done(&mut self, at: usize) {
         let ns = self.clock.between(self.began, self.clock.now());
         let count = &mut self.counts[OpClass::of(self.ops[at], self.trace) as usize];
-        count.times += 1;
+        // A split belongs to the fault that comes after it.
+        count.times += u64::from(!is_split(self.ops[at], self.trace));
         count.made += self.tables.made.load(Relaxed) - self.before.0;
         let freed = self.tables.freed.load(Relaxed) - self.before.1;
         count.freed += freed;

@@ -7,6 +7,7 @@
 use crate::replay::input::schedule::Op;
 use crate::replay::input::trace::Trace;
 use crate::replay::linux::PAGE;
+use crate::replay::linux::is_found;
 use crate::replay::workers::look::When;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::addr::{PhysAddr, VirtRange};
@@ -166,13 +167,30 @@ pub struct LifeWatch<'a> {
     pub flushes: Box<dyn Fn() -> FlushCounts + Send + 'a>,
     /// The samples so far.
     pub samples: Vec<FlushSample>,
+    /// The operations.
+    pub ops: &'a [Op],
+    /// Flushes for pages that were found at stops.
+    pub found: u64,
+    /// All flushes before such an operation.
+    pub before: u64,
 }
 
 impl LifeWatch<'_> {
     #[cold]
     fn sample(&mut self, ops: u32) {
+        let flushes = self.by_size();
+        self.samples.push(FlushSample { ops, flushes });
+    }
+
+    fn by_size(&self) -> [u64; 3] {
         let FlushCounts { page, range, full, .. } = (self.flushes)();
-        self.samples.push(FlushSample { ops, flushes: [page as u64, range as u64, full as u64] });
+        [page as u64, range as u64, full as u64]
+    }
+
+    /// Whether an operation corrects the replay by pages that were found at a stop.
+    fn corrects(&self, op: &Op) -> bool {
+        let Op::Call { rare, .. } = *op else { return false };
+        matches!(self.trace.rare.get(rare as usize), Some(Kind::Touched { flags, .. }) if is_found(*flags))
     }
 }
 
@@ -184,6 +202,9 @@ impl Watch for LifeWatch<'_> {
 
     fn look<F: Format, M: Machine>(&mut self, on: On<'_, M>, op: &Op, _: When, space: &Space<F>) {
         const ALL: VirtRange = VirtRange { start: 0, end: u64::MAX };
+        if self.corrects(op) {
+            self.before = self.by_size().iter().sum();
+        }
         let (rare, all) = match *op {
             Op::Exec { last, .. } | Op::Exit { last, .. } => (None, last),
             Op::Call { rare, .. } => (self.trace.rare.get(rare as usize), false),
@@ -239,6 +260,9 @@ impl Watch for LifeWatch<'_> {
     fn done(&mut self, at: usize) {
         let next = at as u32 + 1;
         self.lives.now.store(next, Relaxed);
+        if self.ops.get(at).is_some_and(|op| self.corrects(op)) {
+            self.found += self.by_size().iter().sum::<u64>() - self.before;
+        }
         if self.samples_at.get(self.samples.len()) == Some(&next) {
             self.sample(next);
         }

@@ -19,6 +19,20 @@ fn permissions(prot: Prot) -> AreaFlags {
     AreaFlags(u16::from(prot.0) & AreaFlags::PERMISSIONS.0)
 }
 
+/// Returns whether nobody asked for pages that were touched: they were found at a stop, after the
+/// recorder had missed how they came.
+pub fn is_found(flags: FaultFlags) -> bool {
+    flags.0 & FaultFlags::USER == 0
+}
+
+/// Of pages that are touched in a recording that was written anew: a fault splits a huge page into
+/// them. Files have no such event.
+///
+/// The pages stay parts of one large folio, whose entries Linux copies and takes away in batches (6.9
+/// and later): its count of users changes once for all of them. So in a replay they are entries of the
+/// frame of zeroes, which has no count: a fork copies the entries, and a write makes a frame of its own.
+pub const SPLIT: FaultFlags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT);
+
 /// Makes a call that changes areas or tables of one space; others do nothing.
 ///
 /// # Errors
@@ -61,12 +75,13 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
                 space.madvise(range, Advice::DontNeed)?;
                 return Ok(space.make_tables(range, Level(Level::PTE.0 + 1))?);
             }
-            let write = flags.0 & FaultFlags::WRITE != 0;
+            let private = flags.0 & (FaultFlags::WRITE | FaultFlags::PRESENT) != 0;
+            let write = flags.0 & FaultFlags::WRITE != 0 && flags != SPLIT;
             for (piece, area) in pieces(space, range(start, pages)) {
                 // A debugger writes where the program may not.
                 let can = area.flags.has(AreaFlags::WRITE);
                 let access = if write && can { Access::Write } else { Access::Read };
-                if write && !can && !area.flags.has(AreaFlags::SHARED) {
+                if private && !(write && can) && !area.flags.has(AreaFlags::SHARED) {
                     space.copy_on_fork(VirtAddr(piece.start))?;
                 }
                 let _complete = lock::touch(space, piece, access)?;

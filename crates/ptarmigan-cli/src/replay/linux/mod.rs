@@ -11,7 +11,7 @@ mod objects;
 mod pieces;
 mod tags;
 
-pub use calls::{call, forked};
+pub use calls::{SPLIT, call, forked, is_found};
 pub use error::CallError;
 pub use faults::{HugeFaults, refused};
 pub use objects::has_page;

@@ -59,6 +59,8 @@ pub(crate) struct Observation {
     pub samples: Vec<FlushSample>,
     /// All flushes.
     pub flushes: Flushes,
+    /// Of these, flushes that come from pages found at stops.
+    pub found_flushes: u64,
     /// The most tables at once, and the most bytes in tables.
     pub peak: (u64, u64),
     /// Comparison with Linux's counts of tables.
@@ -171,6 +173,9 @@ impl ObservedTrace {
                 samples_at: &samples_at,
                 flushes: Box::new(|| machine.tlb().counts()),
                 samples: Vec::new(),
+                ops: self.ops(),
+                found: 0,
+                before: 0,
             }
         };
         let either = EitherMachine::low(&machine);
@@ -180,7 +185,12 @@ impl ObservedTrace {
         let (outcome, _, watches) = job.run_and_look(&either, watch, |done| bar.inc(done), look)?;
         bar.finish_and_clear();
         self.check_memory(&outcome)?;
-        let samples = watches.into_iter().flat_map(|watch| watch.samples).collect();
+        let mut found_flushes = 0;
+        let samples = watches.into_iter().flat_map(|watch| {
+            found_flushes += watch.found;
+            watch.samples
+        });
+        let samples = samples.collect();
         let flushes = machine.tlb().counts().into();
         let log = std::mem::take(&mut *lives.log());
         let calls = layered.inner().layer().log();
@@ -190,6 +200,7 @@ impl ObservedTrace {
             bounds,
             samples,
             flushes,
+            found_flushes,
             peak: (calls.peak_live, calls.peak_bytes),
             truth: TruthReport::of(&outcome),
             odd: (outcome.outside, outcome.odd),

@@ -9,7 +9,7 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watch;
 use crate::replay::input::schedule::{Op, Program};
 use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
-use crate::replay::linux::{CallError, HugeFaults, PAGE, call, forked, refused};
+use crate::replay::linux::{CallError, HugeFaults, PAGE, call, forked, is_found, refused};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
@@ -325,9 +325,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         let kind = self.trace.rare[rare as usize];
         let pin = self.slots[usize::from(slot)].pin();
         let on = self.m.on(&pin)?;
-        // Pages that nobody asked for were found at a stop, after the recorder had missed how they
-        // came.
-        let found = matches!(kind, Kind::Touched { flags, .. } if flags.0 & FaultFlags::USER == 0);
+        let found = matches!(kind, Kind::Touched { flags, .. } if is_found(flags));
         match self.spaces.get(space)? {
             SpaceRef::Own(space) => {
                 let before = space.tree().tables_below_root();

@@ -9,6 +9,8 @@ use serde::Serialize;
 pub(in crate::report) struct FlushFigures {
     /// By the library, in the replay.
     pub ours: Flushes,
+    /// Of these, flushes that come from pages found at stops.
+    pub found: u64,
     /// By Linux, if they were recorded.
     pub linux: Option<Flushes>,
     /// One for each part of the axis.
@@ -46,6 +48,12 @@ impl FlushFigures {
         }
         let [page, range, full] = trace.linux_flushes;
         let recorded = !trace.header.unseen.has(Unseen::TLB_FLUSHES);
-        FlushFigures { ours: seen.flushes, linux: recorded.then_some(Flushes { page, range, full }), points }
+        let found = seen.found_flushes;
+        FlushFigures {
+            ours: seen.flushes,
+            found,
+            linux: recorded.then_some(Flushes { page, range, full }),
+            points,
+        }
     }
 }

@@ -86,9 +86,6 @@ impl TaskState {
 /// Counts beside the events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    pub(crate) execs: u64,
-    pub(crate) samples: u64,
-    pub(crate) faults: u64,
     /// Raw events of tasks that are not descendants of the command.
     pub(crate) foreign: u64,
     pub(crate) refused: u64,
@@ -220,7 +217,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     self.exec(pid, when)?;
                 }
                 if address < USER_END {
-                    self.seen.faults += 1;
                     let flags = FaultFlags((code & 0x1f) as u8);
                     if flags.0 & FaultFlags::REFUSED == 0
                         && let Some(space) = self.space_of(pid)
@@ -408,7 +404,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.spaces.insert(self.next_space, SpaceUsers { users: 1, ..SpaceUsers::default() });
         self.next_space += 1;
         self.leave_space(old, false);
-        self.seen.execs += 1;
         let made = (self.made)(group, when);
         let narrow = made.as_ref().is_some_and(|made| made.narrow);
         let Some(made) = made.filter(|made| made.is_complete() && !narrow) else {
@@ -480,10 +475,12 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let (news, unexplained) = space.known.news(found);
         self.seen.found += unexplained;
         for f in news {
-            let flags = match (f.huge, f.private) {
-                (true, _) => FaultFlags::HUGE,
-                (false, true) => FaultFlags::WRITE,
-                (false, false) => 0,
+            // A page that a fork shares has not been written since: a write would copy it.
+            let flags = match (f.huge, f.private, f.exclusive) {
+                (true, ..) => FaultFlags::HUGE,
+                (false, true, true) => FaultFlags::WRITE,
+                (false, true, false) => FaultFlags::PRESENT,
+                (false, false, _) => 0,
             };
             let kind = Kind::Touched { start: f.start, pages: f.pages, flags: FaultFlags(flags) };
             self.put(pid, kind)?;
@@ -532,16 +529,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             space.still += 1;
         }
         if others == 0 && self.started && task.recorded {
-            self.seen.samples += 1;
             let at = if exit { Sampled::Exit } else { Sampled::Exec };
             self.put(pid, Kind::Truth { tables, at })?;
         }
         Ok(())
-    }
-
-    /// Returns the number of tasks so far.
-    pub(crate) fn tasks(&self) -> u32 {
-        self.next_task
     }
 
     /// Returns whether a program was started.

@@ -105,10 +105,7 @@ impl KnownTables {
                         unexplained += u64::from(known.is_none());
                     }
                     match news.last_mut() {
-                        Some(last)
-                            if last.start + last.pages == start
-                                && (last.private, last.huge) == (f.private, f.huge) =>
-                        {
+                        Some(last) if last.continues(&Found { start, ..*f }) => {
                             last.pages = stop - last.start;
                         }
                         _ => news.push(Found { start, pages: stop - start, ..*f }),
@@ -127,7 +124,7 @@ mod tests {
     use super::*;
 
     fn found(start: u64, pages: u64) -> Found {
-        Found { start, pages, private: true, huge: false }
+        Found { start, pages, private: true, exclusive: true, huge: false }
     }
 
     #[test]
@@ -157,7 +154,7 @@ mod tests {
     fn entries_of_upper_levels_are_always_news() {
         let mut known = KnownTables::default();
         known.add(512, false);
-        let huge = Found { huge: true, private: false, ..found(512, 1024) };
+        let huge = Found { huge: true, private: false, exclusive: false, ..found(512, 1024) };
         assert_eq!(known.news(&[huge]), (vec![huge], 0));
         assert_eq!(known.news(&[huge]), (vec![huge], 0));
     }

@@ -17,7 +17,7 @@ fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
         Some(Made { stack_end: 0x7_ffff, arg_pages: 1, areas: vec![area], ..Made::default() })
     };
     let mut model = TraceBuilder::new(writer, 100, &mut made);
-    let own = vec![Found { start: 0, pages: 512, private: true, huge: false }];
+    let own = vec![Found { start: 0, pages: 512, private: true, exclusive: true, huge: false }];
     let start = [
         (100, RawKind::Fault { address: 0x5000, code: 4 }),
         (100, RawKind::Present(own)),

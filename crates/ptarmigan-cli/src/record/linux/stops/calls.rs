@@ -136,7 +136,7 @@ impl Pending {
 }
 
 fn touched(pid: i32, found: Vec<Found>) -> Looked {
-    let touched = |Found { start, pages, private, .. }| RawKind::Touched { start, pages, write: private };
+    let touched = |Found { start, pages, exclusive, .. }| RawKind::Touched { start, pages, write: exclusive };
     found.into_iter().map(|found| (pid, touched(found))).collect()
 }
 

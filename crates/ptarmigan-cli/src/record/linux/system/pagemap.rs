@@ -3,10 +3,12 @@
 //! Pages that the kernel brings in on behalf of a program (direct I/O, `process_vm_writev`,
 //! `userfaultfd`, core dumps, ...) raise no fault that a tracepoint reports. They are found at the
 //! stops, with one call that looks at page tables only, whatever the areas' sizes (`PAGEMAP_SCAN`,
-//! Linux 6.7). Older kernels find nothing.
+//! Linux 6.7). Older kernels find nothing. That call does not tell private pages of this space alone
+//! from those that a fork shares: of private pages the words of `pagemap` are read, too.
 use super::proc::{PAGE_SHIFT, USER_END};
 use super::sys::{self, PageRegion};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// Pages that were found present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub(crate) struct Found {
     pub(crate) pages: u64,
     /// Private pages, as writes make them.
     pub(crate) private: bool,
+    /// Private pages that no other space maps: they were written since the last fork.
+    pub(crate) exclusive: bool,
     /// Mapped by entries of an upper level.
     pub(crate) huge: bool,
 }
@@ -22,16 +26,19 @@ pub(crate) struct Found {
 impl Found {
     /// The bits of a page's number: the whole of the user addresses.
     const PAGE: u32 = 36;
+    const EXCLUSIVE: u64 = 1 << 61;
     const PRIVATE: u64 = 1 << 62;
     const HUGE: u64 = 1 << 63;
 
     /// The most pages that one word holds.
-    pub(crate) const LONGEST: u64 = (1 << 26) - 1;
+    pub(crate) const LONGEST: u64 = (1 << 25) - 1;
 
     /// The pages as a word.
     pub(crate) fn word(self) -> u64 {
         let bit = |set: bool, bit: u64| if set { bit } else { 0 };
-        let flags = bit(self.private, Self::PRIVATE) | bit(self.huge, Self::HUGE);
+        let flags = bit(self.exclusive, Self::EXCLUSIVE)
+            | bit(self.private, Self::PRIVATE)
+            | bit(self.huge, Self::HUGE);
         self.start | self.pages.min(Self::LONGEST) << Self::PAGE | flags
     }
 
@@ -41,9 +48,53 @@ impl Found {
             start: word & ((1 << Self::PAGE) - 1),
             pages: word >> Self::PAGE & Self::LONGEST,
             private: word & Self::PRIVATE != 0,
+            exclusive: word & Self::EXCLUSIVE != 0,
             huge: word & Self::HUGE != 0,
         }
     }
+
+    /// Returns whether `next` is of the same kind as these pages, and follows them.
+    pub(crate) fn continues(&self, next: &Found) -> bool {
+        self.start + self.pages == next.start
+            && (self.private, self.exclusive, self.huge) == (next.private, next.exclusive, next.huge)
+    }
+}
+
+/// Adds a run to others, and makes one of it and the last if it can.
+fn add(found: &mut Vec<Found>, next: Found) {
+    match found.last_mut() {
+        Some(last) if last.continues(&next) && last.pages + next.pages <= Found::LONGEST => {
+            last.pages += next.pages;
+        }
+        _ => found.push(next),
+    }
+}
+
+/// Set in the word of a page that only one space maps (Linux 4.2).
+const MAPPED_ONCE: u64 = 1 << 56;
+
+/// Adds a run of private pages, in parts that are exclusive or not. Pages whose words cannot be read
+/// are not.
+fn add_private(found: &mut Vec<Found>, map: &File, run: Found) {
+    let mut words = [0; 512 * 8];
+    let mut at = run.start;
+    let end = run.start + run.pages;
+    while at < end {
+        let pages = (end - at).min(512);
+        let words = &mut words[..pages as usize * 8];
+        let read = map.read_at(words, at * 8).unwrap_or(0);
+        words[read..].fill(0);
+        let (words, _) = words.as_chunks::<8>();
+        for part in words.chunk_by(|a, b| is_exclusive(a) == is_exclusive(b)) {
+            let pages = part.len() as u64;
+            add(found, Found { start: at, pages, exclusive: is_exclusive(&part[0]), ..run });
+            at += pages;
+        }
+    }
+}
+
+fn is_exclusive(word: &[u8; 8]) -> bool {
+    u64::from_ne_bytes(*word) & MAPPED_ONCE != 0
 }
 
 /// The last page below the kernel's half is no program's, and the call refuses it.
@@ -76,18 +127,10 @@ pub(crate) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<Found>> 
                 start: r.start >> PAGE_SHIFT,
                 pages: (r.end - r.start) >> PAGE_SHIFT,
                 private: !file && !has(PageRegion::ZERO),
+                exclusive: false,
                 huge: file && has(PageRegion::HUGE),
             };
-            match found.last_mut() {
-                Some(last)
-                    if last.start + last.pages == next.start
-                        && (last.private, last.huge) == (next.private, next.huge)
-                        && last.pages + next.pages <= Found::LONGEST =>
-                {
-                    last.pages += next.pages;
-                }
-                _ => found.push(next),
-            }
+            if next.private { add_private(&mut found, &map, next) } else { add(&mut found, next) }
         }
         if end <= at || filled == 0 {
             break;
@@ -110,8 +153,52 @@ mod tests {
         assert_eq!(works(), !found.is_empty());
         if works() {
             let run = found.iter().find(|f| (f.start..f.start + f.pages).contains(&inside));
-            assert!(run.is_some_and(|f| f.private && !f.huge));
+            assert!(run.is_some_and(|f| f.private && f.exclusive && !f.huge));
             assert!(found.windows(2).all(|w| w[0].start + w[0].pages <= w[1].start));
+        }
+    }
+
+    #[test]
+    fn a_page_that_a_child_maps_too_is_not_exclusive() {
+        let page = vec![1u8; 3 << PAGE_SHIFT];
+        let inside = (page.as_ptr() as u64 >> PAGE_SHIFT) + 1;
+        let exclusive = || {
+            let (start, end) = (inside << PAGE_SHIFT, (inside + 1) << PAGE_SHIFT);
+            let found = present_in(std::process::id() as i32, start, end)?;
+            Some(found.iter().all(|f| f.private && f.exclusive))
+        };
+        if !works() {
+            return;
+        }
+        assert_eq!(exclusive(), Some(true));
+        // SAFETY: the child makes system calls only: it waits to be killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                // SAFETY: pause takes nothing.
+                unsafe { libc::pause() };
+            }
+        }
+        assert!(child > 0);
+        let shared = exclusive();
+        sys::kill(child, libc::SIGKILL);
+        // SAFETY: the child is this process's, and no status is wanted.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        assert_eq!(shared, Some(false));
+    }
+
+    #[test]
+    fn runs_become_words_and_come_back() {
+        for bits in 0..8 {
+            let has = |bit: u32| bits >> bit & 1 != 0;
+            let found = Found {
+                start: 0x7_ffff_ffff,
+                pages: Found::LONGEST,
+                private: has(0),
+                exclusive: has(1),
+                huge: has(2),
+            };
+            assert_eq!(Found::of(found.word()), found);
         }
     }
 }
