@@ -21,5 +21,6 @@ pub mod replay;
 pub mod report;
 mod shipped;
 mod term;
+mod words;
 
 pub use error::{Context, Failure};

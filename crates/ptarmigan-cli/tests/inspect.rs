@@ -46,7 +46,7 @@ fn a_trace_is_counted() {
     assert_eq!((status, err.as_str()), (Some(0), ""));
     assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
     assert!(
-        out.contains("2 (2 processes, 0 threads)") && out.contains("1 forks, 0 vforks, 1 execs"),
+        out.contains("2 (2 processes, 0 threads)") && out.contains("1 fork, 0 vforks, 1 exec\n"),
         "{out}"
     );
     assert!(out.contains("2 equal to the number of regions touched"), "{out}");
@@ -167,7 +167,7 @@ fn everything_that_a_trace_may_have_fits_80_columns() {
     for line in out.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    assert!(out.contains("at stops     2251799813685248 pages found in 1 runs"), "{out}");
+    assert!(out.contains("at stops     2251799813685248 pages found in 1 run that"), "{out}");
     assert!(out.contains("system calls of 32-bit programs") && out.contains("stack-limit 1"), "{out}");
 }
 

@@ -1,5 +1,6 @@
 //! What a replay counts, and what is saved between two of them.
 use crate::replay::{CountedRun, OpClass};
+use crate::words::several;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -135,6 +136,11 @@ impl Saved {
         ]
     }
 
+    /// Returns whether the replay takes more time: every round does.
+    pub fn slows(&self) -> bool {
+        self.work_share <= -LEAST_SHARE
+    }
+
     /// Returns the largest part that is saved, of time or of memory.
     pub fn value(&self, without: &Figures) -> f64 {
         let parts = self.counts(without).map(|(saved, of, _)| saved as f64 / (of as f64).max(1.0));
@@ -165,7 +171,7 @@ impl Saved {
 
     /// Returns what is saved as sentences.
     pub fn sentence(&self, without: &Figures) -> String {
-        let (mut less, mut more) = self.parts(without);
+        let (mut less, more) = self.parts(without);
         let whole: f64 = without.causes.values().map(|cause| cause.ns).sum();
         // Parts of the whole, not only of causes that hardly count.
         let counts =
@@ -177,20 +183,29 @@ impl Saved {
             let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
             let share = percent(self.work_share);
             less.push(format!("{share} of the replay's time{causes}"));
-        } else if self.work_share <= -LEAST_SHARE {
-            more.push(format!("{} of the replay's time", percent(-self.work_share)));
         }
-        let costs = if more.is_empty() { String::new() } else { format!(" Costs {} more.", list(&more)) };
+        let costs =
+            if more.is_empty() { String::new() } else { format!(" But it takes {} more.", list(&more)) };
         let less = if less.is_empty() { "nothing".to_owned() } else { list(&less) };
         format!("Saves {less}.{costs}")
     }
 
     /// Returns why a change does not pay, without a full stop.
-    pub fn counts_only(&self, without: &Figures) -> String {
+    pub fn reason(&self, without: &Figures) -> String {
         let (less, more) = self.parts(without);
         let less = if less.is_empty() { "nothing".to_owned() } else { list(&less) };
-        let costs = if more.is_empty() { String::new() } else { format!(", and costs {} more", list(&more)) };
-        format!("saves {less}{costs}")
+        let mut costs = Vec::new();
+        if !more.is_empty() {
+            costs.push(format!("takes {} more", list(&more)));
+        }
+        if self.slows() {
+            costs.push(format!("the replay gets {} slower", percent(-self.work_share)));
+        }
+        if costs.is_empty() {
+            format!("saves {less}")
+        } else {
+            format!("saves {less}, but {}", costs.join(" and "))
+        }
     }
 }
 
@@ -201,11 +216,6 @@ fn list(parts: &[String]) -> String {
         [one] => one.clone(),
         [most @ .., last] => format!("{} and {last}", most.join(", ")),
     }
-}
-
-/// Formats a number of things.
-pub fn several(n: u64, thing: &str) -> String {
-    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Formats a part of a whole.
@@ -277,21 +287,27 @@ mod tests {
         assert_eq!(
             say(change),
             "Saves 25000 of 100000 faults (25 %), 400 of 1000 tables made (40 %) and 30 % of the replay's time \
-             (50 % of fault). Costs 1 table at the peak more."
+             (50 % of fault). But it takes 1 table at the peak more."
         );
-        let slower: fn(&mut CountedRun) = |run| (run.made, run.processor_ns) = (600, 1.2e6);
-        assert_eq!(
-            say(slower),
-            "Saves 400 of 1000 tables made (40 %). Costs 20 % of the replay's time more."
-        );
-        let mut untold = saved(slower);
-        untold.forget_times();
-        assert_eq!(untold.sentence(&figures(|_| {})), "Saves 400 of 1000 tables made (40 %).");
         let lost: fn(&mut CountedRun) = |run| (run.made, run.at_end) = (1002, 901);
         assert_eq!(
-            saved(lost).counts_only(&figures(|_| {})),
-            "saves nothing, and costs 2 tables made and 1 table at the end of programs more"
+            saved(lost).reason(&figures(|_| {})),
+            "saves nothing, but takes 2 tables made and 1 table at the end of programs more"
         );
+    }
+
+    #[test]
+    fn a_change_that_makes_every_round_slower_says_so() {
+        let slower: fn(&mut CountedRun) = |run| (run.made, run.processor_ns) = (600, 1.2e6);
+        let mut slow = saved(slower);
+        assert!(slow.slows() && slow.pays(&figures(|_| {})), "its counts pay");
+        assert_eq!(
+            slow.reason(&figures(|_| {})),
+            "saves 400 of 1000 tables made (40 %), but the replay gets 20 % slower"
+        );
+        slow.forget_times();
+        assert!(!slow.slows(), "the rounds do not tell");
+        assert_eq!(slow.sentence(&figures(|_| {})), "Saves 400 of 1000 tables made (40 %).");
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod text;
 
 use crate::error::Failure;
 use crate::json::Document;
-use crate::{input, nearest, print};
+use crate::{input, nearest, print, term};
 use ptarmigan_trace::ReadError;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     if args.json {
         print::stdout(&Document::new(&report).pretty()?)?;
     } else {
-        print::report(&text::table(&report))?;
+        print::stdout(&text::table(&report, term::narrow().unwrap_or(text::COLUMNS)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

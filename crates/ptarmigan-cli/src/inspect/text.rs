@@ -1,93 +1,131 @@
 //! What a trace contains, as text.
 use super::count::Inspection;
+use crate::words::several;
 use std::fmt::Write;
 
-/// Formats the report as text, at most 80 columns wide.
-pub(super) fn table(r: &Inspection) -> String {
-    let mut t = String::new();
-    let mut line = |key: &str, value: String| {
-        let _ = writeln!(t, "{key:<12} {value}");
-    };
-    line("name", r.name.clone());
-    line(
-        "recorded",
-        format!("with {} on {}, {} CPUs, pages of {} bytes", r.method, r.arch, r.cpus, r.page_bytes),
-    );
-    for (i, what) in r.unseen.iter().enumerate() {
-        line(if i == 0 { "not seen" } else { "" }, (*what).to_owned());
+/// The width of the text where the terminal has room for it.
+pub(super) const COLUMNS: usize = 80;
+/// The column that values begin in, behind their names.
+const VALUES: usize = 13;
+/// On a terminal of fewer columns a value stands below its name.
+const BESIDE: usize = 36;
+
+/// Stands for a blank at which no line is broken.
+const STAYS: char = '\u{1}';
+
+/// Lines of names and values. Each value is broken between words.
+struct Lines {
+    text: String,
+    width: usize,
+}
+
+impl Lines {
+    /// Adds a value, or one that continues the last if the name is empty.
+    fn add(&mut self, name: &str, value: &str) {
+        let beside = self.width >= BESIDE;
+        let indent = if beside { VALUES } else { 2 };
+        let mut line = match (beside, name) {
+            (true, name) => format!("{name:<VALUES$}"),
+            (false, "") => " ".repeat(indent),
+            (false, name) => format!("{name}\n{:indent$}", ""),
+        };
+        // The length of the line so far. A blank that stands twice is part of a column.
+        let mut used = indent;
+        let mut first = true;
+        for word in value.split_inclusive(' ') {
+            let length = word.trim_end().chars().count();
+            if !first && used + length > self.width {
+                line.truncate(line.trim_end().len());
+                line.push('\n');
+                line.push_str(&" ".repeat(indent));
+                used = indent;
+            }
+            line.push_str(word);
+            used += word.chars().count();
+            first = false;
+        }
+        let _ = writeln!(self.text, "{}", line.trim_end().replace(STAYS, " "));
     }
-    line("tasks", format!("{} ({} processes, {} threads)", r.tasks, r.processes, r.threads));
-    line("", format!("{} forks, {} vforks, {} execs", r.forks, r.vforks, r.execs));
+
+    /// Adds cells, as many on a line as fit.
+    fn cells(&mut self, cells: &[String]) {
+        let room = self.width.saturating_sub(if self.width >= BESIDE { VALUES } else { 2 });
+        let widest = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(21);
+        for row in cells.chunks(((room + 1) / (widest + 1)).clamp(1, 3)) {
+            self.add("", &row.iter().map(|cell| format!("{cell:<widest$}")).collect::<String>());
+        }
+    }
+}
+
+/// Formats the report as text with lines of at most `width` columns, except for words that are longer.
+pub(super) fn table(r: &Inspection, width: usize) -> String {
+    let mut t = Lines { text: String::new(), width };
+    let n = several;
+    t.add("name", &r.name);
+    let cpus = n(r.cpus.into(), "CPU");
+    t.add("recorded", &format!("with {} on {}, {cpus}, pages of {} bytes", r.method, r.arch, r.page_bytes));
+    for (i, what) in r.unseen.iter().enumerate() {
+        t.add(if i == 0 { "not seen" } else { "" }, what);
+    }
+    let threads = n(r.threads, "thread");
+    t.add("tasks", &format!("{} ({}, {threads})", r.tasks, n(r.processes, "process")));
+    t.add("", &format!("{}, {}, {}", n(r.forks, "fork"), n(r.vforks, "vfork"), n(r.execs, "exec")));
     let f = &r.faults;
-    line("faults", format!("{} ({} user, {} kernel)", f.user + f.kernel, f.user, f.kernel));
+    t.add("faults", &format!("{} ({} user, {} kernel)", f.user + f.kernel, f.user, f.kernel));
     if r.access_seen {
-        line(
+        t.add(
             "",
-            format!("{} read, {} write, {} fetch; {} on present pages", f.read, f.write, f.exec, f.present),
+            &format!("{} read, {} write, {} fetch; {} on present pages", f.read, f.write, f.exec, f.present),
         );
     }
     if let Some(s) = &r.touched {
-        line("touched", format!("in each of {} address spaces, mean:", r.spaces));
-        line(
+        let spaces = if r.spaces == 1 {
+            "in one address space:".to_owned()
+        } else {
+            format!("in each of {}, mean:", n(r.spaces, "address space"))
+        };
+        t.add("touched", &spaces);
+        t.add(
             "",
-            format!(
+            &format!(
                 "{:.1} pages, {:.2} x 2 MiB, {:.2} x 1 GiB, {:.2} x 512 GiB",
                 s.pages, s.pte_regions, s.pmd_regions, s.pud_regions
             ),
         );
     } else {
-        line("touched", "not counted: too many pages".to_owned());
+        t.add("touched", "not counted: too many pages");
     }
     if r.at_stops.runs > 0 {
-        line("at stops", format!("{} pages found in {} runs that", r.at_stops.pages, r.at_stops.runs));
-        line("", "no event explains, or that a call may have freed".to_owned());
+        t.add(
+            "at stops",
+            &format!("{} found in {} that", n(r.at_stops.pages, "page"), n(r.at_stops.runs, "run")),
+        );
+        t.add("", "no event explains, or that a call may have freed");
     }
     let s = &r.samples;
-    line("VmPTE", format!("{} samples at exit, {} before exec", s.exit, s.exec));
-    line("", format!("mean {:.2} tables, max {}", s.mean, s.max));
+    t.add("VmPTE", &format!("{} at exit, {} before exec", n(s.exit, "sample"), s.exec));
+    t.add("", &format!("mean {:.2} tables, max {}", s.mean, s.max));
     if let Some(equal) = s.equal_to_regions {
-        line("", format!("{equal} equal to the number of regions touched"));
+        t.add("", &format!("{equal} equal to the number of regions touched"));
     }
-    line("events", format!("{}, lost {}", r.events, r.lost));
-    let kinds: Vec<_> = r.by_kind.iter().filter(|(_, n)| **n > 0).collect();
-    for row in kinds.chunks(3) {
-        let cells: Vec<String> = row.iter().map(|(name, n)| format!("{name:<11} {n}")).collect();
-        line("", cells.iter().map(|c| format!("{c:<21}")).collect::<String>().trim_end().to_owned());
-    }
+    t.add("events", &format!("{}, lost {}", r.events, r.lost));
+    let kinds = r.by_kind.iter().filter(|(_, n)| **n > 0);
+    t.cells(&kinds.map(|(name, n)| format!("{name:<11} {n}")).collect::<Vec<_>>());
     if !r.advice.is_empty() {
-        let advice = r.advice.iter().map(|(a, n)| format!("{} {n}", advice_name(*a)));
-        for (i, advices) in wrapped(advice).into_iter().enumerate() {
-            line(if i == 0 { "madvise" } else { "" }, advices);
-        }
+        let advice: Vec<String> =
+            r.advice.iter().map(|(a, n)| format!("{}{STAYS}{n}", advice_name(*a))).collect();
+        t.add("madvise", &advice.join(", "));
     }
-    line(
+    t.add(
         "file",
-        format!(
-            "{} bytes, {:.3} per event ({:.2} before compression)",
-            r.bytes, r.bytes_per_event, r.row_bytes_per_event
+        &format!(
+            "{}, {:.3} per event ({:.2} before compression)",
+            n(r.bytes, "byte"),
+            r.bytes_per_event,
+            r.row_bytes_per_event
         ),
     );
-    t
-}
-
-/// Joins words with commas to lines of at most 66 columns.
-fn wrapped(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in words {
-        match lines.last_mut() {
-            Some(line) if line.len() + 2 + word.len() <= 66 => {
-                line.push_str(", ");
-                line.push_str(&word);
-            }
-            last => {
-                if let Some(line) = last {
-                    line.push(',');
-                }
-                lines.push(word);
-            }
-        }
-    }
-    lines
+    t.text
 }
 
 fn advice_name(advice: u16) -> String {
@@ -112,4 +150,36 @@ fn advice_name(advice: u16) -> String {
         .iter()
         .find(|(a, _)| *a == advice)
         .map_or_else(|| format!("advice-{advice}"), |(_, n)| (*n).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(width: usize, fill: impl FnOnce(&mut Lines)) -> String {
+        let mut lines = Lines { text: String::new(), width };
+        fill(&mut lines);
+        lines.text
+    }
+
+    #[test]
+    fn a_sentence_is_broken_between_words_and_its_lines_begin_below_its_start() {
+        let sentence =
+            |t: &mut Lines| t.add("recorded", "with tracefs on x86_64, 2 CPUs, pages of 4096 bytes");
+        assert_eq!(
+            lines(40, sentence),
+            "recorded     with tracefs on x86_64, 2\n             CPUs, pages of 4096 bytes\n"
+        );
+        assert_eq!(
+            lines(20, sentence),
+            "recorded\n  with tracefs on\n  x86_64, 2 CPUs,\n  pages of 4096\n  bytes\n"
+        );
+    }
+
+    #[test]
+    fn cells_stand_in_columns_as_far_as_they_fit() {
+        let cells = ["brk 1", "fault 2", "mmap 3", "truth 4"].map(str::to_owned);
+        let rows = |width| lines(width, |t| t.cells(&cells)).lines().count();
+        assert_eq!([80, 60, 40, 20].map(rows), [2, 2, 4, 4]);
+    }
 }

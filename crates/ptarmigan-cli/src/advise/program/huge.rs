@@ -7,29 +7,53 @@
 //!
 //! Linux keeps a leaf table in reserve for each huge page and counts it, so no table is saved there.
 //! The variant without a reserve makes none.
-use super::edit::Edit;
+//!
+//! A fork shares huge pages as it shares small ones. As in Linux since 5.8, the first write while
+//! another space maps the huge page splits it: the writer's table has 512 entries from then on,
+//! which further forks copy, and each of its pages is copied by a fault of its own. If the others
+//! have ended, the writer gets the whole huge page back with one fault.
+use super::edit::{Edit, SPLIT};
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
 use crate::replay::{HugeFaults, PackedKind, Trace, When};
 use ptarmigan::addr::VirtRange;
+use ptarmigan::space::AreaFlags;
 use ptarmigan_trace::{FaultFlags, Kind};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Pages of a region from which on it is full.
 const FULL: u64 = REGION - REGION / 8;
 
-/// A region from its first fault on.
+/// A region from its first fault on, or from the fork that shared its huge page.
 #[derive(Clone, Default)]
 struct Life {
     pages: RegionPages,
     first: u32,
     /// Faults that a huge page would serve as well.
     spared: Vec<u32>,
-    /// The first fault read, and nothing has been written yet.
-    only_read: bool,
-    /// A part was given away, or the space was copied: faults are as they were from there on.
-    over: bool,
-    /// A part was given away or changed: a huge page would be split, which needs a table.
+    /// Writes that split a shared huge page.
+    splits: Vec<u32>,
+    state: State,
+    /// The huge page that it is, as an index, once a fork has shared it.
+    shared: Option<usize>,
+    /// It came by a fork: the region belongs to another space.
+    inherited: bool,
+    /// A part was given away or changed, or a write has split it: a huge page needs a table.
     split: bool,
+}
+
+/// What faults on a region do.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// The huge page may be written.
+    #[default]
+    Writable,
+    /// It is one of zeroes: the first write is a fault.
+    OnlyRead,
+    /// A fork has write-protected it.
+    Protected,
+    /// Faults are as they were: a part was given away, the page was split, or the region was not
+    /// full when it was forked.
+    Small,
 }
 
 /// Looks for full regions.
@@ -37,11 +61,15 @@ struct Life {
 pub struct HugeRegions {
     access_unknown: bool,
     lives: HashMap<u32, BTreeMap<u64, Life>>,
+    /// The number of spaces that map each huge page that was shared.
+    mapped: Vec<u32>,
     heaps: HashMap<u32, u64>,
     /// Faults that go.
     spared: HashSet<u32>,
     /// The first faults of full regions that nothing splits.
     whole: HashSet<u32>,
+    /// Writes that split a huge page.
+    splits: HashSet<u32>,
     /// Regions that are full.
     pub full: u64,
     /// Regions that could be huge but are not full.
@@ -55,10 +83,7 @@ impl Finder for HugeRegions {
         match (seen.what, seen.when) {
             (Happens::Fault { page, flags }, When::Before) => self.fault(seen, page, flags),
             (Happens::Call(kind), When::After) => self.call(seen, &kind),
-            (Happens::Fork, When::Before) => {
-                let lives = self.lives.get_mut(&seen.space);
-                lives.into_iter().flatten().for_each(|(_, life)| life.over = true);
-            }
+            (Happens::Fork { child }, When::Before) => self.fork(seen, child),
             (Happens::End, _) => {
                 for life in self.lives.remove(&seen.space).unwrap_or_default().into_values() {
                     self.end(life);
@@ -71,6 +96,14 @@ impl Finder for HugeRegions {
 
 fn addresses(first: u64, pages: u64) -> VirtRange {
     VirtRange { start: first << PAGE, end: first.saturating_add(pages) << PAGE }
+}
+
+impl Life {
+    /// A fault that the huge page serves.
+    fn spare(&mut self, page: u64, event: u32) {
+        self.pages.add(page);
+        self.spared.push(event);
+    }
 }
 
 impl HugeRegions {
@@ -87,23 +120,60 @@ impl HugeRegions {
         let write = self.access_unknown || flags.0 & FaultFlags::WRITE != 0;
         let lives = self.lives.entry(seen.space).or_default();
         if let Some(life) = lives.get_mut(&region) {
-            if !life.over {
-                life.pages.add(page);
-                if life.only_read && write {
-                    life.only_read = false;
-                } else {
-                    life.spared.push(seen.event);
+            match life.state {
+                State::Small => {}
+                State::Writable => life.spare(page, seen.event),
+                State::OnlyRead | State::Protected if !write => life.spare(page, seen.event),
+                State::OnlyRead => {
+                    life.pages.add(page);
+                    life.state = State::Writable;
                 }
+                State::Protected if life.shared.is_some_and(|at| self.mapped[at] > 1) => {
+                    life.splits.push(seen.event);
+                    (life.state, life.split) = (State::Small, true);
+                }
+                // The others have ended: the huge page is this space's alone again.
+                State::Protected => life.state = State::Writable,
             }
             return;
         }
         let va = page << PAGE;
         let fits = seen.look.area(va).is_some_and(|area| HugeFaults::Always.reaches(&area, va));
         if fits && seen.look.pages(addresses(region * REGION, REGION)) == 0 {
-            let mut life = Life { first: seen.event, only_read: !write, ..Life::default() };
+            let state = if write { State::Writable } else { State::OnlyRead };
+            let mut life = Life { first: seen.event, state, ..Life::default() };
             life.pages.add(page);
             lives.insert(region, life);
         }
+    }
+
+    /// Shares the huge pages of a space with its copy.
+    fn fork(&mut self, seen: &Seen<'_>, child: u32) {
+        let Some(lives) = self.lives.get_mut(&seen.space) else { return };
+        let mut copies = BTreeMap::new();
+        for (&region, life) in lives {
+            let area = seen.look.area((region * REGION) << PAGE);
+            let copied = area.is_some_and(|area| {
+                !area.flags.has(AreaFlags::NO_FORK) && !area.flags.has(AreaFlags::WIPE_ON_FORK)
+            });
+            if !copied || life.state == State::Small {
+                continue;
+            }
+            if !life.inherited && life.pages.count() < FULL {
+                life.state = State::Small;
+                continue;
+            }
+            life.state = State::Protected;
+            let shared = *life.shared.get_or_insert_with(|| {
+                self.mapped.push(1);
+                self.mapped.len() - 1
+            });
+            self.mapped[shared] += 1;
+            let copy =
+                Life { state: State::Protected, inherited: true, shared: Some(shared), ..Life::default() };
+            copies.insert(region, copy);
+        }
+        self.lives.insert(child, copies);
     }
 
     fn call(&mut self, seen: &Seen<'_>, kind: &Kind) {
@@ -127,7 +197,9 @@ impl HugeRegions {
                 gone.push(region);
             } else if start > region * REGION || start + pages < (region + 1) * REGION {
                 life.split = true;
-                life.over |= takes;
+                if takes {
+                    life.state = State::Small;
+                }
             }
         }
         let ended: Vec<Life> = gone.iter().filter_map(|region| lives.remove(region)).collect();
@@ -135,17 +207,28 @@ impl HugeRegions {
     }
 
     fn end(&mut self, life: Life) {
+        if let Some(shared) = life.shared {
+            self.mapped[shared] -= 1;
+        }
         let pages = life.pages.count();
-        if pages < FULL {
+        if !life.inherited && pages < FULL {
             self.sparse += 1;
             return;
         }
-        self.full += 1;
-        self.untouched += REGION - pages;
-        if !life.split {
-            self.whole.insert(life.first);
+        if !life.inherited {
+            self.full += 1;
+            self.untouched += REGION - pages;
+            if !life.split {
+                self.whole.insert(life.first);
+            }
         }
         self.spared.extend(life.spared);
+        self.splits.extend(life.splits);
+    }
+
+    /// Returns how many writes split a huge page that a fork has shared.
+    pub fn splits(&self) -> u64 {
+        self.splits.len() as u64
     }
 
     /// Counts the regions of spaces that have not ended.
@@ -162,6 +245,11 @@ impl HugeRegions {
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             match step.what {
                 _ if self.spared.contains(&event) => {}
+                PackedKind::Fault { page, .. } if self.splits.contains(&event) => {
+                    let start = page / REGION * REGION;
+                    edit.call(step, Kind::Touched { start, pages: REGION, flags: SPLIT });
+                    edit.keep(step);
+                }
                 PackedKind::Fault { page, .. } if !reserve && self.whole.contains(&event) => {
                     let (start, flags) = (page / REGION * REGION, FaultFlags(FaultFlags::HUGE));
                     edit.call(step, Kind::Touched { start, pages: REGION, flags });

@@ -15,10 +15,11 @@ mod survey;
 mod zones;
 
 use super::advice::{Advice, Rejected, To, Variant, Verdict};
-use super::figures::{Figures, Saved, percent, several};
+use super::figures::{Figures, Saved, percent};
 use super::measure::{Compared, Measure, Side};
 use crate::error::Failure;
 use crate::replay::{CountedTrace, Trace};
+use crate::words::{several, several_were};
 use empty::EmptyTables;
 use huge::HugeRegions;
 use share::Forks;
@@ -80,10 +81,14 @@ impl Look<'_> {
         let once = Figures::of(&[self.measure.once(self.side(&mended))?]);
         let saved = Saved::between(self.whole, &once);
         if !saved.pays(self.whole) {
-            return Ok(not(kind, format!("{title}: {}", saved.counts_only(self.whole))));
+            return Ok(not(kind, format!("{title}: {}", saved.reason(self.whole))));
         }
         let Compared { without, with, saved, .. } =
             self.measure.compare(self.side(self.recorded), self.side(&mended))?;
+        // All rounds are slower: it costs more than it saves, whatever the counts say.
+        if saved.slows() {
+            return Ok(not(kind, format!("{title}: {}", saved.reason(&without))));
+        }
         Ok(Verdict::Advised(Box::new(Advice {
             kind,
             to: To::Program,
@@ -129,8 +134,18 @@ impl Look<'_> {
             " Linux keeps a table in reserve for each huge page, so VmPTE stays; a kernel that keeps none \
              makes {tables} fewer."
         );
+        match found.splits() {
+            0 => {}
+            n => {
+                advice.figure += &format!(
+                    " The first write to a huge page that a fork shares splits it: {}, and forks copy 512 \
+                     entries there from then on.",
+                    several(n, "split")
+                );
+            }
+        }
         if sparse > 0 {
-            advice.figure += &format!(" {sparse} further regions were touched and are not full.");
+            advice.figure += &format!(" {} touched and not full.", several_were(sparse, "further region"));
         }
         if untouched > 0 {
             advice.figure += &format!(" Pages that were never touched take {} KiB more.", untouched * 4);

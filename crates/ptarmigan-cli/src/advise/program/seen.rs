@@ -20,7 +20,10 @@ pub enum Happens {
     /// A call.
     Call(Kind),
     /// It is copied.
-    Fork,
+    Fork {
+        /// The number of the copy.
+        child: u32,
+    },
     /// It ends. This is seen before only.
     End,
 }

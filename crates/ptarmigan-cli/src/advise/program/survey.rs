@@ -67,7 +67,7 @@ impl<F: Finder> Watch for Survey<'_, F> {
         let (what, space) = match *op {
             Op::Fault { page, flags, space, .. } => (Happens::Fault { page, flags }, space),
             Op::Call { rare, space, .. } => (Happens::Call(self.trace.rare[rare as usize]), space),
-            Op::Fork { space, .. } => (Happens::Fork, space),
+            Op::Fork { space, child, .. } => (Happens::Fork { child }, space),
             Op::Exec { space, last: true, .. } | Op::Exit { space, last: true, .. } => (Happens::End, space),
             _ => return,
         };

@@ -63,7 +63,7 @@ impl Finder for Zones {
                 }
             }
             Happens::Call(kind) => self.programs.entry(seen.program).or_default().call(&kind),
-            Happens::Fork | Happens::End => {}
+            Happens::Fork { .. } | Happens::End => {}
         }
     }
 }

@@ -15,9 +15,10 @@ use super::system::{pagemap, proc, signals, sys};
 use crate::error::{Context, Failure};
 use crate::output::Output;
 use crate::record::args::{MethodChoice, RecordArgs};
+use crate::words::several;
 use crate::{bar, print};
 use indicatif::ProgressBar;
-use ptarmigan_trace::{Header, Method, Unseen, Writer};
+use ptarmigan_trace::{FaultFlags, Header, Kind, Method, Sampled, Summary, Unseen, Writer};
 use std::fs::{self, File};
 use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -308,23 +309,13 @@ fn write(
             args.program()
         )));
     }
-    let tasks = model.tasks();
     let (writer, seen) = model.finish().context(&problem)?;
     let (_, summary) = writer.finish(lost + seen.refused).context(&problem)?;
     output.install(&partial)?;
     let bytes = fs::metadata(&args.output).map(|m| m.len()).unwrap_or(0);
-    print::error(&format!(
-        "{}: {} events ({} faults), {tasks} tasks, {} execs, {} samples of VmPTE, {} lost, {bytes} bytes",
-        args.output.display(),
-        summary.events,
-        seen.faults,
-        seen.execs,
-        seen.samples,
-        summary.lost,
-    ));
+    print::error(&format!("{}: {}", args.output.display(), written(&summary, bytes)));
     if seen.found > 0 {
-        let tables = seen.found;
-        print::error(&format!("{tables} page tables were found at stops that no fault explains"));
+        print::error(&found(seen.found));
     }
     if header.unseen.has(Unseen::END) {
         let why = failed.map_or("no room on the disk".to_owned(), |e| e.to_string());
@@ -340,6 +331,32 @@ fn write(
         }
     }
     Ok(())
+}
+
+/// Says what the trace has, in the numbers that `inspect` counts.
+fn written(summary: &Summary, bytes: u64) -> String {
+    let faults = summary.count(&Kind::Fault { page: 0, flags: FaultFlags(0) });
+    let execs = summary.count(&Kind::Exec { stack_end: 0, arg_pages: 0 });
+    let samples = summary.count(&Kind::Truth { tables: 0, at: Sampled::Exit });
+    format!(
+        "{} ({}), {}, {}, {} of VmPTE, {} lost, {}",
+        several(summary.events, "event"),
+        several(faults, "fault"),
+        several(summary.tasks.into(), "task"),
+        several(execs, "exec"),
+        several(samples, "sample"),
+        summary.lost,
+        several(bytes, "byte"),
+    )
+}
+
+/// Says that page tables came without a fault that was recorded.
+fn found(tables: u64) -> String {
+    format!(
+        "{} appeared without a recorded fault (see docs/recording.md#what-is-found-at-stops); counts are \
+         corrected",
+        several(tables, "page table")
+    )
 }
 
 fn status(ended: Ended) -> ExitCode {

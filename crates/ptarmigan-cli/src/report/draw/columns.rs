@@ -1,7 +1,7 @@
 //! Columns side by side: how often something lies between two bounds.
 use super::scale::{Field, Unit};
 use super::svg::{Anchor, Svg, width_of};
-use super::{KEY, NARROW, key};
+use super::{KEY, NARROW, X_ROOM, key};
 
 /// A distribution. Columns have two segments.
 pub(in crate::report) struct Columns<'a> {
@@ -21,15 +21,16 @@ impl Columns<'_> {
     /// Draws the picture.
     pub fn draw(&self, width: f64, label: &str) -> String {
         let narrow = width < NARROW;
-        let (height, right) = if narrow { (200.0, 8.0) } else { (210.0, 150.0) };
+        let (height, right) = if narrow { (216.0, 8.0) } else { (226.0, 150.0) };
         let under = if narrow { 2.0 * KEY + 14.0 } else { 0.0 };
         let mut svg = Svg::new(width, height + under);
         let field = Field {
             left: 46.0,
             right: width - right,
             top: 24.0,
-            bottom: height - 26.0,
+            bottom: height - X_ROOM,
             x_end: self.columns.len().max(1) as f64,
+            values_end: self.columns.len().max(1) as f64,
             y_end: self.y_end.max(1.0),
         };
         field.draw_y(&mut svg, Unit::Count);
@@ -42,13 +43,13 @@ impl Columns<'_> {
             let wide = (step - 1.5).max(1.0);
             svg.rect((x, middle), (wide, base - middle), self.key[0].0, &format!("{bound}: {lower}"));
             svg.rect((x, top), (wide, middle - top), self.key[1].0, &format!("{bound}: {upper}"));
-            let clear = x + width_of(bound) / 2.0 + width_of(self.what) + 6.0 <= field.right;
+            let clear = x + width_of(bound) / 2.0 <= field.right;
             if n.is_multiple_of(every) && clear {
                 svg.line((x, base), (x, base + 4.0), "a");
                 svg.text((x, base + 17.0), "m", Anchor::Middle, bound);
             }
         }
-        svg.text((field.right, field.bottom + 17.0), "m", Anchor::End, self.what);
+        svg.text((field.right, field.bottom + 34.0), "m", Anchor::End, self.what);
         if let Some((column, text)) = &self.mark {
             let x = field.x(*column as f64 + 0.5);
             svg.line((x, field.top - 4.0), (x, field.bottom), "dash");

@@ -1,7 +1,7 @@
 //! Lines over time or events, with an area to compare them with.
 use super::scale::{Field, Unit};
 use super::svg::Svg;
-use super::{KEY, NARROW, XAxis, key};
+use super::{KEY, NARROW, X_ROOM, XAxis, key};
 
 /// One line.
 pub(in crate::report) struct Line {
@@ -26,15 +26,16 @@ impl Lines<'_> {
     /// Draws the picture.
     pub fn draw(&self, width: f64, label: &str) -> String {
         let narrow = width < NARROW;
-        let (height, right) = if narrow { (220.0, 8.0) } else { (260.0, 190.0) };
+        let (height, right) = if narrow { (236.0, 8.0) } else { (276.0, 190.0) };
         let under = if narrow { (self.lines.len() + 1) as f64 * KEY + 14.0 } else { 0.0 };
         let mut svg = Svg::new(width, height + under);
         let field = Field {
             left: 58.0,
             right: width - right,
             top: 14.0,
-            bottom: height - 26.0,
+            bottom: height - X_ROOM,
             x_end: self.x.end,
+            values_end: self.x.values_end,
             y_end: self.y_end.max(1.0),
         };
         field.draw_y(&mut svg, self.unit);

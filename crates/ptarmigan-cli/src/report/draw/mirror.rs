@@ -1,7 +1,7 @@
 //! Two stacks of areas over one axis: one upwards, one downwards.
 use super::scale::{Field, Unit, ticks};
 use super::svg::{Anchor, Svg};
-use super::{KEY, XAxis, key};
+use super::{KEY, X_ROOM, XAxis, key};
 
 /// What goes up and what goes down, in three segments each.
 pub(in crate::report) struct Mirror<'a> {
@@ -24,9 +24,17 @@ impl Mirror<'_> {
         let half = 100.0;
         let (left, right, top) = (46.0, width - 8.0, 22.0);
         let middle = top + half;
-        let height = middle + half + 26.0;
+        let height = middle + half + X_ROOM;
         let mut svg = Svg::new(width, height + 2.0 * KEY + 12.0);
-        let up = Field { left, right, top, bottom: middle, x_end: self.x.end, y_end: self.y_end.max(1.0) };
+        let up = Field {
+            left,
+            right,
+            top,
+            bottom: middle,
+            x_end: self.x.end,
+            values_end: self.x.values_end,
+            y_end: self.y_end.max(1.0),
+        };
         // Upside down: its zero is at its top.
         let down = Field { top: middle + half, ..up };
         for tick in ticks(up.y_end, 3, Unit::Count) {

@@ -24,10 +24,14 @@ pub(super) use svg::escape;
 
 use svg::{Anchor, Svg};
 
-/// The axis to the right of a picture: from 0 to its end, in equal parts.
+/// The axis to the right of a picture, from 0. Values are of equal parts of it.
 #[derive(Clone, Copy)]
 pub(super) struct XAxis {
+    /// Its end.
     pub end: f64,
+    /// Where the values end: pictures side by side have one axis, and a shorter recording leaves the
+    /// rest of it empty.
+    pub values_end: f64,
     pub unit: Unit,
     /// What the numbers are.
     pub what: &'static str,
@@ -35,6 +39,8 @@ pub(super) struct XAxis {
 
 /// Below this width a picture has its key under it instead of beside it.
 const NARROW: f64 = 600.0;
+/// The room below a picture for the numbers of its axis, and for what they are.
+const X_ROOM: f64 = 42.0;
 /// The height of a line of a key.
 const KEY: f64 = 19.0;
 

@@ -1,7 +1,7 @@
 //! One small picture for each of several things, one below the other, all on one scale.
-use super::XAxis;
 use super::scale::Field;
 use super::svg::{Anchor, Svg};
+use super::{X_ROOM, XAxis};
 
 /// Areas in rows.
 pub(in crate::report) struct Rows<'a> {
@@ -19,7 +19,7 @@ const AREA: f64 = 34.0;
 impl Rows<'_> {
     /// Draws the picture.
     pub fn draw(&self, width: f64, label: &str) -> String {
-        let height = self.rows.len() as f64 * (TEXT + AREA) + 26.0;
+        let height = self.rows.len() as f64 * (TEXT + AREA) + X_ROOM;
         let mut svg = Svg::new(width, height);
         let mut field = Field {
             left: 0.0,
@@ -27,6 +27,7 @@ impl Rows<'_> {
             top: 0.0,
             bottom: 0.0,
             x_end: self.x.end,
+            values_end: self.x.values_end,
             y_end: self.y_end.max(1.0),
         };
         for (row, (what, said, values)) in self.rows.iter().enumerate() {

@@ -50,6 +50,8 @@ pub(in crate::report) fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
 }
 
 /// The field of a picture, and what its sides stand for. Both scales begin at 0.
+///
+/// Values for equal parts of the scale to the right end at `values_end`.
 #[derive(Clone, Copy)]
 pub(in crate::report) struct Field {
     pub left: f64,
@@ -57,6 +59,7 @@ pub(in crate::report) struct Field {
     pub top: f64,
     pub bottom: f64,
     pub x_end: f64,
+    pub values_end: f64,
     pub y_end: f64,
 }
 
@@ -81,26 +84,32 @@ impl Field {
         }
     }
 
-    /// Draws the marks of the scale to the right with their numbers, and what they are.
+    /// Draws the marks of the scale to the right with their numbers, and below them what they are.
     pub fn draw_x(&self, svg: &mut Svg, unit: Unit, what: &str) {
         let n = ((self.right - self.left) / 80.0) as usize;
         for tick in ticks(self.x_end, n.max(2), unit) {
             let x = self.x(tick);
             svg.line((x, self.bottom), (x, self.bottom + 4.0), "a");
             let text = unit.format(tick);
-            // What the numbers are stands at the end.
-            if x + width_of(&text) / 2.0 + width_of(what) + 6.0 <= self.right {
-                svg.text((x, self.bottom + 17.0), "m", Anchor::Middle, &text);
+            // The last number may not stick out.
+            match x + width_of(&text) / 2.0 > self.right {
+                true => svg.text((self.right, self.bottom + 17.0), "m", Anchor::End, &text),
+                false => svg.text((x, self.bottom + 17.0), "m", Anchor::Middle, &text),
             }
         }
-        svg.text((self.right, self.bottom + 17.0), "m", Anchor::End, what);
+        svg.text((self.right, self.bottom + 34.0), "m", Anchor::End, what);
+    }
+
+    /// Returns the width of each of `parts` equal parts.
+    pub fn part(&self, parts: usize) -> f64 {
+        (self.x(self.values_end) - self.left) / parts.max(1) as f64
     }
 
     /// Returns the outline of values for equal parts of the scale to the right: a path that begins
     /// with `M` and has a step where the value changes.
     pub fn steps(&self, values: &[f64]) -> String {
         let mut d = String::new();
-        let width = (self.right - self.left) / values.len().max(1) as f64;
+        let width = self.part(values.len());
         let mut last = String::new();
         for (part, value) in values.iter().enumerate() {
             let y = number(self.y(*value));
@@ -110,7 +119,7 @@ impl Field {
                 last = y;
             }
         }
-        if d.is_empty() { d } else { d + &format!("H{}", number(self.right)) }
+        if d.is_empty() { d } else { d + &format!("H{}", number(self.x(self.values_end))) }
     }
 
     /// Returns the area between two outlines, `lower` and `upper`.
@@ -118,7 +127,7 @@ impl Field {
         if lower.iter().zip(upper).all(|(a, b)| a == b) {
             return String::new();
         }
-        let width = (self.right - self.left) / lower.len().max(1) as f64;
+        let width = self.part(lower.len());
         let mut d = self.steps(upper);
         let mut last = String::new();
         for (part, value) in lower.iter().enumerate().rev() {
@@ -154,11 +163,43 @@ mod tests {
 
     #[test]
     fn outlines_have_a_step_where_the_value_changes_and_no_more() {
-        let field = Field { left: 0.0, right: 40.0, top: 0.0, bottom: 10.0, x_end: 4.0, y_end: 10.0 };
+        let field = Field {
+            left: 0.0,
+            right: 40.0,
+            top: 0.0,
+            bottom: 10.0,
+            x_end: 4.0,
+            values_end: 4.0,
+            y_end: 10.0,
+        };
         assert_eq!(field.steps(&[1.0, 1.0, 5.0, 5.0]), "M0 9H20V5H40");
         assert_eq!(field.between(&[0.0; 4], &[1.0, 1.0, 5.0, 5.0]), "M0 9H20V5H40V10H0Z");
         assert_eq!(field.between(&[0.0, 0.0, 1.0, 1.0], &[2.0; 4]), "M0 8H40V9H20V10H0Z");
         assert_eq!(field.between(&[3.0; 4], &[3.0; 4]), "");
         assert_eq!(field.steps(&[]), "");
+
+        // The values of a recording half as long as the axis.
+        let half = Field { x_end: 8.0, ..field };
+        assert_eq!(half.steps(&[1.0, 1.0, 5.0, 5.0]), "M0 9H10V5H20");
+        assert_eq!(half.between(&[0.0; 4], &[1.0, 1.0, 5.0, 5.0]), "M0 9H10V5H20V10H0Z");
+    }
+
+    #[test]
+    fn every_mark_has_its_number_and_the_unit_stands_below() {
+        let field = Field {
+            left: 0.0,
+            right: 400.0,
+            top: 0.0,
+            bottom: 10.0,
+            x_end: 4e6,
+            values_end: 4e6,
+            y_end: 1.0,
+        };
+        let mut svg = Svg::new(400.0, 60.0);
+        field.draw_x(&mut svg, Unit::Time, "time");
+        let picture = svg.finish("");
+        let texts: Vec<&str> = picture.split("</text>").filter_map(|text| text.rsplit('>').next()).collect();
+        assert_eq!(texts[..6], ["0", "1 s", "2 s", "3 s", "4 s", "time"], "{picture}");
+        assert!(picture.contains(r#"y="44" class="m" text-anchor="end">time"#), "{picture}");
     }
 }

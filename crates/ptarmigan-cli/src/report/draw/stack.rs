@@ -1,7 +1,7 @@
 //! Areas on top of each other, over time or events.
 use super::scale::{Field, Unit};
 use super::svg::Svg;
-use super::{KEY, NARROW, XAxis, key};
+use super::{KEY, NARROW, X_ROOM, XAxis, key};
 
 /// One area.
 pub(in crate::report) struct Layer {
@@ -26,14 +26,15 @@ impl Stack<'_> {
     pub fn draw(&self, width: f64, label: &str) -> String {
         let narrow = width < NARROW;
         let keys = self.layers.len() as f64 * KEY;
-        let (height, right) = if narrow { (220.0, 8.0) } else { (260.0, 150.0) };
+        let (height, right) = if narrow { (236.0, 8.0) } else { (276.0, 150.0) };
         let under = if narrow { keys + 14.0 } else { 0.0 };
         let field = Field {
             left: 46.0,
             right: width - right,
             top: 26.0,
-            bottom: height - 26.0,
+            bottom: height - X_ROOM,
             x_end: self.x.end,
+            values_end: self.x.values_end,
             y_end: self.y_end.max(1.0),
         };
         let mut svg = Svg::new(width, height + under);
@@ -46,8 +47,7 @@ impl Stack<'_> {
         }
         field.draw_x(&mut svg, self.x.unit, self.x.what);
         if let Some((part, text)) = &self.mark {
-            let x =
-                field.left + (field.right - field.left) * (*part as f64 + 0.5) / lower.len().max(1) as f64;
+            let x = field.left + field.part(lower.len()) * (*part as f64 + 0.5);
             let y = field.y(lower.get(*part).copied().unwrap_or(0.0));
             svg.dot((x, y), "mark");
             svg.text_beside((x, y - 5.0), (field.left, field.right), text);

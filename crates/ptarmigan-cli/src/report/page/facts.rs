@@ -37,63 +37,127 @@ pub(super) fn lead(all: &[Figures]) -> String {
 pub(super) fn facts(all: &[Figures]) -> String {
     let [one] = all else { return compared(all) };
     let mut html = "<dl class=\"facts\">\n".to_owned();
-    for (what, value, _) in figures(one) {
+    for Fact { what, value, .. } in figures(one) {
         html += &format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(what), escape(&value));
     }
     html + "</dl>\n"
 }
 
-/// What is in time or in events, as the axis is.
-const LIFE: &str = "median life of a leaf table";
+/// A figure, and how two of its kind are compared.
+struct Fact {
+    what: &'static str,
+    value: String,
+    number: Compare,
+    better: Better,
+}
+
+/// How a figure is compared.
+#[derive(Clone, Copy)]
+enum Compare {
+    /// By how many times it is the other.
+    Ratio(f64),
+    /// As [`Ratio`](Self::Ratio), if the axes of both traces are alike.
+    OnAxis(f64),
+    /// A share of a whole: by the difference of both.
+    Share(f64),
+    No,
+}
+
+/// Which of two figures is the better one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Better {
+    Less,
+    More,
+    /// It depends.
+    Neither,
+}
+
+/// Returns how the second of two figures differs from the first, and whether that is better.
+fn difference(a: &Fact, b: &Fact, alike: bool) -> String {
+    let (text, differs, less) = match (a.number, b.number) {
+        (Compare::OnAxis(_), _) if !alike => return "–".to_owned(),
+        (Compare::Ratio(a), Compare::Ratio(b)) | (Compare::OnAxis(a), Compare::OnAxis(b)) => {
+            (times(a, b), a > 0.0 && (b / a - 1.0).abs() >= 0.01, b < a)
+        }
+        (Compare::Share(a), Compare::Share(b)) => {
+            let points = (b - a) * 100.0;
+            let sign = if points < 0.0 { "−" } else { "+" };
+            (format!("{sign}{:.1} points", points.abs()), points.abs() >= 1.0, b < a)
+        }
+        _ => return "–".to_owned(),
+    };
+    let hint = match (a.better, less) {
+        (Better::Neither, _) => "",
+        _ if !differs => "",
+        (Better::Less, true) | (Better::More, false) => ", better",
+        (Better::Less, false) | (Better::More, true) => ", worse",
+    };
+    text + hint
+}
 
 fn compared(all: &[Figures]) -> String {
     let mut headings = vec![String::new()];
     headings.extend((0..all.len()).map(letter));
     if all.len() == 2 {
-        headings.push("B / A".to_owned());
+        headings.push("from A to B".to_owned());
     }
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let mut table = Table::new("wrap", &headings);
     let each: Vec<_> = all.iter().map(figures).collect();
     let alike = all.windows(2).all(|two| two[0].facts.axis == two[1].facts.axis);
-    for (row, (what, _, first)) in each[0].iter().enumerate() {
-        let mut cells = vec![(*what).to_owned()];
-        cells.extend(each.iter().map(|one| one[row].1.clone()));
+    for (row, first) in each[0].iter().enumerate() {
+        let mut cells = vec![first.what.to_owned()];
+        cells.extend(each.iter().map(|one| one[row].value.clone()));
         if let [_, second] = each.as_slice() {
-            let comparable = alike || *what != LIFE;
-            let both = first.zip(second[row].2).filter(|_| comparable);
-            cells.push(both.map_or("–".to_owned(), |(a, b)| times(a, b)));
+            cells.push(difference(first, &second[row], alike));
         }
         table.row(cells);
     }
     table.finish()
 }
 
-/// Returns what each figure is, the figure, and its number if two of them can be compared.
-fn figures(one: &Figures) -> Vec<(&'static str, String, Option<f64>)> {
+/// Returns the figures that say most.
+fn figures(one: &Figures) -> Vec<Fact> {
     let Figures { facts, tables, flushes, .. } = one;
     let made: u64 = tables.made.iter().sum();
     let full = &tables.fullness;
     let truth = &facts.truth;
-    let number = |what, n: u64| (what, count(n), Some(n as f64));
+    let part = |part: u64, of: u64| Compare::Share(part as f64 / (of as f64).max(1.0));
+    let fact = |what, value, number, better| Fact { what, value, number, better };
+    let number = |what, n: u64| fact(what, count(n), Compare::Ratio(n as f64), Better::Less);
     let ours = flushes.ours.page + flushes.ours.range + flushes.ours.full;
+    let (bytes, median) = (facts.peak_table_bytes, tables.lifetimes.median[0]);
+    let axis = facts.axis_end;
     vec![
+        fact(
+            "length of the recording",
+            with_unit(facts, axis),
+            Compare::OnAxis(axis as f64),
+            if facts.is_time() { Better::Less } else { Better::Neither },
+        ),
         number("page faults", facts.faults),
         number("table pages made", made),
         number("alive at once, at most", facts.peak_live_tables),
-        ("memory in tables, at most", size(facts.peak_table_bytes), Some(facts.peak_table_bytes as f64)),
-        (
+        fact("memory in tables, at most", size(bytes), Compare::Ratio(bytes as f64), Better::Less),
+        fact(
             "leaf tables that never held 64 pages",
             share(full.below_64, full.tables),
-            Some(full.below_64 as f64 / (full.tables as f64).max(1.0)),
+            part(full.below_64, full.tables),
+            Better::Less,
         ),
-        (LIFE, with_unit(facts, tables.lifetimes.median[0]), Some(tables.lifetimes.median[0] as f64)),
+        fact(
+            "median life of a leaf table",
+            with_unit(facts, median),
+            Compare::OnAxis(median as f64),
+            Better::Neither,
+        ),
         number("TLB flushes in the replay", ours),
-        (
-            "samples equal to Linux's VmPTE",
-            if truth.checked == 0 { "none taken".to_owned() } else { share(truth.equal, truth.checked) },
-            None,
-        ),
+        if truth.checked == 0 {
+            fact("samples equal to Linux's VmPTE", "none taken".to_owned(), Compare::No, Better::Neither)
+        } else {
+            let equal = share(truth.equal, truth.checked);
+            fact("samples equal to Linux's VmPTE", equal, part(truth.equal, truth.checked), Better::More)
+        },
     ]
 }
 
@@ -125,5 +189,32 @@ pub(super) fn unequal(all: &[Figures]) -> Option<String> {
         None
     } else {
         Some(format!("The recordings have different {}.", how.join(", different ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(a: Compare, b: Compare, better: Better, alike: bool) -> String {
+        let fact = |number| Fact { what: "", value: String::new(), number, better };
+        difference(&fact(a), &fact(b), alike)
+    }
+
+    #[test]
+    fn a_difference_says_whether_it_is_better_and_shares_are_no_ratios() {
+        let ratio = |a, b, better| said(Compare::Ratio(a), Compare::Ratio(b), better, true);
+        assert_eq!(ratio(100.0, 50.0, Better::Less), "0.50 ×, better");
+        assert_eq!(ratio(100.0, 150.0, Better::Less), "1.50 ×, worse");
+        assert_eq!(ratio(1000.0, 1005.0, Better::Less), "1.00 ×", "as good as equal");
+        assert_eq!(ratio(1.0, 76.0, Better::Neither), "76.00 ×");
+        assert_eq!(ratio(0.0, 3.0, Better::Less), "–");
+        let share = |a, b, better| said(Compare::Share(a), Compare::Share(b), better, true);
+        assert_eq!(share(0.017, 0.33, Better::Less), "+31.3 points, worse");
+        assert_eq!(share(0.5, 0.25, Better::More), "−25.0 points, worse");
+        assert_eq!(share(1.0, 1.0, Better::More), "+0.0 points");
+        let on_axis = |alike| said(Compare::OnAxis(2.0), Compare::OnAxis(1.0), Better::Less, alike);
+        assert_eq!([true, false].map(on_axis), ["0.50 ×, better", "–"]);
+        assert_eq!(said(Compare::Share(1.0), Compare::No, Better::More, true), "–");
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn flushes(all: &[Figures]) -> String {
             parts: &parts,
             classes: [["f0 low", "f0", "f0 high"], ["f1 low", "f1", "f1 high"]],
             key: ["one page", "a range", "full"],
-            x: x_axis(one),
+            x: x_axis(all, one),
             y_end: end,
         }
         .draw(width, "TLB flushes over the recording, the library's and Linux's")
@@ -57,6 +57,21 @@ pub(super) fn flushes(all: &[Figures]) -> String {
         }
         table.finish()
     });
-    let part = "Heights are flushes in each of the equal parts that the axis is cut into.";
-    section("flushes", &heading, caption, &(content + &note(part)))
+    let part = format!(
+        "Each bar counts the flushes in one of {} equal parts of the recording.",
+        said(all, |one| count(one.flushes.points.len() as u64))
+    );
+    section("flushes", &heading, caption, &(content + &note(&part) + &note(&found(all))))
+}
+
+/// Says how many flushes come from pages that were found at stops.
+fn found(all: &[Figures]) -> String {
+    if all.iter().all(|one| one.flushes.found == 0) {
+        return String::new();
+    }
+    format!(
+        "Of the flushes in the replay, {} come from corrections: pages that were present at a stop without a \
+         recorded fault. Linux made no such flush.",
+        said(all, |one| format!("{} of {}", count(one.flushes.found), count(total(&one.flushes.ours))))
+    )
 }

@@ -2,9 +2,11 @@
 use crate::report::collect::Figures;
 use crate::report::draw::escape;
 
-/// Widths of pictures in pixels: one across the page, one beside another, one on a phone.
+/// Widths of pictures in pixels: one across the page, one beside another, one on a tablet or in half a
+/// window, one on a phone.
 const WHOLE: f64 = 960.0;
 const HALF: f64 = 472.0;
+const MIDDLE: f64 = 620.0;
 const SLIM: f64 = 336.0;
 
 /// Returns what a trace is called on the page: its name, with a letter if there are several.
@@ -47,8 +49,8 @@ pub(super) fn note(text: &str) -> String {
 pub(super) fn pictures(all: &[Figures], draw: impl Fn(&Figures, f64) -> String) -> String {
     let wide = if all.len() > 1 { HALF } else { WHOLE };
     panels(all, |one| {
-        let (wide, slim) = (draw(one, wide), draw(one, SLIM));
-        format!("<div class=\"wide\">{wide}</div><div class=\"slim\">{slim}</div>\n")
+        let draw = |class, width| format!("<div class=\"{class}\">{}</div>", draw(one, width));
+        draw("wide", wide) + &draw("middle", MIDDLE) + &draw("slim", SLIM) + "\n"
     })
 }
 

@@ -43,7 +43,7 @@ pub(super) fn levels(all: &[Figures]) -> String {
             (part, format!("{} tables, {}", count(total.into()), size(one.facts.peak_table_bytes)))
         });
         let label = format!("Table pages alive by level, at most {}", one.facts.peak_live_tables);
-        Stack { layers: &layers, x: x_axis(one), y_end: end, mark }.draw(width, &label)
+        Stack { layers: &layers, x: x_axis(all, one), y_end: end, mark }.draw(width, &label)
     });
     let no_times = all.iter().any(|one| !one.facts.is_time());
     let axis =
@@ -77,7 +77,7 @@ pub(super) fn programs(all: &[Figures]) -> String {
                 (program.label.clone(), said, values)
             })
             .collect();
-        Rows { rows: &rows, x: x_axis(one), y_end: end }.draw(width, "Table pages alive by program")
+        Rows { rows: &rows, x: x_axis(all, one), y_end: end }.draw(width, "Table pages alive by program")
     });
     let nameless =
         all.iter().any(|one| one.live.programs.iter().any(|program| program.label.starts_with("image of")));

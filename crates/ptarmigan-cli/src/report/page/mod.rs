@@ -62,10 +62,15 @@ fn warnings(all: &[Figures]) -> String {
     format!("<div class=\"warn\" role=\"note\">\n{}\n</div>\n", lines.join("\n"))
 }
 
-/// Returns the axis of a trace's pictures.
-fn x_axis(one: &Figures) -> XAxis {
-    let (unit, what) = if one.facts.is_time() { (Unit::Time, "time") } else { (Unit::Count, "events") };
-    XAxis { end: one.facts.axis_end as f64, unit, what }
+/// Returns the axis of a trace's pictures: one for all traces whose axes are alike.
+fn x_axis(all: &[Figures], one: &Figures) -> XAxis {
+    let (unit, what) = match one.facts.is_time() {
+        true => (Unit::Time, "time since the start of the recording"),
+        false => (Unit::Count, "events since the start of the recording"),
+    };
+    let alike = all.iter().filter(|other| other.facts.axis == one.facts.axis);
+    let end = alike.map(|other| other.facts.axis_end).max().unwrap_or(one.facts.axis_end);
+    XAxis { end: end as f64, values_end: one.facts.axis_end as f64, unit, what }
 }
 
 /// Returns the largest of a value over all traces, so that their pictures have one scale.

@@ -159,8 +159,14 @@ pub(super) fn kept(all: &[Figures]) -> String {
                 }
             })
             .collect();
-        Lines { lines: &lines, area: ("in tables", &tables), x: x_axis(one), y_end: end, unit: Unit::Bytes }
-            .draw(width, "Memory kept by each policy")
+        Lines {
+            lines: &lines,
+            area: ("in tables", &tables),
+            x: x_axis(all, one),
+            y_end: end,
+            unit: Unit::Bytes,
+        }
+        .draw(width, "Memory kept by each policy")
     });
     section("kept", &heading, caption, &content)
 }

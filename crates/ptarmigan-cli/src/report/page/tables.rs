@@ -84,7 +84,7 @@ pub(super) fn lifetimes(all: &[Figures]) -> String {
             lifetimes.bins.iter().position(|bin| (bin.from..bin.to).contains(&lifetimes.median[0])).map(
                 |column| (column, format!("median of leaves: {}", on_axis(lifetimes.median[0], is_time))),
             );
-        let what = if is_time { "lived" } else { "events lived" };
+        let what = if is_time { "length of life" } else { "length of life, in events" };
         let key = [("f0", "leaf tables"), ("f1", "tables above")];
         Columns { columns: &columns, key, y_end: end, what, mark }
             .draw(width, "Table pages by the length of their lives")
