@@ -489,17 +489,18 @@ fn two_traces_are_side_by_side_and_compared() {
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     let html = dir.read("page.html");
     assert!(
-        html.contains("A · fixture") && html.contains("B · made") && html.contains("<th>B / A</th>"),
+        html.contains("A · fixture") && html.contains("B · made") && html.contains("<th>from A to B</th>"),
         "{html}"
     );
     assert!(html.contains("different methods of recording"), "what is not alike is said");
     let both = dir.json("data/report.json");
     let faults = |n: usize| both["traces"][n]["facts"]["faults"].as_f64().expect("a count");
     let row = format!(
-        "<td>page faults</td><td>{}</td><td>{}</td><td>{:.2} ×</td>",
+        "<td>page faults</td><td>{}</td><td>{}</td><td>{:.2} ×, {}</td>",
         faults(0),
         faults(1),
-        faults(1) / faults(0)
+        faults(1) / faults(0),
+        if faults(1) < faults(0) { "better" } else { "worse" }
     );
     assert!(html.contains(&row), "{row}");
     // One has times, the other has not.
