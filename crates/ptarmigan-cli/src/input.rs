@@ -27,7 +27,12 @@ pub fn open(path: &Path) -> Result<TraceFile, ReadError> {
         let text = "a terminal; give a trace, as in `ptarmigan inspect - < make.ptrace`";
         return Err(io::Error::new(ErrorKind::InvalidInput, text).into());
     }
-    if input.metadata()?.is_file() && input.stream_position().is_ok() {
+    let found = input.metadata()?;
+    if found.is_file() && found.len() == 0 {
+        // A file of /proc says so, too, and reading one may wait for ever.
+        return check(io::empty()).and(Err(ReadError::Truncated { event: 0 }));
+    }
+    if found.is_file() && input.stream_position().is_ok() {
         return TraceFile::new(input);
     }
     let mut copying = Copying { input, copy: temporary()?, failed: None };

@@ -244,7 +244,7 @@ fn arenas_of_an_allocator_are_told_from_other_mappings() {
 #[test]
 fn a_program_that_nothing_would_help_is_told_so() {
     let file = made("small", |_| {}, 0, &small());
-    let out = ptarmigan(&["advise", file.0.to_str().expect("UTF-8")]);
+    let out = ptarmigan(&["advise", "--for", "both", file.0.to_str().expect("UTF-8")]);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(out.status.success() && text.contains("\nNothing would help.\n"), "{text}");
     assert!(text.contains("caching does not pay"), "{text}");
@@ -318,6 +318,44 @@ fn huge_pages_save_the_faults_of_full_regions_until_a_part_goes_or_the_program_f
 }
 
 #[test]
+fn the_first_write_to_a_huge_page_that_a_fork_shares_splits_it_and_the_last_user_gets_it_whole() {
+    let flags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT);
+    let copy = |task, page| (task, Kind::Fault { page: BASE + page, flags });
+    let fork = |child| (0, Kind::Clone { child, kind: CloneKind::Fork });
+    let exit = |task| (task, Kind::Exit { last: true });
+    // Many more than are split, so that the replay gets faster for certain.
+    let mut events = vec![(0, map(BASE, 20 * 512))];
+    events.extend((0..20 * 512).map(|page| (0, write(BASE + page))));
+    events.push(fork(1));
+    // While the child maps all of them, parent and child write to the first, and the child to the second.
+    events.extend([copy(0, 3), copy(0, 4), copy(1, 5), copy(1, 6), copy(1, 512)]);
+    events.push(exit(1));
+    // The third is the parent's alone again: of these faults, one stays.
+    events.extend((0..100).map(|page| copy(0, 1024 + page)));
+    // A second fork shares it again. The second region is no longer mapped by the first child.
+    events.extend([fork(2), exit(2), copy(0, 1024), copy(0, 1025), copy(0, 512), copy(0, 513), exit(0)]);
+    let trace = made("splits", |_| {}, 0, &events);
+    let report = advice(&trace.0, &[]);
+    let found = piece(&report, "huge-pages");
+    assert!(figure(found).contains(" splits it: 3 splits, and "), "{found:#}");
+    // 511 of each region, 99 after the first fork, and two after the second.
+    assert_eq!(found["saved"]["faults"], 20 * 511 + 99 + 2, "{found:#}");
+    // A split fills a table, which the copies of the second fork have, too: no fault is counted for it.
+    let faults = |of: &str| found[of]["faults"].as_i64().expect("a count");
+    assert_eq!(faults("without") - faults("with"), 20 * 511 + 99 + 2);
+}
+
+#[test]
+fn corrections_by_pages_found_at_stops_are_a_cause_of_their_own() {
+    let mut events = vec![(0, map(BASE, 512)), (0, write(BASE))];
+    let touched = |flags| (0, Kind::Touched { start: BASE, pages: 100, flags: FaultFlags(flags) });
+    events.extend([touched(FaultFlags::WRITE), touched(FaultFlags::USER), (0, Kind::Exit { last: true })]);
+    let report = advice(&made("found", |_| {}, 0, &events).0, &[]);
+    let times = |cause: &str| report["whole"]["causes"][cause]["times"].as_u64().expect("a count");
+    assert_eq!(["fault", "call", "found"].map(times), [1, 2, 1], "{report:#}");
+}
+
+#[test]
 fn empty_tables_count_if_they_are_whole_and_empty_and_not_used_again() {
     // 40 regions in one mapping, and one that has less than 2 MiB.
     let mut events = vec![(0, map(BASE, 40 * 512)), (0, map(BASE + 100 * 512, 300))];
@@ -364,12 +402,12 @@ fn few_tables_with_few_pages_are_no_sparse_layout_and_other_mappings_no_arenas()
 #[test]
 fn pieces_are_sorted_by_what_they_save_and_each_says_what_was_not_measured() {
     let file = shipped("sparse");
-    let report = advice(&file, &["--model", "power3-2001"]);
+    let report = advice(&file, &["--for", "both", "--model", "power3-2001"]);
     let advice = report["advice"].as_array().expect("a list");
     let values: Vec<f64> = advice.iter().filter_map(|one| one["value"].as_f64()).collect();
     assert!(advice.len() >= 2 && values.len() == advice.len(), "{report:#}");
     assert!(values[0] > values[values.len() - 1] && values.is_sorted_by(|a, b| a >= b), "{values:?}");
-    let out = ptarmigan(&["advise", "--rounds", "3", file.to_str().expect("UTF-8")]);
+    let out = ptarmigan(&["advise", "--for", "both", "--rounds", "3", file.to_str().expect("UTF-8")]);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let begins = |with: &str| text.lines().filter(|line| line.starts_with(with)).count();
     let numbered = begins("1. For the ") + begins("2. For the ") + begins("3. For the ");
@@ -377,20 +415,26 @@ fn pieces_are_sorted_by_what_they_save_and_each_says_what_was_not_measured() {
     assert_eq!((begins("   How: "), begins("   Not measured: ")), (numbered, numbered), "{text}");
 }
 
+/// The options for a machine of 32 bits.
+const PAE: [&str; 4] = ["--for", "kernel", "--arch", "i386-pae"];
+
 #[test]
 fn low_tables_save_a_32_bit_machine_its_windows_if_there_are_many() {
     let mut events = vec![(0, map(BASE >> 12, 512))];
     events.extend((0..512).map(|page| (0, write((BASE >> 12) + page))));
     events.push((0, Kind::Exit { last: true }));
-    let report = advice(&made("windows", |_| {}, 0, &events).0, &["--for", "kernel"]);
+    let report = advice(&made("windows", |_| {}, 0, &events).0, &PAE);
     let found = piece(&report, "userpte");
     assert_eq!(found["title"], "on a 32-bit machine: userpte=nohigh");
     let text = figure(found);
     assert!(text.contains("Of 1 leaf tables 0 are in high memory, and with the default 1."), "{text}");
     assert!(text.contains(" windows on them are not opened (100 %, 1."), "{text}");
-    let report = advice(&made("no-windows", |_| {}, 0, &small()).0, &["--for", "kernel"]);
+    let report = advice(&made("no-windows", |_| {}, 0, &small()).0, &PAE);
     let why = reason(&report, "userpte");
     assert!(why.starts_with("userpte=nohigh saves ") && why.ends_with(" windows on tables"), "{why}");
+    // No other machine has it.
+    let report = advice(&made("no-pae", |_| {}, 0, &small()).0, &["--for", "kernel"]);
+    assert!(!report.to_string().contains("userpte"), "{report:#}");
 }
 
 #[test]
@@ -504,14 +548,16 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
     let cut = File::new("cut.ptrace");
     std::fs::write(&cut.0, &bytes[..bytes.len() / 2]).expect("a temporary file");
     let cut = cut.0.to_str().expect("UTF-8");
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["/nowhere/a.ptrace"], "No such file"),
         (&[&odd], "not a trace"),
         (&[cut], "truncated"),
         (&["compil"], "did you mean compile?"),
-        (&[dense, "--model", "linx-33"], "did you mean linux-33?"),
+        (&[dense, "--for", "kernel", "--model", "linx-33"], "did you mean linux-33?"),
+        (&[dense, "--model", "linux-33"], "--model prices flushes for a kernel; give --for kernel"),
+        (&[dense, "--arch", "i386-pae"], "--arch chooses the machine for a kernel; give --for kernel"),
         (&["-", "-"], "standard input has one trace"),
-        (&[dense, "--model", "linux-33"], "a rule without costs prices nothing"),
+        (&[dense, "--for", "both", "--model", "linux-33"], "a rule without costs prices nothing"),
         (&[dense, "--memory", "1M"], "memory"),
     ];
     for (args, why) in cases {

@@ -13,8 +13,12 @@ pub struct AdviseArgs {
     #[arg(required = true)]
     pub(super) traces: Vec<PathBuf>,
     /// Whom advice is for.
-    #[arg(long = "for", value_enum, value_name = "WHOM", default_value = "both")]
+    #[arg(long = "for", value_enum, value_name = "WHOM", default_value = "program")]
     pub(super) whom: Whom,
+    /// The machine of the kernel that advice is for. Only one of 32 bits with high memory has
+    /// `userpte=`.
+    #[arg(long, value_enum, value_name = "ARCH", default_value = "x86-64")]
+    pub(super) arch: KernelArch,
     /// Memory of the machine that replays run on.
     #[arg(long, default_value = "4G", value_parser = parse_memory, value_name = "SIZE")]
     pub(super) memory: u64,
@@ -34,8 +38,19 @@ impl AdviseArgs {
     /// Checks what clap cannot.
     ///
     /// # Errors
-    /// If standard input is named twice.
+    /// If standard input is named twice, or an option has no use.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.whom == Whom::Program {
+            let unused = [
+                (self.model.is_some(), "--model prices flushes"),
+                (self.arch != KernelArch::X86_64, "--arch chooses the machine"),
+            ];
+            if let Some((_, what)) = unused.iter().find(|(given, _)| *given) {
+                return Err(Failure::new(format!(
+                    "{what} for a kernel; give --for kernel or --for both, too"
+                )));
+            }
+        }
         if self.traces.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(Failure::new("- twice: standard input has one trace"));
         }
@@ -52,4 +67,15 @@ pub(super) enum Whom {
     Kernel,
     /// Both
     Both,
+}
+
+/// The machine of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum KernelArch {
+    /// x86 of 64 bits
+    #[value(name = "x86-64")]
+    X86_64,
+    /// x86 of 32 bits with PAE, which may keep leaf tables in high memory
+    #[value(name = "i386-pae")]
+    I386Pae,
 }

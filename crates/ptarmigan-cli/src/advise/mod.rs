@@ -23,7 +23,7 @@ use crate::model;
 use crate::print;
 use crate::replay::{CountedTrace, Trace};
 use crate::term;
-use args::Whom;
+use args::{KernelArch, Whom};
 use measure::Measure;
 use ptarmigan::tlb::{CostModel, Costs};
 use report::{Document, TraceReport};
@@ -72,7 +72,7 @@ fn one(trace: Trace, args: &AdviseArgs, costs: Option<Costs>) -> Result<TraceRep
         verdicts.extend(program::advise(&recorded, &whole, &measure)?);
     }
     if args.whom != Whom::Program {
-        verdicts.extend(kernel::advise(&recorded, &measure, costs)?);
+        verdicts.extend(kernel::advise(&recorded, &measure, costs, args.arch == KernelArch::I386Pae)?);
     }
     Ok(TraceReport::new(recorded.trace(), whole, run.samples, verdicts))
 }

@@ -4,6 +4,8 @@ use super::file::Model;
 use super::host::HostName;
 use crate::nearest;
 use crate::print;
+use std::fs::File;
+use std::io::{self, Read};
 
 /// The models that come with the command.
 const SHIPPED: [(&str, &str); 4] = [
@@ -22,7 +24,7 @@ pub(crate) fn load(name: &str) -> Result<Model, ModelError> {
     if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
         return Model::parse(text).map_err(|problem| problem.at(name));
     }
-    let text = std::fs::read_to_string(name).map_err(|error| {
+    let text = read(name).map_err(|error| {
         let shipped = SHIPPED.map(|(shipped, _)| shipped);
         let hint = nearest::hint(name, &shipped);
         Problem::Unreadable { error, shipped: shipped.join(", ") + &hint }.at(name)
@@ -36,6 +38,27 @@ pub(crate) fn load(name: &str) -> Result<Model, ModelError> {
         ));
     }
     Ok(model)
+}
+
+/// The longest file that is read as a model: one has less than 10 KiB.
+const LONGEST: u64 = 1 << 20;
+
+/// Reads a regular file of a model's size. Others, such as a device, may have no end.
+fn read(name: &str) -> io::Result<String> {
+    let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    // Before it is opened, which waits for the other end of a pipe.
+    if !std::fs::metadata(name)?.is_file() {
+        return refused("not a regular file".to_owned());
+    }
+    let file = File::open(name)?;
+    let bytes = file.metadata()?.len();
+    if bytes > LONGEST {
+        return refused(format!("{bytes} bytes, and a model has at most {LONGEST}"));
+    }
+    let mut text = String::new();
+    // What says that it is empty is no file on a disk, and reading may wait.
+    file.take(bytes).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -54,5 +77,18 @@ mod tests {
         let CostModel::Costs(costs) = load("power3-2001").unwrap().rule else { panic!("a rule by costs") };
         assert_eq!((costs.page, costs.page_hashed, costs.step), (110_000, 998_500, 56_000));
         assert_eq!((costs.full_entry, costs.entries), (8_393, 262_144));
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_models_size_is_refused_before_it_is_read() {
+        let said = |name: &str| load(name).map(|_| ()).unwrap_err().to_string();
+        assert!(said("/dev/zero").contains("/dev/zero: not a regular file"), "{}", said("/dev/zero"));
+        let dir = std::env::temp_dir();
+        assert!(said(dir.to_str().unwrap()).contains("not a regular file"));
+        let large = dir.join(format!("ptarmigan-model-{}", std::process::id()));
+        File::create(&large).unwrap().set_len(LONGEST + 1).unwrap();
+        let why = said(large.to_str().unwrap());
+        std::fs::remove_file(&large).unwrap();
+        assert!(why.contains("1048577 bytes, and a model has at most 1048576"), "{why}");
     }
 }

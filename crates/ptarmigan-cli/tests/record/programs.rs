@@ -1,6 +1,9 @@
 //! What a trace says of the programs that were recorded.
 use super::common::{Dir, ptarmigan, report, run, with_each_method};
 use ptarmigan_trace::{AreaKind, Event, Kind, Reader};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn true_is_one_program() {
@@ -9,7 +12,7 @@ fn true_is_one_program() {
         assert_eq!(dir.files(), ["out.ptrace"], "no temporary file is left");
         let r = report(file);
         assert_eq!((r.name.as_str(), r.tasks, r.execs, r.samples.exit, r.lost), ("true", 1, 1, 1, 0));
-        assert!(!stderr.contains("that no fault explains"), "{stderr}");
+        assert!(!stderr.contains("without a recorded fault"), "{stderr}");
         let events: Vec<Event> = Reader::open(file).expect("a trace").map(|e| e.expect("an event")).collect();
         let Kind::Exec { arg_pages, .. } = events[0].kind else { panic!("{:?}", events[0]) };
         assert!((1..64).contains(&arg_pages), "{arg_pages} argument pages");
@@ -82,4 +85,37 @@ fn a_32_bit_program_is_refused() {
     assert_eq!(status, Some(1), "{stderr}");
     assert!(stderr.contains("a 32-bit program"), "{stderr}");
     assert_eq!(dir.files(), ["program"]);
+}
+
+/// The most flushes of a replay, as a multiple of Linux's.
+const MOST_FLUSHES: f64 = 1.5;
+
+#[test]
+fn a_replay_of_children_that_inherit_pages_has_about_as_many_flushes_as_linux() {
+    let dir = Dir::new("forks");
+    let program = dir.path("forks");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/record/forks.c");
+    match Command::new("cc").arg("-O1").arg("-o").arg(&program).arg(source).output() {
+        Ok(cc) => assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr)),
+        Err(e) => return eprintln!("skipped: no compiler: {e}"),
+    }
+    for kind in ["plain", "unmap", "pool"] {
+        let file = dir.path(kind);
+        let mut record = ptarmigan();
+        record.args(["record", "--method", "tracefs", "-o"]).arg(&file).arg("--").arg(&program).arg(kind);
+        let (status, stderr) = run(&mut record);
+        if status != Some(0) {
+            return eprintln!("skipped: {}", stderr.trim());
+        }
+        let out = ptarmigan().arg("replay").arg(&file).args(["--policy", "plain", "--json"]).output();
+        let json: Value = serde_json::from_slice(&out.expect("the program is there").stdout).expect("JSON");
+        let sum = |flushes: &Value| -> f64 {
+            ["page", "range", "full"].iter().map(|size| flushes[size].as_f64().expect("a count")).sum()
+        };
+        let (ours, linux) = (sum(&json["runs"][0]["flushes"]), sum(&json["trace"]["linux_flushes"]));
+        eprintln!("{kind}: {ours} flushes in the replay, {linux} by Linux");
+        assert!(linux >= 10.0 && ours <= linux * MOST_FLUSHES, "{kind}: {ours} flushes, {linux} by Linux");
+        let truth = &json["runs"][0]["truth"];
+        assert_eq!(truth["equal"], truth["checked"], "{kind}: {truth}");
+    }
 }

@@ -9,7 +9,8 @@ use crate::error::Failure;
 use crate::replay::CountedTrace;
 use ptarmigan::tlb::Costs;
 
-/// Looks for advice to a kernel. `costs` are what flushes cost on its machine, if that is known.
+/// Looks for advice to a kernel. `costs` are the prices of flushes on its machine, if they are known.
+/// `high` says that it has high memory, and so `userpte=`.
 ///
 /// # Errors
 /// If a replay cannot be set up, or memory runs out.
@@ -17,10 +18,11 @@ pub fn advise(
     recorded: &CountedTrace,
     measure: &Measure,
     costs: Option<Costs>,
+    high: bool,
 ) -> Result<Vec<Verdict>, Failure> {
-    Ok(vec![
-        lists::advise(recorded, measure)?,
-        flush::advise(recorded, measure, costs)?,
-        userpte::advise(recorded, measure)?,
-    ])
+    let mut verdicts = vec![lists::advise(recorded, measure)?, flush::advise(recorded, measure, costs)?];
+    if high {
+        verdicts.push(userpte::advise(recorded, measure)?);
+    }
+    Ok(verdicts)
 }

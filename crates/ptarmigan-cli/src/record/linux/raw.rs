@@ -255,8 +255,8 @@ mod tests {
             RawKind::OtherTracer,
             RawKind::StackLimit { pages: 2048 },
             RawKind::Present(vec![
-                Found { start: (1 << 35) - 1, pages: 1, private: true, huge: false },
-                Found { start: 512, pages: Found::LONGEST, private: false, huge: true },
+                Found { start: (1 << 35) - 1, pages: 1, private: true, exclusive: true, huge: false },
+                Found { start: 512, pages: Found::LONGEST, private: false, exclusive: false, huge: true },
             ]),
             RawKind::Advised { start: 1, pages: 2, advice: 4 },
             RawKind::TlbFlush { reason: 4, pages: u64::MAX },
