@@ -1,8 +1,8 @@
 //! Damaged traces of both formats, through every command that reads one: one line, exit status 1, and
 //! nothing on standard output.
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FaultFlags, Header, HugePages, Kind, Locking, Method, Name, Prot, Sampled,
-    Writer,
+    AreaKind, CloneKind, Event, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method, Name, Prot,
+    Sampled, Writer,
 };
 use std::fs::File;
 use std::io::Write;
@@ -214,4 +214,37 @@ fn tasks_and_kinds_that_do_not_exist_are_named() {
         let out = command(&["inspect", "--events"]).args(usage).arg(&file.0).output().expect("it is there");
         assert_eq!(out.status.code(), Some(2), "{usage:?}");
     }
+}
+
+#[test]
+fn a_range_whose_tables_no_machine_has_frames_for_takes_no_memory() {
+    let mut w = Writer::new(Vec::new(), &Header::new("range", 1, Method::Synthetic), 3).expect("a header");
+    let (start, pages) = (1 << 20, 1 << 34);
+    let flags = MapFlags(MapFlags::ANON);
+    for kind in [
+        Kind::Mmap { start, pages, prot: Prot(3), flags },
+        Kind::Touched { start, pages, flags: FaultFlags(0) },
+        Kind::Exit { last: true },
+    ] {
+        w.event(&Event { task: 0, cpu: 0, kind }).expect("a good event");
+    }
+    let file = Temporary::new("range", &w.finish(0).expect("memory takes everything").0);
+    let mut child = command(&["replay", "--policy", "plain"]).arg(&file.0).stderr(Stdio::piped()).spawn();
+    let child = child.as_mut().expect("it is there");
+    let mut err = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().expect("a pipe"), &mut err).expect("text");
+    let (mut status, mut usage) = (0, no_usage());
+    // SAFETY: the child is this process's; both pointers are to variables that live until the call
+    // returns, and any bytes the kernel writes are valid for them.
+    let ended = unsafe { libc::wait4(child.id() as i32, &mut status, 0, &mut usage) };
+    assert_eq!((ended, libc::WEXITSTATUS(status)), (child.id() as i32, 1), "{err}");
+    assert!(err.contains("process 0 got no memory at event 1") && err.contains("--memory"), "{err}");
+    // KiB, of 4 GiB that the machine has.
+    assert!(usage.ru_maxrss < 512 << 10, "{} KiB", usage.ru_maxrss);
+}
+
+/// Usage of resources that nothing has been written to.
+fn no_usage() -> libc::rusage {
+    // SAFETY: the structure has integers only, for which zero is valid.
+    unsafe { std::mem::zeroed() }
 }

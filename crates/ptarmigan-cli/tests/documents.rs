@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Fields whose keys are data: kinds, advice, levels, names of Linux.
-const MAPS: [&str; 6] = ["by_kind", "advice", "kinds", "differences", "meminfo", "levels"];
+const MAPS: [&str; 7] = ["by_kind", "advice", "by_level", "kinds", "differences", "meminfo", "levels"];
 
 fn document(args: &[&str]) -> Value {
     let out =

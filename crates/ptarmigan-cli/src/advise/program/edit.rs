@@ -4,8 +4,6 @@
 use crate::replay::{PackedEvent, PackedKind, Trace};
 use ptarmigan_trace::{FaultFlags, Kind};
 
-pub(super) use crate::replay::SPLIT;
-
 /// A copy of a recording, made step by step.
 pub struct Edit<'t> {
     from: &'t Trace,

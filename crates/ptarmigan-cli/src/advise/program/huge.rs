@@ -12,7 +12,7 @@
 //! another space maps the huge page splits it: the writer's table has 512 entries from then on,
 //! which further forks copy, and each of its pages is copied by a fault of its own. If the others
 //! have ended, the writer gets the whole huge page back with one fault.
-use super::edit::{Edit, SPLIT};
+use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
 use crate::replay::{HugeFaults, PackedKind, Trace, When};
 use ptarmigan::addr::VirtRange;
@@ -22,6 +22,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Pages of a region from which on it is full.
 const FULL: u64 = REGION - REGION / 8;
+
+/// Pages that are copied one by one, each with a count of its own: as Linux copied those of a split
+/// huge page before 6.9.
+pub const ONE_BY_ONE: FaultFlags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER);
 
 /// A region from its first fault on, or from the fork that shared its huge page.
 #[derive(Clone, Default)]
@@ -239,15 +243,15 @@ impl HugeRegions {
     }
 
     /// Returns the recording with huge pages. `reserve`: a leaf table is made for each of them all
-    /// the same, as on Linux.
-    pub fn rewrite(&self, trace: &Trace, reserve: bool) -> Trace {
+    /// the same, as on Linux. `pages` are the flags of the pages that a huge page is split into.
+    pub fn rewrite(&self, trace: &Trace, reserve: bool, pages: FaultFlags) -> Trace {
         let mut edit = Edit::of(trace);
         for (step, event) in trace.steps.iter().zip(0_u32..) {
             match step.what {
                 _ if self.spared.contains(&event) => {}
                 PackedKind::Fault { page, .. } if self.splits.contains(&event) => {
                     let start = page / REGION * REGION;
-                    edit.call(step, Kind::Touched { start, pages: REGION, flags: SPLIT });
+                    edit.call(step, Kind::Touched { start, pages: REGION, flags: pages });
                     edit.keep(step);
                 }
                 PackedKind::Fault { page, .. } if !reserve && self.whole.contains(&event) => {

@@ -18,10 +18,10 @@ use super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::figures::{Figures, Saved, percent};
 use super::measure::{Compared, Measure, Side};
 use crate::error::Failure;
-use crate::replay::{CountedTrace, Trace};
+use crate::replay::{CountedTrace, SPLIT, Trace};
 use crate::words::{several, several_were};
 use empty::EmptyTables;
-use huge::HugeRegions;
+use huge::{HugeRegions, ONE_BY_ONE};
 use share::Forks;
 use zones::Zones;
 
@@ -123,26 +123,33 @@ impl Look<'_> {
                   transparent_hugepage/enabled = always. glibc's malloc: \
                   GLIBC_TUNABLES=glibc.malloc.hugetlb=1.",
             not_measured: "what clearing 2 MiB at once takes, the misses of the TLB that huge pages save \
-                           (often their largest gain), whether the kernel finds 2 MiB in one piece.",
-            mended: found.rewrite(trace, true),
+                           (often their largest gain), whether the kernel finds 2 MiB in one piece, memory \
+                           that is new to a virtual machine (its host finds it then, too).",
+            mended: found.rewrite(trace, true, SPLIT),
         })?;
         let Verdict::Advised(advice) = &mut verdict else { return Ok(verdict) };
-        let bare = CountedTrace::new(found.rewrite(trace, false));
+        let bare = CountedTrace::new(found.rewrite(trace, false, SPLIT));
         let bare = Figures::of(&[self.measure.once(self.side(&bare))?]);
         let tables = advice.without.tables_made.saturating_sub(bare.tables_made);
         advice.figure += &format!(
             " Linux keeps a table in reserve for each huge page, so VmPTE stays; a kernel that keeps none \
              makes {tables} fewer."
         );
-        match found.splits() {
-            0 => {}
-            n => {
-                advice.figure += &format!(
-                    " The first write to a huge page that a fork shares splits it: {}, and forks copy 512 \
-                     entries there from then on.",
-                    several(n, "split")
-                );
-            }
+        if found.splits() > 0 {
+            let old = CountedTrace::new(found.rewrite(trace, true, ONE_BY_ONE));
+            let Compared { with, saved, .. } =
+                self.measure.compare(self.side(self.recorded), self.side(&old))?;
+            let share = match saved.work_share {
+                0.0 => "no share of the time that the rounds could tell".to_owned(),
+                share if share < 0.0 => format!("nothing: it is {} slower", percent(-share)),
+                share => format!("{} of the replay's time", percent(share)),
+            };
+            advice.figure += &format!(
+                " The first write to a huge page that a fork shares splits it: {}, and forks copy 512 \
+                 entries there from then on. Linux before 6.9 copies them one by one, and saves {share}.",
+                several(found.splits(), "split")
+            );
+            advice.variants.push(Variant::new("entries of split pages copied one by one", &with));
         }
         if sparse > 0 {
             advice.figure += &format!(" {} touched and not full.", several_were(sparse, "further region"));

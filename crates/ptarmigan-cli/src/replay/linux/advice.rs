@@ -14,6 +14,11 @@ const DONTNEED_LOCKED: i32 = 24;
 const GUARD_INSTALL: i32 = 102;
 const GUARD_REMOVE: i32 = 103;
 
+/// Returns whether advice makes tables for its whole range.
+pub fn makes_tables(number: u16) -> bool {
+    matches!(i32::from(number), libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE | GUARD_INSTALL)
+}
+
 /// Follows advice on `range`. Holes are passed over. As in Linux the first area that the advice is
 /// not for ends the call, and `MADV_POPULATE_*` ends at the first hole, too. `ended` says that a
 /// file ended where a page of it was to be made present.

@@ -8,7 +8,7 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Advice, Area, AreaFlags, Object, SpaceMachine, SpaceMut};
-use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind, MapFlags, Prot};
+use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind, Locking, MapFlags, Prot};
 
 fn range(start: u64, pages: u64) -> VirtRange {
     VirtRange { start: start << PAGE, end: start.saturating_add(pages) << PAGE }
@@ -32,6 +32,35 @@ pub fn is_found(flags: FaultFlags) -> bool {
 /// and later): its count of users changes once for all of them. So in a replay they are entries of the
 /// frame of zeroes, which has no count: a fork copies the entries, and a write makes a frame of its own.
 pub const SPLIT: FaultFlags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT);
+
+/// The fewest pages of a range whose tables are counted before they are made.
+const MANY: u64 = 1 << 24;
+
+/// Returns how many leaf tables a call needs at the least, if its range is so long that the tables of one
+/// call may be more than a machine has frames; 0 for others. Making them in vain costs the host as
+/// much memory as the machine has.
+pub fn tables_of<F: Format, M: SpaceMachine>(space: &SpaceMut<'_, F, M>, kind: Kind) -> u64 {
+    let (start, pages) = match kind {
+        Kind::Touched { start, pages, flags } if flags.0 & FaultFlags::HUGE == 0 => (start, pages),
+        Kind::Madvise { start, pages, advice } if advice::makes_tables(advice) => (start, pages),
+        Kind::Lock { start, pages, how } if how.0 & (Locking::NOW | Locking::ON_FAULT) == Locking::NOW => {
+            (start, pages)
+        }
+        _ => return 0,
+    };
+    if pages < MANY {
+        return 0;
+    }
+    let shift = F::shift(Level(1));
+    let of = |piece: VirtRange| ((piece.end - 1) >> shift) - (piece.start >> shift) + 1;
+    // Neighbours may share a table.
+    // Pages that may not be accessed, or belong to no memory, get no table.
+    let parts = pieces(space, range(start, pages)).filter(|(piece, area)| {
+        let accessible = area.flags.0 & AreaFlags::PERMISSIONS.0 != 0;
+        !piece.is_empty() && accessible && !area.flags.has(AreaFlags::SPECIAL)
+    });
+    parts.map(|(piece, _)| of(piece).saturating_sub(1)).sum()
+}
 
 /// Makes a call that changes areas or tables of one space; others do nothing.
 ///

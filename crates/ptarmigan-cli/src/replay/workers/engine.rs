@@ -9,10 +9,11 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watch;
 use crate::replay::input::schedule::{Op, Program};
 use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
-use crate::replay::linux::{CallError, HugeFaults, PAGE, call, forked, is_found, refused};
+use crate::replay::linux::{CallError, HugeFaults, PAGE, call, forked, is_found, refused, tables_of};
 use ptarmigan::addr::{VirtAddr, VirtRange};
-use ptarmigan::cpu::CpuId;
+use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::Format;
+use ptarmigan::frames::NoFrame;
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space};
@@ -326,10 +327,17 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         let pin = self.slots[usize::from(slot)].pin();
         let on = self.m.on(&pin)?;
         let found = matches!(kind, Kind::Touched { flags, .. } if is_found(flags));
+        let frames = on.frames();
+        let all = || (0..frames.nodes()).map(|node| u64::from(frames.node_frames(NodeId(node)))).sum::<u64>();
+        let none = || NoFrame::new(0, NodeId(0), frames.node_free(NodeId(0)));
         match self.spaces.get(space)? {
             SpaceRef::Own(space) => {
                 let before = space.tree().tables_below_root();
-                call(&mut space.edit(on)?, kind)?;
+                let mut edit = space.edit(on)?;
+                if tables_of(&edit, kind) > all() {
+                    return Err(CallError::NoFrame(none()).into());
+                }
+                call(&mut edit, kind)?;
                 if found {
                     self.outcome.found += u64::from(space.tree().tables_below_root().abs_diff(before));
                 }
@@ -337,6 +345,9 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             SpaceRef::Shared(space) => {
                 let mut space = space.lock(on)?;
                 let before = space.tree().tables_below_root();
+                if tables_of(&space.edit(), kind) > all() {
+                    return Err(CallError::NoFrame(none()).into());
+                }
                 call(&mut space.edit(), kind)?;
                 if found {
                     self.outcome.found += u64::from(space.tree().tables_below_root().abs_diff(before));

@@ -21,7 +21,7 @@ pub(super) fn levels(all: &[Figures]) -> String {
     let made = said(all, |one| count(one.tables.made.iter().sum()));
     let reuse = |one: &Figures| one.tables.made.iter().sum::<u64>() / one.facts.peak_live_tables.max(1);
     let mut caption = format!(
-        "Table pages by level, over the recording: of each small part the moment with most of them. In all, {made} \
+        "Table pages by level, over the recording: each column shows the peak within its slice of it. In all, {made} \
          are made."
     );
     if all.iter().all(|one| reuse(one) >= 10) {
@@ -76,6 +76,8 @@ pub(super) fn programs(all: &[Figures]) -> String {
                 }
                 (program.label.clone(), said, values)
             })
+            // A row without anything in it says nothing.
+            .filter(|(_, _, values)| values.iter().any(|tables| *tables > 0.0))
             .collect();
         Rows { rows: &rows, x: x_axis(all, one), y_end: end }.draw(width, "Table pages alive by program")
     });
