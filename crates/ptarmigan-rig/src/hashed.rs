@@ -5,7 +5,9 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format, Ppc32};
 use ptarmigan::page::Level;
 use ptarmigan::space::Access;
-use ptarmigan::tlb::hash::{HashCounts, HashSize, HashTable, Hashed32, Hashed64, Inserted, Mapping, Tag};
+use ptarmigan::tlb::hash::{
+    HashCounts, HashSize, HashTable, Hashed32, Hashed64, Inserted, Mapping, Refill, Tag,
+};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use ptsan::{Flush, HashLayout, Target};
 use std::ops::Range;
@@ -146,14 +148,23 @@ impl<'s> HashedMmu<'s> {
     /// put in, and returns it; `None` is a fault. It is called with the table's lock held.
     ///
     /// Returns whether the access succeeds.
-    pub fn access(&self, cpu: usize, va: u64, access: Access, entry: &dyn Fn() -> Option<u64>) -> bool {
+    pub fn access(
+        &self,
+        cpu: usize,
+        va: u64,
+        access: Access,
+        entry: &dyn Fn() -> Option<Refill<u64>>,
+    ) -> bool {
         let tag = Tag::of(self.numbers[cpu].load(Ordering::Relaxed), va as u32);
         for turn in 0..TURNS {
             if self.finds(cpu, tag, va, access) {
                 self.found.fetch_add(usize::from(turn == 0), Ordering::Relaxed);
                 return true;
             }
-            let Some(how) = of!(self, table => table.refill(tag, || entry().map(mapping))) else {
+            let entry = || entry().map(|page| page.map(mapping));
+            // SAFETY: 1. and 2. no code reaches memory through the table: the CPUs are models, which
+            // compare frames.
+            let Some(how) = of!(self, table => unsafe { table.refill(tag, entry) }) else {
                 return false;
             };
             self.refills.fetch_add(1, Ordering::Relaxed);

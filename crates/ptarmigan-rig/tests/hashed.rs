@@ -6,6 +6,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan::tlb::hash::Refill;
 use ptarmigan_rig::{HashMemory, HashUse, HashedMmu, SoftMmu, Watchable, hash_size};
 use ptsan::{Config, HashLayout, Kind};
 
@@ -34,7 +35,9 @@ fn run(layout: HashLayout, bytes: u64, skips: bool) -> (HashUse, u64, u64) {
                 space.fault(on, VirtAddr(page), access).unwrap();
                 let tree = space.tree().on(on).unwrap();
                 let entry = || match skips {
-                    true => tree.query(VirtAddr(page)).map(|(pfn, _)| pfn.addr().0 | 5),
+                    true => tree
+                        .query(VirtAddr(page))
+                        .map(|(pfn, _)| Refill { entry: pfn.addr().0 | 5, was_hashed: true }),
                     false => tree.refill(VirtAddr(page), access),
                 };
                 assert!(mmu.access(0, page, access, &entry) || skips);

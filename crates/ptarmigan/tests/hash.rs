@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 use proptest::prelude::*;
 use ptarmigan::tlb::hash::{
-    HashCounts, HashLayout, HashSizeError, HashTable, Hashed32, Hashed64, Inserted, Mapping, Tag,
+    HashCounts, HashLayout, HashSizeError, HashTable, Hashed32, Hashed64, Inserted, Mapping, Refill, Tag,
 };
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -31,6 +31,12 @@ impl<L: HashLayout> Drop for Owned<L> {
         // SAFETY: allocated with this layout; nothing uses the table any more.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
+}
+
+/// Puts a page in, which was hashed before or not.
+fn insert<L: HashLayout>(table: &HashTable<L>, tag: Tag, entry: Mapping, was_hashed: bool) -> Inserted {
+    // SAFETY: 1. no MMU reads the table. 2. callers say it as it is.
+    unsafe { table.insert(tag, Refill { entry, was_hashed }) }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +71,7 @@ fn agree<L: HashLayout>(bytes: usize, steps: &[Step]) -> Result<(), TestCaseErro
         match *step {
             Step::Insert(tag, mapping) => {
                 let there = table.look_up(tag).is_some();
-                let how = table.insert(tag, mapping);
+                let how = insert(table, tag, mapping, map.contains_key(&tag));
                 prop_assert_eq!(how == Inserted::Again, there);
                 evicted += usize::from(how == Inserted::Evicted);
                 map.insert(tag, mapping);
@@ -153,18 +159,20 @@ fn neighbours(n: u16) -> impl Iterator<Item = Tag> {
 fn a_page_goes_to_its_primary_group_then_its_secondary_one_then_over_another() {
     let owned = Owned::<Hashed32>::new(64 << 10);
     let table = &owned.table;
-    let how: Vec<_> = neighbours(20).map(|tag| table.insert(tag, Mapping(0x1000))).collect();
+    let how: Vec<_> = neighbours(20).map(|tag| insert(table, tag, Mapping(0x1000), false)).collect();
     assert_eq!(how[..8], [Inserted::Primary; 8]);
     assert_eq!(how[8..16], [Inserted::Secondary; 8]);
     assert_eq!(how[16..], [Inserted::Evicted; 4]);
-    // In turn, in the primary group: the first four that were put there.
+    // In turn, in the primary group: four that were put there, from the second on.
     let found: Vec<_> = neighbours(20).map(|tag| table.look_up(tag).is_some()).collect();
-    assert_eq!(found[..4], [false; 4]);
-    assert!(found[4..].iter().all(|found| *found));
+    assert_eq!(found[..5], [true, false, false, false, false]);
+    assert!(found[5..].iter().all(|found| *found));
+    // None was hashed before, so none was searched: 1 to 8 entries, 9 to 16, all 16.
+    assert_eq!(table.counts().probes, 36 + 100 + 4 * 16);
     assert_eq!(table.counts().evicted, 4);
     // A page that had to go is flushed all the same.
     let mut forgotten = 0;
-    assert_eq!(neighbours(1).map(|tag| table.remove(tag, || forgotten += 1)).next(), Some(None));
+    assert_eq!(neighbours(2).nth(1).map(|tag| table.remove(tag, || forgotten += 1)), Some(None));
     assert_eq!((forgotten, table.counts().missing), (1, 1));
 }
 
@@ -172,12 +180,16 @@ fn a_page_goes_to_its_primary_group_then_its_secondary_one_then_over_another() {
 fn a_page_that_is_put_in_again_has_one_entry() {
     let owned = Owned::<Hashed64>::new(256 << 10);
     let tag = Tag::of(3, 0x1234_5000);
-    assert_eq!(owned.table.insert(tag, Mapping(0x1002)), Inserted::Primary);
-    assert_eq!(owned.table.insert(tag, Mapping(0x2000)), Inserted::Again);
+    assert_eq!(insert(&owned.table, tag, Mapping(0x1002), false), Inserted::Primary);
+    assert_eq!(insert(&owned.table, tag, Mapping(0x2000), true), Inserted::Again);
     assert_eq!((owned.table.valid(), owned.table.look_up(tag)), (1, Some(Mapping(0x2000))));
     let HashCounts { stores, inserted, probes, .. } = owned.table.counts();
-    // Both groups, then the first free entry; then the entry at once.
-    assert_eq!((stores, inserted, probes), (2, 2, 16 + 1 + 1));
+    // The first free entry, with no search for the page; then its entry, which is the first.
+    assert_eq!((stores, inserted, probes), (2, 2, 1 + 1));
+    // A page that was hashed once and is not there is looked for in both groups.
+    let other = Tag::of(3, 0x0765_4000);
+    assert_eq!(insert(&owned.table, other, Mapping(0x3000), true), Inserted::Primary);
+    assert_eq!(owned.table.counts().probes - probes, 16 + 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::format::{Access, Attr, Format, Ppc32};
 use ptarmigan::page::Level;
-use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Tag};
+use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Refill, Tag};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
 
 use crate::late::Late;
@@ -171,9 +171,12 @@ fn mapping(raw: u64) -> Mapping {
 
 /// Puts a page into the hash table that was missed, if its entry, which `entry` reads and marks,
 /// allows what was tried. `protected` says that there was an entry that did not.
-fn refill(context: u16, at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) -> bool {
+fn refill(context: u16, at: u32, protected: bool, entry: &dyn Fn() -> Option<Refill<u64>>) -> bool {
     let tag = Tag::of(context.into(), at);
-    match HASHED.get().refill(tag, || entry().map(mapping)) {
+    let entry = || entry().map(|page| page.map(mapping));
+    // SAFETY: 1. the tables map the frame so for whatever runs in the segment; if they change, the
+    // flush takes the page out. 2. callers pass on the bit of the entry, or have it searched.
+    match unsafe { HASHED.get().refill(tag, entry) } {
         None => return false,
         // TLBs know it as it was.
         Some(Inserted::Again) => mmu::forget(at),
@@ -185,7 +188,7 @@ fn refill(context: u16, at: u32, protected: bool, entry: &dyn Fn() -> Option<u64
 
 /// Puts a page of the space that is loaded into the hash table; false if its entry does not allow
 /// the access. `protected` says that an entry was there that did not.
-pub fn refill_user(at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) -> bool {
+pub fn refill_user(at: u32, protected: bool, entry: &dyn Fn() -> Option<Refill<u64>>) -> bool {
     refill(CURRENT.0.get(), at, protected, entry)
 }
 
@@ -193,11 +196,11 @@ pub fn refill_user(at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) ->
 /// mistake, to be noticed. False if the entry does not allow the access.
 pub fn insert_unmarked(va: VirtAddr, protected: bool, frame: Pfn, attr: Attr, access: Access) -> bool {
     let raw = Ppc32::leaf(Level::PTE, frame, attr | Attr::ACCESSED | Attr::DIRTY);
-    let entry = || Ppc32::allows(Level::PTE, raw, access).then_some(raw);
+    let entry = || Ppc32::allows(Level::PTE, raw, access).then_some(Refill { entry: raw, was_hashed: true });
     refill_user(va.0 as u32, protected, &entry)
 }
 
 /// Puts a page of the kernel's into the hash table; false if its entry does not allow the access.
-pub fn refill_kernel(at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) -> bool {
+pub fn refill_kernel(at: u32, protected: bool, entry: &dyn Fn() -> Option<Refill<u64>>) -> bool {
     refill(0, at, protected, entry)
 }

@@ -8,6 +8,7 @@ use crate::format::{Access, Attr, Format};
 use crate::machine::{On, Refused};
 use crate::sync::cell::UnsafeCell;
 use crate::table::{Tables, TreeRef};
+use crate::tlb::hash::Refill;
 use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 
 /// A space for several CPUs at once.
@@ -181,7 +182,7 @@ impl<F: Format> SharedSpace<F> {
         on: On<'_, M>,
         va: VirtAddr,
         access: Access,
-        hash: impl FnOnce(&dyn Fn() -> Option<u64>) -> R,
+        hash: impl FnOnce(&dyn Fn() -> Option<Refill<u64>>) -> R,
     ) -> Result<R, TlbRefusal> {
         on.check(self.tlb.machine())?;
         let _reading = on.tlb().readers().walk(on.pin(), &self.tlb)?;

@@ -27,6 +27,7 @@ use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::format::{Access, Attr, Entry, Format, Slot};
 use crate::frames::{FrameMeta, Frames};
 use crate::page::Level;
+use crate::tlb::hash::Refill;
 use crate::window::{OpenWindow, WindowGuard};
 use core::marker::PhantomData;
 
@@ -408,9 +409,9 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     // Bits that stay.
 
     /// Notes that the page at `index` is being put into the hash table for an `access`: sets the
-    /// bits that stay, and those that an MMU would set. Returns the entry as it is then; `None`,
-    /// with nothing changed, if it does not allow the access.
-    pub fn hash(&self, index: usize, access: Access) -> Option<u64> {
+    /// bits that stay, and those that an MMU would set. Returns the entry as it is then, and whether
+    /// the bits were set before; `None`, with nothing changed, if it does not allow the access.
+    pub fn hash(&self, index: usize, access: Access) -> Option<Refill<u64>> {
         let slot = self.slot(index);
         let used = if access == Access::Write { Attr::ACCESSED | Attr::DIRTY } else { Attr::ACCESSED };
         let mut old = slot.load();
@@ -421,7 +422,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             let new =
                 F::leaf(Level::PTE, F::frame(Level::PTE, old), F::attr(Level::PTE, old) | used) | F::KEPT;
             match slot.exchange(old, new) {
-                Ok(()) => return Some(new),
+                Ok(()) => return Some(Refill { entry: new, was_hashed: F::cleared(old) != 0 }),
                 Err(now) => old = now,
             }
         }

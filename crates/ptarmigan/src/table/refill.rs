@@ -23,6 +23,7 @@ use crate::addr::{PhysAddr, VirtAddr};
 use crate::format::{Access, Format};
 use crate::machine::{Machine, On};
 use crate::page::Level;
+use crate::tlb::hash::Refill;
 use crate::window::OpenWindow;
 
 impl<F: Format> Tables<F> {
@@ -34,7 +35,7 @@ impl<F: Format> Tables<F> {
         root: PhysAddr,
         va: VirtAddr,
         access: Access,
-    ) -> Option<u64> {
+    ) -> Option<Refill<u64>> {
         if va.0 >= F::USER_END { None } else { refill::<F, M::Window>(on, on.window(), root, va, access) }
     }
 }
@@ -46,7 +47,7 @@ fn refill<F: Format, W: OpenWindow>(
     root: PhysAddr,
     va: VirtAddr,
     access: Access,
-) -> Option<u64> {
+) -> Option<Refill<u64>> {
     let end = descend::<F, _>(window, root, F::LAYOUT.root(), va.0, Level::PTE);
     if end.level > Level::PTE {
         return None;
@@ -57,11 +58,12 @@ fn refill<F: Format, W: OpenWindow>(
 impl<F: Format, M: Machine> TreeView<'_, F, M> {
     /// Notes in the entry of the page at `va` that the page is being put into the hash table for an
     /// `access`, as what an MMU notes: the page is used, and written to if it is a write. Returns
-    /// the entry as it is then; `None` if it does not allow the access, which is a fault.
+    /// the entry as it is then, and whether the page may be in the hash table already; `None` if the
+    /// entry does not allow the access, which is a fault.
     ///
     /// To be called with the hash table's lock held, by the closure of
     /// [`HashTable::refill`](crate::tlb::hash::HashTable::refill).
-    pub fn refill(self, va: VirtAddr, access: Access) -> Option<u64> {
+    pub fn refill(self, va: VirtAddr, access: Access) -> Option<Refill<u64>> {
         Tables::<F>::refill_from(self.machine_on(), self.root(), va, access)
     }
 }
@@ -70,7 +72,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     /// As [`TreeView::refill`], for a page of the kernel's half. `None` on another machine, too.
     ///
     /// The page belongs to a [range](super::KernelRange) that is not being released.
-    pub fn refill<M: Machine>(&self, on: On<'_, M>, va: VirtAddr, access: Access) -> Option<u64> {
+    pub fn refill<M: Machine>(&self, on: On<'_, M>, va: VirtAddr, access: Access) -> Option<Refill<u64>> {
         on.check(self.machine()).ok()?;
         let reference = self.reference();
         if va.0 < F::KERNEL_START {

@@ -13,7 +13,7 @@ use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{AreaFlags, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed32, Inserted, Mapping, Tag};
+use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed32, Inserted, Mapping, Refill, Tag};
 use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
@@ -127,13 +127,14 @@ impl<L: HashLayout> HashedMmu<L> {
         cpu: usize,
         tag: Tag,
         access: Access,
-        refill: impl Fn() -> Option<u64>,
+        refill: impl Fn() -> Option<Refill<u64>>,
     ) -> Option<Pfn> {
         let allows = |m: Mapping| access != Access::Write || m.0 & 3 == 2;
         let known = self.cpus.lock().unwrap()[cpu].tlb.get(&tag).copied();
         let mut found = known.or_else(|| self.table.look_up(tag));
         if !found.is_some_and(allows) {
-            let how = self.table.refill(tag, || refill().map(mapping))?;
+            // SAFETY: 1. no code reaches memory through the table. 2. the tables say it.
+            let how = unsafe { self.table.refill(tag, || refill().map(|page| page.map(mapping))) }?;
             if how == Inserted::Again {
                 self.forget(tag);
             }
@@ -174,12 +175,14 @@ impl<L: HashLayout> HashedMmu<L> {
         assert_eq!(loaded, space.id());
         let tag = Tag::of(number.into(), va as u32);
         let how = space.refill(on, VirtAddr(va), access, |entry| {
-            self.table.refill(tag, || {
+            let page = || {
                 let entry = entry();
                 // The lock is held: what comes between would be seen.
                 std::thread::yield_now();
-                entry.map(mapping)
-            })
+                entry.map(|page| page.map(mapping))
+            };
+            // SAFETY: 1. no code reaches memory through the table. 2. the tables say it.
+            unsafe { self.table.refill(tag, page) }
         });
         let how = how.expect("of this machine");
         if how == Some(Inserted::Again) {

@@ -5,7 +5,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed64, Mapping, Tag};
+use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed64, Mapping, Refill, Tag};
 
 /// A page of the machine has 4 KiB.
 pub(super) const PAGE_SHIFT: u32 = 12;
@@ -50,8 +50,10 @@ impl HashedMachine {
 
     /// Uses a page: it is missed, and put into the hash table.
     pub(super) fn touch(&mut self, va: u32) {
-        self.table.insert(Tag::of(CONTEXT, va), Mapping(va & 0x3fff_f000));
-        self.hash_bits[page(va)] = true;
+        let was_hashed = std::mem::replace(&mut self.hash_bits[page(va)], true);
+        let entry = Mapping(va & 0x3fff_f000);
+        // SAFETY: 1. no MMU reads the table. 2. it is the bit, which a flush takes away.
+        unsafe { self.table.insert(Tag::of(CONTEXT, va), Refill { entry, was_hashed }) };
     }
 
     /// Flushes a page: looks at its hash bit, and takes it out of the hash table and the TLBs if

@@ -1,5 +1,5 @@
 //! A hash table and the pages of many programs, in a random order that is the same in each run.
-use ptarmigan::tlb::hash::{HashCounts, HashLayout, HashSize, HashTable, Inserted, Mapping, Tag};
+use ptarmigan::tlb::hash::{HashCounts, HashLayout, HashSize, HashTable, Inserted, Mapping, Refill, Tag};
 use ptarmigan_rig::HashMemory;
 
 /// Pages of each program: its text, its heap and its stack.
@@ -14,6 +14,8 @@ pub(super) struct Load<L> {
     /// All pages, and the order of the next pass.
     pages: Vec<Tag>,
     random: u64,
+    /// All pages have been put in since they were last flushed: software's entries say so.
+    was_hashed: bool,
     /// Pages that TLBs were told to forget.
     pub tlbies: u64,
 }
@@ -33,7 +35,8 @@ impl<L: HashLayout> Load<L> {
             pages.map(move |(start, n)| Tag::of(context, start + (n << PAGE_SHIFT)))
         };
         let pages = (1..).flat_map(of_program).take(resident).collect();
-        Ok(Load { table, _memory: memory, pages, random: 0x9e37_79b9_7f4a_7c15, tlbies: 0 })
+        let random = 0x9e37_79b9_7f4a_7c15;
+        Ok(Load { table, _memory: memory, pages, random, was_hashed: false, tlbies: 0 })
     }
 
     /// Calls `visit` for every page, each time in another order.
@@ -56,10 +59,13 @@ impl<L: HashLayout> Load<L> {
         self.each(|load, tag| {
             if load.table.look_up(tag).is_none() {
                 missed += 1;
-                let how = load.table.insert(tag, Mapping(tag.vsid() << PAGE_SHIFT | 2));
+                let entry = Mapping(tag.vsid() << PAGE_SHIFT | 2);
+                // SAFETY: 1. no MMU reads the table. 2. every page is used once in a pass.
+                let how = unsafe { load.table.insert(tag, Refill { entry, was_hashed: load.was_hashed }) };
                 secondary += u64::from(how == Inserted::Secondary);
             }
         });
+        self.was_hashed = true;
         (missed, secondary)
     }
 
@@ -70,10 +76,12 @@ impl<L: HashLayout> Load<L> {
             load.table.remove(tag, || told += 1);
             load.tlbies += told;
         });
+        self.was_hashed = false;
     }
 
     /// Clears the table. Returns the number of entries that were valid.
     pub fn wipe(&mut self) -> u64 {
+        self.was_hashed = false;
         self.table.wipe(|| ()) as u64
     }
 

@@ -10,7 +10,7 @@ use ptarmigan::quicklist::Source;
 use ptarmigan::space::Access;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::TlbConfig;
-use ptarmigan::tlb::hash::{HashSize, Hashed32, Hashed64};
+use ptarmigan::tlb::hash::{HashSize, Hashed32, Hashed64, Refill};
 use ptarmigan::window::DirectMap;
 use ptarmigan_rig::{HashMemory, HashUse, HashedMmu, SoftMmu, hash_size};
 use ptsan::{Config, HashLayout};
@@ -149,7 +149,7 @@ impl<W: Watch> Watch for Refilling<'_, W> {
         self.watch.begins();
     }
 
-    fn refill(&mut self, cpu: usize, va: u64, access: Access, entry: &dyn Fn() -> Option<u64>) {
+    fn refill(&mut self, cpu: usize, va: u64, access: Access, entry: &dyn Fn() -> Option<Refill<u64>>) {
         self.mmu.access(cpu, va, access, entry);
     }
 

@@ -4,6 +4,7 @@ use crate::replay::input::schedule::Op;
 use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Access, Space};
+use ptarmigan::tlb::hash::Refill;
 
 /// Observes the operations of one worker. [`Unwatched`] costs nothing.
 pub trait Watch {
@@ -13,7 +14,7 @@ pub trait Watch {
     /// Such a CPU looks the page at `va` up, and puts it in if it is missed: `entry` is the
     /// software's entry then, or `None` for a fault.
     #[inline(always)]
-    fn refill(&mut self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<u64>) {}
+    fn refill(&mut self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<Refill<u64>>) {}
 
     /// Returns whether the observer looks at the space of `op` at that moment.
     #[inline(always)]

@@ -21,7 +21,15 @@
 //! Software notes in its own page-table entry that the page was put into the hash table
 //! (`HASHPTE`). The bit says that there is something to flush, not that the entry is still there:
 //! an entry that had to go leaves it set. It survives the clearing of the entry, and is taken away
-//! by the flush alone (REQ-28).
+//! by the flush alone (REQ-28). So while the bit is clear the page is in neither group, and it is
+//! put in without a search for it.
+//!
+//! # Linux's rules
+//!
+//! Order of the groups, place of an eviction and search are those of `create_hpte` in Linux 2.4
+//! (`arch/ppc/mm/hashtable.S`). Linux 2.6 has two more, which are left out here: an entry of the
+//! kernel's text is not evicted (the next one in turn is), and on POWER4 entry 0 of a group is
+//! passed over, for an erratum.
 //!
 //! Source: *PowerPC Microprocessor Family: The Programming Environments*, chapter 7 ("Memory
 //! Management"), for 32-bit and 64-bit implementations.
@@ -31,4 +39,4 @@ mod table;
 
 pub use layout::{HashLayout, Hashed32, Hashed64, Mapping, Tag};
 pub use size::{HashSize, HashSizeError};
-pub use table::{HashCounts, HashTable, Inserted};
+pub use table::{HashCounts, HashTable, Inserted, Refill};

@@ -48,25 +48,30 @@ impl HashSize {
         Ok(HashSize { groups: bytes as usize / group_bytes, group_bytes })
     }
 
-    /// The size for `ram` bytes of memory, of which the table takes a `part`-th, rounded up to a
-    /// power of two. What was used:
+    /// The size for `ram` bytes of memory, of which the table takes a `part`-th: so many whole
+    /// groups, rounded up to a power of two of them. So does Linux 2.4 (`MMU_init_hw`), which has
+    /// one entry for each page of 4 KiB. What was used:
     ///
     /// | part | by | entries for each page of 4 KiB |
     /// |---|---|---|
-    /// | 64 | the architecture's advice for 64-bit implementations, and Linux there | 4 |
-    /// | 256 | a quarter of that: 4 MiB for 1 GiB, the machine of the mail of 2001 | 1 |
-    /// | 512 | Linux on 32-bit implementations | 1 |
+    /// | 64 | the architecture's advice for 64-bit implementations; Linux's ppc64, which rounds the memory up to a power of two first | 4 |
+    /// | 256 | Linux 2.4 with entries of 16 bytes: 4 MiB for 1 GiB, the machine of the mail of 2001 | 1 |
+    /// | 512 | Linux 2.4 and later with entries of 8 bytes | 1 |
     pub const fn for_memory<L: HashLayout>(ram: u64, part: u64) -> Self {
         let group_bytes = GROUP * L::WORDS * 4;
         let least = (L::LEAST_GROUPS * group_bytes) as u64;
         let most = 1u64 << 31;
-        let wanted = if part == 0 { most } else { ram.div_ceil(part) };
-        let bytes = if wanted <= least {
+        let groups = match part.checked_mul(group_bytes as u64) {
+            None => 0,
+            Some(0) => most,
+            Some(memory_of_a_group) => ram / memory_of_a_group,
+        };
+        let bytes = if groups <= L::LEAST_GROUPS as u64 {
             least
-        } else if wanted >= most {
+        } else if groups >= most / group_bytes as u64 {
             most
         } else {
-            wanted.next_power_of_two()
+            groups.next_power_of_two() * group_bytes as u64
         };
         HashSize { groups: bytes as usize / group_bytes, group_bytes }
     }
@@ -100,6 +105,11 @@ mod tests {
         assert_eq!((seed.bytes(), seed.entries()), (4 << 20, 262_144));
         assert_eq!(HashSize::for_memory::<Hashed32>(gib, 512).bytes(), 2 << 20);
         assert_eq!(HashSize::for_memory::<Hashed32>(3 * gib, 512).bytes(), 8 << 20);
+        // A page more does not make a group.
+        let mib = 1 << 20;
+        for (ram, kib) in [(32 * mib, 64), (32 * mib + 4096, 64), (32 * mib + 32_768, 128)] {
+            assert_eq!(HashSize::for_memory::<Hashed32>(ram, 512).bytes(), kib << 10, "{ram}");
+        }
     }
 
     #[test]

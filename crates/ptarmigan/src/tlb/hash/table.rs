@@ -20,6 +20,23 @@ pub enum Inserted {
     Evicted,
 }
 
+/// A page that is being put into a hash table: its entry, in the software's form (`u64`) or as the
+/// table has it ([`Mapping`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refill<E> {
+    /// The entry.
+    pub entry: E,
+    /// The software's entry said already that the page was put in: it may be there.
+    pub was_hashed: bool,
+}
+
+impl<E> Refill<E> {
+    /// The same with the entry in another form.
+    pub fn map<T>(self, f: impl FnOnce(E) -> T) -> Refill<T> {
+        Refill { entry: f(self.entry), was_hashed: self.was_hashed }
+    }
+}
+
 /// What has been done with a hash table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashCounts {
@@ -62,7 +79,7 @@ fn add(counter: &AtomicUsize, n: usize) {
 pub struct HashTable<L> {
     base: NonNull<AtomicU32>,
     groups: usize,
-    /// The place in its group that the next entry is evicted from.
+    /// The place in its group that an entry was last evicted from.
     turn: SpinLock<u8>,
     counters: Counters,
     _layout: PhantomData<L>,
@@ -182,34 +199,52 @@ impl<L: HashLayout> HashTable<L> {
 
     /// Puts a page in, or writes its entry anew: into its own entry, a free one of its primary
     /// group, a free one of its secondary group, or over an entry of its primary group, each time
-    /// the next one in turn.
+    /// the next one in turn, beginning with the second. Its own entry is searched only if the page
+    /// was hashed before.
     ///
     /// The page that has to go is not flushed: what TLBs know of it stays true, and its software's
     /// entry still says that there is something to flush.
     ///
     /// An entry that is written anew may be known to TLBs as it was. The caller flushes it where
     /// that matters.
-    pub fn insert(&self, tag: Tag, mapping: Mapping) -> Inserted {
-        self.insert_locked(&mut self.turn.lock(), tag, mapping)
+    ///
+    /// The MMU believes the table, so code that may write to it reaches all memory:
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::tlb::hash::{HashTable, Hashed32, Mapping, Refill, Tag};
+    /// fn show(table: &HashTable<Hashed32>, page: Tag) {
+    ///     table.insert(page, Refill { entry: Mapping(0x1000 | 2), was_hashed: false }); // whose frame?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. Until the page is taken out, code that runs in the segment of `tag` may do with the frame
+    ///    what the mapping allows.
+    /// 2. If `page` says that the page was not hashed, it has not been put in since it was last
+    ///    taken out.
+    pub unsafe fn insert(&self, tag: Tag, page: Refill<Mapping>) -> Inserted {
+        self.insert_locked(&mut self.turn.lock(), tag, page)
     }
 
-    fn insert_locked(&self, turn: &mut u8, tag: Tag, mapping: Mapping) -> Inserted {
+    fn insert_locked(&self, turn: &mut u8, tag: Tag, page: Refill<Mapping>) -> Inserted {
         let mut probes = 0;
-        let (entry, secondary, how) = if let Some((entry, secondary)) = self.find(tag, &mut probes) {
+        let own = if page.was_hashed { self.find(tag, &mut probes) } else { None };
+        let (entry, secondary, how) = if let Some((entry, secondary)) = own {
             (entry, secondary, Inserted::Again)
         } else if let Some(entry) = self.free(tag, false, &mut probes) {
             (entry, false, Inserted::Primary)
         } else if let Some(entry) = self.free(tag, true, &mut probes) {
             (entry, true, Inserted::Secondary)
         } else {
-            let place = usize::from(*turn) % GROUP;
             *turn = turn.wrapping_add(1);
+            let place = usize::from(*turn) % GROUP;
             (self.group(tag, false) + place, false, Inserted::Evicted)
         };
         if self.is_valid(entry) {
             self.invalidate(entry);
         }
-        self.write(entry, L::encode(tag, secondary, mapping));
+        self.write(entry, L::encode(tag, secondary, page.entry));
         add(&self.counters.probes, probes);
         add(&self.counters.stores, 1);
         add(&self.counters.inserted, 1);
@@ -223,7 +258,22 @@ impl<L: HashLayout> HashTable<L> {
     /// the entry has changed, does not leave the old one in the table.
     ///
     /// Returns what has been done; `None` if `entry` did.
-    pub fn refill(&self, tag: Tag, entry: impl FnOnce() -> Option<Mapping>) -> Option<Inserted> {
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::tlb::hash::{HashTable, Hashed32, Mapping, Refill, Tag};
+    /// fn show(table: &HashTable<Hashed32>, page: Tag) {
+    ///     table.refill(page, || Some(Refill { entry: Mapping(0x1000 | 2), was_hashed: false }));
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// What `entry` returns is as for [`insert`](Self::insert), 1. and 2.
+    pub unsafe fn refill(
+        &self,
+        tag: Tag,
+        entry: impl FnOnce() -> Option<Refill<Mapping>>,
+    ) -> Option<Inserted> {
         let mut turn = self.turn.lock();
         Some(self.insert_locked(&mut turn, tag, entry()?))
     }
