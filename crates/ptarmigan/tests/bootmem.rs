@@ -217,7 +217,7 @@ mod a_machine {
                     + Tlb::<Nothing>::bytes(&tlb)
                     + Parking::bytes(cpus)
                     + Plain::<DirectMap, NoConstruct>::bytes(cpus)
-                    + Historic::<DirectMap, NoConstruct>::bytes(cpus, size.nodes())
+                    + Historic::<DirectMap, NoConstruct>::bytes(cpus)
                     + Lists::bytes(&size, &lists)
                     + Checked::bytes(&size)
                     + CheckedLists::bytes(&size, &lists);
@@ -237,7 +237,7 @@ mod a_machine {
                 unsafe { Tlb::new(boot, machine, tlb, Nothing) }.expect("`bytes` suffices");
                 Parking::new(boot, machine, cpus, 64).expect("`bytes` suffices");
                 Plain::new(boot, cpus, source()).expect("`bytes` suffices");
-                let on = vec![(cpus / nodes as usize) as u32; nodes as usize];
+                let on: Vec<_> = (0..cpus).map(|cpu| NodeId((cpu * nodes as usize / cpus) as u8)).collect();
                 Historic::new(boot, Rules::V5, &on, 3, source()).expect("`bytes` suffices");
                 Lists::new(boot, lists, source()).expect("`bytes` suffices");
                 let checked =

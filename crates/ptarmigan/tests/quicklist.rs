@@ -606,7 +606,7 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
     // Leaked: the test is short. Only low frames have memory behind them.
     let memory = |bytes: usize| Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
-    let bytes = Frames::bytes(&MemorySize::of(runs)) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
+    let bytes = Frames::bytes(&MemorySize::of(runs)) + Historic::<DirectMap, NoConstruct>::bytes(1);
     let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(base, bytes) };
@@ -621,7 +621,8 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let window = window.expect("a block of memory ends below the highest address");
     // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
     let source = unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) };
-    let policy = Historic::new(&mut boot, rules, &[1], 1, source).expect("`bytes` says how much is needed");
+    let policy =
+        Historic::new(&mut boot, rules, &[NodeId(0)], 1, source).expect("`bytes` says how much is needed");
     // SAFETY: 1. this thread is the machine's only CPU. 2. the policy was made for one.
     let pin = unsafe { Pinned::assume(frames.machine(), CpuId(0), NodeId(0)) };
     let taken: Vec<Clean> =
@@ -642,7 +643,7 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
 fn high_memory_lets_the_patch_of_2007_eat_low_memory_and_later_versions_not() {
     // Of 1,024 low frames 600 are listed; high memory is plenty.
     assert_eq!(kept(Rules::V5, 1024, 1 << 16, 600), 600);
-    for rules in [Rules::LINUX_2_6_25, Rules::V2008] {
+    for rules in [Rules::LINUX_2_6_24, Rules::V2008] {
         let kept = kept(rules, 1024, 1 << 16, 600);
         // The last trim went down to the cap as it was before that trim.
         let cap = (1024 - kept) / 16;

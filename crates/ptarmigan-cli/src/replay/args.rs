@@ -1,12 +1,12 @@
 //! The options of `ptarmigan replay`.
 use super::high::HighArgs;
 use super::memory;
-use super::policy::PolicyName;
+use super::policy::{Choice, PolicyName, parse_trim};
 use crate::baseline::BaselineArgs;
 use crate::error::Failure;
 use crate::model;
 use ptarmigan::params::Params;
-use ptarmigan::quicklist::ListsConfig;
+use ptarmigan::quicklist::{ListsConfig, Trim};
 use ptarmigan::tlb::{CostModel, TlbConfig};
 use ptsan::HashLayout;
 use std::path::PathBuf;
@@ -54,10 +54,15 @@ pub struct ReplayArgs {
     /// Continue when memory runs out, and skip the events that cannot be replayed.
     #[arg(help_heading = "Output", long)]
     pub(super) keep_going: bool,
-    /// Lists of the historic policies, 1 to 3. Each number given makes a policy of its own.
-    #[arg(help_heading = "Policies", long, alias = "v5-lists", value_delimiter = ',', default_values_t = [2], value_name = "N,...",
+    /// Lists of v5 and v2008, 1 to 3. Each number given makes a policy of its own [default: as the
+    /// architecture has it in the patch, 2 on x86 and 1 elsewhere].
+    #[arg(help_heading = "Policies", long, alias = "v5-lists", value_delimiter = ',', value_name = "N,...",
           value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(super) historic_lists: Vec<u8>,
+    /// Parameters of the trim of v5 and v2008: lists of up to MIN pages are left alone, and one trim
+    /// frees at most MAX pages of a list [default: 25,16].
+    #[arg(help_heading = "Policies", long, value_name = "MIN,MAX", value_parser = parse_trim)]
+    pub(super) historic_trim: Option<Trim>,
     /// Seed for the sanitizer's pass: CPUs walk the tables speculatively at any time, and flush
     /// requests between CPUs arrive late and in any order.
     #[arg(help_heading = "Sanitizer", long, value_name = "N")]
@@ -133,6 +138,13 @@ impl ReplayArgs {
             args.costs = Some(model::load(&name).map_err(|e| Failure::new(e.to_string()))?.rule);
         }
         Ok(args)
+    }
+
+    /// Returns the policies to replay on.
+    pub(super) fn policies(&self) -> Vec<Choice> {
+        let of_arch = [if self.arch == MachineName::Ppc32 { 1 } else { 2 }];
+        let lists = if self.historic_lists.is_empty() { &of_arch[..] } else { &self.historic_lists };
+        Choice::all(&self.policy, lists, self.historic_trim.unwrap_or(Trim::ARCHES))
     }
 
     /// Returns whether the machine is a 32-bit x86.

@@ -79,17 +79,8 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
         print::note("replays the shipped compile on 3 policies; `ptarmigan --help` has more");
     }
     let policy = vec![PolicyName::Plain, PolicyName::V5, PolicyName::Ptarmigan];
-    let (memory, historic_lists) = (4 << 30, vec![2]);
-    run(&ReplayArgs {
-        policy,
-        nodes: 1,
-        memory,
-        sanitize: true,
-        historic_lists,
-        seeds: 1,
-        spread,
-        ..ReplayArgs::default()
-    })
+    let memory = 4 << 30;
+    run(&ReplayArgs { policy, nodes: 1, memory, sanitize: true, seeds: 1, spread, ..ReplayArgs::default() })
 }
 
 /// Replays traces and prints a report for each.

@@ -1,10 +1,13 @@
 //! The policies that a trace is replayed on.
+use ptarmigan::quicklist::Trim;
 
 /// A policy by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PolicyName {
     /// No caching
     Plain,
+    /// Linux's ia64 in 2004: lists for root tables and middle levels, none for PTE pages
+    V2004,
     /// The Linux patch of 2007
     V5,
     /// Its later form in Linux 2.6.27
@@ -17,20 +20,23 @@ pub(crate) enum PolicyName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub name: PolicyName,
-    /// Number of lists of a historic policy; `None` for the others.
+    /// Number of lists of a historic policy; `None` for the others, and for that of 2004, which has
+    /// two.
     pub lists: Option<u8>,
+    /// Parameters of the trim of a historic policy.
+    pub trim: Trim,
 }
 
 impl Choice {
     /// Returns every policy of `names` once, and historic ones once for each number in `lists`, in
-    /// the given order.
-    pub fn all(names: &[PolicyName], lists: &[u8]) -> Vec<Choice> {
+    /// the given order. All of these trim with the parameters `trim`.
+    pub fn all(names: &[PolicyName], lists: &[u8], trim: Trim) -> Vec<Choice> {
         let mut all = Vec::new();
         for &name in names {
             let of_name: Vec<Option<u8>> =
-                if name.is_historic() { lists.iter().copied().map(Some).collect() } else { vec![None] };
+                if name.has_lists() { lists.iter().copied().map(Some).collect() } else { vec![None] };
             for lists in of_name {
-                let choice = Choice { name, lists };
+                let choice = Choice { name, lists, trim };
                 if !all.contains(&choice) {
                     all.push(choice);
                 }
@@ -49,6 +55,7 @@ impl Choice {
     pub fn name(self) -> &'static str {
         match self.name {
             PolicyName::Plain => "plain",
+            PolicyName::V2004 => "v2004",
             PolicyName::V5 => "v5",
             PolicyName::V2008 => "v2008",
             PolicyName::Ptarmigan => "ptarmigan",
@@ -58,8 +65,26 @@ impl Choice {
 
 impl PolicyName {
     fn is_historic(self) -> bool {
+        self == PolicyName::V2004 || self.has_lists()
+    }
+
+    /// Returns whether the number of its lists can be chosen.
+    fn has_lists(self) -> bool {
         matches!(self, PolicyName::V5 | PolicyName::V2008)
     }
+}
+
+/// Parses `MIN,MAX`, the parameters of `quicklist_trim`.
+///
+/// # Errors
+///
+/// A text if it is something else.
+pub(crate) fn parse_trim(text: &str) -> Result<Trim, String> {
+    let parsed = text.split_once(',').and_then(|(min, max)| {
+        let [min_pages, max_free] = [min, max].map(|n| n.parse::<u32>().ok());
+        Some(Trim::Share { min_pages: min_pages? as usize, max_free: max_free? as usize })
+    });
+    parsed.ok_or_else(|| "expected MIN,MAX: two numbers of pages below 2^32, e.g. 25,16".to_owned())
 }
 
 /// Runs `$body` with `$made` bound to the policy `$choice` on `$host`, which draws on `$source`;
@@ -74,12 +99,18 @@ macro_rules! with_policy {
                 let $made = $host.plain_of(source).context("policy plain")?;
                 $body
             }
+            PolicyName::V2004 => {
+                let $made = $host.historic_of(Rules::V2004, 2, source).context("policy v2004")?;
+                $body
+            }
             PolicyName::V5 => {
-                let $made = $host.historic_of(Rules::V5, lists, source).context("policy v5")?;
+                let rules = Rules { trim: $choice.trim, ..Rules::V5 };
+                let $made = $host.historic_of(rules, lists, source).context("policy v5")?;
                 $body
             }
             PolicyName::V2008 => {
-                let $made = $host.historic_of(Rules::V2008, lists, source).context("policy v2008")?;
+                let rules = Rules { trim: $choice.trim, ..Rules::V2008 };
+                let $made = $host.historic_of(rules, lists, source).context("policy v2008")?;
                 $body
             }
             PolicyName::Ptarmigan => {
@@ -97,9 +128,22 @@ mod tests {
 
     #[test]
     fn only_historic_policies_come_once_for_each_number_of_lists() {
-        let names = [PolicyName::Plain, PolicyName::V2008, PolicyName::V5, PolicyName::Plain];
-        let all: Vec<_> = Choice::all(&names, &[1, 3, 1]).iter().map(|c| (c.name(), c.lists)).collect();
+        let names =
+            [PolicyName::Plain, PolicyName::V2008, PolicyName::V5, PolicyName::Plain, PolicyName::V2004];
+        let all = Choice::all(&names, &[1, 3, 1], Trim::ARCHES);
+        let all: Vec<_> = all.iter().map(|c| (c.name(), c.lists)).collect();
         let historic = |name| [(name, Some(1)), (name, Some(3))];
-        assert_eq!(all, [&[("plain", None)], &historic("v2008")[..], &historic("v5")[..]].concat());
+        let once = |name| [(name, None)];
+        let want = [&once("plain"), &historic("v2008")[..], &historic("v5")[..], &once("v2004")].concat();
+        assert_eq!(all, want);
+    }
+
+    #[test]
+    fn the_trim_takes_two_numbers() {
+        assert_eq!(parse_trim("25,16"), Ok(Trim::ARCHES));
+        assert_eq!(parse_trim("0,4294967295"), Ok(Trim::Share { min_pages: 0, max_free: u32::MAX as usize }));
+        for text in ["", "25", "25,", "25,16,1", "-1,16", "25,4294967296"] {
+            assert!(parse_trim(text).is_err_and(|e| e.contains("25,16")), "{text}");
+        }
     }
 }

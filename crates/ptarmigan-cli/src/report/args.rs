@@ -2,6 +2,7 @@
 use crate::error::Failure;
 use crate::replay::{Choice, PolicyName, parse_memory};
 use ptarmigan::params::{Params, UserPte};
+use ptarmigan::quicklist::Trim;
 use std::path::PathBuf;
 
 /// Write a page about the table pages of recorded programs: one HTML file with pictures that needs
@@ -64,7 +65,7 @@ impl ReportArgs {
 
     /// Returns the policies to compare.
     pub(super) fn policies(&self) -> Vec<Choice> {
-        Choice::all(&self.policy, &self.historic_lists)
+        Choice::all(&self.policy, &self.historic_lists, Trim::ARCHES)
     }
 }
 

@@ -12,7 +12,8 @@ use crate::frames::{
 };
 use crate::page::Construct;
 use crate::quicklist::{
-    CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
+    CheckConfig, Checked, Historic, HistoricError, ListsConfig, ListsError, ListsRefused, Plain, Quicklists,
+    Rules, Source,
 };
 use crate::table::KernelMap;
 use crate::tlb::{FIRST_NAME, TlbError};
@@ -80,6 +81,8 @@ pub enum HostError {
     NoFrame(NoFrame),
     /// A policy was made for another host.
     WrongMachine(WrongMachine),
+    /// A policy of history cannot have so many lists.
+    Lists(ListsRefused),
     /// Another machine has the host, or was dropped while a CPU had a space of its loaded.
     InUse,
 }
@@ -92,12 +95,22 @@ impl fmt::Display for HostError {
             HostError::Frames(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
             HostError::WrongMachine(e) => e.fmt(f),
+            HostError::Lists(e) => e.fmt(f),
             HostError::InUse => f.write_str("the host has a machine, or one that left spaces loaded"),
         }
     }
 }
 
 impl std::error::Error for HostError {}
+
+impl From<HistoricError> for HostError {
+    fn from(e: HistoricError) -> Self {
+        match e {
+            HistoricError::Boot(e) => HostError::Boot(e),
+            HistoricError::Lists(e) => HostError::Lists(e),
+        }
+    }
+}
 
 impl From<BootMemoryShort> for HostError {
     fn from(e: BootMemoryShort) -> Self {
@@ -495,13 +508,18 @@ impl<F: Format> Host<F> {
         lists: usize,
         source: Source<'m, W, C>,
     ) -> Result<Historic<'m, W, C>, HostError> {
-        let HostConfig { cpus, nodes, .. } = self.config;
-        let mut cpus_on = vec![0; nodes];
-        for cpu in 0..cpus {
-            cpus_on[usize::from(self.node_of(CpuId(cpu as u16)).0)] += 1;
-        }
-        let mut boot = self.boot(Historic::<W, C>::bytes(cpus, nodes))?;
-        Ok(Historic::new(&mut boot, rules, &cpus_on, lists, source)?)
+        let nodes: Vec<_> = (0..self.config.cpus).map(|cpu| self.node_of(CpuId(cpu as u16))).collect();
+        let mut boot = self.boot(Historic::<W, C>::bytes(nodes.len()))?;
+        Ok(Historic::new(&mut boot, rules, &nodes, lists, source)?)
+    }
+
+    /// The policy that Linux's ia64 had in 2004, whose lists are two.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn v2004(&self) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        self.historic(Rules::V2004, 2)
     }
 
     /// The policy of 2007 with `lists` lists.

@@ -137,31 +137,20 @@ impl Unhooked {
     /// 1. Each table of the chain is of `frames`.
     #[inline(always)]
     unsafe fn pop(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
-        // SAFETY: 1. by the caller.
-        if let Some(table) = unsafe { self.pop_below_root(frames) } {
-            return Some(table);
+        if self.head != Pfn::NONE {
+            let pfn = self.head;
+            let meta = frames.meta(pfn);
+            self.head = meta.link();
+            self.len -= 1;
+            meta.set_usage(Use::Taken);
+            return Some((Level(meta.order()), pfn.addr()));
         }
         self.root.take().map(|at| (self.root_level, at))
     }
 
-    /// # Safety
-    ///
-    /// 1. Each table of the chain is of `frames`.
-    #[inline(always)]
-    unsafe fn pop_below_root(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
-        if self.head == Pfn::NONE {
-            return None;
-        }
-        let pfn = self.head;
-        let meta = frames.meta(pfn);
-        self.head = meta.link();
-        self.len -= 1;
-        meta.set_usage(Use::Taken);
-        Some((Level(meta.order()), pfn.addr()))
-    }
-
-    /// Takes a table out *before* the flush, as the policies of history did. The root of a space
-    /// that ends stays: no version of Linux gave it away before the CPUs had left it.
+    /// Takes tables out *before* the flush, as the policies of history did: calls `take` with each
+    /// table of a level that `takes` names. The root of a space that ends stays: no version of Linux
+    /// gave it away before the CPUs had left it.
     ///
     /// # Safety
     ///
@@ -169,12 +158,32 @@ impl Unhooked {
     ///    exists to make impossible; only a model of the historic code may do it.
     /// 2. Each table of the chain is of `frames`.
     #[cfg(feature = "hosted")]
-    pub unsafe fn pop_early(&mut self, frames: &Frames) -> Option<Clean> {
-        // SAFETY: 1. by the caller (2.).
-        let (level, at) = unsafe { self.pop_below_root(frames)? };
-        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contract of `push`).
-        // 3. not so: the caller accepts that.
-        Some(unsafe { Clean::from_raw(at, level) })
+    pub unsafe fn take_early(
+        &mut self,
+        frames: &Frames,
+        takes: impl Fn(Level) -> bool,
+        mut take: impl FnMut(Clean),
+    ) {
+        let mut stays: Option<&FrameMeta> = None;
+        let mut at = self.head;
+        while at != Pfn::NONE {
+            let (pfn, meta) = (at, frames.meta(at));
+            let level = Level(meta.order());
+            at = meta.link();
+            if !takes(level) {
+                stays = Some(meta);
+                continue;
+            }
+            match stays {
+                Some(before) => before.set_link(at),
+                None => self.head = at,
+            }
+            self.len -= 1;
+            meta.set_usage(Use::Taken);
+            // SAFETY: 1. and 2. the chain owned it, in the state of its level (contract of `push`).
+            // 3. not so: the caller accepts that.
+            take(unsafe { Clean::from_raw(pfn.addr(), level) });
+        }
     }
 }
 

@@ -35,7 +35,7 @@ pub use auto::{AutoCosts, AutoPlacement};
 pub use charge::{Charge, Charged, Owner};
 pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
 #[cfg(feature = "hosted")]
-pub use historic::{Historic, Rules};
+pub use historic::{Historic, HistoricError, ListsRefused, Rules, Trim};
 pub use layer::{Layer, Layered};
 pub use magazines::{ListsConfig, ListsError, MAGAZINE, Quicklists};
 pub use meminfo::{Memory, NodeLines, NodeMemory};

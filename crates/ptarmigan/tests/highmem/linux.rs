@@ -91,6 +91,109 @@ fn random_operations_keep_the_states_exact() {
     }
 }
 
+/// What Linux's rules say: states by slot, the frame of each, and where the last search ended.
+struct Model {
+    states: Vec<u32>,
+    frames: Vec<Option<u32>>,
+    last: usize,
+    flushes: usize,
+}
+
+impl Model {
+    /// The slot that a frame is mapped in; `None` if the search ends without one.
+    fn map(&mut self, n: u32) -> Option<usize> {
+        let len = self.states.len();
+        let mut slot = self.frames.iter().position(|frame| *frame == Some(n));
+        let mut left = len;
+        while slot.is_none() {
+            self.last = (self.last + 1) % len;
+            if self.last == 0 {
+                self.sweep();
+                left = len;
+            }
+            if self.states[self.last] == 0 {
+                slot = Some(self.last);
+                (self.states[self.last], self.frames[self.last]) = (1, Some(n));
+            } else {
+                left -= 1;
+                if left == 0 {
+                    return None;
+                }
+            }
+        }
+        self.states[slot?] += 1;
+        slot
+    }
+
+    fn sweep(&mut self) {
+        let mut stale = false;
+        for (state, frame) in self.states.iter_mut().zip(&mut self.frames) {
+            if *state == 1 {
+                (*state, *frame, stale) = (0, None, true);
+            }
+        }
+        self.flushes += usize::from(stale);
+    }
+}
+
+fn compare(len: usize, seed: u64, steps: usize) {
+    let host = host(1);
+    let (tlbs, slots) = (Tlbs::new(1), store(&host, len));
+    let machine = machine(&host, &tlbs);
+    let mut boot = host.boot(1 << 16).unwrap();
+    // SAFETY: 1. slots of the host's memory.
+    let pool =
+        unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
+    let cpus = host.slots();
+    let pin = cpus[0].pin();
+    let rng = Rng::new(seed);
+    let mut model = Model { states: vec![0; len], frames: vec![None; len], last: 0, flushes: 0 };
+    for step in 0..steps {
+        let n = rng.below(2 * len as u64) as u32;
+        let slot = model.frames.iter().position(|frame| *frame == Some(n));
+        let pages = tlbs.pages.load(Ordering::Relaxed);
+        let flushes = model.flushes;
+        match (rng.below(64), slot) {
+            (0, _) => {
+                pool.flush_unused(&pin).unwrap();
+                model.sweep();
+            }
+            (1..32, _) => match (pool.try_map(&pin, high(n)), model.map(n)) {
+                (Ok(_), Some(slot)) => assert_eq!(slots.frame(slot), Some(high(n)), "slot {slot} at {step}"),
+                (Err(PoolError::Exhausted { slots }), None) => assert_eq!(slots, len),
+                (got, wanted) => panic!("{got:?} is not {wanted:?} at step {step}"),
+            },
+            (_, Some(slot)) if model.states[slot] > 1 => {
+                model.states[slot] -= 1;
+                // SAFETY: 1. it has a user.
+                assert_eq!(unsafe { pool.unmap(&pin, high(n)) }, Ok(true));
+            }
+            _ => {}
+        }
+        let flushed = tlbs.pages.load(Ordering::Relaxed) - pages;
+        assert_eq!(flushed, (model.flushes - flushes) * len, "one flush of the window at step {step}");
+        for slot in 0..len {
+            assert_eq!(pool.state(slot), model.states[slot], "slot {slot} at step {step}");
+            assert_eq!(slots.frame(slot), model.frames[slot].map(high), "slot {slot} at step {step}");
+        }
+    }
+}
+
+#[test]
+fn the_pool_does_what_the_rules_say() {
+    for (len, seed) in [(2, 1), (3, 2), (16, 3), (64, 4)] {
+        compare(len, seed, 5_000);
+    }
+}
+
+#[test]
+#[ignore = "a million operations: .ci/nightly"]
+fn the_pool_does_what_the_rules_say_a_million_times() {
+    for (len, seed) in [(2, 1), (3, 2), (16, 3), (64, 4)] {
+        compare(len, seed, 250_000);
+    }
+}
+
 /// A machine with one CPU, a pool of 4 slots that may fail, and whatever `f` does with them.
 fn with_pool<R>(
     f: impl FnOnce(&LinuxPool<'_, Wires<'_>, &Failing<StoreSlots>>, &Failing<StoreSlots>, &Tlbs, &Pinned<'_>) -> R,

@@ -36,6 +36,9 @@ pub struct MigrationRow {
     pub kept: usize,
     /// Cached pages on a node that they do not belong to.
     pub foreign: usize,
+    /// The high watermark that the version of 2004 has for the lists of each CPU: a number of pages
+    /// that depends on all memory of the machine.
+    pub watermark: Option<usize>,
 }
 
 /// The report. As JSON: `{"schema": 1, "bench": "migration", "rows": […]}`.
@@ -51,6 +54,7 @@ fn migrate<P: Policy>(
     policy: P,
     name: &'static str,
     children: u32,
+    watermark: Option<usize>,
 ) -> Result<MigrationRow, String> {
     let HostConfig { cpus, nodes, .. } = *host.config();
     let mut family = Family::new(host, policy, PAGES)?;
@@ -61,7 +65,7 @@ fn migrate<P: Policy>(
     family.quiesce();
     let (tables, kept) = (family.tables(), family.kept());
     let foreign = family.finish()?;
-    Ok(MigrationRow { nodes, policy: name, children, tables, kept, foreign })
+    Ok(MigrationRow { nodes, policy: name, children, tables, kept, foreign, watermark })
 }
 
 /// Runs all machines and policies; the historic ones have two lists.
@@ -78,9 +82,12 @@ pub fn run() -> Result<MigrationReport, String> {
             .map_err(|e| e.to_string())?;
         for children in CHILDREN {
             let fail = |e: ptarmigan::hosted::HostError| e.to_string();
-            rows.push(migrate(&host, host.v5(2).map_err(fail)?, "v5", children)?);
-            rows.push(migrate(&host, host.v2008(2).map_err(fail)?, "v2008", children)?);
-            rows.push(migrate(&host, host.quicklists().map_err(fail)?, "ptarmigan", children)?);
+            let v2004 = host.v2004().map_err(fail)?;
+            let watermark = Some(v2004.high_watermark());
+            rows.push(migrate(&host, v2004, "v2004", children, watermark)?);
+            rows.push(migrate(&host, host.v5(2).map_err(fail)?, "v5", children, None)?);
+            rows.push(migrate(&host, host.v2008(2).map_err(fail)?, "v2008", children, None)?);
+            rows.push(migrate(&host, host.quicklists().map_err(fail)?, "ptarmigan", children, None)?);
         }
     }
     Ok(MigrationReport { bench: "migration", rows })
@@ -110,9 +117,21 @@ impl MigrationReport {
             let _ = writeln!(
                 text,
                 "\nPages, when all CPUs are idle; a child has {} tables. v5 sends them home\n\
-                 before the flush, ptarmigan after it.",
+                 before the flush, ptarmigan after it. v2004 has no list for PTE pages, so\n\
+                 it traps the others: those above the leaves.",
                 row.tables
             );
+        }
+        for row in self.rows.iter().filter(|row| row.children == CHILDREN[0]) {
+            if let Some(pages) = row.watermark {
+                let nodes = row.nodes;
+                // Writing to a string cannot fail.
+                let _ = writeln!(
+                    text,
+                    "v2004, {nodes} nodes: each CPU may keep {pages} pages, {} kB, whatever its node has.",
+                    pages * 4
+                );
+            }
         }
         text
     }
@@ -125,7 +144,7 @@ mod tests {
     #[test]
     fn pages_rest_on_foreign_nodes_in_2008_and_neither_before_nor_here() {
         let report = run().expect("the machines run");
-        assert_eq!(report.rows.len(), NODES.len() * CHILDREN.len() * 3);
+        assert_eq!(report.rows.len(), NODES.len() * CHILDREN.len() * 4);
         assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
         for row in &report.rows {
             match (row.policy, row.children) {
@@ -136,6 +155,19 @@ mod tests {
                     let cap = (BYTES_PER_NODE >> 12) as usize / 16 / CPUS_PER_NODE;
                     assert_eq!(row.foreign, row.kept, "{row:?}");
                     assert!((40 * row.tables as usize..=lists * cap).contains(&row.foreign), "{row:?}");
+                }
+                ("v2004", children) => {
+                    // Tables above the leaves, of each child, until a watermark is reached.
+                    let above = row.tables as usize - PAGES as usize;
+                    let watermark = row.watermark.expect("it has one");
+                    let cpus = CPUS_PER_NODE * (row.nodes - 1);
+                    assert_eq!(row.foreign, row.kept, "{row:?}");
+                    assert!(row.foreign <= cpus * (watermark + 1), "{row:?}");
+                    let frames = BYTES_PER_NODE as usize * row.nodes >> 12;
+                    assert!(watermark.abs_diff(frames / 512 + 500) < 8, "of all memory: {row:?}");
+                    if children == 1 || children as usize * above <= cpus * watermark {
+                        assert_eq!(row.foreign, children as usize * above, "{row:?}");
+                    }
                 }
                 _ => assert_eq!(row.foreign, 0, "{row:?}"),
             }

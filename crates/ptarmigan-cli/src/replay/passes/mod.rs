@@ -98,7 +98,7 @@ fn replay_on(
     let trace = &trace;
     let replay = Replay::new(platform, trace, args)?;
     let mut counted = Vec::new();
-    for policy in Choice::all(&args.policy, &args.historic_lists) {
+    for policy in args.policies() {
         let (one, outcome) = replay.count(policy)?;
         if let Some((event, task, reason)) = outcome.first_out_of_memory {
             let failure = Failure::new(format!(

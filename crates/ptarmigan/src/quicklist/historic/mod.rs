@@ -1,8 +1,8 @@
 //! The quicklists of Linux, bit for bit (docs/linux.md, "Quicklists"): models to compare with, not
 //! to use.
 //!
-//! One code, and [`Rules`] for what its versions differ in: `V5`, the patch of 2007, and `V2008`,
-//! which is Linux 2.6.27. Faithful to their arithmetic (signed and unsigned where they were), to
+//! One code, and [`Rules`] for what its versions differ in: `V2004`, the lists before the patch,
+//! `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27. Faithful to their arithmetic (signed and unsigned where they were), to
 //! the link in word 0 of the cached page, and to their mistakes:
 //!
 //! * In all versions pages below the root are put on the list *before* the TLB is flushed. The change of December
@@ -14,10 +14,12 @@
 //!   The root is not one of them. It goes by `pgd_free` when the last reference to the space is
 //!   dropped: after the flush and the trim, when no CPU has it loaded any more.
 //! * With the test gone, pages freed on a foreign node stay there (H6).
-//! * `V5`'s node test is made before preemption is disabled.
+//!
+//! One mistake is not modelled. `V5` tests for the node before it disables preemption, so that a
+//! task may move to another node in between. Here the caller's pin holds from before the test.
 mod rules;
 
-pub use rules::Rules;
+pub use rules::{ListsRefused, Rules, Trim};
 
 use super::here::Here;
 use super::tally::Tallies;
@@ -27,7 +29,9 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
 use crate::frames::{AllocFlags, HighUse, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::window::{OpenWindow, WindowGuard};
+use core::fmt;
 use rules::NodeState;
 
 /// Lists that an architecture could have.
@@ -40,6 +44,14 @@ struct Quicklist {
     nr_pages: i32,
 }
 
+/// What others know of a CPU.
+struct Seen {
+    node: NodeId,
+    online: AtomicBool,
+    /// Pages on all its lists.
+    pages: AtomicU32,
+}
+
 /// What one CPU has.
 struct Lists {
     quick: [Quicklist; NR_QUICK_MAX],
@@ -48,11 +60,38 @@ struct Lists {
     root: u64,
 }
 
+/// Why there is no such policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoricError {
+    /// The lists do not fit into boot memory.
+    Boot(BootMemoryShort),
+    /// The version cannot have so many lists.
+    Lists(ListsRefused),
+}
+
+impl fmt::Display for HistoricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boot(e) => e.fmt(f),
+            Self::Lists(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for HistoricError {}
+
+impl From<BootMemoryShort> for HistoricError {
+    fn from(e: BootMemoryShort) -> Self {
+        Self::Boot(e)
+    }
+}
+
 /// The lists of one version.
 pub struct Historic<'m, W, C> {
     rules: Rules,
-    /// By node, how many CPUs it has.
-    cpus_on: BootSlice<u32>,
+    seen: BootSlice<Seen>,
+    /// The high watermark of 2004.
+    high: usize,
     source: Source<'m, W, C>,
     lists: PerCpu<Lists>,
     tallies: Tallies,
@@ -61,35 +100,61 @@ pub struct Historic<'m, W, C> {
 
 impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     /// With `nr_quick` lists (1 to 3): 1 mixes all levels, as ia64 did; 2 keeps the constructed
-    /// roots apart, as x86-64 did; 3 keeps the PTE pages apart as well. `cpus_on` says for each
-    /// node how many CPUs it has.
+    /// roots apart, as x86-64 did; 3 keeps the PTE pages apart as well. Where roots are smaller than
+    /// a frame and rest nowhere, 2 keeps the PTE pages apart. `nodes` says for each CPU on which node
+    /// it is; all are online.
     ///
     /// # Errors
     ///
-    /// [`BootMemoryShort`] if the lists do not fit into `boot`.
+    /// [`HistoricError`] if the lists do not fit into `boot`, or the version has no such lists.
     pub fn new(
         boot: &mut BootMemory,
         rules: Rules,
-        cpus_on: &[u32],
+        nodes: &[NodeId],
         nr_quick: usize,
         source: Source<'m, W, C>,
-    ) -> Result<Self, BootMemoryShort> {
+    ) -> Result<Self, HistoricError> {
+        let layout = source.layout();
+        let refused = if !(1..=NR_QUICK_MAX).contains(&nr_quick) {
+            Some(ListsRefused::Number(nr_quick))
+        } else if !rules.lists_pte && nr_quick != 2 {
+            Some(ListsRefused::NoPteList(nr_quick))
+        } else if nr_quick == 1 && layout.is_small(layout.root()) && layout.levels > 2 {
+            Some(ListsRefused::MixesPmdAndPte)
+        } else {
+            None
+        };
+        if let Some(refused) = refused {
+            return Err(HistoricError::Lists(refused));
+        }
+        let high = match rules.trim {
+            Trim::Share { .. } => 0,
+            Trim::Watermarks { least_high, .. } => {
+                let entries = layout.table_bytes(layout.root()) as usize / size_of::<u64>();
+                Rules::high_watermark(source.frames().counts().free as usize, entries, least_high)
+            }
+        };
         let empty = Quicklist { head: 0, nr_pages: 0 };
-        let cpus = cpus_on.iter().sum::<u32>() as usize;
+        let cpus = nodes.len();
         let machine = source.frames().machine();
         Ok(Historic {
             rules,
-            cpus_on: boot.take(cpus_on.len(), |node| cpus_on[node])?,
+            seen: boot.take(cpus, |cpu| Seen {
+                node: nodes[cpu],
+                online: AtomicBool::new(true),
+                pages: AtomicU32::new(0),
+            })?,
+            high,
             source,
             lists: PerCpu::new(boot, machine, cpus, |_| Lists { quick: [empty; NR_QUICK_MAX], root: 0 })?,
             tallies: Tallies::new(boot, cpus)?,
-            nr_quick: nr_quick.clamp(1, NR_QUICK_MAX),
+            nr_quick,
         })
     }
 
-    /// Boot memory for `cpus` CPUs on `nodes` nodes.
-    pub const fn bytes(cpus: usize, nodes: usize) -> usize {
-        PerCpu::<Lists>::bytes(cpus) + Tallies::bytes(cpus) + BootMemory::bytes::<u32>(nodes)
+    /// Boot memory for `cpus` CPUs.
+    pub const fn bytes(cpus: usize) -> usize {
+        PerCpu::<Lists>::bytes(cpus) + Tallies::bytes(cpus) + BootMemory::bytes::<Seen>(cpus)
     }
 
     /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on
@@ -103,10 +168,40 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         self.rules
     }
 
+    /// `quicklist_total_size`: the pages on the lists of all CPUs that are online.
+    pub fn total_size(&self) -> usize {
+        let online = self.seen.iter().filter(|cpu| cpu.online.load(Relaxed));
+        online.map(|cpu| cpu.pages.load(Relaxed) as usize).sum()
+    }
+
+    /// Says whether a CPU is online. Pages of one that is not are neither counted nor trimmed, and
+    /// stay on its lists; since 2008 the others of its node may hold more. There is nothing that
+    /// empties them, as there was not.
+    pub fn set_online(&self, cpu: CpuId, online: bool) {
+        if let Some(seen) = self.seen.get(usize::from(cpu.0)) {
+            seen.online.store(online, Relaxed);
+        }
+    }
+
+    /// The high watermark that the version of 2004 has set for each CPU; 0 for the others.
+    pub fn high_watermark(&self) -> usize {
+        self.high
+    }
+
+    /// Returns whether pages of `level` have a list.
+    fn is_listed(&self, level: Level) -> bool {
+        level <= self.source.layout().root()
+            && !self.source.layout().is_small(level)
+            && (self.rules.lists_pte || level != Level::PTE)
+    }
+
     fn list_of(&self, level: Level) -> usize {
-        let top = level == self.source.layout().root();
+        let layout = self.source.layout();
+        let top = level == layout.root();
         match self.nr_quick {
             1 => 0,
+            // Roots that rest nowhere leave their list to the levels between.
+            2 if layout.is_small(layout.root()) => usize::from(level == Level::PTE),
             2 => usize::from(!top),
             _ if top => 0,
             _ if level == Level::PTE => 2,
@@ -142,7 +237,14 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
             word.write(0);
         }
         list.nr_pages -= 1;
+        self.count(pin, |pages| pages.wrapping_sub(1));
         Some(at)
+    }
+
+    /// Changes the number of pages on this CPU's lists, which no other CPU writes.
+    fn count(&self, pin: &Here<'_>, change: impl FnOnce(u32) -> u32) {
+        let pages = &self.seen[usize::from(pin.cpu().0)].pages;
+        pages.store(change(pages.load(Relaxed)), Relaxed);
     }
 
     /// `__quicklist_free`: to the front of this CPU's list, or by a node test to the allocator at
@@ -157,7 +259,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         let frames = self.source.frames();
         // The test comes before the guard, as it did.
         let is_foreign = self.rules.node_test && frames.node_of(page.addr().pfn()) != pin.node();
-        if self.source.layout().is_small(level) || is_foreign {
+        if !self.is_listed(level) || is_foreign {
             // SAFETY: 1. by the caller.
             return unsafe { self.give_back(pin, page) };
         }
@@ -180,6 +282,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         unsafe { guard.base().cast::<u64>().write(list.head) };
         list.head = at.0;
         list.nr_pages += 1;
+        self.count(pin, |pages| pages.wrapping_add(1));
     }
 
     /// Keeps a root that comes back flushed until the trim is over, as the last reference to a space
@@ -229,21 +332,22 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         NodeState {
             free_low,
             free_high: frames.node_free_up_to(node, ZoneClass::High) - free_low,
-            cpus: self.cpus_on.get(usize::from(node.0)).copied().unwrap_or(0),
+            cpus: self.seen.iter().filter(|cpu| cpu.node == node && cpu.online.load(Relaxed)).count() as u32,
         }
     }
 
-    /// `quicklist_trim` of every list: at most 16 pages each.
+    /// `quicklist_trim` of every list, or `check_pgt_cache` before there was one.
     fn trim(&self, pin: &Here<'_>) {
+        let (min_pages, max_free) = match self.rules.trim {
+            Trim::Share { min_pages, max_free } => (min_pages, max_free),
+            Trim::Watermarks { low, .. } => return self.shorten(pin, low),
+        };
         for nr in 0..self.nr_quick {
             let count = match self.enter(pin) {
                 Some(lists) => lists.quick[nr].nr_pages,
                 None => return,
             };
-            if !Rules::looks_at(count) {
-                continue;
-            }
-            let mut left = self.rules.to_free(count, self.node_state(pin.node()));
+            let mut left = self.rules.to_free(count, self.node_state(pin.node()), min_pages, max_free);
             while left > 0 {
                 let Some(at) = self.pop(pin, nr) else { break };
                 self.drop_cached(pin, nr, at);
@@ -252,10 +356,31 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         }
     }
 
+    /// `check_pgt_cache` of 2004: if this CPU's lists hold more than the high watermark, one page of
+    /// each goes in turn until they hold no more than `low`.
+    fn shorten(&self, pin: &Here<'_>, low: usize) {
+        let held = || self.seen[usize::from(pin.cpu().0)].pages.load(Relaxed) as usize;
+        if held() <= self.high {
+            return;
+        }
+        while held() > low {
+            let mut gone = false;
+            for nr in 0..self.nr_quick {
+                if let Some(at) = self.pop(pin, nr) {
+                    self.drop_cached(pin, nr, at);
+                    gone = true;
+                }
+            }
+            if !gone {
+                return;
+            }
+        }
+    }
+
     /// Gives a page that rested on list `nr` to the allocator.
     fn drop_cached(&self, pin: &Here<'_>, nr: usize, at: PhysAddr) {
         let top = self.source.layout().root();
-        let level = if self.nr_quick > 1 && nr == 0 { top } else { Level::PTE };
+        let level = if nr == 0 && self.rests_constructed(top) { top } else { Level::PTE };
         // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link
         // cleared.
         let page = unsafe { Clean::from_raw(at, level) };
@@ -290,8 +415,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         let here = &unsafe { Here::new(pin) };
         let layout = self.source.layout();
         let tally = self.tallies.of_low(here, level);
-        if level <= layout.root()
-            && !layout.is_small(level)
+        if self.is_listed(level)
             && let Some(at) = self.pop(here, self.list_of(level))
         {
             if level == layout.root() && !self.rests_constructed(level) {
@@ -324,7 +448,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         // SAFETY: 1. the tables came from this policy (2.), whose source makes them of its frames.
         while let Some(page) = unsafe { pages.pop(self.source.frames()) } {
             let layout = self.source.layout();
-            if page.level() == layout.root() && !layout.is_small(page.level()) {
+            if page.level() == layout.root() && self.is_listed(page.level()) {
                 // SAFETY: 1. as above, and just seen.
                 unsafe { self.drop_later(here, page) };
             } else {
@@ -380,12 +504,14 @@ unsafe impl<W: OpenWindow, C: Construct> TakesUnhooked for Historic<'_, W, C> {
     ) {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
+        let takes = |level| self.is_listed(level) || self.rules.lists_pte;
+        let take = |page: Clean| {
+            taking(page.level(), page.addr());
+            // SAFETY: 1. by the caller (2.).
+            unsafe { self.free(here, page) };
+        };
         // SAFETY: 1. a model of the historic code, which did just this. 2. the tables came from
         // this policy (2.), whose source makes them of its frames.
-        while let Some(page) = unsafe { pages.pop_early(self.source.frames()) } {
-            taking(page.level(), page.addr());
-            // SAFETY: 1. as above.
-            unsafe { self.free(here, page) };
-        }
+        unsafe { pages.take_early(self.source.frames(), takes, take) };
     }
 }
