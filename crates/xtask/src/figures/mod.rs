@@ -253,6 +253,7 @@ fn host() -> String {
     };
     let day = said("date", &["+%Y-%m-%d"]).unwrap_or_default();
     let kernel = said("uname", &["-r"]).unwrap_or_default();
+    let kernel = kernel.split('-').next().unwrap_or_default();
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
