@@ -135,6 +135,7 @@ impl Look<'_> {
             " Linux keeps a table in reserve for each huge page, so VmPTE stays; a kernel that keeps none \
              makes {tables} fewer."
         );
+        let mut split = None;
         if found.splits() > 0 {
             let old = CountedTrace::new(found.rewrite(trace, true, ONE_BY_ONE));
             let Compared { with, saved, .. } =
@@ -149,7 +150,7 @@ impl Look<'_> {
                  entries there from then on. Linux before 6.9 copies them one by one, and saves {share}.",
                 several(found.splits(), "split")
             );
-            advice.variants.push(Variant::new("entries of split pages copied one by one", &with));
+            split = Some(Variant::new("entries of split pages copied one by one", &with));
         }
         if sparse > 0 {
             advice.figure += &format!(" {} touched and not full.", several_were(sparse, "further region"));
@@ -158,6 +159,7 @@ impl Look<'_> {
             advice.figure += &format!(" Pages that were never touched take {} KiB more.", untouched * 4);
         }
         advice.variants.push(Variant::new("without a table in reserve", &bare));
+        advice.variants.extend(split);
         Ok(verdict)
     }
 
