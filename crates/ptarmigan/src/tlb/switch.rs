@@ -120,7 +120,7 @@ impl<S: Shootdown> Tlb<S> {
         let (generation, asid, keep, forget_all) = if const { !S::HAS_ASIDS } {
             (generation, 0, false, false)
         } else if S::BROADCASTS {
-            let Chosen { asid, forget_all } = self.common_asids.choose(cpu, space.id(), &space.asid);
+            let Chosen { asid, forget_all } = self.common_asids.choose(cpu, &space.asid);
             // Once more: a flush either sees the number, or we see its generation.
             (space.generation(), asid, asid != 0, forget_all)
         } else {

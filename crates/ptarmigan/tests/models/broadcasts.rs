@@ -141,6 +141,35 @@ fn a_number_that_another_space_has_had_shows_nothing_of_that_space() {
 }
 
 #[test]
+fn a_load_without_the_lock_is_seen_by_a_rollover_or_sees_it() {
+    model(2, || {
+        let x = Model::in_world(World::new(MORE), Generation(0), 1);
+        let y = Model::in_world(x.world.clone(), Generation(0), 1);
+        let b = pin(1);
+        for (m, value) in [(&x, 10), (&y, 20)] {
+            m.runs_on(1);
+            assert!(m.world.mmu().write(&b, 0, value));
+            m.tlb().deactivate(&b, &m.space).unwrap();
+        }
+        // The last number, and that of `x` if it comes round before CPU 1 has loaded `x` again.
+        let spaces: [_; 2] = others(&x);
+        let (new, root) = (spaces[1].clone(), y.tables.root());
+        let other = x.on(1, move |b| {
+            let read = || b.on.machine().mmu().read(b.on.pin(), 0);
+            b.activate();
+            assert_eq!(read(), Some(10));
+            b.activate_other(&new, root);
+            assert_eq!(read(), Some(20), "what the TLB holds of another space");
+        });
+        for space in &spaces {
+            // SAFETY: 1. nothing is used through it.
+            unsafe { x.tlb().activate(&pin(0), space, root).unwrap() };
+        }
+        join(&x, [other]);
+    });
+}
+
+#[test]
 fn a_number_that_a_cpu_has_loaded_goes_to_no_other_space() {
     model(0, || {
         let x = Model::in_world(World::new(MORE), Generation(0), 1);

@@ -4,7 +4,8 @@
 //!
 //! 1. Numbers are handed out in *generations* (not those of a space). Within one, no number is
 //!    handed out twice; a space keeps its number for as long as its generation lasts, loaded or
-//!    not.
+//!    not. A number and its generation are one value, a [`Tag`], of which no other space ever has
+//!    the same.
 //! 2. When all numbers are taken, a new generation begins: the *rollover*. A space that some CPU
 //!    has loaded last keeps its number, which this CPU may be using at this instant. All others
 //!    have none any more.
@@ -14,47 +15,85 @@
 //!    under it, of whichever space, they forget. A space that never had a number is known to no
 //!    TLB.
 //!
-//! A CPU that loads a space *stores* its number, then looks at the space's generation of flushes; a
-//! flush raises that, *then* looks at the number. So either the flush finds the number, or the CPU
-//! finds what the flush has changed.
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+//! A CPU that loads a space *stores* its number, or finds it stored, then looks at the space's
+//! generation of flushes; a flush raises that, *then* looks at the number. So either the flush finds
+//! the number, or the CPU finds what the flush has changed.
+//!
+//! # Without the lock
+//!
+//! A CPU that loads a space which has a number of the current generation takes no lock. Each CPU has
+//! a word for the tag that it uses. The CPU exchanges it for the new one, if it is not 0; a rollover
+//! takes the words of all CPUs and leaves 0. So a CPU that has found the old generation exchanges its
+//! word before the rollover takes it, and the number is kept; or it finds 0, and waits for the lock.
+//! Linux does the same for AArch64. It needs a tag in one atomic word: elsewhere every load takes the
+//! lock.
+use crate::bootmem::{BootArray, BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::tlb::id::SpaceId;
-use core::sync::atomic::AtomicU32;
 
 const BITS: usize = usize::BITS as usize;
 
-/// The number of one space.
-pub struct SpaceAsid {
-    /// 0 until the space gets its first.
-    number: AtomicUsize,
-    /// The generation that the number is of, in two halves: not all machines have atomics of 64
-    /// bits. Read and written with the lock of [`MachineWideAsids`] held.
-    generation: [AtomicU32; 2],
+/// Words of a tag.
+const WORDS: usize = 64 / BITS;
+
+/// Bits of a tag that are the number; those above are the generation, from 1.
+const NUMBER_BITS: u32 = 16;
+
+/// A number in the low 16 bits, with its generation above; 0 for none. Where it takes more than one
+/// word, it is read and written with the lock of [`MachineWideAsids`] held, but for the number alone,
+/// which lies in one.
+struct Tag([AtomicUsize; WORDS]);
+
+impl Tag {
+    fn new(tag: u64) -> Self {
+        Tag(core::array::from_fn(|word| AtomicUsize::new(word_of(tag, word))))
+    }
+
+    /// The number, whatever is held.
+    #[inline(always)]
+    fn number(&self) -> u16 {
+        self.0[0].load(Ordering::SeqCst) as u16
+    }
+
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        (0..WORDS)
+            .fold(0, |tag, word| tag | (self.0[word].load(Ordering::SeqCst) as u64) << (word * BITS % 64))
+    }
+
+    fn store(&self, tag: u64) {
+        self.0.iter().enumerate().for_each(|(word, at)| at.store(word_of(tag, word), Ordering::SeqCst));
+    }
+
+    /// Puts `tag` there; returns what was there.
+    fn swap(&self, tag: u64) -> u64 {
+        (0..WORDS).fold(0, |old, word| {
+            old | (self.0[word].swap(word_of(tag, word), Ordering::SeqCst) as u64) << (word * BITS % 64)
+        })
+    }
 }
+
+const fn word_of(tag: u64, word: usize) -> usize {
+    (tag >> (word * BITS % 64)) as usize
+}
+
+const fn number_of(tag: u64) -> u16 {
+    tag as u16
+}
+
+/// The number of one space.
+pub struct SpaceAsid(Tag);
 
 impl SpaceAsid {
     pub fn none() -> Self {
-        SpaceAsid { number: AtomicUsize::new(0), generation: Default::default() }
+        SpaceAsid(Tag::new(0))
     }
 
     /// Returns the number that the space has, or had last; 0 if it never had one.
     #[inline(always)]
     pub fn number(&self) -> u16 {
-        self.number.load(Ordering::SeqCst) as u16
-    }
-
-    fn generation(&self) -> u64 {
-        let [low, high] = self.generation.each_ref().map(|half| u64::from(half.load(Ordering::Relaxed)));
-        high << 32 | low
-    }
-
-    fn set(&self, number: u16, generation: u64) {
-        self.number.store(usize::from(number), Ordering::SeqCst);
-        self.generation[0].store(generation as u32, Ordering::Relaxed);
-        self.generation[1].store((generation >> 32) as u32, Ordering::Relaxed);
+        self.0.number()
     }
 }
 
@@ -66,29 +105,34 @@ pub struct Chosen {
     pub forget_all: bool,
 }
 
-/// The space that a CPU has loaded last.
+/// A tag on lines of its own: CPUs write theirs at each load.
+#[repr(align(128))]
+struct Apart(Tag);
+
+/// What a rollover has found that a CPU used last.
 #[derive(Clone, Copy)]
-struct Last {
-    /// [`SpaceId::NONE`] if it has loaded none.
-    space: SpaceId,
-    asid: u16,
-    /// It has not forgotten what it knew before the last rollover.
+struct Kept {
+    /// The tag; that of the current generation, if its space has been loaded in it.
+    tag: u64,
+    /// The CPU has not forgotten what it knew before the last rollover.
     behind: bool,
 }
 
 struct State {
-    /// From 1: a space without a number is of generation 0.
-    generation: u64,
     /// A bit for each number from 0, set if it is taken in this generation.
     taken: BootSlice<usize>,
     /// No number below it is free.
     next: usize,
-    last: BootSlice<Last>,
+    kept: BootSlice<Kept>,
 }
 
 /// The numbers of a machine, from 1 on; 0 is the kernel's.
 pub struct MachineWideAsids {
     numbers: usize,
+    /// The current generation, with the number 0. Written with the lock held.
+    generation: Apart,
+    /// The tag that each CPU uses, or was about to use last; 0 if it is among those kept.
+    used: BootArray<Apart>,
     state: SpinLock<State>,
 }
 
@@ -98,12 +142,16 @@ impl MachineWideAsids {
         let numbers = usize::from(numbers);
         let (words, cpus) = if numbers == 0 { (0, 0) } else { (words(numbers), cpus) };
         let state = State {
-            generation: 1,
             taken: boot.take(words, |_| 0)?,
             next: 1,
-            last: boot.take(cpus, |_| Last { space: SpaceId::NONE, asid: 0, behind: false })?,
+            kept: boot.take(cpus, |_| Kept { tag: 0, behind: false })?,
         };
-        Ok(MachineWideAsids { numbers, state: SpinLock::new(state) })
+        Ok(MachineWideAsids {
+            numbers,
+            generation: Apart(Tag::new(1 << NUMBER_BITS)),
+            used: boot.take_each(cpus, |_| Apart(Tag::new(0)))?,
+            state: SpinLock::new(state),
+        })
     }
 
     /// Whether there are none.
@@ -114,55 +162,112 @@ impl MachineWideAsids {
 
     /// Returns the boot memory that they take.
     pub const fn bytes(cpus: usize, numbers: u16) -> usize {
-        BootMemory::bytes::<usize>(words(numbers as usize)) + BootMemory::bytes::<Last>(cpus)
+        let cpus = if numbers == 0 { 0 } else { cpus };
+        BootMemory::bytes::<usize>(words(numbers as usize))
+            + BootMemory::bytes::<Kept>(cpus)
+            + BootMemory::bytes_each::<Apart>(cpus)
     }
 
-    /// Returns the number of `space` for `cpu`, which is about to load it.
-    pub fn choose(&self, cpu: CpuId, space: SpaceId, own: &SpaceAsid) -> Chosen {
+    /// Returns the number of the space whose number is `own` for `cpu`, which is about to load it.
+    #[inline]
+    pub fn choose(&self, cpu: CpuId, own: &SpaceAsid) -> Chosen {
         if self.numbers == 0 {
             return Chosen { asid: 0, forget_all: false };
         }
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        if own.generation() != state.generation {
-            let kept = state.last.iter().find(|last| last.space == space).map(|last| last.asid);
-            let asid = kept.unwrap_or_else(|| state.take(self.numbers));
-            // The generation as it is now: taking a number may have begun a new one.
-            own.set(asid, state.generation);
+        let used = &self.used.of(usize::from(cpu.0)).0;
+        if WORDS == 1 {
+            let (was, tag) = (used.load(), own.0.load());
+            if was != 0
+                && tag >> NUMBER_BITS == self.generation.0.load() >> NUMBER_BITS
+                && self.exchange(used, was, tag)
+            {
+                return Chosen { asid: number_of(tag), forget_all: false };
+            }
         }
-        let asid = own.number();
-        let last = &mut state.last[usize::from(cpu.0)];
-        let forget_all = last.behind;
-        *last = Last { space, asid, behind: false };
-        Chosen { asid, forget_all }
+        self.choose_anew(cpu, own)
+    }
+
+    /// Notes that a CPU uses `tag` and no longer `was`, unless a rollover has come in between.
+    #[inline(always)]
+    fn exchange(&self, used: &Tag, was: u64, tag: u64) -> bool {
+        used.0[0].compare_exchange(was as usize, tag as usize, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// As [`choose`](Self::choose), for a space that has no number of the current generation, or a
+    /// CPU that has loaded none in it.
+    #[cold]
+    #[inline(never)]
+    fn choose_anew(&self, cpu: CpuId, own: &SpaceAsid) -> Chosen {
+        let mut state = self.state.lock();
+        let mut tag = own.0.load();
+        if tag >> NUMBER_BITS != self.generation.0.load() >> NUMBER_BITS {
+            tag = self.renew(&mut state, tag);
+            own.0.store(tag);
+        }
+        let cpu = usize::from(cpu.0);
+        let forget_all = core::mem::replace(&mut state.kept[cpu].behind, false);
+        self.used.of(cpu).0.store(tag);
+        Chosen { asid: number_of(tag), forget_all }
+    }
+
+    /// Gives the space whose tag is `old` one of the current generation.
+    fn renew(&self, state: &mut State, old: u64) -> u64 {
+        let mut keeps = false;
+        let now = self.generation.0.load() | u64::from(number_of(old));
+        for kept in state.kept.iter_mut().filter(|kept| old != 0 && kept.tag == old) {
+            kept.tag = now;
+            keeps = true;
+        }
+        if keeps {
+            return now;
+        }
+        let number = match state.free(self.numbers) {
+            Some(free) => free,
+            None => {
+                self.roll_over(state);
+                // There are more numbers than CPUs to keep one.
+                state.free(self.numbers).unwrap_or(0)
+            }
+        };
+        state.mark(number);
+        state.next = number + 1;
+        // The generation as it is now: it may be a new one.
+        self.generation.0.load() | number as u64
+    }
+
+    fn roll_over(&self, state: &mut State) {
+        self.generation.0.store(self.generation.0.load() + (1 << NUMBER_BITS));
+        state.next = 1;
+        state.taken.fill(0);
+        state.mark(0);
+        for cpu in 0..state.kept.len() {
+            self.keep(state, cpu);
+            let kept = usize::from(number_of(state.kept[cpu].tag));
+            state.mark(kept);
+        }
+    }
+
+    /// Takes the tag that `cpu` uses away, so that its next load takes the lock, and keeps it.
+    fn keep(&self, state: &mut State, cpu: usize) {
+        let used = self.used.of(cpu).0.swap(0);
+        if used != 0 {
+            state.kept[cpu].tag = used;
+        }
+        state.kept[cpu].behind = true;
     }
 
     /// Notes that `cpu` may not have loaded what it chose: it forgets everything under all numbers
     /// before it loads any.
     #[cold]
     pub fn fall_behind(&self, cpu: CpuId) {
-        if let Some(last) = self.state.lock().last.get_mut(usize::from(cpu.0)) {
-            last.behind = true;
+        let mut state = self.state.lock();
+        if usize::from(cpu.0) < state.kept.len() {
+            self.keep(&mut state, cpu.0.into());
         }
     }
 }
 
 impl State {
-    /// Takes a number that is free, in a new generation if none is.
-    fn take(&mut self, numbers: usize) -> u16 {
-        let free = match self.free(numbers) {
-            Some(free) => free,
-            None => {
-                self.roll_over();
-                // There are more numbers than CPUs to keep one.
-                self.free(numbers).unwrap_or(0)
-            }
-        };
-        self.mark(free);
-        self.next = free + 1;
-        free as u16
-    }
-
     fn free(&self, numbers: usize) -> Option<usize> {
         let mut at = self.next;
         while at <= numbers {
@@ -179,17 +284,6 @@ impl State {
 
     fn mark(&mut self, number: usize) {
         self.taken[number / BITS] |= 1 << (number % BITS);
-    }
-
-    fn roll_over(&mut self) {
-        self.generation += 1;
-        self.next = 1;
-        self.taken.fill(0);
-        for cpu in 0..self.last.len() {
-            self.last[cpu].behind = true;
-            let kept = usize::from(self.last[cpu].asid);
-            self.mark(kept);
-        }
     }
 }
 
