@@ -329,13 +329,18 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         let found = matches!(kind, Kind::Touched { flags, .. } if is_found(flags));
         let frames = on.frames();
         let all = || (0..frames.nodes()).map(|node| u64::from(frames.node_frames(NodeId(node)))).sum::<u64>();
-        let none = || NoFrame::new(0, NodeId(0), frames.node_free(NodeId(0)));
+        // The error names a power of two.
+        let none = |tables: u64| {
+            let order = tables.checked_next_power_of_two().map_or(63, u64::trailing_zeros) as u8;
+            CallError::NoFrame(NoFrame::new(order.min(63), NodeId(0), frames.node_free(NodeId(0))))
+        };
         match self.spaces.get(space)? {
             SpaceRef::Own(space) => {
                 let before = space.tree().tables_below_root();
                 let mut edit = space.edit(on)?;
-                if tables_of(&edit, kind) > all() {
-                    return Err(CallError::NoFrame(none()).into());
+                let tables = tables_of(&edit, kind);
+                if tables > all() {
+                    return Err(none(tables).into());
                 }
                 call(&mut edit, kind)?;
                 if found {
@@ -345,8 +350,9 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             SpaceRef::Shared(space) => {
                 let mut space = space.lock(on)?;
                 let before = space.tree().tables_below_root();
-                if tables_of(&space.edit(), kind) > all() {
-                    return Err(CallError::NoFrame(none()).into());
+                let tables = tables_of(&space.edit(), kind);
+                if tables > all() {
+                    return Err(none(tables).into());
                 }
                 call(&mut space.edit(), kind)?;
                 if found {
