@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -274,6 +275,27 @@ int main(int count, char **arguments) {
     int status = 0;
     waitpid(child, &status, 0);
     check("out of memory", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    /* A child has most of the memory, and this process, which is number 1, wants more than is left: the child ends. */
+    int ready[2];
+    check("a pipe", pipe(ready) == 0);
+    child = fork();
+    if (child == 0) {
+        struct sysinfo info;
+        while (sysinfo(&info) == 0 && info.freeram > 4096)
+            memset(mmap(0, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 4 << 20);
+        (void)!write(ready[1], "x", 1);
+        for (;;)
+            pause();
+    }
+    char byte;
+    check("a child with most of the memory", read(ready[0], &byte, 1) == 1);
+    char *large = mmap(0, 32 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(large, 1, 32 << 20);
+    munmap(large, 32 << 20);
+    waitpid(child, &status, 0);
+    check("the largest one ends, not process 1", WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    close(ready[0]);
+    close(ready[1]);
     /* Tasks until there are none. */
     int tasks = 0;
     int hold[2];

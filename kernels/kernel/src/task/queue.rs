@@ -1,8 +1,10 @@
 //! The tables of tasks and processes, and the run queue.
 
 use crate::limits::TASKS;
+use crate::signal::bit;
+use crate::signal::number::SIGKILL;
 
-use super::{Doing, Process, SpaceRecord, Task, Wait};
+use super::{Doing, INIT, Process, SpaceRecord, Task, Wait};
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
 pub struct Tasks {
@@ -109,6 +111,18 @@ impl Tasks {
             return slot;
         }
         self.spaces.iter().position(|space| space.users == 0).unwrap_or(slot)
+    }
+
+    /// Returns the process whose space has the most pages in its areas, of those that have not ended:
+    /// process 1 only if there is no other. One that is to be killed already comes first.
+    pub fn largest_process(&self) -> Option<usize> {
+        let alive = |slot: &usize| self.is_process(*slot) && self.process(*slot).threads > 0;
+        let size = |slot: &usize| {
+            let process = self.process(*slot);
+            let is_ending = process.pending.set() & bit(SIGKILL) != 0;
+            (*slot != INIT, is_ending, self.space(process.space).shown.pages())
+        };
+        self.slots().filter(alive).max_by_key(size)
     }
 
     /// Makes the record `to` what the record `from` is.

@@ -10,7 +10,7 @@ use super::{Body, Doing, Ends, Wait};
 use crate::arch::{Arch, Context, Trap};
 use crate::counts::Count;
 use crate::lock::Guard;
-use crate::signal::{Info, info, number};
+use crate::signal::{Info, bit, info, number};
 use crate::{Kernel, State};
 
 /// What becomes of a task after a trap.
@@ -155,11 +155,32 @@ impl<A: Arch> Kernel<A> {
             _ => (number::SIGSEGV, info::SEGV_MAPERR),
         };
         body.context.note_trap(Some(at));
-        if signal == number::SIGKILL {
-            let pid = self.lock().tasks.process_of(slot).pid;
-            crate::say!(A, "kernel: out of memory: process {pid} ends");
+        if signal == number::SIGKILL
+            && let Some(after) = self.out_of_memory(slot)
+        {
+            return after;
         }
         self.force(slot, body, pin, signal, Info::at(code, at))
+    }
+
+    /// Ends the process with the most pages for the sake of a task that found no memory. `None` if
+    /// that is the task's own. Otherwise the task gives way, and makes its access again.
+    #[cold]
+    fn out_of_memory(&'static self, slot: usize) -> Option<After> {
+        let mut state = self.lock();
+        let own = state.tasks.get(slot).process;
+        let victim = state.tasks.largest_process().unwrap_or(own);
+        let is_ending = state.tasks.process(victim).pending.set() & bit(number::SIGKILL) != 0;
+        if victim == own || !is_ending {
+            let pid = state.tasks.process(victim).pid;
+            crate::say!(A, "kernel: out of memory: process {pid} ends");
+        }
+        if victim == own {
+            return None;
+        }
+        // It may be one that another task has chosen, and that has not got to its end.
+        self.send(&mut state, victim, number::SIGKILL, Info::KERNEL);
+        Some(After::GiveWay(state))
     }
 
     /// Sends a signal to a task for what it has just done.
