@@ -225,7 +225,13 @@ impl<F: Format> Tables<F> {
                     on.before_changed::<F>(raw, new);
                     if const { F::KEPT == 0 } {
                         if GAINS && gains::<F>(raw, new) {
-                            let now = node.update_seen(index, raw, others, |now| change(va, now));
+                            // `change` may look at the frame's record: once is enough.
+                            let gained = F::attr(Level::PTE, new);
+                            let gain = |now| {
+                                let attr = F::attr(Level::PTE, now) | gained;
+                                F::leaf(Level::PTE, F::frame(Level::PTE, now), attr)
+                            };
+                            let now = node.update_seen(index, raw, others, gain);
                             stale.gather.gained(va, raw, now);
                             return;
                         }
