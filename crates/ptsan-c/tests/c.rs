@@ -147,6 +147,11 @@ fn functions_return_addresses_answers_and_findings() {
 }
 
 #[test]
+fn tables_without_a_level_are_known_when_their_root_is_loaded() {
+    assert_eq!(program("levels"), (0, String::new(), String::new()));
+}
+
+#[test]
 fn threads_stand_for_cpus() {
     assert_eq!(program("threads"), (0, String::new(), String::new()));
 }

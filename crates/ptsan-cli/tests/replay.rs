@@ -338,6 +338,27 @@ fn data_frames_are_checked_when_they_are_freed_used_again_or_made_tables() {
 }
 
 #[test]
+fn a_space_built_before_its_root_is_loaded_needs_no_levels() {
+    let table = |phys| Record::TableAllocated { phys, size: 0, level: None, content: Content::Unknown };
+    let tables = [0x1000, 0x2000, 0x3000, 0x4000].map(table);
+    let freed = Record::DataFreed { phys: 0x9000, size: 4096 };
+    let clear = Record::Store { phys: 0x4000, value: 0, bytes: 8 };
+    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: 0 }, leaf_only: false };
+    let end = [0x4000, 0x3000, 0x2000, 0x1000].map(|phys| Record::TableFreed { phys, size: 0 });
+    let end = [&[Record::Leave { cpu: 0 }], &end[..]].concat();
+    for seed in 1..=20 {
+        let run = |middle: &[Record<'_>]| {
+            let log = log(&machine(), &[&tables, &space()[4..9], middle, &end].concat());
+            replay(&log, &["--seed", &seed.to_string()])
+        };
+        let (status, text) = run(&[clear, freed, flush]);
+        assert!(status == 1 && text.contains("data-freed-before-flush"), "seed {seed}: {text}");
+        let (status, text) = run(&[clear, flush, freed]);
+        assert_eq!(status, 0, "seed {seed}: {text}");
+    }
+}
+
+#[test]
 fn a_page_that_is_told_as_mapped_is_walked_for() {
     let memory = |phys, value: &'static [u8]| Record::Memory { phys, bytes: value };
     let table = |phys, level| Record::TableAllocated {

@@ -207,7 +207,7 @@ fn a_lazy_cpu_may_keep_what_it_held_until_it_resumes() {
     for flushes in [true, false] {
         let mut s = Session::new(Arch::x86_2level(), vec![0; 1 << 16]);
         s.alloc(0x1000);
-        s.put(0x1000, 0x87);
+        s.put(0x1000, 0x83);
         s.load(0x1000);
         assert_eq!(s.access(0x123), Ok(0x123));
         s.lazy();

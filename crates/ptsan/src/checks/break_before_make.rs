@@ -36,7 +36,7 @@ impl Sanitizer {
                 self.may_have_cached(cpu, va, at, old);
             }
         }
-        if !can_be_cached(new) {
+        if !can_be_cached(new) || self.frames.get(at.table).is_some_and(|f| f.old_reported) {
             return false;
         }
         for place in self.holders_of(at) {

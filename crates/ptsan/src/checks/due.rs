@@ -1,10 +1,10 @@
 //! Debts that are due: who still owes a flush when it must have been carried out.
-use crate::arch::StoreOrdering;
-use crate::cpu::{Cpu, CpuState, Loaded};
+use crate::arch::{Entry, Perms, StoreOrdering};
+use crate::cpu::{Cpu, CpuState, Loaded, TlbEntry};
 use crate::memory::Memory;
 use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt};
 use crate::report::{Kind, Place, Rule};
-use crate::shadow::{FrameRef, Mapping};
+use crate::shadow::{FrameRef, Mapping, State};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
@@ -203,37 +203,89 @@ impl Sanitizer {
                 return self.report_group(kind, rule, &taken, Some(phys));
             }
         }
-        if !self.tells {
+        // A look at all that is held is too much for each table of code that tells its stores.
+        if !self.tells || rule != Rule::DataMadeTable {
             self.check_data_in_tlbs(memory, (phys, size), (kind, rule));
         }
     }
 
-    /// Without told stores: reports the frame if a CPU holds a translation to it.
+    /// Reports the frame if a CPU holds a translation to it, whatever stores were told: one of the
+    /// space that it runs in, or a global one.
     fn check_data_in_tlbs(
         &mut self,
         memory: &(impl Memory + ?Sized),
         (phys, size): (u64, u64),
         (kind, rule): (Kind, Rule),
     ) {
-        let arch = &self.config.arch;
-        let found = self.cpus.iter().enumerate().find_map(|(cpu, c)| {
-            let loaded = c.loaded.filter(|_| c.state == CpuState::Active)?;
-            let own = &c.contexts[loaded.context as usize];
-            let (va, level, entry) = own.translating_to(arch, phys, size)?;
-            let now = self.lost_now(memory, loaded.root, va, level, entry.phys, entry.perms);
-            Some((cpu, loaded.space, va, level, entry, now.is_some()))
-        });
-        let Some((cpu, space, va, level, entry, stale)) = found else { return };
-        let place =
-            Place { frame: Some(phys), va: Some(va), cpu: Some(cpu), level: Some(level), space: Some(space) };
-        let why = self.explain_flush(cpu, space, Some(va), None, Some(entry.since));
+        let Some(found) = (0..self.cpus.len()).find_map(|cpu| {
+            self.own_to(memory, cpu, phys, size).or_else(|| self.global_to(memory, cpu, phys, size))
+        }) else {
+            return;
+        };
+        let InTlb { cpu, space, global, va, level, entry, stale } = found;
+        let place = Place { frame: Some(phys), va: Some(va), cpu: Some(cpu), level: Some(level), space };
+        let why = self.explain_flush(cpu, space.unwrap_or_default(), Some(va), None, Some(entry.since));
         let rule = if stale { rule } else { Rule::DataStillMapped };
         self.report(kind, rule, place, || {
-            format!(
-                "CPU {cpu} translates {va:#x} to it ({}), since event {}; {why}",
-                entry.perms, entry.since
-            )
+            let (perms, since) = (entry.perms, entry.since);
+            let global = if global { ", global" } else { "" };
+            format!("CPU {cpu} translates {va:#x} to it ({perms}{global}), since event {since}; {why}")
         });
+        if self.tells {
+            let space = if global { Some(GLOBAL) } else { space };
+            self.debts.note_reported(space.unwrap_or(GLOBAL), va, level);
+        }
+    }
+
+    /// Returns a translation to the frame that the CPU holds of the space that it runs in.
+    fn own_to(&self, memory: &(impl Memory + ?Sized), cpu: usize, phys: u64, size: u64) -> Option<InTlb> {
+        let c = &self.cpus[cpu];
+        let loaded = c.loaded.filter(|_| c.state == CpuState::Active)?;
+        let context = &c.contexts[loaded.context as usize];
+        let space = Some(loaded.space);
+        context.translating_to(&self.config.arch, phys, size, |va, level, entry| {
+            // A CPU that has come back flushes before it uses what it held.
+            if !c.uses(loaded.space, entry.since) || self.is_reported(loaded.space, va) {
+                return None;
+            }
+            let stale = self.lost_now(memory, loaded.root, va, level, entry.phys, entry.perms).is_some();
+            let counts = stale || entry.perms.contains(Perms::USER) || !self.tells;
+            counts.then_some(InTlb { cpu, space, global: false, va, level, entry, stale })
+        })
+    }
+
+    /// Returns a global translation to the frame that the CPU holds, in whatever space it runs.
+    fn global_to(&self, memory: &(impl Memory + ?Sized), cpu: usize, phys: u64, size: u64) -> Option<InTlb> {
+        let c = &self.cpus[cpu];
+        let space = c.loaded.map(|l| l.space);
+        c.globals.translating_to(&self.config.arch, phys, size, |va, level, entry| {
+            if self.is_reported(GLOBAL, va) {
+                return None;
+            }
+            // The kernel's own mapping of all memory stays.
+            let stale = !self.is_read_from(memory, va, level, entry);
+            let counts = stale || entry.perms.contains(Perms::USER);
+            counts.then_some(InTlb { cpu, space, global: true, va, level, entry, stale })
+        })
+    }
+
+    /// With told stores, each place is reported once.
+    fn is_reported(&self, space: u64, va: u64) -> bool {
+        self.tells && self.debts.was_reported(&self.config.arch, space, va)
+    }
+
+    /// Returns whether the entry from which a translation was read still says the same. Roots that
+    /// share the table need not be known.
+    fn is_read_from(&self, memory: &(impl Memory + ?Sized), va: u64, level: u8, held: TlbEntry) -> bool {
+        let arch = &self.config.arch;
+        let Some(table) = self.frames.get(held.via).filter(|f| f.state == State::Allocated) else {
+            // It was announced never, or freed since.
+            return held.via == FrameRef::UNKNOWN;
+        };
+        let l = &arch.levels[usize::from(level)];
+        let entry = table.phys.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
+        let now = memory.read(entry, l.entry_bytes).map(|raw| arch.entry(level, l.index(va), raw));
+        matches!(now, Some(Entry::Leaf { phys, perms, .. }) if phys == held.phys && perms.contains(held.perms))
     }
 
     /// Returns an entry that maps the frame to user mode in a space that a CPU runs in, with the
@@ -256,6 +308,18 @@ impl Sanitizer {
             })
         })
     }
+}
+
+/// A translation that a CPU holds to a frame that is given away.
+struct InTlb {
+    cpu: usize,
+    space: Option<u64>,
+    global: bool,
+    va: u64,
+    level: u8,
+    entry: TlbEntry,
+    /// Memory no longer gives it.
+    stale: bool,
 }
 
 fn only(cpus: &CpuMask, which: impl Fn(usize) -> bool) -> CpuMask {

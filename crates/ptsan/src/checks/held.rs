@@ -63,6 +63,9 @@ impl Sanitizer {
             }
             let mut read = context.read_from(arch, h.position, at);
             read.find_map(|(va, entry)| {
+                if self.debts.was_reported(arch, loaded.space, va) {
+                    return None;
+                }
                 let same = self.look(memory, loaded.root, va).is_ok_and(|t| t.phys == entry.phys);
                 (!same).then(|| held(Rule::HeldInTlb, Some(va), entry.since))
             })

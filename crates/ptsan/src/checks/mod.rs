@@ -2,6 +2,7 @@
 //!
 //! * `look` reads memory as a walk without caches would, `explain` says why a CPU's flushes did not
 //!   help;
+//! * `levels` passes levels down to tables that were built before they were reachable;
 //! * `held`, `linked` and `leftovers` check tables; `reached` applies them to a table that is
 //!   reached;
 //! * `contradiction` compares two entries; `break_before_make` compares what CPUs hold with what is
@@ -18,6 +19,7 @@ mod hardware_bits;
 mod hashed;
 mod held;
 mod leftovers;
+mod levels;
 mod linked;
 mod look;
 mod mapped;

@@ -47,6 +47,7 @@ impl Sanitizer {
                 f.link_through(link);
             }
         }
+        let learned = old_level.is_none() && f.level.is_some();
         if freed && !self.blamed.contains_key(&at) {
             let rule = if walk { Rule::WalkedAfterFree } else { Rule::LinkedAfterFree };
             self.report(Kind::UseAfterFree, rule, place, || pointed_at_by(link));
@@ -58,6 +59,8 @@ impl Sanitizer {
             let arch = &self.config.arch;
             let note = format!("first {}, now {}", arch.level_name(old), arch.level_name(now));
             self.report(Kind::WalkLoop, Rule::TwoLevels, place, || note);
+        } else if learned {
+            self.level_learned(memory, at, walk);
         }
         at
     }

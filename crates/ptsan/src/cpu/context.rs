@@ -254,19 +254,29 @@ impl Context {
         }
     }
 
-    /// Returns a translation to any of `size` bytes at `phys`, with its address and level: that of
-    /// the lowest address.
-    pub(crate) fn translating_to(&self, arch: &Arch, phys: u64, size: u64) -> Option<(u64, u8, TlbEntry)> {
+    /// Returns what `choose` says of a translation to any of `size` bytes at `phys`, given its
+    /// address and level: of those of which it says anything, the one at the lowest address.
+    pub(crate) fn translating_to<R>(
+        &self,
+        arch: &Arch,
+        phys: u64,
+        size: u64,
+        choose: impl Fn(u64, u8, TlbEntry) -> Option<R>,
+    ) -> Option<R> {
+        if self.pages.len() == 0 {
+            return None;
+        }
         let end = phys.saturating_add(size);
-        let all = self.pages.iter().filter(|(_, held)| !held.maybe).map(|(page, held)| {
+        let mut found: Vec<_> = Vec::new();
+        for (page, held) in self.pages.iter().filter(|(_, held)| !held.maybe) {
             let (level, va) = place(arch, page);
-            (va, level as u8, held.entry)
-        });
-        all.filter(|(_, level, e)| {
-            let bytes = 1u64 << arch.levels[usize::from(*level)].shift;
-            e.phys < end && phys < e.phys.saturating_add(bytes)
-        })
-        .min_by_key(|(va, level, _)| (*va, *level))
+            let bytes = 1u64 << arch.levels[level].shift;
+            if held.entry.phys < end && phys < held.entry.phys.saturating_add(bytes) {
+                found.push((va, level as u8, held.entry));
+            }
+        }
+        found.sort_unstable_by_key(|(va, level, _)| (*va, *level));
+        found.into_iter().find_map(|(va, level, entry)| choose(va, level, entry))
     }
 
     /// Returns the translations read from `frame` at `position`, with their addresses.

@@ -28,8 +28,9 @@ impl Sanitizer {
     /// [`Sanitizer::table_linked`], for code with one place through which all entries are written.
     /// Either tell all stores or none.
     ///
-    /// An entry of a table whose level is not known yet is only recorded. One of a frame that is no
-    /// table is ignored. What an entry holds after a told store is new, even if it held the same
+    /// An entry of a table whose level is not known yet is only recorded. It is looked at when the
+    /// level becomes known: when a root above is loaded, or a table above is linked into a tree whose
+    /// levels are known. An entry of a frame that is no table is ignored. What an entry holds after a told store is new, even if it held the same
     /// before.
     pub fn entry_written(&mut self, memory: &(impl Memory + ?Sized), entry: u64) {
         self.stored_to(memory, entry, None, false);

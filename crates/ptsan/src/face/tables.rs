@@ -27,7 +27,8 @@ pub enum Content {
     /// Entries that are stored to with [`Sanitizer::entry_written`] are left out of the comparison.
     /// Where stores are not told, an entry that is cleared and then written with its old content
     /// looks like one that was never cleared: use [`Content::Unchecked`] for tables that are
-    /// refilled with the same entries.
+    /// refilled with the same entries. Entries of a root that another root has too, as those of the
+    /// kernel, are left out.
     Unknown,
     /// Not checked, at no cost.
     Unchecked,
@@ -35,7 +36,8 @@ pub enum Content {
 
 impl Sanitizer {
     /// Tells that the `size` bytes at `phys` were allocated to hold a table (or several), of
-    /// `level` if that is known.
+    /// `level` if that is known. Otherwise it follows from the entries above, at the latest when the
+    /// root is loaded; stores that are told before are checked then.
     ///
     /// Call it when the allocator returns the frame, before the code under test clears it. It
     /// reports

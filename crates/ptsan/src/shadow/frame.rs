@@ -76,6 +76,14 @@ pub(crate) struct Frame {
     pub(super) other_links: Vec<Link>,
     pub(crate) holders: Vec<Holder>,
     pub(super) prune_at: usize,
+    /// Event of the allocation.
+    pub(crate) since: u64,
+    /// Event of the allocation before, if there was one.
+    pub(crate) before: Option<u64>,
+    /// It was announced with entries of before.
+    pub(crate) was_dirty: bool,
+    /// Entries of before were reported.
+    pub(crate) old_reported: bool,
     /// What is left from before the allocation. `None` if nothing was recorded or it does not
     /// matter any more.
     pub(crate) leftovers: Option<Leftovers>,

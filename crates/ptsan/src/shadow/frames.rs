@@ -111,6 +111,8 @@ impl FrameTable {
         f.state = State::Allocated;
         f.generation = f.generation.wrapping_add(1);
         f.level = level;
+        f.before = Some(std::mem::replace(&mut f.since, event));
+        (f.was_dirty, f.old_reported) = (false, false);
         f.link = None;
         f.other_links.clear();
         f.leftovers = None;
@@ -137,6 +139,10 @@ impl FrameTable {
             other_links: Vec::new(),
             holders: Vec::new(),
             prune_at: 0,
+            since: event,
+            before: None,
+            was_dirty: false,
+            old_reported: false,
             leftovers: None,
             told: ToldEntries::default(),
             history,

@@ -25,6 +25,9 @@ impl History {
     /// Returns the events, oldest first.
     pub(crate) fn to_vec(&self) -> Vec<HistoryEvent> {
         let split = if self.ring.len() < DEPTH { 0 } else { self.next };
-        self.ring[split..].iter().chain(&self.ring[..split]).copied().collect()
+        let mut events: Vec<_> = self.ring[split..].iter().chain(&self.ring[..split]).copied().collect();
+        // A link is added when the level of the table above becomes known.
+        events.sort_by_key(|e| e.event);
+        events
     }
 }

@@ -45,6 +45,21 @@ impl ToldEntries {
         (chunk.known & 1 << (index % CHUNK) != 0).then_some(chunk.entries[index % CHUNK])
     }
 
+    /// Returns whether no store was told.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Lists the entries to which stores were told, by index.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Told)> + '_ {
+        let chunks = self.chunks.iter().enumerate().filter_map(|(n, chunk)| Some((n, chunk.as_ref()?)));
+        chunks.flat_map(|(n, chunk)| {
+            let known = (0..CHUNK).filter(|slot| chunk.known & 1 << slot != 0);
+            known.map(move |slot| (n * CHUNK + slot, chunk.entries[slot]))
+        })
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.chunks.clear();
@@ -63,6 +78,8 @@ mod tests {
         assert_eq!(told.replace(700, store(1)), None);
         assert_eq!(told.replace(700, store(2)), Some(store(1)));
         assert_eq!((told.get(700), told.get(701), told.get(5)), (Some(store(2)), None, None));
+        told.replace(64, store(9));
+        assert_eq!(told.iter().collect::<Vec<_>>(), [(64, store(9)), (700, store(2))]);
         told.clear();
         assert_eq!(told.replace(700, store(3)), None);
     }

@@ -47,38 +47,68 @@ pub enum Defect {
     NoBarrierAfter,
 }
 
-/// How entries are written.
+/// How entries are written, and what hardware caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     X86,
+    /// x86-64 with address-space numbers.
+    Pcid,
     Arm,
+    RiscV,
 }
 
 impl Format {
+    pub const ALL: [Self; 4] = [Self::X86, Self::Pcid, Self::Arm, Self::RiscV];
+
     pub fn arch(self) -> Arch {
         match self {
-            Self::X86 => Arch::x86_64(),
+            Self::X86 | Self::Pcid => Arch::x86_64(),
             Self::Arm => Arch::aarch64_4k(48),
+            Self::RiscV => Arch::riscv_sv48(),
         }
     }
 
+    fn is_x86(self) -> bool {
+        matches!(self, Self::X86 | Self::Pcid)
+    }
+
     fn table(self, phys: u64) -> u64 {
-        if self == Self::X86 { phys | 7 } else { phys | 3 }
+        match self {
+            Self::X86 | Self::Pcid => phys | 7,
+            Self::Arm => phys | 3,
+            Self::RiscV => phys >> 2 | 1,
+        }
     }
 
     fn page(self, phys: u64, write: bool, large: bool) -> u64 {
         let bit = |n: u32, yes: bool| u64::from(yes) << n;
         match self {
             // Accessed, and dirty if it may be written and the machine does not set the bit itself.
-            Self::X86 => phys | 0x25 | bit(1, write) | bit(7, large),
+            Self::X86 | Self::Pcid => phys | 0x25 | bit(1, write) | bit(7, large),
             // Clean, and made dirty by the machine if it may be written.
             Self::Arm => phys | 0xcc1 | bit(1, !large) | bit(51, write),
+            Self::RiscV => phys >> 2 | 0x53 | bit(2, write),
         }
     }
 
     fn global(self, phys: u64) -> u64 {
-        if self == Self::X86 { phys | 0x123 } else { phys | 0x403 }
+        match self {
+            Self::X86 | Self::Pcid => phys | 0x123,
+            Self::Arm => phys | 0x403,
+            Self::RiscV => phys >> 2 | 0xe7,
+        }
     }
+}
+
+/// What is in a frame that the kernel's allocator hands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dirt {
+    /// Nothing.
+    None,
+    /// Entries of somebody else.
+    Foreign,
+    /// The content of its last use.
+    Left,
 }
 
 struct Space {
@@ -97,8 +127,9 @@ pub struct Kernel {
     asids: bool,
     /// Each store is told.
     tells: bool,
-    /// Frames are handed out dirty.
-    dirty: bool,
+    /// Tables are announced with their level.
+    levels: bool,
+    dirt: Dirt,
     free: Vec<u64>,
     spaces: BTreeMap<u64, Space>,
     pub cpus: [Option<u64>; CPUS],
@@ -112,11 +143,11 @@ pub struct Kernel {
 
 impl Kernel {
     pub fn new(format: Format, seed: u64, tells: bool) -> Self {
-        let asids = format == Format::Arm;
+        let asids = format != Format::X86;
         let config = Config {
             cpus: CPUS,
             asids,
-            barriers: format == Format::Arm,
+            barriers: !format.is_x86(),
             accessed_dirty: true,
             adversary: Some(Adversary::new(seed)),
             ..Config::new(format.arch())
@@ -129,7 +160,8 @@ impl Kernel {
             tells,
             arch: format.arch(),
             asids,
-            dirty: seed.is_multiple_of(2),
+            levels: seed.is_multiple_of(2),
+            dirt: [Dirt::None, Dirt::Foreign, Dirt::Left][seed as usize % 3],
             free: (1..FRAMES).rev().map(|n| n * PAGE).collect(),
             spaces: BTreeMap::new(),
             cpus: [None; CPUS],
@@ -174,28 +206,33 @@ impl Kernel {
 
     fn frame(&mut self) -> u64 {
         let phys = self.free.pop().unwrap();
-        let fill = if self.dirty { 0x55 } else { 0 };
-        self.ram[phys as usize..][..PAGE as usize].fill(fill);
+        let frame = &mut self.ram[phys as usize..][..PAGE as usize];
+        match self.dirt {
+            Dirt::None => frame.fill(0),
+            Dirt::Foreign => frame.fill(0x55),
+            Dirt::Left => {}
+        }
         phys
     }
 
     fn table(&mut self, level: u8) -> u64 {
         let phys = self.frame();
-        if self.dirty {
-            // Entries of somebody else.
-            self.ram[phys as usize..][..8].copy_from_slice(&self.format.table(0x7000).to_le_bytes());
-            self.san.table_allocated(&self.ram, phys, PAGE, Some(level), Content::Unknown);
-            if !self.has(Defect::LinkedBeforeCleared) || level > 0 {
-                self.ram[phys as usize..][..PAGE as usize].fill(0);
-            }
-        } else {
-            let content =
-                if self.has(Defect::LinkedBeforeCleared) { Content::Unknown } else { Content::Zero };
-            if self.has(Defect::LinkedBeforeCleared) && level == 0 {
-                self.ram[phys as usize..][..8]
-                    .copy_from_slice(&self.format.page(0x7000, true, false).to_le_bytes());
-            }
-            self.san.table_allocated(&self.ram, phys, PAGE, Some(level), content);
+        let level_said = Some(level).filter(|_| self.levels);
+        let uncleared = self.has(Defect::LinkedBeforeCleared) && level == 0;
+        let first = match self.dirt {
+            _ if uncleared => Some(self.format.page(0x7000, true, false)),
+            Dirt::Foreign => Some(self.format.table(0x7000)),
+            Dirt::None | Dirt::Left => None,
+        };
+        let frame = &mut self.ram[phys as usize..][..PAGE as usize];
+        if let Some(first) = first {
+            frame[..8].copy_from_slice(&first.to_le_bytes());
+        }
+        let dirty = uncleared || self.dirt != Dirt::None;
+        let content = if dirty { Content::Unknown } else { Content::Zero };
+        self.san.table_allocated(&self.ram, phys, PAGE, level_said, content);
+        if !uncleared {
+            self.ram[phys as usize..][..PAGE as usize].fill(0);
         }
         phys
     }
@@ -224,8 +261,10 @@ impl Kernel {
     }
 
     fn barrier(&mut self) {
-        if self.format == Format::Arm {
-            self.san.barrier(0, Barrier::Data);
+        match self.format {
+            Format::X86 | Format::Pcid => {}
+            Format::Arm => self.san.barrier(0, Barrier::Data),
+            Format::RiscV => self.san.barrier(0, Barrier::Fence),
         }
     }
 
@@ -269,17 +308,25 @@ impl Kernel {
         if !self.has(Defect::NoBarrierBefore) {
             self.barrier();
         }
+        // On RISC-V a flush by address spares the tables.
+        let one_page = self.has(Defect::CollapseOnePage) && flush == Flush::page(space, LARGE);
+        let by_mistake = self.has(Defect::LeafOnly) || one_page;
+        let whole = self.format == Format::RiscV && tables && !by_mistake;
+        let flush = if whole { Flush::space(space) } else { flush };
         for cpu in 0..CPUS {
             if self.cpus[cpu] == Some(space) {
                 if self.has(Defect::LocalOnly) && cpu != by {
                     continue;
                 }
                 // On AArch64 the invalidation is broadcast, and reaches lazy CPUs.
-                let spared = self.format == Format::X86 && !tables || self.has(Defect::LazyLeftOut);
+                let spared = self.format != Format::Arm && !tables || self.has(Defect::LazyLeftOut);
                 if self.lazy.contains(&cpu) && spared {
                     self.missed.insert(cpu);
                     continue;
                 }
+                // What it was spared before belongs to the table, too.
+                let missed = tables && self.missed.remove(&cpu);
+                let flush = if missed { Flush::space(space) } else { flush };
                 self.san.flush(&self.ram, cpu, flush);
             } else if self.asids {
                 self.spaces.get_mut(&space).unwrap().behind.insert(cpu);
@@ -429,7 +476,7 @@ impl Kernel {
             self.shootdown(by, space, flush, false);
         }
         self.put(at, self.format.page(phys, true, false));
-        if self.format == Format::X86 && !self.has(missing) {
+        if self.format != Format::Arm && !self.has(missing) {
             self.shootdown(by, space, flush, false);
         }
         self.spaces.get_mut(&space).unwrap().pages.insert(va, phys);
@@ -511,11 +558,7 @@ impl Kernel {
             }
         }
         self.barrier();
-        if self.has(Defect::GlobalByRootLoad) {
-            self.free.push(phys);
-        } else {
-            self.free_data(phys);
-        }
+        self.free_data(phys);
         self.end(op);
     }
 
