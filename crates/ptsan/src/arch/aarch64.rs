@@ -146,6 +146,7 @@ fn tree(
         structures: StructureScope::Tagged,
         top_registers: false,
         break_before_make: true,
+        keeps_denied: true,
         ordering: StoreOrdering::Completed,
         hardware_bits: Some(hardware_bits),
         sets_dirty: false,

@@ -175,10 +175,14 @@ pub struct Arch {
     /// refreshes (x86 PAE; Intel SDM vol. 3, 4.4.1).
     pub top_registers: bool,
     /// Whether a valid entry that a CPU may hold must be made invalid and be flushed before another
-    /// valid one takes its place, if output, size, memory type or reach (global or not) differ (Arm
+    /// valid one takes its place, if output, size or memory type differ, or it becomes global (Arm
     /// ARM, "Using break-before-make when updating translation table entries"). See
     /// [`crate::Kind::BreakBeforeMake`].
     pub break_before_make: bool,
+    /// Whether a CPU keeps an entry that denied an access, so that it faults again after a permission
+    /// was added (AArch64: a permission fault drops nothing). Otherwise the fault drops it, and the
+    /// access is made again (x86; Intel SDM vol. 3, 4.10.4.1). See [`crate::Rule::DeniedTwice`].
+    pub keeps_denied: bool,
     /// Which barriers page-table code needs.
     pub ordering: StoreOrdering,
     /// For CPUs that walk no tables and look pages up in a hash table, which software fills from

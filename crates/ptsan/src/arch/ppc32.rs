@@ -30,6 +30,7 @@ impl Arch {
             structures: StructureScope::None,
             top_registers: false,
             break_before_make: false,
+            keeps_denied: false,
             ordering: StoreOrdering::Implicit,
             hardware_bits: None,
             sets_dirty: false,

@@ -76,6 +76,7 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         structures: StructureScope::WholeSpace,
         top_registers: false,
         break_before_make: false,
+        keeps_denied: false,
         ordering: StoreOrdering::Fenced,
         hardware_bits: Some(hardware_bits),
         sets_dirty: false,

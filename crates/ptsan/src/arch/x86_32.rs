@@ -33,6 +33,7 @@ impl Arch {
             structures: StructureScope::AnyInvalidation,
             top_registers: false,
             break_before_make: false,
+            keeps_denied: false,
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
             sets_dirty: false,

@@ -47,7 +47,8 @@ impl Sanitizer {
                 } else if m != n {
                     Some(Rule::ChangedType)
                 } else {
-                    (g != h).then_some(Rule::ChangedReach)
+                    // Making a page global needs a break; the reverse needs a flush after it alone.
+                    (!g && h).then_some(Rule::ChangedReach)
                 }
             }
             // Another table with the same entries is no contradiction.

@@ -1,4 +1,5 @@
 //! Debts that are due: who still owes a flush when it must have been carried out.
+use super::owe::is_state;
 use crate::arch::{Entry, Perms, StoreOrdering};
 use crate::cpu::{Cpu, CpuState, Loaded, TlbEntry};
 use crate::memory::Memory;
@@ -60,7 +61,13 @@ impl Sanitizer {
 
     /// Reports pages that CPUs may still translate, if memory has not given them back since.
     fn report_missing(&mut self, memory: &(impl Memory + ?Sized), mut taken: Vec<PageDebt>) {
-        taken.retain(|d| self.lost_now(memory, d.root, d.va, d.level, d.phys, d.perms).is_some());
+        taken.retain_mut(|debt| match self.owed_rule(memory, debt) {
+            Some(rule) => {
+                debt.rule = rule;
+                true
+            }
+            None => false,
+        });
         // One finding of all that have the rule in common.
         while let Some(first) = taken.first() {
             let rule = first.rule;
@@ -191,14 +198,21 @@ impl Sanitizer {
                 let bytes = 1u64 << levels[usize::from(debt.level)].shift;
                 debt.phys < phys.saturating_add(size) && phys < debt.phys.saturating_add(bytes)
             };
+            let mut debts = std::mem::take(&mut self.debts);
+            // A page that is there still, and is another than it was, may stay.
+            let gone = |debt: &PageDebt| {
+                !is_state(debt.rule)
+                    || self.lost_now(memory, debt.root, debt.va, debt.level, debt.phys, debt.perms).is_some()
+            };
             let cpus = &self.cpus;
-            let due = |debt: &PageDebt| match overlaps(debt) {
+            let due = |debt: &PageDebt| match overlaps(debt) && gone(debt) {
                 true => {
                     only(&debt.cpus, |cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since))
                 }
                 false => CpuMask::default(),
             };
-            let taken = self.debts.take_pages(due);
+            let taken = debts.take_pages(due);
+            self.debts = debts;
             if !taken.is_empty() {
                 return self.report_group(kind, rule, &taken, Some(phys));
             }

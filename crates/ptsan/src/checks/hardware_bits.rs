@@ -6,6 +6,13 @@ use crate::shadow::FrameRef;
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
+    /// Returns whether CPUs may hold an entry that was stored over: not if it was exchanged, and had
+    /// not been used.
+    pub(crate) fn was_used(&self, level: u8, old: u64, exchanged: bool) -> bool {
+        let bits = self.config.arch.hardware_bits.filter(|_| self.config.accessed_dirty && exchanged);
+        bits.is_none_or(|bits| bits(level, old).accessed)
+    }
+
     /// Checks a store that takes a right away, and returns whether CPUs may hold the old entry.
     ///
     /// An entry whose accessed bit was clear when it was exchanged is in no cache. A plain store

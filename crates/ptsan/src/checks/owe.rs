@@ -20,6 +20,8 @@ pub(crate) struct Change {
     pub(crate) before: Told,
     pub(crate) old: Entry,
     pub(crate) new: Entry,
+    /// What it changed of a page, if it took no right away.
+    pub(crate) state: Option<Rule>,
 }
 
 /// A translation that may be cached.
@@ -54,10 +56,61 @@ pub(crate) fn takes_away(old: Entry, new: Entry) -> bool {
     }
 }
 
+/// Returns whether a debt is about what a page is, not about where it is and what is allowed.
+pub(crate) fn is_state(rule: Rule) -> bool {
+    matches!(rule, Rule::DirtyNotFlushed | Rule::GlobalNotFlushed | Rule::TypeNotFlushed)
+}
+
 impl Sanitizer {
+    /// Returns what a store that takes no right away changed of a page that CPUs hold as it was. The
+    /// dirty bit counts if the code under test relies on it: a CPU that holds the page as dirty does
+    /// not set the bit again.
+    pub(crate) fn state_changed(
+        &self,
+        level: u8,
+        (old, new): (u64, u64),
+        pages: (Entry, Entry),
+    ) -> Option<Rule> {
+        let (
+            Entry::Leaf { global: g, memory_type: m, accessed: true, .. },
+            Entry::Leaf { global: h, memory_type: n, .. },
+        ) = pages
+        else {
+            return None;
+        };
+        if g && !h {
+            return Some(Rule::GlobalNotFlushed);
+        }
+        if m != n {
+            return Some(Rule::TypeNotFlushed);
+        }
+        let bits = self.config.arch.hardware_bits.filter(|_| self.config.accessed_dirty)?;
+        (bits(level, old).dirty && !bits(level, new).dirty).then_some(Rule::DirtyNotFlushed)
+    }
+
+    /// Returns whether memory still says of a page what the store that made the debt has said of it,
+    /// not what it was before.
+    fn is_state_changed(&self, memory: &(impl Memory + ?Sized), debt: &PageDebt) -> bool {
+        let arch = &self.config.arch;
+        let index = arch.levels[usize::from(debt.level)].index(debt.va);
+        let Some(now) = memory.read(debt.entry, arch.entry_bytes()) else { return false };
+        let pages = (arch.entry(debt.level, index, debt.raw), arch.entry(debt.level, index, now));
+        self.state_changed(debt.level, (debt.raw, now), pages).is_some()
+    }
+
+    /// Returns the rule of a debt that is still owed, or `None` if memory has given back since what
+    /// was taken.
+    pub(crate) fn owed_rule(&self, memory: &(impl Memory + ?Sized), debt: &PageDebt) -> Option<Rule> {
+        let lost = self.lost_now(memory, debt.root, debt.va, debt.level, debt.phys, debt.perms);
+        match is_state(debt.rule) {
+            true => lost.or_else(|| Some(debt.rule).filter(|_| self.is_state_changed(memory, debt))),
+            false => lost.map(|_| debt.rule),
+        }
+    }
+
     /// Makes debts of the CPUs that may have cached what the store took away.
     pub(crate) fn owe(&mut self, memory: &(impl Memory + ?Sized), change: Change) {
-        let Change { at, root, va, before, old, new } = change;
+        let Change { at, root, va, before, old, new, state } = change;
         let Some(phys) = self.frames.get(root).map(|f| f.phys) else { return };
         let may_hold = self.may_hold(root, before.since);
         let global = matches!(old, Entry::Leaf { global: true, .. });
@@ -82,7 +135,7 @@ impl Sanitizer {
         }
         let (begun, since, by) = (self.operations.begun(), self.event, self.running);
         for page in below.pages {
-            let Some(rule) = self.loss(memory, phys, page, above, at, new) else { continue };
+            let Some(rule) = self.loss(memory, phys, page, above, at, new).or(state) else { continue };
             let Page { va, level, phys: mapped, perms, global } = page;
             let debt = |space, cpus| PageDebt {
                 space,
@@ -92,6 +145,8 @@ impl Sanitizer {
                 perms,
                 rule,
                 root: phys,
+                entry: at.entry,
+                raw: before.raw,
                 since,
                 begun,
                 unordered: false,

@@ -73,6 +73,15 @@ impl Context {
         })
     }
 
+    /// Notes that the translation of `va` denied an access. Returns whether it has before, or `None`
+    /// if there is none.
+    pub(crate) fn deny(&mut self, arch: &Arch, va: u64) -> Option<bool> {
+        self.levels().find_map(|level| {
+            let held = self.pages.get_mut(page(arch, level, va)).filter(|h| !h.maybe)?;
+            Some(std::mem::replace(&mut held.entry.denied, true))
+        })
+    }
+
     /// Lists the levels that have translations.
     #[inline]
     fn levels(&self) -> impl Iterator<Item = usize> + use<> {

@@ -13,6 +13,8 @@ pub(crate) struct TlbEntry {
     pub(crate) via: FrameRef,
     pub(crate) perms: Perms,
     pub(crate) memory_type: u8,
+    /// It has denied an access that memory allowed.
+    pub(crate) denied: bool,
 }
 
 /// Which table a CPU uses at a position.

@@ -128,8 +128,12 @@ impl Sanitizer {
         }
         self.map_to_user(at, old, new);
         let takes = old.is_some_and(|old| takes_away(old, new));
+        let state = before
+            .zip(old)
+            .filter(|_| !takes)
+            .and_then(|(before, old)| self.state_changed(at.level, (before.raw, raw), (old, new)));
         let beside = self.config.arch.break_before_make;
-        if !takes && !beside && self.chance.is_none() {
+        if !takes && state.is_none() && !beside && self.chance.is_none() {
             return;
         }
         let mut ways = std::mem::take(&mut self.ways);
@@ -138,11 +142,16 @@ impl Sanitizer {
         if let Some(old) = old.filter(|_| beside && resized && !contradicts) {
             contradicts = self.check_resized(at, &ways, old, new);
         }
-        if let (Some(before), Some(old)) = (before.filter(|_| takes), old) {
+        if let (Some(before), Some(old)) = (before.filter(|_| takes || state.is_some()), old) {
             let held = self.config.arch.hashed.is_none() && !contradicts;
-            if held && self.check_bits(at, &ways, (before.raw, raw), (old, exchanged)) {
+            // Only what takes a right away may lose a bit.
+            let cached = |s: &mut Self| match takes {
+                true => s.check_bits(at, &ways, (before.raw, raw), (old, exchanged)),
+                false => s.was_used(at.level, before.raw, exchanged),
+            };
+            if held && cached(self) {
                 for &(root, va) in &ways {
-                    self.owe(memory, Change { at, root, va, before, old, new });
+                    self.owe(memory, Change { at, root, va, before, old, new, state });
                 }
             }
         }

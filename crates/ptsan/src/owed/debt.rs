@@ -1,6 +1,7 @@
 //! One debt.
 use super::mask::CpuMask;
 use crate::arch::Perms;
+use crate::checks::is_state;
 use crate::report::Rule;
 use crate::shadow::FrameRef;
 
@@ -24,6 +25,9 @@ pub(crate) struct PageDebt {
     pub(crate) rule: Rule,
     /// Physical address of the root below which it was mapped.
     pub(crate) root: u64,
+    /// Physical address of the entry that was stored to, and what it held.
+    pub(crate) entry: u64,
+    pub(crate) raw: u64,
     /// Event of the store.
     pub(crate) since: u64,
     /// The number of operations that had begun by then.
@@ -41,7 +45,9 @@ pub(crate) struct PageDebt {
 impl PageDebt {
     /// Returns whether another debt is about the same translation.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.phys == other.phys && self.rule == other.rule && self.root == other.root
+        // What was taken from a page includes what it was.
+        let rules = self.rule == other.rule || is_state(self.rule) != is_state(other.rule);
+        self.phys == other.phys && rules && self.root == other.root
     }
 }
 

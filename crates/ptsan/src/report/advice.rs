@@ -14,9 +14,18 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
                 "invalidate the page in space {space} on CPU {cpu} after the store, and call flush where that is done"
             )
         }
-        Rule::UnmapNotFlushed | Rule::RemapNotFlushed | Rule::RestrictNotFlushed => format!(
+        Rule::UnmapNotFlushed
+        | Rule::RemapNotFlushed
+        | Rule::RestrictNotFlushed
+        | Rule::DirtyNotFlushed
+        | Rule::TypeNotFlushed => format!(
             "invalidate the pages in space {space} on CPU {cpu} after the store, and call flush where that is done"
         ),
+        Rule::GlobalNotFlushed => {
+            format!(
+                "invalidate the pages by address or everything on CPU {cpu}: a load of the root spares them"
+            )
+        }
         Rule::UnlinkNotFlushed => format!(
             "clear the entry that points at the table, flush its range on CPU {cpu}, and only then call \
             table_freed({frame:#x})"

@@ -47,6 +47,9 @@ rules! {
     PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
     /// The page is mapped, but the registers that hold the root's entries do not say so.
     NotReloaded = "memory maps the page, but the root's entries held in registers do not; reload the root",
+    /// A permission was added, the CPU faulted, and it faults again: its TLB keeps entries that deny
+    /// an access, and was not flushed.
+    DeniedTwice = "memory allows the access, and a CPU faulted twice on a cached entry that denies it; flush it when a permission is added, or at the fault",
     /// A page was unmapped, and a CPU that may hold it has not flushed it since.
     UnmapNotFlushed = "a page was unmapped, and a CPU that may hold the translation has not flushed it since",
     /// A page was mapped elsewhere, and a CPU that may hold the old translation has not flushed it
@@ -55,6 +58,14 @@ rules! {
     /// A permission was taken away, and a CPU that may hold the old translation has not flushed it
     /// since.
     RestrictNotFlushed = "a permission was taken away, and a CPU that may hold the old translation has not flushed it since",
+    /// The dirty bit was cleared, and a CPU that may hold the page as dirty has not flushed it since:
+    /// what it writes there is not noticed.
+    DirtyNotFlushed = "a dirty bit was cleared, and a CPU that may hold the page as dirty has not flushed it since",
+    /// A page was made no longer global, and a CPU that may hold it as global has not flushed it
+    /// since.
+    GlobalNotFlushed = "a page is no longer global, and a CPU that may hold it as global has not flushed it since",
+    /// The memory type was changed, and a CPU that may hold the old one has not flushed it since.
+    TypeNotFlushed = "a page was given another memory type, and a CPU that may hold the old one has not flushed it since",
     /// A table was unlinked and freed, and a CPU that may hold it has not flushed it in between.
     UnlinkNotFlushed = "a table was unlinked and freed, and a CPU that may hold it was not flushed in between",
     /// A number of a space stands for another root, and what belongs to the old one was not flushed.
@@ -107,8 +118,8 @@ rules! {
     RunDisagrees = "entries that hardware may cache as one contradict each other; change all of a run",
     /// The new entry has another memory type.
     ChangedType = "a valid entry was given another memory type; clear it and flush first",
-    /// A global entry became one of a space, or the reverse.
-    ChangedReach = "a valid entry was made global, or no longer global; clear it and flush first",
+    /// An entry of a space became global.
+    ChangedReach = "a valid entry was made global; clear it and flush first",
     /// A paging-structure cache holds the table.
     HeldInStructureCache = "a CPU holds the table in its paging-structure cache; flush that CPU first",
     /// The registers with the root's entries point at the table.

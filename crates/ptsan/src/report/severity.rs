@@ -63,7 +63,7 @@ impl Kind {
 /// Returns what can follow from a broken rule: a stale entry that only faults corrupts nothing.
 pub(super) const fn of(kind: Kind, rule: Rule) -> Severity {
     match rule {
-        Rule::NotReloaded | Rule::UpgradeNotFlushed => Severity::WrongAnswer,
+        Rule::NotReloaded | Rule::UpgradeNotFlushed | Rule::DeniedTwice => Severity::WrongAnswer,
         _ => kind.severity(),
     }
 }
@@ -77,5 +77,6 @@ mod tests {
         assert_eq!(of(Kind::StaleUse, Rule::Unmapped), Severity::MemoryCorruption);
         assert_eq!(of(Kind::StaleUse, Rule::NotReloaded), Severity::WrongAnswer);
         assert_eq!(of(Kind::StaleUse, Rule::UpgradeNotFlushed), Severity::WrongAnswer);
+        assert_eq!(of(Kind::StaleUse, Rule::DeniedTwice), Severity::WrongAnswer);
     }
 }

@@ -31,6 +31,9 @@ impl Sanitizer {
                 return Ok(hit);
             }
             self.stats.spurious_faults += 1;
+            if self.config.arch.keeps_denied && self.is_denied_again(memory, (cpu, loaded), va, access) {
+                return Err(Fault::Permission);
+            }
             self.drop_translation(cpu, loaded.context, va);
         }
         let walked = self.walk(memory, cpu, loaded, va, Some(access));
@@ -43,6 +46,17 @@ impl Sanitizer {
         }
         let truth = self.look(memory, loaded.root, va);
         self.check_walk_beside(memory, (cpu, loaded), va, &walked, truth);
+        if result == Err(Fault::Permission)
+            && self.config.arch.keeps_denied
+            && self.cached(cpu, loaded.context, va).is_some()
+        {
+            // Walked again from a cached table; the entry that denies is cached now.
+            if truth.is_ok_and(|t| t.accessed && t.perms.allows(access)) {
+                self.stats.spurious_faults += 1;
+                self.is_denied_again(memory, (cpu, loaded), va, access);
+            }
+            return result;
+        }
         if result.is_err() {
             // A fault drops the entries that were used for the address (Intel SDM vol. 3,
             // 4.10.4.1).
@@ -54,6 +68,35 @@ impl Sanitizer {
         }
         self.compare(cpu, loaded, va, access, result, truth);
         result
+    }
+
+    /// Handles a fault on a cached entry that denies an access and that the fault does not drop.
+    /// Returns whether the CPU goes on holding it: the handler is called, and flushes it here or has
+    /// it flushed. If memory allows the access, and the CPU faults on the same entry a second time,
+    /// nobody has: that is reported, and the entry is dropped.
+    fn is_denied_again(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        access: Access,
+    ) -> bool {
+        let truth = self.look(memory, loaded.root, va);
+        if !truth.is_ok_and(|t| t.accessed && t.perms.allows(access)) {
+            // The fault is a true one.
+            return truth.is_ok();
+        }
+        let under_way = self.operations.len() > 0;
+        let arch = &self.config.arch;
+        let c = &mut self.cpus[cpu];
+        let denied = c.contexts[loaded.context as usize].deny(arch, va).or_else(|| c.globals.deny(arch, va));
+        if under_way || denied != Some(true) {
+            return true;
+        }
+        let held = self.cached(cpu, loaded.context, va);
+        let used = held.ok_or(Fault::Permission);
+        self.report_stale((cpu, loaded.space), va, access, Rule::DeniedTwice, used, truth, "");
+        false
     }
 
     /// Walks speculatively. On architectures with break-before-make, checks whether two valid

@@ -126,14 +126,19 @@ impl Sanitizer {
             Entry::Leaf { accessed: false, .. } => Next::End(Err(Fault::NotAccessed { level })),
             Entry::Leaf { phys, perms, global, memory_type, accessed } => {
                 let perms = table.perms & perms;
-                if access.is_some_and(|a| !perms.allows(a)) {
+                let denied = access.is_some_and(|a| !perms.allows(a));
+                if denied && !self.config.arch.keeps_denied {
                     return Next::End(Err(Fault::Permission));
                 }
-                let entry = TlbEntry { phys, since: self.event, via: table.frame, perms, memory_type };
+                let (since, via) = (self.event, table.frame);
+                let entry = TlbEntry { phys, since, via, perms, memory_type, denied: false };
                 self.fill(cpu, loaded, va, level, entry, global);
                 let run = self.config.arch.run_of(level, raw);
                 if run.entries_log2 > 0 {
                     self.fill_run(memory, (cpu, loaded), va, level, (table, entry, global), run);
+                }
+                if denied {
+                    return Next::End(Err(Fault::Permission));
                 }
                 let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
                 let from_tlb = false;
