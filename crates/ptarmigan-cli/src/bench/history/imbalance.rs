@@ -209,10 +209,14 @@ impl Forker {
     }
 
     /// The policy of 2004: its lists are cut to the low watermark each time that they reach the high
-    /// one, so the row has the most that was cached.
-    fn v2004(&self, shape: MachineShape, case: &'static str) -> Result<ImbalanceRow, String> {
+    /// one, so the row has the most that was cached. There is none if the watermarks of all CPUs are
+    /// more than the machine has: the lists would take all its memory.
+    fn v2004(&self, shape: MachineShape, case: &'static str) -> Result<Option<ImbalanceRow>, String> {
         let made = self.host.v2004().map_err(|e| e.to_string())?;
         let (cpus, high) = (shape.cpus, made.high_watermark());
+        if (cpus * high) as f64 > self.free {
+            return Ok(None);
+        }
         let mut family = Family::new(&self.host, made, PAGES)?;
         let exits = (cpus as u64 - 1).max(1);
         // Each CPU's lists get the three tables above the leaves of each child, and are cut once.
@@ -229,7 +233,16 @@ impl Forker {
         family.finish()?;
         let expected_kib = Some(((cpus - 1) * high) as f64 * KIB as f64);
         let (policy, most_of_budget) = ("v2004", None);
-        Ok(ImbalanceRow { case, cpus, policy, children, kept_kib, free_kib, expected_kib, most_of_budget })
+        Ok(Some(ImbalanceRow {
+            case,
+            cpus,
+            policy,
+            children,
+            kept_kib,
+            free_kib,
+            expected_kib,
+            most_of_budget,
+        }))
     }
 
     fn ours(&self, shape: MachineShape, case: &'static str) -> Result<ImbalanceRow, String> {
@@ -273,7 +286,7 @@ fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<ImbalanceRow>, 
     for &cpus in cpus {
         let (shape, case) = (MachineShape { cpus, nodes: 1, bytes, free: None }, "one-node");
         let machine = Forker::new(shape)?;
-        rows.push(machine.v2004(shape, case)?);
+        rows.extend(machine.v2004(shape, case)?);
         for policy in [("v5", Rules::V5), ("v2008", Rules::V2008)] {
             rows.push(machine.historic(shape, case, policy, lists, &mut |_, _, _| {})?);
         }
@@ -422,7 +435,9 @@ mod tests {
         for lists in 1..=3 {
             let rows = one_node(lists, &[64], 64 << 20).expect("the machine runs");
             rows.iter().for_each(|row| agrees(row, lists));
-            assert_eq!(rows[2].kept_kib, 25 * 63 * u64::from(lists) * KIB, "{:?}", rows[2]);
+            // The lists of 2004 would take all memory.
+            assert_eq!(rows[0].policy, "v5");
+            assert_eq!(rows[1].kept_kib, 25 * 63 * u64::from(lists) * KIB, "{:?}", rows[1]);
         }
     }
 
