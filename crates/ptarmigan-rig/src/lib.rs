@@ -19,7 +19,7 @@
 //!
 //! let host = Host::<X86_64>::new(HostConfig { cpus: 1, ..HostConfig::default() })?;
 //! let mmu = SoftMmu::new(&host, ptsan::Config::new(X86_64::arch()));
-//! let machine = HostMachine::new(&host, Layered::new(&mmu, host.quicklists()?), &mmu)?;
+//! let machine = HostMachine::new(&host, Layered::new(&mmu, host.quicklists()?).map_err(|e| e.error)?, &mmu)?;
 //! let slots = host.slots();
 //! let pin = slots[0].pin();
 //! let on = machine.on(&pin)?;

@@ -23,7 +23,7 @@ fn run(layout: HashLayout, bytes: u64, skips: bool) -> (HashUse, u64, u64) {
     let config = Config { asids: true, ..Config::new(Ppc32::arch()) };
     let soft = SoftMmu::with_hash_table(&host, config, memory.clone());
     let mmu = HashedMmu::new(memory, layout, 1).unwrap().watched_by(&soft);
-    let policy = Layered::new(&soft, host.quicklists().unwrap());
+    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
     let tlb = TlbConfig { asids: 100, ..TlbConfig::new(1) };
     let machine = HostMachine::with_tlb(&host, policy, &mmu, tlb, Delivery::AtOnce).unwrap();
     let slots = host.slots();

@@ -173,7 +173,7 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
     let park = if seed & 16 != 0 { 64 } else { 0 };
     let config = TlbConfig { asids: if asids { 3 } else { 0 }, park, ..TlbConfig::new(cpus) };
     let delivery = if seed & 32 != 0 { Delivery::Adverse(seed) } else { Delivery::AtOnce };
-    let policy = Layered::new(&mmu, host.quicklists().unwrap());
+    let policy = Layered::new(&mmu, host.quicklists().unwrap()).unwrap();
     let machine = HostMachine::with_tlb(&host, policy, &forgetful, config, delivery).unwrap();
     let spaces: Vec<SharedSpace<X86_64>> = {
         let slot = host.slot(0).unwrap();

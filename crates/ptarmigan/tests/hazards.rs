@@ -408,7 +408,7 @@ fn charged<F: Format>(
     let hook: &'static Accounts = Box::leak(Box::default());
     hook.work_for(1);
     let layer = Charged::new(&mut boot, host.frames(), F::LAYOUT, hook).expect("it fits");
-    Layered::new(layer, lists)
+    Layered::new(layer, lists).unwrap()
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn leaked_with<P: Policy + 'static, S: Mmu>(
     make: impl FnOnce(&'static Host<F>) -> P,
 ) -> Hosted<P, S> {
     let host: &'static Host<F> = Box::leak(Box::new(host(3)));
-    let policy = Layered::new(Hooked { frames: host.frames() }, make(host));
+    let policy = Layered::new(Hooked { frames: host.frames() }, make(host)).unwrap();
     let m: &'static HostMachine<'_, _, _, _> =
         Box::leak(Box::new(HostMachine::new(host, policy, mmu).unwrap()));
     let slot: &'static CpuSlot = Box::leak(Box::new(host.slot(0).unwrap()));

@@ -204,7 +204,7 @@ fn every_call_arrives_through_two_layers_as_it_was_made() {
     let policy = || Recording { calls: &calls, machine: host.machine() };
     call_all(&policy(), &slot.pin());
     assert_eq!(calls.take(), ALL);
-    call_all(&Layered::new(Bare, Layered::new(Bare, policy())), &slot.pin());
+    call_all(&Layered::new(Bare, Layered::new(Bare, policy()).unwrap()).unwrap(), &slot.pin());
     assert_eq!(calls.take(), ALL);
 }
 
@@ -215,7 +215,7 @@ fn every_hook_is_told_before_the_call_goes_on_the_outer_layer_first() {
     let calls = Calls::default();
     let told = |name| Told { name, calls: &calls, frames: Some(host.frames()) };
     let inner = Recording { calls: &calls, machine: host.machine() };
-    call_all(&Layered::new(told("out"), Layered::new(told("in"), inner)), &slot.pin());
+    call_all(&Layered::new(told("out"), Layered::new(told("in"), inner).unwrap()).unwrap(), &slot.pin());
     let mut want = Vec::new();
     for call in ALL {
         let name = call.split(' ').next().expect("a name");
@@ -250,7 +250,7 @@ fn every_hook_is_told_before_the_call_goes_on_the_outer_layer_first() {
 fn freed(host: &Host<X86_64>, slots: &[CpuSlot], policy: impl Policy) -> (usize, usize) {
     let calls = Calls::default();
     let told = Told { name: "t", calls: &calls, frames: Some(host.frames()) };
-    let m = HostMachine::new(host, Layered::new(told, policy), NoTlb).unwrap();
+    let m = HostMachine::new(host, Layered::new(told, policy).unwrap(), NoTlb).unwrap();
     let pin = slots[0].pin();
     let on = m.on(&pin).unwrap();
     let mut space = Space::<X86_64>::new(on).unwrap();

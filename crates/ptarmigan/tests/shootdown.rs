@@ -415,7 +415,7 @@ fn play(lie: Lie) -> u64 {
     let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
     let watch = Watch::with_asids(&host, true);
     let lying = Lying { truthful: watch.tlb(), lie, late: Mutex::default() };
-    let policy = Layered::new(common::WatchPages(&watch), host.quicklists().unwrap());
+    let policy = Layered::new(common::WatchPages(&watch), host.quicklists().unwrap()).unwrap();
     let config = TlbConfig { asids: 4, ..TlbConfig::new(2) };
     let m = HostMachine::with_tlb(&host, policy, lying, config, Delivery::AtOnce).unwrap();
     let slots = host.slots();
@@ -542,7 +542,7 @@ fn play_without_numbers(load_fence: bool, unload_fence: bool) -> [u64; 2] {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let watch = Watch::with_asids(&host, true);
     let mmu = Unnumbered { watch: &watch, load_fence, unload_fence };
-    let policy = Layered::new(common::WatchPages(&watch), host.quicklists().unwrap());
+    let policy = Layered::new(common::WatchPages(&watch), host.quicklists().unwrap()).unwrap();
     let config = TlbConfig { asids: 0, ..TlbConfig::new(1) };
     let m = HostMachine::with_tlb(&host, policy, mmu, config, Delivery::AtOnce).unwrap();
     let slots = host.slots();

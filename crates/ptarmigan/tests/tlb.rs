@@ -143,7 +143,7 @@ macro_rules! machine {
         let $freed = Mutex::new(Vec::new());
         let free = || $host.frames().counts().free;
         let recorder = Recorder { log: $log, free: &free, free_at_invalidate: &$freed };
-        let policy = Layered::new(Logged { log: $log }, $host.plain().unwrap());
+        let policy = Layered::new(Logged { log: $log }, $host.plain().unwrap()).unwrap();
         let $m = HostMachine::new(&$host, policy, recorder).unwrap();
         $body
         $m.drain(&$slots);
@@ -620,7 +620,9 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
     let log = Log::default();
     let freed = Mutex::new(Vec::new());
     let free = || 0;
-    let policy = Layered::new(Logged { log: &log }, Layered::new(FailAt::new(), host.plain().unwrap()));
+    let policy =
+        Layered::new(Logged { log: &log }, Layered::new(FailAt::new(), host.plain().unwrap()).unwrap())
+            .unwrap();
     let recorder = Recorder { log: &log, free: &free, free_at_invalidate: &freed };
     let m = HostMachine::new(&host, policy, recorder).unwrap();
     let on = m.on(&pin).unwrap();

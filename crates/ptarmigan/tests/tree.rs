@@ -271,7 +271,7 @@ fn with_failing<F: Watchable>(
     let host = Host::<F>::new(small(1, 1, 16)).unwrap();
     let slots = host.slots();
     let watch = Watch::new(&host);
-    let m = watched(&watch, Layered::new(FailAt::new(), host.plain().unwrap()));
+    let m = watched(&watch, Layered::new(FailAt::new(), host.plain().unwrap()).unwrap());
     run(&host, &m, &slots);
     m.policy().inner().layer().set(usize::MAX);
     m.drain(&slots);

@@ -207,7 +207,7 @@ fn the_next_flush_makes_up_for_one_that_a_layer_kept_from_beginning() {
     let (pin, pin1) = (slots[0].pin(), slots[1].pin());
     // This policy takes tables before the flush, and the layer is told of them then.
     let fails = FailsOnce { frames: host.frames(), fails: AtomicBool::new(true) };
-    let policy = Layered::new(fails, host.v5(2).unwrap());
+    let policy = Layered::new(fails, host.v5(2).unwrap()).unwrap();
     let m = HostMachine::new(&host, policy, &model).unwrap();
     let on = m.on(&pin).unwrap();
     let mut space = Space::<X>::new(on).unwrap();

@@ -180,11 +180,13 @@ fn what_cannot_be_done_is_refused_and_says_why() {
     }
     let all = areas.alloc(on, 510, RW, NORMAL).unwrap();
     assert_eq!(areas.alloc(on, 1, RW, NORMAL).unwrap_err(), AreaError::NoRoom { pages: 1, largest: 0 });
-    assert_eq!(others.protect(on, &all, |attr| attr).unwrap_err(), AreaError::NotHere { at: all.start() });
+    let not_here =
+        AreaError::NotHere { at: all.start(), of: areas.range().start(), called: others.range().start() };
+    assert_eq!(others.protect(on, &all, |attr| attr).unwrap_err(), not_here);
     let Err(Refused { value: all, error }) = others.free(on, all) else { panic!("freed elsewhere") };
-    assert_eq!(error, AreaError::NotHere { at: all.start() });
+    assert_eq!(error, not_here);
     let Err(Refused { value: mut areas, error }) = areas.into_range() else { panic!("an area is left") };
-    assert_eq!(error.areas, 1);
+    assert_eq!((error.areas, error.owed), (1, 0));
     let elsewhere = self::host(1, 16);
     let its_tlbs = KernelTlbs::new(1);
     let its = machine(&elsewhere, &its_tlbs);

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
-use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::Format;
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
@@ -231,10 +231,18 @@ pub enum SetUpError {
     Frames(#[expect(dead_code, reason = "printed by Debug")] FramesError),
     /// There are too many CPUs.
     Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
+    /// A layer is of another machine than the lists.
+    Machine(#[expect(dead_code, reason = "printed by Debug")] WrongMachine),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
     /// Addresses do not reach over all memory.
     Window(#[expect(dead_code, reason = "printed by Debug")] OutOfReach),
+}
+
+impl From<WrongMachine> for SetUpError {
+    fn from(e: WrongMachine) -> Self {
+        SetUpError::Machine(e)
+    }
 }
 
 impl From<ListsError> for SetUpError {
@@ -360,7 +368,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     //    these frames and this format. 3. Three levels, whose tables are frames.
     let source = unsafe { Source::new(frames, window, kernel, Sv39::LAYOUT) };
     let lists = Quicklists::new(&mut boot, lists_config, source)?;
-    let lists = Layered::new(Announced::new(frames, irq::Masked::new), lists);
+    let lists = Layered::new(Announced::new(frames, irq::Masked::new), lists).map_err(|refused| refused.error)?;
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
     // 5. TLBs, and what waits for them.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
-use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, NoFrame, Request, ZoneClass,
@@ -124,8 +124,16 @@ pub enum SetUp {
     Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
     /// The memory is not as it should be.
     Frames(#[expect(dead_code, reason = "printed by Debug")] FramesError),
+    /// A layer is of another machine than the lists.
+    Machine(#[expect(dead_code, reason = "printed by Debug")] WrongMachine),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+}
+
+impl From<WrongMachine> for SetUp {
+    fn from(e: WrongMachine) -> Self {
+        SetUp::Machine(e)
+    }
 }
 
 impl From<ListsError> for SetUp {
@@ -225,7 +233,7 @@ impl<'m> Machine<'m> {
         // and for this format. 3. four levels, whose tables are frames.
         let source = unsafe { Source::new(frames, direct_map(), kernel, layout) };
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
-        let lists = Layered::new(Announced::new(frames, || ()), lists);
+        let lists = Layered::new(Announced::new(frames, || ()), lists).map_err(|refused| refused.error)?;
         let data = DataFrames::new(boot, frames, 1)?;
         // SAFETY: 1. no other machine has this name, by the caller's point 1.
         let tlb = unsafe { Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)? };

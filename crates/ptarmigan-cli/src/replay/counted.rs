@@ -94,7 +94,7 @@ impl CountedTrace {
     pub fn run(&self, on: &CountedMachine, clock: Clock) -> Result<CountedRun, Failure> {
         let host = self.host(on)?;
         let lists = host.quicklists_with(Self::lists(on, host.config().cpus)).context("lists")?;
-        let layered = Layered::new(TableCounts::new(host.frames()), lists);
+        let layered = Layered::new(TableCounts::new(host.frames()), lists).context("layers")?;
         let policy: &dyn Policy = &layered;
         let tlb = TlbConfig { costs: on.costs, ..TlbConfig::new(host.config().cpus) };
         let machine =

@@ -72,7 +72,7 @@ impl MappedTrace {
         let lists = host.quicklists().context("lists")?;
         let machine = HostMachine::with_tlb(&host, lists, mmu, tlb, Delivery::AtOnce).context("machine")?;
         let slots = HighSlots::new(&host, config).context("high memory")?;
-        let machine = HighMachine::new(&machine, &slots, config).context("high memory")?;
+        let machine = HighMachine::new(&machine, slots, config).context("high memory")?;
         let machine = EitherMachine::high(machine);
         let (outcome, _, _) = job.run(&machine, || Unwatched, |_| {})?;
         if let Some((event, _, reason)) = outcome.first_out_of_memory {

@@ -133,7 +133,7 @@ impl PlacedTrace {
         // SAFETY: 1. they were made for this host.
         let source = unsafe { tables.source(&host) };
         let lists = host.quicklists_of(ListsConfig::new(job.cpus()), source).context("lists")?;
-        let layered = Layered::new(Peaks::new(host.frames(), X86Pae::LAYOUT), lists);
+        let layered = Layered::new(Peaks::new(host.frames(), X86Pae::LAYOUT), lists).context("layers")?;
         let (_, counts) = self.execute(&job, on, &host, &tables, &layered)?;
         let [low, high] = layered.layer().most();
         Ok(PlacedPeaks { low, high, tables: UserPteReport::new(userpte, &tables, &counts) })
@@ -164,7 +164,7 @@ impl PlacedTrace {
         let machine = unsafe { HostMachine::with_window(host, policy, NoTlb, tlb, Delivery::AtOnce, tables) };
         let machine = machine.context("machine")?;
         let slots = HighSlots::new(host, &config).context("high memory")?;
-        let machine_high = HighMachine::new(&machine, &slots, &config).context("high memory")?;
+        let machine_high = HighMachine::new(&machine, slots, &config).context("high memory")?;
         let either = EitherMachine::high(machine_high);
         let (outcome, elapsed, _) = job.run(&either, || Unwatched, |_| {})?;
         if let Some((event, task, reason)) = outcome.first_out_of_memory {

@@ -41,7 +41,7 @@ fn two_tables<T: MmuTraits>() -> (u64, [usize; 3]) {
         &host,
         Config { asids: true, barriers: true, ..Config::new(Arch::aarch64_4k(48)) },
     );
-    let policy = Layered::new(&soft, host.quicklists().unwrap());
+    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
     let tlb = TlbConfig { asids: 8, costs: COSTS, ..TlbConfig::new(1) };
     let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
     let slots = host.slots();
@@ -107,7 +107,7 @@ fn random<T: MmuTraits>(seed: u64, steps: u32, asids: u16) -> (u64, String) {
         ..Config::new(Arch::aarch64_4k(48))
     };
     let soft = SoftMmu::<_, T>::like(&host, config);
-    let policy = Layered::new(&soft, host.quicklists().unwrap());
+    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
     let tlb = TlbConfig { asids, costs: COSTS, ..TlbConfig::new(CPUS) };
     let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
     let slots = host.slots();

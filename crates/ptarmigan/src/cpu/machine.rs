@@ -5,6 +5,13 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// The number of an exhausted counter: it matches nothing, not even itself.
 const NOTHING: u32 = 0;
 
+/// Returns a number that no other call with the same counter returns, or [`NOTHING`] once there is
+/// none left. The counter begins at 1.
+pub(crate) fn next_number(next: &AtomicU32) -> u32 {
+    // `u32::MAX` is where the counter stops.
+    next.fetch_update(Relaxed, Relaxed, |n| n.checked_add(1)).unwrap_or(NOTHING)
+}
+
 /// Which machine a pin, a frame or a part of the library belongs to.
 ///
 /// A process may hold several machines at once: hosts of a test, pools, guests of an emulator. CPU
@@ -35,9 +42,7 @@ impl MachineId {
     }
 
     fn next_of(next: &AtomicU32) -> Self {
-        // `u32::MAX` is where the counter stops.
-        let number = next.fetch_update(Relaxed, Relaxed, |n| n.checked_add(1));
-        MachineId(number.unwrap_or(NOTHING))
+        MachineId(next_number(next))
     }
 
     /// Returns whether both name the same machine.

@@ -3,6 +3,7 @@ mod machine;
 mod mask;
 mod percpu;
 
+pub(crate) use machine::next_number;
 pub use machine::{MachineId, Refused, WrongMachine};
 pub use mask::{CpuMask, CpuSet};
 pub use percpu::{Counter, Guard, PerCpu};

@@ -266,6 +266,12 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
         failed.map_or(Ok(()), |e| Err(e.into()))
     }
 
+    /// Returns the slots.
+    #[cfg(feature = "hosted")]
+    pub(crate) fn all_slots(&self) -> &L {
+        &self.slots
+    }
+
     /// Returns the state of a slot: 0, 1 or n. A slot that waits for its flush counts as 1.
     pub fn state(&self, slot: usize) -> u32 {
         self.state.lock().slots.get(slot).map_or(0, |slot| slot.count.max(slot.owed.into()))

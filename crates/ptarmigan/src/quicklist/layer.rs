@@ -4,7 +4,7 @@
 //! so in one place, no wrapper forgets to forward a method. Layers may be stacked.
 use super::{Policy, PolicyCounts, TakesUnhooked};
 use crate::addr::PhysAddr;
-use crate::cpu::{MachineId, NodeId, Pinned};
+use crate::cpu::{MachineId, NodeId, Pinned, Refused};
 use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::page::{Clean, Flushed, Level, Unhooked};
 
@@ -18,6 +18,7 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 /// An implementation promises:
 ///
 /// 1. A page that [`alloc`](Self::alloc) returns is the one that `inner` returned in the same call.
+/// 2. [`frames`](Self::frames) returns the same frames each time.
 ///
 /// ```compile_fail,E0200
 /// use ptarmigan::{frames::Frames, quicklist::{Layer, Policy}};
@@ -113,12 +114,23 @@ pub struct Layered<L, P> {
     inner: P,
 }
 
-impl<L, P> Layered<L, P> {
+impl<L: Layer<P>, P: Policy> Layered<L, P> {
     /// Puts `layer` around `inner`.
-    pub const fn new(layer: L, inner: P) -> Self {
-        Layered { layer, inner }
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`](crate::cpu::WrongMachine), with both, if the layer was made for the
+    /// [frames](Layer::frames) of another machine than the policy.
+    pub fn new(layer: L, inner: P) -> Result<Self, Refused<(L, P)>> {
+        let accepted = layer.frames().map_or(Ok(()), |frames| inner.machine().accept(frames.machine()));
+        match accepted {
+            Ok(()) => Ok(Layered { layer, inner }),
+            Err(error) => Err(Refused { value: (layer, inner), error }),
+        }
     }
+}
 
+impl<L, P> Layered<L, P> {
     /// Returns the layer.
     pub const fn layer(&self) -> &L {
         &self.layer

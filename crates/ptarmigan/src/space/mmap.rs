@@ -78,7 +78,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// [`AreaError::NoArea`] if no area lies there.
     pub fn copy_on_fork(&mut self, va: VirtAddr) -> Result<(), AreaError> {
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        let none = AreaError::NoArea(VirtRange { start: page, end: page + (1 << F::PAGE_SHIFT) });
+        let end = page.saturating_add(1 << F::PAGE_SHIFT);
+        let none = AreaError::NoArea(VirtRange { start: page, end });
         let (hint, _) = self.state.areas.search(self.on, va.0).ok_or(none)?;
         self.state.areas.mark(self.on, hint, AreaFlags::PRIVATE_PAGES);
         Ok(())
@@ -100,9 +101,15 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// # Errors
     ///
     /// [`AreaError::NoArea`] if a part of `range` is not mapped, [`AreaError::NoFrame`]; tables that
-    /// were made before stay.
+    /// were made before stay. [`AreaError::NoSuchLevel`] for a level that the format does not have.
     pub fn make_tables(&mut self, range: VirtRange, level: Level) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
+        let root = F::LAYOUT.root();
+        if level >= root {
+            let levels = F::LAYOUT.levels;
+            // The root is there.
+            return if level == root { Ok(()) } else { Err(AreaError::NoSuchLevel { level, levels }) };
+        }
         let span = 1u64 << F::shift(Level(level.0 + 1));
         let mut va = range.start;
         while va < range.end {

@@ -135,10 +135,10 @@ impl<F: Format> Tables<F> {
         self.root
     }
 
-    /// Tables of a level.
+    /// Tables of a level; 0 of one that trees do not have.
     #[inline(always)]
     pub fn count(&self, level: Level) -> u32 {
-        self.count.0[level.at()].load(Relaxed)
+        self.count.0.get(level.at()).map_or(0, |count| count.load(Relaxed))
     }
 
     /// Tables below the root: what Linux reports as `VmPTE`, in pages.

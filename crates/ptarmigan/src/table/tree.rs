@@ -119,7 +119,7 @@ impl<F: Format> Tree<F> {
         self.tables.root()
     }
 
-    /// Returns the number of tables of a level.
+    /// Returns the number of tables of a level; 0 for a level that the format does not have.
     #[inline(always)]
     pub fn count(&self, level: Level) -> u32 {
         self.tables.count(level)
@@ -227,7 +227,7 @@ impl<'a, F: Format> TreeRef<'a, F> {
         self.tables.root()
     }
 
-    /// Returns the number of tables of a level.
+    /// Returns the number of tables of a level; 0 for a level that the format does not have.
     #[inline(always)]
     pub fn count(self, level: Level) -> u32 {
         self.tables.count(level)

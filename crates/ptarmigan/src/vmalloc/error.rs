@@ -20,10 +20,14 @@ pub enum AreaError {
     },
     /// Areas are the kernel's: [`Attr::USER`](crate::format::Attr::USER) is not allowed.
     ForUser,
-    /// The area is of another range.
+    /// The area is of another range of the machine, or of another map.
     NotHere {
         /// Its first address.
         at: VirtAddr,
+        /// The first address of the range that it is of.
+        of: VirtAddr,
+        /// The first address of the range that was called.
+        called: VirtAddr,
     },
     /// There is no frame for a table or for the area.
     NoFrame(NoFrame),
@@ -31,7 +35,7 @@ pub enum AreaError {
     Map(MapError),
     /// The pages could not be changed.
     Range(KernelRangeError),
-    /// The call is for another machine.
+    /// The call, or the area, is of another machine.
     WrongMachine(WrongMachine),
 }
 
@@ -43,7 +47,10 @@ impl fmt::Display for AreaError {
                 write!(f, "no room for an area of {pages} pages: the largest can have {largest}; free others")
             }
             AreaError::ForUser => f.write_str("an area is the kernel's: leave Attr::USER out"),
-            AreaError::NotHere { at } => write!(f, "the area at {at} is of another range; free it there"),
+            AreaError::NotHere { at, of, called } => write!(
+                f,
+                "the area at {at} is of the range at {of}, not of that at {called}; give it to its own"
+            ),
             AreaError::NoFrame(e) => e.fmt(f),
             AreaError::Map(e) => e.fmt(f),
             AreaError::Range(e) => e.fmt(f),
@@ -85,13 +92,17 @@ impl From<KernelRangeError> for AreaError {
 /// Areas that have not been freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AreasLeft {
-    /// How many.
+    /// How many, those that are owed included.
     pub areas: usize,
+    /// Areas whose allocation or free has unwound: [`finish`](super::Vmalloc::finish) frees them.
+    pub owed: usize,
 }
 
 impl fmt::Display for AreasLeft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} areas have not been freed; free them first", self.areas)
+        let AreasLeft { areas, owed } = self;
+        write!(f, "{areas} areas have not been freed, {owed} of them because a call unwound: ")?;
+        f.write_str(if owed < areas { "free the others first" } else { "call `finish` first" })
     }
 }
 

@@ -13,6 +13,13 @@
 //! An area that comes to be needs no flush. [`Vmalloc::free`] has every CPU forget the pages, by
 //! the machine's [cost model](crate::tlb::CostModel), before the frames can be used for anything
 //! else.
+//!
+//! # If a call unwinds
+//!
+//! An area that is being made or freed is *owed* meanwhile: noted by its pages, in arrays that are
+//! there from the start. If the call unwinds, out of the machine's code, the area stays owed, and
+//! its handle is gone. Its pages and its frames go to nobody. The next call that can flush frees
+//! it first; so does [`Vmalloc::finish`].
 mod error;
 mod pages;
 
@@ -20,7 +27,7 @@ pub use error::{AreaError, AreasLeft};
 
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::Refused;
+use crate::cpu::{MachineId, Refused};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, DataFrame};
 use crate::machine::{Machine, On};
@@ -48,9 +55,11 @@ use pages::Pages;
 pub struct Area<'k> {
     start: VirtAddr,
     pages: u64,
+    machine: MachineId,
     /// The range's first address: ranges of one map do not overlap.
     range: VirtAddr,
-    /// The root of the range's map, which is there as long as `'k` lasts.
+    /// The root of the range's map, which is there as long as `'k` lasts; other maps of the machine
+    /// have other roots.
     map: u64,
     /// Whether the frames go with it.
     owns_frames: bool,
@@ -76,7 +85,7 @@ impl Area<'_> {
     }
 }
 
-/// What a range of areas holds.
+/// What a range of areas holds, areas that are owed included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AreaCounts {
     /// Areas.
@@ -96,6 +105,12 @@ pub struct AreaCounts {
 pub struct Vmalloc<'k, F: Format, W> {
     range: KernelRange<'k, F, W>,
     taken: Pages,
+    /// Pages of areas that are being made or freed, without the guard behind each.
+    owed: Pages,
+    /// Those of them that have frames of their own.
+    owed_frames: Pages,
+    /// Areas that are owed.
+    owing: usize,
     areas: usize,
     pages: u64,
 }
@@ -112,11 +127,13 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         boot: &mut BootMemory,
         range: KernelRange<'k, F, W>,
     ) -> Result<Self, Refused<KernelRange<'k, F, W>, BootMemoryShort>> {
-        match Pages::new(boot, (range.len() >> F::PAGE_SHIFT) as usize) {
-            Ok(mut taken) => {
+        let len = (range.len() >> F::PAGE_SHIFT) as usize;
+        let mut make = || Ok([Pages::new(boot, len)?, Pages::new(boot, len)?, Pages::new(boot, len)?]);
+        match make() {
+            Ok([mut taken, owed, owed_frames]) => {
                 // The guard of the first area.
                 taken.take(1);
-                Ok(Vmalloc { range, taken, areas: 0, pages: 0 })
+                Ok(Vmalloc { range, taken, owed, owed_frames, owing: 0, areas: 0, pages: 0 })
             }
             Err(error) => Err(Refused { value: range, error }),
         }
@@ -124,7 +141,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
 
     /// Returns the bytes of boot memory that a range of `bytes` bytes takes.
     pub const fn bytes(bytes: u64) -> usize {
-        Pages::bytes((bytes >> F::PAGE_SHIFT) as usize)
+        3 * Pages::bytes((bytes >> F::PAGE_SHIFT) as usize)
     }
 
     /// Makes an area of `pages` pages with frames of its own, of unknown content. Each is taken by
@@ -140,7 +157,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<Area<'k>, AreaError> {
-        self.add(pages, attr, true, |range, at| {
+        self.add(on, pages, attr, true, |range, at| {
             let next = || {
                 let order = (F::PAGE_SHIFT - FRAME_SHIFT) as u8;
                 let frame = on.data().take_block(on.frames(), on.pin(), order, flags)?;
@@ -163,7 +180,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     ///
     /// 1. Whatever is allowed to the kernel with the permissions of `attr`, and with those that
     ///    [`protect`](Self::protect) gives later, is allowed to each of the frames until the area
-    ///    has been freed.
+    ///    has been freed; if this call unwinds, until [`finish`](Self::finish) has returned.
     pub unsafe fn map<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -172,14 +189,15 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<Area<'k>, AreaError> {
-        self.add(pages, attr, false, |range, at| {
+        self.add(on, pages, attr, false, |range, at| {
             // SAFETY: 1. by the caller; the area is the kernel's.
             unsafe { Ok(range.map(on, at, first, pages, attr, flags)?) }
         })
     }
 
-    fn add(
+    fn add<M: Machine>(
         &mut self,
+        on: On<'_, M>,
         pages: u64,
         attr: Attr,
         owns_frames: bool,
@@ -191,20 +209,25 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         if attr.has(Attr::USER) {
             return Err(AreaError::ForUser);
         }
+        self.finish(on)?;
         let no_room = |this: &Self| AreaError::NoRoom { pages, largest: this.counts().largest };
         if pages >= self.taken.len() as u64 {
             return Err(no_room(self));
         }
-        let Some(first) = self.taken.take(pages as usize + 1) else { return Err(no_room(self)) };
-        let start = VirtAddr(self.range.start().0 + first as u64 * Self::PAGE);
-        if let Err(e) = map(&mut self.range, start) {
-            self.taken.give(first, pages as usize + 1);
-            return Err(e);
-        }
+        let n = pages as usize;
+        let Some(first) = self.taken.take(n + 1) else { return Err(no_room(self)) };
         self.areas += 1;
         self.pages += pages;
-        let (range, map) = (self.range.start(), self.range.map_root().0);
-        Ok(Area { start, pages, range, map, owns_frames, _map: PhantomData })
+        self.owe(first, n, owns_frames);
+        let start = VirtAddr(self.range.start().0 + first as u64 * Self::PAGE);
+        let mapped = map(&mut self.range, start);
+        self.owe_no_more(first, n);
+        if let Err(e) = mapped {
+            self.forget(first, n);
+            return Err(e);
+        }
+        let (machine, range, map) = (self.range.machine(), self.range.start(), self.range.map_root().0);
+        Ok(Area { start, pages, machine, range, map, owns_frames, _map: PhantomData })
     }
 
     /// Unmaps an area, has every CPU forget it, and gives back the frames that came with it.
@@ -212,28 +235,85 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     ///
     /// # Errors
     ///
-    /// [`AreaError`], with the area; nothing has changed then.
+    /// [`AreaError`], with the area; nothing has changed then, but that areas may have been freed
+    /// that an earlier call owed.
     pub fn free<M: Machine>(
         &mut self,
         on: On<'_, M>,
         area: Area<'k>,
     ) -> Result<(), Refused<Area<'k>, AreaError>> {
-        let freed = self.has(&area).and_then(|()| {
-            let gone = |_, pfn| {
-                if area.owns_frames {
-                    give(on, pfn);
-                }
-            };
-            Ok(self.range.unmap(on, area.start, area.pages, gone)?)
-        });
-        if let Err(error) = freed {
+        if let Err(error) = self.has(&area) {
             return Err(Refused { value: area, error });
         }
-        let first = (area.start.0 - self.range.start().0) / Self::PAGE;
-        self.taken.give(first as usize, area.pages as usize + 1);
-        self.areas -= 1;
-        self.pages -= area.pages;
+        let (first, n) = (self.index(area.start), area.pages as usize);
+        self.owe(first, n, area.owns_frames);
+        let freed = if self.owing == 1 { self.pay(on, first, n) } else { self.finish(on) };
+        if self.owed.has(first) {
+            // A call that is refused is so before it changes a page.
+            self.owe_no_more(first, n);
+            if let Err(error) = freed {
+                return Err(Refused { value: area, error });
+            }
+        }
         Ok(())
+    }
+
+    /// Frees the areas whose allocation or free has unwound. Other calls begin with this, so it is
+    /// needed before [`into_range`](Self::into_range) only. Does nothing if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; some of the areas may be owed still.
+    pub fn finish<M: Machine>(&mut self, on: On<'_, M>) -> Result<(), AreaError> {
+        while self.owing != 0
+            && let Some((first, end)) = self.owed.first_taken()
+        {
+            self.pay(on, first, end - first)?;
+        }
+        Ok(())
+    }
+
+    /// Unmaps the `n` pages from `first` on, an area that is owed, and gives back its frames.
+    fn pay<M: Machine>(&mut self, on: On<'_, M>, first: usize, n: usize) -> Result<(), AreaError> {
+        let owns_frames = self.owed_frames.has(first);
+        let start = VirtAddr(self.range.start().0 + first as u64 * Self::PAGE);
+        self.range.unmap(on, start, n as u64, |_, pfn| {
+            if owns_frames {
+                give(on, pfn);
+            }
+        })?;
+        self.owe_no_more(first, n);
+        self.forget(first, n);
+        Ok(())
+    }
+
+    /// Notes that the pages of an area are to be unmapped if this call unwinds.
+    fn owe(&mut self, first: usize, n: usize, owns_frames: bool) {
+        self.owing += 1;
+        self.owed.take_at(first, n);
+        if owns_frames {
+            self.owed_frames.take_at(first, n);
+        }
+    }
+
+    /// Takes back what [`owe`](Self::owe) has noted.
+    fn owe_no_more(&mut self, first: usize, n: usize) {
+        self.owing -= 1;
+        self.owed.give(first, n);
+        if self.owed_frames.has(first) {
+            self.owed_frames.give(first, n);
+        }
+    }
+
+    /// Makes the pages of an area, and its guard, available.
+    fn forget(&mut self, first: usize, n: usize) {
+        self.taken.give(first, n + 1);
+        self.areas -= 1;
+        self.pages -= n as u64;
+    }
+
+    fn index(&self, at: VirtAddr) -> usize {
+        ((at.0 - self.range.start().0) / Self::PAGE) as usize
     }
 
     /// Gives the pages of an area the attributes that `change` makes of theirs, and has every CPU
@@ -249,13 +329,16 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         change: impl Fn(Attr) -> Attr,
     ) -> Result<(), AreaError> {
         self.has(area)?;
+        self.finish(on)?;
         let change = |attr| change(attr).without(Attr::USER);
         Ok(self.range.protect(on, area.start, area.pages, change)?)
     }
 
     fn has(&self, area: &Area<'k>) -> Result<(), AreaError> {
-        let is_here = (area.range, area.map) == (self.range.start(), self.range.map_root().0);
-        if is_here { Ok(()) } else { Err(AreaError::NotHere { at: area.start }) }
+        self.range.machine().accept(area.machine).map_err(AreaError::WrongMachine)?;
+        let called = self.range.start();
+        let is_here = (area.range, area.map) == (called, self.range.map_root().0);
+        if is_here { Ok(()) } else { Err(AreaError::NotHere { at: area.start, of: area.range, called }) }
     }
 
     /// Returns what is mapped where.
@@ -278,7 +361,10 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     pub fn into_range(self) -> Result<KernelRange<'k, F, W>, Refused<Self, AreasLeft>> {
         match self.areas {
             0 => Ok(self.range),
-            areas => Err(Refused { error: AreasLeft { areas }, value: self }),
+            areas => {
+                let error = AreasLeft { areas, owed: self.owing };
+                Err(Refused { error, value: self })
+            }
         }
     }
 }

@@ -51,6 +51,22 @@ impl Pages {
         Some(first)
     }
 
+    /// Takes `n` pages from `first` on, none of which is taken.
+    pub fn take_at(&mut self, first: usize, n: usize) {
+        self.set(first, n, true);
+    }
+
+    /// Returns whether a page is taken.
+    pub fn has(&self, page: usize) -> bool {
+        self.words.get(page / BITS).is_some_and(|word| word >> (page % BITS) & 1 != 0)
+    }
+
+    /// The first run of pages that are taken: the first page, and the first after it.
+    pub fn first_taken(&self) -> Option<(usize, usize)> {
+        let first = self.first(0, true);
+        (first < self.len).then(|| (first, self.first(first, false)))
+    }
+
     /// Gives pages back.
     pub fn give(&mut self, first: usize, n: usize) {
         self.set(first, n, false);

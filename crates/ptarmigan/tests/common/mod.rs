@@ -214,7 +214,7 @@ pub type Watched<'w, 'h, F, P> = HostMachine<'h, F, WatchedPolicy<'w, 'h, F, P>,
 
 /// Puts a policy under the sanitizer's eyes.
 pub fn watched<'w, 'h, F: Watchable, P: Policy>(watch: &'w Watch<'h, F>, policy: P) -> Watched<'w, 'h, F, P> {
-    HostMachine::new(watch.host, Layered::new(WatchPages(watch), policy), watch.tlb())
+    HostMachine::new(watch.host, Layered::new(WatchPages(watch), policy).unwrap(), watch.tlb())
         .expect("the host has memory for the TLB state")
 }
 
@@ -225,7 +225,7 @@ pub fn watched_with<'w, 'h, F: Watchable, P: Policy>(
     config: TlbConfig,
     delivery: Delivery,
 ) -> Watched<'w, 'h, F, P> {
-    let policy = Layered::new(WatchPages(watch), policy);
+    let policy = Layered::new(WatchPages(watch), policy).unwrap();
     HostMachine::with_tlb(watch.host, policy, watch.tlb(), config, delivery)
         .expect("the host has memory for the TLB state")
 }

@@ -330,7 +330,7 @@ impl<L: HashLayout> Rig<L> {
         test: impl FnOnce(&RigMachine<'_, L>, &HashedMmu<L>, &[CpuSlot]),
     ) {
         let mut slots = self.host.slots();
-        let policy = Layered::new(ZeroTables(&self.host), self.host.quicklists().unwrap());
+        let policy = Layered::new(ZeroTables(&self.host), self.host.quicklists().unwrap()).unwrap();
         let config = TlbConfig { costs, asids: self.asids, ..TlbConfig::new(slots.len()) };
         let m = HostMachine::with_tlb(&self.host, policy, &self.mmu, config, Delivery::AtOnce).unwrap();
         slots.truncate(here);

@@ -34,7 +34,7 @@ fn pages_are_cleared_and_copied_through_slots_of_either_kind_and_everything_come
             let machine = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
             let config = HighConfig { kmap, slots, pool_slots: 32 };
             let high = HighSlots::new(&host, &config).unwrap();
-            let machine = HighMachine::new(&machine, &high, &config).unwrap();
+            let machine = HighMachine::new(&machine, high, &config).unwrap();
             let cpus = host.slots();
             let pin = cpus[0].pin();
             let on = machine.on(&pin).unwrap();

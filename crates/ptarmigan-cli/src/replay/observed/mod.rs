@@ -155,7 +155,9 @@ impl ObservedTrace {
         let host = self.host()?;
         let lists = host.quicklists_of(ListsConfig::new(cpus), host.source()).context("lists")?;
         let measured = Measured::new(host.frames(), X86_64::LAYOUT, self.clock);
-        let layered = Layered::new(Lives::new(host.frames()), Layered::new(measured, lists));
+        let layered =
+            Layered::new(Lives::new(host.frames()), Layered::new(measured, lists).context("layers")?)
+                .context("layers")?;
         let (lives, policy): (_, &dyn Policy) = (layered.layer(), &layered);
         let tlb = TlbConfig { asids: 0, park: 0, ..TlbConfig::new(cpus) };
         let machine =

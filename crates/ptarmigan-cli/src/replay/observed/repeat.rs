@@ -55,7 +55,7 @@ impl ObservedTrace {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
             let policy = machine.policy();
             let measured = Measured::new(host.frames(), X86_64::LAYOUT, self.clock);
-            let layered = Layered::new(measured, policy);
+            let layered = Layered::new(measured, policy).context("layers")?;
             seen.stream.run(&layered, &slots).context(WHAT)?;
             let counts = policy.counts();
             machine.drain(&slots);

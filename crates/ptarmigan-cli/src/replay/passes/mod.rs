@@ -265,12 +265,11 @@ impl<'a, P: Platform> Replay<'a, P> {
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
-        let slots;
         let machine = match &self.high {
             None => EitherMachine::low(machine),
             Some(High { config, .. }) => {
-                slots = HighSlots::new(machine.host(), config).context("high memory")?;
-                let high = HighMachine::new(machine, &slots, config).context("high memory")?;
+                let slots = HighSlots::new(machine.host(), config).context("high memory")?;
+                let high = HighMachine::new(machine, slots, config).context("high memory")?;
                 EitherMachine::high(high)
             }
         };
@@ -300,7 +299,8 @@ impl<'a, P: Platform> Replay<'a, P> {
         with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
             let snapshot = Snapshot::new(host.frames(), self.job().cpus(), TableShape::of::<P::Format>());
             let measured = Measured::new(host.frames(), P::Format::LAYOUT, self.clock);
-            let layered = Layered::new(measured, Layered::new(snapshot, made));
+            let layered =
+                Layered::new(measured, Layered::new(snapshot, made).context("layers")?).context("layers")?;
             let Passed { outcome, flushes, zero } = self.counting(&host, &tables, &mmus, &layered)?;
             let counts = layered.counts();
             let mut log = layered.layer().log();

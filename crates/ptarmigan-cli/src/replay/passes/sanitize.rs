@@ -53,7 +53,7 @@ impl<P: Platform> Replay<'_, P> {
             policy,
             self.args.lists(host.config().cpus),
             |made| {
-                let layered = Layered::new(mmu, made);
+                let layered = Layered::new(mmu, made).context("layers")?;
                 let policy: &dyn Policy = &layered;
                 let machine =
                     self.machine(&host, &tables, policy, P::checked_mmu(&checked), tlb, delivery)?;

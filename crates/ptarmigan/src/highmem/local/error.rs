@@ -1,4 +1,5 @@
 //! What goes wrong with local maps.
+use super::MapsId;
 use super::stack::MAX_DEPTH;
 use crate::addr::Pfn;
 use crate::bootmem::BootMemoryShort;
@@ -101,11 +102,18 @@ pub enum SwitchError {
         /// The CPU of the pin.
         on: CpuId,
     },
+    /// The task's maps were saved by other local maps, and nothing has changed.
+    OtherMaps {
+        /// The maps that saved them.
+        of: MapsId,
+        /// The maps that were to show them.
+        called: MapsId,
+    },
     /// The pin is of another machine, and nothing has changed.
     WrongMachine(WrongMachine),
     /// The CPU cannot flush now, and nothing has changed.
     Refused(TlbRefusal),
-    /// The machine beneath could not change a slot. Saved maps stay saved.
+    /// The machine beneath could not change a slot, and the task's maps stay saved.
     Slot(SlotError),
 }
 
@@ -124,6 +132,9 @@ impl fmt::Display for SwitchError {
             }
             SwitchError::WrongCpu { of, on } => {
                 write!(f, "the task's local maps are CPU {}'s; it cannot go on on CPU {}", of.0, on.0)
+            }
+            SwitchError::OtherMaps { of, called } => {
+                write!(f, "{called:?} was given a task's maps that {of:?} saved; switch it in there")
             }
             SwitchError::WrongMachine(e) => e.fmt(f),
             SwitchError::Refused(e) => e.fmt(f),

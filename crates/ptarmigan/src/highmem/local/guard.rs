@@ -1,12 +1,13 @@
 //! Scopes and the guards in them.
 use super::LocalMaps;
 use super::error::LocalError;
-use super::stack::{FORGOTTEN, LIVE, Stack};
+use super::stack::{FORGOTTEN, LIVE, MAX_DEPTH, Stack};
 use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::{Pinned, WrongMachine};
 use crate::highmem::slots::Slots;
 use crate::tlb::Shootdown;
 use crate::window::{OpenWindow, Window, WindowGuard};
+use core::cell::Cell;
 
 impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
     /// Runs `f` with a scope in which frames can be mapped.
@@ -23,35 +24,44 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         let Some(stack) = self.stacks.own_shown(pin) else {
             return Err(WrongMachine { called: self.tlb.machine(), given: pin.machine() });
         };
-        let _left = Left { stack, base: stack.depth() };
-        Ok(f(&mut LocalScope { maps: self, stack, pin }))
+        let scope = Scope { stack, taken: Cell::new(0) };
+        Ok(f(&mut LocalScope { maps: self, scope: &scope, pin }))
     }
 
     fn guard<'a>(
         &'a self,
         pin: &'a Pinned<'a>,
-        stack: &'a Stack,
+        scope: &'a Scope<'a>,
         pfn: Pfn,
     ) -> Result<LocalGuard<'a, 'm, S, L>, LocalError> {
-        let at = self.push(pin, stack, pfn)?;
-        let base = match at {
-            None => self.low.open(pfn.addr()).base(),
-            Some(at) => self.slots.address(self.slot(pin.cpu(), at)),
+        let Some((at, raw)) = self.push(pin, scope.stack, pfn)? else {
+            let base = self.low.open(pfn.addr()).base();
+            return Ok(LocalGuard { maps: self, pin, scope, at: None, base });
         };
-        Ok(LocalGuard { maps: self, pin, stack, at, base })
+        scope.taken.set(scope.taken.get() | 1 << at);
+        let base = self.slots.address(self.slot(pin.cpu(), at));
+        let guard = LocalGuard { maps: self, pin, scope, at: Some(at), base };
+        // If this unwinds, the guard gives the slot back.
+        self.tell(pin, at, raw);
+        Ok(guard)
     }
 }
 
-/// The end of a scope.
-struct Left<'a> {
+/// A scope that has not ended.
+struct Scope<'a> {
     stack: &'a Stack,
-    base: usize,
+    /// The slots of guards that were made in it, a bit for each.
+    taken: Cell<u32>,
 }
 
-impl Drop for Left<'_> {
+const _: () = assert!(MAX_DEPTH <= u32::BITS as usize);
+
+impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        // Guards of the scope have gone by now, but for those that were forgotten.
-        for at in self.base..self.stack.depth() {
+        // Its guards have gone by now, but for those that were forgotten. Slots above and below
+        // them may be those of other scopes, whose guards live.
+        let taken = self.taken.get();
+        for at in (0..MAX_DEPTH).filter(|at| taken >> at & 1 != 0) {
             if self.stack.state(at) == LIVE {
                 self.stack.set_state(at, FORGOTTEN);
             }
@@ -62,7 +72,7 @@ impl Drop for Left<'_> {
 /// Where frames can be mapped on the CPU that the caller is pinned to.
 pub struct LocalScope<'a, 'm, S: Shootdown, L> {
     maps: &'a LocalMaps<'m, S, L>,
-    stack: &'a Stack,
+    scope: &'a Scope<'a>,
     pin: &'a Pinned<'a>,
 }
 
@@ -74,12 +84,12 @@ impl<'m, S: Shootdown, L: Slots> LocalScope<'_, 'm, S, L> {
     /// [`LocalError`].
     #[inline]
     pub fn map(&mut self, pfn: Pfn) -> Result<LocalGuard<'_, 'm, S, L>, LocalError> {
-        self.maps.guard(self.pin, self.stack, pfn)
+        self.maps.guard(self.pin, self.scope, pfn)
     }
 
     /// Returns the scope as a [`Window`], whose guards may go in any order.
     pub fn window(&mut self) -> LocalWindow<'_, 'm, S, L> {
-        LocalWindow { maps: self.maps, stack: self.stack, pin: self.pin }
+        LocalWindow { maps: self.maps, scope: self.scope, pin: self.pin }
     }
 }
 
@@ -87,7 +97,7 @@ impl<'m, S: Shootdown, L: Slots> LocalScope<'_, 'm, S, L> {
 pub struct LocalGuard<'a, 'm, S: Shootdown, L: Slots> {
     maps: &'a LocalMaps<'m, S, L>,
     pin: &'a Pinned<'a>,
-    stack: &'a Stack,
+    scope: &'a Scope<'a>,
     /// `None` for a frame that needs no slot.
     at: Option<usize>,
     base: *mut u8,
@@ -102,7 +112,7 @@ impl<'m, S: Shootdown, L: Slots> LocalGuard<'_, 'm, S, L> {
     /// [`LocalError`].
     #[inline]
     pub fn map(&mut self, pfn: Pfn) -> Result<LocalGuard<'_, 'm, S, L>, LocalError> {
-        self.maps.guard(self.pin, self.stack, pfn)
+        self.maps.guard(self.pin, self.scope, pfn)
     }
 }
 
@@ -110,7 +120,8 @@ impl<S: Shootdown, L: Slots> Drop for LocalGuard<'_, '_, S, L> {
     #[inline]
     fn drop(&mut self) {
         if let Some(at) = self.at {
-            self.maps.pop(self.pin, self.stack, at);
+            self.scope.taken.set(self.scope.taken.get() & !(1 << at));
+            self.maps.pop(self.pin, self.scope.stack, at);
         }
     }
 }
@@ -126,7 +137,7 @@ unsafe impl<S: Shootdown, L: Slots> WindowGuard for LocalGuard<'_, '_, S, L> {
 /// A [`LocalScope`] as a window, for frames one by one.
 pub struct LocalWindow<'a, 'm, S: Shootdown, L> {
     maps: &'a LocalMaps<'m, S, L>,
-    stack: &'a Stack,
+    scope: &'a Scope<'a>,
     pin: &'a Pinned<'a>,
 }
 
@@ -142,7 +153,7 @@ unsafe impl<'m, S: Shootdown, L: Slots> Window for LocalWindow<'_, 'm, S, L> {
 
     #[inline]
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, LocalError> {
-        let mut guard = self.maps.guard(self.pin, self.stack, at.pfn())?;
+        let mut guard = self.maps.guard(self.pin, self.scope, at.pfn())?;
         guard.base = guard.base.wrapping_add(at.0 as usize % FRAME_SIZE);
         Ok(guard)
     }

@@ -33,8 +33,9 @@
 //! # Task switches
 //!
 //! A task may be switched out with frames mapped ([`LocalMaps::switch_out`]), and goes on where it
-//! was, on the same CPU ([`LocalMaps::switch_in`]). Guards that were forgotten show at the end of
-//! their scope, and are an error at the next switch, which gives their slots back.
+//! was, on the same CPU ([`LocalMaps::switch_in`]). Each scope notes the slots that were taken in it.
+//! Guards that were forgotten show at the end of their scope, and are an error at the next switch,
+//! which gives their slots back.
 mod error;
 mod guard;
 mod stack;
@@ -45,15 +46,48 @@ pub use stack::MAX_DEPTH;
 
 use crate::addr::Pfn;
 use crate::bootmem::BootMemory;
-use crate::cpu::{CpuId, PerCpu, Pinned};
+use crate::cpu::{CpuId, PerCpu, Pinned, next_number};
 use crate::frames::Frames;
 use crate::highmem::slots::{MAX_SLOTS, SlotError, Slots};
 use crate::tlb::{NewEntry, Runs, Shootdown, Tlb, TlbRefusal};
 use crate::window::DirectMap;
-use stack::{EMPTY, FORGOTTEN, LIVE, STALE, Stack};
+use core::fmt;
+use core::mem::forget;
+use core::sync::atomic::AtomicU32;
+use stack::{EMPTY, FORGOTTEN, LIVE, STALE, Stack, UNUSED};
 
-/// The local maps of a task that does not run.
+/// Which [`LocalMaps`] the maps of a task are of. A machine may have several.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct MapsId(u32);
+
+impl MapsId {
+    /// Makes an identity that no other call returns. Once there are none left, it matches nothing,
+    /// as a [`MachineId`](crate::cpu::MachineId) does.
+    fn new() -> Self {
+        // The model checker need not know: nothing is published with the number.
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        MapsId(next_number(&NEXT))
+    }
+
+    fn matches(self, other: MapsId) -> bool {
+        self.0 == other.0 && self.0 != 0
+    }
+}
+
+impl fmt::Debug for MapsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("MapsId(none left)"),
+            n => write!(f, "MapsId({n})"),
+        }
+    }
+}
+
+/// The local maps of a task that does not run. They go back to the CPU, and to the [`LocalMaps`],
+/// that they were taken off.
 pub struct TaskMaps {
+    /// The maps that they are of; `None` while nothing is saved.
+    of: Option<MapsId>,
     cpu: CpuId,
     depth: usize,
     /// [`Pfn::NONE`] for slots without a frame.
@@ -62,7 +96,7 @@ pub struct TaskMaps {
 
 impl Default for TaskMaps {
     fn default() -> Self {
-        TaskMaps { cpu: CpuId(0), depth: 0, frames: [Pfn::NONE; MAX_DEPTH] }
+        TaskMaps { of: None, cpu: CpuId(0), depth: 0, frames: [Pfn::NONE; MAX_DEPTH] }
     }
 }
 
@@ -80,6 +114,7 @@ impl TaskMaps {
 
 /// The local maps of a machine.
 pub struct LocalMaps<'m, S: Shootdown, L> {
+    id: MapsId,
     tlb: &'m Tlb<S>,
     frames: &'m Frames,
     low: DirectMap,
@@ -114,7 +149,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
             return Err(LocalSetupError::Depth { depth, slots: slots.len() });
         }
         let stacks = PerCpu::new(boot, tlb.machine(), cpus, |_| ()).map_err(LocalSetupError::Boot)?;
-        Ok(LocalMaps { tlb, frames, low, slots, depth, stacks })
+        Ok(LocalMaps { id: MapsId::new(), tlb, frames, low, slots, depth, stacks })
     }
 
     /// Returns the bytes of boot memory that the stacks of `cpus` CPUs take at most.
@@ -125,6 +160,12 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
     /// Returns how many slots of the CPU of `pin` are taken.
     pub fn depth(&self, pin: &Pinned<'_>) -> usize {
         self.stacks.own_shown(pin).map_or(0, Stack::depth)
+    }
+
+    /// Returns the slots.
+    #[cfg(feature = "hosted")]
+    pub(crate) fn slots(&self) -> &L {
+        &self.slots
     }
 
     fn slot(&self, cpu: CpuId, at: usize) -> usize {
@@ -153,33 +194,46 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         Ok(())
     }
 
-    /// Shows `pfn` in slot `at`, which is taken and shows nothing.
-    fn show(&self, pin: &Pinned<'_>, stack: &Stack, at: usize, pfn: Pfn) -> Result<(), LocalError> {
+    /// Shows `pfn` in slot `at`, which is taken and has no guard. Returns the entry, which the
+    /// machine is to be [told](Self::tell) of.
+    fn show(&self, pin: &Pinned<'_>, stack: &Stack, at: usize, pfn: Pfn) -> Result<u64, LocalError> {
+        if stack.state(at) == UNUSED {
+            self.hide(pin.cpu(), stack, at).map_err(LocalError::Slot)?;
+        }
         if stack.state(at) == STALE {
             self.flush_one(pin, stack, at).map_err(LocalError::Refused)?;
         }
         let slot = self.slot(pin.cpu(), at);
-        // SAFETY: 1. the CPU's own, which this code has taken from the stack. 2. it is not stale.
-        // 3. the callers have found the frame among those that the slots were made for.
+        // SAFETY: 1. the CPU's own, below the number of slots (contract of `new` and the pin). 2.
+        // it is empty: the CPU, which is the only one that uses it, has forgotten the last frame.
+        // 3. it has a record.
         let raw = unsafe { self.slots.install(slot, pfn) }.map_err(LocalError::Slot)?;
         stack.set_frame(at, pfn);
         stack.set_state(at, LIVE);
-        let entry = NewEntry::of_kernel(self.slots.page(slot), self.slots.shift(), raw);
-        self.tlb.entry_became_valid(pin, &entry);
-        Ok(())
+        Ok(raw)
     }
 
-    /// Shows nothing in slot `at` any more.
+    /// Tells the machine that slot `at` shows a frame. It may unwind.
+    #[inline(always)]
+    fn tell(&self, pin: &Pinned<'_>, at: usize, raw: u64) {
+        let va = self.slots.page(self.slot(pin.cpu(), at));
+        let entry = NewEntry::of_kernel(va, self.slots.shift(), raw);
+        self.tlb.entry_became_valid(pin, &entry);
+    }
+
+    /// Shows nothing in slot `at` any more. If that fails, the slot shows a frame that nobody uses
+    /// there; it is emptied before it is used again.
     fn hide(&self, cpu: CpuId, stack: &Stack, at: usize) -> Result<(), SlotError> {
         // SAFETY: 1. the CPU's own. 2. its guard has gone, was forgotten in a scope that has ended,
         // or is of a task that does not run (contract of `switch_out`).
-        unsafe { self.slots.remove(self.slot(cpu, at)) }?;
-        stack.set_state(at, STALE);
-        Ok(())
+        let hidden = unsafe { self.slots.remove(self.slot(cpu, at)) };
+        stack.set_state(at, if hidden.is_ok() { STALE } else { UNUSED });
+        hidden
     }
 
-    /// Takes a slot of the CPU and shows `pfn` there; `None` for a frame that needs none.
-    fn push(&self, pin: &Pinned<'_>, stack: &Stack, pfn: Pfn) -> Result<Option<usize>, LocalError> {
+    /// Takes a slot of the CPU and shows `pfn` there. Returns the slot and its entry; `None` for a
+    /// frame that needs none.
+    fn push(&self, pin: &Pinned<'_>, stack: &Stack, pfn: Pfn) -> Result<Option<(usize, u64)>, LocalError> {
         if self.frames.record(pfn).is_none() {
             return Err(LocalError::NoSuchFrame(pfn));
         }
@@ -192,25 +246,20 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         }
         // First, so that interrupts take slots above.
         stack.set_depth(at + 1);
-        if let Err(e) = self.show(pin, stack, at, pfn) {
-            stack.set_depth(at);
-            return Err(e);
-        }
-        Ok(Some(at))
+        let taken = Taken { stack, at };
+        let raw = self.show(pin, stack, at, pfn)?;
+        forget(taken);
+        Ok(Some((at, raw)))
     }
 
     fn pop(&self, pin: &Pinned<'_>, stack: &Stack, at: usize) {
-        match self.hide(pin.cpu(), stack, at) {
+        let hidden = self.hide(pin.cpu(), stack, at);
+        // The flush may unwind.
+        let _lower = Lower(stack);
+        if hidden.is_ok() {
             // A refusal leaves it stale, for the next use.
-            Ok(()) => _ = self.flush_one(pin, stack, at),
-            // It shows the frame still; the next switch tries again.
-            Err(_) => stack.set_state(at, FORGOTTEN),
+            let _ = self.flush_one(pin, stack, at);
         }
-        let mut depth = stack.depth();
-        while depth > 0 && stack.state(depth - 1) < LIVE {
-            depth -= 1;
-        }
-        stack.set_depth(depth);
     }
 
     /// Saves the local maps of the task that runs on the CPU of `pin` to `task`, and takes them off
@@ -242,10 +291,8 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
             if state < LIVE {
                 continue;
             }
-            if let Err(e) = self.hide(pin.cpu(), stack, at) {
-                self.take_back(pin, stack, task, at);
-                return Err(SwitchError::Slot(e));
-            }
+            // One that cannot be emptied is when it is used next.
+            let _ = self.hide(pin.cpu(), stack, at);
             if state == FORGOTTEN {
                 first = if forgotten == 0 { stack.frame(at) } else { first };
                 forgotten += 1;
@@ -254,21 +301,10 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
                 highest = at + 1;
             }
         }
-        (task.cpu, task.depth) = (pin.cpu(), highest);
+        (task.of, task.cpu, task.depth) = (Some(self.id), pin.cpu(), highest);
         stack.set_depth(0);
         self.flush(pin, stack, 0, depth).map_err(SwitchError::Refused)?;
         if forgotten == 0 { Ok(()) } else { Err(SwitchError::Forgotten { guards: forgotten, first }) }
-    }
-
-    /// Shows again what was saved of the slots below `end`.
-    fn take_back(&self, pin: &Pinned<'_>, stack: &Stack, task: &mut TaskMaps, end: usize) {
-        for at in 0..end {
-            let pfn = core::mem::replace(&mut task.frames[at], Pfn::NONE);
-            if pfn != Pfn::NONE {
-                let shown = self.show(pin, stack, at, pfn);
-                debug_assert!(shown.is_ok(), "the slot was shown a moment ago");
-            }
-        }
     }
 
     /// Shows the local maps of `task` again, on the CPU that they were taken off.
@@ -282,6 +318,10 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         if task.is_empty() {
             return Ok(());
         }
+        // What was saved by others may be frames of another machine, and more than fit here.
+        if let Some(of) = task.of.filter(|of| !of.matches(self.id)) {
+            return Err(SwitchError::OtherMaps { of, called: self.id });
+        }
         if stack.depth() != 0 {
             return Err(SwitchError::InUse { maps: stack.depth() });
         }
@@ -289,26 +329,65 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
             return Err(SwitchError::WrongCpu { of: task.cpu, on: pin.cpu() });
         }
         stack.set_depth(task.depth);
+        let hide = Hide { maps: self, cpu: pin.cpu(), stack };
         for at in 0..task.depth {
             let pfn = task.frames[at];
             if pfn == Pfn::NONE {
                 continue;
             }
-            if let Err(e) = self.show(pin, stack, at, pfn) {
-                for shown in 0..at {
-                    if stack.state(shown) == LIVE {
-                        let _ = self.hide(pin.cpu(), stack, shown);
-                    }
-                }
-                stack.set_depth(0);
-                return Err(match e {
-                    LocalError::Refused(e) => SwitchError::Refused(e),
-                    LocalError::Slot(e) => SwitchError::Slot(e),
-                    _ => SwitchError::Saved,
-                });
-            }
+            let raw = self.show(pin, stack, at, pfn).map_err(|e| match e {
+                LocalError::Refused(e) => SwitchError::Refused(e),
+                LocalError::Slot(e) => SwitchError::Slot(e),
+                _ => SwitchError::Saved,
+            })?;
+            self.tell(pin, at, raw);
         }
+        forget(hide);
         *task = TaskMaps::default();
         Ok(())
+    }
+}
+
+/// Lowers the depth of a stack below slots that have no guard any more, when dropped.
+struct Lower<'a>(&'a Stack);
+
+impl Drop for Lower<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let mut depth = self.0.depth();
+        while depth > 0 && self.0.state(depth - 1) < LIVE {
+            depth -= 1;
+        }
+        self.0.set_depth(depth);
+    }
+}
+
+/// A slot that is taken and shows nothing yet. Gives it back when dropped.
+struct Taken<'a> {
+    stack: &'a Stack,
+    at: usize,
+}
+
+impl Drop for Taken<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.stack.set_depth(self.at);
+    }
+}
+
+/// A task that is being switched in. Hides its frames again when dropped: they are saved still.
+struct Hide<'a, 'm, S: Shootdown, L: Slots> {
+    maps: &'a LocalMaps<'m, S, L>,
+    cpu: CpuId,
+    stack: &'a Stack,
+}
+
+impl<S: Shootdown, L: Slots> Drop for Hide<'_, '_, S, L> {
+    #[cold]
+    fn drop(&mut self) {
+        for at in (0..self.stack.depth()).filter(|at| self.stack.state(*at) >= LIVE) {
+            let _ = self.maps.hide(self.cpu, self.stack, at);
+        }
+        self.stack.set_depth(0);
     }
 }

@@ -9,10 +9,12 @@ pub const MAX_DEPTH: usize = 32;
 pub(super) const EMPTY: u8 = 0;
 /// Shows nothing; the CPU may know what it showed.
 pub(super) const STALE: u8 = 1;
+/// Shows a frame that nobody uses there: the slot could not be emptied.
+pub(super) const UNUSED: u8 = 2;
 /// Shows a frame.
-pub(super) const LIVE: u8 = 2;
+pub(super) const LIVE: u8 = 3;
 /// Shows a frame whose guard was forgotten.
-pub(super) const FORGOTTEN: u8 = 3;
+pub(super) const FORGOTTEN: u8 = 4;
 
 pub(super) struct LocalSlot {
     frame: AtomicU32,

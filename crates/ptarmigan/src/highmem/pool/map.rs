@@ -48,7 +48,7 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         }
         let waiter = pin!(Waiter::new(context.task()));
         let waiter = waiter.as_ref();
-        let place = self.queue(pfn).join(waiter, self.wake);
+        let place = self.colors[self.color(pfn)].queue.join(waiter, self.wake);
         loop {
             waiter.rearm();
             let found = context.pinned(|pin| {
@@ -72,9 +72,11 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         if pfn.addr().0 < self.low.limit() {
             return Ok(Mapped { base: self.low.open(pfn.addr()).base(), _user: None });
         }
+        // The function is the caller's and may unwind: it is called before anything is taken.
+        let color = self.color(pfn);
         match cell.join() {
-            Ok(Some(slot)) => Ok(self.mapped(cell, pfn, slot)),
-            Ok(None) => self.map_new(pin, cell, pfn, turn),
+            Ok(Some(slot)) => Ok(self.mapped(cell, color, slot)),
+            Ok(None) => self.map_new(pin, cell, pfn, color, turn),
             Err(Full) => Err(PoolError::TooManyUsers(pfn)),
         }
     }
@@ -85,9 +87,10 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         pin: &Pinned<'_>,
         cell: &'a FrameCell,
         pfn: Pfn,
+        color: usize,
         turn: Turn,
     ) -> Result<Mapped<'a, K>, PoolError> {
-        let color = self.color(pfn);
+        let queue = &self.colors[color].queue;
         // Two numbers stand for something else in place of a slot's frame.
         if pfn.0 >= ORPHAN {
             return Err(PoolError::NoSuchFrame(pfn));
@@ -101,23 +104,23 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
                 Ok(raw) => raw,
                 Err(e) => {
                     self.colors[color].give(index);
-                    self.colors[color].queue.notify(self.wake);
+                    queue.notify(self.wake);
                     return Err(e.into());
                 }
             };
-            let shown = Orphan { owner: &self.owners[slot], queue: self.queue(pfn), wake: self.wake };
+            let shown = Orphan { owner: &self.owners[slot], queue, wake: self.wake };
             let entry = NewEntry::of_kernel(self.slots.page(slot), self.slots.shift(), raw);
             self.tlb.entry_became_valid(pin, &entry);
             if cell.publish(slot) {
                 forget(shown);
                 // After the word: until then no sweep takes the slot.
                 self.owners[slot].store(pfn.0, Ordering::Release);
-                return Ok(self.mapped(cell, pfn, slot));
+                return Ok(self.mapped(cell, color, slot));
             }
             drop(shown);
             // Another CPU was faster.
             match cell.join() {
-                Ok(Some(slot)) => return Ok(self.mapped(cell, pfn, slot)),
+                Ok(Some(slot)) => return Ok(self.mapped(cell, color, slot)),
                 Ok(None) => {}
                 Err(Full) => return Err(PoolError::TooManyUsers(pfn)),
             }
@@ -125,10 +128,8 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     }
 
     #[inline(always)]
-    fn mapped<'a>(&'a self, cell: &'a FrameCell, pfn: Pfn, slot: usize) -> Mapped<'a, K> {
-        Mapped {
-            base: self.slots.address(slot),
-            _user: Some(User { cell, queue: self.queue(pfn), wake: self.wake }),
-        }
+    fn mapped<'a>(&'a self, cell: &'a FrameCell, color: usize, slot: usize) -> Mapped<'a, K> {
+        let queue = &self.colors[color].queue;
+        Mapped { base: self.slots.address(slot), _user: Some(User { cell, queue, wake: self.wake }) }
     }
 }

@@ -71,7 +71,6 @@ use crate::tlb::{Shootdown, Tlb};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
 use cell::FrameCell;
 use color::Color;
-use queue::Queue;
 
 /// In place of a slot's frame: it is free, at hand, or being mapped or swept.
 const NOTHING: u32 = Pfn::NONE.0;
@@ -166,11 +165,6 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
         if self.config.colors == 1 { 0 } else { (self.config.color_of)(pfn) % self.config.colors }
     }
 
-    #[inline(always)]
-    fn queue(&self, pfn: Pfn) -> &Queue {
-        &self.colors[self.color(pfn)].queue
-    }
-
     /// Has every CPU forget all slots without users: for code that is about to change what frames
     /// may be used for. Returns what was found.
     ///
@@ -222,6 +216,12 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
                 _ => 0,
             },
         }
+    }
+
+    /// Returns the slots.
+    #[cfg(feature = "hosted")]
+    pub(crate) fn all_slots(&self) -> &L {
+        &self.slots
     }
 
     /// Returns the number of slots.

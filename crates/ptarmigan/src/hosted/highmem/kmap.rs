@@ -2,7 +2,7 @@
 use super::setup::{HighConfig, HighError, Kmap, SlotKind};
 use super::{RealSlots, StoreSlots};
 use crate::addr::Pfn;
-use crate::cpu::Pinned;
+use crate::cpu::{MachineId, Pinned};
 use crate::format::Format;
 use crate::frames::{Frames, NoFrame};
 use crate::highmem::linux::LinuxPool;
@@ -13,16 +13,40 @@ use crate::hosted::host::Host;
 use crate::hosted::ipi::Wired;
 use crate::tlb::{KernelPlans, Mmu, Tlb};
 use crate::window::WindowGuard;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// What the flushes of a store's slots name: they have no addresses of their own.
 const STORE_BASE: u64 = 0xffff_c000_0000_0000;
 
-/// Slots of either kind. Counts how often each has shown a frame.
-pub struct HighSlots {
+/// Slots of either kind, for the memory of one host. Counts how often each has shown a frame.
+///
+/// They borrow their host, and a [`HighMachine`](super::HighMachine) takes them for itself: no two
+/// can have the same slots.
+///
+/// ```compile_fail,E0382
+/// # use ptarmigan::{format::X86_64, hosted::*, quicklist::Policy};
+/// fn twice<P: Policy>(m: &HostMachine<'_, X86_64, P, NoTlb>, slots: HighSlots<'_>, config: &HighConfig) {
+///     let one = HighMachine::new(m, slots, config);
+///     let two = HighMachine::new(m, slots, config); // `slots` has been moved
+/// #   let _ = (one, two);
+/// }
+/// ```
+///
+/// ```compile_fail,E0505
+/// # use ptarmigan::{format::X86_64, hosted::*};
+/// fn outlive(host: Host<X86_64>, config: &HighConfig) {
+///     let slots = HighSlots::new(&host, config);
+///     drop(host); // `slots` leads to its memory
+///     drop(slots);
+/// }
+/// ```
+pub struct HighSlots<'h> {
+    machine: MachineId,
     slots: EitherSlots,
     /// By slot. Written by code that has the slot for itself.
     installs: Vec<AtomicU32>,
+    _host: PhantomData<&'h ()>,
 }
 
 enum EitherSlots {
@@ -39,14 +63,14 @@ macro_rules! either {
     };
 }
 
-impl HighSlots {
+impl<'h> HighSlots<'h> {
     /// Makes the slots of the machine that is to run on `host`.
     ///
     /// # Errors
     ///
     /// [`HighError`] if the host has no such high memory, or for a number of slots that does not
     /// do.
-    pub fn new<F: Format>(host: &Host<F>, config: &HighConfig) -> Result<Self, HighError> {
+    pub fn new<F: Format>(host: &'h Host<F>, config: &HighConfig) -> Result<Self, HighError> {
         let HighConfig { kmap, slots: kind, pool_slots } = *config;
         if host.low_window().limit() == host.window().limit() {
             return Err(HighError::NoHighMemory);
@@ -72,7 +96,8 @@ impl HighSlots {
                 EitherSlots::Store(unsafe { StoreSlots::new(&mut boot, n, STORE_BASE, host.window()) }?)
             }
         };
-        Ok(HighSlots { slots, installs: (0..n).map(|_| AtomicU32::new(0)).collect() })
+        let installs = (0..n).map(|_| AtomicU32::new(0)).collect();
+        Ok(HighSlots { machine: host.frames().machine(), slots, installs, _host: PhantomData })
     }
 
     /// Returns how often slots have shown a frame, and how many have shown one.
@@ -83,7 +108,7 @@ impl HighSlots {
 }
 
 // SAFETY: 1. to 5. by the slots within.
-unsafe impl Slots for HighSlots {
+unsafe impl Slots for HighSlots<'_> {
     #[inline(always)]
     fn len(&self) -> usize {
         either!(&self.slots, slots => slots.len())
@@ -138,35 +163,37 @@ pub struct KmapCounts {
 
 /// The ways to map frames.
 pub(super) enum Maps<'m, S: Mmu> {
-    Local(LocalMaps<'m, Wired<S>, &'m HighSlots>),
-    Pool(Pool<'m, Wired<S>, &'m HighSlots>),
-    Linux(LinuxPool<'m, Wired<S>, &'m HighSlots>),
+    Local(LocalMaps<'m, Wired<S>, HighSlots<'m>>),
+    Pool(Pool<'m, Wired<S>, HighSlots<'m>>),
+    Linux(LinuxPool<'m, Wired<S>, HighSlots<'m>>),
 }
 
 impl<'m, S: Mmu> Maps<'m, S> {
     pub fn new<F: Format>(
         host: &'m Host<F>,
         tlb: &'m Tlb<Wired<S>>,
-        slots: &'m HighSlots,
+        slots: HighSlots<'m>,
         kmap: Kmap,
     ) -> Result<Self, HighError> {
+        tlb.machine().accept(slots.machine).map_err(HighError::WrongMachine)?;
         let (cpus, frames, low) = (host.config().cpus, host.frames(), host.low_window());
         Ok(match kmap {
             Kmap::Local => {
-                let mut boot = host.boot(LocalMaps::<'m, Wired<S>, &'m HighSlots>::bytes(cpus))?;
-                // SAFETY: 1. the slots were made for the host, as the map was.
+                let mut boot = host.boot(LocalMaps::<'m, Wired<S>, HighSlots<'m>>::bytes(cpus))?;
+                // SAFETY: 1. the slots were made for the host, whose machine is that of the TLBs;
+                // the map is the host's.
                 let maps = unsafe { LocalMaps::new(&mut boot, HighConfig::DEPTH, tlb, frames, low, slots) };
                 Maps::Local(maps?)
             }
             Kmap::Pool => {
                 let config = PoolConfig::new(cpus, slots.len());
-                let bytes = Pool::<'m, Wired<S>, &'m HighSlots>::bytes(&frames.size(), &config, slots.len());
+                let bytes = Pool::<'m, Wired<S>, HighSlots<'m>>::bytes(&frames.size(), &config, slots.len());
                 let mut boot = host.boot(bytes)?;
                 // SAFETY: 1. as above.
                 Maps::Pool(unsafe { Pool::new(&mut boot, config, tlb, frames, low, slots, &()) }?)
             }
             Kmap::Linux => {
-                let mut boot = host.boot(LinuxPool::<'m, Wired<S>, &'m HighSlots>::bytes(slots.len()))?;
+                let mut boot = host.boot(LinuxPool::<'m, Wired<S>, HighSlots<'m>>::bytes(slots.len()))?;
                 // SAFETY: 1. as above.
                 Maps::Linux(unsafe { LinuxPool::new(&mut boot, tlb, frames, low, slots) }?)
             }
@@ -222,6 +249,15 @@ impl<'m, S: Mmu> Maps<'m, S> {
         }
     }
 
+    /// Returns the slots.
+    pub fn slots(&self) -> &HighSlots<'m> {
+        match self {
+            Maps::Local(maps) => maps.slots(),
+            Maps::Pool(pool) => pool.all_slots(),
+            Maps::Linux(pool) => pool.all_slots(),
+        }
+    }
+
     /// Returns what sweeps found.
     pub fn sweeps(&self) -> PoolCounts {
         match self {
@@ -232,8 +268,9 @@ impl<'m, S: Mmu> Maps<'m, S> {
     }
 
     /// Has the slots forgotten that nobody uses, and returns how many are in use.
-    pub fn end(&self, pins: &[Pinned<'_>], slots: usize) -> Result<usize, PoolError> {
+    pub fn end(&self, pins: &[Pinned<'_>]) -> Result<usize, PoolError> {
         let Some(pin) = pins.first() else { return Ok(0) };
+        let slots = self.slots().len();
         match self {
             Maps::Local(maps) => Ok(pins.iter().map(|pin| maps.depth(pin)).sum()),
             Maps::Pool(pool) => {

@@ -22,7 +22,6 @@ use crate::window::DirectMap;
 /// [memory](crate::hosted::HostConfig::touch_data) behind them.
 pub struct HighMachine<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach = DirectMap> {
     inner: &'m HostMachine<'h, F, P, S, W>,
-    slots: &'m HighSlots,
     maps: Maps<'m, S>,
     /// By CPU.
     tallies: Vec<Tally>,
@@ -42,15 +41,16 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
     ///
     /// # Errors
     ///
-    /// [`HighError`].
+    /// [`HighError`]; the slots have gone then. [`HighError::WrongMachine`] for the slots of
+    /// another host.
     pub fn new(
         inner: &'m HostMachine<'h, F, P, S, W>,
-        slots: &'m HighSlots,
+        slots: HighSlots<'m>,
         config: &HighConfig,
     ) -> Result<Self, HighError> {
         let maps = Maps::new(inner.host(), inner.tlb(), slots, config.kmap)?;
         let tallies = (0..inner.host().config().cpus).map(|_| Tally::default()).collect();
-        Ok(HighMachine { inner, slots, maps, tallies })
+        Ok(HighMachine { inner, maps, tallies })
     }
 
     /// Returns the machine without high memory.
@@ -61,13 +61,13 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
     /// Returns what was mapped so far.
     pub fn counts(&self) -> KmapCounts {
         let sum = |of: fn(&Tally) -> &Counter| self.tallies.iter().map(|tally| of(tally).get()).sum();
-        let (installs, used) = self.slots.counts();
+        let (installs, used) = self.maps.slots().counts();
         KmapCounts {
             cleared: sum(|tally| &tally.cleared),
             copied: sum(|tally| &tally.copied),
             arguments: sum(|tally| &tally.arguments),
             installs,
-            slots: self.slots.len(),
+            slots: self.maps.slots().len(),
             used,
             sweeps: self.maps.sweeps(),
             plans: self.inner.tlb().counts().kernel_plans,
@@ -83,7 +83,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
     pub fn drain(&self, cpus: &[CpuSlot]) -> Result<KmapCounts, HighError> {
         let counts = self.counts();
         let pins: Vec<_> = cpus.iter().map(CpuSlot::pin).collect();
-        let slots = self.maps.end(&pins, self.slots.len()).map_err(HighError::Sweep)?;
+        let slots = self.maps.end(&pins).map_err(HighError::Sweep)?;
         self.inner.drain(cpus);
         if slots == 0 { Ok(counts) } else { Err(HighError::InUse { slots }) }
     }

@@ -1,5 +1,6 @@
 //! The shape of a machine's high memory, and what goes wrong.
 use crate::bootmem::BootMemoryShort;
+use crate::cpu::WrongMachine;
 use crate::highmem::local::LocalSetupError;
 use crate::highmem::pool::{PoolError, PoolSetupError};
 use crate::hosted::host::HostError;
@@ -64,6 +65,8 @@ pub enum HighError {
         /// The most.
         most: usize,
     },
+    /// The slots were made for another host.
+    WrongMachine(WrongMachine),
     /// The host gave no addresses.
     Host(String),
     /// The library's own arrays did not fit (a defect of this module).
@@ -88,6 +91,7 @@ impl fmt::Display for HighError {
             HighError::NoFile => f.write_str("real slots are pages of a file, and high memory is none"),
             HighError::Slots { slots, least, most } => write!(f, "{slots} slots: {least} to {most} will do"),
             HighError::Host(e) => write!(f, "the host gave no addresses for slots: {e}"),
+            HighError::WrongMachine(e) => e.fmt(f),
             HighError::Boot(e) => e.fmt(f),
             HighError::Pool(e) => e.fmt(f),
             HighError::Local(e) => e.fmt(f),

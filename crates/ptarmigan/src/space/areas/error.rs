@@ -2,6 +2,7 @@
 use crate::addr::VirtRange;
 use crate::cpu::WrongMachine;
 use crate::frames::NoFrame;
+use crate::page::Level;
 use crate::tlb::TlbRefusal;
 use core::fmt;
 
@@ -18,6 +19,13 @@ pub enum AreaError {
     Overlap(VirtRange),
     /// There is no area there.
     NoArea(VirtRange),
+    /// Trees of the format have no tables of the level.
+    NoSuchLevel {
+        /// The level that was asked for.
+        level: Level,
+        /// The number of levels, of which 0 is the lowest.
+        levels: u8,
+    },
     /// The space is of another machine.
     WrongMachine(WrongMachine),
     /// In the middle of a switch or a flush of this CPU, where what is taken away cannot be
@@ -33,6 +41,9 @@ impl fmt::Display for AreaError {
             AreaError::BadRange(r) => write!(f, "{r:?} is not a range of whole pages of user addresses"),
             AreaError::Overlap(r) => write!(f, "an area lies in {r:?} already"),
             AreaError::NoArea(r) => write!(f, "no area lies in {r:?}"),
+            AreaError::NoSuchLevel { level, levels } => {
+                write!(f, "no tables of level {}: trees have {levels} levels, from 0 on", level.0)
+            }
             AreaError::WrongMachine(e) => e.fmt(f),
             AreaError::Refused(e) => e.fmt(f),
         }

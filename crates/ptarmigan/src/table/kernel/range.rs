@@ -25,7 +25,7 @@
 use super::claims::{ClaimError, Claims, Hold, MAX_ROOT_ENTRIES, Span};
 use super::roots::KernelMap;
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
-use crate::cpu::WrongMachine;
+use crate::cpu::{MachineId, WrongMachine};
 use crate::format::{Attr, Entry, Format};
 use crate::frames::{AllocFlags, HighUse};
 use crate::gather::scrub_unhooked;
@@ -266,6 +266,11 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// Returns where the root of the map is that the range is part of.
     pub(crate) fn map_root(&self) -> PhysAddr {
         self.map.reference()
+    }
+
+    /// Returns the machine that the map is of.
+    pub(crate) fn machine(&self) -> MachineId {
+        self.map.machine()
     }
 
     /// Returns the map that the range is part of.

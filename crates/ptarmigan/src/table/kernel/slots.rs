@@ -24,6 +24,8 @@ pub enum SlotsError {
     Map(MapError),
     /// The list of leaf tables does not fit into boot memory.
     Boot(BootMemoryShort),
+    /// Slots are the kernel's: [`Attr::USER`] is not allowed.
+    ForUser,
 }
 
 impl fmt::Display for SlotsError {
@@ -31,6 +33,7 @@ impl fmt::Display for SlotsError {
         match self {
             SlotsError::Map(e) => e.fmt(f),
             SlotsError::Boot(e) => e.fmt(f),
+            SlotsError::ForUser => f.write_str("slots are the kernel's: leave Attr::USER out"),
         }
     }
 }
@@ -58,6 +61,9 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
         mut range: KernelRange<'k, F, W>,
         attr: Attr,
     ) -> Result<Self, Refused<KernelRange<'k, F, W>, SlotsError>> {
+        if attr.has(Attr::USER) {
+            return Err(Refused { value: range, error: SlotsError::ForUser });
+        }
         let attr = Attr(attr.0 | Attr::READ.0);
         let entries = F::entries(Level::PTE);
         let (start, pages) = (range.start(), range.len() >> F::PAGE_SHIFT);
