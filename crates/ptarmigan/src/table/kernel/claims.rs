@@ -2,8 +2,10 @@
 use crate::addr::VirtAddr;
 use crate::cpu::WrongMachine;
 use crate::frames::NoFrame;
+use crate::page::Unhooked;
 use crate::tlb::{Runs, TlbRefusal};
 use core::fmt;
+use core::mem::take;
 
 /// Ranges that a kernel map has owners for at most.
 pub const MAX_RANGES: usize = 16;
@@ -30,10 +32,11 @@ pub(super) enum Hold {
 }
 
 /// A part of the kernel's half that nobody else can have.
-#[derive(Clone, Copy)]
 pub(super) struct Claim {
     span: Span,
     hold: Hold,
+    /// Tables of the span that are unlinked, and whose flush has unwound.
+    owed: Unhooked,
 }
 
 /// What of the kernel's half has an owner.
@@ -66,7 +69,7 @@ impl Span {
 
 impl Claims {
     pub fn new() -> Self {
-        Claims { all: [None; MAX_RANGES], filled: [0; MAX_ROOT_ENTRIES / 64], small_roots: 0 }
+        Claims { all: [const { None }; MAX_RANGES], filled: [0; MAX_ROOT_ENTRIES / 64], small_roots: 0 }
     }
 
     /// Returns whether any range has an owner, or a root links tables that ranges have made.
@@ -89,7 +92,7 @@ impl Claims {
     /// Adds a claim; false if there is no room.
     pub fn add(&mut self, span: Span) -> bool {
         let free = self.all.iter_mut().find(|claim| claim.is_none());
-        free.map(|free| *free = Some(Claim { span, hold: Hold::Owned })).is_some()
+        free.map(|free| *free = Some(Claim { span, hold: Hold::Owned, owed: Unhooked::new() })).is_some()
     }
 
     /// Notes how the claim of exactly `span` is held from now on.
@@ -98,10 +101,29 @@ impl Claims {
         claims.filter(|claim| claim.span == span).for_each(|claim| claim.hold = hold);
     }
 
+    /// Notes that nobody has exactly `span`, and that `tables` of it wait for a flush.
+    pub fn leave(&mut self, span: Span, tables: Unhooked) {
+        let claims = self.all.iter_mut().flatten();
+        if let Some(claim) = claims.into_iter().find(|claim| claim.span == span) {
+            claim.hold = Hold::Left;
+            // They are taken out by the next claim, before another release.
+            if !tables.is_empty() {
+                debug_assert!(claim.owed.is_empty());
+                claim.owed = tables;
+            }
+        }
+    }
+
+    /// Takes the tables of exactly `span` that wait for a flush.
+    pub fn take_owed(&mut self, span: Span) -> Unhooked {
+        let claim = self.all.iter_mut().flatten().find(|claim| claim.span == span);
+        claim.map_or(Unhooked::new(), |claim| take(&mut claim.owed))
+    }
+
     /// Takes the claim of exactly `span` out.
     pub fn remove(&mut self, span: Span) {
         let claims = self.all.iter_mut();
-        claims.filter(|claim| claim.is_some_and(|c| c.span == span)).for_each(|claim| *claim = None);
+        claims.filter(|claim| claim.as_ref().is_some_and(|c| c.span == span)).for_each(|claim| *claim = None);
     }
 
     /// Returns how many entries of the root ranges have filled.

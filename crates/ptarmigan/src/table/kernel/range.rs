@@ -37,7 +37,7 @@ use crate::table::tree::MapError;
 use crate::tlb::{Facts, Mmu, Runs, TlbRefusal};
 use crate::window::OpenWindow;
 use core::fmt;
-use core::mem::{ManuallyDrop, forget};
+use core::mem::{ManuallyDrop, forget, take};
 
 /// Why pages of a range could not be changed; nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,11 +135,18 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         }
         let span = Span { first: start.0, last };
         let left = self.note(span)? == Hold::Left;
-        let leaving = Leaving { map: self, span };
+        let leaving = Leaving { map: self, span, tables: Unhooked::new() };
         if left {
             let all = span.pages(F::PAGE_SHIFT);
             // The release may have cut links of tables.
             on.tlb().flush_kernel_tables(on.pin(), &all).map_err(ClaimError::Refused)?;
+            let owed = self.claims().lock().take_owed(span);
+            if !owed.is_empty() {
+                // SAFETY: 1. the flush has named all addresses of the span, of which they were.
+                let owed = owed.flushed(unsafe { FlushProof::claim() });
+                // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
+                unsafe { on.policy().flushed(owed) };
+            }
         }
         if let Err(e) = self.fill_roots(on, span) {
             if !left {
@@ -482,30 +489,38 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         gone: impl FnMut(VirtAddr, Pfn),
     ) -> Result<(), (KernelRangeError, Self)> {
         let (start, pages) = (self.start(), self.len() >> F::PAGE_SHIFT);
-        let leaving = Leaving { map: self.map, span: self.span };
+        let mut leaving = Leaving { map: self.map, span: self.span, tables: Unhooked::new() };
         if let Err(e) = self.unmap(on, start, pages, gone) {
             forget(leaving);
             return Err((e, self));
         }
         let Span { first, last } = self.span;
-        let (mut tables, mut named) = (Unhooked::new(), Runs::new(F::PAGE_SHIFT));
+        let mut named = Runs::new(F::PAGE_SHIFT);
         let mut claims = self.map.claims().lock();
         // From here on this owner goes through no table. It keeps others out until the flush.
         claims.set_hold(self.span, Hold::Leaving);
         for index in F::index(Self::ROOT, first)..=F::index(Self::ROOT, last) {
             let raw = self.map.get(index).unwrap_or(0);
             if let Entry::Link(at) = F::entry(Self::ROOT, raw) {
-                cut::<F, M>(on, at, Level(Self::ROOT.0 - 1), self.span, &claims, &mut tables, &mut named);
+                cut::<F, M>(
+                    on,
+                    at,
+                    Level(Self::ROOT.0 - 1),
+                    self.span,
+                    &claims,
+                    &mut leaving.tables,
+                    &mut named,
+                );
             }
         }
         drop(claims);
-        if !tables.is_empty() {
+        if !leaving.tables.is_empty() {
             if const { F::KEPT != 0 } {
                 // `unmap` has had their pages forgotten.
-                scrub_unhooked(on, &tables);
+                scrub_unhooked(on, &leaving.tables);
             }
             // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
-            unsafe { on.policy().unhooked(&mut tables) };
+            unsafe { on.policy().unhooked(&mut leaving.tables) };
             if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
                 // No CPU knows tables, and `unmap` has just had all forget the pages.
                 named.clear();
@@ -517,7 +532,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             }
             // SAFETY: 1. `flush_kernel_tables` has had every CPU forget the links of the tables, of
             // each of which an address was named (contract of `Mmu`, point 2), or there are none.
-            let tables = tables.flushed(unsafe { FlushProof::claim() });
+            let tables = take(&mut leaving.tables).flushed(unsafe { FlushProof::claim() });
             // SAFETY: 1. as above.
             unsafe { on.policy().flushed(tables) };
         }
@@ -574,12 +589,14 @@ fn cut<F: Format, M: Machine>(
 struct Leaving<'k, F: Format, W: OpenWindow> {
     map: &'k KernelMap<F, W>,
     span: Span,
+    /// Tables that are unlinked and were not flushed.
+    tables: Unhooked,
 }
 
 impl<F: Format, W: OpenWindow> Drop for Leaving<'_, F, W> {
     #[cold]
     fn drop(&mut self) {
-        self.map.claims().lock().set_hold(self.span, Hold::Left);
+        self.map.claims().lock().leave(self.span, take(&mut self.tables));
     }
 }
 
