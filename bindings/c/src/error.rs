@@ -77,6 +77,15 @@ impl From<ptarmigan::frames::NoFrame> for PtError {
     }
 }
 
+impl From<ptarmigan::table::KernelMapError> for PtError {
+    fn from(e: ptarmigan::table::KernelMapError) -> Self {
+        match e {
+            ptarmigan::table::KernelMapError::NoFrame(e) => e.into(),
+            ptarmigan::table::KernelMapError::TooHigh(_) => PtError::Runs,
+        }
+    }
+}
+
 impl From<ptarmigan::bootmem::BootMemoryShort> for PtError {
     fn from(_: ptarmigan::bootmem::BootMemoryShort) -> Self {
         PtError::BootMemory
@@ -111,6 +120,7 @@ impl From<ptarmigan::table::MapError> for PtError {
             M::Occupied { .. } => PtError::Mapped,
             M::OutOfRange { .. } => PtError::Range,
             M::WrongMachine(e) => e.into(),
+            M::Refused(e) => e.into(),
         }
     }
 }

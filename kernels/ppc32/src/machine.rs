@@ -13,7 +13,7 @@ use ptarmigan::frames::{
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
-use ptarmigan::table::KernelMap;
+use ptarmigan::table::{KernelMap, KernelMapError};
 use ptarmigan::tlb::hash::HashSizeError;
 use ptarmigan::tlb::{CostModel, Costs, Parking, Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{DirectMap, OutOfReach};
@@ -86,6 +86,8 @@ pub enum SetUpError {
     Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+    /// The kernel's half could not be made.
+    Map(#[expect(dead_code, reason = "printed by Debug")] KernelMapError),
     /// Addresses do not reach over all memory.
     Window(#[expect(dead_code, reason = "printed by Debug")] OutOfReach),
     /// The hash table has no size that there is.
@@ -125,6 +127,12 @@ impl From<OutOfReach> for SetUpError {
 impl From<NoFrame> for SetUpError {
     fn from(e: NoFrame) -> Self {
         SetUpError::Frame(e)
+    }
+}
+
+impl From<KernelMapError> for SetUpError {
+    fn from(e: KernelMapError) -> Self {
+        SetUpError::Map(e)
     }
 }
 

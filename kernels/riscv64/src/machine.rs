@@ -14,7 +14,7 @@ use ptarmigan::frames::{
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
-use ptarmigan::table::KernelMap;
+use ptarmigan::table::{KernelMap, KernelMapError};
 use ptarmigan::tlb::{
     CostModel, Costs, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Runs, Scope, SpaceId, Structures, Tlb,
     TlbConfig, TlbError, TlbRefusal,
@@ -235,6 +235,8 @@ pub enum SetUpError {
     Machine(#[expect(dead_code, reason = "printed by Debug")] WrongMachine),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+    /// The kernel's half could not be made.
+    Map(#[expect(dead_code, reason = "printed by Debug")] KernelMapError),
     /// Addresses do not reach over all memory.
     Window(#[expect(dead_code, reason = "printed by Debug")] OutOfReach),
 }
@@ -278,6 +280,12 @@ impl From<OutOfReach> for SetUpError {
 impl From<NoFrame> for SetUpError {
     fn from(e: NoFrame) -> Self {
         SetUpError::Frame(e)
+    }
+}
+
+impl From<KernelMapError> for SetUpError {
+    fn from(e: KernelMapError) -> Self {
+        SetUpError::Map(e)
     }
 }
 

@@ -13,7 +13,7 @@ use ptarmigan::frames::{
 };
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Quicklists, Source};
-use ptarmigan::table::KernelMap;
+use ptarmigan::table::{KernelMap, KernelMapError};
 use ptarmigan::tlb::{
     Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig, TlbError,
 };
@@ -128,6 +128,8 @@ pub enum SetUp {
     Machine(#[expect(dead_code, reason = "printed by Debug")] WrongMachine),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+    /// The kernel's half could not be made.
+    Map(#[expect(dead_code, reason = "printed by Debug")] KernelMapError),
 }
 
 impl From<WrongMachine> for SetUp {
@@ -163,6 +165,12 @@ impl From<BootMemoryShort> for SetUp {
 impl From<NoFrame> for SetUp {
     fn from(e: NoFrame) -> Self {
         SetUp::Frame(e)
+    }
+}
+
+impl From<KernelMapError> for SetUp {
+    fn from(e: KernelMapError) -> Self {
+        SetUp::Map(e)
     }
 }
 

@@ -3,6 +3,10 @@ use core::fmt;
 use core::ops::BitOr;
 
 /// Attributes of a page.
+///
+/// Bits 0 to 7 are those below. Bits 8 to 11 are the library's, for what comes later. Bits 12 to 15
+/// ([`OWN`](Self::OWN)) are the format's own, for instance a memory type: `KernelRange`, `Vmalloc` and
+/// `TreeMut` pass them on. Spaces do not ask for them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Attr(pub u16);
 
@@ -23,6 +27,8 @@ impl Attr {
     pub const DIRTY: Attr = Attr(64);
     /// For software: the frame is not counted by references (the zero frame, pages of a cache).
     pub const SPECIAL: Attr = Attr(128);
+    /// All attributes of a format's own.
+    pub const OWN: Attr = Attr(0xf000);
 
     /// Whether all attributes of `other` are set.
     #[inline(always)]

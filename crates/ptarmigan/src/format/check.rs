@@ -46,7 +46,7 @@ pub(super) const fn entries_of_all(levels: u8, index_bits: &[u8; MAX_LEVELS]) ->
 ///
 /// # Panics
 ///
-/// While compiling, with what is wrong:
+/// While compiling, with the name of the format and the demand that it does not meet:
 ///
 /// ```compile_fail,E0080
 /// use ptarmigan::{addr::{Pfn, PhysAddr}, format::{Access, Attr, Format, Slot64, check}, page::{Layout, Level}};
@@ -121,45 +121,80 @@ pub(super) const fn entries_of_all(levels: u8, index_bits: &[u8; MAX_LEVELS]) ->
 /// ```
 pub const fn check<F: Format>() {
     check_tables::<F>();
-    assert!(F::LAYOUT.levels >= 2, "a tree has 2 to MAX_LEVELS levels");
+    demand::<F>(F::LAYOUT.levels >= 2, "a tree has 2 to MAX_LEVELS levels");
 }
 
 /// The same for roots that no tree is made of: they may be tables of pages.
 pub(crate) const fn check_tables<F: Format>() {
     let layout = F::LAYOUT;
-    assert!(layout.levels >= 1 && layout.levels as usize <= MAX_LEVELS, "there are 1 to MAX_LEVELS levels");
+    demand::<F>(
+        layout.levels >= 1 && layout.levels as usize <= MAX_LEVELS,
+        "there are 1 to MAX_LEVELS levels",
+    );
     let root = layout.levels as usize - 1;
-    assert!(F::LEVEL_NAMES.len() == layout.levels as usize, "every level has a name");
-    assert!(F::PAGE_SHIFT == FRAME_SHIFT, "pages that are not one frame are not supported");
+    demand::<F>(F::LEVEL_NAMES.len() == layout.levels as usize, "every level has a name");
+    demand::<F>(F::PAGE_SHIFT == FRAME_SHIFT, "pages that are not one frame are not supported");
+    demand::<F>(F::PHYS_BITS > FRAME_SHIFT, "entries have room for the number of a frame");
+    demand::<F>(F::LEAF_LEVELS & 1 != 0, "tables of level 0 have leaves");
+    demand::<F>(F::LEAF_LEVELS >> layout.levels == 0, "levels that there are not have no leaves");
     let entries = entries(&F::INDEX_BITS);
     let mut level = 0;
     while level <= root {
         let bytes = 1usize << layout.table_shift[level];
         let small = (layout.table_shift[level] as u32) < FRAME_SHIFT;
-        assert!(!small || level == root, "tables smaller than a frame are supported as roots only");
-        assert!(small || bytes == 1 << FRAME_SHIFT, "tables of several frames are not supported");
-        assert!(small || entries[level] >= 64, "a table of a frame has 64 entries at least");
+        demand::<F>(!small || level == root, "tables smaller than a frame are supported as roots only");
+        demand::<F>(
+            small || bytes == 1 << FRAME_SHIFT || level == root,
+            "tables of several frames are supported as roots only",
+        );
+        demand::<F>(small || entries[level] >= 64, "a table of a frame has 64 entries at least");
         // Models store entries in types of their own.
-        assert!(
+        demand::<F>(
             cfg!(loom) || entries[level] * size_of::<F::Slot>() <= bytes,
-            "the entries fit into the table"
+            "the entries fit into the table",
         );
         level += 1;
     }
-    assert!(
-        F::USER_ROOT_ENTRIES >= 1 && F::USER_ROOT_ENTRIES <= entries[root],
-        "the user has entries of the root"
-    );
+    demand::<F>(F::USER_ROOT_ENTRIES <= entries[root], "the root has the entries that are the user's");
     let shift = shifts(F::PAGE_SHIFT, &F::INDEX_BITS)[root];
-    assert!(
-        F::USER_END > 0 && (F::USER_END - 1) >> shift < F::USER_ROOT_ENTRIES as u64,
-        "the user's entries map all user addresses"
+    demand::<F>(
+        if F::USER_ROOT_ENTRIES == 0 {
+            F::USER_END == 0
+        } else {
+            F::USER_END > 0 && (F::USER_END - 1) >> shift < F::USER_ROOT_ENTRIES as u64
+        },
+        "the user's entries map all user addresses",
     );
-    assert!(
+    demand::<F>(
         F::USER_ROOT_ENTRIES == entries[root]
             || (F::KERNEL_START >> shift) as usize & (entries[root] - 1) == F::USER_ROOT_ENTRIES,
-        "the kernel's half begins where the user's entries of the root end"
+        "the kernel's half begins where the user's entries of the root end",
     );
-    assert!(F::KERNEL_START & ((1 << shift) - 1) == 0, "an entry of the root begins the kernel's half");
-    assert!(!F::ROOT_IN_REGISTERS || root > 0, "a root in registers links tables");
+    demand::<F>(F::KERNEL_START & ((1 << shift) - 1) == 0, "an entry of the root begins the kernel's half");
+    demand::<F>(!F::ROOT_IN_REGISTERS || root > 0, "a root in registers links tables");
+}
+
+/// Ends the compilation with the format's name and the demand, unless it is `met`.
+const fn demand<F: Format>(met: bool, text: &str) {
+    if met {
+        return;
+    }
+    let mut message = [0; 160];
+    let mut len = 0;
+    let parts = [F::NAME, ": ", text];
+    let mut part = 0;
+    while part < parts.len() {
+        let bytes = parts[part].as_bytes();
+        let mut i = 0;
+        while i < bytes.len() && len < message.len() {
+            message[len] = bytes[i];
+            (i, len) = (i + 1, len + 1);
+        }
+        part += 1;
+    }
+    match core::str::from_utf8(message.split_at(len).0) {
+        Ok(message) => panic!("{}", message),
+        // A name that is cut in the middle of a character.
+        Err(_) => panic!("{}", text),
+    }
 }

@@ -39,7 +39,12 @@ pub enum Entry {
 /// An entry is an [`Entry`]: none, a link, or a leaf. A leaf without [`Attr::READ`] is not present
 /// for the MMU but keeps its frame (`PROT_NONE`).
 ///
-/// A tree refuses to compile with a format whose shape it does not support: see [`check`].
+/// A tree refuses to compile with a format whose shape it does not support: see [`check`]. The promises
+/// below are tested by `ptarmigan_rig::conform`, for every format that `ptsan` can decode; write that
+/// test first.
+///
+/// Every function of an entry takes the level of its table, as an entry means what it means there: a
+/// large page has its frame, its memory type and the bit that tells it from a link in other places.
 ///
 /// # Safety
 ///
@@ -77,7 +82,9 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// user's. The half goes on to where the last entry ends, which may be the end of the address
     /// space.
     const KERNEL_START: u64;
-    /// Entries of the root that are the user's; those after them are the kernel's.
+    /// Entries of the root that are the user's; those after them are the kernel's. All of them where
+    /// the kernel has a tree of its own, and 0 in the format of that tree, whose
+    /// [`USER_END`](Self::USER_END) is 0.
     const USER_ROOT_ENTRIES: usize;
     /// The MMU keeps the root's entries in registers and reads them only when the root is loaded
     /// (x86 PAE). They are filled when the space is made, and stay.
@@ -190,6 +197,9 @@ pub trait FormatExt {
 
     /// What an entry of a table of `level` is.
     fn entry(level: Level, raw: u64) -> Entry;
+
+    /// The leaf `raw` of a table of `level` with the attributes that `change` makes of its own.
+    fn map_attr(level: Level, raw: u64, change: impl FnOnce(Attr) -> Attr) -> u64;
 }
 
 impl<F: Format> FormatExt for F {
@@ -230,5 +240,10 @@ impl<F: Format> FormatExt for F {
         }
         let link = if level == Level::PTE { None } else { Self::linked(level, raw) };
         link.map_or(Entry::Leaf, Entry::Link)
+    }
+
+    #[inline(always)]
+    fn map_attr(level: Level, raw: u64, change: impl FnOnce(Attr) -> Attr) -> u64 {
+        Self::leaf(level, Self::frame(level, raw), change(Self::attr(level, raw)))
     }
 }

@@ -487,13 +487,39 @@ impl<'a, M: Machine> Gather<'a, M> {
             // Two spaces are giving up the same frames at the same time: flush what there is so
             // far. Of the table that is being cleared nothing may have been noted yet, so
             // everything is flushed.
-            let ends = core::mem::replace(&mut self.ends, false);
             self.runs.insert(0, 0);
-            let tables = self.flush_now(false, &mut None);
-            self.give_back(tables);
-            self.ends = ends;
+            self.flush_between();
             self.data.put_aside(pfn);
         }
+    }
+
+    /// Flushes what there is so far and gives it back; the operation goes on.
+    fn flush_between(&mut self) {
+        let ends = core::mem::replace(&mut self.ends, false);
+        let tables = self.flush_now(false, &mut None);
+        self.give_back(tables);
+        self.ends = ends;
+    }
+
+    /// Has every CPU forget what was noted so far, before entries take the places of others
+    /// ([`Format::needs_break`]).
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] in the middle of another flush of this CPU. The gather holds what it held then.
+    #[cold]
+    pub(crate) fn flush_so_far(&mut self) -> Result<(), TlbRefusal> {
+        self.on.tlb().may_flush(self.on.pin())?;
+        self.flush_between();
+        Ok(())
+    }
+
+    /// Whether an MMU may hold what one of the pages in `start..end` was before: an entry that
+    /// comes there would meet it.
+    pub(crate) fn is_stale(&self, start: u64, end: u64) -> bool {
+        let meets = |(first, last)| first < end && (last == 0 || start < last);
+        !self.private
+            && (self.start < self.end && meets((self.start, self.end)) || self.runs.iter().any(meets))
     }
 
     /// Tells the MMU of the entries of `pages` pages from `va` on that it may use now, where it wants

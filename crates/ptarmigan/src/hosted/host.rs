@@ -15,7 +15,7 @@ use crate::quicklist::{
     CheckConfig, Checked, Historic, HistoricError, ListsConfig, ListsError, ListsRefused, Plain, Quicklists,
     Rules, Source,
 };
-use crate::table::KernelMap;
+use crate::table::{KernelMap, KernelMapError, MemoryTooHigh};
 use crate::tlb::{FIRST_NAME, TlbError};
 use crate::window::{DirectMap, OpenWindow};
 use std::fmt;
@@ -79,6 +79,8 @@ pub enum HostError {
     Frames(FramesError),
     /// The machine is too small for its own needs.
     NoFrame(NoFrame),
+    /// Entries of the format cannot name all frames.
+    TooHigh(MemoryTooHigh),
     /// A policy was made for another host.
     WrongMachine(WrongMachine),
     /// A policy of history cannot have so many lists.
@@ -94,6 +96,7 @@ impl fmt::Display for HostError {
             HostError::Boot(e) => e.fmt(f),
             HostError::Frames(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
+            HostError::TooHigh(e) => e.fmt(f),
             HostError::WrongMachine(e) => e.fmt(f),
             HostError::Lists(e) => e.fmt(f),
             HostError::InUse => f.write_str("the host has a machine, or one that left spaces loaded"),
@@ -108,6 +111,15 @@ impl From<HistoricError> for HostError {
         match e {
             HistoricError::Boot(e) => HostError::Boot(e),
             HistoricError::Lists(e) => HostError::Lists(e),
+        }
+    }
+}
+
+impl From<KernelMapError> for HostError {
+    fn from(e: KernelMapError) -> Self {
+        match e {
+            KernelMapError::NoFrame(e) => HostError::NoFrame(e),
+            KernelMapError::TooHigh(e) => HostError::TooHigh(e),
         }
     }
 }

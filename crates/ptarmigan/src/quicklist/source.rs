@@ -32,6 +32,9 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// 2. `construct` was made for these `frames`, and for roots of `layout`.
     /// 3. `layout` has [`MAX_LEVELS`](crate::page::MAX_LEVELS) levels at the most and one at least.
     ///    Only its roots are smaller than a frame.
+    /// 4. Entries of the format that the trees are of can name all of `frames`
+    ///    ([`check_memory`](crate::table::check_memory)); a [`KernelMap`](crate::table::KernelMap) that
+    ///    was made for them says so.
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
         Source { frames, window, construct, layout, placement: Placement::default() }
     }
@@ -247,8 +250,11 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             unsafe { self.small().give(self.frames, &self.window, at) };
             return;
         }
-        // SAFETY: 1. the caller owns a table there (1.).
-        let is_zero = || unsafe { self.is_zero(at) };
+        let is_zero = || {
+            let frames = (at.0..).step_by(FRAME_SIZE).take(1 << self.layout.order(level));
+            // SAFETY: 1. the caller owns a table of so many frames there (1.).
+            frames.map(PhysAddr).all(|at| unsafe { self.is_zero(at) })
+        };
         debug_assert!(is_zero(), "page {at} is given back as zero and is not");
         self.frames.meta(at.pfn()).set_usage(Use::Taken);
         // SAFETY: 1. the caller owns it (1.). 2. it is all zero (2.).

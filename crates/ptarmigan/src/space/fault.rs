@@ -10,7 +10,7 @@ use crate::frames::{AllocFlags, DataFrames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::table::{Descent, Leaf, Locked, PutError, Use};
+use crate::table::{Descent, Leaf, Locked, NeedsBreak, PutError, Use};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 
@@ -399,7 +399,7 @@ impl<F: Format> State<F> {
             if SHARED && !same_page::<F>(raw, entry.load()) {
                 return Ok(Outcome::Again);
             }
-            let was = entry.update(others, gain);
+            let was = change(on, tlb, page, &entry, others, gain)?;
             drop(entry);
             on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, was, gain(was));
             return Ok(Outcome::Done(Done::Reused));
@@ -421,7 +421,7 @@ impl<F: Format> State<F> {
             {
                 return Ok(Outcome::Again);
             }
-            let was = entry.update(others, |_| new);
+            let was = change(on, tlb, page, &entry, others, |_| new)?;
             drop(entry);
             on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, was, new);
             return Ok(Outcome::Done(Done::Reused));
@@ -481,10 +481,10 @@ impl<F: Format> State<F> {
             // to the old frame goes after the flush: until then another space must not take itself
             // for its only user. It goes after the new entry stands: if the flush unwinds, the old
             // one comes back.
-            let broken = Broken { on, entry: &entry, was: entry.break_off(), fresh };
+            let broken = Broken { on, entry: &entry, was: entry.break_off(), fresh: Some(fresh) };
             let mut released = gather.flush();
             core::mem::forget(broken);
-            entry.update(Use::Walked, |_| new);
+            entry.replace(Use::Walked, |_| new);
             drop(entry);
             // SAFETY: 1. spaces map counted data frames of their machine, each entry with a
             // reference of its own, and special frames. 2. the gather is one of this page, the
@@ -493,7 +493,7 @@ impl<F: Format> State<F> {
             unsafe { released.release::<F>(raw) };
             released.free();
         } else {
-            entry.update(others, |_| new);
+            entry.replace(others, |_| new);
             drop(entry);
             release::<F, M>(&mut gather, raw);
             gather.finish();
@@ -503,6 +503,48 @@ impl<F: Format> State<F> {
     }
 }
 
+/// Changes the entry of the page at `page`, which keeps its frame, to what `new` makes of it; the one
+/// that was there. Where that needs a break, every CPU forgets the page in between.
+///
+/// # Errors
+///
+/// [`TlbRefusal`] if that is so in the middle of a flush of this CPU; nothing has changed then.
+#[inline(always)]
+fn change<F: Format, M: Machine>(
+    on: On<'_, M>,
+    tlb: &SpaceTlb,
+    page: u64,
+    entry: &Locked<'_, '_, F, M>,
+    others: Use,
+    new: impl Fn(u64) -> u64,
+) -> Result<u64, TlbRefusal> {
+    match entry.update(others, &new) {
+        Ok(was) => Ok(was),
+        Err(NeedsBreak) => change_broken(on, tlb, page, entry, new),
+    }
+}
+
+/// As [`change`], where a break is needed.
+#[cold]
+#[inline(never)]
+fn change_broken<F: Format, M: Machine>(
+    on: On<'_, M>,
+    tlb: &SpaceTlb,
+    page: u64,
+    entry: &Locked<'_, '_, F, M>,
+    new: impl Fn(u64) -> u64,
+) -> Result<u64, TlbRefusal> {
+    on.tlb().may_flush(on.pin())?;
+    let gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
+    let broken = Broken { on, entry, was: entry.break_off(), fresh: None };
+    gather.flush().free();
+    let was = broken.was;
+    let raw = new(was);
+    core::mem::forget(broken);
+    entry.replace(Use::Walked, |_| raw);
+    Ok(was)
+}
+
 /// An entry that is broken off, and the frame that is to take the place of its own. Dropping it
 /// leaves things as they were: for a flush that unwinds.
 struct Broken<'e, 'l, 'a, 'o, F: Format, M: Machine> {
@@ -510,14 +552,17 @@ struct Broken<'e, 'l, 'a, 'o, F: Format, M: Machine> {
     entry: &'e Locked<'l, 'a, F, M>,
     /// The entry before.
     was: u64,
-    fresh: Pfn,
+    /// `None` if the frame stays.
+    fresh: Option<Pfn>,
 }
 
 impl<F: Format, M: Machine> Drop for Broken<'_, '_, '_, '_, F, M> {
     #[cold]
     fn drop(&mut self) {
-        self.entry.update(Use::Walked, |_| self.was);
-        give_unmapped(self.on, self.fresh);
+        self.entry.replace(Use::Walked, |_| self.was);
+        if let Some(fresh) = self.fresh {
+            give_unmapped(self.on, fresh);
+        }
     }
 }
 

@@ -11,10 +11,10 @@
 //! The lock of a table is a bit in its frame's record. Its holder may flush while it holds it, so a
 //! CPU that waits for it serves the requests of others meanwhile. A CPU that is in the middle of a
 //! flush does not wait: it may be the holder itself, called back.
-use super::node::{Node, Use};
+use super::node::{NeedsBreak, Node, Use};
 use super::tables::{Descent, Path, Tables};
 use crate::addr::PhysAddr;
-use crate::format::{Attr, Entry, Format, Slot};
+use crate::format::{Entry, Format, Slot};
 use crate::frames::{AllocFlags, FrameMeta, NoFrame};
 use crate::machine::{Machine, On};
 use crate::page::Level;
@@ -123,18 +123,26 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
     }
 
     /// Writes another entry in its place, keeping what `change` keeps of it.
+    ///
+    /// # Errors
+    ///
+    /// [`NeedsBreak`], see [`Node::update`].
     #[inline(always)]
-    pub fn update(&self, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+    pub fn update(&self, others: Use, change: impl Fn(u64) -> u64) -> Result<u64, NeedsBreak> {
         self.leaf.node.update(self.leaf.index, others, change)
     }
 
-    /// Lets no MMU use the entry until the next [`update`](Self::update). It is still an entry, so
+    /// Writes another entry in its place where that needs no break, see [`Node::replace`].
+    #[inline(always)]
+    pub fn replace(&self, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+        self.leaf.node.replace(self.leaf.index, others, change)
+    }
+
+    /// Lets no MMU use the entry until the next [`replace`](Self::replace). It is still an entry, so
     /// no fault puts another there. Returns what it was.
     #[inline(always)]
     pub fn break_off(&self) -> u64 {
-        self.update(Use::Walked, |raw| {
-            F::leaf(Level::PTE, F::frame(Level::PTE, raw), F::attr(Level::PTE, raw).without(Attr::READ))
-        })
+        self.leaf.node.break_off(self.leaf.index)
     }
 }
 

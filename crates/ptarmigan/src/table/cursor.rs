@@ -1,6 +1,6 @@
 //! A place in a tree that keeps its leaf table open, for runs of operations on neighbouring pages.
-use super::node::{Node, Use};
-use super::tree::{MapError, TreeMut, of_user, with_attr};
+use super::node::{NeedsBreak, Node, Use};
+use super::tree::{MapError, TreeMut, flush_stale, of_user, with_attr};
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::AllocFlags;
@@ -98,16 +98,17 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: here });
         }
-        let raw = F::leaf(Level::PTE, pfn, of_user(attr));
+        let (raw, page) = (F::leaf(Level::PTE, pfn, of_user(attr)), self.page());
+        flush_stale::<F, M>(&mut self.tree.gather, page.start, page.end)?;
         self.tree.gather.on().before_mapped::<F>(attr, pfn, 1);
         node.put(index, raw);
-        self.tree.gather.became_valid(self.page().start, 1, raw);
+        self.tree.gather.became_valid(page.start, 1, raw);
         self.advance();
         Ok(())
     }
 
     /// Changes the attributes of the page here; returns the old ones. Stays. What MMUs set
-    /// meanwhile is kept.
+    /// meanwhile is kept. Of changes that need a break see [`TreeMut::protect`].
     pub fn protect(&mut self, attr: Attr) -> Option<Attr> {
         let (index, page) = (self.index(), self.page());
         let (on, others) = (self.tree.gather.on(), Use::private(self.tree.gather.is_private()));
@@ -116,9 +117,15 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         if F::is_none(seen) {
             return None;
         }
-        on.before_changed::<F>(seen, with_attr::<F>(seen, seen, attr));
-        let old = node.update(index, others, |raw| with_attr::<F>(seen, raw, attr));
-        self.tree.gather.changed_entry::<F>(page.start, old);
+        let change = |raw| with_attr::<F>(seen, raw, attr);
+        on.before_changed::<F>(seen, change(seen));
+        let old = match node.update(index, others, change) {
+            Ok(old) => {
+                self.tree.gather.changed_entry::<F>(page.start, old);
+                old
+            }
+            Err(NeedsBreak) => self.tree.tables.change_broken(page.start, &mut self.tree.gather, change)?,
+        };
         Some(F::attr(Level::PTE, old))
     }
 

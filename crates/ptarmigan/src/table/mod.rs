@@ -16,6 +16,7 @@
 //! | [`KernelRange::unmap`], [`KernelRange::protect`] | `&mut KernelRange` | never |
 //! | faults of a [shared space](crate::space::SharedSpace) | one table at a time | yes |
 //! | [`SharedSpace::query`](crate::space::SharedSpace::query) | nothing; tables are kept from reuse | never |
+mod broken;
 mod concurrent;
 mod cursor;
 mod dump;
@@ -28,10 +29,13 @@ mod tree;
 
 pub use cursor::Cursor;
 pub use dump::Dump;
-pub use kernel::{ClaimError, KernelMap, KernelRange, KernelRangeError, KernelSlots, MAX_RANGES, SlotsError};
+pub use kernel::{
+    ClaimError, KernelMap, KernelMapError, KernelRange, KernelRangeError, KernelSlots, MAX_RANGES,
+    MemoryTooHigh, SlotsError, check_memory,
+};
 pub use range::Free;
 pub use tree::{MapError, Tree, TreeMut, TreeRef, TreeView};
 
 pub(crate) use concurrent::{Leaf, Locked, PutError};
-pub(crate) use node::Use;
+pub(crate) use node::{NeedsBreak, Use};
 pub(crate) use tables::{Descent, Tables};

@@ -11,7 +11,8 @@
 //!    [`Node::clear`], [`Node::clear_all`]). So a table with no live entries is all zero, but for
 //!    bits that [`Format::KEPT`] names. Where a format has such bits, the map of a leaf table stays
 //!    until the table is given back: it says where bits may be left.
-//! 3. An entry that changes stays an entry ([`Node::update`]).
+//! 3. An entry that changes stays an entry ([`Node::update`]). Where the architecture demands a
+//!    break in between, the call answers so ([`NeedsBreak`]) and changes nothing.
 //!
 //! The entries of a leaf table are counted only after somebody has needed the count: records of
 //! four frames share a cache line, so a count that every fault writes would take the line from
@@ -47,6 +48,11 @@ impl Use {
         if private { Use::Private } else { Use::Walked }
     }
 }
+
+/// The architecture demands that a live entry is broken off, and flushed, before the new one is
+/// made (`broken`).
+#[derive(Debug)]
+pub(crate) struct NeedsBreak;
 
 /// An open table.
 pub(crate) struct Node<'w, F: Format, W: OpenWindow + 'w> {
@@ -268,8 +274,39 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Changes the entry at `index` to what `change` makes of it, which must be an entry too; the
     /// one that was there. `change` may be called several times, as an MMU sets bits in between.
+    ///
+    /// # Errors
+    ///
+    /// [`NeedsBreak`] if an MMU may use the entry, and the architecture demands that it is broken
+    /// off first. It is as it was then.
     #[inline(always)]
-    pub fn update(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+    pub fn update(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> Result<u64, NeedsBreak> {
+        let slot = self.slot(index);
+        let mut old = slot.load();
+        loop {
+            let new = change(old) | F::cleared(old);
+            debug_assert!(!F::is_none(new), "entries are cleared by calls that count them");
+            if new == old {
+                return Ok(old);
+            }
+            if others == Use::Private {
+                slot.store(new);
+                return Ok(old);
+            }
+            if const { F::EVER_BREAKS } && F::needs_break(self.level, old, new) {
+                return Err(NeedsBreak);
+            }
+            match slot.exchange(old, new) {
+                Ok(()) => return Ok(old),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// As [`update`](Self::update), for changes that need no break: the entry loses permissions
+    /// alone, or no MMU can use it as it is.
+    #[inline(always)]
+    pub fn replace(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> u64 {
         let slot = self.slot(index);
         let mut old = slot.load();
         loop {
@@ -282,6 +319,11 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
                 slot.store(new);
                 return old;
             }
+            debug_assert!(
+                !F::EVER_BREAKS || !F::needs_break(self.level, old, new),
+                "{new:#x} takes the place of {old:#x} without a break in the table at {}",
+                self.at
+            );
             match slot.exchange(old, new) {
                 Ok(()) => return old,
                 Err(now) => old = now,
@@ -292,14 +334,45 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// As [`update`](Self::update), for an entry that the caller has just `seen`; returns the one
     /// that is there now.
     #[inline(always)]
-    pub fn update_seen(&self, index: usize, seen: u64, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+    pub fn update_seen(
+        &self,
+        index: usize,
+        seen: u64,
+        others: Use,
+        change: impl Fn(u64) -> u64,
+    ) -> Result<u64, NeedsBreak> {
+        if others == Use::Private {
+            let new = change(seen) | F::cleared(seen);
+            self.slot(index).store(new);
+            return Ok(new);
+        }
+        let old = self.update(index, others, &change)?;
+        Ok(change(old) | F::cleared(old))
+    }
+
+    /// As [`update_seen`](Self::update_seen), for changes that need no break, as for
+    /// [`replace`](Self::replace).
+    #[inline(always)]
+    pub fn replace_seen(&self, index: usize, seen: u64, others: Use, change: impl Fn(u64) -> u64) -> u64 {
         if others == Use::Private {
             let new = change(seen) | F::cleared(seen);
             self.slot(index).store(new);
             return new;
         }
-        let old = self.update(index, others, &change);
+        let old = self.replace(index, others, &change);
         change(old) | F::cleared(old)
+    }
+
+    /// Lets no MMU use the entry at `index` of a leaf table until the next change. It is still an
+    /// entry, so nothing else is put there. Returns what it was.
+    #[inline(always)]
+    pub fn break_off(&self, index: usize) -> u64 {
+        self.replace(index, Use::Walked, |raw| F::map_attr(Level::PTE, raw, |attr| attr.without(Attr::READ)))
+    }
+
+    /// Makes the entry for `va` of a leaf table, which is [broken off](Self::break_off).
+    pub fn make(&self, va: u64, raw: u64) {
+        self.replace(F::index(Level::PTE, va), Use::Walked, |_| raw);
     }
 
     /// Clears the entry of a slot; what was there.
@@ -419,8 +492,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             if F::is_none(old) || !F::allows(Level::PTE, old, access) {
                 return None;
             }
-            let new =
-                F::leaf(Level::PTE, F::frame(Level::PTE, old), F::attr(Level::PTE, old) | used) | F::KEPT;
+            let new = F::map_attr(Level::PTE, old, |attr| attr | used) | F::KEPT;
             match slot.exchange(old, new) {
                 Ok(()) => return Some(Refill { entry: new, was_hashed: F::cleared(old) != 0 }),
                 Err(now) => old = now,

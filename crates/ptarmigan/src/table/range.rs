@@ -1,5 +1,6 @@
 //! Operations on ranges: each goes down the tables once and touches every table in the range once.
-use super::node::{Node, Use};
+use super::broken::{BATCH, Broken};
+use super::node::{NeedsBreak, Node, Use};
 use super::tables::{TableCounts, Tables};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
@@ -132,6 +133,30 @@ impl Span {
     }
 }
 
+/// Flushes what the gather holds and makes the entries that are broken off; false if this CPU cannot
+/// flush now, with the old entries in their places.
+fn make_broken<'w, F: Format, M: Machine, T, const N: usize>(
+    broken: &mut Broken<'w, F, M::Window, T, N>,
+    gather: &mut Gather<'_, M>,
+    change: &impl Fn(u64, u64) -> u64,
+) -> bool
+where
+    M::Window: 'w,
+    T: Fn(u64) -> Option<Node<'w, F, M::Window>>,
+{
+    if broken.is_empty() {
+        return true;
+    }
+    let gather = core::cell::RefCell::new(gather);
+    broken
+        .make(
+            || gather.borrow_mut().flush_so_far(),
+            change,
+            |va, raw| gather.borrow().became_valid(va, 1, raw),
+        )
+        .is_ok()
+}
+
 impl<F: Format> Tables<F> {
     /// Clears all entries in `range` and calls `leaf(gather, address, entry)` for each; gives back
     /// tables by `free`. Never allocates.
@@ -215,6 +240,10 @@ impl<F: Format> Tables<F> {
         change: impl Fn(u64, u64) -> u64,
     ) {
         let (on, others) = (gather.on(), Use::private(gather.is_private()));
+        if const { F::EVER_BREAKS } && others == Use::Walked {
+            self.change_breaking(range, gather, change);
+            return;
+        }
         self.each_leaf_table(on, range, &mut |node, base, first, last| {
             let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
             let mut changed = Span::default();
@@ -231,20 +260,73 @@ impl<F: Format> Tables<F> {
                                 let attr = F::attr(Level::PTE, now) | gained;
                                 F::leaf(Level::PTE, F::frame(Level::PTE, now), attr)
                             };
-                            let now = node.update_seen(index, raw, others, gain);
+                            let now = node.replace_seen(index, raw, others, gain);
                             stale.gather.gained(va, raw, now);
                             return;
                         }
                         changed.add(index);
-                        node.update_seen(index, raw, others, |now| change(va, now));
+                        node.replace_seen(index, raw, others, |now| change(va, now));
                         return;
                     }
-                    let now = node.update_seen(index, raw, others, |now| change(va, now));
+                    let now = node.replace_seen(index, raw, others, |now| change(va, now));
                     stale.gather.changed_entry::<F>(va, now);
                 }
             });
             stale.end(changed.0);
         });
+    }
+
+    /// As [`change`](Self::change), for entries that may have to be broken off first. Those that need
+    /// a break and cannot be flushed now, as this CPU is in the middle of a flush, stay as they were.
+    #[cold]
+    #[inline(never)]
+    fn change_breaking<M: Machine>(
+        &self,
+        range: VirtRange,
+        gather: &mut Gather<'_, M>,
+        change: impl Fn(u64, u64) -> u64,
+    ) {
+        let on = gather.on();
+        let mut broken = Broken::<_, _, _, BATCH>::new(|va| self.find(on, va, Level::PTE));
+        self.each_leaf_table(on, range, &mut |node, base, first, last| {
+            node.each(first, last, |index, raw| {
+                let va = base + ((index as u64) << F::PAGE_SHIFT);
+                let new = change(va, raw);
+                if new == raw {
+                    return;
+                }
+                on.before_changed::<F>(raw, new);
+                match node.update(index, Use::Walked, |now| change(va, now)) {
+                    Ok(old) => gather.changed_entry::<F>(va, old),
+                    Err(NeedsBreak) => {
+                        if broken.is_full() {
+                            make_broken(&mut broken, gather, &change);
+                        }
+                        gather.changed_entry::<F>(va, broken.add(node, index, va));
+                    }
+                }
+            });
+        });
+        make_broken(&mut broken, gather, &change);
+    }
+
+    /// Changes the entry of the page at `va`, which [needs a break](NeedsBreak); the one that was
+    /// there. `None` if there is no such entry, or if this CPU is in the middle of a flush: nothing
+    /// has changed then.
+    #[cold]
+    #[inline(never)]
+    pub fn change_broken<M: Machine>(
+        &self,
+        va: u64,
+        gather: &mut Gather<'_, M>,
+        change: impl Fn(u64) -> u64,
+    ) -> Option<u64> {
+        let on = gather.on();
+        let node = self.find(on, va, Level::PTE)?;
+        let mut broken = Broken::<_, _, _, 1>::new(|va| self.find(on, va, Level::PTE));
+        let was = broken.add(&node, F::index(Level::PTE, va), va);
+        gather.changed_entry::<F>(va, was);
+        make_broken(&mut broken, gather, &|_, raw| change(raw)).then_some(was)
     }
 
     /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
@@ -359,7 +441,7 @@ impl<F: Format> Tables<F> {
                                 changed.add(index);
                             }
                             // What an MMU has set since goes to the copy, too.
-                            copy = node.update_seen(index, raw, others, change);
+                            copy = node.replace_seen(index, raw, others, change);
                             if const { F::KEPT != 0 } {
                                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                                 stale.gather.changed_entry::<F>(va, copy);

@@ -1,5 +1,5 @@
 //! A tree of tables with its TLB state, and changes to it.
-use super::node::Use;
+use super::node::{NeedsBreak, Use};
 use super::range::Free;
 use super::tables::Tables;
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -71,6 +71,9 @@ pub enum MapError {
     },
     /// The tree is of another machine.
     WrongMachine(WrongMachine),
+    /// A page was unmapped there by the same edit, and must be flushed first
+    /// ([`Format::needs_break`]), which this CPU cannot do now.
+    Refused(TlbRefusal),
 }
 
 impl fmt::Display for MapError {
@@ -80,6 +83,7 @@ impl fmt::Display for MapError {
             MapError::Occupied { at } => write!(f, "{at} is mapped already; unmap it first"),
             MapError::OutOfRange { at } => write!(f, "{at} is beyond the user's addresses"),
             MapError::WrongMachine(e) => e.fmt(f),
+            MapError::Refused(e) => e.fmt(f),
         }
     }
 }
@@ -89,6 +93,12 @@ impl core::error::Error for MapError {}
 impl From<NoFrame> for MapError {
     fn from(e: NoFrame) -> Self {
         MapError::NoFrame(e)
+    }
+}
+
+impl From<TlbRefusal> for MapError {
+    fn from(e: TlbRefusal) -> Self {
+        MapError::Refused(e)
     }
 }
 
@@ -365,9 +375,11 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             return Err(MapError::Occupied { at: va });
         }
         let raw = F::leaf(Level::PTE, pfn, of_user(attr));
+        let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
+        flush_stale::<F, M>(&mut self.gather, page, page + (1 << F::PAGE_SHIFT))?;
         self.on().before_mapped::<F>(attr, pfn, 1);
         node.put(index, raw);
-        self.gather.became_valid(va.0 & !((1 << F::PAGE_SHIFT) - 1), 1, raw);
+        self.gather.became_valid(page, 1, raw);
         Ok(())
     }
 
@@ -387,6 +399,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let on = self.on();
         let step = 1u64 << F::PAGE_SHIFT;
         let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
+        flush_stale::<F, M>(&mut self.gather, range.start, range.end)?;
         let span = 1u64 << F::shift(Level(1));
         let attr = of_user(attr);
         let (mut pfn, mut raw) = (first, F::leaf(Level::PTE, first, attr));
@@ -487,6 +500,10 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 
     /// Gives the page at `va` other attributes; returns the old ones, with what MMUs had set until
     /// then. What MMUs set meanwhile is kept.
+    ///
+    /// Where the change [needs a break](Format::needs_break), everything that was changed so far is
+    /// flushed, and an access to the page faults until then. In the middle of a flush of this CPU
+    /// nothing is changed then, and `None` returned.
     pub fn protect(&mut self, va: VirtAddr, attr: Attr) -> Option<Attr> {
         if va.0 >= F::USER_END {
             return None;
@@ -498,18 +515,26 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             return None;
         }
         self.on().before_changed::<F>(seen, with_attr::<F>(seen, seen, attr));
-        let old =
-            node.update(index, Use::private(self.gather.is_private()), |raw| with_attr::<F>(seen, raw, attr));
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        self.gather.changed_entry::<F>(page, old);
+        let change = |raw| with_attr::<F>(seen, raw, attr);
+        let old = match node.update(index, Use::private(self.gather.is_private()), change) {
+            Ok(old) => {
+                self.gather.changed_entry::<F>(page, old);
+                old
+            }
+            Err(NeedsBreak) => self.tables.change_broken(page, &mut self.gather, change)?,
+        };
         Some(F::attr(Level::PTE, old))
     }
 
     /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change`
     /// may be called several times for a page, as MMUs set bits in between.
+    ///
+    /// Pages whose change [needs a break](Format::needs_break) are flushed in batches, see
+    /// [`protect`](Self::protect).
     pub fn change_range(&mut self, range: VirtRange, change: impl Fn(Attr) -> Attr) {
         self.tables.change(range, &mut self.gather, |_, raw| {
-            F::leaf(Level::PTE, F::frame(Level::PTE, raw), of_user(change(F::attr(Level::PTE, raw))))
+            F::map_attr(Level::PTE, raw, |attr| of_user(change(attr)))
         });
     }
 
@@ -528,6 +553,25 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     pub fn into_released(self) -> crate::gather::Released<'a, M> {
         self.gather.flush()
     }
+}
+
+/// Flushes what an operation has done so far, if it took pages in `start..end` away, before others
+/// come there: an architecture that wants breaks wants one in between. Others keep the flush for the
+/// end.
+///
+/// # Errors
+///
+/// [`MapError::Refused`] in the middle of a flush of this CPU.
+#[inline(always)]
+pub(super) fn flush_stale<F: Format, M: Machine>(
+    gather: &mut Gather<'_, M>,
+    start: u64,
+    end: u64,
+) -> Result<(), MapError> {
+    if const { F::EVER_BREAKS } && gather.is_stale(start, end) {
+        gather.flush_so_far()?;
+    }
+    Ok(())
 }
 
 /// The entry `raw` with the attributes `attr`, and those of the MMU's own that it got since it was

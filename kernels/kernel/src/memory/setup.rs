@@ -15,6 +15,7 @@ use ptarmigan::params::{Params, UserPte};
 use ptarmigan::quicklist::{
     AutoCosts, AutoPlacement, ListsConfig, ListsError, Placement, Quicklists, Source,
 };
+use ptarmigan::table::KernelMapError;
 use ptarmigan::tlb::{Parking, Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 
@@ -36,6 +37,8 @@ pub enum SetUpError {
     Tlb(TlbError),
     /// Frames ran out.
     Frame(NoFrame),
+    /// The kernel's half could not be made.
+    Map(KernelMapError),
     /// Boot memory is short of what the window on tables takes.
     Tables,
     /// There is no low memory, or too little for the library's arrays.
@@ -55,6 +58,7 @@ impl fmt::Display for SetUpError {
             SetUpError::Frames(e) => e.fmt(f),
             SetUpError::Tlb(e) => e.fmt(f),
             SetUpError::Frame(e) => e.fmt(f),
+            SetUpError::Map(e) => e.fmt(f),
             SetUpError::Tables => f.write_str("boot memory is short of the window on tables"),
             SetUpError::NoLowMemory { wanted, largest } => write!(
                 f,
@@ -75,7 +79,10 @@ macro_rules! from {
         }
     )*};
 }
-from!(BootMemoryShort => Boot, ListsError => Lists, FramesError => Frames, TlbError => Tlb, NoFrame => Frame);
+from!(
+    BootMemoryShort => Boot, ListsError => Lists, FramesError => Frames, TlbError => Tlb, NoFrame => Frame,
+    KernelMapError => Map
+);
 
 /// What an image says of its machine.
 pub struct Board<'a, A: Arch> {

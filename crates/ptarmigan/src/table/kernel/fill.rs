@@ -63,7 +63,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.map_of().each_table(on, at, pages, |node, base, low, high| {
             for index in low..=high {
                 on.before_mapped::<F>(attr, F::frame(Level::PTE, node.load(index)), 1);
-                node.update(index, Use::Private, |raw| F::leaf(Level::PTE, F::frame(Level::PTE, raw), attr));
+                node.replace(index, Use::Private, |raw| F::map_attr(Level::PTE, raw, |_| attr));
             }
             let first = base + low as u64 * (1 << F::PAGE_SHIFT);
             on.became_valid(None, first, F::PAGE_SHIFT, (high - low + 1) as u64, 0, node.load(low));

@@ -7,5 +7,5 @@ mod slots;
 
 pub use claims::{ClaimError, MAX_RANGES};
 pub use range::{KernelRange, KernelRangeError};
-pub use roots::KernelMap;
+pub use roots::{KernelMap, KernelMapError, MemoryTooHigh, check_memory};
 pub use slots::{KernelSlots, SlotsError};

@@ -31,7 +31,8 @@ use crate::frames::{AllocFlags, HighUse};
 use crate::gather::scrub_unhooked;
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Level, Unhooked};
-use crate::table::node::{Node, Use};
+use crate::table::broken::{BATCH, Broken};
+use crate::table::node::{NeedsBreak, Node, Use};
 use crate::table::tables::{Path, adopt, descend, free_unlinked, hashes};
 use crate::table::tree::MapError;
 use crate::tlb::{Facts, Mmu, Runs, TlbRefusal};
@@ -419,15 +420,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, _| {
                 let va = base + index as u64 * Self::PAGE;
-                stale.change::<F>(va, || {
-                    node.update(index, Use::Walked, |raw| {
-                        F::leaf(
-                            Level::PTE,
-                            F::frame(Level::PTE, raw),
-                            F::attr(Level::PTE, raw).without(Attr::READ),
-                        )
-                    })
-                });
+                stale.change::<F>(va, || node.break_off(index));
             });
         });
         stale.flush()?;
@@ -447,6 +440,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// its own, and has every CPU forget what it knew of those that differ. `change` may be called
     /// several times for a page, as MMUs set bits in between.
     ///
+    /// Pages whose change [needs a break](Format::needs_break) are broken off in batches, flushed, and
+    /// made. Until then an access of any CPU to them faults: nothing may use them meanwhile.
+    ///
     /// # Errors
     ///
     /// [`KernelRangeError`]; nothing has changed then.
@@ -459,17 +455,42 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
-        let change = |raw| F::leaf(Level::PTE, F::frame(Level::PTE, raw), change(F::attr(Level::PTE, raw)));
+        let change = |raw| F::map_attr(Level::PTE, raw, &change);
+        let valid = |va, raw| on.became_valid(None, va, F::PAGE_SHIFT, 1, 0, raw);
+        let mut broken = Broken::<_, _, _, BATCH>::new(|va| self.map.find(on, va));
+        let mut refused = None;
         self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, raw| {
-                if change(raw) != raw {
-                    on.before_changed::<F>(raw, change(raw));
-                    let va = base + index as u64 * Self::PAGE;
-                    // What is forgotten everywhere need not be told to the MMU besides.
-                    stale.change::<F>(va, || node.update_seen(index, raw, Use::Walked, change));
+                let new = change(raw);
+                if new == raw || refused.is_some() {
+                    return;
+                }
+                on.before_changed::<F>(raw, new);
+                let va = base + index as u64 * Self::PAGE;
+                let mut breaks = false;
+                // What is forgotten everywhere need not be told to the MMU besides.
+                stale.change::<F>(va, || {
+                    let changed = node.update_seen(index, raw, Use::Walked, change);
+                    changed.unwrap_or_else(|NeedsBreak| {
+                        breaks = true;
+                        raw
+                    })
+                });
+                if !breaks {
+                    return;
+                }
+                broken.add(node, index, va);
+                if broken.is_full() {
+                    let made = broken.make(|| stale.flush_so_far(), |_, raw| change(raw), valid);
+                    refused = made.err();
                 }
             });
         });
+        if !broken.is_empty() {
+            broken.make(|| stale.flush_so_far(), |_, raw| change(raw), valid)?;
+        }
+        drop(broken);
+        refused.map_or(Ok(()), Err)?;
         Ok(stale.flush()?)
     }
 
@@ -643,6 +664,16 @@ impl<'a, M: Machine> Stale<'a, M> {
 
     fn flush(self) -> Result<(), TlbRefusal> {
         ManuallyDrop::new(self).flush_now()
+    }
+
+    /// Flushes what is stale so far; the range owes its flush until the last one.
+    #[cold]
+    fn flush_so_far(&mut self) -> Result<(), TlbRefusal> {
+        let facts = Facts { hashed: Some(self.hashed as u64), ..Facts::UNKNOWN };
+        self.on.tlb().flush_kernel_with(self.on.pin(), &self.runs, &facts)?;
+        self.runs.clear();
+        self.hashed = 0;
+        Ok(())
     }
 
     fn flush_now(&mut self) -> Result<(), TlbRefusal> {

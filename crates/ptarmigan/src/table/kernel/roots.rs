@@ -4,7 +4,7 @@
 //! records. A change of the kernel map goes along that list, and construction copies and registers
 //! under the same lock, so no root ever misses a change (H2, H14, REQ-3, REQ-16).
 use super::claims::Claims;
-use crate::addr::{Pfn, PhysAddr};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::cpu::MachineId;
 use crate::format::{Entry, Format, check_tables};
 use crate::frames::{Dirty, Frame, Frames, NoFrame, Request, Use};
@@ -12,9 +12,87 @@ use crate::page::{Construct, Level};
 use crate::sync::SpinLock;
 use crate::table::node::{read, set_kernel};
 use crate::window::OpenWindow;
+use core::fmt;
 use core::marker::PhantomData;
 
+/// Entries of a format have no room for the number of a frame: it would have the entry of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryTooHigh {
+    /// The format's name.
+    pub format: &'static str,
+    /// Its [`PHYS_BITS`](Format::PHYS_BITS).
+    pub bits: u32,
+    /// The highest frame of the memory.
+    pub highest: Pfn,
+}
+
+impl fmt::Display for MemoryTooHigh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryTooHigh { format, bits, highest } = self;
+        write!(
+            f,
+            "entries of {format} have {bits} bits of address, and the memory goes up to frame {highest}: \
+             leave frames above {bits} bits out"
+        )
+    }
+}
+
+impl core::error::Error for MemoryTooHigh {}
+
+/// Compares the memory of a machine with what entries of its format can name.
+///
+/// # Errors
+///
+/// [`MemoryTooHigh`] if a frame lies beyond [`Format::PHYS_BITS`].
+pub fn check_memory<F: Format>(frames: &Frames) -> Result<(), MemoryTooHigh> {
+    let ends = frames.runs().map(|run| u64::from(run.start.0) + u64::from(run.frames));
+    let end = ends.max().unwrap_or(0);
+    if F::PHYS_BITS >= u64::BITS || end.saturating_sub(1) >> F::PHYS_BITS.saturating_sub(FRAME_SHIFT) == 0 {
+        return Ok(());
+    }
+    let highest = Pfn(end.saturating_sub(1) as u32);
+    Err(MemoryTooHigh { format: F::NAME, bits: F::PHYS_BITS, highest })
+}
+
+/// Why there is no kernel map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelMapError {
+    /// There was no memory for its root.
+    NoFrame(NoFrame),
+    /// Entries of the format cannot name all frames of the machine.
+    TooHigh(MemoryTooHigh),
+}
+
+impl fmt::Display for KernelMapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KernelMapError::NoFrame(e) => e.fmt(f),
+            KernelMapError::TooHigh(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for KernelMapError {}
+
+impl From<NoFrame> for KernelMapError {
+    fn from(e: NoFrame) -> Self {
+        KernelMapError::NoFrame(e)
+    }
+}
+
+impl From<MemoryTooHigh> for KernelMapError {
+    fn from(e: MemoryTooHigh) -> Self {
+        KernelMapError::TooHigh(e)
+    }
+}
+
 /// The kernel's entries, and the roots that have a copy.
+///
+/// On a machine with one root, each space's root has a copy of these entries. On a machine with two
+/// (AArch64's `TTBR1`), the kernel has a tree of its own: the map is of a format whose
+/// [`USER_ROOT_ENTRIES`](Format::USER_ROOT_ENTRIES) are 0, its [root](Self::root) is loaded once, and
+/// the spaces' roots, of another format, are constructed by
+/// [`NoConstruct`](crate::page::NoConstruct).
 pub struct KernelMap<F: Format, W> {
     machine: MachineId,
     window: W,
@@ -30,17 +108,21 @@ pub struct KernelMap<F: Format, W> {
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     pub(super) const ROOT: Level = F::LAYOUT.root();
 
-    /// An empty kernel map; takes one frame for its reference table.
+    /// Makes an empty kernel map; takes memory for its root, of the order of a root whatever
+    /// `request` says.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`] if there is none.
+    /// [`KernelMapError`] if there is none, or if the machine has frames that entries of the format
+    /// cannot name.
     ///
     /// # Safety
     ///
     /// 1. The window reaches all of `frames`.
-    pub unsafe fn new(frames: &Frames, window: W, request: Request) -> Result<Self, NoFrame> {
+    pub unsafe fn new(frames: &Frames, window: W, request: Request) -> Result<Self, KernelMapError> {
         const { check_tables::<F>() };
+        check_memory::<F>(frames)?;
+        let request = Request { order: F::LAYOUT.order(Self::ROOT), ..request };
         // SAFETY: 1. passed on.
         let frame = unsafe { frames.take(request)?.zeroed(&window) };
         let reference = frame.into_raw().addr();
@@ -66,14 +148,15 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         if in_use || !frames.machine().matches(self.machine) {
             return Err(self);
         }
-        let give = |frames: &Frames, at: PhysAddr| {
+        let give = |frames: &Frames, at: PhysAddr, level: Level| {
             frames.meta(at.pfn()).set_usage(Use::Taken);
-            // SAFETY: 1. `new` took the reference, and a range each of the tables below it, order
-            // 0; no root links these any more, and `self` is consumed. 2. `Dirty` promises nothing.
-            frames.give(unsafe { Frame::<Dirty>::from_raw(self.machine, at.pfn(), 0) });
+            // SAFETY: 1. `new` took the reference, and a range each of the tables below it, of their
+            // levels' orders; no root links these any more, and `self` is consumed. 2. `Dirty`
+            // promises nothing.
+            frames.give(unsafe { Frame::<Dirty>::from_raw(self.machine, at.pfn(), F::LAYOUT.order(level)) });
         };
-        self.give_tables_back(frames, give);
-        give(frames, self.reference);
+        self.give_tables_back(frames, |frames, at| give(frames, at, Level(Self::ROOT.0.saturating_sub(1))));
+        give(frames, self.reference, Self::ROOT);
         Ok(())
     }
 
@@ -99,6 +182,15 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     /// The machine whose map it is.
     pub(in crate::table) fn machine(&self) -> MachineId {
         self.machine
+    }
+
+    /// Returns where the root is that has all of the kernel's entries and none of the user's, for as
+    /// long as the map is there.
+    ///
+    /// A machine with two roots loads it as the kernel's, once on each CPU. On others, CPUs that are
+    /// in no space may have it loaded. Ranges that are [claimed](Self::claim) appear in it.
+    pub fn root(&self) -> PhysAddr {
+        self.reference
     }
 
     /// The root that has all of the kernel's entries.
@@ -131,7 +223,8 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     /// kernel entry, which links one table that all share, has to be set before the first of them
     /// is made.
     ///
-    /// The caller flushes if the entry was present before.
+    /// The caller flushes if the entry was present before. Where the change
+    /// [needs a break](Format::needs_break), it sets the entry to none and flushes first.
     ///
     /// # Safety
     ///

@@ -121,7 +121,7 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
         let table = *self.tables.get(index / entries).ok_or(SlotError { index, code: 22 })?;
         let node =
             Node::<F, M::Window>::open(self.machine.window(), self.machine.frames(), Level::PTE, table);
-        let old = node.update(index % entries, others, &change);
+        let old = node.replace(index % entries, others, &change);
         Ok(change(old) | F::cleared(old))
     }
 }
@@ -143,7 +143,7 @@ unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'
 
     #[inline(always)]
     unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
-        let hidden = |raw| F::leaf(Level::PTE, F::frame(Level::PTE, raw), self.attr.without(Attr::READ));
+        let hidden = |raw| F::map_attr(Level::PTE, raw, |_| self.attr.without(Attr::READ));
         self.change(index, Use::Walked, hidden).map(drop)
     }
 

@@ -1,0 +1,116 @@
+//! Breaks live entries before others take their place, where the architecture demands it.
+//!
+//! # The protocol
+//!
+//! 1. [`Node::update`] refuses a change that [`Format::needs_break`].
+//! 2. The caller breaks the entry off ([`Broken::add`]): no MMU can use it, but it is still an entry
+//!    and keeps its frame, so nothing else is put there. It also notes the page as stale.
+//! 3. One flush has all CPUs forget a batch of such pages.
+//! 4. Only then the new entries are made ([`Broken::make`]).
+//!
+//! Meanwhile an access to such a page faults on every CPU. If the flush is refused, or anything
+//! unwinds, the old entries come back: an entry that takes its own place needs no break.
+//!
+//! The batch is an array on the stack. Rejected: a mark in the entry instead, which would allow one
+//! flush for a range of any size. Each format would need a free bit for it, and its attributes
+//! would have to survive in entries that are not present.
+#[cfg(doc)]
+use super::node::NeedsBreak;
+use super::node::Node;
+use crate::format::Format;
+use crate::window::OpenWindow;
+
+/// Entries that are flushed together: 1 KiB of stack.
+pub(super) const BATCH: usize = 64;
+
+/// Up to `N` entries that are broken off, and what they were. `find` finds the leaf table of an
+/// address. Dropping it makes the old entries again.
+pub(super) struct Broken<'w, F: Format, W: OpenWindow + 'w, T, const N: usize>
+where
+    T: Fn(u64) -> Option<Node<'w, F, W>>,
+{
+    find: T,
+    /// Addresses and old entries; those from `len` on are of no use.
+    pages: [(u64, u64); N],
+    len: usize,
+}
+
+impl<'w, F: Format, W: OpenWindow + 'w, T, const N: usize> Broken<'w, F, W, T, N>
+where
+    T: Fn(u64) -> Option<Node<'w, F, W>>,
+{
+    /// None yet. `find` finds the leaf table that maps an address, for each address that
+    /// [`add`](Self::add) is given.
+    pub fn new(find: T) -> Self {
+        Broken { find, pages: [(0, 0); N], len: 0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.len == N
+    }
+
+    /// Breaks the entry at `index` of `node` off, which maps `va`; returns what it was. There is
+    /// room for it.
+    pub fn add(&mut self, node: &Node<'_, F, W>, index: usize, va: u64) -> u64 {
+        let was = node.break_off(index);
+        if let Some(page) = self.pages.get_mut(self.len) {
+            *page = (va, was);
+            self.len += 1;
+        }
+        was
+    }
+
+    /// Makes all the entries that `new(address, old entry)` returns, after `flush` has had every CPU
+    /// forget the old ones, and calls `made(address, new entry)` for each. If `flush` fails, the old
+    /// ones are made again.
+    pub fn make<E>(
+        &mut self,
+        flush: impl FnOnce() -> Result<(), E>,
+        new: impl Fn(u64, u64) -> u64,
+        mut made: impl FnMut(u64, u64),
+    ) -> Result<(), E> {
+        if let Err(e) = flush() {
+            self.restore();
+            return Err(e);
+        }
+        while let Some(&(va, was)) = self.pages[..self.len].last() {
+            let raw = new(va, was);
+            self.len -= 1;
+            self.put(va, raw);
+            made(va, raw);
+        }
+        Ok(())
+    }
+
+    fn put(&self, va: u64, raw: u64) {
+        let node = (self.find)(va);
+        debug_assert!(node.is_some(), "the table of {va:#x} stays while its entries are broken off");
+        if let Some(node) = node {
+            node.make(va, raw);
+        }
+    }
+
+    #[cold]
+    fn restore(&mut self) {
+        while self.len > 0 {
+            self.len -= 1;
+            let (va, was) = self.pages[self.len];
+            self.put(va, was);
+        }
+    }
+}
+
+impl<'w, F: Format, W: OpenWindow + 'w, T, const N: usize> Drop for Broken<'w, F, W, T, N>
+where
+    T: Fn(u64) -> Option<Node<'w, F, W>>,
+{
+    fn drop(&mut self) {
+        if self.len > 0 {
+            self.restore();
+        }
+    }
+}
