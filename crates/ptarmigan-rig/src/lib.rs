@@ -1,5 +1,7 @@
 //! Puts a hosted machine of the library under the sanitizer.
 //!
+//! Tests of a format by hand begin with [`conform`], which compares it with the sanitizer's decoder.
+//!
 //! A [`SoftMmu`] owns the sanitizer. It stands between the library and the sanitizer twice:
 //!
 //! * as the machine's [`Mmu`](ptarmigan::tlb::Mmu), it has the software MMU of a CPU forget what
@@ -40,6 +42,7 @@
 //! type.
 mod arch;
 mod block;
+mod conform;
 mod hashed;
 mod memory;
 mod mmu;
@@ -48,6 +51,7 @@ mod traits;
 
 pub use arch::Watchable;
 pub use block::HashMemory;
+pub use conform::{Nonconforming, conform, conforms_to};
 pub use hashed::{HashUse, HashedMmu, hash_size};
 pub use memory::HostMemory;
 pub use mmu::SoftMmu;

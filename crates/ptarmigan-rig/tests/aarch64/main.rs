@@ -2,6 +2,7 @@
 //! its MMUs cache entries that deny an access.
 mod denied;
 mod executable;
+#[path = "../breaks/format.rs"]
 mod format;
 mod kernel;
 
