@@ -36,7 +36,7 @@ fn kernel_page_becomes<const BREAK: bool>(pages: u64, add: Attr) -> (u64, u64) {
     let host = host::<Upper<BREAK>>(1);
     let soft = Soft::new(&host, Config { asids: true, ..Config::new(Arch::aarch64_4k(48).upper()) });
     let told = soft.told();
-    let policy = Layered::new(&soft, host.quicklists().unwrap());
+    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
     let tlb = TlbConfig { asids: 8, ..TlbConfig::new(1) };
     let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
     let slots = host.slots();
@@ -82,7 +82,7 @@ fn user_pages<const BREAK: bool>(
     let host = host::<AArch64<BREAK>>(2);
     let soft = Soft::new(&host, Config { cpus: 2, asids: true, ..Config::new(Arch::aarch64_4k(48)) });
     let told = soft.told();
-    let policy = Layered::new(&soft, host.quicklists().unwrap());
+    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
     let tlb = TlbConfig { asids: 8, ..TlbConfig::new(2) };
     let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
     let slots = host.slots();
@@ -179,7 +179,7 @@ fn a_kernel_tree_has_a_root_of_its_own_beside_spaces_of_another_format() {
     let host = host::<AArch64<true>>(1);
     let soft = Soft::new(&host, Config { asids: true, ..Config::new(Arch::aarch64_4k(48)) });
     let upper = Soft::new(&host, Config::new(Arch::aarch64_4k(48).upper()));
-    let policy = Layered::new(&upper, Layered::new(&soft, host.quicklists().unwrap()));
+    let policy = Layered::new(&upper, Layered::new(&soft, host.quicklists().unwrap()).unwrap()).unwrap();
     let machine = HostMachine::new(&host, policy, &soft).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -272,7 +272,7 @@ fn random<const BREAK: bool>(seed: u64, steps: u32, asids: u16) -> Found {
     };
     let soft = Soft::new(&host, config);
     let told = soft.told();
-    let policy = Layered::new(&soft, host.quicklists().unwrap());
+    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
     let tlb = TlbConfig { asids, costs: CostModel::Costs(Costs::new(1, 64)), ..TlbConfig::new(CPUS) };
     let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
     let slots = host.slots();
