@@ -8,10 +8,16 @@
 //!    the slot stays owed, is not handed out, and the next sweep flushes it. A slot that cannot be
 //!    emptied keeps its frame, and the sweep goes on with the next one.
 //!
-//! The rule is that of Linux 6.1 (`mm/highmem.c`). One thing differs: Linux flushes with the lock
-//! held. Here a CPU that waits for the lock would not answer the flush, so the lock is released and
-//! the pool marked as being swept; others wait for that mark as they would for the lock.
-use super::pool::{PoolCounts, PoolError, SweepCounts, SweepTally};
+//! 5. A caller that may sleep waits in a queue until a slot loses its last user, and then looks
+//!    again, first for the frame itself: another caller may have mapped it meanwhile.
+//!
+//! The rules are those of Linux's `mm/highmem.c`; a [`FlushRule`] says of which release. Two things
+//! differ. Linux flushes with the lock held. Here a CPU that waits for the lock would not answer the
+//! flush, so the lock is released and the pool marked as being swept; others wait for that mark as
+//! they would for the lock. And Linux wakes all sleepers at once; here they are woken one after the
+//! other, first come first served, as only one of them can have the slot.
+use super::pool::queue::{Queue, Waiter};
+use super::pool::{MaySleep, PoolCounts, PoolError, SweepCounts, SweepTally, Wake};
 use super::slots::{MAX_SLOTS, SlotError, Slots};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
@@ -21,6 +27,7 @@ use crate::sync::{SpinLock, SpinLockGuard};
 use crate::tlb::{NewEntry, Runs, Shootdown, Tlb};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
 use core::mem::ManuallyDrop;
+use core::pin::pin;
 
 /// Buckets of the hash from frames to slots.
 const BUCKETS: usize = 128;
@@ -56,18 +63,32 @@ struct State {
     sweeping: bool,
 }
 
+/// When a search that comes to slot 0 flushes the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushRule {
+    /// If a slot has been emptied since the last flush: Linux 6.1.
+    #[default]
+    Stale,
+    /// Always, even if nothing has been emptied: Linux 2.4, and 2.6.11.
+    EveryRound,
+}
+
 /// A pool of slots with one lock.
-pub struct LinuxPool<'m, S: Shootdown, L> {
+pub struct LinuxPool<'m, S: Shootdown, L, K: ?Sized = ()> {
     tlb: &'m Tlb<S>,
     frames: &'m Frames,
     low: DirectMap,
     slots: L,
     state: SpinLock<State>,
     tally: SweepTally,
+    rule: FlushRule,
+    waiting: Queue,
+    wake: &'m K,
 }
 
 impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
-    /// Makes a pool of `slots` for the frames from the limit of `low` on.
+    /// Makes a pool of `slots` for the frames from the limit of `low` on, with the flushes of Linux
+    /// 6.1. Tasks that sleep look now and then, and are not woken.
     ///
     /// # Errors
     ///
@@ -92,12 +113,28 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
             sweeping: false,
         };
         let (state, tally) = (SpinLock::new(state), SweepTally::default());
-        Ok(LinuxPool { tlb, frames, low, slots, state, tally })
+        let (rule, waiting) = (FlushRule::Stale, Queue::new());
+        Ok(LinuxPool { tlb, frames, low, slots, state, tally, rule, waiting, wake: &() })
     }
 
     /// Returns the bytes of boot memory that a pool of `slots` slots takes at most.
     pub const fn bytes(slots: usize) -> usize {
         BootMemory::bytes::<Slot>(slots) + BootMemory::bytes::<u16>(BUCKETS)
+    }
+
+    /// Has tasks that sleep for a slot woken by `wake`.
+    #[must_use]
+    pub fn woken_by<K: Wake + ?Sized>(self, wake: &'m K) -> LinuxPool<'m, S, L, K> {
+        let LinuxPool { tlb, frames, low, slots, state, tally, rule, waiting, .. } = self;
+        LinuxPool { tlb, frames, low, slots, state, tally, rule, waiting, wake }
+    }
+}
+
+impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
+    /// Sets when a round flushes.
+    #[must_use]
+    pub fn with_rule(self, rule: FlushRule) -> Self {
+        LinuxPool { rule, ..self }
     }
 
     /// Takes the lock, and waits until no flush is under way. A CPU that is in the middle of a
@@ -116,7 +153,36 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
         }
     }
 
-    /// Maps a frame, and returns its address. Linux sleeps where this fails.
+    /// Maps a frame, and returns its address. Where no slot can be had, sleeps until one can, or
+    /// until another caller has mapped the frame. The call pins the caller by itself, and not while
+    /// it sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait any
+    /// longer; others at once, as of [`try_map`](Self::try_map).
+    pub fn map(&self, context: &mut impl MaySleep, pfn: Pfn) -> Result<*mut u8, PoolError> {
+        match context.pinned(|pin| self.try_map(pin, pfn)) {
+            Err(PoolError::Exhausted { .. }) => {}
+            done => return done,
+        }
+        let waiter = pin!(Waiter::new(context.task()));
+        let waiter = waiter.as_ref();
+        // It leaves the queue when the call ends, and wakes the next one.
+        let _place = self.waiting.join(waiter, self.wake);
+        loop {
+            waiter.rearm();
+            let slots = match context.pinned(|pin| self.try_map(pin, pfn)) {
+                Err(PoolError::Exhausted { slots }) => slots,
+                done => return done,
+            };
+            if !context.sleep(&|| waiter.is_woken()) {
+                return Err(PoolError::TimedOut { slots });
+            }
+        }
+    }
+
+    /// Maps a frame, and returns its address, from a context that may not sleep.
     ///
     /// # Errors
     ///
@@ -176,6 +242,11 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
             return Ok(false);
         };
         state.slots[index].count -= 1;
+        let is_unused = state.slots[index].count == 1;
+        drop(state);
+        if is_unused {
+            self.waiting.notify(self.wake);
+        }
         Ok(true)
     }
 
@@ -239,7 +310,7 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
                 _ => counts.pinned += 1,
             }
         }
-        if counts.stale > 0 {
+        if counts.stale > 0 || self.rule == FlushRule::EveryRound {
             state.sweeping = true;
             drop(state);
             let sweeping = Sweeping(&self.state);

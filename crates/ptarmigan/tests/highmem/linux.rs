@@ -3,15 +3,16 @@ use crate::common::Rng;
 use crate::machine::{Failing, HIGH, Tlbs, Wires, host, low, machine, store};
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::highmem::linux::LinuxPool;
+use ptarmigan::highmem::linux::{FlushRule, LinuxPool};
 use ptarmigan::highmem::pool::{PoolError, SweepCounts};
 use ptarmigan::highmem::{SlotError, Slots};
-use ptarmigan::hosted::StoreSlots;
+use ptarmigan::hosted::{Sleeper, StoreSlots};
 use ptarmigan::machine::Machine;
 use ptarmigan::tlb::TlbRefusal;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 fn high(n: u32) -> Pfn {
     Pfn(HIGH + n)
@@ -340,4 +341,89 @@ fn a_frame_has_no_more_users_than_can_be_counted() {
         assert_eq!(unsafe { pool.unmap(pin, high(1)) }, Ok(true));
         pool.try_map(pin, high(1)).unwrap();
     });
+}
+
+#[test]
+fn linux_2_4_flushes_each_round_even_if_every_slot_has_a_user() {
+    for (rule, more) in [(FlushRule::Stale, 0), (FlushRule::EveryRound, 2)] {
+        let host = host(1);
+        let (tlbs, slots) = (Tlbs::new(1), store(&host, 8));
+        let machine = machine(&host, &tlbs);
+        let mut boot = host.boot(1 << 16).unwrap();
+        // SAFETY: 1. slots of the host's memory.
+        let pool =
+            unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
+        let pool = pool.with_rule(rule);
+        let cpus = host.slots();
+        let pin = cpus[0].pin();
+        for n in 0..8 {
+            pool.try_map(&pin, high(n)).unwrap();
+        }
+        let before = tlbs.pages.load(Ordering::Relaxed);
+        // Nothing is stale: all slots have users.
+        assert_eq!(pool.try_map(&pin, high(9)), Err(PoolError::Exhausted { slots: 8 }));
+        let rounds = (tlbs.pages.load(Ordering::Relaxed) - before) / 8;
+        assert!(if more == 0 { rounds == 0 } else { (1..=more).contains(&rounds) }, "{rule:?}: {rounds}");
+        for n in 0..8 {
+            // SAFETY: 1. mapped above.
+            assert_eq!(unsafe { pool.unmap(&pin, high(n)) }, Ok(true));
+        }
+    }
+}
+
+#[test]
+fn callers_of_the_pool_of_linux_sleep_until_a_slot_loses_its_last_user() {
+    const WAITERS: usize = 3;
+    let host = host(WAITERS + 1);
+    let (tlbs, slots) = (Tlbs::new(WAITERS + 1), store(&host, 8));
+    let machine = machine(&host, &tlbs);
+    let mut boot = host.boot(1 << 16).unwrap();
+    // SAFETY: 1. slots of the host's memory.
+    let pool =
+        unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
+    let mut cpu = host.slot(0).unwrap();
+    for n in 0..8 {
+        pool.try_map(&cpu.pin(), high(n)).unwrap();
+    }
+    let patience = Duration::from_millis(20);
+    let late = pool.map(&mut Sleeper::new(&mut cpu, machine.tlb(), patience), high(50));
+    assert_eq!(late, Err(PoolError::TimedOut { slots: 8 }));
+    let (long, served) = (Duration::from_secs(60), AtomicU32::new(0));
+    std::thread::scope(|s| {
+        for i in 1..=WAITERS {
+            let (pool, host, machine, served) = (&pool, &host, &machine, &served);
+            s.spawn(move || {
+                let mut cpu = host.slot(i).unwrap();
+                let frame = high(100 + i as u32);
+                let mut here = Sleeper::new(&mut cpu, machine.tlb(), long);
+                pool.map(&mut here, frame).unwrap();
+                served.fetch_add(1, Ordering::SeqCst);
+                while served.load(Ordering::SeqCst) < WAITERS as u32 {
+                    machine.tlb().serve(&here.pin());
+                    std::thread::yield_now();
+                }
+                // SAFETY: 1. mapped above.
+                assert_eq!(unsafe { pool.unmap(&here.pin(), frame) }, Ok(true));
+            });
+        }
+        let pin = cpu.pin();
+        for given in 0..WAITERS as u32 {
+            assert!(served.load(Ordering::SeqCst) <= given, "no slot without one that is given up");
+            // SAFETY: 1. mapped above.
+            assert_eq!(unsafe { pool.unmap(&pin, high(given)) }, Ok(true));
+            let start = Instant::now();
+            while served.load(Ordering::SeqCst) <= given {
+                assert!(start.elapsed() < long, "nobody was woken");
+                machine.tlb().serve(&pin);
+                std::thread::yield_now();
+            }
+        }
+    });
+    let pin = cpu.pin();
+    for n in WAITERS as u32..8 {
+        // SAFETY: 1. mapped above.
+        assert_eq!(unsafe { pool.unmap(&pin, high(n)) }, Ok(true));
+    }
+    pool.flush_unused(&pin).unwrap();
+    assert!((0..8).all(|slot| pool.state(slot) == 0 && slots.frame(slot).is_none()));
 }

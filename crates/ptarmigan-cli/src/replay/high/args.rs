@@ -50,6 +50,9 @@ enum KmapName {
     Pool,
     /// The pool as Linux has it: one lock, and one flush of the whole window
     Linux,
+    /// The same as in Linux 2.4, which flushes each round even if nothing is stale
+    #[value(name = "linux-2.4")]
+    Linux24,
 }
 
 /// The high memory of a machine.
@@ -99,6 +102,7 @@ impl HighArgs {
             }
             Some(KmapName::Local) => Kmap::Local,
             Some(KmapName::Linux) => Kmap::Linux,
+            Some(KmapName::Linux24) => Kmap::Linux24,
             Some(KmapName::Pool) | None => Kmap::Pool,
         };
         let slots = match self.window {

@@ -72,6 +72,7 @@ impl KmapReport {
                 Kmap::Local => "local",
                 Kmap::Pool => "pool",
                 Kmap::Linux => "linux",
+                Kmap::Linux24 => "linux-2.4",
             },
             window: match config.slots {
                 SlotKind::Real => "real",

@@ -48,7 +48,7 @@ mod config;
 mod counts;
 mod map;
 mod mapped;
-mod queue;
+pub(super) mod queue;
 mod sleep;
 mod sweep;
 mod window;

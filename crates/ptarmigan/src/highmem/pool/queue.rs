@@ -21,7 +21,7 @@ use core::pin::Pin;
 use core::ptr;
 
 /// One caller that sleeps.
-pub(super) struct Waiter {
+pub(in crate::highmem) struct Waiter {
     next: Cell<*const Waiter>,
     previous: Cell<*const Waiter>,
     task: usize,
@@ -57,7 +57,7 @@ struct Ends {
 // followed under the lock alone, and the cells in a waiter are used under the lock alone.
 unsafe impl Send for Ends {}
 
-pub(super) struct Queue {
+pub(in crate::highmem) struct Queue {
     ends: SpinLock<Ends>,
     /// How many wait.
     waiting: AtomicU32,
@@ -128,7 +128,7 @@ impl Queue {
 }
 
 /// A place in the queue.
-pub(super) struct Place<'a, K: Wake + ?Sized> {
+pub(in crate::highmem) struct Place<'a, K: Wake + ?Sized> {
     queue: &'a Queue,
     waiter: Pin<&'a Waiter>,
     wake: &'a K,

@@ -5,7 +5,7 @@ use crate::addr::Pfn;
 use crate::cpu::{MachineId, Pinned};
 use crate::format::Format;
 use crate::frames::{Frames, NoFrame};
-use crate::highmem::linux::LinuxPool;
+use crate::highmem::linux::{FlushRule, LinuxPool};
 use crate::highmem::local::LocalMaps;
 use crate::highmem::pool::{Pool, PoolConfig, PoolCounts, PoolError};
 use crate::highmem::{MAX_SLOTS, SlotError, Slots};
@@ -79,7 +79,7 @@ impl<'h> HighSlots<'h> {
         let most = if kind == SlotKind::Real { HighConfig::MOST_REAL } else { MAX_SLOTS - 1 };
         let (n, least) = match kmap {
             Kmap::Local => (HighConfig::DEPTH * cpus, 0),
-            Kmap::Pool | Kmap::Linux => (pool_slots, HighConfig::LEAST * cpus),
+            Kmap::Pool | Kmap::Linux | Kmap::Linux24 => (pool_slots, HighConfig::LEAST * cpus),
         };
         if !(least..=most).contains(&n) {
             return Err(HighError::Slots { slots: n, least, most });
@@ -192,10 +192,12 @@ impl<'m, S: Mmu> Maps<'m, S> {
                 // SAFETY: 1. as above.
                 Maps::Pool(unsafe { Pool::new(&mut boot, config, tlb, frames, low, slots, &()) }?)
             }
-            Kmap::Linux => {
+            Kmap::Linux | Kmap::Linux24 => {
                 let mut boot = host.boot(LinuxPool::<'m, Wired<S>, HighSlots<'m>>::bytes(slots.len()))?;
                 // SAFETY: 1. as above.
-                Maps::Linux(unsafe { LinuxPool::new(&mut boot, tlb, frames, low, slots) }?)
+                let pool = unsafe { LinuxPool::new(&mut boot, tlb, frames, low, slots) }?;
+                let every = kmap == Kmap::Linux24;
+                Maps::Linux(pool.with_rule(if every { FlushRule::EveryRound } else { FlushRule::Stale }))
             }
         })
     }

@@ -13,8 +13,10 @@ pub enum Kmap {
     Local,
     /// The [pool](crate::highmem::pool).
     Pool,
-    /// The pool [as Linux has it](crate::highmem::linux).
+    /// The pool [as Linux has it](crate::highmem::linux), with the flushes of Linux 6.1.
     Linux,
+    /// The same with those of Linux 2.4: one each round, even if nothing is stale.
+    Linux24,
 }
 
 /// What slots are.
