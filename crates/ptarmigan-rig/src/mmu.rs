@@ -220,7 +220,8 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
         let (cpu, stride) = (cpu(pin), 1 << entry.shift);
         let (start, end) = (entry.va, entry.va.wrapping_add(entry.pages << entry.shift));
         let target = match (entry.space, entry.asid) {
-            (Some(space), Some(asid)) => {
+            // Without numbers, all that a CPU finds has the one that all spaces have.
+            (Some(space), Some(asid)) if self.asids || self.loaded(cpu) == Some(space) => {
                 Target::Range { space: self.number(space, asid), start, end, stride }
             }
             _ => Target::EverySpace { start, end, stride },

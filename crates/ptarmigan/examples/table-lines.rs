@@ -136,8 +136,11 @@ struct Lines {
 /// The last access of each operation: addresses and bytes.
 type Accesses = Vec<Vec<(u64, u64)>>;
 
+/// The accesses of a traced run, and the ranges of memory that it named: name, start and end.
+type Traced = (Accesses, Vec<(String, u64, u64)>);
+
 /// Runs the operations of a policy under valgrind.
-fn trace(policy: &str) -> Result<(Accesses, Vec<(String, u64, u64)>), Box<dyn Error>> {
+fn trace(policy: &str) -> Result<Traced, Box<dyn Error>> {
     let this = std::env::current_exe()?;
     let mut child = Command::new("valgrind")
         .args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"])

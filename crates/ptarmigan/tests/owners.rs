@@ -229,7 +229,6 @@ fn extremes<F: Format>() {
         let expected = if level.0 < levels { Ok(()) } else { Err(SpaceError::NoSuchLevel { level, levels }) };
         assert_eq!(edit.make_tables(range, level), expected, "{}", F::NAME);
     }
-    drop(edit);
     space.fault(on, VirtAddr(range.start), Access::Write).unwrap();
     for level in (0..=u8::MAX).map(Level) {
         assert_eq!(space.tree().count(level) != 0, level.0 < F::LAYOUT.levels, "{} {level:?}", F::NAME);

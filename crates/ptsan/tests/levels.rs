@@ -46,11 +46,14 @@ const FORMATS: [Entries; 3] = [
     },
 ];
 
+/// A page: its address, its frame, and the tables on the way to it, from the root, with the entry in
+/// each.
+type PageAt = (u64, u64, Vec<(u64, u64)>);
+
 struct Tree {
     format: Entries,
     root: u64,
-    /// The tables on the way to each page, from the root, with the entry in each.
-    pages: Vec<(u64, u64, Vec<(u64, u64)>)>,
+    pages: Vec<PageAt>,
 }
 
 impl Tree {

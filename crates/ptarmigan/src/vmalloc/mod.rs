@@ -358,6 +358,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     /// # Errors
     ///
     /// [`AreasLeft`], with all areas as they were.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn into_range(self) -> Result<KernelRange<'k, F, W>, Refused<Self, AreasLeft>> {
         match self.areas {
             0 => Ok(self.range),

@@ -1,9 +1,8 @@
 //! Debts that are due: who still owes a flush when it must have been carried out.
-use super::owe::is_state;
 use crate::arch::{Entry, Perms, StoreOrdering};
 use crate::cpu::{Cpu, CpuState, Loaded, TlbEntry};
 use crate::memory::Memory;
-use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt};
+use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt, is_state};
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::{FrameRef, Mapping, State};
 use crate::state::{EntryAt, Sanitizer};

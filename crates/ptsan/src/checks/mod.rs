@@ -27,5 +27,5 @@ mod owe;
 mod reached;
 mod stale;
 
-pub(crate) use owe::{Change, is_state, takes_away};
+pub(crate) use owe::{Change, takes_away};
 pub(crate) use stale::stale;

@@ -2,7 +2,7 @@
 use super::contradiction::can_be_cached;
 use crate::arch::{Arch, Entry, Perms, StructureScope};
 use crate::memory::Memory;
-use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt};
+use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt, is_state};
 use crate::report::Rule;
 use crate::shadow::{FrameRef, Told};
 use crate::state::{EntryAt, Sanitizer};
@@ -54,11 +54,6 @@ pub(crate) fn takes_away(old: Entry, new: Entry) -> bool {
         }
         _ => true,
     }
-}
-
-/// Returns whether a debt is about what a page is, not about where it is and what is allowed.
-pub(crate) fn is_state(rule: Rule) -> bool {
-    matches!(rule, Rule::DirtyNotFlushed | Rule::GlobalNotFlushed | Rule::TypeNotFlushed)
 }
 
 impl Sanitizer {

@@ -1,12 +1,16 @@
 //! One debt.
 use super::mask::CpuMask;
 use crate::arch::Perms;
-use crate::checks::is_state;
 use crate::report::Rule;
 use crate::shadow::FrameRef;
 
 /// Stands for the space of a global translation, which is held in every space.
 pub(crate) const GLOBAL: u64 = u64::MAX;
+
+/// Returns whether a debt is about what a page is, not about where it is and what is allowed.
+pub(crate) fn is_state(rule: Rule) -> bool {
+    matches!(rule, Rule::DirtyNotFlushed | Rule::GlobalNotFlushed | Rule::TypeNotFlushed)
+}
 
 /// A translation that CPUs may hold and that memory no longer gives.
 #[derive(Clone, Debug)]

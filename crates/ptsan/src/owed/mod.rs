@@ -12,7 +12,7 @@ mod mask;
 mod runs;
 
 pub(crate) use cover::Cover;
-pub(crate) use debt::{GLOBAL, PageDebt, TableDebt};
+pub(crate) use debt::{GLOBAL, PageDebt, TableDebt, is_state};
 pub(crate) use debts::Debts;
 pub(crate) use mask::CpuMask;
 pub(crate) use runs::{Run, Runs};

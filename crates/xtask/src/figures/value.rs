@@ -128,7 +128,9 @@ fn path(root: &Value, path: &str) -> Result<f64, String> {
                 filter.split(',').all(|pair| {
                     pair.split_once('=').is_some_and(|(key, wanted)| match element.get(key) {
                         Some(Value::String(text)) => text == wanted,
-                        Some(other) => other.to_string() == wanted,
+                        Some(other) => {
+                            serde_json::from_str::<Value>(wanted).is_ok_and(|wanted| wanted == *other)
+                        }
                         None => false,
                     })
                 })

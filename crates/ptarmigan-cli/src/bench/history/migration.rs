@@ -163,7 +163,7 @@ mod tests {
                     let cpus = CPUS_PER_NODE * (row.nodes - 1);
                     assert_eq!(row.foreign, row.kept, "{row:?}");
                     assert!(row.foreign <= cpus * (watermark + 1), "{row:?}");
-                    let frames = BYTES_PER_NODE as usize * row.nodes >> 12;
+                    let frames = (BYTES_PER_NODE as usize * row.nodes) >> 12;
                     assert!(watermark.abs_diff(frames / 512 + 500) < 8, "of all memory: {row:?}");
                     if children == 1 || children as usize * above <= cpus * watermark {
                         assert_eq!(row.foreign, children as usize * above, "{row:?}");
