@@ -59,7 +59,7 @@
 #define PT_MAX_RUNS 32
 
 // Words of 8 bytes in a `pt_machine`.
-#define PT_MACHINE_WORDS 256
+#define PT_MACHINE_WORDS 288
 
 // Words of 8 bytes in a `pt_cpu`.
 #define PT_CPU_WORDS 16

@@ -130,7 +130,7 @@ struct State {
 pub struct MachineWideAsids {
     numbers: usize,
     /// The current generation, with the number 0. Written with the lock held.
-    generation: Apart,
+    generation: Tag,
     /// The tag that each CPU uses, or was about to use last; 0 if it is among those kept.
     used: BootArray<Apart>,
     state: SpinLock<State>,
@@ -148,7 +148,7 @@ impl MachineWideAsids {
         };
         Ok(MachineWideAsids {
             numbers,
-            generation: Apart(Tag::new(1 << NUMBER_BITS)),
+            generation: Tag::new(1 << NUMBER_BITS),
             used: boot.take_each(cpus, |_| Apart(Tag::new(0)))?,
             state: SpinLock::new(state),
         })
@@ -178,7 +178,7 @@ impl MachineWideAsids {
         if WORDS == 1 {
             let (was, tag) = (used.load(), own.0.load());
             if was != 0
-                && tag >> NUMBER_BITS == self.generation.0.load() >> NUMBER_BITS
+                && tag >> NUMBER_BITS == self.generation.load() >> NUMBER_BITS
                 && self.exchange(used, was, tag)
             {
                 return Chosen { asid: number_of(tag), forget_all: false };
@@ -200,7 +200,7 @@ impl MachineWideAsids {
     fn choose_anew(&self, cpu: CpuId, own: &SpaceAsid) -> Chosen {
         let mut state = self.state.lock();
         let mut tag = own.0.load();
-        if tag >> NUMBER_BITS != self.generation.0.load() >> NUMBER_BITS {
+        if tag >> NUMBER_BITS != self.generation.load() >> NUMBER_BITS {
             tag = self.renew(&mut state, tag);
             own.0.store(tag);
         }
@@ -213,7 +213,7 @@ impl MachineWideAsids {
     /// Gives the space whose tag is `old` one of the current generation.
     fn renew(&self, state: &mut State, old: u64) -> u64 {
         let mut keeps = false;
-        let now = self.generation.0.load() | u64::from(number_of(old));
+        let now = self.generation.load() | u64::from(number_of(old));
         for kept in state.kept.iter_mut().filter(|kept| old != 0 && kept.tag == old) {
             kept.tag = now;
             keeps = true;
@@ -232,11 +232,11 @@ impl MachineWideAsids {
         state.mark(number);
         state.next = number + 1;
         // The generation as it is now: it may be a new one.
-        self.generation.0.load() | number as u64
+        self.generation.load() | number as u64
     }
 
     fn roll_over(&self, state: &mut State) {
-        self.generation.0.store(self.generation.0.load() + (1 << NUMBER_BITS));
+        self.generation.store(self.generation.load() + (1 << NUMBER_BITS));
         state.next = 1;
         state.taken.fill(0);
         state.mark(0);
