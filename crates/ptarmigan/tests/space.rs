@@ -100,7 +100,7 @@ proptest! {
         }
         let plain = history::<X86Pae>(config, With::Plain, seed, 800, false);
         clean(&plain);
-        for with in [With::Lists(16), With::V5(2), With::V2008(1)] {
+        for with in [With::Lists(16), With::V5(2), With::V2008(2)] {
             let ran = history::<X86Pae>(config, with, seed, 800, false);
             prop_assert!(ran.looks == plain.looks, "{:?} and the plain policy differ", with);
         }

@@ -619,7 +619,8 @@ impl<F: Format> Host<F> {
         let FrameCounts { free, .. } = self.frames.counts();
         // The tables of the kernel's half, the zero frame and the files' frames are the host's
         // until it is dropped.
-        let own = 1 + self.files.len() + self.kernel.tables();
+        let root_frames = 1usize << F::LAYOUT.order(F::LAYOUT.root());
+        let own = 1 + self.files.len() + self.kernel.tables() + root_frames - 1;
         let expected = self.expected - own as u32;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
     }

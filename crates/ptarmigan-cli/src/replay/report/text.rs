@@ -133,7 +133,7 @@ impl PolicyReport {
             )?;
             writeln!(
                 out,
-                "         at flushes {hashed_at_flushes} hashed pages; {} looked for, {} not there",
+                "         at flushes {hashed_at_flushes} hashed pages; {} looked for, {} absent",
                 hash.removals, hash.missing
             )?;
             writeln!(

@@ -379,8 +379,10 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// Gives a page that rested on list `nr` to the allocator.
     fn drop_cached(&self, pin: &Here<'_>, nr: usize, at: PhysAddr) {
-        let top = self.source.layout().root();
-        let level = if nr == 0 && self.rests_constructed(top) { top } else { Level::PTE };
+        let layout = self.source.layout();
+        let top = layout.root();
+        let is_root = nr == 0 && self.rests_constructed(top) && !layout.is_small(top);
+        let level = if is_root { top } else { Level::PTE };
         // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link
         // cleared.
         let page = unsafe { Clean::from_raw(at, level) };
