@@ -318,7 +318,7 @@ fn bad_settings_are_one_line() {
     one_line(&with(&["--use-lines", "2"]), 2, "--touch-data");
     one_line(&with(&["--touch-data", "--use-lines", "65"]), 2, "0..=64");
     one_line(&with(&["--v5-lists", "4"]), 2, "1..=3");
-    one_line(&with(&["--policy", "best"]), 2, "plain, v5, v2008, ptarmigan");
+    one_line(&with(&["--policy", "best"]), 2, "plain, v2004, v5, v2008, ptarmigan");
     one_line(&with(&["--nodes", "60", "--memory", "1M"]), 1, "64 are the least");
     one_line(
         &with(&["--params", "quicklist=on quicklist=off"]),

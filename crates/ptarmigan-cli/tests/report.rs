@@ -796,7 +796,7 @@ fn bad_traces_and_options_are_one_line() {
         1,
         "no high memory",
     );
-    one_line(&report(&[&fixture, "--policy", "best", "-o", &page]), 2, "plain, v5, v2008, ptarmigan");
+    one_line(&report(&[&fixture, "--policy", "best", "-o", &page]), 2, "plain, v2004, v5, v2008, ptarmigan");
     one_line(&report(&[&fixture, "--userpte", "low", "-o", &page]), 2, "userpte");
     assert_eq!(dir.names(), ["cut"], "no page");
 }
