@@ -63,7 +63,7 @@ const REPORT_KEPT: u64 = 844_800;
 /// CPU 0, so only there does caching lower `F`. With Q cached pages and C' caching CPUs there, `Q =
 /// N C' (F0 - Q) / 16`, or `Q / (F + Q) = N C' / (16 + N C')`. CPUs of other nodes keep a share of
 /// free memory that does not shrink, unless the policy tests for the node. A root is listed after the
-/// trim, so each caching CPU holds one page beyond its full lists.
+/// trim: where lists are at their floor, each caching CPU holds one page more.
 fn expected(rules: Rules, lists: u32, shape: MachineShape, free: f64) -> f64 {
     let on_node = (shape.cpus / shape.nodes) as f64;
     let parts = if rules.divides_by_cpus { 16.0 * on_node } else { 16.0 };
@@ -72,7 +72,7 @@ fn expected(rules: Rules, lists: u32, shape: MachineShape, free: f64) -> f64 {
     let away = away * (free / parts).max(FLOOR);
     let kept = (home * free / parts + away) / (1.0 + home / parts);
     let roots = (shape.cpus - 1) as f64;
-    roots + if (free - kept) / parts < FLOOR { home * FLOOR + away } else { kept }
+    if (free - kept) / parts < FLOOR { home * FLOOR + away + roots } else { kept }
 }
 
 /// What a policy caches in the end.
@@ -383,7 +383,7 @@ mod tests {
 
     fn share(rules: Rules, cpus: usize, lists: u32) -> f64 {
         let shape = MachineShape { cpus, nodes: 1, bytes: 0, free: None };
-        expected(rules, lists, shape, 1e12) / 1e12
+        expected(rules, lists, shape, 1e9) / 1e9
     }
 
     #[test]
