@@ -376,7 +376,8 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     //    these frames and this format. 3. Three levels, whose tables are frames.
     let source = unsafe { Source::new(frames, window, kernel, Sv39::LAYOUT) };
     let lists = Quicklists::new(&mut boot, lists_config, source)?;
-    let lists = Layered::new(Announced::new(frames, irq::Masked::new), lists).map_err(|refused| refused.error)?;
+    let lists =
+        Layered::new(Announced::new(frames, irq::Masked::new), lists).map_err(|refused| refused.error)?;
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
     // 5. TLBs, and what waits for them.
