@@ -13,6 +13,8 @@ pub use crate::limits::CPUS;
 use crate::signal::action::{Delivery, Left};
 use crate::signal::info::Info;
 
+pub use crate::abi::Abi;
+
 /// Why a CPU came back from user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trap {
@@ -38,26 +40,6 @@ pub enum Trap {
         /// What is said of it.
         info: Info,
     },
-}
-
-/// The bytes that programs and the kernel exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Abi {
-    /// Linux on x86-64, calls by `syscall`.
-    X86_64,
-    /// Linux on i386, calls by `int 0x80`.
-    I386,
-}
-
-impl Abi {
-    /// Returns the number of bytes in a word of programs.
-    #[inline(always)]
-    pub const fn word(self) -> usize {
-        match self {
-            Abi::X86_64 => 8,
-            Abi::I386 => 4,
-        }
-    }
 }
 
 /// Registers of a program that does not run at the moment.

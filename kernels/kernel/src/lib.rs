@@ -28,6 +28,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod abi;
 pub mod arch;
 pub mod boot;
 pub mod counts;

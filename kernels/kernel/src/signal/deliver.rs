@@ -4,8 +4,8 @@ use ptarmigan::cpu::Pinned;
 
 use super::action::{Action, DEFAULT, Delivery, SA_NODEFER, SA_ONSTACK, SA_RESETHAND};
 use super::info::Info;
-use super::number;
-use super::set::{ALWAYS, bit};
+use super::number::{self, bit};
+use super::set::ALWAYS;
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
 use crate::memory::user;
 use crate::task::{After, Body, Doing, Ends, INIT, Tasks};

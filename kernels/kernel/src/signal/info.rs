@@ -1,7 +1,7 @@
 //! What a program is told of a signal (`siginfo_t`), and signals that wait to be delivered.
 
-use super::set::bit;
-use crate::arch::Abi;
+use super::number::bit;
+use crate::abi::Abi;
 
 /// `SI_USER`: by `kill`.
 pub const SI_USER: i32 = 0;

@@ -10,6 +10,6 @@ pub mod stack;
 
 pub use action::{Action, DEFAULT, Delivery, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART};
 pub use info::{Info, Pending};
-pub use number::SIGNALS;
-pub use set::{Actions, Signals, bit};
+pub use number::{SIGNALS, bit};
+pub use set::{Actions, Signals};
 pub use stack::SignalStack;

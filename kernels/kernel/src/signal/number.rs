@@ -3,6 +3,11 @@
 /// Signals are numbered from 1 to this.
 pub const SIGNALS: usize = 64;
 
+/// Returns the bit of a signal; 0 if there is no such signal.
+pub const fn bit(signal: u8) -> u64 {
+    if signal == 0 || signal as usize > SIGNALS { 0 } else { 1 << (signal - 1) }
+}
+
 macro_rules! signals {
     ($($name:ident = $number:literal, $what:literal;)*) => {
         $(#[doc = $what] pub const $name: u8 = $number;)*

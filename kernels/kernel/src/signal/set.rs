@@ -2,7 +2,7 @@
 
 use super::action::{Action, DEFAULT, IGNORE};
 use super::info::Pending;
-use super::number::{self, SIGNALS};
+use super::number::{self, SIGNALS, bit};
 use super::stack::SignalStack;
 
 /// What a process does about signals.
@@ -20,11 +20,6 @@ pub struct Signals {
     pub suspended: Option<u64>,
     /// The stack for handlers.
     pub stack: SignalStack,
-}
-
-/// Returns the bit of a signal; 0 if there is no such signal.
-pub const fn bit(signal: u8) -> u64 {
-    if signal == 0 || signal as usize > SIGNALS { 0 } else { 1 << (signal - 1) }
 }
 
 /// Signals that cannot be masked or handled.

@@ -1,7 +1,7 @@
 //! What calls wait for.
 
+use crate::signal::bit;
 use crate::signal::number::SIGKILL;
-use crate::signal::set::bit;
 
 /// What a call waits for. The call is made again then, and looks for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
