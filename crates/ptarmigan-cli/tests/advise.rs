@@ -327,7 +327,8 @@ fn the_first_write_to_a_huge_page_that_a_fork_shares_splits_it_and_the_last_user
     let mut events = vec![(0, map(BASE, 20 * 512))];
     events.extend((0..20 * 512).map(|page| (0, write(BASE + page))));
     events.push(fork(1));
-    // While the child maps all of them, parent and child write to the first, and the child to the second.
+    // While the child maps all of them, parent and child write to the first, and the child to the
+    // second.
     events.extend([copy(0, 3), copy(0, 4), copy(1, 5), copy(1, 6), copy(1, 512)]);
     events.push(exit(1));
     // The third is the parent's alone again: of these faults, one stays.
@@ -346,7 +347,8 @@ fn the_first_write_to_a_huge_page_that_a_fork_shares_splits_it_and_the_last_user
     );
     // 511 of each region, 99 after the first fork, and two after the second.
     assert_eq!(found["saved"]["faults"], 20 * 511 + 99 + 2, "{found:#}");
-    // A split fills a table, which the copies of the second fork have, too: no fault is counted for it.
+    // A split fills a table, which the copies of the second fork have, too: no fault is counted for
+    // it.
     let faults = |of: &str| found[of]["faults"].as_i64().expect("a count");
     assert_eq!(faults("without") - faults("with"), 20 * 511 + 99 + 2);
 }

@@ -43,9 +43,9 @@ pub fn conform<F: Watchable>() {
 /// [`LEAF_LEVELS`](Format::LEAF_LEVELS) with all attributes, those of the format's own among them, of
 /// the first frames, the last one, and others between. Entries are compared as they lie in memory.
 ///
-/// Of [`Format::allows`], pages of the user are compared: what it says of others is not asked. A tree
-/// that no MMU walks (PowerPC with a hash table) has no accessed bits, and what is compared is what the
-/// refill of the hash table would let through.
+/// Of [`Format::allows`], pages of the user are compared: what it says of others is not asked. A
+/// tree that no MMU walks (PowerPC with a hash table) has no accessed bits, and what is compared is
+/// what the refill of the hash table would let through.
 ///
 /// # Errors
 ///

@@ -162,8 +162,8 @@ impl<'s> HashedMmu<'s> {
                 return true;
             }
             let entry = || entry().map(|page| page.map(mapping));
-            // SAFETY: 1. and 2. no code reaches memory through the table: the CPUs are models, which
-            // compare frames.
+            // SAFETY: 1. and 2. no code reaches memory through the table: the CPUs are models,
+            // which compare frames.
             let Some(how) = of!(self, table => unsafe { table.refill(tag, entry) }) else {
                 return false;
             };

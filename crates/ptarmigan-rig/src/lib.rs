@@ -1,6 +1,7 @@
 //! Puts a hosted machine of the library under the sanitizer.
 //!
-//! Tests of a format by hand begin with [`conform`], which compares it with the sanitizer's decoder.
+//! Tests of a format by hand begin with [`conform`], which compares it with the sanitizer's
+//! decoder.
 //!
 //! A [`SoftMmu`] owns the sanitizer. It stands between the library and the sanitizer twice:
 //!

@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard};
 
 /// A sanitizer that watches one host.
 ///
-/// The software MMUs cache what the architecture of the sanitizer's configuration lets them cache. `T`
-/// says what the library is told of them, and so what it asks them to forget.
+/// The software MMUs cache what the architecture of the sanitizer's configuration lets them cache.
+/// `T` says what the library is told of them, and so what it asks them to forget.
 pub struct SoftMmu<'h, F: Format, T = Interrupting> {
     host: &'h Host<F>,
     hash: Option<HashMemory>,
@@ -59,8 +59,8 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
         if T::BROADCASTS && self.asids { asid.into() } else { space.number() }
     }
 
-    /// Has the CPU carry invalidations out, all CPUs if they are broadcast, with the barriers around
-    /// them that such a machine needs.
+    /// Has the CPU carry invalidations out, all CPUs if they are broadcast, with the barriers
+    /// around them that such a machine needs.
     fn flush(&self, cpu: usize, flushes: impl Iterator<Item = Flush>) {
         self.with(|sanitizer, memory| {
             if !T::BROADCASTS {

@@ -1,8 +1,8 @@
 //! How the MMUs of machines differ, as the library is told.
 use ptarmigan::tlb::Structures;
 
-/// What a [`SoftMmu`](crate::SoftMmu) tells the library of the MMUs that it stands for: the constants
-/// of [`Mmu`](ptarmigan::tlb::Mmu) by the same names.
+/// What a [`SoftMmu`](crate::SoftMmu) tells the library of the MMUs that it stands for: the
+/// constants of [`Mmu`](ptarmigan::tlb::Mmu) by the same names.
 pub trait MmuTraits: 'static {
     /// See [`Mmu::BROADCASTS`](ptarmigan::tlb::Mmu::BROADCASTS).
     const BROADCASTS: bool;
@@ -22,8 +22,8 @@ impl MmuTraits for Interrupting {
     const NEEDS_ENTRY_VALID: bool = false;
 }
 
-/// MMUs like those of AArch64: an invalidation reaches all CPUs, between barriers, and drops the links
-/// on the way to its address. Entries that deny are cached.
+/// MMUs like those of AArch64: an invalidation reaches all CPUs, between barriers, and drops the
+/// links on the way to its address. Entries that deny are cached.
 #[derive(Clone, Copy, Debug)]
 pub enum Broadcasting {}
 
@@ -33,8 +33,8 @@ impl MmuTraits for Broadcasting {
     const NEEDS_ENTRY_VALID: bool = true;
 }
 
-/// MMUs like those of RISC-V: CPUs interrupt each other, an invalidation by address drops no links, and
-/// entries that are not valid may be cached.
+/// MMUs like those of RISC-V: CPUs interrupt each other, an invalidation by address drops no links,
+/// and entries that are not valid may be cached.
 #[derive(Clone, Copy, Debug)]
 pub enum Fencing {}
 

@@ -1,5 +1,5 @@
-//! Live entries that an architecture wants broken before others take their places (AArch64), under the
-//! sanitizer.
+//! Live entries that an architecture wants broken before others take their places (AArch64), under
+//! the sanitizer.
 #[macro_use]
 #[path = "breaks/format.rs"]
 mod format;

@@ -1,6 +1,6 @@
-//! Two to four CPUs, a thread each, make random calls on two shared spaces under the sanitizer: they
-//! fault, access, map, unmap, protect, move, advise, fork and switch. Correct code gives no finding;
-//! a machine on which now and then a CPU does not forget gives some.
+//! Two to four CPUs, a thread each, make random calls on two shared spaces under the sanitizer:
+//! they fault, access, map, unmap, protect, move, advise, fork and switch. Correct code gives no
+//! finding; a machine on which now and then a CPU does not forget gives some.
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::X86_64;
@@ -109,8 +109,8 @@ fn work<M: SpaceMachine>(
                 let works = || mmu.with(|san, memory| san.translate(memory, cpu, at, access).is_ok());
                 if !works() {
                     let access = if write { Access::Write } else { Access::Read };
-                    // Refused where nothing is mapped; another CPU may have unmapped it since. A page
-                    // that is copied is unmapped in between.
+                    // Refused where nothing is mapped; another CPU may have unmapped it since. A
+                    // page that is copied is unmapped in between.
                     let operation = mmu.with(|san, _| san.operation_begins());
                     let _ = space.fault(on, VirtAddr(at), access);
                     mmu.with(|san, memory| san.operation_ends(memory, operation));

@@ -400,9 +400,9 @@ pub enum Kind {
         /// Length.
         pages: u64,
         /// `WRITE` if they are private pages of this address space alone, `PRESENT` if they are
-        /// private pages that another space maps, too, as fork shares them; `USER` if the task asked
-        /// for them by a call (`mmap` that makes pages of a file present), `HUGE` if upper entries
-        /// map them.
+        /// private pages that another space maps, too, as fork shares them; `USER` if the task
+        /// asked for them by a call (`mmap` that makes pages of a file present), `HUGE` if upper
+        /// entries map them.
         flags: FaultFlags,
     },
     /// A call that failed half-way. Not in traces of format 1.

@@ -103,15 +103,16 @@ pub unsafe trait Machine: Sync {
     #[inline(always)]
     unsafe fn fresh_data(&self, _frame: Pfn) {}
 
-    /// Is told that instructions may be fetched from `frames` frames from `first` on, before the first
-    /// entry that allows it is stored: in faults, where pages are mapped, and where pages that are
-    /// mapped gain the permission. What the frames hold has been written before. It is not called for
-    /// entries that are copied or moved.
+    /// Is told that instructions may be fetched from `frames` frames from `first` on, before the
+    /// first entry that allows it is stored: in faults, where pages are mapped, and where pages
+    /// that are mapped gain the permission. What the frames hold has been written before. It is not
+    /// called for entries that are copied or moved.
     ///
     /// A machine whose instruction caches do not see stores makes them agree here, on every CPU: on
     /// AArch64 it cleans the data caches of the frames to the point of unification, invalidates
-    /// instruction caches (inner shareable), and waits for both; on RISC-V it has every hart execute
-    /// `FENCE.I`. One that keeps a note of frames that are clean already saves itself the work.
+    /// instruction caches (inner shareable), and waits for both; on RISC-V it has every hart
+    /// execute `FENCE.I`. One that keeps a note of frames that are clean already saves itself the
+    /// work.
     ///
     /// The caller may hold the lock of a table and frames that nothing else names. So this must not
     /// call the library, unwind, or wait for code of the kernel on other CPUs.
@@ -308,9 +309,9 @@ impl<'a, M: Machine> On<'a, M> {
         Ok(pfn)
     }
 
-    /// Tells the MMU of the entries of `pages` pages of 2^`shift` bytes from `va` on that it may use
-    /// now, where it wants to know. The first one was `was` and is `raw`. `space` is `None` in the
-    /// kernel's half.
+    /// Tells the MMU of the entries of `pages` pages of 2^`shift` bytes from `va` on that it may
+    /// use now, where it wants to know. The first one was `was` and is `raw`. `space` is `None` in
+    /// the kernel's half.
     #[inline(always)]
     pub(crate) fn became_valid(
         self,
@@ -328,8 +329,8 @@ impl<'a, M: Machine> On<'a, M> {
         }
     }
 
-    /// Tells the machine that `pages` pages of format `F`, whose frames begin with `first`, are about
-    /// to be mapped with `attr`, if that lets instructions be fetched from them.
+    /// Tells the machine that `pages` pages of format `F`, whose frames begin with `first`, are
+    /// about to be mapped with `attr`, if that lets instructions be fetched from them.
     #[inline(always)]
     pub(crate) fn before_mapped<F: Format>(self, attr: Attr, first: Pfn, pages: u64) {
         if attr.has(Attr::EXEC | Attr::READ) {

@@ -58,8 +58,8 @@ impl Marks {
     }
 }
 
-// SAFETY: 1. the lower half stays zero. 2. the mark goes, so that all is zero. 3. nothing is kept of
-// a root that is gone.
+// SAFETY: 1. the lower half stays zero. 2. the mark goes, so that all is zero. 3. nothing is kept
+// of a root that is gone.
 unsafe impl Construct for &Marks {
     unsafe fn construct(&self, _: &Frames, root: PhysAddr) {
         self.call(true, root.0);
@@ -202,7 +202,8 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
     // SAFETY: 1. low frames lie in the block. 2. leaked just now.
     let window = unsafe { DirectMap::new(words.0.as_ptr().cast(), limit as u64) }.expect("a low block");
     let marks = Marks { words, calls: Mutex::default() };
-    // SAFETY: 1. low memory lies in the block. 2. marks are for any frames. 3. the layout is checked.
+    // SAFETY: 1. low memory lies in the block. 2. marks are for any frames. 3. the layout is
+    // checked.
     let source = unsafe { Source::new(&frames, window, &marks, X86_64::LAYOUT) };
     let on: Vec<_> = cpus.iter().map(|(node, _)| NodeId(*node)).collect();
     let policy = Historic::new(&mut boot, rules, &on, lists, source).expect("`bytes` suffices");

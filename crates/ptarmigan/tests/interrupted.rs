@@ -72,8 +72,8 @@ extern "C" fn trap(_: c_int) {
 
 /// Runs `work` with a trap after each of its instructions.
 fn step(work: impl FnOnce()) {
-    // SAFETY: only the trap flag changes, and the handler of its trap is in place. The stack is used
-    // as usual.
+    // SAFETY: only the trap flag changes, and the handler of its trap is in place. The stack is
+    // used as usual.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     work();
     // SAFETY: as above.
@@ -82,8 +82,8 @@ fn step(work: impl FnOnce()) {
 
 #[test]
 fn a_handler_that_allocates_and_frees_between_any_two_instructions_gets_no_page_twice() {
-    // SAFETY: 1. the only thread that takes traps looks at the depth first. 2. they count. 3. nothing
-    // of the library runs yet.
+    // SAFETY: 1. the only thread that takes traps looks at the depth first. 2. they count. 3.
+    // nothing of the library runs yet.
     unsafe { install_interrupt_mask(&MASK) }.unwrap();
     let host = Host::<X86_64>::new(small(1, 1, 8)).unwrap();
     let cpu = host.slot(0).unwrap();

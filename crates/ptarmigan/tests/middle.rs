@@ -1,5 +1,5 @@
-//! The k-th flush, slot, new entry, colour or frame of a call fails or unwinds, for every k: nothing
-//! is lost, and no CPU knows what is used for something else.
+//! The k-th flush, slot, new entry, colour or frame of a call fails or unwinds, for every k:
+//! nothing is lost, and no CPU knows what is used for something else.
 #![cfg(not(loom))]
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::cpu::Pinned;
@@ -69,8 +69,8 @@ fn fails(point: Point) -> bool {
 /// Runs a call, the k-th pass of a point in which fails.
 type Attempt<'a> = dyn FnMut(&mut dyn FnMut()) + 'a;
 
-/// Runs `scenario` for every point and every k, until no call comes to a k-th pass. Returns how many
-/// times a call failed at each point.
+/// Runs `scenario` for every point and every k, until no call comes to a k-th pass. Returns how
+/// many times a call failed at each point.
 fn for_every_k(scenario: impl Fn(&mut Attempt<'_>)) -> Vec<(Point, usize)> {
     let each = POINTS.into_iter().map(|point| {
         let mut k = 1;

@@ -15,8 +15,8 @@ fn pages(first: u64, n: u64) -> VirtRange {
     VirtRange { start: BASE + first * PAGE, end: BASE + (first + n) * PAGE }
 }
 
-/// Pages: 0 written, 1 read, 2 not touched, 3 of an object and written privately, 4 of an object and
-/// read, 5 shared and written.
+/// Pages: 0 written, 1 read, 2 not touched, 3 of an object and written privately, 4 of an object
+/// and read, 5 shared and written.
 #[test]
 fn the_right_to_write_comes_back_at_once_to_pages_that_are_the_spaces_alone() {
     let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();

@@ -86,7 +86,8 @@ pub fn enter(registers: &mut Registers, delivery: &Delivery, bytes: &mut [u8; SI
     (at.into(), BYTES)
 }
 
-/// Takes the registers from a frame; returns the mask of signals and the stack for handlers. Segments stay as they are.
+/// Takes the registers from a frame; returns the mask of signals and the stack for handlers.
+/// Segments stay as they are.
 pub fn leave(registers: &mut Registers, bytes: &[u8]) -> Left {
     for (i, value) in registers.general.iter_mut().enumerate() {
         *value = get(bytes, REGISTERS + 4 * (FIRST_GENERAL + i));

@@ -30,8 +30,8 @@ pub struct Registers {
     _pad: u32,
     /// Floating point and vectors, as `fxsave` has them.
     pub vectors: [u8; 512],
-    /// What the processor said of the last trap that was answered with a signal: the vector, the error
-    /// code, the address of the last access.
+    /// What the processor said of the last trap that was answered with a signal: the vector, the
+    /// error code, the address of the last access.
     pub trap: [u32; 3],
     /// The base of the thread's memory.
     pub thread: u32,
@@ -95,8 +95,8 @@ impl Registers {
 
     /// Keeps what the processor said of a trap.
     pub fn note_trap(&mut self, address: Option<u64>) {
-        /// Of a page fault: the tables do not allow it. Addresses that programs cannot have are said to
-        /// be mapped, as Linux says it.
+        /// Of a page fault: the tables do not allow it. Addresses that programs cannot have are
+        /// said to be mapped, as Linux says it.
         const PROTECTION: u32 = 1;
         let beyond = address.is_some_and(|at| at >= X86Pae::USER_END);
         let code = self.error | if beyond { PROTECTION } else { 0 };

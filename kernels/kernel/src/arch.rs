@@ -77,11 +77,11 @@ pub trait Context: Clone + Send {
     fn enter_handler(&mut self, delivery: &Delivery, frame: &mut [u8; SIGNAL_FRAME]) -> (u64, usize);
     /// Says where the frame lies that [`leave_handler`](Self::leave_handler) wants, and its bytes.
     fn handler_frame(&self) -> (u64, usize);
-    /// Leaves a handler: takes the registers from the frame; returns the mask of signals and the stack
-    /// that it names. Whatever the bytes are, the program stays in user mode.
+    /// Leaves a handler: takes the registers from the frame; returns the mask of signals and the
+    /// stack that it names. Whatever the bytes are, the program stays in user mode.
     fn leave_handler(&mut self, frame: &[u8]) -> Left;
-    /// Keeps what the processor said of the trap that has just happened, for frames of handlers: the
-    /// vector, the error code, and the address if it was an access.
+    /// Keeps what the processor said of the trap that has just happened, for frames of handlers:
+    /// the vector, the error code, and the address if it was an access.
     fn note_trap(&mut self, address: Option<u64>);
 }
 

@@ -81,13 +81,15 @@ pub struct Harts;
 // SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID;
 // without one, everything of the ASID that is not global, links of tables included. Fences order
 // accesses of this hart that come later, walks included.
-// 2. `sfence.vma` with an address and no ASID drops the leaf entry under all of them, global or not;
+// 2. `sfence.vma` with an address and no ASID drops the leaf entry under all of them, global or
+//    not;
 // with neither, everything. 3. Other spaces have other ASIDs,
 // or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what is
 // there under the ASID is this space's. Nothing broadcasts, so `forget_all` is never set. 4. The
 // kernel's root has an empty lower half, and its number 0 is no space's; without ASIDs it is every
 // space's, so everything under it is dropped. 5. `sfence.vma` is local. A hart may cache entries
-// that are not valid. A fence with an address says nothing about links of tables. 6. Neither is kept. 7. Nothing unwinds.
+// that are not valid. A fence with an address says nothing about links of tables. 6. Neither is
+// kept. 7. Nothing unwinds.
 unsafe impl Mmu for Harts {
     const STRUCTURES: Structures = Structures::WholeSpace;
     const NEEDS_ENTRY_VALID: bool = true;

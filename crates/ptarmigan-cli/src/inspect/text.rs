@@ -57,7 +57,8 @@ impl Lines {
     }
 }
 
-/// Formats the report as text with lines of at most `width` columns, except for words that are longer.
+/// Formats the report as text with lines of at most `width` columns, except for words that are
+/// longer.
 pub(super) fn table(r: &Inspection, width: usize) -> String {
     let mut t = Lines { text: String::new(), width };
     let n = several;

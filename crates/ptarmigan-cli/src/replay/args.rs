@@ -59,8 +59,8 @@ pub struct ReplayArgs {
     #[arg(help_heading = "Policies", long, alias = "v5-lists", value_delimiter = ',', value_name = "N,...",
           value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(super) historic_lists: Vec<u8>,
-    /// Parameters of the trim of v5 and v2008: lists of up to MIN pages are left alone, and one trim
-    /// frees at most MAX pages of a list [default: 25,16].
+    /// Parameters of the trim of v5 and v2008: lists of up to MIN pages are left alone, and one
+    /// trim frees at most MAX pages of a list [default: 25,16].
     #[arg(help_heading = "Policies", long, value_name = "MIN,MAX", value_parser = parse_trim)]
     pub(super) historic_trim: Option<Trim>,
     /// Seed for the sanitizer's pass: CPUs walk the tables speculatively at any time, and flush

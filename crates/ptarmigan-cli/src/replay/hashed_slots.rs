@@ -5,8 +5,8 @@ use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structur
 use std::sync::{Mutex, MutexGuard};
 
 /// The hash bits of a window's entries. A slot is used as soon as it is filled, by the clear or the
-/// copy that it was filled for; so its page is missed, and put into the hash table. A flush takes out
-/// the pages that it covers.
+/// copy that it was filled for; so its page is missed, and put into the hash table. A flush takes
+/// out the pages that it covers.
 #[derive(Default)]
 pub(crate) struct HashedSlots {
     state: Mutex<State>,

@@ -1,5 +1,5 @@
-//! A TLB that keeps entries which deny an access, as AArch64's may: only translation, address size and access flag faults
-//! are never cached.
+//! A TLB that keeps entries which deny an access, as AArch64's may: only translation, address size
+//! and access flag faults are never cached.
 use crate::format::AArch64;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
@@ -17,7 +17,8 @@ use std::sync::Mutex;
 struct Keeps<const TOLD: bool>(Mutex<HashMap<u64, u64>>);
 
 impl<const TOLD: bool> Keeps<TOLD> {
-    /// An access; whether it is let through. What is found is kept if it is valid, whatever it allows.
+    /// An access; whether it is let through. What is found is kept if it is valid, whatever it
+    /// allows.
     fn access(&self, at: u64, walked: u64, access: Access) -> bool {
         let mut tlb = self.0.lock().unwrap();
         let raw = *tlb.entry(at).or_insert(walked);
@@ -28,8 +29,8 @@ impl<const TOLD: bool> Keeps<TOLD> {
     }
 }
 
-// SAFETY: 1. to 7. what is kept is dropped where it has to be; with `TOLD` false, the machine claims that it
-// need not be told, which the test is about.
+// SAFETY: 1. to 7. what is kept is dropped where it has to be; with `TOLD` false, the machine
+// claims that it need not be told, which the test is about.
 unsafe impl<const TOLD: bool> Mmu for &Keeps<TOLD> {
     const STRUCTURES: Structures = Structures::Tagged;
     const NEEDS_ENTRY_VALID: bool = TOLD;
@@ -53,7 +54,8 @@ unsafe impl<const TOLD: bool> Mmu for &Keeps<TOLD> {
     }
 }
 
-/// A parent forks, the child ends, the parent writes to a page that it has read meanwhile; how many faults that takes.
+/// A parent forks, the child ends, the parent writes to a page that it has read meanwhile; how many
+/// faults that takes.
 fn write_after_fork<const TOLD: bool>() -> usize {
     let host = Host::<AArch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
     let mmu = Keeps::<TOLD>::default();

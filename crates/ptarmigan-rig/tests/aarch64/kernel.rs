@@ -38,9 +38,9 @@ unsafe impl<const TAGGED: bool> Mmu for &Notes<TAGGED> {
 /// Pages from the start of a range.
 type Pages = Vec<u64>;
 
-/// Maps a page in the second of three leaf tables, and 512 from the third on, and releases the range.
-/// Returns what is told to be forgotten, in pages from the start of the range; and which entries have
-/// become valid.
+/// Maps a page in the second of three leaf tables, and 512 from the third on, and releases the
+/// range. Returns what is told to be forgotten, in pages from the start of the range; and which
+/// entries have become valid.
 fn release<const TAGGED: bool>() -> (Vec<Option<Pages>>, Vec<(u64, u64)>) {
     let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
     let mmu = Notes::<TAGGED>::default();

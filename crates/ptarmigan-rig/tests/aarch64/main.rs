@@ -1,5 +1,5 @@
-//! A machine like AArch64 under the sanitizer: it broadcasts, its walk caches are tagged by address,
-//! its MMUs cache entries that deny an access.
+//! A machine like AArch64 under the sanitizer: it broadcasts, its walk caches are tagged by
+//! address, its MMUs cache entries that deny an access.
 mod denied;
 mod executable;
 #[path = "../breaks/format.rs"]
@@ -34,8 +34,8 @@ impl MmuTraits for Untold {
 }
 
 /// Unmaps an area of two leaf tables, the second of which has no pages any more. Returns the number
-/// of tables that came back while a walk cache knew them, and of flushes of a page, of several, and of
-/// a whole space.
+/// of tables that came back while a walk cache knew them, and of flushes of a page, of several, and
+/// of a whole space.
 fn two_tables<T: MmuTraits>() -> (u64, [usize; 3]) {
     let host = host(1);
     let soft = SoftMmu::<_, T>::like(
@@ -95,8 +95,8 @@ impl Rng {
     }
 }
 
-/// Random maps, unmaps, changes, forks and accesses by several spaces on two CPUs. Returns the number
-/// of findings, and the report.
+/// Random maps, unmaps, changes, forks and accesses by several spaces on two CPUs. Returns the
+/// number of findings, and the report.
 fn random<T: MmuTraits>(seed: u64, steps: u32, asids: u16) -> (u64, String) {
     const CPUS: usize = 2;
     let host = host(CPUS);

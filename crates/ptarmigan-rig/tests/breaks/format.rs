@@ -1,5 +1,5 @@
-//! AArch64 stage 1, 4 KiB granule, 48 bits of address below `TTBR0` (Arm ARM, D8.3 "Translation table
-//! descriptor formats").
+//! AArch64 stage 1, 4 KiB granule, 48 bits of address below `TTBR0` (Arm ARM, D8.3 "Translation
+//! table descriptor formats").
 //!
 //! | bits | | |
 //! |---|---|---|
@@ -67,8 +67,8 @@ fn is_dirty(raw: u64) -> bool {
 // clear in blocks. 2. The same bits hold the frame, which `write_protected` leaves
 // alone; bit 56 is `SPECIAL` and nothing else. 3. A link is valid, a leaf is valid or has `KEEPS`.
 // 4. Arm ARM D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The
-// frame's number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating translation
-// table entries".
+// frame's number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating
+// translation table entries".
 unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
     type Slot = Slot64;
     const NAME: &'static str = "AArch64 4K";
@@ -193,7 +193,8 @@ unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
     }
 }
 
-/// Defines what a format has in common with `$like`: all but its slot, `EVER_BREAKS` and `needs_break`.
+/// Defines what a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
+/// `needs_break`.
 #[allow(unused_macros, reason = "not by every test")]
 macro_rules! entries_of_aarch64 {
     ($like:ty) => {

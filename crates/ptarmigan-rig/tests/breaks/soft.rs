@@ -79,10 +79,10 @@ impl<'h, F: Format> Soft<'h, F> {
     }
 }
 
-// SAFETY: 1. and 2. an invalidation reaches the software MMUs of all CPUs, with the links on the way to
-// its address if tables were freed, between barriers. 3. `load` forgets what is not kept. 4. `unload`
-// takes the root away. 5. a flush reaches all CPUs, which walk tables by themselves. 6. no root is
-// kept. 7. `load` finds no translations.
+// SAFETY: 1. and 2. an invalidation reaches the software MMUs of all CPUs, with the links on the
+// way to its address if tables were freed, between barriers. 3. `load` forgets what is not kept. 4.
+// `unload` takes the root away. 5. a flush reaches all CPUs, which walk tables by themselves. 6. no
+// root is kept. 7. `load` finds no translations.
 unsafe impl<F: Format> Mmu for &Soft<'_, F> {
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::Tagged;

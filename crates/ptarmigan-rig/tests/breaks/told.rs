@@ -1,5 +1,6 @@
-//! The format with slots that tell of every store, so that the sanitizer sees each of them at once: an entry that
-//! is replaced without a break in between, a table that is linked before it is cleared.
+//! The format with slots that tell of every store, so that the sanitizer sees each of them at once:
+//! an entry that is replaced without a break in between, a table that is linked before it is
+//! cleared.
 
 use super::format::Stage1;
 use ptarmigan::addr::{Pfn, PhysAddr};
@@ -89,8 +90,8 @@ pub type AArch64<const BREAK: bool> = ToldFormat<false, BREAK>;
 /// The kernel's.
 pub type Upper<const BREAK: bool> = ToldFormat<true, BREAK>;
 
-// SAFETY: 1. to 6. as the format, whose functions these are; without `BREAK` 6. is not kept on purpose:
-// the sanitizer is to find that.
+// SAFETY: 1. to 6. as the format, whose functions these are; without `BREAK` 6. is not kept on
+// purpose: the sanitizer is to find that.
 unsafe impl<const UPPER: bool, const BREAK: bool> Format for ToldFormat<UPPER, BREAK> {
     type Slot = ToldSlot;
     const EVER_BREAKS: bool = BREAK;

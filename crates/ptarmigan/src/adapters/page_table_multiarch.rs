@@ -146,8 +146,8 @@ unsafe impl TableEntry for page_table_entry::x86_64::X64PTE {}
 /// Metadata whose addresses are numbers.
 ///
 /// [`VirtAddr`](PagingMetaData::VirtAddr) is a type of safe traits. A [`Space`] notes the lines of the
-/// addresses that it is given, and the crate writes entries for the addresses that it makes of them.
-/// So the two must be the same:
+/// addresses that it is given, and the crate writes entries for the addresses that it makes of
+/// them. So the two must be the same:
 ///
 /// ```compile_fail,E0277
 /// # use memory_addr::VirtAddr;
@@ -239,8 +239,8 @@ impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
     /// Has the root's entries of `entries` lead to the tables to which those of `from` lead, e.g.
     /// for the kernel's half. Entries that earlier calls have shared stay shared.
     ///
-    /// By way of this space, nothing can be mapped there ([`PagingError::NoMemory`]), and nothing that
-    /// is mapped there can be changed ([`PagingError::NotMapped`]).
+    /// By way of this space, nothing can be mapped there ([`PagingError::NoMemory`]), and nothing
+    /// that is mapped there can be changed ([`PagingError::NotMapped`]).
     ///
     /// # Safety
     ///

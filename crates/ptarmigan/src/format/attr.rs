@@ -5,8 +5,8 @@ use core::ops::BitOr;
 /// Attributes of a page.
 ///
 /// Bits 0 to 7 are those below. Bits 8 to 11 are the library's, for what comes later. Bits 12 to 15
-/// ([`OWN`](Self::OWN)) are the format's own, for instance a memory type: `KernelRange`, `Vmalloc` and
-/// `TreeMut` pass them on. Spaces do not ask for them.
+/// ([`OWN`](Self::OWN)) are the format's own, for instance a memory type: `KernelRange`, `Vmalloc`
+/// and `TreeMut` pass them on. Spaces do not ask for them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Attr(pub u16);
 

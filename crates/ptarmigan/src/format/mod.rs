@@ -39,12 +39,13 @@ pub enum Entry {
 /// An entry is an [`Entry`]: none, a link, or a leaf. A leaf without [`Attr::READ`] is not present
 /// for the MMU but keeps its frame (`PROT_NONE`).
 ///
-/// A tree refuses to compile with a format whose shape it does not support: see [`check`]. The promises
-/// below are tested by `ptarmigan_rig::conform`, for every format that `ptsan` can decode; write that
-/// test first.
+/// A tree refuses to compile with a format whose shape it does not support: see [`check`]. The
+/// promises below are tested by `ptarmigan_rig::conform`, for every format that `ptsan` can decode;
+/// write that test first.
 ///
-/// Every function of an entry takes the level of its table, as an entry means what it means there: a
-/// large page has its frame, its memory type and the bit that tells it from a link in other places.
+/// Every function of an entry takes the level of its table, as an entry means what it means there:
+/// a large page has its frame, its memory type and the bit that tells it from a link in other
+/// places.
 ///
 /// # Safety
 ///
@@ -82,8 +83,8 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// user's. The half goes on to where the last entry ends, which may be the end of the address
     /// space.
     const KERNEL_START: u64;
-    /// Entries of the root that are the user's; those after them are the kernel's. All of them where
-    /// the kernel has a tree of its own, and 0 in the format of that tree, whose
+    /// Entries of the root that are the user's; those after them are the kernel's. All of them
+    /// where the kernel has a tree of its own, and 0 in the format of that tree, whose
     /// [`USER_END`](Self::USER_END) is 0.
     const USER_ROOT_ENTRIES: usize;
     /// The MMU keeps the root's entries in registers and reads them only when the root is loaded

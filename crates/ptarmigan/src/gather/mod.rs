@@ -343,10 +343,10 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Takes over a table that has just been unlinked; it mapped 2^`span` bytes of addresses from
     /// `at` on.
     ///
-    /// The flush says that tables were freed, so that the hardware drops links of them as well. Where
-    /// it does so by address ([`Structures::Tagged`]), an address of the table is noted, if no page of
-    /// its own is stale. Elsewhere the stale range need not grow to the table's span if any page
-    /// changed.
+    /// The flush says that tables were freed, so that the hardware drops links of them as well.
+    /// Where it does so by address ([`Structures::Tagged`]), an address of the table is noted, if
+    /// no page of its own is stale. Elsewhere the stale range need not grow to the table's span if
+    /// any page changed.
     ///
     /// # Safety
     ///
@@ -373,7 +373,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         unsafe { self.tables.push(pfn, record) };
     }
 
-    /// Notes an address of a table that mapped 2^`span` bytes from `at` on, if no page of it is stale.
+    /// Notes an address of a table that mapped 2^`span` bytes from `at` on, if no page of it is
+    /// stale.
     #[inline]
     fn name_table(&mut self, at: u64, span: u32) {
         let last = at.wrapping_add((1 << span) - 1);
@@ -522,14 +523,15 @@ impl<'a, M: Machine> Gather<'a, M> {
             && (self.start < self.end && meets((self.start, self.end)) || self.runs.iter().any(meets))
     }
 
-    /// Tells the MMU of the entries of `pages` pages from `va` on that it may use now, where it wants
-    /// to know. There were none; the first one is `raw`.
+    /// Tells the MMU of the entries of `pages` pages from `va` on that it may use now, where it
+    /// wants to know. There were none; the first one is `raw`.
     #[inline(always)]
     pub(crate) fn became_valid(&self, va: u64, pages: u64, raw: u64) {
         self.on.became_valid(Some(self.space), va, self.runs.shift(), pages, 0, raw);
     }
 
-    /// Tells the MMU of an entry of a page that allows more than it did before, where it wants to know.
+    /// Tells the MMU of an entry of a page that allows more than it did before, where it wants to
+    /// know.
     #[inline(always)]
     pub(crate) fn gained(&self, va: u64, was: u64, raw: u64) {
         self.on.became_valid(Some(self.space), va, self.runs.shift(), 1, was, raw);

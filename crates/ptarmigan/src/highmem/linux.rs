@@ -4,18 +4,18 @@
 //! 2. A slot is looked for from the last one on. When the search comes to slot 0, all slots without
 //!    users are swept, and one range flush covers the whole window, even for one slot.
 //! 3. Frames are looked up in 128 hash buckets, whose nodes are made in advance, one for each slot.
-//! 4. A slot that was emptied is *owed* until a flush has ended. If the flush is refused or unwinds,
-//!    the slot stays owed, is not handed out, and the next sweep flushes it. A slot that cannot be
-//!    emptied keeps its frame, and the sweep goes on with the next one.
+//! 4. A slot that was emptied is *owed* until a flush has ended. If the flush is refused or
+//!    unwinds, the slot stays owed, is not handed out, and the next sweep flushes it. A slot that
+//!    cannot be emptied keeps its frame, and the sweep goes on with the next one.
 //!
 //! 5. A caller that may sleep waits in a queue until a slot loses its last user, and then looks
 //!    again, first for the frame itself: another caller may have mapped it meanwhile.
 //!
 //! The rules are those of Linux's `mm/highmem.c`; a [`FlushRule`] says of which release. Two things
-//! differ. Linux flushes with the lock held. Here a CPU that waits for the lock would not answer the
-//! flush, so the lock is released and the pool marked as being swept; others wait for that mark as
-//! they would for the lock. And Linux wakes all sleepers at once; here they are woken one after the
-//! other, first come first served, as only one of them can have the slot.
+//! differ. Linux flushes with the lock held. Here a CPU that waits for the lock would not answer
+//! the flush, so the lock is released and the pool marked as being swept; others wait for that mark
+//! as they would for the lock. And Linux wakes all sleepers at once; here they are woken one after
+//! the other, first come first served, as only one of them can have the slot.
 use super::pool::queue::{Queue, Waiter};
 use super::pool::{MaySleep, PoolCounts, PoolError, SweepCounts, SweepTally, Wake};
 use super::slots::{MAX_SLOTS, SlotError, Slots};

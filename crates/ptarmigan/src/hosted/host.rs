@@ -28,8 +28,8 @@ pub struct HostConfig {
     pub cpus: usize,
     /// NUMA nodes, 1 to 64, memory split evenly.
     pub nodes: usize,
-    /// Physical memory in bytes, 1 MiB to 8 TiB; to 2 GiB where addresses have 32 bits. Only what is
-    /// touched takes memory of the host.
+    /// Physical memory in bytes, 1 MiB to 8 TiB; to 2 GiB where addresses have 32 bits. Only what
+    /// is touched takes memory of the host.
     pub bytes: u64,
     /// Data frames have memory behind them: cleared and copied for real.
     pub touch_data: bool,

@@ -149,8 +149,8 @@ impl Unhooked {
     }
 
     /// Takes tables out *before* the flush, as the policies of history did: calls `take` with each
-    /// table of a level that `takes` names. The root of a space that ends stays: no version of Linux
-    /// gave it away before the CPUs had left it.
+    /// table of a level that `takes` names. The root of a space that ends stays: no version of
+    /// Linux gave it away before the CPUs had left it.
     ///
     /// # Safety
     ///

@@ -33,8 +33,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// 3. `layout` has [`MAX_LEVELS`](crate::page::MAX_LEVELS) levels at the most and one at least.
     ///    Only its roots are smaller than a frame.
     /// 4. Entries of the format that the trees are of can name all of `frames`
-    ///    ([`check_memory`](crate::table::check_memory)); a [`KernelMap`](crate::table::KernelMap) that
-    ///    was made for them says so.
+    ///    ([`check_memory`](crate::table::check_memory)); a [`KernelMap`](crate::table::KernelMap)
+    ///    that was made for them says so.
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
         Source { frames, window, construct, layout, placement: Placement::default() }
     }

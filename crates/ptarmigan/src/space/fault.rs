@@ -503,8 +503,8 @@ impl<F: Format> State<F> {
     }
 }
 
-/// Changes the entry of the page at `page`, which keeps its frame, to what `new` makes of it; the one
-/// that was there. Where that needs a break, every CPU forgets the page in between.
+/// Changes the entry of the page at `page`, which keeps its frame, to what `new` makes of it; the
+/// one that was there. Where that needs a break, every CPU forgets the page in between.
 ///
 /// # Errors
 ///

@@ -191,9 +191,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
     }
 
-    /// Changes permissions in `range`. Pages lose at once what is taken away. What is given, they gain
-    /// at once too, but for the right to be written: that is given to private pages whose frame no other
-    /// entry shows. All others gain it by a fault, which copies a shared frame, and the zero frame.
+    /// Changes permissions in `range`. Pages lose at once what is taken away. What is given, they
+    /// gain at once too, but for the right to be written: that is given to private pages whose
+    /// frame no other entry shows. All others gain it by a fault, which copies a shared frame, and
+    /// the zero frame.
     ///
     /// # Errors
     ///
@@ -259,11 +260,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
         tables.change_permissions(range, gather, |_, raw| {
             let (frame, mut attr) = (F::frame(Level::PTE, raw), changed(raw));
-            // As at a fault (`State::fault_present`): frames of objects and the zero frame are special,
-            // and a frame that another entry shows is copied when it is written.
-            // SAFETY: 1. An entry that is not special shows a data frame of this machine, and holds a
-            // reference to it. The caller has the space for itself: neither goes, and nothing of this
-            // space adds another.
+            // As at a fault (`State::fault_present`): frames of objects and the zero frame are
+            // special, and a frame that another entry shows is copied when it is written.
+            // SAFETY: 1. An entry that is not special shows a data frame of this machine, and holds
+            // a reference to it. The caller has the space for itself: neither goes, and nothing of
+            // this space adds another.
             let is_sole = || unsafe { DataFrames::is_sole_raw(frames, frame) };
             if !attr.has(Attr::WRITE) && !F::is_special(Level::PTE, raw) && is_sole() {
                 attr = attr | Attr::WRITE;

@@ -3,8 +3,8 @@
 //! # The protocol
 //!
 //! 1. [`Node::update`] refuses a change that [`Format::needs_break`].
-//! 2. The caller breaks the entry off ([`Broken::add`]): no MMU can use it, but it is still an entry
-//!    and keeps its frame, so nothing else is put there. It also notes the page as stale.
+//! 2. The caller breaks the entry off ([`Broken::add`]): no MMU can use it, but it is still an
+//!    entry and keeps its frame, so nothing else is put there. It also notes the page as stale.
 //! 3. One flush has all CPUs forget a batch of such pages.
 //! 4. Only then the new entries are made ([`Broken::make`]).
 //!
@@ -64,9 +64,9 @@ where
         was
     }
 
-    /// Makes all the entries that `new(address, old entry)` returns, after `flush` has had every CPU
-    /// forget the old ones, and calls `made(address, new entry)` for each. If `flush` fails, the old
-    /// ones are made again.
+    /// Makes all the entries that `new(address, old entry)` returns, after `flush` has had every
+    /// CPU forget the old ones, and calls `made(address, new entry)` for each. If `flush` fails,
+    /// the old ones are made again.
     pub fn make<E>(
         &mut self,
         flush: impl FnOnce() -> Result<(), E>,

@@ -138,8 +138,8 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
         self.leaf.node.replace(self.leaf.index, others, change)
     }
 
-    /// Lets no MMU use the entry until the next [`replace`](Self::replace). It is still an entry, so
-    /// no fault puts another there. Returns what it was.
+    /// Lets no MMU use the entry until the next [`replace`](Self::replace). It is still an entry,
+    /// so no fault puts another there. Returns what it was.
     #[inline(always)]
     pub fn break_off(&self) -> u64 {
         self.leaf.node.break_off(self.leaf.index)

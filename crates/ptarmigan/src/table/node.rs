@@ -482,8 +482,9 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     // Bits that stay.
 
     /// Notes that the page at `index` is being put into the hash table for an `access`: sets the
-    /// bits that stay, and those that an MMU would set. Returns the entry as it is then, and whether
-    /// the bits were set before; `None`, with nothing changed, if it does not allow the access.
+    /// bits that stay, and those that an MMU would set. Returns the entry as it is then, and
+    /// whether the bits were set before; `None`, with nothing changed, if it does not allow the
+    /// access.
     pub fn hash(&self, index: usize, access: Access) -> Option<Refill<u64>> {
         let slot = self.slot(index);
         let used = if access == Access::Write { Attr::ACCESSED | Attr::DIRTY } else { Attr::ACCESSED };

@@ -133,8 +133,8 @@ impl Span {
     }
 }
 
-/// Flushes what the gather holds and makes the entries that are broken off; false if this CPU cannot
-/// flush now, with the old entries in their places.
+/// Flushes what the gather holds and makes the entries that are broken off; false if this CPU
+/// cannot flush now, with the old entries in their places.
 fn make_broken<'w, F: Format, M: Machine, T, const N: usize>(
     broken: &mut Broken<'w, F, M::Window, T, N>,
     gather: &mut Gather<'_, M>,
@@ -220,9 +220,9 @@ impl<F: Format> Tables<F> {
         self.change_leaves::<M, false>(range, gather, change);
     }
 
-    /// As [`change`](Self::change), for the permissions of the pages of a space. A page that only gains
-    /// some needs no flush: a CPU that still has the old ones faults, and finds the new. Where entries
-    /// are kept elsewhere too ([`Format::KEPT`]), all changes are noted.
+    /// As [`change`](Self::change), for the permissions of the pages of a space. A page that only
+    /// gains some needs no flush: a CPU that still has the old ones faults, and finds the new.
+    /// Where entries are kept elsewhere too ([`Format::KEPT`]), all changes are noted.
     pub fn change_permissions<M: Machine>(
         &mut self,
         range: VirtRange,
@@ -276,8 +276,9 @@ impl<F: Format> Tables<F> {
         });
     }
 
-    /// As [`change`](Self::change), for entries that may have to be broken off first. Those that need
-    /// a break and cannot be flushed now, as this CPU is in the middle of a flush, stay as they were.
+    /// As [`change`](Self::change), for entries that may have to be broken off first. Those that
+    /// need a break and cannot be flushed now, as this CPU is in the middle of a flush, stay as
+    /// they were.
     #[cold]
     #[inline(never)]
     fn change_breaking<M: Machine>(

@@ -58,8 +58,8 @@ fn refill<F: Format, W: OpenWindow>(
 impl<F: Format, M: Machine> TreeView<'_, F, M> {
     /// Notes in the entry of the page at `va` that the page is being put into the hash table for an
     /// `access`, as what an MMU notes: the page is used, and written to if it is a write. Returns
-    /// the entry as it is then, and whether the page may be in the hash table already; `None` if the
-    /// entry does not allow the access, which is a fault.
+    /// the entry as it is then, and whether the page may be in the hash table already; `None` if
+    /// the entry does not allow the access, which is a fault.
     ///
     /// To be called with the hash table's lock held, by the closure of
     /// [`HashTable::refill`](crate::tlb::hash::HashTable::refill).

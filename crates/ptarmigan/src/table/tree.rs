@@ -556,8 +556,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 }
 
 /// Flushes what an operation has done so far, if it took pages in `start..end` away, before others
-/// come there: an architecture that wants breaks wants one in between. Others keep the flush for the
-/// end.
+/// come there: an architecture that wants breaks wants one in between. Others keep the flush for
+/// the end.
 ///
 /// # Errors
 ///

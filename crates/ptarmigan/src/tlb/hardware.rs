@@ -5,8 +5,8 @@ use super::scope::Scope;
 use crate::cpu::{CpuSet, Pinned};
 use crate::sync;
 
-/// What an invalidation by address does to paging-structure caches (walk caches), which keep links of
-/// tables. It decides what a flush names when tables have been freed.
+/// What an invalidation by address does to paging-structure caches (walk caches), which keep links
+/// of tables. It decides what a flush names when tables have been freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structures {
     /// It drops all links that the CPU keeps of the space, of whatever addresses: x86's `INVLPG`.
@@ -16,8 +16,8 @@ pub enum Structures {
     /// It drops the links on the way to its address, on every level, and no others: AArch64's `TLBI
     /// VAE1`. A flush names an address of each table that was freed.
     Tagged,
-    /// It drops none: RISC-V's `SFENCE.VMA` with an address. When tables have been freed, a flush is
-    /// of the whole space.
+    /// It drops none: RISC-V's `SFENCE.VMA` with an address. When tables have been freed, a flush
+    /// is of the whole space.
     WholeSpace,
 }
 
@@ -48,14 +48,14 @@ impl Structures {
 /// 1. When [`invalidate`](Self::invalidate) returns, the calling CPU (every CPU, if
 ///    [`BROADCASTS`](Self::BROADCASTS)) has forgotten the translations of the pages in the request's
 ///    scope under the request's number, and uses none of them for accesses that come later. If
-///    `tables_freed`, the same holds of links of tables, which paging-structure caches (walk caches)
-///    keep: all of the space's under that number if the scope is [`Scope::Full`] or
-///    [`STRUCTURES`](Self::STRUCTURES) says [`Structures::AnyInvalidation`]; of the links on the way
-///    to each page in the scope, on every level, if it says [`Structures::Tagged`]. A CPU that walks
-///    tables later finds in them what the calling CPU had stored before: a barrier that makes
+///    `tables_freed`, the same holds of links of tables, which paging-structure caches (walk
+///    caches) keep: all of the space's under that number if the scope is [`Scope::Full`] or
+///    [`STRUCTURES`](Self::STRUCTURES) says [`Structures::AnyInvalidation`]; of the links on the
+///    way to each page in the scope, on every level, if it says [`Structures::Tagged`]. A CPU that
+///    walks tables later finds in them what the calling CPU had stored before: a barrier that makes
 ///    stores visible to walks is the implementation's.
-/// 2. When [`invalidate_kernel`](Self::invalidate_kernel) returns, the same holds of translations of
-///    the kernel's half that are global, and of those under every number. Of links of tables,
+/// 2. When [`invalidate_kernel`](Self::invalidate_kernel) returns, the same holds of translations
+///    of the kernel's half that are global, and of those under every number. Of links of tables,
 ///    [`Scope::Full`] covers all of the kernel's half, under every number. With any other scope,
 ///    those on the way to each page in the scope have gone if `STRUCTURES` says
 ///    [`Structures::Tagged`], under every number; otherwise they may stay.
@@ -83,15 +83,15 @@ pub unsafe trait Mmu: Sync {
     /// that were hashed, and code that fills the hash table is a [reader](super::Readers).
     const WALKS_TABLES: bool = true;
 
-    /// What an invalidation by address does to paging-structure caches. A machine whose CPUs [walk no
-    /// tables](Self::WALKS_TABLES) has none; it may say anything.
+    /// What an invalidation by address does to paging-structure caches. A machine whose CPUs [walk
+    /// no tables](Self::WALKS_TABLES) has none; it may say anything.
     const STRUCTURES: Structures;
 
     /// The machine has to be told of entries that become valid or allow more than they did: it
-    /// caches entries that are not valid (some RISC-V), or entries that deny an access (AArch64), so
-    /// that a CPU would fault again and again; or stores to tables reach its walks after a barrier
-    /// only (AArch64, RISC-V); or it wants a page in its hash table before it misses it (some
-    /// PowerPC).
+    /// caches entries that are not valid (some RISC-V), or entries that deny an access (AArch64),
+    /// so that a CPU would fault again and again; or stores to tables reach its walks after a
+    /// barrier only (AArch64, RISC-V); or it wants a page in its hash table before it misses it
+    /// (some PowerPC).
     const NEEDS_ENTRY_VALID: bool;
 
     /// CPUs may read tables without a lock, as faults on a shared space do, so that flushes that
@@ -165,9 +165,10 @@ pub unsafe trait Mmu: Sync {
     /// faulted. The entries can be walked to, as far as the calling CPU's stores are visible to
     /// walks: a barrier for that is the implementation's.
     ///
-    /// Where entries that are not valid, or that deny, may be cached, it makes the calling CPU forget
-    /// the pages; that CPU alone. Another one faults once more at worst, and is told then. So nothing
-    /// has to be broadcast. This method is called in the middle of nothing and may be interrupted.
+    /// Where entries that are not valid, or that deny, may be cached, it makes the calling CPU
+    /// forget the pages; that CPU alone. Another one faults once more at worst, and is told then.
+    /// So nothing has to be broadcast. This method is called in the middle of nothing and may be
+    /// interrupted.
     ///
     /// A machine that needs it and does not implement it does not compile:
     ///

@@ -38,10 +38,12 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Has all CPUs forget `stale` pages of the kernel's half, and links of tables of it that have
     /// been cut. `stale` has an address of each of these tables. Unless invalidations by address
-    /// drop links ([`Structures::Tagged`](super::Structures::Tagged)), everything goes that CPUs know
-    /// of the kernel's half: under other numbers than the current one, they may know the links too.
+    /// drop links ([`Structures::Tagged`](super::Structures::Tagged)), everything goes that CPUs
+    /// know of the kernel's half: under other numbers than the current one, they may know the links
+    /// too.
     ///
-    /// To be called after the links have been cut, and before the tables are used for anything else.
+    /// To be called after the links have been cut, and before the tables are used for anything
+    /// else.
     ///
     /// # Errors
     ///

@@ -44,16 +44,16 @@ pub struct Invalidation {
     pub reload_root: bool,
 }
 
-/// Entries of consecutive pages that have become valid, or allow more than they did. Only the library
-/// makes one: see [`Root`].
+/// Entries of consecutive pages that have become valid, or allow more than they did. Only the
+/// library makes one: see [`Root`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     /// The space; `None` for the kernel's half.
     pub space: Option<SpaceId>,
     /// The number under which the calling CPU's TLB tags the space ([`Root::asid`]). `None` for the
-    /// kernel's half, and if the CPU does not have the space loaded: then it may know the pages under
-    /// any number.
+    /// kernel's half, and if the CPU does not have the space loaded: then it may know the pages
+    /// under any number.
     pub asid: Option<u16>,
     /// The first address that they map.
     pub va: u64,

@@ -118,7 +118,8 @@ fn a_kernels_entries_are_shared_and_stay() {
     let refused = Err(PagingError::NoMemory);
     assert_eq!(cursor.map(va(upper + 0x1000), pa(0), PageSize::Size4K, rw()), refused);
     assert_eq!(cursor.remap(va(upper + 0x1000), pa(0), rw()).map(|_| ()), refused);
-    // The other space's page cannot be changed by way of this one, nor by a range that only ends there.
+    // The other space's page cannot be changed by way of this one, nor by a range that only ends
+    // there.
     let (read, below) = (MappingFlags::READ, 0xffff_7fff_ffff_f000);
     assert_eq!(cursor.protect(va(upper), read), Err(PagingError::NotMapped));
     assert_eq!(cursor.protect_region(va(upper), 0x1000, read), Err(PagingError::NotMapped));

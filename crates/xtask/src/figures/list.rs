@@ -17,9 +17,9 @@
 //! here: | 8 | 30.43 |
 //! ```
 //!
-//! `count` is compared exactly, `time` is a median of runs with their least and most. A figure that no
-//! command prints has neither, and says in `why` where it is from. A block whose name is a path has no
-//! row in docs/figures.md: its `here` is a part of that file.
+//! `count` is compared exactly, `time` is a median of runs with their least and most. A figure that
+//! no command prints has neither, and says in `why` where it is from. A block whose name is a path
+//! has no row in docs/figures.md: its `here` is a part of that file.
 use std::fmt::Write as _;
 use std::path::Path;
 

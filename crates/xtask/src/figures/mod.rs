@@ -1,7 +1,7 @@
 //! Figures of documents: a list of them (`lists/figures.list`), run, compared and written down.
 //!
-//! * `cargo xtask figures` runs the commands of all counts, prints what has changed, and writes the list,
-//!   docs/figures.md between its markers and the lines of other documents.
+//! * `cargo xtask figures` runs the commands of all counts, prints what has changed, and writes the
+//!   list, docs/figures.md between its markers and the lines of other documents.
 //! * `--times` runs those of times, too, several times each. For a quiet machine.
 //! * `--check` changes nothing, and fails if a count or a document differs.
 mod list;

@@ -1,9 +1,9 @@
 //! Values of a command's output, and texts made of them.
 //!
-//! An expression is postfix: `kept free kept + / 100 *` is 100 kept / (kept + free). Its operands are
-//! numbers, and of a JSON document paths: `rows(case=range,policy=v5).levels.*.misses`. Brackets choose
-//! the one element of an array whose fields have these values; `*` adds up all fields. Of other output
-//! an operand in quotes is the number that follows that text: `"faults: "`.
+//! An expression is postfix: `kept free kept + / 100 *` is 100 kept / (kept + free). Its operands
+//! are numbers, and of a JSON document paths: `rows(case=range,policy=v5).levels.*.misses`.
+//! Brackets choose the one element of an array whose fields have these values; `*` adds up all
+//! fields. Of other output an operand in quotes is the number that follows that text: `"faults: "`.
 use serde_json::Value;
 
 /// What a command printed.
@@ -165,8 +165,8 @@ fn grouped(value: f64, digits: usize) -> String {
     sign.to_owned() + &grouped + &part.map_or(String::new(), |part| format!(".{part}"))
 }
 
-/// Fills a template from the outputs of one run, or of several: then each value is the median, with the
-/// least and the most in brackets.
+/// Fills a template from the outputs of one run, or of several: then each value is the median, with
+/// the least and the most in brackets.
 ///
 /// # Errors
 /// With the expression that has no value.

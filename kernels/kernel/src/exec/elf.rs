@@ -182,8 +182,8 @@ impl Segment {
         }
         let data_end = start + in_file;
         let file = VirtRange { start: first, end: data_end.next_multiple_of(PAGE) };
-        // Linux clears the whole page, whatever the memory needs of it: loaders begin their heaps in
-        // the rest.
+        // Linux clears the whole page, whatever the memory needs of it: loaders begin their heaps
+        // in the rest.
         let tail_end = if end > data_end { file.end } else { data_end };
         Some(Pages {
             file,
@@ -260,9 +260,9 @@ mod tests {
         assert!(tail.start <= tail.end && tail.end <= file.end && tail.end - tail.start < PAGE);
     }
 
-    /// A program of five segments: one that is whole pages, one with pages of memory behind its bytes,
-    /// one that has nothing but memory, one with memory that ends in its last page, and one that ends
-    /// with its bytes.
+    /// A program of five segments: one that is whole pages, one with pages of memory behind its
+    /// bytes, one that has nothing but memory, one with memory that ends in its last page, and one
+    /// that ends with its bytes.
     fn program(abi: Abi) -> Vec<u8> {
         let wide = abi == Abi::X86_64;
         let mut file = vec![0; SIZE];
@@ -318,8 +318,8 @@ mod tests {
                 (pages[2].file.end - pages[2].file.start, pages[2].zero),
                 (0, range(0x50_0000, 0x50_1000))
             );
-            // Memory of 40 bytes: the rest of the page is cleared with it. Nothing is cleared behind a
-            // segment that has no memory of its own.
+            // Memory of 40 bytes: the rest of the page is cleared with it. Nothing is cleared
+            // behind a segment that has no memory of its own.
             assert_eq!(pages[3].tail, range(0x60_0800, 0x60_1000));
             assert_eq!((pages[3].zero.start, pages[3].zero.end), (0x60_1000, 0x60_1000));
             assert_eq!(pages[4].tail, range(0x70_0800, 0x70_0800));

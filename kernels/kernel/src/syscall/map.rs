@@ -400,8 +400,8 @@ impl<A: Arch> Sys<'_, A> {
         Ok(target.start)
     }
 
-    /// `madvise`. As under Linux it goes on behind holes, and then says that there was one; it stops
-    /// at an area that the advice is not for.
+    /// `madvise`. As under Linux it goes on behind holes, and then says that there was one; it
+    /// stops at an area that the advice is not for.
     pub(super) fn advise(&mut self, at: u64, len: u64, advice: u64) -> Result<u64, Errno> {
         const FREE: u64 = 8;
         const DONTFORK: u64 = 10;

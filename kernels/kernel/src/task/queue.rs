@@ -113,8 +113,8 @@ impl Tasks {
         self.spaces.iter().position(|space| space.users == 0).unwrap_or(slot)
     }
 
-    /// Returns the process whose space has the most pages in its areas, of those that have not ended:
-    /// process 1 only if there is no other. One that is to be killed already comes first.
+    /// Returns the process whose space has the most pages in its areas, of those that have not
+    /// ended: process 1 only if there is no other. One that is to be killed already comes first.
     pub fn largest_process(&self) -> Option<usize> {
         let alive = |slot: &usize| self.is_process(*slot) && self.process(*slot).threads > 0;
         let size = |slot: &usize| {

@@ -9,8 +9,8 @@ use crate::error::Failure;
 use crate::replay::CountedTrace;
 use ptarmigan::tlb::Costs;
 
-/// Looks for advice to a kernel. `costs` are the prices of flushes on its machine, if they are known.
-/// `high` says that it has high memory, and so `userpte=`.
+/// Looks for advice to a kernel. `costs` are the prices of flushes on its machine, if they are
+/// known. `high` says that it has high memory, and so `userpte=`.
 ///
 /// # Errors
 /// If a replay cannot be set up, or memory runs out.

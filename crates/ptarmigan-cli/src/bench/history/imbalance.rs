@@ -62,8 +62,8 @@ const REPORT_KEPT: u64 = 844_800;
 /// at least 25, where `F` is what is still free on that CPU's node. All pages belong to the node of
 /// CPU 0, so only there does caching lower `F`. With Q cached pages and C' caching CPUs there, `Q =
 /// N C' (F0 - Q) / 16`, or `Q / (F + Q) = N C' / (16 + N C')`. CPUs of other nodes keep a share of
-/// free memory that does not shrink, unless the policy tests for the node. A root is listed after the
-/// trim: where lists are at their floor, each caching CPU holds one page more.
+/// free memory that does not shrink, unless the policy tests for the node. A root is listed after
+/// the trim: where lists are at their floor, each caching CPU holds one page more.
 fn expected(rules: Rules, lists: u32, shape: MachineShape, free: f64) -> f64 {
     let on_node = (shape.cpus / shape.nodes) as f64;
     let parts = if rules.divides_by_cpus { 16.0 * on_node } else { 16.0 };
@@ -210,9 +210,9 @@ impl Forker {
         })
     }
 
-    /// The policy of 2004: its lists are cut to the low watermark each time that they reach the high
-    /// one, so the row has the most that was cached. There is none if the watermarks of all CPUs are
-    /// more than the machine has: the lists would take all its memory.
+    /// The policy of 2004: its lists are cut to the low watermark each time that they reach the
+    /// high one, so the row has the most that was cached. There is none if the watermarks of all
+    /// CPUs are more than the machine has: the lists would take all its memory.
     fn v2004(&self, shape: MachineShape, case: &'static str) -> Result<Option<ImbalanceRow>, String> {
         let made = self.host.v2004().map_err(|e| e.to_string())?;
         let (cpus, high) = (shape.cpus, made.high_watermark());

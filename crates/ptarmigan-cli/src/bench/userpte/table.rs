@@ -71,8 +71,9 @@ fn rows(grid: &Grid) -> Vec<Row> {
     rows
 }
 
-/// Returns the argument of 2010: pages of low memory, bytes that a table maps, and bytes that all of
-/// low memory, full of tables, maps; of tables that are full, and of those of which a tenth is used.
+/// Returns the argument of 2010: pages of low memory, bytes that a table maps, and bytes that all
+/// of low memory, full of tables, maps; of tables that are full, and of those of which a tenth is
+/// used.
 fn argument(low: u64) -> Vec<Row> {
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
     let case = "argument-of-2010";

@@ -42,8 +42,8 @@ impl Stream {
         Stream::of(calls.iter(), slots_used)
     }
 
-    /// Groups the calls of each of `levels` levels by themselves: allocations, frees, and the ends of
-    /// gathers and idle moments on a CPU that has called for the level since the last one.
+    /// Groups the calls of each of `levels` levels by themselves: allocations, frees, and the ends
+    /// of gathers and idle moments on a CPU that has called for the level since the last one.
     pub fn by_level(calls: &[PolicyCall], slots_used: u32, levels: usize) -> Vec<Self> {
         let of_level = |level: usize| {
             let mut called = [false; MAX_CPUS];
@@ -93,8 +93,8 @@ impl Stream {
     pub fn run<P: Policy>(&self, policy: &P, cpus: &[CpuSlot]) -> Result<Duration, NoFrame> {
         let mut out = vec![PhysAddr(0); self.slots_used as usize];
         let mut pages = self.pages.as_slice();
-        // Policies that take tables before their flush get roots after it, as they do in a run: they
-        // list them behind the trim.
+        // Policies that take tables before their flush get roots after it, as they do in a run:
+        // they list them behind the trim.
         let flushed_root = policy.takes_unhooked().and_then(|_| policy.root());
         let start = thread_time();
         for &CallRun { kind, cpu, len } in &self.runs {

@@ -28,17 +28,18 @@ pub fn is_found(flags: FaultFlags) -> bool {
 /// Of pages that are touched in a recording that was written anew: a fault splits a huge page into
 /// them. Files have no such event.
 ///
-/// The pages stay parts of one large folio, whose entries Linux copies and takes away in batches (6.9
-/// and later): its count of users changes once for all of them. So in a replay they are entries of the
-/// frame of zeroes, which has no count: a fork copies the entries, and a write makes a frame of its own.
+/// The pages stay parts of one large folio, whose entries Linux copies and takes away in batches
+/// (6.9 and later): its count of users changes once for all of them. So in a replay they are
+/// entries of the frame of zeroes, which has no count: a fork copies the entries, and a write makes
+/// a frame of its own.
 pub const SPLIT: FaultFlags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT);
 
 /// The fewest pages of a range whose tables are counted before they are made.
 const MANY: u64 = 1 << 24;
 
-/// Returns how many leaf tables a call needs at the least, if its range is so long that the tables of one
-/// call may be more than a machine has frames; 0 for others. Making them in vain costs the host as
-/// much memory as the machine has.
+/// Returns how many leaf tables a call needs at the least, if its range is so long that the tables
+/// of one call may be more than a machine has frames; 0 for others. Making them in vain costs the
+/// host as much memory as the machine has.
 pub fn tables_of<F: Format, M: SpaceMachine>(space: &SpaceMut<'_, F, M>, kind: Kind) -> u64 {
     let (start, pages) = match kind {
         Kind::Touched { start, pages, flags } if flags.0 & FaultFlags::HUGE == 0 => (start, pages),

@@ -127,8 +127,8 @@ pub struct LevelReport {
     pub misses: u64,
     /// Time of this level's own calls back to back, with its frees and trimming.
     pub total_ns: f64,
-    /// Minimum of single calls, or `mean_ns` if that is less: some call took no longer. 0 means less
-    /// than the clock can measure.
+    /// Minimum of single calls, or `mean_ns` if that is less: some call took no longer. 0 means
+    /// less than the clock can measure.
     pub min_ns: f64,
     /// `total_ns` divided by `allocs`.
     pub mean_ns: f64,
@@ -244,8 +244,8 @@ pub struct SanitizerReport {
     pub findings: u64,
     /// Number of findings by kind.
     pub kinds: BTreeMap<String, u64>,
-    /// Number of findings that were raised as a table came back, by the table's level: all levels of
-    /// the format, of which the last is the root's.
+    /// Number of findings that were raised as a table came back, by the table's level: all levels
+    /// of the format, of which the last is the root's.
     pub by_level: BTreeMap<&'static str, u64>,
 }
 

@@ -29,8 +29,8 @@ use svg::{Anchor, Svg};
 pub(super) struct XAxis {
     /// Its end.
     pub end: f64,
-    /// Where the values end: pictures side by side have one axis, and a shorter recording leaves the
-    /// rest of it empty.
+    /// Where the values end: pictures side by side have one axis, and a shorter recording leaves
+    /// the rest of it empty.
     pub values_end: f64,
     pub unit: Unit,
     /// What the numbers are.

@@ -2,8 +2,8 @@
 use crate::report::collect::Figures;
 use crate::report::draw::escape;
 
-/// Widths of pictures in pixels: one across the page, one beside another, one on a tablet or in half a
-/// window, one on a phone.
+/// Widths of pictures in pixels: one across the page, one beside another, one on a tablet or in
+/// half a window, one on a phone.
 const WHOLE: f64 = 960.0;
 const HALF: f64 = 472.0;
 const MIDDLE: f64 = 620.0;

@@ -33,9 +33,9 @@
 //! # Task switches
 //!
 //! A task may be switched out with frames mapped ([`LocalMaps::switch_out`]), and goes on where it
-//! was, on the same CPU ([`LocalMaps::switch_in`]). Each scope notes the slots that were taken in it.
-//! Guards that were forgotten show at the end of their scope, and are an error at the next switch,
-//! which gives their slots back.
+//! was, on the same CPU ([`LocalMaps::switch_in`]). Each scope notes the slots that were taken in
+//! it. Guards that were forgotten show at the end of their scope, and are an error at the next
+//! switch, which gives their slots back.
 mod error;
 mod guard;
 mod stack;

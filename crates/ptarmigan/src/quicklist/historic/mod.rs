@@ -2,15 +2,16 @@
 //! to use.
 //!
 //! One code, and [`Rules`] for what its versions differ in: `V2004`, the lists before the patch,
-//! `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27. Faithful to their arithmetic (signed and unsigned where they were), to
-//! the link in word 0 of the cached page, and to their mistakes:
+//! `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27. Faithful to their arithmetic
+//! (signed and unsigned where they were), to the link in word 0 of the cached page, and to their
+//! mistakes:
 //!
-//! * In all versions pages below the root are put on the list *before* the TLB is flushed. The change of December
-//!   2007 took away the node test of `V5`, with the hand-over to the allocator before the flush
-//!   that came with it (H5), and nothing else: what frees a table called the list's insertion from
-//!   within the gather as before. It was held to be safe, as a gather could not be preempted then
-//!   and only its own CPU takes pages off its list (H16); but a walker of any CPU may still read
-//!   the table with the link in it, and the sanitizer counts every such page.
+//! * In all versions pages below the root are put on the list *before* the TLB is flushed. The
+//!   change of December 2007 took away the node test of `V5`, with the hand-over to the allocator
+//!   before the flush that came with it (H5), and nothing else: what frees a table called the
+//!   list's insertion from within the gather as before. It was held to be safe, as a gather could
+//!   not be preempted then and only its own CPU takes pages off its list (H16); but a walker of any
+//!   CPU may still read the table with the link in it, and the sanitizer counts every such page.
 //!   The root is not one of them. It goes by `pgd_free` when the last reference to the space is
 //!   dropped: after the flush and the trim, when no CPU has it loaded any more.
 //! * With the test gone, pages freed on a foreign node stay there (H6).
@@ -100,9 +101,9 @@ pub struct Historic<'m, W, C> {
 
 impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     /// With `nr_quick` lists (1 to 3): 1 mixes all levels, as ia64 did; 2 keeps the constructed
-    /// roots apart, as x86-64 did; 3 keeps the PTE pages apart as well. Where roots are smaller than
-    /// a frame and rest nowhere, 2 keeps the PTE pages apart. `nodes` says for each CPU on which node
-    /// it is; all are online.
+    /// roots apart, as x86-64 did; 3 keeps the PTE pages apart as well. Where roots are smaller
+    /// than a frame and rest nowhere, 2 keeps the PTE pages apart. `nodes` says for each CPU on
+    /// which node it is; all are online.
     ///
     /// # Errors
     ///
@@ -285,8 +286,8 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         self.count(pin, |pages| pages.wrapping_add(1));
     }
 
-    /// Keeps a root that comes back flushed until the trim is over, as the last reference to a space
-    /// is dropped after that.
+    /// Keeps a root that comes back flushed until the trim is over, as the last reference to a
+    /// space is dropped after that.
     ///
     /// # Safety
     ///
@@ -356,8 +357,8 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         }
     }
 
-    /// `check_pgt_cache` of 2004: if this CPU's lists hold more than the high watermark, one page of
-    /// each goes in turn until they hold no more than `low`.
+    /// `check_pgt_cache` of 2004: if this CPU's lists hold more than the high watermark, one page
+    /// of each goes in turn until they hold no more than `low`.
     fn shorten(&self, pin: &Here<'_>, low: usize) {
         let held = || self.seen[usize::from(pin.cpu().0)].pages.load(Relaxed) as usize;
         if held() <= self.high {

@@ -18,8 +18,8 @@ pub struct Rules {
     pub counts_high: bool,
     /// The CPUs of a node share what otherwise each of them may hold (H10).
     pub divides_by_cpus: bool,
-    /// PTE pages have a list, too. Without one they come from the allocator, and go back to it after
-    /// the flush.
+    /// PTE pages have a list, too. Without one they come from the allocator, and go back to it
+    /// after the flush.
     pub lists_pte: bool,
     /// How lists are kept short.
     pub trim: Trim,
@@ -53,8 +53,8 @@ impl Trim {
 
 impl Rules {
     /// ia64 in Linux 2.6.9, the state that Robin Holt's mail of 2004 complains of: lists for root
-    /// tables and middle levels, none for PTE pages, and watermarks from all memory for the lists of
-    /// each CPU.
+    /// tables and middle levels, none for PTE pages, and watermarks from all memory for the lists
+    /// of each CPU.
     pub const V2004: Rules = Rules {
         node_test: false,
         counts_high: true,

@@ -440,8 +440,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// its own, and has every CPU forget what it knew of those that differ. `change` may be called
     /// several times for a page, as MMUs set bits in between.
     ///
-    /// Pages whose change [needs a break](Format::needs_break) are broken off in batches, flushed, and
-    /// made. Until then an access of any CPU to them faults: nothing may use them meanwhile.
+    /// Pages whose change [needs a break](Format::needs_break) are broken off in batches, flushed,
+    /// and made. Until then an access of any CPU to them faults: nothing may use them meanwhile.
     ///
     /// # Errors
     ///

@@ -150,9 +150,9 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         }
         let give = |frames: &Frames, at: PhysAddr, level: Level| {
             frames.meta(at.pfn()).set_usage(Use::Taken);
-            // SAFETY: 1. `new` took the reference, and a range each of the tables below it, of their
-            // levels' orders; no root links these any more, and `self` is consumed. 2. `Dirty`
-            // promises nothing.
+            // SAFETY: 1. `new` took the reference, and a range each of the tables below it, of
+            // their levels' orders; no root links these any more, and `self` is consumed. 2.
+            // `Dirty` promises nothing.
             frames.give(unsafe { Frame::<Dirty>::from_raw(self.machine, at.pfn(), F::LAYOUT.order(level)) });
         };
         self.give_tables_back(frames, |frames, at| give(frames, at, Level(Self::ROOT.0.saturating_sub(1))));
@@ -184,11 +184,11 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         self.machine
     }
 
-    /// Returns where the root is that has all of the kernel's entries and none of the user's, for as
-    /// long as the map is there.
+    /// Returns where the root is that has all of the kernel's entries and none of the user's, for
+    /// as long as the map is there.
     ///
-    /// A machine with two roots loads it as the kernel's, once on each CPU. On others, CPUs that are
-    /// in no space may have it loaded. Ranges that are [claimed](Self::claim) appear in it.
+    /// A machine with two roots loads it as the kernel's, once on each CPU. On others, CPUs that
+    /// are in no space may have it loaded. Ranges that are [claimed](Self::claim) appear in it.
     pub fn root(&self) -> PhysAddr {
         self.reference
     }

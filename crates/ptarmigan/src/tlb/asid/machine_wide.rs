@@ -16,17 +16,17 @@
 //!    TLB.
 //!
 //! A CPU that loads a space *stores* its number, or finds it stored, then looks at the space's
-//! generation of flushes; a flush raises that, *then* looks at the number. So either the flush finds
-//! the number, or the CPU finds what the flush has changed.
+//! generation of flushes; a flush raises that, *then* looks at the number. So either the flush
+//! finds the number, or the CPU finds what the flush has changed.
 //!
 //! # Without the lock
 //!
-//! A CPU that loads a space which has a number of the current generation takes no lock. Each CPU has
-//! a word for the tag that it uses. The CPU exchanges it for the new one, if it is not 0; a rollover
-//! takes the words of all CPUs and leaves 0. So a CPU that has found the old generation exchanges its
-//! word before the rollover takes it, and the number is kept; or it finds 0, and waits for the lock.
-//! Linux does the same for AArch64. It needs a tag in one atomic word: elsewhere every load takes the
-//! lock.
+//! A CPU that loads a space which has a number of the current generation takes no lock. Each CPU
+//! has a word for the tag that it uses. The CPU exchanges it for the new one, if it is not 0; a
+//! rollover takes the words of all CPUs and leaves 0. So a CPU that has found the old generation
+//! exchanges its word before the rollover takes it, and the number is kept; or it finds 0, and
+//! waits for the lock. Linux does the same for AArch64. It needs a tag in one atomic word:
+//! elsewhere every load takes the lock.
 use crate::bootmem::{BootArray, BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
 use crate::sync::SpinLock;
@@ -41,8 +41,8 @@ const WORDS: usize = 64 / BITS;
 const NUMBER_BITS: u32 = 16;
 
 /// A number in the low 16 bits, with its generation above; 0 for none. Where it takes more than one
-/// word, it is read and written with the lock of [`MachineWideAsids`] held, but for the number alone,
-/// which lies in one.
+/// word, it is read and written with the lock of [`MachineWideAsids`] held, but for the number
+/// alone, which lies in one.
 struct Tag([AtomicUsize; WORDS]);
 
 impl Tag {

@@ -344,8 +344,8 @@ impl<L: HashLayout> HashTable<L> {
     }
 
     /// Takes all pages out one by one, as has to be done while MMUs search the table: each valid
-    /// entry is made invalid and synchronised, and `forget` has the TLBs forget its page, before the
-    /// next one is looked at. Returns the number of entries that were valid.
+    /// entry is made invalid and synchronised, and `forget` has the TLBs forget its page, before
+    /// the next one is looked at. Returns the number of entries that were valid.
     ///
     /// [`wipe`](Self::wipe) synchronises once, after its last store. That is enough where no CPU
     /// uses the table meanwhile, as when it is emptied at a switch with no number in use.

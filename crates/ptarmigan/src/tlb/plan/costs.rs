@@ -28,9 +28,9 @@ pub struct Costs {
     pub window: u64,
     /// Forgetting everything.
     pub full: u64,
-    /// Going through one entry while everything is forgotten, where everything is the range over all
-    /// entries. The stale pages among them cost what they cost as part of a run, so such a flush is
-    /// never cheaper than their run. 0 on machines that forget everything at once.
+    /// Going through one entry while everything is forgotten, where everything is the range over
+    /// all entries. The stale pages among them cost what they cost as part of a run, so such a
+    /// flush is never cheaper than their run. 0 on machines that forget everything at once.
     pub full_entry: u64,
     /// Entries that are gone through, where [`Facts`](super::Facts) do not say it. A number, no
     /// price.

@@ -3,8 +3,8 @@
 //! Pages that the kernel brings in on behalf of a program (direct I/O, `process_vm_writev`,
 //! `userfaultfd`, core dumps, ...) raise no fault that a tracepoint reports. They are found at the
 //! stops, with one call that looks at page tables only, whatever the areas' sizes (`PAGEMAP_SCAN`,
-//! Linux 6.7). Older kernels find nothing. That call does not tell private pages of this space alone
-//! from those that a fork shares: of private pages the words of `pagemap` are read, too.
+//! Linux 6.7). Older kernels find nothing. That call does not tell private pages of this space
+//! alone from those that a fork shares: of private pages the words of `pagemap` are read, too.
 use super::proc::{PAGE_SHIFT, USER_END};
 use super::sys::{self, PageRegion};
 use std::fs::File;
@@ -73,8 +73,8 @@ fn add(found: &mut Vec<Found>, next: Found) {
 /// Set in the word of a page that only one space maps (Linux 4.2).
 const MAPPED_ONCE: u64 = 1 << 56;
 
-/// Adds a run of private pages, in parts that are exclusive or not. Pages whose words cannot be read
-/// are not.
+/// Adds a run of private pages, in parts that are exclusive or not. Pages whose words cannot be
+/// read are not.
 fn add_private(found: &mut Vec<Found>, map: &File, run: Found) {
     let mut words = [0; 512 * 8];
     let mut at = run.start;
