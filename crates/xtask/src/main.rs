@@ -1,12 +1,13 @@
-//! `cargo xtask`: long checks of the workspace that are no tests.
+//! `cargo xtask`: checks of the workspace beside its tests.
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
 mod figures;
+mod prose;
 
-/// Long checks of the workspace that are no tests.
+/// Checks of the workspace beside its tests.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 struct Args {
@@ -18,6 +19,8 @@ struct Args {
 enum Task {
     /// Runs the commands behind the figures of the documents, and compares or writes them.
     Figures(figures::FiguresArgs),
+    /// Counts words that make comments and documents hard to read; fails above the limits of a list.
+    Prose(prose::ProseArgs),
     /// Records random programs and compares a replay with Linux's count of tables after every call.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Fidelity(fidelity::FidelityArgs),
@@ -36,6 +39,7 @@ enum Task {
 fn main() -> ExitCode {
     match Args::parse().task {
         Task::Figures(args) => figures::run(&args),
+        Task::Prose(args) => prose::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Fidelity(args) => fidelity::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

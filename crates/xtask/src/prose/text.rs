@@ -1,0 +1,208 @@
+//! Takes the words of comments and documents apart, each with its line.
+
+/// A line of prose.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The line of the file, from 1.
+    pub number: usize,
+    /// The text without the marks of a comment.
+    pub text: String,
+    /// Whether this is part of the documentation of a module (`//!`).
+    pub module: bool,
+}
+
+/// Returns the comments of the Rust source `source`, line by line, without the source of examples.
+pub fn comments(source: &str) -> Vec<Line> {
+    let bytes = source.as_bytes();
+    let (mut at, mut number, mut lines) = (0, 1, Vec::new());
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let end = if rest.starts_with(b"//") {
+            line_end(bytes, at)
+        } else if rest.starts_with(b"/*") {
+            block_end(bytes, at)
+        } else if let Some(end) = literal_end(bytes, at) {
+            number += count_newlines(&bytes[at..end]);
+            at = end;
+            continue;
+        } else {
+            number += usize::from(bytes[at] == b'\n');
+            at += 1;
+            continue;
+        };
+        for text in source[at..end].split('\n') {
+            let module = text.starts_with("//!");
+            let text = text.trim().trim_start_matches(['/', '!', '*']).trim_end_matches("*/");
+            lines.push(Line { number, text: text.to_owned(), module });
+            number += 1;
+        }
+        number -= 1;
+        at = end;
+    }
+    without_fences(lines)
+}
+
+/// Returns the lines of a Markdown document without its blocks of code.
+pub fn document(source: &str) -> Vec<Line> {
+    let lines = source.lines().enumerate();
+    without_fences(
+        lines.map(|(at, text)| Line { number: at + 1, text: text.to_owned(), module: false }).collect(),
+    )
+}
+
+/// Returns the words of `lines` in lower case, each with the index of its line. Code between
+/// backquotes has no words.
+pub fn words(lines: &[Line]) -> Vec<(usize, String)> {
+    let (mut words, mut code, mut last) = (Vec::new(), false, 0);
+    for (index, line) in lines.iter().enumerate() {
+        // A backquote that is never closed ends with its paragraph.
+        code &= line.number == last + 1 && !line.text.trim().is_empty();
+        last = line.number;
+        let mut word = String::new();
+        for letter in line.text.chars().chain([' ']) {
+            if !code && (letter.is_alphabetic() || matches!(letter, '\'' | '’') && !word.is_empty()) {
+                word.extend(letter.to_lowercase());
+            } else if !word.is_empty() {
+                words.push((index, std::mem::take(&mut word)));
+            }
+            code ^= letter == '`';
+        }
+    }
+    words
+}
+
+fn without_fences(lines: Vec<Line>) -> Vec<Line> {
+    let mut fenced = false;
+    lines
+        .into_iter()
+        .filter(|line| {
+            let mark = line.text.trim_start().starts_with("```");
+            fenced ^= mark;
+            !fenced && !mark
+        })
+        .collect()
+}
+
+fn line_end(bytes: &[u8], at: usize) -> usize {
+    bytes[at..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |length| at + length)
+}
+
+fn count_newlines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// Returns the end of the block comment at `at`. Blocks nest.
+fn block_end(bytes: &[u8], at: usize) -> usize {
+    let (mut end, mut depth) = (at, 0);
+    while end < bytes.len() {
+        match &bytes[end..] {
+            [b'/', b'*', ..] => (end, depth) = (end + 2, depth + 1),
+            [b'*', b'/', ..] => (end, depth) = (end + 2, depth - 1),
+            _ => end += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    end
+}
+
+/// Returns the end of the string or character at `at`, or `None` if neither begins there.
+fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes[at] {
+        b'"' => Some(string_end(bytes, at + 1)),
+        b'r' if at == 0 || !is_name(bytes[at - 1]) || matches!(bytes[at - 1], b'b' | b'c') => {
+            let hashes = bytes[at + 1..].iter().take_while(|&&byte| byte == b'#').count();
+            let open = at + 1 + hashes;
+            if bytes.get(open) != Some(&b'"') {
+                return None;
+            }
+            let close = [b"\"".as_slice(), &vec![b'#'; hashes]].concat();
+            let length = bytes[open + 1..].windows(close.len()).position(|window| window == close);
+            Some(length.map_or(bytes.len(), |length| open + 1 + length + close.len()))
+        }
+        // A lifetime has no second apostrophe behind its first letter.
+        b'\'' => match bytes.get(at + 1..)? {
+            [b'\\', _, rest @ ..] => {
+                rest.iter().position(|&byte| byte == b'\'').map(|length| at + 3 + length + 1)
+            }
+            [first, rest @ ..] => {
+                let width = match first {
+                    0xf0.. => 4,
+                    0xe0.. => 3,
+                    0xc0.. => 2,
+                    _ => 1,
+                };
+                (rest.get(width - 1) == Some(&b'\'')).then_some(at + 1 + width + 1)
+            }
+            [] => None,
+        },
+        _ => None,
+    }
+}
+
+fn string_end(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while at < bytes.len() && bytes[at] != b'"' {
+        at += 1 + usize::from(bytes[at] == b'\\');
+    }
+    (at + 1).min(bytes.len())
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(source: &str) -> Vec<(usize, String)> {
+        let lines = comments(source);
+        words(&lines).into_iter().map(|(line, word)| (lines[line].number, word)).collect()
+    }
+
+    fn pairs(expected: &[(usize, &str)]) -> Vec<(usize, String)> {
+        expected.iter().map(|&(line, word)| (line, word.to_owned())).collect()
+    }
+
+    #[test]
+    fn comments_of_all_kinds_are_found_with_their_lines() {
+        let source = "//! One.\n/// Two\nfn f() {} // three\n/* four\n/* five */ six */ let x = 1; //seven";
+        let expected =
+            [(1, "one"), (2, "two"), (3, "three"), (4, "four"), (5, "five"), (5, "six"), (5, "seven")];
+        assert_eq!(found(source), pairs(&expected));
+    }
+
+    #[test]
+    fn strings_and_characters_hold_no_comments() {
+        let source = r###"let a = "// what"; let b = r#"// what " // what"#; let c = '"'; let d = '\''; // one
+let e = b"\" // what"; fn g<'a>(x: &'a str) {} let h = br"\"; // two
+let r = 1; let i = "
+// what"; let j = '–'; // three"###;
+        assert_eq!(found(source), pairs(&[(1, "one"), (2, "two"), (4, "three")]));
+    }
+
+    #[test]
+    fn code_has_no_words() {
+        let source = "/// `what` is\n/// ```\n/// what\n/// ```\n/// a `what\n/// what` word\n///\n/// open `what\n\n/// end";
+        assert_eq!(found(source), pairs(&[(1, "is"), (5, "a"), (6, "word"), (8, "open"), (10, "end")]));
+    }
+
+    #[test]
+    fn words_are_whole() {
+        let source = "// Whatever, what's nothing-like; none.";
+        assert_eq!(
+            found(source),
+            pairs(&[(1, "whatever"), (1, "what's"), (1, "nothing"), (1, "like"), (1, "none")])
+        );
+    }
+
+    #[test]
+    fn documents_are_read_without_their_code() {
+        let lines = document("# What\n\n```rust\nwhat\n```\nafter");
+        let numbers: Vec<_> =
+            words(&lines).into_iter().map(|(line, word)| (lines[line].number, word)).collect();
+        assert_eq!(numbers, pairs(&[(1, "what"), (6, "after")]));
+    }
+}
