@@ -7,8 +7,8 @@
 //! 1. Fewer low frames are free than the *reserve*.
 //! 2. Tables take more of low memory than *beta* allows.
 //! 3. Fewer low frames are free than reserve and *margin* together, and the accesses that the table
-//!    will see cost less than a low frame is worth now. A low frame is worth nothing at the upper
-//!    end of the margin, and what it takes to win one back at the lower end.
+//!    will see cost less than a low frame is worth now. A low frame has no value at the upper end
+//!    of the margin, and at the lower end the cost of reclaiming one.
 //!
 //! # Hysteresis
 //!
@@ -29,7 +29,7 @@ use crate::frames::{Frames, HighUse};
 use crate::params::AutoParams;
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// Low memory, as it was when it was last looked at. In the order of what is free.
+/// The state of low memory at the last check, ordered by the amount that is free.
 const SHORT: u8 = 0;
 const ENOUGH: u8 = 1;
 const AMPLE: u8 = 2;
@@ -38,7 +38,7 @@ const AMPLE: u8 = 2;
 /// frames alone take a third of low memory.
 const LARGE: u32 = 1 << 23;
 
-/// What accesses to tables cost.
+/// The costs of accesses to tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoCosts {
     /// Opening a window on a high table, and closing it again, in nanoseconds.
@@ -66,7 +66,7 @@ pub struct AutoPlacement {
     most_tables: u32,
     share: u32,
     frame_ns: u32,
-    /// What all accesses to a table cost, in nanoseconds.
+    /// The cost of all accesses to a table, in nanoseconds.
     accesses_ns: AtomicU32,
     map_ns: u32,
 }

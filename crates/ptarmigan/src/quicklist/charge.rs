@@ -5,7 +5,7 @@
 //! nor lets the owner skip it. The owner is noted beside the frame, so the right owner is uncharged
 //! on whatever CPU the page comes back.
 //!
-//! A policy without the layer pays nothing.
+//! A policy without the layer has no cost.
 use super::{Layer, Policy};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort};
@@ -22,10 +22,10 @@ pub struct Owner(pub NonZeroU32);
 /// The accounts.
 pub trait Charge: Sync {
     /// Charges `bytes` for a table of `level` to the owner that this CPU is working for, and
-    /// returns it. Returns `None` and charges nothing if the owner may have no more.
+    /// returns it. Returns `None`, without a charge, if the owner has reached its limit.
     fn charge(&self, pin: &Pinned<'_>, level: Level, bytes: usize) -> Option<Owner>;
 
-    /// Takes back what was charged to `owner` for one table. The CPU may be any.
+    /// Takes back the charge to `owner` for one table. The CPU may be any.
     fn uncharge(&self, owner: Owner, level: Level, bytes: usize);
 }
 
@@ -52,7 +52,7 @@ pub struct Charged<'m, H> {
 }
 
 impl<'m, H: Charge> Charged<'m, H> {
-    /// Has `hook` charge for what is handed out of `frames`, for trees of `layout`.
+    /// Has `hook` charge for pages of `frames` that are handed out, for trees of `layout`.
     ///
     /// # Errors
     ///

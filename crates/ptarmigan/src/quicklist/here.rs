@@ -2,9 +2,9 @@
 use crate::cpu::Pinned;
 use core::ops::Deref;
 
-/// A pin that is of the machine, and of one of the CPUs, that the policy was made for: what the
-/// contract of each method of [`Policy`](super::Policy) says, kept as a type, so that what the
-/// methods call is safe.
+/// A pin that is of the machine, and of one of the CPUs, that the policy was made for: the contract
+/// of each method of [`Policy`](super::Policy), kept as a type, so that the functions behind the
+/// methods are safe.
 pub(super) struct Here<'a>(Pinned<'a>);
 
 impl<'a> Here<'a> {

@@ -8,10 +8,10 @@ use crate::cpu::{MachineId, NodeId, Pinned, Refused};
 use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::page::{Clean, Flushed, Level, Unhooked};
 
-/// Hooks around the calls of a policy `P`. Those that a layer does not define do nothing.
+/// Hooks around the calls of a policy `P`. The default of each hook has no effect.
 ///
 /// A hook runs just before the call that it is named after is passed on. `policy` is the policy
-/// inside; what a layer asks of it does not pass through the layer's own hooks.
+/// inside; calls that a layer makes to it do not pass through the layer's own hooks.
 ///
 /// # Safety
 ///
@@ -29,8 +29,8 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 /// ```
 pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
     /// Returns the frames in whose records chains are linked if [`freeing`](Self::freeing) is to be
-    /// told of every page, and `None` if it does nothing. There is no default, so that a layer that
-    /// defines the one does not forget the other.
+    /// called for every page, and `None` if it has no effect. There is no default, so that a layer
+    /// that defines the one does not forget the other.
     fn frames(&self) -> Option<&Frames>;
 
     /// Allocates: `inner` does so in the policy inside. A layer may refuse, look at the page, or
@@ -38,7 +38,7 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; no state has changed then.
     #[inline(always)]
     fn alloc(
         &self,
@@ -53,7 +53,7 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
     }
 
     /// A table comes back: unlinked, flushed, or unhooked if the policy inside [takes it
-    /// then](TakesUnhooked). Nothing can hand it out yet. Each table is told of once.
+    /// then](TakesUnhooked). It cannot be handed out yet. Each table is told of once.
     #[inline(always)]
     fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
         let _ = (pin, level, at);

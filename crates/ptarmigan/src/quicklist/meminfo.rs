@@ -1,7 +1,7 @@
 //! Memory in tables and in lists, as `/proc/meminfo` and `/sys/devices/system/node/nodeN/meminfo`
 //! of Linux show it.
 //!
-//! Nothing is allocated: a kernel writes [`Quicklists::meminfo`] into whatever it has. It looks
+//! No memory is allocated: a kernel writes [`Quicklists::meminfo`] into whatever it has. It looks
 //! like this, with two nodes:
 //!
 //! ```text
@@ -25,10 +25,10 @@
 //!
 //! **Format.** A line is a name, a colon, spaces, a number, a space and `kB`; lines of a node begin
 //! with `Node`, a space, its number and a space. Names stay and keep their meaning and their order;
-//! new ones may come in between. kB are 1024 bytes; what is no whole number of them (tables smaller
-//! than a frame) is rounded up.
+//! new ones may come in between. kB are 1024 bytes; amounts between two of them (tables smaller
+//! than a frame) are rounded up.
 //!
-//! | name | what |
+//! | name | meaning |
 //! |---|---|
 //! | `MemTotal`, `MemFree` | frames under management; free ones of these |
 //! | `MemZero` | free and known to be zero |
@@ -37,14 +37,14 @@
 //! | `TableMemory` | tables in use, and pages kept for tables, by home node; the nodes' add up to it |
 //! | `PageTables` | tables in use: pages handed out and not taken back |
 //! | `HighPageTables` | those of them that are in high memory |
-//! | `Quicklists` | pages kept for tables, as in Linux 2.6.27; of a node: what rests in its depots and its queue |
+//! | `Quicklists` | pages kept for tables, as in Linux 2.6.27; of a node: pages in its depots and its queue |
 //! | `HighQuicklists` | those of them that are in high memory |
 //! | `QuicklistsCpu` | those of them that CPUs have at hand; with the nodes' `Quicklists` this adds up to the whole |
-//! | `QuicklistsMax` | what may be kept at the moment; the nodes' add up to it |
+//! | `QuicklistsMax` | the limit at the moment; the nodes' add up to it |
 //!
-//! `TableMemory` is `PageTables` and `Quicklists` together, at rest; while much is going on each is
-//! off by what is going on (I7). What each CPU has at hand it alone knows, so that the nodes' part
-//! of `QuicklistsCpu` is not told.
+//! `TableMemory` is `PageTables` and `Quicklists` together, at rest; while operations are in
+//! progress each is off by the pages of these operations (I7). Only a CPU knows the pages that it
+//! caches, so `QuicklistsCpu` is not reported by node.
 use super::check::Check;
 use super::{NodeCounts, PolicyCounts, Quicklists};
 use crate::addr::FRAME_SHIFT;
@@ -54,7 +54,7 @@ use crate::page::{Construct, Layout, Level};
 use crate::window::OpenWindow;
 use core::fmt;
 
-/// Memory of a whole machine. All in bytes; its [`lines`](Self::lines) say what each is.
+/// Memory of a whole machine. All in bytes; its [`lines`](Self::lines) name each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
@@ -150,7 +150,7 @@ impl NodeMemory {
 
 impl Memory {
     /// That of a machine of which a policy for trees of `layout` says `counts`, and whose lists
-    /// belong to CPUs: what is kept is kept at hand, and there is no bound that is known.
+    /// belong to CPUs: All cached pages are reported as per-CPU, and the limit as 0 (unknown).
     pub fn new(frames: &Frames, layout: &Layout, counts: &PolicyCounts) -> Self {
         let all = frames.counts();
         let nodes = || (0..frames.nodes()).map(NodeId);
@@ -207,7 +207,7 @@ impl Memory {
     }
 }
 
-/// Leaves lines of high memory out where there is none.
+/// Leaves lines of high memory out on machines without it.
 fn with_high<const N: usize>(
     lines: [(&'static str, u64); N],
     has_high: bool,
@@ -232,7 +232,7 @@ impl fmt::Display for Memory {
 pub struct NodeLines(
     /// Which.
     pub NodeId,
-    /// What it has.
+    /// The figures.
     pub NodeMemory,
 );
 
@@ -258,7 +258,7 @@ impl<W: OpenWindow, C: Construct, K: Check> fmt::Display for Meminfo<'_, '_, W, 
 
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Memory in tables and lists as text, in the manner of `/proc/meminfo`: the whole, and then
-    /// node by node. Takes no lock and allocates nothing.
+    /// node by node. Takes no lock and does not allocate.
     ///
     /// ```
     /// use ptarmigan::{format::X86_64, frames::AllocFlags, hosted::{Host, HostConfig}};

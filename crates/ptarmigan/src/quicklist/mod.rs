@@ -7,15 +7,15 @@
 //!
 //! * [`Quicklists`] — per-CPU magazines before a depot per node, within a budget per node;
 //! * [`Plain`] — nowhere: every page is cleared when taken and given back when flushed;
-//! * `Historic` (feature `hosted`) — the Linux patch of 2007 and what became of it in 2008, bit for
-//!   bit, mistakes included.
+//! * `Historic` (feature `hosted`) — the Linux patch of 2007 and its form of 2008, bit for bit,
+//!   mistakes included.
 //!
 //! Wrappers are a [`Layer`] around a policy, [`Layered`]: [`Charged`] charges pages to owners.
 //!
-//! What came back too early for any of them does not compile: a policy gets pages back as
+//! Code that returns a page too early to any of them does not compile: a policy gets pages back as
 //! [`Flushed`](crate::page::Flushed), and only a flush makes that out of
-//! [`Unhooked`](crate::page::Unhooked). The historic policies alone take tables before the flush, as
-//! they did: they are [`TakesUnhooked`].
+//! [`Unhooked`](crate::page::Unhooked). The historic policies alone take tables before the flush,
+//! as they did: they are [`TakesUnhooked`].
 mod auto;
 mod charge;
 mod check;

@@ -2,7 +2,8 @@
 use super::AutoPlacement;
 use crate::frames::{HighUse, ZoneClass};
 
-/// Decides of which class of memory leaf tables are made: what the boot parameter `userpte=` says.
+/// Decides of which class of memory leaf tables are made: the value of the boot parameter
+/// `userpte=`.
 ///
 /// Only tables whose callers [allow it](HighUse) are placed in high memory: leaf tables of user
 /// space on machines whose window [reaches](crate::machine::Machine::HIGH_TABLES) them. Roots, the
@@ -25,7 +26,7 @@ impl Placement<'_> {
         matches!(self, Placement::Low)
     }
 
-    /// Returns the class of memory of which a table should be made now. If there is none of it, the
+    /// Returns the class of memory of which a table should be made now. If it is exhausted, the
     /// other one does, where [`highest`](Self::highest) allows it.
     #[inline(always)]
     pub fn preferred(self, high: HighUse) -> ZoneClass {

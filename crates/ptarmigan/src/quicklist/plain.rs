@@ -9,7 +9,7 @@ use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::OpenWindow;
 
 /// Takes and clears a page each time; gives it back, content forgotten, when the flush is over.
-/// What kernels do that have no cache of table pages.
+/// Allocates and frees pages as kernels without a cache of table pages do.
 pub struct Plain<'m, W, C> {
     source: Source<'m, W, C>,
     tallies: Tallies,
@@ -34,7 +34,7 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
         Tallies::bytes(cpus)
     }
 
-    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on
+    /// The counts of one CPU. A page may be counted as allocated on one CPU and as freed on
     /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
         self.tallies.on(cpu)

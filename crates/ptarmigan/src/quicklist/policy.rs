@@ -1,4 +1,4 @@
-//! What every policy can be asked for, and the safe way to ask.
+//! Defines the operations of every policy, and the safe way to call them.
 use super::PolicyCounts;
 use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned};
@@ -17,9 +17,9 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 /// # Interrupts
 ///
 /// Policies are for code that may be preempted, not for interrupt handlers. A handler that finds
-/// its CPU's magazines in use goes past them and harms nothing. But the locks of the depots and of
-/// the frame allocator are taken without masking interrupts, so a handler may wait for a lock that
-/// its own CPU holds. A kernel whose handlers need tables masks interrupts around these calls.
+/// its CPU's magazines in use goes past them, without harm. But the locks of the depots and of the
+/// frame allocator are taken without masking interrupts, so a handler may wait for a lock that its
+/// own CPU holds. A kernel whose handlers need tables masks interrupts around these calls.
 ///
 /// # Wrappers
 ///
@@ -63,7 +63,7 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then. There is none for a level that trees do not have.
+    /// [`NoFrame`]; no state has changed then. It is absent for a level that trees do not have.
     ///
     /// # Safety
     ///
@@ -97,8 +97,8 @@ pub unsafe trait Policy: Sync {
     ///    [`cpus`](Self::cpus).
     unsafe fn gather_end(&self, pin: &Pinned<'_>);
 
-    /// Does a bounded amount of trimming: this CPU has nothing to run. What else an idle CPU can do
-    /// is [`On::clear_ahead`](crate::machine::On::clear_ahead).
+    /// Does a bounded amount of trimming on a CPU that is idle. An idle CPU can also call
+    /// [`On::clear_ahead`](crate::machine::On::clear_ahead).
     ///
     /// # Safety
     ///
@@ -126,8 +126,8 @@ pub unsafe trait Policy: Sync {
     unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32;
 
     /// Gives back all that this CPU holds: it goes offline, or the machine ends. For a CPU that
-    /// went offline without it, the code that took it down calls this with that CPU's proof:
-    /// nothing else runs on its number then, as [`Pinned::assume`] asks.
+    /// went offline without it, the code that took it down calls this with that CPU's proof: no
+    /// other code runs on its number then, as [`Pinned::assume`] requires.
     ///
     /// # Safety
     ///
@@ -135,7 +135,7 @@ pub unsafe trait Policy: Sync {
     ///    [`cpus`](Self::cpus).
     unsafe fn drain(&self, pin: &Pinned<'_>);
 
-    /// Returns what has been counted so far.
+    /// Returns the counts so far.
     fn counts(&self) -> PolicyCounts;
 }
 
@@ -277,7 +277,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; no state has changed then.
     #[inline(always)]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.

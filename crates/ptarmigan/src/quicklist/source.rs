@@ -114,12 +114,12 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     }
 
     /// Makes a clean page for `level`: takes it, clears it unless it is known to be zero,
-    /// constructs it if it is a root. Of which memory, the placement decides; if there is none of
-    /// it, the page is of the other kind, where the flags allow that.
+    /// constructs it if it is a root. Of which memory, the placement decides; if the class is
+    /// exhausted, the page is of the other class, where the flags allow that.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; the constructor has not run then, or has failed. There is none for a level that
+    /// [`NoFrame`]; the constructor has not run then, or has failed. It is absent for a level that
     /// trees do not have.
     pub fn make(&self, node: NodeId, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         if !self.has(level) {
@@ -245,8 +245,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     unsafe fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
             // SAFETY: 1. `make` took it from this slab, which is that of the frames, and the caller
-            // owns it (1.). 2. nothing can reach it (1.). 3. always these frames, all of which the
-            // window reaches.
+            // owns it (1.). 2. no other code can reach it (1.). 3. always these frames, all of
+            // which the window reaches.
             unsafe { self.small().give(self.frames, &self.window, at) };
             return;
         }
@@ -281,7 +281,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             return;
         }
         self.frames.meta(at.pfn()).set_usage(Use::Taken);
-        // SAFETY: 1. `page` owned it. 2. `Dirty` promises nothing.
+        // SAFETY: 1. `page` owned it. 2. `Dirty` makes no promise.
         self.frames.give(unsafe {
             Frame::<Dirty>::from_raw(self.frames.machine(), at.pfn(), self.layout.order(level))
         });
@@ -299,12 +299,12 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. A table of this source, of one frame or more, is at `at`. The caller owns it, and nothing
-    ///    writes to it meanwhile.
+    /// 1. A table of this source, of one frame or more, is at `at`. The caller owns it, and no
+    ///    other code writes to it meanwhile.
     pub unsafe fn is_zero(&self, at: PhysAddr) -> bool {
         let guard = self.window.open(at);
         // SAFETY: the window reaches the frame (contract of `new`, 1.), so the guard is valid for
-        // it. Nothing writes to it (1.), and frames are aligned to more than a word.
+        // it. No code writes to it (1.), and frames are aligned to more than a word.
         let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)
     }

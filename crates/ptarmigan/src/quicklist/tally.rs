@@ -1,4 +1,4 @@
-//! What every policy counts, on each CPU by itself.
+//! Counts events of every policy, on each CPU by itself.
 use super::here::Here;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{Counter, CpuId};
@@ -84,7 +84,7 @@ impl Tallies {
         self.cpus.len()
     }
 
-    /// Returns one CPU's counts; none if there is no such CPU.
+    /// Returns one CPU's counts, all 0 if there is no such CPU.
     pub fn on(&self, cpu: CpuId) -> PolicyCounts {
         PolicyCounts::sum(self.cpus.get(usize::from(cpu.0)).map(|lines| &lines.0))
     }
@@ -132,8 +132,8 @@ impl LevelCounts {
     }
 }
 
-/// Counts of a policy. Exact when nothing is going on; otherwise off by at most what is going on,
-/// and by what interrupt handlers counted where [a count may be
+/// Counts of a policy. Exact while no operation is in progress; otherwise off by at most the
+/// operations in progress, and by counts of interrupt handlers where [a count may be
 /// lost](crate::cpu::Counter#interrupts).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyCounts {
@@ -194,7 +194,7 @@ fn signed(difference: usize) -> i64 {
     difference as isize as i64
 }
 
-/// What a node keeps and may keep, by state: constructed roots, and pages that are zero.
+/// A node's cached pages and its limit, by state: constructed roots, and pages that are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounts {
     /// Frames of low memory that the node may keep at the moment.

@@ -22,12 +22,12 @@ pub struct TlbConfig {
 }
 
 impl TlbConfig {
-    /// Describes TLBs without tags, with Linux's ceiling and nothing parked.
+    /// Describes TLBs without tags, with Linux's ceiling and without parking.
     pub const fn new(cpus: usize) -> Self {
         TlbConfig { cpus, costs: CostModel::LINUX, slots: None, asids: 0, park: 0 }
     }
 
-    /// Takes over what boot parameters say, and keeps what they do not mention.
+    /// Takes over values of boot parameters, and keeps values that they do not mention.
     pub fn with_params(self, params: &Params) -> Self {
         let costs = params.flush.map_or(self.costs, CostModel::from);
         let slots = match params.kmap {

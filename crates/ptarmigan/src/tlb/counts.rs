@@ -1,4 +1,4 @@
-//! How often what was flushed.
+//! Counts flushes by kind.
 use super::plan::Plan;
 use super::scope::Scope;
 use crate::cpu::Counter;

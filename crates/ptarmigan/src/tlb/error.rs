@@ -1,4 +1,4 @@
-//! What the TLB state refuses, and why.
+//! Says why the TLB state refuses a call.
 use crate::bootmem::BootMemoryShort;
 use crate::cpu::{CpuId, MAX_CPUS, WrongMachine};
 use core::fmt;
@@ -44,7 +44,7 @@ impl From<BootMemoryShort> for TlbError {
     }
 }
 
-/// Why a call was refused. Nothing has been done then.
+/// The reason for which a call was refused, without any effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlbRefusal {
     /// The pin or the space is of another machine.

@@ -5,8 +5,8 @@ use super::scope::Scope;
 use crate::cpu::{CpuSet, Pinned};
 use crate::sync;
 
-/// What an invalidation by address does to paging-structure caches (walk caches), which keep links
-/// of tables. It decides what a flush names when tables have been freed.
+/// The effect of an invalidation by address on paging-structure caches (walk caches), which keep
+/// links of tables. It decides the addresses that a flush names when tables have been freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structures {
     /// It drops all links that the CPU keeps of the space, of whatever addresses: x86's `INVLPG`.
@@ -16,8 +16,8 @@ pub enum Structures {
     /// It drops the links on the way to its address, on every level, and no others: AArch64's `TLBI
     /// VAE1`. A flush names an address of each table that was freed.
     Tagged,
-    /// It drops none: RISC-V's `SFENCE.VMA` with an address. When tables have been freed, a flush
-    /// is of the whole space.
+    /// It drops no link: RISC-V's `SFENCE.VMA` with an address. When tables have been freed, a
+    /// flush is of the whole space.
     WholeSpace,
 }
 
@@ -35,7 +35,7 @@ impl Structures {
     }
 }
 
-/// What a CPU can do to its own TLB, and what it wants to know.
+/// The operations of a CPU on its own TLB, and the events that it is told of.
 ///
 /// Its methods are called while the CPU has its state of the TLB for itself: requests of other CPUs
 /// wait for them, so they do not wait for other CPUs. [`Tlb::serve`](super::Tlb::serve) may be
@@ -46,13 +46,13 @@ impl Structures {
 ///
 /// An implementation promises:
 /// 1. When [`invalidate`](Self::invalidate) returns, the calling CPU (every CPU, if
-///    [`BROADCASTS`](Self::BROADCASTS)) has forgotten the translations of the pages in the request's
-///    scope under the request's number, and uses none of them for accesses that come later. If
-///    `tables_freed`, the same holds of links of tables, which paging-structure caches (walk
-///    caches) keep: all of the space's under that number if the scope is [`Scope::Full`] or
+///    [`BROADCASTS`](Self::BROADCASTS)) has forgotten the translations of the pages in the
+///    request's scope under the request's number, and does not use them for accesses that come
+///    later. If `tables_freed`, the same holds of links of tables, which paging-structure caches
+///    (walk caches) keep: all of the space's under that number if the scope is [`Scope::Full`] or
 ///    [`STRUCTURES`](Self::STRUCTURES) says [`Structures::AnyInvalidation`]; of the links on the
 ///    way to each page in the scope, on every level, if it says [`Structures::Tagged`]. A CPU that
-///    walks tables later finds in them what the calling CPU had stored before: a barrier that makes
+///    walks tables later finds the calling CPU's earlier stores in them: a barrier that makes
 ///    stores visible to walks is the implementation's.
 /// 2. When [`invalidate_kernel`](Self::invalidate_kernel) returns, the same holds of translations
 ///    of the kernel's half that are global, and of those under every number. Of links of tables,
@@ -60,16 +60,16 @@ impl Structures {
 ///    those on the way to each page in the scope have gone if `STRUCTURES` says
 ///    [`Structures::Tagged`], under every number; otherwise they may stay.
 /// 3. When [`load`](Self::load) returns, the calling CPU uses no translation of another space's
-///    non-global pages, and unless `keep` none of the space itself that is older than the call; if
-///    `forget_all`, none under any number that is older than the call.
+///    non-global pages, and unless `keep` no translation of the space itself that is older than the
+///    call; if `forget_all`, no translation under any number that is older than the call.
 /// 4. When [`unload`](Self::unload) returns, the calling CPU walks no tables of user space.
 /// 5. [`BROADCASTS`](Self::BROADCASTS), [`WALKS_TABLES`](Self::WALKS_TABLES) and
-///    [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) say what is so.
+///    [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) must describe the hardware.
 /// 6. If it keeps a [`Root`] or a [`NewEntry`] beyond the call that it was given in, no [`Mmu`] is
 ///    given it later: its tables may have gone.
 /// 7. If [`load`](Self::load) unwinds, the calling CPU has found no translations but those of the
 ///    space that it had loaded before, under the number of that one, and those of the new space,
-///    under the new number. What it was to forget need not be forgotten, and either root may be
+///    under the new number. The translations need not have been forgotten, and either root may be
 ///    loaded: [`unload`](Self::unload) is called next, and may not unwind then (the program is
 ///    aborted if it does). If `unload` unwinds at another time, either root may be loaded too.
 pub unsafe trait Mmu: Sync {
@@ -83,8 +83,8 @@ pub unsafe trait Mmu: Sync {
     /// that were hashed, and code that fills the hash table is a [reader](super::Readers).
     const WALKS_TABLES: bool = true;
 
-    /// What an invalidation by address does to paging-structure caches. A machine whose CPUs [walk
-    /// no tables](Self::WALKS_TABLES) has none; it may say anything.
+    /// The effect of an invalidation by address on paging-structure caches. A machine whose CPUs
+    /// [walk no tables](Self::WALKS_TABLES) has no such cache; it may say anything.
     const STRUCTURES: Structures;
 
     /// The machine has to be told of entries that become valid or allow more than they did: it
@@ -124,17 +124,17 @@ pub unsafe trait Mmu: Sync {
     /// [`Tlb::readers`]: super::Tlb::readers
     const HAS_READERS: bool = true;
 
-    /// Chains may be parked: what was unlinked waits for lazy CPUs, if
-    /// [`Parking`](super::Parking) has room for it. If not, lazy CPUs are interrupted at once, and the
-    /// code for the other way is left out.
+    /// Chains may be parked: unlinked pages wait for lazy CPUs, if [`Parking`](super::Parking) has
+    /// room for them. If not, lazy CPUs are interrupted at once, and the code for the other way is
+    /// left out.
     const PARKS: bool = true;
 
-    /// TLBs tell spaces apart by numbers, of which [`TlbConfig::asids`](super::TlbConfig::asids) says
-    /// how many. If not, none is ever given out, whatever that says.
+    /// TLBs tell spaces apart by numbers, of which [`TlbConfig::asids`](super::TlbConfig::asids)
+    /// says how many. If not, it is never given out, whatever that says.
     const HAS_ASIDS: bool = true;
 
     /// The kernel's half has a window of slots. If not, [`Tlb::flush_kernel_slots`] does not
-    /// compile, and CPUs need no code for what it asks of them.
+    /// compile, and CPUs need no code for its requests.
     ///
     /// [`Tlb::flush_kernel_slots`]: super::Tlb::flush_kernel_slots
     const HAS_SLOTS: bool = true;
@@ -150,7 +150,7 @@ pub unsafe trait Mmu: Sync {
     /// Loads a space's root.
     fn load(&self, pin: &Pinned<'_>, root: &Root);
 
-    /// Is told that this CPU keeps the root loaded but runs nothing of the space.
+    /// Is told that this CPU keeps the root loaded but runs no code of the space.
     fn lazy(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
 
     /// Is told that this CPU runs in the space again whose root it had kept loaded; it missed no
@@ -167,8 +167,8 @@ pub unsafe trait Mmu: Sync {
     ///
     /// Where entries that are not valid, or that deny, may be cached, it makes the calling CPU
     /// forget the pages; that CPU alone. Another one faults once more at worst, and is told then.
-    /// So nothing has to be broadcast. This method is called in the middle of nothing and may be
-    /// interrupted.
+    /// So no broadcast is needed. This method is never called in the middle of an operation and may
+    /// be interrupted.
     ///
     /// A machine that needs it and does not implement it does not compile:
     ///
@@ -197,7 +197,7 @@ pub unsafe trait Mmu: Sync {
 
 /// How a CPU gets the attention of others, and how it waits for them.
 ///
-/// Nothing here is trusted: a request counts as carried out when its CPU says so, not when it was
+/// No answer here is trusted: a request counts as carried out when its CPU says so, not when it was
 /// sent. An implementation that loses requests makes CPUs wait for ever, no worse; so sending is
 /// repeated now and then.
 pub trait Ipi: Sync {
@@ -206,7 +206,7 @@ pub trait Ipi: Sync {
 
     /// Makes each of `cpus` call [`Tlb::serve`](super::Tlb::serve) soon: an inter-processor
     /// interrupt. `serve` is that function; a machine on which the caller may act for another CPU
-    /// (one that runs nothing) calls it with that CPU's pin instead.
+    /// (an idle one) calls it with that CPU's pin instead.
     fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>));
 
     /// Takes turn number `turn` (from 1) of a wait for another CPU. The caller serves its own CPU

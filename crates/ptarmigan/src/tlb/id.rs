@@ -1,7 +1,7 @@
 //! Names of spaces, and the generations of their flushes.
 
-/// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, none of them
-/// twice.
+/// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, each only
+/// once.
 ///
 /// ```compile_fail,E0423
 /// use ptarmigan::tlb::SpaceId;

@@ -12,21 +12,22 @@ use core::ptr::NonNull;
 
 impl<S: Shootdown> Tlb<S> {
     /// Has all CPUs forget `stale` pages of the kernel's half, idle and lazy CPUs too: by
-    /// broadcast, or by asking each. The [cost model](super::TlbConfig::costs) decides how; nothing
-    /// stale is nothing to do.
+    /// broadcast, or by asking each. The [cost model](super::TlbConfig::costs) decides how; an
+    /// empty set needs no flush.
     ///
-    /// To be called after the entries have been changed, and before what they mapped is used for
-    /// anything else. If tables go as well, see [`flush_kernel_tables`](Self::flush_kernel_tables).
+    /// The caller must call this after it has changed the entries, and before it reuses the memory
+    /// that they mapped. If tables go as well, see
+    /// [`flush_kernel_tables`](Self::flush_kernel_tables).
     ///
     /// # Errors
     ///
     /// [`TlbRefusal`] for a pin of another machine, and in the middle of a switch or another flush;
-    /// nothing has been forgotten then.
+    /// no translation has been forgotten then.
     pub fn flush_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
         self.flush_kernel_with(pin, stale, &Facts::UNKNOWN)
     }
 
-    /// As [`flush_kernel`](Self::flush_kernel), with what else is known of the pages. How many CPUs
+    /// As [`flush_kernel`](Self::flush_kernel), with further facts about the pages. How many CPUs
     /// are asked is known here: the fact of the caller is not looked at.
     ///
     /// # Errors
@@ -82,7 +83,7 @@ impl<S: Shootdown> Tlb<S> {
             self.leave(pin, loaded);
             return Ok(());
         }
-        // SAFETY: 1. it points to nothing.
+        // SAFETY: 1. it holds no pointer.
         unsafe { self.shoot(pin, loaded, &self.all_cpus(), &Request::Kernel(scope)) }
     }
 
@@ -140,8 +141,8 @@ impl<S: Shootdown> Tlb<S> {
         (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)))
     }
 
-    /// Has this CPU forget `stale` pages of the kernel's half that no other CPU has used. Nothing
-    /// stale is nothing to do.
+    /// Has this CPU forget `stale` pages of the kernel's half that no other CPU has used. An empty
+    /// set needs no flush.
     ///
     /// # Errors
     ///
@@ -154,7 +155,7 @@ impl<S: Shootdown> Tlb<S> {
         let loaded = self.own(pin)?;
         self.hardware.invalidate_kernel(pin, &self.config.costs.plan(stale));
         drop(loaded);
-        // What was asked for meanwhile was left to this call.
+        // Requests that came in meanwhile were left to this call.
         self.serve(pin);
         Ok(())
     }
@@ -170,7 +171,7 @@ impl<S: Shootdown> Tlb<S> {
         let loaded = self.own(pin)?;
         self.hardware.invalidate_kernel(pin, &self.config.costs.plan_page(page, shift));
         drop(loaded);
-        // What was asked for meanwhile was left to this call.
+        // Requests that came in meanwhile were left to this call.
         self.serve(pin);
         Ok(())
     }
@@ -196,8 +197,8 @@ impl<S: Shootdown> Tlb<S> {
         }
     }
 
-    /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of
-    /// another flush is refused until the interrupted code has finished it.
+    /// Returns whether this CPU could flush now: a call that is refused in the middle of a switch
+    /// or of another flush is refused until the interrupted code has finished it.
     ///
     /// # Errors
     ///
@@ -221,8 +222,8 @@ impl<S: Shootdown> Tlb<S> {
         }
     }
 
-    /// Returns the number under which this CPU tags what it finds of `space`; `None` if it does not
-    /// have the space loaded, or is in the middle of a switch.
+    /// Returns the number under which this CPU tags its translations of `space`; `None` if it does
+    /// not have the space loaded, or is in the middle of a switch.
     pub(crate) fn number_here(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Option<u16> {
         if !S::HAS_ASIDS || self.config.asids == 0 {
             return Some(0);

@@ -9,7 +9,7 @@
 //!    each of them.
 //! 2. *Answer*: a CPU takes a bit, carries the request out, and takes itself out of those that have
 //!    not answered. A bit that it cannot serve now it leaves where it is.
-//! 3. *End*: the CPU that asks keeps its request, and what the request points to, until all have
+//! 3. *End*: the CPU that asks keeps its request, and the data that it points to, until all have
 //!    answered. If it stops waiting before that, by unwinding, it *withdraws*: it takes its bits
 //!    back from those that have not taken them, and waits for those that have. Of a bit, only one
 //!    of both takes it.
@@ -23,7 +23,7 @@ use crate::sync;
 use crate::sync::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// What CPUs write into each other's.
+/// The fields that other CPUs write.
 #[repr(align(128))]
 struct Mailbox {
     /// The CPUs that ask this one.
@@ -81,7 +81,7 @@ impl Mailboxes {
     /// # Safety
     ///
     /// 1. The caller runs on `me`.
-    /// 2. What `request` points to stays there until the result has been dropped.
+    /// 2. The data that `request` points to must stay there until the result has been dropped.
     /// 3. The result is dropped.
     pub unsafe fn ask(&self, me: CpuId, cpus: &CpuSet, request: &Request) -> Option<Asked<'_>> {
         let own = self.of(me);
@@ -101,7 +101,7 @@ impl Mailboxes {
         Some(asked)
     }
 
-    /// Answers every CPU that asks `me`, after `carry_out` has done what it asks for.
+    /// Answers every CPU that asks `me`, after `carry_out` has carried out its request.
     pub fn answer(&self, me: CpuId, mut carry_out: impl FnMut(&Request)) {
         let own = self.of(me);
         for from in own.asked_by.snapshot().iter() {

@@ -1,6 +1,6 @@
-//! Shootdowns: how all TLBs of a machine come to forget what changed in a space.
+//! Shootdowns: has all TLBs of a machine forget translations whose entries have changed.
 //!
-//! # What is recorded where
+//! # The state, and its places
 //!
 //! * A space has a [generation](Generation), which every flush raises, and the sets of CPUs that
 //!   run in it (*active*) or keep its root loaded while they run something else (*lazy*):
@@ -16,16 +16,16 @@
 //!    at the sets.
 //! 2. *Enter, then look.* A CPU that loads a space enters its set first, then looks at the
 //!    generation. So a flush finds the CPU in the set, or the CPU finds the generation raised and
-//!    keeps nothing older.
+//!    keeps no older translation.
 //! 3. *Ask and wait.* Active CPUs are [asked](Tlb::serve) to catch up. Lazy CPUs are spared, as
 //!    they look at the generation before they run in the space again; but if tables were unlinked,
 //!    which their MMUs may walk, they leave the space (REQ-5).
 //! 4. *Served between steps.* A request that finds its CPU in the middle of a switch or a flush
 //!    stays unanswered until that is done.
-//! 5. *Only then reuse.* What was unlinked is used again when all that were asked have answered,
-//!    lazy CPUs that were spared have left, and [readers](Readers) that may have found it have
-//!    ended (REQ-4, REQ-17). The types of [`gather`](crate::gather) and [`page`](crate::page)
-//!    enforce this step.
+//! 5. *Only then reuse.* Unlinked pages are used again when all that were asked have answered, lazy
+//!    CPUs that were spared have left, and [readers](Readers) that may have found them have ended
+//!    (REQ-4, REQ-17). The types of [`gather`](crate::gather) and [`page`](crate::page) enforce
+//!    this step.
 //!
 //! A machine that broadcasts does step 3 by itself, by the number that the space has on all CPUs.
 //!

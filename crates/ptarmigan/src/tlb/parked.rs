@@ -1,6 +1,6 @@
-//! Chains that are parked: what a gather held, unlinked, and flushed wherever it is in use, until
-//! lazy CPUs and readers have let go of it. Bounded, by frames and by chains (REQ-34). What is done
-//! with them is the business of `gather`.
+//! Chains that are parked: the pages of a gather, unlinked and flushed on every CPU that uses the
+//! space, until lazy CPUs and readers have let go of them. Bounded, by frames and by chains
+//! (REQ-34). Only `gather` looks into them.
 use super::id::SpaceId;
 use super::readers::Epoch;
 use super::request::Ticket;
@@ -53,7 +53,7 @@ impl DataChains {
     }
 }
 
-/// What a gather held, and the CPUs it waits for.
+/// The pages of a gather, and the CPUs that it waits for.
 pub(crate) struct Waiting {
     pub tables: Unhooked,
     pub data: DataChains,
@@ -64,7 +64,7 @@ pub(crate) struct Waiting {
     pub lazy: CpuSet,
     /// CPUs that were reading its tables.
     pub readers: CpuSet,
-    /// What the chains hold was unlinked before it.
+    /// The pages of the chains were unlinked before it.
     pub epoch: Option<Epoch>,
 }
 
@@ -146,7 +146,7 @@ impl Parking {
         self.lists.enter(pin).map_or(0, |list| list.frames)
     }
 
-    /// Whether this CPU has parked nothing, or an interrupt found the list in use.
+    /// Returns whether this CPU's list is empty, or an interrupt found it in use.
     #[inline]
     pub(crate) fn is_empty(&self, pin: &Pinned<'_>) -> bool {
         self.lists.enter(pin).is_none_or(|list| list.len == 0)

@@ -18,7 +18,7 @@ use crate::cpu::{CpuId, MachineId, Pinned};
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use core::marker::PhantomData;
 
-/// A moment after which readers cannot find what was unhooked before.
+/// A moment after which readers cannot find pages that were unhooked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(usize);
 
@@ -85,8 +85,8 @@ impl Readers {
         self.cells.of(usize::from(cpu.0))
     }
 
-    /// Makes this CPU a reader of the tables of `space`, without a lock: none that it finds from
-    /// here on is used for anything else before the result is dropped.
+    /// Makes this CPU a reader of the tables of `space`, without a lock: a table that it finds from
+    /// here on is not reused before the result is dropped.
     ///
     /// Others may change the tables meanwhile if the space is a
     /// [`SharedSpace`](crate::space::SharedSpace), or its tables are not the library's own
@@ -103,8 +103,8 @@ impl Readers {
     /// ```
     ///
     /// A CPU that gives up tables of a space that it reads itself cannot wait: they are leaked. Nor
-    /// does a CPU that reads one space wait for the readers of another: what these may have found is
-    /// parked, or leaked where nothing may be parked.
+    /// does a CPU that reads one space wait for the readers of another: tables that these may have
+    /// found are parked, or leaked where parking is off.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl Readers {
         Ok(Reading { cell, _stay: PhantomData })
     }
 
-    /// Returns the present moment: what has been unhooked by now is not found by readers that begin
+    /// Returns the present moment: tables unhooked by now are not found by readers that begin
     /// later.
     pub(crate) fn advance(&self) -> Epoch {
         fence(Ordering::SeqCst);
@@ -178,15 +178,15 @@ impl Readers {
         self.cell(cpu).since.load(Ordering::Relaxed) != NOT_READING
     }
 
-    /// Returns what [`cleaned`](Self::cleaned) is to be told. Called before a CPU drops everything
-    /// it knows of user space.
+    /// Returns the argument for [`cleaned`](Self::cleaned). Called before a CPU drops everything it
+    /// knows of user space.
     #[inline(always)]
     pub(super) fn now(&self) -> usize {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Notes that this CPU has dropped everything it knew of user space at `now`, and uses nothing
-    /// older.
+    /// Records that this CPU has dropped all translations of user space at `now`, and uses no older
+    /// one.
     #[inline(always)]
     pub(super) fn cleaned(&self, cpu: CpuId, now: usize) {
         self.cell(cpu).clean.store(now, Ordering::Release);

@@ -1,4 +1,4 @@
-//! What is asked of TLBs: names, scopes, requests and the tickets that stand for them.
+//! Describes requests to TLBs: names, scopes, requests and the tickets that stand for them.
 use super::id::{Generation, SpaceId};
 use super::plan::{Plan, SlotSet};
 use super::scope::Scope;
@@ -7,7 +7,8 @@ use crate::addr::PhysAddr;
 use crate::cpu::CpuSet;
 use core::ptr::NonNull;
 
-/// What the pages of one gather wait for: that every CPU in it has reached the generation.
+/// The flush that the pages of one gather wait for: that every CPU in it has reached the
+/// generation.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     /// The space.
@@ -20,12 +21,12 @@ pub struct Ticket {
     /// safe root, when tables were unhooked; otherwise they may catch up when they use the space
     /// again.
     pub lazy: CpuSet,
-    /// Of these, the CPUs that have neither been flushed nor moved yet. What the gather holds is
+    /// Of these, the CPUs that have neither been flushed nor moved yet. The pages of the gather are
     /// parked until they have (REQ-33).
     pub waiting: CpuSet,
 }
 
-/// What one CPU is to forget, now.
+/// The translations that one CPU must forget, now.
 #[derive(Clone, Copy, Debug)]
 pub struct Invalidation {
     /// The space.
@@ -61,21 +62,22 @@ pub struct NewEntry {
     pub shift: u32,
     /// How many there are, at least 1.
     pub pages: u64,
-    /// The first entry as it was before, as the format writes it; 0 if there was none. Of several,
-    /// either all were valid before or none was.
+    /// The first entry as it was before, as the format writes it; 0 if it was empty. Of several,
+    /// either all were valid before, or all were invalid.
     pub was: u64,
     /// The first entry as it is now.
     pub raw: u64,
 }
 
 impl NewEntry {
-    /// Describes the entry of a page of the kernel's half of 2^`shift` bytes, where there was none.
+    /// Describes the entry of a page of the kernel's half of 2^`shift` bytes, where the entry was
+    /// empty.
     pub(crate) const fn of_kernel(va: u64, shift: u32, raw: u64) -> Self {
         NewEntry { space: None, asid: None, va, shift, pages: 1, was: 0, raw }
     }
 }
 
-/// What a CPU asks of others.
+/// A request of one CPU to others.
 #[derive(Clone, Copy)]
 pub(super) enum Request {
     /// Nothing.
@@ -96,12 +98,12 @@ pub(super) enum Request {
     },
 }
 
-/// What one flush of a space asks of each CPU.
+/// The request of one flush of a space to each CPU.
 #[derive(Clone, Copy)]
 pub(super) struct FlushRequest {
     /// The space. It outlives the request: the CPU that asks borrows it until all have answered.
     pub space: NonNull<SpaceTlb>,
-    /// What to forget, under the number of the CPU that asks.
+    /// The scope to forget, under the number of the CPU that asks.
     pub what: Invalidation,
     /// The generation that the flush raised the space to.
     pub generation: Generation,
@@ -132,9 +134,9 @@ pub struct Root {
     pub at: PhysAddr,
     /// The number that the TLB is to tag its translations with; 0 if tags are not used.
     pub asid: u16,
-    /// What the TLB holds under that number is of this space and up to date: it may stay.
+    /// The TLB's translations under that number are of this space and up to date: it may stay.
     pub keep: bool,
-    /// Numbers have been handed out anew: what the TLB holds under all of them goes first. Only on
-    /// machines that [broadcast](super::Mmu::BROADCASTS).
+    /// Numbers have been handed out anew: the TLB's translations under all of them go first. Only
+    /// on machines that [broadcast](super::Mmu::BROADCASTS).
     pub forget_all: bool,
 }

@@ -15,8 +15,8 @@ struct Run {
 /// and apart.
 ///
 /// Pages that are inserted join the runs they touch. When there would be a ninth run, the two that
-/// are nearest to each other become one, with what lies between them. So a `Runs` covers at least
-/// what was inserted, and exactly that as long as there were no more than eight runs.
+/// are nearest to each other become one, with the gap between them. So a `Runs` covers at least the
+/// ranges inserted, and exactly these as long as there were no more than eight runs.
 ///
 /// ```
 /// use ptarmigan::tlb::Runs;
@@ -61,8 +61,8 @@ impl Runs {
     }
 
     /// Inserts the pages that lie in `start..end`, wholly or partly. An `end` of 0 is the end of
-    /// the address space, so that `0..0` is all of it; nothing is inserted if `end` is not above
-    /// `start` otherwise.
+    /// the address space, so that `0..0` is all of it; otherwise the call has no effect if `end` is
+    /// not above `start`.
     #[inline(always)]
     pub fn insert(&mut self, start: u64, end: u64) {
         let last = end.wrapping_sub(1);

@@ -38,7 +38,7 @@ impl Scope {
         }
     }
 
-    /// Returns whether nothing is to be forgotten.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         !self.is_full() && self.len() == 0
     }
@@ -92,7 +92,7 @@ impl Scope {
     }
 }
 
-/// The pages of 2^`stride` bytes in a range; none where there is no such page.
+/// The pages of 2^`stride` bytes in a range; empty where there is no such page.
 #[inline(always)]
 const fn pages(start: u64, end: u64, stride: u32) -> u64 {
     match end.wrapping_sub(start).checked_shr(stride) {

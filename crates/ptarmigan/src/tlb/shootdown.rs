@@ -1,18 +1,18 @@
-//! How all TLBs of a machine are made to forget.
+//! Flushes the TLBs of all CPUs.
 //!
 //! The rules are Linux's, on x86 and alike. A flush raises the space's generation, *then* looks at
 //! the CPUs that have it loaded; a CPU that loads a space enters its mask, *then* looks at the
 //! generation: so either the flush sees the CPU, or the CPU sees the flush. A CPU that is asked to
 //! bring a space to a generation
 //!
-//! * does nothing if it has reached it already: an earlier, larger flush did it;
+//! * returns at once if it has reached it already: an earlier, larger flush did it;
 //! * forgets just the addresses asked for if that is the only step it is behind;
 //! * forgets the whole space otherwise, and has then reached whatever the generation is by now:
-//!   what it is about to be asked for as well.
+//!   requests that are about to arrive as well.
 //!
 //! A machine that broadcasts does all this at the CPU that asks, by the number that the space has
-//! everywhere; others are asked only for what a broadcast cannot do: to leave a space that ends, to
-//! load a root anew, to give a space up.
+//! everywhere; others are asked only for work that a broadcast cannot do: to leave a space that
+//! ends, to load a root anew, to give a space up.
 //!
 //! A CPU does what it is asked while it has its [`Loaded`] for itself. If the request comes in the
 //! middle of something that has it already, the request stays unanswered until that is done.
@@ -29,15 +29,15 @@ use crate::cpu::{CpuId, CpuSet, Guard, Pinned};
 use core::ptr::NonNull;
 
 impl<S: Shootdown> Tlb<S> {
-    /// Has every CPU that may know what changed in `space` forget it, and puts into `ticket` what
-    /// that was. If nothing is said to be stale, everything is. Nothing reaches the hardware if no
-    /// TLB knows the space.
+    /// Has every CPU that may know the changed entries of `space` forget them, and records the
+    /// flush in `ticket`. If no range is named, everything is stale. The hardware is left alone if
+    /// no TLB knows the space.
     ///
     /// The ticket is written where the caller wants it: it is half as large as the stack frame.
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`]; nothing has been forgotten then, and there is no ticket.
+    /// [`TlbRefusal`]; no translation has been forgotten then, and there is no ticket.
     pub(crate) fn flush(
         &self,
         pin: &Pinned<'_>,
@@ -49,8 +49,8 @@ impl<S: Shootdown> Tlb<S> {
         *ticket = None;
         self.accept(pin)?;
         self.machine.accept(space.machine())?;
-        // Interrupts that come in from here to the end of this CPU's own part leave what they ask
-        // for to this call.
+        // Interrupts that come in from here to the end of this CPU's own part leave their requests
+        // to this call.
         let mut loaded = self.own(pin)?;
         let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
         let generation = space.raise();
@@ -76,7 +76,7 @@ impl<S: Shootdown> Tlb<S> {
         }
         let asid = if S::BROADCASTS { space.asid.number() } else { loaded.asid };
         // A broadcast reaches whatever is known under the number, on CPUs that have left the space
-        // too; without numbers a CPU that has left it knows nothing.
+        // too; without numbers a CPU that has left it holds no translation.
         let is_known = if S::HAS_ASIDS && self.config.asids != 0 {
             asid != 0
         } else {
@@ -87,7 +87,7 @@ impl<S: Shootdown> Tlb<S> {
             self.leave(pin, loaded);
             return Ok(());
         }
-        // Where no tables are walked, what was hashed is known at the end, too.
+        // Where no tables are walked, the hashed pages are known at the end, too.
         let everything = (ends && S::WALKS_TABLES) || reload_root || recall;
         let by_request = !S::BROADCASTS || everything || ends;
         // By address, links of tables that were freed would stay.
@@ -132,11 +132,11 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal::Busy`] if this CPU waits for answers already; nothing has been asked then.
+    /// [`TlbRefusal::Busy`] if this CPU waits for answers already; no CPU has been asked then.
     ///
     /// # Safety
     ///
-    /// 1. What `request` points to stays there until this returns or has unwound.
+    /// 1. The data that `request` points to must stay there until this returns or has unwound.
     pub(super) unsafe fn shoot(
         &self,
         pin: &Pinned<'_>,
@@ -169,7 +169,7 @@ impl<S: Shootdown> Tlb<S> {
     #[cold]
     fn wait_for_answers(&self, pin: &Pinned<'_>, asked: Asked<'_>) {
         let mut turn = 0u32;
-        // What came in during this CPU's own part.
+        // Requests that came in during this CPU's own part.
         self.serve(pin);
         self.wait_until(pin, || {
             let left = asked.unanswered();
@@ -181,12 +181,12 @@ impl<S: Shootdown> Tlb<S> {
         });
     }
 
-    /// Carries out what other CPUs ask of this one. Called by the handler of the interrupt that
-    /// [`Ipi::send`] causes, or wherever a CPU looks after its mail; costs a few loads if no CPU
-    /// asks.
+    /// Carries out the requests of other CPUs to this one. Called by the handler of the interrupt
+    /// that [`Ipi::send`] causes, or wherever a CPU looks after its mail; costs a few loads if no
+    /// CPU asks.
     ///
     /// In the middle of a switch or a flush it leaves requests to the code that was interrupted,
-    /// which serves them before it returns. A pin of another machine serves nothing.
+    /// which serves them before it returns. A pin of another machine serves no request.
     ///
     /// [`Ipi::send`]: super::Ipi::send
     #[cfg_attr(not(feature = "small"), inline(always))]
@@ -213,7 +213,7 @@ impl<S: Shootdown> Tlb<S> {
         self.hardware.wait(pin, turn);
     }
 
-    /// Waits until `done`, and serves what other CPUs ask of this one meanwhile.
+    /// Waits until `done`, and serves requests of other CPUs meanwhile.
     pub(crate) fn wait_until(&self, pin: &Pinned<'_>, mut done: impl FnMut() -> bool) {
         let mut turn = 0u32;
         while !done() {
@@ -282,7 +282,7 @@ impl<S: Shootdown> Tlb<S> {
             self.tally(pin).skipped.add(1);
             return;
         }
-        // Read before anything is forgotten: what comes later is not covered.
+        // Read before anything is forgotten: later changes are not covered.
         let reached = space.generation();
         let one_step = loaded.generation.next() == *generation && reached == *generation;
         let asid = loaded.asid;
@@ -299,8 +299,7 @@ impl<S: Shootdown> Tlb<S> {
             self.tally(pin).upgraded.add(1);
         }
         let now = self.readers.now();
-        // Other flushes are made up for, of which nothing is known here: tables may have gone in
-        // them.
+        // Other flushes, of unknown scope, are made up for: tables may have gone in them.
         let tables_freed = what.tables_freed || !one_step;
         let reload_root = what.reload_root || !one_step;
         let scope = Scope::Full;
@@ -315,19 +314,19 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal::Busy`] if this CPU is in the middle of something; nothing has been dropped
-    /// then.
+    /// [`TlbRefusal::Busy`] if this CPU is in the middle of an operation; no translation has been
+    /// dropped then.
     pub(crate) fn force(&self, pin: &Pinned<'_>, cpus: &CpuSet) -> Result<(), TlbRefusal> {
-        // SAFETY: 1. it points to nothing.
+        // SAFETY: 1. it holds no pointer.
         unsafe { self.shoot(pin, self.own(pin)?, cpus, &Request::Everything) }
     }
 
-    /// Returns whether this CPU is in the middle of nothing, so that a flush is not refused.
+    /// Returns whether a flush would be accepted: this CPU is not in the middle of an operation.
     pub(crate) fn can_flush(&self, pin: &Pinned<'_>) -> bool {
         self.may_flush(pin).is_ok()
     }
 
-    /// Returns the CPUs of `lazy` that may still know what was unhooked before `epoch`.
+    /// Returns the CPUs of `lazy` that may still know pages that were unhooked before `epoch`.
     pub(crate) fn not_clean(&self, lazy: &CpuSet, epoch: Epoch) -> CpuSet {
         lazy.iter().fold(CpuSet::default(), |left, cpu| {
             if self.readers.is_clean(cpu, epoch) { left } else { left.with(cpu) }
@@ -335,11 +334,12 @@ impl<S: Shootdown> Tlb<S> {
     }
 }
 
-/// Whenever these bits of a generation come to be zero, four times a round, every CPU gives up what
-/// it holds of the space: none can then be half a round behind, and the order of generations holds.
+/// Whenever these bits of a generation come to be zero, four times a round, every CPU gives up its
+/// translations of the space: no CPU can then be half a round behind, and the order of generations
+/// holds.
 const RECALL: usize = usize::MAX >> 2;
 
-/// What besides the addresses decides how to flush.
+/// The facts besides the addresses that decide how to flush.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FlushFlags {
     /// Tables were unhooked: lazy CPUs walk them still.

@@ -1,11 +1,11 @@
-//! What a space knows of the TLBs that may know it.
+//! Holds the TLB state of a space.
 use super::asid::machine_wide::SpaceAsid;
 use super::id::{Generation, SpaceId};
 use crate::addr::Pfn;
 use crate::cpu::{CpuId, CpuMask, MachineId};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// What a space's TLB state is: its generation and the CPUs that have it loaded.
+/// The TLB state of a space: its generation and the CPUs that have it loaded.
 pub struct SpaceTlb {
     machine: MachineId,
     id: SpaceId,
@@ -83,7 +83,7 @@ impl SpaceTlb {
     }
 
     /// Whether no CPU may have anything of it cached, nor begin to while the holder works on it:
-    /// entries may be changed with plain stores, and nothing needs to be flushed.
+    /// entries may be changed with plain stores, and no flush is needed.
     #[inline]
     pub fn is_unloaded(&self) -> bool {
         !self.is_shared()
@@ -105,15 +105,17 @@ impl SpaceTlb {
     /// of.
     #[cold]
     pub(crate) fn owe_flush(&self) {
-        // Counted first: what `settle_debt` compares has changed before the bit is set again.
+        // Counted first: the value that `settle_debt` compares has changed before the bit is set
+        // again.
         self.debt.fetch_add(2, Ordering::SeqCst);
         self.debt.fetch_or(OWED, Ordering::SeqCst);
     }
 
-    /// Returns whether a flush was refused or has unwound, and none has made up for it yet.
+    /// Returns whether a flush was refused or has unwound, and no later flush has made up for it
+    /// yet.
     #[inline(always)]
     pub(crate) fn owes_flush(&self) -> bool {
-        // What the flush that made up for it has done has happened before.
+        // The effects of the flush that made up for it have happened before.
         self.debt.load(Ordering::Acquire) & OWED != 0
     }
 

@@ -1,4 +1,4 @@
-//! The state of a machine's TLBs: what is kept for each CPU, and the names of spaces.
+//! The state of a machine's TLBs: the fields of each CPU, and the names of spaces.
 use super::asid::machine_wide::MachineWideAsids;
 use super::asid::per_cpu::PerCpuAsids;
 use super::config::TlbConfig;
@@ -13,7 +13,7 @@ use crate::bootmem::{BootArray, BootMemory};
 use crate::cpu::{Guard, MAX_CPUS, MachineId, PerCpu, Pinned};
 use crate::sync::SpinLock;
 
-/// What a CPU has loaded.
+/// The root that a CPU has loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Loaded {
     pub space: Option<SpaceId>,
@@ -41,9 +41,9 @@ pub struct Tlb<S> {
     /// The name of the next space.
     next_space: SpinLock<u64>,
     pub(super) loaded: PerCpu<Loaded>,
-    /// None on machines that broadcast.
+    /// Absent on machines that broadcast.
     pub(super) asids: PerCpuAsids,
-    /// None on others.
+    /// Absent on others.
     pub(super) common_asids: MachineWideAsids,
     pub(super) mailboxes: Mailboxes,
     pub(super) readers: Readers,
@@ -89,7 +89,7 @@ impl<S: Shootdown> Tlb<S> {
     /// # Safety
     ///
     /// 1. `machine` has no other state of its TLBs while this one is there. If it had one before,
-    ///    `first` is what [`next_name`](Self::next_name) said as that was dropped, else it is
+    ///    `first` must be the result of [`next_name`](Self::next_name) as that was dropped, else
     ///    [`FIRST_NAME`].
     pub(crate) unsafe fn after(
         boot: &mut BootMemory,
@@ -142,8 +142,8 @@ impl<S: Shootdown> Tlb<S> {
         self.machine
     }
 
-    /// Returns the hardware beneath. It can be asked to forget more; what there is to load is known
-    /// to this state alone ([`Root`](super::Root)).
+    /// Returns the hardware beneath. It can be asked to forget more; only this state knows the root
+    /// to load ([`Root`](super::Root)).
     pub fn hardware(&self) -> &S {
         &self.hardware
     }
@@ -160,7 +160,7 @@ impl<S: Shootdown> Tlb<S> {
         &self.readers
     }
 
-    /// As [`readers`](Self::readers), for code that is left out where there are none.
+    /// As [`readers`](Self::readers), for code that is left out on machines without readers.
     #[inline(always)]
     pub(crate) fn cells(&self) -> &Readers {
         &self.readers
@@ -191,7 +191,7 @@ impl<S: Shootdown> Tlb<S> {
         }
     }
 
-    /// Takes what the CPU has loaded, for a pin that was [accepted](Self::accept).
+    /// Takes the state of the CPU's root, for a pin that was [accepted](Self::accept).
     #[inline]
     pub(super) fn own<'a>(&'a self, pin: &'a Pinned<'_>) -> Result<Guard<'a, Loaded>, TlbRefusal> {
         self.loaded.enter(pin).ok_or(TlbRefusal::Busy(pin.cpu()))
@@ -222,7 +222,7 @@ impl<S: Shootdown> Tlb<S> {
 impl<S> Tlb<S> {
     /// Returns the name that no space has yet, if another state can come after this one: every CPU
     /// has the kernel's root loaded, and no number that all CPUs know a space by has been handed
-    /// out, as they may remember what they found under it.
+    /// out, as they may hold translations under it.
     pub(crate) fn next_name(&mut self) -> Option<u64> {
         let next = *self.next_space.lock();
         let unused = next == FIRST_NAME || self.common_asids.is_empty();

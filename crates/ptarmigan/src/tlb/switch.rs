@@ -4,15 +4,15 @@
 //! # Interrupts in the middle
 //!
 //! Each call has the CPU's [`Loaded`](super::state::Loaded) for itself from its first store to a
-//! mask on. A request that comes in between finds it in use and stays unanswered: what it says
-//! about the space could not be judged by a state that is half old and half new. The call serves it
-//! when it is done; until then the CPU that asks waits.
+//! mask on. A request that comes in between finds it in use and stays unanswered: a request about
+//! the space could not be judged by a state that is half old and half new. The call serves it when
+//! it is done; until then the CPU that asks waits.
 //!
 //! # A load that unwinds
 //!
-//! Nobody knows then whether the CPU walks the root that it had before or the new one, nor what its
-//! TLB holds under the number that it was to use. So the CPU loads the kernel's root, and what is
-//! under the number counts as another space's.
+//! It is unknown then whether the CPU walks the root that it had before or the new one, and which
+//! translations its TLB holds under the number that it was to use. So the CPU loads the kernel's
+//! root, and translations under the number count as another space's.
 use super::asid::machine_wide::Chosen;
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
@@ -49,7 +49,7 @@ impl<S: Shootdown> Tlb<S> {
         self.switch(pin, space, |loaded| self.load(pin, loaded, space, root))
     }
 
-    /// Says that this CPU runs nothing that needs a user space; the root of `space` stays loaded.
+    /// Says that this CPU runs no code that needs a user space; the root of `space` stays loaded.
     ///
     /// # Errors
     ///
@@ -68,8 +68,8 @@ impl<S: Shootdown> Tlb<S> {
         })
     }
 
-    /// Makes this CPU load the kernel's root, if it has `space` loaded. If the TLB tags spaces,
-    /// what it knows of this one may be good still when the CPU comes back.
+    /// Makes this CPU load the kernel's root, if it has `space` loaded. If the TLB tags spaces, its
+    /// translations of this one may still be valid when the CPU comes back.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl<S: Shootdown> Tlb<S> {
         })
     }
 
-    /// Runs `change` on what the CPU has loaded, and serves the requests that came in meanwhile.
+    /// Runs `change` on the CPU's state, and serves the requests that came in meanwhile.
     #[inline(always)]
     fn switch(
         &self,

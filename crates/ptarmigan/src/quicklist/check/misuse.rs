@@ -1,10 +1,10 @@
-//! What is found, and how it reads.
+//! Describes misuse of pages, and prints it.
 use crate::addr::PhysAddr;
 use crate::cpu::CpuId;
 use crate::page::Level;
 use core::fmt;
 
-/// What happened to a page.
+/// An event in the life of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Whether it was given back (or came from the allocator to rest); otherwise it was handed out.
@@ -51,9 +51,9 @@ pub struct Misuse {
     pub cpu: CpuId,
     /// The level that the page was given or asked for as.
     pub level: Level,
-    /// What happened to it last.
+    /// The last event.
     pub last: Option<Event>,
-    /// What happened before that.
+    /// The event before that.
     pub before: Option<Event>,
 }
 

@@ -1,9 +1,9 @@
 //! Checks of pages on their way through the lists: given back twice, never handed out, not clean.
 //!
-//! [`Unchecked`] costs nothing. [`Checked`] keeps two words for each frame: what happened to it
-//! last, and before. By these it refuses a page that is given back twice or was never handed out.
-//! It verifies the content of a sample of the pages, in debug builds of all. A page that fails its
-//! check is leaked on purpose: its frame is lost, and nothing else is.
+//! [`Unchecked`] has no cost. [`Checked`] keeps two words for each frame: the last event, and the
+//! one before. By these it refuses a page that is given back twice or was never handed out. It
+//! verifies the content of a sample of the pages, in debug builds of all. A page that fails its
+//! check is leaked on purpose: only its frame is lost.
 //!
 //! In poison mode pages that rest are filled with a pattern, and the pattern is checked when they
 //! are handed out. So code that goes on using a page that it gave back is found, and a walker that
@@ -58,7 +58,7 @@ pub trait Check: Sync {
     fn leaves<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean);
 }
 
-/// Checks nothing, and costs nothing.
+/// Checks no page, at no cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unchecked;
 
@@ -92,17 +92,17 @@ pub struct CheckConfig {
 }
 
 impl CheckConfig {
-    /// Returns what may stay on in production: what happened to pages is checked always, their
-    /// content each 255th time, and nothing is filled. Reading a page takes as long as some ten
-    /// pairs, so this is below a tenth of one on average.
+    /// Returns the settings that may stay on in production: the events of pages are checked always,
+    /// their content each 255th time, and no page is filled. Reading a page takes as long as some
+    /// ten pairs, so this is below a tenth of one on average.
     pub const fn new(report: fn(&Misuse)) -> Self {
         CheckConfig { sample: 255, poison: false, report }
     }
 }
 
-/// Keeps what happened to each frame last, and before. Refuses a page that is given back twice or
-/// was never handed out, that is of another class, or that is not clean; [`CheckConfig`] says how
-/// closely it checks. A page that is refused is lost, and nothing else is.
+/// Keeps the last two events of each frame. Refuses a page that is given back twice or was never
+/// handed out, that is of another class, or that is not clean; [`CheckConfig`] says how closely it
+/// checks. Only a page that is refused is lost.
 pub struct Checked {
     /// Words of each frame: last event, the one before.
     frames: PerFrame<[AtomicU32; 2]>,
@@ -136,7 +136,8 @@ fn event(word: u32) -> Option<Event> {
     (word & KNOWN != 0).then_some(Event { rests, level: Level((word >> LEVEL & 7) as u8), cpu })
 }
 
-/// What resting pages are filled with. No architecture takes such an entry for one that is present.
+/// The pattern that resting pages are filled with. No architecture takes such an entry for one that
+/// is present.
 const PATTERN: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 /// Words that are looked at together.
 const RUN: usize = 64;
@@ -176,7 +177,7 @@ impl Checked {
         !site.source.layout().is_small(site.level)
     }
 
-    /// Notes what happened to a page after `last`.
+    /// Records the event of a page that follows `last`.
     #[inline(always)]
     fn note<W: OpenWindow, C: Construct>(
         &self,
@@ -254,7 +255,7 @@ impl Checked {
         }
     }
 
-    /// Looks for what was written at rest, if it is `due`, and clears the page in poison mode.
+    /// Looks for writes to the resting page, if it is `due`, and clears the page in poison mode.
     #[cold]
     #[inline(never)]
     fn wake<W: OpenWindow, C: Construct>(
@@ -281,7 +282,7 @@ impl Checked {
         Ok(())
     }
 
-    /// Looks for what its user left in a page, if it is `due`, and fills it in poison mode.
+    /// Looks for content that the user left in a page, if it is `due`, and fills it in poison mode.
     #[cold]
     #[inline(never)]
     fn lay_down<W: OpenWindow, C: Construct>(

@@ -1,4 +1,4 @@
-//! When there is more to do than to note what happens.
+//! Decides when more than the event is checked.
 
 /// Where the number of an event begins in its word.
 pub(super) const NUMBER: u32 = 21;

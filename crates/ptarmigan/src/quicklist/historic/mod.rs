@@ -1,14 +1,14 @@
 //! The quicklists of Linux, bit for bit (docs/linux.md, "Quicklists"): models to compare with, not
 //! to use.
 //!
-//! One code, and [`Rules`] for what its versions differ in: `V2004`, the lists before the patch,
+//! The versions share one code and differ in their [`Rules`]: `V2004`, the lists before the patch,
 //! `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27. Faithful to their arithmetic
 //! (signed and unsigned where they were), to the link in word 0 of the cached page, and to their
 //! mistakes:
 //!
 //! * In all versions pages below the root are put on the list *before* the TLB is flushed. The
-//!   change of December 2007 took away the node test of `V5`, with the hand-over to the allocator
-//!   before the flush that came with it (H5), and nothing else: what frees a table called the
+//!   change of December 2007 took away only the node test of `V5`, with the hand-over to the
+//!   allocator before the flush that came with it (H5): the code that frees a table called the
 //!   list's insertion from within the gather as before. It was held to be safe, as a gather could
 //!   not be preempted then and only its own CPU takes pages off its list (H16); but a walker of any
 //!   CPU may still read the table with the link in it, and the sanitizer counts every such page.
@@ -45,7 +45,7 @@ struct Quicklist {
     nr_pages: i32,
 }
 
-/// What others know of a CPU.
+/// The part of a CPU's state that other CPUs read.
 struct Seen {
     node: NodeId,
     online: AtomicBool,
@@ -53,7 +53,7 @@ struct Seen {
     pages: AtomicU32,
 }
 
-/// What one CPU has.
+/// The lists of one CPU.
 struct Lists {
     quick: [Quicklist; NR_QUICK_MAX],
     /// Physical address of the root whose space has just ended, flushed: it is listed after the
@@ -158,13 +158,13 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         PerCpu::<Lists>::bytes(cpus) + Tallies::bytes(cpus) + BootMemory::bytes::<Seen>(cpus)
     }
 
-    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on
+    /// The counts of one CPU. A page may be counted as allocated on one CPU and as freed on
     /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
         self.tallies.on(cpu)
     }
 
-    /// What the versions differ in.
+    /// The differences between the versions.
     pub fn rules(&self) -> Rules {
         self.rules
     }
@@ -176,8 +176,8 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     }
 
     /// Says whether a CPU is online. Pages of one that is not are neither counted nor trimmed, and
-    /// stay on its lists; since 2008 the others of its node may hold more. There is nothing that
-    /// empties them, as there was not.
+    /// stay on its lists; since 2008 the others of its node may hold more. No code empties them, as
+    /// in the original.
     pub fn set_online(&self, cpu: CpuId, online: bool) {
         if let Some(seen) = self.seen.get(usize::from(cpu.0)) {
             seen.online.store(online, Relaxed);
@@ -307,7 +307,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         self.free_dropped(pin, waiting);
     }
 
-    /// Lists the root at `at`, which waited until now; nothing if that is 0.
+    /// Lists the root at `at`, which waited until now, unless `at` is 0.
     fn free_dropped(&self, pin: &Here<'_>, at: u64) {
         if at != 0 {
             // SAFETY: 1. and 2. `drop_later` had it from a `Clean` root, which owned it. 3. it came

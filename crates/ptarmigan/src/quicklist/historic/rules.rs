@@ -1,4 +1,4 @@
-//! What the versions of the historic quicklists differ in, and the trim's arithmetic.
+//! Holds the differences between versions of the historic quicklists, and the trim's arithmetic.
 use core::fmt;
 
 /// Share of a node's free memory that one list may hold.
@@ -13,10 +13,10 @@ pub struct Rules {
     /// A page of another node than the running CPU's goes to the allocator at once, before the
     /// flush (H5). Without the test it goes on the CPU's list, and rests on a foreign node (H6).
     pub node_test: bool,
-    /// Free memory is all of the node's, also what no table may be made of (H8); otherwise what the
-    /// kernel can use for its own ends.
+    /// Free memory is all of the node's, also memory that no table may use (H8); otherwise memory
+    /// that the kernel can use for itself.
     pub counts_high: bool,
-    /// The CPUs of a node share what otherwise each of them may hold (H10).
+    /// The CPUs of a node share the limit that otherwise holds for each of them (H10).
     pub divides_by_cpus: bool,
     /// PTE pages have a list, too. Without one they come from the allocator, and go back to it
     /// after the flush.
@@ -129,7 +129,7 @@ impl fmt::Display for ListsRefused {
 
 impl core::error::Error for ListsRefused {}
 
-/// What the arithmetic knows of the CPU's node at the moment.
+/// The state of the CPU's node, as the arithmetic needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeState {
     /// Free frames that the kernel can use for its own ends.
@@ -144,7 +144,7 @@ pub(super) struct NodeState {
 mod tests {
     use super::*;
 
-    /// What a trim frees, of a list of `count` pages.
+    /// Returns the number of pages that a trim frees from a list of `count` pages.
     fn freed(rules: Rules, count: i32, free_low: u32, free_high: u32, cpus: u32) -> i64 {
         rules.to_free(count, NodeState { free_low, free_high, cpus }, 25, 16).max(0)
     }

@@ -29,8 +29,8 @@ pub struct ListsConfig {
     /// Pages per magazine at the most, 0 to 64. 0 turns caching off: every call goes to the
     /// allocator.
     pub magazine: usize,
-    /// A node's budget is what is free there, divided by this; at least 1. Low memory and high
-    /// memory have a budget each.
+    /// A node's budget is its free memory, divided by this; at least 1. Low memory and high memory
+    /// have a budget each.
     pub budget_divisor: u32,
     /// A node's budget in pages of low memory, and of high memory, whatever is free there; `None`:
     /// the divisor says.
@@ -46,7 +46,7 @@ impl ListsConfig {
         ListsConfig { cpus, magazine: MAGAZINE, budget_divisor: 16, fixed_budget: None, cpus_per_node: 0 }
     }
 
-    /// Takes over what boot parameters say, and keeps what they do not mention.
+    /// Takes over values of boot parameters, and keeps values that they do not mention.
     pub fn with_params(self, params: &Params) -> Self {
         ListsConfig { magazine: params.magazine.map_or(self.magazine, usize::from), ..self }
     }
@@ -76,7 +76,7 @@ impl ListsConfig {
     }
 }
 
-/// Returns how many classes of low memory are used: where trees are nothing but roots, one.
+/// Returns how many classes of low memory are used: one where a tree is only its root.
 pub(super) fn classes(layout: &Layout) -> usize {
     if layout.root() == Level::PTE { 1 } else { LOW_CLASSES }
 }
@@ -95,7 +95,7 @@ pub enum ListsError {
     Range {
         /// Which.
         what: &'static str,
-        /// What it is.
+        /// The reason.
         value: usize,
         /// The least that it may be.
         least: usize,

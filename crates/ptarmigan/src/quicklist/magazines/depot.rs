@@ -12,22 +12,23 @@ use core::sync::atomic::AtomicBool;
 const SHARDS: usize = 4;
 /// Remote returns that can wait for a CPU of the node.
 const REMOTE: usize = 256;
-/// They are at most 1/`REMOTE_PART` of what the node may keep.
+/// They are at most 1/`REMOTE_PART` of the node's limit.
 const REMOTE_PART: u32 = 8;
-/// Pages of a magazine at the least, where there is caching at all: what the allocator gives at
-/// once is one magazine.
+/// Pages of a magazine at the least, where there is caching at all: one request to the allocator
+/// fills one magazine.
 const LEAST: u8 = 4;
 /// Root tables are fewer, and come one by one.
 const LEAST_ROOTS: u8 = 2;
 /// A magazine holds at most 2^-`PART` of the depot's pages, divided by the number of *other* CPUs.
-/// As each CPU has two magazines, what rests on other CPUs is at most half of what the depot has.
+/// As each CPU has two magazines, the pages that rest on other CPUs are at most half of those in
+/// the depot.
 const PART: u32 = 2;
-/// But no CPU gives up 2^-`LITTLE` of what a node has in use or keeps, divided by the number of
-/// CPUs: all magazines together hold an eighth.
+/// But each CPU keeps 2^-`LITTLE` of the pages that the node uses or caches, divided by the number
+/// of CPUs: all magazines together hold an eighth.
 const LITTLE: u32 = 4;
 
 /// Returns the logarithm of `n`, which is not 0, rounded up. Numbers of CPUs are rounded up to
-/// powers of two, as a division would be a good part of what an exchange takes.
+/// powers of two, as a division would be a good part of an exchange's cost.
 fn log2(n: u32) -> u32 {
     (n - 1).checked_ilog2().map_or(0, |log| log + 1)
 }
@@ -130,8 +131,7 @@ impl Depot {
         self.remote_held.load(Relaxed)
     }
 
-    /// Sets what may be kept: `pages`. Where there are other nodes, a part of that is for remote
-    /// returns.
+    /// Sets the limits: `pages`. Where there are other nodes, a part of that is for remote returns.
     pub fn set_limit(&self, pages: u32, other_nodes: bool) {
         let remote = if other_nodes { (pages / REMOTE_PART).min(REMOTE as u32) } else { 0 };
         self.remote_limit.store(remote, Relaxed);
@@ -152,8 +152,8 @@ impl Depot {
     ///
     /// A CPU that is the only one with pages at hand keeps them from nobody. Where there are
     /// several, their magazines are scaled to the depot. While it has plenty they rarely come here.
-    /// As it runs low they leave what they have to others, but keep what is little beside what the
-    /// node has in use.
+    /// As it runs low they give up their pages, except for a number that is small beside the pages
+    /// that the node uses.
     pub fn magazine(&self, cpu: CpuId) -> u32 {
         let (least, most) = (self.least.into(), self.most.into());
         let holders = self.holders.load(Relaxed);
@@ -222,7 +222,7 @@ impl Depot {
         let mut remote = self.remote.lock();
         let (n, after) = (remote.n, remote.n + items.len());
         if after > self.remote_limit.load(Relaxed) as usize {
-            // No CPU of this node has come by for long, so none waits at its depot either.
+            // No CPU of this node has come by for long, so no CPU waits at its depot either.
             drop(remote);
             return self.store(cpu, items);
         }
@@ -232,8 +232,7 @@ impl Depot {
         items.len()
     }
 
-    /// Moves pages to `into`: remote returns, and only if there are none pages of the shards.
-    /// Returns how many.
+    /// Moves pages to `into`: remote returns first, then pages of the shards. Returns how many.
     pub fn fetch(&self, cpu: CpuId, into: &mut [u32]) -> usize {
         match self.fetch_remote(into) {
             0 => self.from(cpu).map(|shard| shard.fetch(into)).find(|n| *n > 0).unwrap_or(0),
@@ -274,8 +273,8 @@ impl Depot {
     /// needed in it to `into`. Remote returns join the shards, so that they grow old there if
     /// nobody needs them.
     ///
-    /// Returns how many pages nobody needed, and how many it moved. The first is the sum of what
-    /// each shard held all the time, so it is no more than the depot did.
+    /// Returns how many pages nobody needed, and how many it moved. The first is the sum of the
+    /// pages that each shard held all the time, so the depot held at least as many.
     pub fn end_interval(&self, into: &mut [u32]) -> (usize, usize) {
         self.shards.iter().fold((0, 0), |(unneeded, n), shard| {
             let (more, moved) = shard.end_interval(&mut into[n..], |room| self.fetch_remote(room));

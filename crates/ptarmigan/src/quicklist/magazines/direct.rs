@@ -68,8 +68,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
         unsafe { self.policy().put_at_hand::<ROOT>(&self.here(), page) }
     }
 
-    /// Moves what this CPU's magazines hold to the nodes' depots, for other CPUs to use. What has
-    /// no room there goes back to the allocator.
+    /// Moves the pages of this CPU's magazines to the nodes' depots, for other CPUs to use. Pages
+    /// for which the depots have no room go back to the allocator.
     pub fn hand_over(self) {
         let (lists, here) = (self.policy(), &self.here());
         for class in EACH_CLASS {
@@ -110,8 +110,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         self.node(node).depots().map(|depot| depot.end_interval(&mut []).0 as u32).sum()
     }
 
-    /// Returns how many pages a node keeps besides what its CPUs have at hand. None for a node that
-    /// there is not.
+    /// Returns the number of pages in a node's depots and queue, without those in magazines of its
+    /// CPUs, or 0 if the node does not exist.
     pub fn in_depots(&self, node: NodeId) -> u32 {
         if !self.has(node) {
             return 0;

@@ -1,17 +1,16 @@
-//! What a node wants of its CPUs.
+//! The request word by which a node calls its CPUs.
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// The request word of a node. Each of its CPUs compares it with what the CPU responded to last
-/// whenever one of its gathers ends. It hardly ever changes, so the comparison nearly always says
-/// that there is nothing to do.
+/// The request word of a node. Each of its CPUs compares it with its last response whenever one of
+/// its gathers ends. It hardly ever changes, so the comparison nearly always finds no request.
 ///
 /// It is on a line of its own, so that work on the depots does not take the line from CPUs that
 /// only look.
 #[repr(align(128))]
 pub(super) struct Doorbell(AtomicU32);
 
-/// A depot of the node may be over its limit. No CPU ever has responded to this: each one trims
-/// until none is over.
+/// A depot of the node may be over its limit. No CPU has responded to this value ever: each CPU
+/// trims until no list exceeds its limit.
 const OVER_LIMIT: u32 = 1;
 /// Added each time that a CPU runs short.
 const SHORTAGE: u32 = 2;
@@ -21,7 +20,7 @@ impl Doorbell {
         Doorbell(AtomicU32::new(0))
     }
 
-    /// Returns the word, to be compared with what the CPU has [responded](Self::responded) to.
+    /// Returns the word, to be compared with the CPU's last [response](Self::responded).
     #[inline(always)]
     pub fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
@@ -49,7 +48,7 @@ impl Doorbell {
         self.0.fetch_and(!OVER_LIMIT, Ordering::Acquire);
     }
 
-    /// Returns what a CPU that has seen `word` may note as responded to.
+    /// Returns the response that a CPU that has seen `word` may record.
     pub fn responded(word: u32) -> u32 {
         word & !OVER_LIMIT
     }

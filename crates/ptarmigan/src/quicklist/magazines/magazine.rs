@@ -10,7 +10,7 @@ use crate::cpu::{Guard, NodeId};
 pub const MAGAZINE: usize = 64;
 
 /// The memory of two magazines, laid end to end. Pages are handed out from the upper one and put
-/// back to it; the lower one is what Bonwick calls *previous*.
+/// back to it; the lower one is Bonwick's *previous*.
 ///
 /// How many pages are in it stands in a word beside the flag that says that the CPU's magazines are
 /// in use; see [`Magazines`].
@@ -22,7 +22,7 @@ pub(super) struct MagazineStore {
     items: [u32; 2 * MAGAZINE],
 }
 
-/// An index below the length: cut to size, so that nothing has to be checked.
+/// An index below the length: cut to size, so that no check is needed.
 const MASK: usize = 2 * MAGAZINE - 1;
 
 /// Bits of the guard's word in which a class counts its pages.
@@ -32,7 +32,7 @@ const LANE_MASK: u32 = (1 << LANE) - 1;
 const _: () = assert!(2 * MAGAZINE <= LANE_MASK as usize && CLASSES as u32 * LANE <= u32::BITS);
 
 impl MagazineStore {
-    /// Makes one that is closed: nothing is in it, and there is no room.
+    /// Makes one that is closed: it is empty and has no room.
     pub const fn new() -> Self {
         MagazineStore { limit: 0, node: NodeId(0), items: [0; 2 * MAGAZINE] }
     }
@@ -78,7 +78,7 @@ impl<'a> Magazines<'a> {
     /// Takes a page out.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<u32> {
-        // None wraps around: one comparison says that there is one, and that its index is good.
+        // No sum wraps around: one comparison says that there is one, and that its index is good.
         let n = self.n().wrapping_sub(1);
         let item = *self.store.items.get(n as usize)?;
         *self.word -= 1 << self.shift();

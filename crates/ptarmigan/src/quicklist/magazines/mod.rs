@@ -10,11 +10,11 @@
 //! # Magazines
 //!
 //! On each CPU a class has two magazines of page numbers, laid end to end in one array. Pages are
-//! handed out from the upper one and put back to it; the lower one is what Bonwick calls
-//! *previous*. Only when both are empty, or both full, is a magazine exchanged with the depot, so a
-//! CPU that allocates and frees in turn never goes there. A hit touches the CPU's own lines: no
-//! lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record. (Links
-//! inside pages cost four times as much as soon as more than a few pages are in flight.)
+//! handed out from the upper one and put back to it; the lower one is Bonwick's *previous*. Only
+//! when both are empty, or both full, is a magazine exchanged with the depot, so a CPU that
+//! allocates and frees in turn never goes there. A hit touches the CPU's own lines: no lock, no
+//! atomic read-modify-write, no access to the page or to its frame's record. (Links inside pages
+//! cost four times as much as soon as more than a few pages are in flight.)
 //!
 //! Where several CPUs have pages at hand, magazines are scaled to the depot: large while it has
 //! plenty, small as it runs low. So little rests on one CPU while another one runs short.
@@ -23,13 +23,13 @@
 //!
 //! A CPU that misses notifies the others. Each node has one request word, raised when a limit drops
 //! below what is cached or when a CPU goes to the allocator while others hold pages. A CPU compares
-//! the word when its next gather ends, and leaves what is too much by now.
+//! the word when its next gather ends, and gives up the pages that exceed the limit.
 //!
 //! # The budget
 //!
-//! What a node keeps, CPUs and depots together, never exceeds its budget: the magazines' worst case
-//! is set aside first and the depots may have the rest. High memory has a budget of its own. One call gives back at most 16 pages,
-//! whatever is to be done.
+//! The pages that a node caches, in CPUs and depots together, never exceed its budget: the
+//! magazines' worst case is set aside first and the depots may have the rest. High memory has a
+//! budget of its own. One call gives back at most 16 pages, whatever is to be done.
 //!
 //! # Remote returns
 //!
@@ -119,7 +119,7 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     root_shift: u32,
 }
 
-/// What a CPU has besides pages.
+/// The state of a CPU besides its pages.
 #[derive(Default)]
 struct Own {
     tally: Tally,
@@ -230,8 +230,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             + (0..nodes).map(depots).sum::<usize>()
     }
 
-    /// Returns how many frames of low memory a node may keep now: a share of what is free there, or what was set.
-    /// None for a node that there is not.
+    /// Returns how many frames of low memory a node may keep now: a share of its free memory, or
+    /// the value that was set. Returns 0 if the node does not exist.
     pub fn budget(&self, node: NodeId) -> u32 {
         if self.has(node) { self.budget_of(self.basis(node).low) } else { 0 }
     }
@@ -247,13 +247,14 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         basis.checked_div(divisor).unwrap_or(basis)
     }
 
-    /// Returns what one CPU has counted. A page may be counted as allocated on one CPU and as freed
-    /// on another.
+    /// Returns the counts of one CPU. A page may be counted as allocated on one CPU and as freed on
+    /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
         PolicyCounts::sum(self.cpus.shown().nth(usize::from(cpu.0)).map(|own| &own.tally))
     }
 
-    /// Returns what a node keeps and may keep, by state. All is 0 for a node that there is not.
+    /// Returns a node's cached pages and its limit, by state. All is 0 for a node that there is
+    /// not.
     pub fn node_counts(&self, node: NodeId) -> NodeCounts {
         if !self.has(node) {
             return NodeCounts::default();
@@ -276,7 +277,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         }
     }
 
-    /// Returns what looks after the pages.
+    /// Returns the check of pages.
     pub fn check(&self) -> &K {
         &self.check
     }
@@ -301,13 +302,13 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         self.node(node).depot(class)
     }
 
-    /// Returns what the caller's CPU counts.
+    /// Returns the counts of the caller's CPU.
     #[inline(always)]
     fn tally(&self, here: &Here<'_>) -> &Tally {
         &self.shown(here).tally
     }
 
-    /// Returns what the caller's CPU shows to others.
+    /// Returns the part of the caller's CPU that other CPUs read.
     #[inline(always)]
     fn shown(&self, here: &Here<'_>) -> &Own {
         // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made
@@ -354,7 +355,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     fn page(&self, class: usize, level: Level, item: u32) -> Clean {
         // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act.
         // 2. pages of a class are in one state and of one size, and `level` is of the class. 3.
-        // only clean pages are put there, and nothing writes to them while they rest.
+        // only clean pages are put there, and no code writes to them while they rest.
         unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift(class)), level) }
     }
 
@@ -370,7 +371,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if class == ROOT { self.root_shift } else { FRAME_SHIFT }
     }
 
-    /// Returns what a node's budget is worked out from: what was set, or what is free there now.
+    /// Returns the basis of a node's budget: the value that was set, or the memory that is free
+    /// now.
     #[inline]
     fn basis(&self, node: NodeId) -> Basis {
         let frames = self.source.frames();
@@ -379,7 +381,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         Basis { low, high: if self.has_high { high() } else { 0 } }
     }
 
-    /// Sets what the depots of `node` may hold. A compare if nothing has changed.
+    /// Sets the limits of the depots of `node`. A compare if no limit has changed.
     #[inline]
     fn set_limits(&self, node: NodeId) {
         if !self.node(node).has_limits_of(self.basis(node)) {
@@ -390,7 +392,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[cold]
     fn set_limits_anew(&self, node: NodeId) {
         let used = classes(self.source.layout());
-        // What magazines of one class can hold.
+        // The capacity of magazines of one class.
         let aside = 2 * self.config.magazine * self.cpus_per_node as usize;
         let frames = self.source.frames();
         let room = |basis, all, aside| {
@@ -410,7 +412,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         self.node(node).set_limits(|| self.basis(node), limits, !self.one_node);
     }
 
-    /// Gives a CPU's magazines of a class the size that they should have. A CPU that had none there
+    /// Gives a CPU's magazines of a class the size that they should have. A CPU without pages there
     /// takes part from now on.
     fn resize(&self, here: &Here<'_>, magazines: &mut Magazines<'_>, class: usize) {
         let node = self.node(here.node());

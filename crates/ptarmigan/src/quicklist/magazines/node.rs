@@ -1,4 +1,4 @@
-//! A node: what it keeps, and how much it may keep.
+//! A node: its cached pages, and its limits.
 use super::classes::CLASSES;
 use super::depot::Depot;
 use super::doorbell::Doorbell;
@@ -6,7 +6,7 @@ use crate::bootmem::BootArray;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// What a node's limits are worked out from: frames that were set, or that are free.
+/// The basis of a node's limits: frames that were set, or that are free.
 #[derive(Clone, Copy)]
 pub(super) struct Basis {
     pub low: u32,
@@ -22,20 +22,20 @@ impl Basis {
     }
 }
 
-/// A node's depots, and what it wants of its CPUs.
+/// A node's depots, and its requests to its CPUs.
 pub(super) struct Node {
     /// One for each class. Not in place, so that no set-up function has several of them on its
     /// stack.
     depots: BootArray<Depot>,
     pub doorbell: Doorbell,
-    /// The [key](Basis::key) of what the depots' limits were worked out from. Written under the
-    /// lock, after the limits.
+    /// The [key](Basis::key) of the basis of the depots' limits. Written under the lock, after the
+    /// limits.
     basis: AtomicU32,
     setting: SpinLock<()>,
 }
 
 impl Node {
-    /// Makes a node whose depots may hold nothing yet.
+    /// Makes a node whose depots have limits of 0.
     pub fn new(depots: BootArray<Depot>) -> Self {
         debug_assert_eq!(depots.len(), CLASSES);
         let (basis, setting) = (AtomicU32::new(0), SpinLock::new(()));
@@ -61,8 +61,8 @@ impl Node {
 
     /// Sets the depots' limits, and rings the doorbell if one is over.
     ///
-    /// One caller at a time sets them, by what is true when it is its turn. Otherwise an old limit
-    /// could overwrite a new one, while the basis is the new one's.
+    /// One caller at a time sets them, by the state at its turn. Otherwise an old limit could
+    /// overwrite a new one, while the basis is the new one's.
     pub fn set_limits(
         &self,
         basis: impl FnOnce() -> Basis,

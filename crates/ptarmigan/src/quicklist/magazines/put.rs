@@ -192,8 +192,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         self.tally(here).row(page.level(), class == HIGH).returns.add(1);
     }
 
-    /// Returns whether a page that may be a root, of another node or of high memory is none of
-    /// them.
+    /// Returns whether a page is neither a root, nor of another node, nor of high memory.
     #[inline(never)]
     fn is_near(&self, node: NodeId, level: Level, at: Pfn) -> bool {
         let frames = self.source.frames();
@@ -239,8 +238,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
     }
 
-    /// Takes back what it can of a chain without giving the guard up in between. Returns a page
-    /// that does not go into this CPU's magazines, if there is one.
+    /// Takes back as many pages of a chain as it can without giving the guard up in between.
+    /// Returns a page that does not go into this CPU's magazines, if there is one.
     ///
     /// # Safety
     ///

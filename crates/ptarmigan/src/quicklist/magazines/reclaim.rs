@@ -23,7 +23,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         if class == ROOT { self.root } else { Level::PTE }
     }
 
-    /// Responds to this CPU's node. A compare where nothing is wanted.
+    /// Responds to this CPU's node. A compare if the node has no request.
     #[inline]
     pub(super) fn respond(&self, here: &Here<'_>) {
         let word = self.node(here.node()).doorbell.get();

@@ -9,8 +9,8 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 /// Pages of one class, in units of the class's size.
 pub(super) struct Ring {
     items: BootSlice<u32>,
-    // Narrow, so that it fits into one cache line with its lock and what is looked at without the
-    // lock.
+    // Narrow, so that it fits into one cache line with its lock and the fields that are read
+    // without the lock.
     /// The index of the oldest.
     start: u32,
     held: u32,

@@ -66,8 +66,8 @@ impl Shard {
         self.with(|ring| ring.fetch(into))
     }
 
-    /// Moves pages beyond `limit`, or beyond what it may hold, to `into`, the oldest first. Returns
-    /// how many.
+    /// Moves pages beyond `limit`, or beyond its capacity, to `into`, the oldest first. Returns how
+    /// many.
     pub fn shed(&self, into: &mut [u32], limit: Option<u32>) -> usize {
         if into.is_empty() || self.held() <= limit.unwrap_or(self.limit()) {
             return 0;

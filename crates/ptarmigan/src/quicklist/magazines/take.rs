@@ -44,7 +44,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             self.leak(here, class, level);
             return None;
         }
-        // SAFETY: 1. `page` owns a table of one frame, which nothing writes to.
+        // SAFETY: 1. `page` owns a table of one frame, to which no code writes.
         let is_zero = || unsafe { self.source.is_zero(page.addr()) };
         debug_assert!(class == ROOT || is_zero(), "page {} rested as zero and is not", page.addr());
         Some(page)
@@ -116,7 +116,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         Ok(page)
     }
 
-    /// Takes as many pages from the allocator as a cache line has records, for a CPU that has none.
+    /// Takes as many pages from the allocator as a cache line has records, for a CPU that is empty.
     /// One is handed out, the others rest.
     ///
     /// The guard is given up before they are made: they are cleared through a window, which may
@@ -152,8 +152,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         Some(page)
     }
 
-    /// Takes a page from the allocator; if there is none, after giving up what is kept everywhere
-    /// within reach.
+    /// Takes a page from the allocator; if it is empty, after giving up all cached pages within
+    /// reach.
     fn miss(&self, here: &Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         self.source.make(here.node(), level, flags).or_else(|e| {
             if !flags.may_sleep {

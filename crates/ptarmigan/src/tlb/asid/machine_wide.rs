@@ -8,16 +8,16 @@
 //!    the same.
 //! 2. When all numbers are taken, a new generation begins: the *rollover*. A space that some CPU
 //!    has loaded last keeps its number, which this CPU may be using at this instant. All others
-//!    have none any more.
+//!    lose theirs.
 //! 3. Before a CPU first loads a space in a new generation, it forgets all that it knows under any
-//!    number, once. So what it holds under a number was found while the number was the space's.
+//!    number, once. So its translations under a number were found while the number was the space's.
 //! 4. A flush names the number that the space has, or had before a rollover: whatever CPUs know
 //!    under it, of whichever space, they forget. A space that never had a number is known to no
 //!    TLB.
 //!
 //! A CPU that loads a space *stores* its number, or finds it stored, then looks at the space's
 //! generation of flushes; a flush raises that, *then* looks at the number. So either the flush
-//! finds the number, or the CPU finds what the flush has changed.
+//! finds the number, or the CPU finds the entries that the flush is for.
 //!
 //! # Without the lock
 //!
@@ -66,7 +66,7 @@ impl Tag {
         self.0.iter().enumerate().for_each(|(word, at)| at.store(word_of(tag, word), Ordering::SeqCst));
     }
 
-    /// Puts `tag` there; returns what was there.
+    /// Puts `tag` there; returns the tag before.
     fn swap(&self, tag: u64) -> u64 {
         (0..WORDS).fold(0, |old, word| {
             old | (self.0[word].swap(word_of(tag, word), Ordering::SeqCst) as u64) << (word * BITS % 64)
@@ -109,12 +109,12 @@ pub struct Chosen {
 #[repr(align(128))]
 struct Apart(Tag);
 
-/// What a rollover has found that a CPU used last.
+/// The last number that a CPU used, as a rollover found it.
 #[derive(Clone, Copy)]
 struct Kept {
     /// The tag; that of the current generation, if its space has been loaded in it.
     tag: u64,
-    /// The CPU has not forgotten what it knew before the last rollover.
+    /// The CPU still holds translations from before the last rollover.
     behind: bool,
 }
 
@@ -137,7 +137,8 @@ pub struct MachineWideAsids {
 }
 
 impl MachineWideAsids {
-    /// Makes `numbers` numbers for `cpus` CPUs, which are fewer; 0 if there are none.
+    /// Creates `numbers` ASIDs for `cpus` CPUs. `numbers` must exceed `cpus`, or be 0 to disable
+    /// ASIDs.
     pub fn new(boot: &mut BootMemory, cpus: usize, numbers: u16) -> Result<Self, BootMemoryShort> {
         let numbers = usize::from(numbers);
         let (words, cpus) = if numbers == 0 { (0, 0) } else { (words(numbers), cpus) };
@@ -154,7 +155,7 @@ impl MachineWideAsids {
         })
     }
 
-    /// Whether there are none.
+    /// Returns whether ASIDs are disabled.
     #[cfg(feature = "hosted")]
     pub fn is_empty(&self) -> bool {
         self.numbers == 0
@@ -193,8 +194,8 @@ impl MachineWideAsids {
         used.0[0].compare_exchange(was as usize, tag as usize, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// As [`choose`](Self::choose), for a space that has no number of the current generation, or a
-    /// CPU that has loaded none in it.
+    /// As [`choose`](Self::choose), for a space without a number of the current generation, or a
+    /// CPU that has not loaded one in it.
     #[cold]
     #[inline(never)]
     fn choose_anew(&self, cpu: CpuId, own: &SpaceAsid) -> Chosen {
@@ -256,7 +257,7 @@ impl MachineWideAsids {
         state.kept[cpu].behind = true;
     }
 
-    /// Notes that `cpu` may not have loaded what it chose: it forgets everything under all numbers
+    /// Records that `cpu` may not have loaded its choice: it forgets everything under all numbers
     /// before it loads any.
     #[cold]
     pub fn fall_behind(&self, cpu: CpuId) {

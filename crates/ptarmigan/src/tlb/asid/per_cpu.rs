@@ -1,6 +1,6 @@
 //! Numbers that each CPU hands out by itself.
 //!
-//! Each CPU has numbers from 1 to what the hardware has (or fewer: what is not used need not be
+//! Each CPU has numbers from 1 to the hardware's limit (or fewer: an unused number need not be
 //! flushed). A space may get any of a few of them, chosen by its name, so that finding it again
 //! takes a few comparisons however wide the numbers are. Taking a number from another space needs
 //! no flush of its own: the load that follows is told not to keep anything.
@@ -65,12 +65,12 @@ impl PerCpuAsids {
         (0..WAYS.min(n)).map(move |way| (first + way) % n)
     }
 
-    /// The number of `space` on `cpu`, and whether what the TLB holds under it is of this space at
-    /// `now`. From here on the number is the space's, at that generation.
+    /// The number of `space` on `cpu`, and whether the TLB's translations under it are of this
+    /// space at `now`. From here on the number is the space's, at that generation.
     ///
     /// # Safety
     ///
-    /// 1. The caller runs on `cpu`, and nothing else on that CPU is using this value.
+    /// 1. The caller must run on `cpu`, and no other code on that CPU may be using this value.
     pub unsafe fn choose(&self, cpu: CpuId, space: SpaceId, now: Generation) -> (u16, bool) {
         let held = self.of(cpu);
         let n = held.len();

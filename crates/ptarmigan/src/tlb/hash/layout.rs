@@ -1,4 +1,4 @@
-//! What entries of a hash table look like.
+//! Describes the layout of entries of a hash table.
 
 /// A page, as the hash table names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ impl Tag {
     }
 }
 
-/// What a page is mapped to: the low word of an entry's second half, in the architecture's layout.
+/// The mapping of a page: the low word of an entry's second half, in the architecture's layout.
 /// Bits 12 to 31 are the frame's number, 0x100 and 0x80 the referenced and the changed bit, 0x78
 /// the storage attributes (WIMG) and 3 the protection (PP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

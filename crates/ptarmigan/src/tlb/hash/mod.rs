@@ -4,8 +4,8 @@
 //! spaces, which software fills from its own tables when a page is missed. Flushing a page takes
 //! its entry out of the table and then out of the TLBs.
 //!
-//! * `layout`: what an entry looks like: 8 bytes in groups of 64 (32-bit implementations such as
-//!   the 604), or 16 in groups of 128 (64-bit ones such as POWER3).
+//! * `layout`: the bits of an entry: 8 bytes in groups of 64 (32-bit implementations such as the
+//!   604), or 16 in groups of 128 (64-bit ones such as POWER3).
 //! * `table`: the table itself: insert, remove, look up, wipe.
 //! * `size`: how large it is to be.
 //!

@@ -1,4 +1,4 @@
-//! How large a hash table is.
+//! Computes the size of a hash table.
 use super::layout::HashLayout;
 use core::fmt;
 
@@ -50,7 +50,7 @@ impl HashSize {
 
     /// The size for `ram` bytes of memory, of which the table takes a `part`-th: so many whole
     /// groups, rounded up to a power of two of them. So does Linux 2.4 (`MMU_init_hw`), which has
-    /// one entry for each page of 4 KiB. What was used:
+    /// one entry for each page of 4 KiB. Parts in use:
     ///
     /// | part | by | entries for each page of 4 KiB |
     /// |---|---|---|

@@ -37,7 +37,7 @@ impl<E> Refill<E> {
     }
 }
 
-/// What has been done with a hash table.
+/// The counts of operations on a hash table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashCounts {
     /// Entries that were looked at.
@@ -96,13 +96,13 @@ impl<L: HashLayout> HashTable<L> {
     ///
     /// # Errors
     ///
-    /// [`HashSizeError`] if that is no size of a table, or `base` is not aligned to it; nothing has
-    /// been written then.
+    /// [`HashSizeError`] if that is no size of a table, or `base` is not aligned to it; the memory
+    /// is unchanged then.
     ///
     /// # Safety
     ///
-    /// 1. The memory is valid for reads and writes as long as the table is there, and nothing else
-    ///    uses it but the MMU.
+    /// 1. The memory must be valid for reads and writes as long as the table is there, and only the
+    ///    MMU may use it otherwise.
     pub unsafe fn new(base: NonNull<u8>, bytes: u64) -> Result<Self, HashSizeError> {
         let size = HashSize::new::<L>(bytes)?;
         if !(base.as_ptr() as usize).is_multiple_of(size.bytes()) {
@@ -124,8 +124,7 @@ impl<L: HashLayout> HashTable<L> {
         self.groups * GROUP
     }
 
-    /// Returns what has been done with it so far. While others change it, the numbers may lag
-    /// behind.
+    /// Returns the counts so far. While others change it, the numbers may lag behind.
     pub fn counts(&self) -> HashCounts {
         let [probes, stores, inserted, evicted, removed, missing, wiped] = {
             let c = &self.counters;
@@ -202,8 +201,8 @@ impl<L: HashLayout> HashTable<L> {
     /// the next one in turn, beginning with the second. Its own entry is searched only if the page
     /// was hashed before.
     ///
-    /// The page that has to go is not flushed: what TLBs know of it stays true, and its software's
-    /// entry still says that there is something to flush.
+    /// The page that has to go is not flushed: translations in TLBs stay true, and the entry in the
+    /// tree still says that a flush is needed.
     ///
     /// An entry that is written anew may be known to TLBs as it was. The caller flushes it where
     /// that matters.
@@ -219,8 +218,8 @@ impl<L: HashLayout> HashTable<L> {
     ///
     /// # Safety
     ///
-    /// 1. Until the page is taken out, code that runs in the segment of `tag` may do with the frame
-    ///    what the mapping allows.
+    /// 1. Until the page is taken out, code that runs in the segment of `tag` may access the frame
+    ///    as the mapping allows.
     /// 2. If `page` says that the page was not hashed, it has not been put in since it was last
     ///    taken out.
     pub unsafe fn insert(&self, tag: Tag, page: Refill<Mapping>) -> Inserted {
@@ -253,11 +252,11 @@ impl<L: HashLayout> HashTable<L> {
     }
 
     /// Puts a page in for a CPU that has missed it, as [`insert`](Self::insert) does, if `entry`
-    /// says what it is mapped to. `entry` runs under the table's lock: it reads the software's
-    /// entry, and notes in it that the page is hashed. So a flush that comes between the two, after
-    /// the entry has changed, does not leave the old one in the table.
+    /// returns its mapping. `entry` runs under the table's lock: it reads the software's entry, and
+    /// notes in it that the page is hashed. So a flush that comes between the two, after the entry
+    /// has changed, does not leave the old one in the table.
     ///
-    /// Returns what has been done; `None` if `entry` did.
+    /// Returns the outcome; `None` if `entry` did.
     ///
     /// ```compile_fail,E0133
     /// use ptarmigan::tlb::hash::{HashTable, Hashed32, Mapping, Refill, Tag};
@@ -268,7 +267,7 @@ impl<L: HashLayout> HashTable<L> {
     ///
     /// # Safety
     ///
-    /// What `entry` returns is as for [`insert`](Self::insert), 1. and 2.
+    /// The result of `entry` must be as for [`insert`](Self::insert), 1. and 2.
     pub unsafe fn refill(
         &self,
         tag: Tag,
@@ -282,8 +281,8 @@ impl<L: HashLayout> HashTable<L> {
     /// the table's lock, as hardware allows one `tlbie` at a time. It runs also if the page was not
     /// found: its entry had to go, and TLBs may know it all the same.
     ///
-    /// Returns what the page was mapped to, with the bits that the MMU has set since; `None` if it
-    /// was not found.
+    /// Returns the page's last mapping, with the bits that the MMU has set since; `None` if it was
+    /// not found.
     pub fn remove(&self, tag: Tag, forget: impl FnOnce()) -> Option<Mapping> {
         let _turn = self.turn.lock();
         let mut probes = 0;

@@ -1,9 +1,9 @@
 //! Prices of a machine's operations, and work to be priced.
 
-/// What the operations of a machine cost, in picoseconds.
+/// The costs of a machine's operations, in picoseconds.
 ///
 /// [`new`](Self::new) describes a machine that has an instruction for one page and one for
-/// everything, and on which a loop costs nothing. 2^64 - 1 is more than anything: no plan needs it.
+/// everything, and on which a loop has no cost. 2^64 - 1 is more than anything: no plan needs it.
 ///
 /// ```
 /// use ptarmigan::tlb::Costs;
@@ -29,8 +29,8 @@ pub struct Costs {
     /// Forgetting everything.
     pub full: u64,
     /// Going through one entry while everything is forgotten, where everything is the range over
-    /// all entries. The stale pages among them cost what they cost as part of a run, so such a
-    /// flush is never cheaper than their run. 0 on machines that forget everything at once.
+    /// all entries. The stale pages among them cost as much as in a run, so such a flush is never
+    /// cheaper than their run. 0 on machines that forget everything at once.
     pub full_entry: u64,
     /// Entries that are gone through, where [`Facts`](super::Facts) do not say it. A number, no
     /// price.

@@ -52,8 +52,7 @@ impl CostModel {
     pub const ALWAYS_PAGE: CostModel =
         CostModel::Costs(Costs { run: 1, window: 1, ..Costs::new(1, u64::MAX) });
 
-    /// Plans how the pages of `stale` are forgotten. What is not known to be little, an empty
-    /// `stale`, is everything.
+    /// Plans how the pages of `stale` are forgotten. An empty `stale` stands for everything.
     #[inline]
     pub fn plan(&self, stale: &Runs) -> Scope {
         self.plan_with(stale, &Facts::UNKNOWN)
@@ -68,7 +67,7 @@ impl CostModel {
         }
     }
 
-    /// As [`plan`](Self::plan), with what else is known of the stale pages.
+    /// As [`plan`](Self::plan), with further facts about the stale pages.
     #[inline]
     pub fn plan_with(&self, stale: &Runs, facts: &Facts) -> Scope {
         let mut scope = Scope::Full;

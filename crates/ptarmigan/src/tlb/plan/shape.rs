@@ -21,7 +21,8 @@ impl Plan {
     pub const ALL: [Plan; 4] = [Plan::Runs, Plan::Pages, Plan::Window, Plan::Full];
 }
 
-/// What decides of a stale set which plan is best: how many pages it has, and how they lie.
+/// Computes the properties of a stale set that decide which plan is best: how many pages it has,
+/// and how they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Stale pages.
@@ -30,7 +31,7 @@ pub struct Shape {
     pub runs: u64,
     /// Pages from the first stale one to the last.
     pub hull: u64,
-    /// There is a range from the first stale page to the last. There is none over the whole address
+    /// There is a range from the first stale page to the last. It is absent over the whole address
     /// space.
     pub has_window: bool,
 }

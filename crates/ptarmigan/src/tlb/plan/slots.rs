@@ -58,7 +58,7 @@ impl SlotSet {
         self.everything
     }
 
-    /// Returns whether nothing is in it.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         !self.everything && self.words.iter().all(|word| *word == 0)
     }
@@ -105,7 +105,7 @@ impl SlotSet {
         Some((first, (last + 1) * BITS - self.words[last].leading_zeros() as usize))
     }
 
-    /// Returns what a planner looks at.
+    /// Returns the properties that a planner needs.
     pub fn shape(&self) -> Shape {
         let hull = self.hull().map_or(0, |(first, end)| end - first);
         // A run begins at each slot that is in it while the slot before is not.
@@ -116,7 +116,7 @@ impl SlotSet {
     }
 
     /// Calls `visit` with the scopes that together are `plan`, from lower to higher addresses. They
-    /// cover at least the slots. Of nothing there is none.
+    /// cover at least the slots. An empty set has no run.
     pub fn each_scope(&self, plan: Plan, mut visit: impl FnMut(&Scope)) {
         if self.everything {
             return visit(&Scope::Full);
