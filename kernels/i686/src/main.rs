@@ -11,6 +11,7 @@ mod boot;
 mod context;
 mod cpu;
 mod frame;
+mod kmap;
 mod mmu;
 mod pc;
 mod registers;
@@ -18,6 +19,7 @@ mod rt;
 mod trampoline;
 mod windows;
 
+use ptarmigan::highmem::linux::FlushRule::{EveryRound, Stale};
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::memory::setup::{Board, set_up};
 use ptarmigan_kernel::report::refuse;
@@ -25,6 +27,9 @@ use ptarmigan_kernel::{Kernel, params, say};
 use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
 
 use crate::pc::Pc;
+
+/// Values of `kmap=`.
+const KMAP: &str = "local, linux-6.1, linux-2.4";
 
 /// The kernel.
 static KERNEL: Kernel<Pc> = Kernel::new();
@@ -49,6 +54,12 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
     clock::init();
     let text = info.command_line.text();
     let params = params::library(text, |e| say!(Pc, "kernel: command line: {e}; it is left out"));
+    let (kmap, linux) = params::choice(text, "kmap", KMAP, &[None, Some(Stale), Some(EveryRound)])
+        .unwrap_or_else(|e| {
+            say!(Pc, "kernel: command line: {e}; it is left out");
+            None
+        })
+        .unwrap_or(("local", None));
     let found = smp::count();
     let cpus = found.min(CPUS);
     if found > cpus {
@@ -57,8 +68,14 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
     let mut runs = info.runs;
     let runs = &mut runs[..info.run_count];
     let window = mmu::direct_map();
-    let board =
-        Board { runs, cpus, window, hardware: mmu::Hardware::new(), extra: windows::bytes(cpus), params };
+    let board = Board {
+        runs,
+        cpus,
+        window,
+        hardware: mmu::Hardware::new(),
+        extra: windows::bytes(cpus, linux),
+        params,
+    };
     // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out,
     // and the direct map reaches what is low. 2. The other CPUs have not been started.
     let mut left = match unsafe { set_up(&KERNEL, board) } {
@@ -68,7 +85,7 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
         )),
     };
     // SAFETY: 1. The other CPUs have not been started, and this is the only call.
-    if let Err(e) = unsafe { windows::init(&mut left) } {
+    if let Err(e) = unsafe { windows::init(&mut left, linux) } {
         refuse::<Pc>(format_args!("no windows on high memory: {e}"));
     }
     let memory = KERNEL.machine.get().lists().memory();
@@ -77,5 +94,11 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
     KERNEL.start(info.archive, &info.command_line);
     trampoline::start_cpus(cpus);
     clock::start_timer();
+    // All CPUs answer from here on.
+    if linux.is_some()
+        && let Err(e) = kmap::test(kmap)
+    {
+        refuse::<Pc>(format_args!("kmap={kmap}: {e}"));
+    }
     KERNEL.run()
 }

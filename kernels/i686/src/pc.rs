@@ -10,6 +10,7 @@ use ptarmigan::frames::NoFrame;
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Context, Trap};
+use ptarmigan_kernel::say;
 use ptarmigan_kernel::signal::exception;
 use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
 
@@ -91,6 +92,18 @@ unsafe impl Arch for Pc {
 
     fn tables_opened() -> usize {
         windows::tables_opened()
+    }
+
+    fn print_counts() {
+        if let Some(found) = windows::sweeps() {
+            let (sweeps, idle, total) = (found.sweeps, found.idle_sweeps, found.total);
+            say!(
+                Pc,
+                "kernel: Linux's pool: {sweeps} sweeps, {idle} of them with nothing stale; {} slots stale, {} in use",
+                total.stale,
+                total.pinned
+            );
+        }
     }
 
     fn kernel() -> &'static Kernel<Pc> {

@@ -1,16 +1,20 @@
 //! Windows on high memory, in slots whose entries are one table of the kernel's half: the library's
-//! local maps for data, and its window on tables.
+//! local maps for data, or Linux's pool where `kmap=` says so, and its window on tables.
 //!
-//! Of the table's entries the first [`DATA`] are the slots of local maps, the rest those of tables.
+//! Of the table's entries the first [`DATA`] are the slots for data, the next ones those of tables,
+//! and the rest those of the pool that [`kmap`] tests.
 
+use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use ptarmigan::addr::Pfn;
-use ptarmigan::bootmem::BootMemory;
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::frames::NoFrame;
+use ptarmigan::highmem::linux::{FlushRule, LinuxPool};
 use ptarmigan::highmem::local::{LocalMaps, LocalSetupError};
+use ptarmigan::highmem::pool::PoolCounts;
 use ptarmigan::highmem::tables::{self, OwnCpu, TableWindow};
 use ptarmigan::highmem::window::MixedWindow;
 use ptarmigan::highmem::{SlotError, Slots};
@@ -21,7 +25,7 @@ use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::late::Late;
 
 use crate::mmu::{self, Hardware};
-use crate::{KERNEL, cpu};
+use crate::{KERNEL, cpu, kmap};
 
 /// Where the windows are: entry 384 of the kernel's directory.
 const START: u32 = 0xf000_0000;
@@ -29,7 +33,9 @@ const START: u32 = 0xf000_0000;
 const DEPTH: usize = 8;
 /// Windows on data.
 const DATA: usize = CPUS * DEPTH;
-const _: () = assert!(DATA + CPUS * tables::DEPTH <= 512);
+/// The first slot of the pool that is tested.
+const TEST: usize = DATA + CPUS * tables::DEPTH;
+const _: () = assert!(TEST + kmap::SLOTS <= 512);
 /// Entry bits: present, writable, accessed, dirty, not executable.
 const ENTRY: u64 = 0x63 | 1 << 63;
 
@@ -86,27 +92,69 @@ unsafe impl Slots for Window {
     }
 }
 
-static MAPS: Late<LocalMaps<'static, Hardware, Window>> = Late::new();
-
-/// Returns the bytes of boot memory that the maps take.
-pub fn bytes(cpus: usize) -> usize {
-    LocalMaps::<'static, Hardware, Window>::bytes(cpus) + 4096
+/// Where data is shown.
+enum Maps {
+    /// Slots of each CPU.
+    Local(LocalMaps<'static, Hardware, Window>),
+    /// Slots of all CPUs, as Linux has them.
+    Linux(LinuxPool<'static, Hardware, Window>),
 }
 
-/// Makes the maps.
+static MAPS: Late<Maps> = Late::new();
+
+/// Returns the bytes of boot memory that the maps take, with the pool if there is a rule for it.
+pub fn bytes(cpus: usize, linux: Option<FlushRule>) -> usize {
+    let pools = LinuxPool::<'static, Hardware, Window>::bytes(DATA) + kmap::bytes();
+    LocalMaps::<'static, Hardware, Window>::bytes(cpus) + linux.map_or(0, |_| pools) + 4096
+}
+
+/// Why there are no windows.
+#[derive(Clone, Copy, Debug)]
+pub enum InitError {
+    /// The local maps could not be made.
+    Local(LocalSetupError),
+    /// Boot memory is short of the pool.
+    Pool(BootMemoryShort),
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InitError::Local(e) => e.fmt(f),
+            InitError::Pool(e) => e.fmt(f),
+        }
+    }
+}
+
+/// Makes the maps: local ones, or Linux's pool if there is a rule for it.
 ///
 /// # Errors
 ///
-/// Boot memory is short.
+/// [`InitError`].
 ///
 /// # Safety
 ///
 /// 1. It is called once, while one CPU runs, after the library was set up.
-pub unsafe fn init(boot: &mut BootMemory) -> Result<(), LocalSetupError> {
+pub unsafe fn init(boot: &mut BootMemory, linux: Option<FlushRule>) -> Result<(), InitError> {
     let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
+    let (tlb, low) = (machine.tlb(), mmu::direct_map());
     let slots = Window { first: 0, len: DATA };
-    // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its limit.
-    let maps = unsafe { LocalMaps::new(boot, DEPTH, machine.tlb(), frames, mmu::direct_map(), slots)? };
+    let maps = match linux {
+        None => {
+            // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its
+            // limit.
+            let made = unsafe { LocalMaps::new(boot, DEPTH, tlb, frames, low, slots) };
+            Maps::Local(made.map_err(InitError::Local)?)
+        }
+        Some(rule) => {
+            // SAFETY: 1. and 2. Points 1 of the caller's; these slots are used there alone.
+            unsafe { kmap::init(boot, rule, Window { first: TEST, len: kmap::SLOTS }) }
+                .map_err(InitError::Pool)?;
+            // SAFETY: 1. As for the local maps.
+            let made = unsafe { LinuxPool::new(boot, tlb, frames, low, slots) };
+            Maps::Linux(made.map_err(InitError::Pool)?.with_rule(rule))
+        }
+    };
     // SAFETY: 1. Point 1 of the caller's.
     unsafe { MAPS.set(maps) };
     Ok(())
@@ -120,12 +168,30 @@ pub unsafe fn init(boot: &mut BootMemory) -> Result<(), LocalSetupError> {
 pub fn with<R>(pin: &Pinned<'_>, pfn: Pfn, f: impl FnOnce(*mut u8) -> R) -> Result<R, NoFrame> {
     let none = NoFrame::new(0, pin.node(), 0);
     KERNEL.count(Count::Windows);
-    MAPS.get()
-        .scope(pin, |scope| {
-            let guard = scope.map(pfn).map_err(|_| none)?;
-            Ok(f(guard.base()))
-        })
-        .map_err(|_| none)?
+    match MAPS.get() {
+        Maps::Local(maps) => maps
+            .scope(pin, |scope| {
+                let guard = scope.map(pfn).map_err(|_| none)?;
+                Ok(f(guard.base()))
+            })
+            .map_err(|_| none)?,
+        // A CPU uses fewer than `DEPTH` slots at a time, so there is one for all without waiting.
+        Maps::Linux(pool) => {
+            let at = pool.try_map(pin, pfn).map_err(|_| none)?;
+            let done = f(at);
+            // SAFETY: 1. It was mapped above, and `f` has ended.
+            unsafe { pool.unmap(pin, pfn) }.map_err(|_| none)?;
+            Ok(done)
+        }
+    }
+}
+
+/// Returns what the sweeps of Linux's pool found, if data is shown there.
+pub fn sweeps() -> Option<PoolCounts> {
+    match MAPS.get() {
+        Maps::Local(_) => None,
+        Maps::Linux(pool) => Some(pool.counts()),
+    }
 }
 
 /// The calling CPU, which the kernel does not leave.

@@ -144,6 +144,8 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     fn tables_opened() -> usize {
         0
     }
+    /// Prints what the image itself has counted, at the kernel's end.
+    fn print_counts() {}
     /// Returns the kernel.
     fn kernel() -> &'static Kernel<Self>;
     /// Returns the number of the calling CPU.

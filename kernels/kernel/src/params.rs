@@ -124,6 +124,26 @@ fn value_at<'a>(text: &'a str, key: &str) -> Option<(usize, &'a str)> {
     })
 }
 
+/// Returns the name that the last `key=name` says, one of those in `names` (`"a, b"`), and what
+/// stands for it in `values`.
+///
+/// # Errors
+///
+/// [`ParamError`] if it is none of them.
+pub fn choice<'a, T: Copy>(
+    text: &'a str,
+    key: &str,
+    names: &'static str,
+    values: &[T],
+) -> Result<Option<(&'static str, T)>, ParamError<'a>> {
+    let Some((at, what)) = value_at(text, key) else { return Ok(None) };
+    let mut all = names.split(", ").zip(values);
+    match all.find(|(name, _)| *name == what) {
+        Some((name, value)) => Ok(Some((name, *value))),
+        None => Err(ParamError { at, what, why: Why::BadValue(names) }),
+    }
+}
+
 /// Returns the bytes that the last `key=48M` says, which is 48 MiB.
 ///
 /// # Errors
@@ -200,6 +220,19 @@ mod tests {
         assert_eq!(value("init=/a init=/b initial=/c", "init"), Some("/b"));
         assert_eq!(value("init", "init"), None);
         assert_eq!(value("init=", "init"), Some(""));
+    }
+
+    #[test]
+    fn a_choice_is_one_of_its_names() {
+        let choose = |text| choice(text, "kmap", "local, linux-2.4", &[1, 2]);
+        assert_eq!(choose("kmap=linux-2.4"), Ok(Some(("linux-2.4", 2))));
+        assert_eq!(choose("kmap=linux-2.4 kmap=local kmap.flush=run"), Ok(Some(("local", 1))));
+        assert_eq!(choose("kmaps=local"), Ok(None));
+        for bad in ["", "linux", "local,", "local, linux-2.4"] {
+            let text = std::format!("a kmap={bad}");
+            let e = choose(&text).expect_err(bad);
+            assert_eq!((e.at, e.what), (7, bad.split(' ').next().unwrap()));
+        }
     }
 
     #[test]

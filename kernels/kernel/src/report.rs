@@ -88,6 +88,7 @@ impl<A: Arch> Kernel<A> {
             let (high, opened) = (counts.high.allocs, A::tables_opened());
             say!(A, "kernel: tables in high memory: {high} handed out; windows on them: {opened}");
         }
+        A::print_counts();
     }
 
     /// A program has written to the exit device: prints what was counted, and writes it.

@@ -17,9 +17,11 @@ pub enum Part {
     Clear,
     /// Copies of pages are not made.
     Copy,
+    /// Tasks that sleep for a slot are not woken.
+    Wake,
 }
 
-const NAMES: [&str; 5] = ["flush", "answer", "ipi", "clear", "copy"];
+const NAMES: [&str; 6] = ["flush", "answer", "ipi", "clear", "copy", "wake"];
 static LEFT_OUT: AtomicU8 = AtomicU8::new(0);
 
 /// Reads the command line.
