@@ -224,12 +224,14 @@ mod tests {
 
     #[test]
     fn a_choice_is_one_of_its_names() {
-        let choose = |text| choice(text, "kmap", "local, linux-2.4", &[1, 2]);
+        fn choose(text: &str) -> Result<Option<(&'static str, i32)>, ParamError<'_>> {
+            choice(text, "kmap", "local, linux-2.4", &[1, 2])
+        }
         assert_eq!(choose("kmap=linux-2.4"), Ok(Some(("linux-2.4", 2))));
         assert_eq!(choose("kmap=linux-2.4 kmap=local kmap.flush=run"), Ok(Some(("local", 1))));
         assert_eq!(choose("kmaps=local"), Ok(None));
         for bad in ["", "linux", "local,", "local, linux-2.4"] {
-            let text = std::format!("a kmap={bad}");
+            let text = format!("a kmap={bad}");
             let e = choose(&text).expect_err(bad);
             assert_eq!((e.at, e.what), (7, bad.split(' ').next().unwrap()));
         }
