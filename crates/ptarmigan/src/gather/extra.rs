@@ -1,19 +1,19 @@
-//! What one kind of gather alone needs, in one word: gathers lie on the stacks of operations.
+//! Holds a word that only one kind of gather needs: gathers lie on the stacks of operations.
 use crate::machine::{Machine, On};
 use crate::tlb::{Runs, SpaceTlb, Ticket};
 
-/// Takes the bits that stay away from entries of live tables of a space that are none, for the
-/// pages given, which have been flushed. The root of the tables is [`SpaceTlb::hashed_root`].
+/// Takes the bits that stay away from empty entries of live tables of a space, for the pages given,
+/// which have been flushed. The root of the tables is [`SpaceTlb::hashed_root`].
 pub(crate) type Scrub<M> = for<'a> fn(On<'a, M>, &SpaceTlb, &Runs);
 
-/// One of the two, or nothing. The gather knows which.
+/// One of the two, or neither. The gather knows which.
 pub(super) union Extra<'a, M: Machine> {
     ended: Option<&'a Ticket>,
     scrub: Option<Scrub<M>>,
 }
 
 impl<'a, M: Machine> Extra<'a, M> {
-    /// Nothing, whichever it is asked for: both are null then.
+    /// Empty, for either reading: both are null then.
     pub const NONE: Self = Extra { ended: None };
 
     /// For the end of a space: the flush, which came first.

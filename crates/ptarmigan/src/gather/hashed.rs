@@ -1,12 +1,12 @@
-//! Bits that are left in entries of tables where the MMU walks none.
+//! Clears bits in entries of tables that no MMU walks.
 use crate::addr::FRAME_SIZE;
 use crate::machine::{Machine, On};
 use crate::page::{Level, Unhooked};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::window::{OpenWindow, WindowGuard};
 
-/// Clears what the formats that keep bits have left in leaf tables of `tables`: lines that were
-/// touched, and no others. All entries are none, and nothing fills them any more.
+/// Clears the bits that formats have left in leaf tables of `tables`: lines that were touched, and
+/// no others. All entries are empty, and no code fills them any more.
 pub(crate) fn scrub_unhooked<M: Machine>(on: On<'_, M>, tables: &Unhooked) {
     tables.each(on.frames(), |level, at| {
         if level != Level::PTE {

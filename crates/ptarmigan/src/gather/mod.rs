@@ -1,16 +1,17 @@
-//! Gathers: what one operation unlinks, flushed once, and only then given back.
+//! Gathers: pages that one operation unlinks are flushed once, and only then given back.
 //!
 //! # The protocol
 //!
-//! 1. A [`Gather`] collects what an operation on one space unlinks: tables on a chain, data frames
-//!    on others, and the addresses whose entries have lost a permission or have been cleared.
+//! 1. A [`Gather`] collects the pages that an operation on one space unlinks: tables on a chain,
+//!    data frames on others, and the addresses whose entries have lost a permission or have been
+//!    cleared.
 //! 2. [`Gather::flush`] raises the space's generation and has every CPU that may know any of it
 //!    invalidate: those that the space is active on, and lazy ones too if tables were unlinked
 //!    (REQ-5).
 //! 3. Only the result of that, [`Released`], gives tables to the policy, drops the references of
 //!    data frames and gives frames back whose last reference that was.
 //!
-//! Dropping a gather does all of it. It allocates nothing: whatever it holds is chained through
+//! Dropping a gather does all of it. It does not allocate: whatever it holds is chained through
 //! frames' records (REQ-33).
 //!
 //! # References of shared frames
@@ -23,14 +24,14 @@
 //! # Hashed pages
 //!
 //! Where the MMU walks no tables, a translation was hashed before any TLB knew it, and the entry
-//! says so ([`Format::KEPT`]). A page whose entry does not is not stale, and a flush of none is
-//! left out; nobody is waited for because of tables alone. After the flush the bits of entries that
-//! are none are taken away, and those of tables that go before the policy gets them.
+//! says so ([`Format::KEPT`]). A page whose entry does not is not stale, and an empty flush is left
+//! out; nobody is waited for because of tables alone. After the flush the bits of empty entries are
+//! taken away, and bits of freed tables before the policy gets them.
 //!
 //! # The end of a space
 //!
-//! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know
-//! what goes. Where pages are hashed, those that were are noted before, and taken out by the plan
+//! A gather for the end of a space flushes first: every CPU leaves the space; then no TLB can know
+//! its pages. Where pages are hashed, those that were are noted before, and taken out by the plan
 //! that is cheapest. Only the policies of history, which take tables before the flush, have it
 //! last.
 mod extra;
@@ -134,19 +135,19 @@ pub struct Gather<'a, M: Machine> {
     flags: FlushFlags,
     tables: Unhooked,
     data: DataChains,
-    /// No CPU has the space loaded, and none can load it as long as the gather is there; or the
-    /// space ends, so that what MMUs write to entries is lost on nobody: entries may be changed
+    /// No CPU has the space loaded, or can load it as long as the gather is there; or the space
+    /// ends, so that no caller needs the bits that MMUs write to entries: entries may be changed
     /// with plain stores.
     private: bool,
     /// In the middle of a flush.
     flushing: bool,
     /// Others may read the tables without a lock: the flush waits for them.
     may_be_read: bool,
-    /// Nobody can know what is unlinked: references may be dropped at once.
+    /// No TLB can know the unlinked pages: references may be dropped at once.
     unknown: bool,
     /// The policy is told of the end.
     ends: bool,
-    /// What gathers for the end of a space need, and what those of hashed tables do.
+    /// The part for gathers at the end of a space, and for gathers of hashed tables.
     extra: Extra<'a, M>,
 }
 
@@ -237,7 +238,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// the space now; lazy ones later, if chains may be parked. `ticket` is a place for the flush.
     ///
     /// This CPU may flush, as `Tlb::may_flush` said: in the middle of another flush the CPUs would
-    /// stay in the space, and what the gather holds would be lost.
+    /// stay in the space, and the gather's pages would be lost.
     ///
     /// Where the MMU walks no tables, `note` notes the pages that were hashed, and says whether the
     /// entries tell: the hash table loses these then by the cheapest plan. Otherwise it loses all
@@ -263,8 +264,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             if !note(&mut gather) || space.owes_flush() {
                 gather.nothing_stale();
             } else if !gather.has_changes() {
-                // If nothing is said to be stale, everything is. Of a page that was not hashed
-                // nothing is found.
+                // If no page is named as stale, all are. A page that was not hashed is not found.
                 gather.changed(0, 1 << stride);
             }
             gather.end_run();
@@ -295,8 +295,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     /// Notes that entries that map `start..end` have lost a permission or have been cleared. An
-    /// `end` of 0 is the end of the address space, so that `0..0` is all of it; nothing is noted if
-    /// `end` is not above `start` otherwise.
+    /// `end` of 0 is the end of the address space, so that `0..0` is all of it; otherwise the call
+    /// has no effect if `end` is not above `start`.
     #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn changed(&mut self, start: u64, end: u64) {
         if start < end {
@@ -390,7 +390,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///
     /// # Errors
     ///
-    /// [`GatherError::Root`] for a root table; nothing is taken then.
+    /// [`GatherError::Root`] for a root table, which is not taken.
     ///
     /// # Safety
     ///
@@ -485,16 +485,16 @@ impl<'a, M: Machine> Gather<'a, M> {
             return;
         }
         if !self.data.put_aside(pfn) {
-            // Two spaces are giving up the same frames at the same time: flush what there is so
-            // far. Of the table that is being cleared nothing may have been noted yet, so
-            // everything is flushed.
+            // Two spaces are giving up the same frames at the same time: flush the gather so far.
+            // The table that is being cleared may not have been noted yet, so everything is
+            // flushed.
             self.runs.insert(0, 0);
             self.flush_between();
             self.data.put_aside(pfn);
         }
     }
 
-    /// Flushes what there is so far and gives it back; the operation goes on.
+    /// Flushes the pages so far and gives them back; the operation goes on.
     fn flush_between(&mut self) {
         let ends = core::mem::replace(&mut self.ends, false);
         let tables = self.flush_now(false, &mut None);
@@ -502,12 +502,12 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.ends = ends;
     }
 
-    /// Has every CPU forget what was noted so far, before entries take the places of others
+    /// Has every CPU forget the pages noted so far, before entries take the places of others
     /// ([`Format::needs_break`]).
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] in the middle of another flush of this CPU. The gather holds what it held then.
+    /// [`TlbRefusal`] in the middle of another flush of this CPU. The gather is unchanged then.
     #[cold]
     pub(crate) fn flush_so_far(&mut self) -> Result<(), TlbRefusal> {
         self.on.tlb().may_flush(self.on.pin())?;
@@ -515,8 +515,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         Ok(())
     }
 
-    /// Whether an MMU may hold what one of the pages in `start..end` was before: an entry that
-    /// comes there would meet it.
+    /// Returns whether an MMU may hold a former translation of a page in `start..end`: an entry
+    /// that comes there would meet it.
     pub(crate) fn is_stale(&self, start: u64, end: u64) -> bool {
         let meets = |(first, last)| first < end && (last == 0 || start < last);
         !self.private
@@ -524,7 +524,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     /// Tells the MMU of the entries of `pages` pages from `va` on that it may use now, where it
-    /// wants to know. There were none; the first one is `raw`.
+    /// wants to know. They were empty; the first one is `raw`.
     #[inline(always)]
     pub(crate) fn became_valid(&self, va: u64, pages: u64, raw: u64) {
         self.on.became_valid(Some(self.space), va, self.runs.shift(), pages, 0, raw);
@@ -550,7 +550,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             || self.space.owes_flush()
     }
 
-    /// Flushes what changed, once, on every CPU that may know it, and waits for all of them.
+    /// Flushes the changes, once, on every CPU that may know them, and waits for all of them.
     pub fn flush(mut self) -> Released<'a, M> {
         let mut ticket = None;
         let tables = self.flush_now(false, &mut ticket);
@@ -558,13 +558,13 @@ impl<'a, M: Machine> Gather<'a, M> {
         Released::new(self.on, tables, data, ticket, self.ends)
     }
 
-    /// Flushes, and puts the flush into `ticket`, which is none before. Returns the tables that may
-    /// go back; what `data` holds then may, too. What would have to wait for lazy CPUs is left to
-    /// them if it `may_park`, and is in neither.
+    /// Flushes, and puts the flush into `ticket`, which must be empty before. Returns the tables
+    /// that may go back; the frames left in `data` may, too. Pages that would have to wait for lazy
+    /// CPUs are left to them if it `may_park`, and are in neither.
     fn flush_now(&mut self, may_park: bool, ticket: &mut Option<Ticket>) -> Flushed {
         let on = self.on;
-        // What is noted stays until all CPUs have answered: if the policy or the flush unwinds, the
-        // next flush makes up for it.
+        // The noted pages stay until all CPUs have answered: if the policy or the flush unwinds,
+        // the next flush makes up for it.
         self.flushing = true;
         let mut tables = core::mem::take(&mut self.tables);
         if !tables.is_empty() {
@@ -589,7 +589,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             if debt.is_some() {
                 self.note_everything();
             }
-            // If something was unlinked, but nothing said where, that is everything.
+            // If pages were unlinked without an address, that is everything.
             if on.tlb().flush(on.pin(), self.space, &self.runs, self.flags, ticket).is_err() {
                 self.flushing = false;
                 return self.refused();
@@ -612,14 +612,14 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         // SAFETY: 1. If anything was unlinked, `Tlb::flush` has had every CPU that may know it
         // invalidate (contract of `Mmu`, points 1 and 3), lazy ones included as tables were freed
-        // and none is waited for. CPUs that were not in the masks load the root anew before they
-        // use the space, which leaves nothing old. At the end of a space the flush came first:
-        // every CPU has left it, and none can come back.
+        // and the gather does not wait for lazy CPUs. CPUs that were not in the masks load the root
+        // anew before they use the space, which drops old translations. At the end of a space the
+        // flush came first: every CPU has left it for good.
         tables.flushed(unsafe { FlushProof::claim() })
     }
 
-    /// Parks what lazy CPUs and readers may still know, or waits for these. Returns the tables that
-    /// may go back at once, and leaves the data frames that may in `data`.
+    /// Parks pages that lazy CPUs and readers may still know, or waits for these. Returns the
+    /// tables that may go back at once, and leaves the data frames that may in `data`.
     #[cold]
     #[inline(never)]
     fn settle(&mut self, tables: Unhooked, ticket: &Ticket, may_park: bool) -> Flushed {
@@ -634,9 +634,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         tables
     }
 
-    /// Gives back what a flush has left.
+    /// Gives back the pages of a flush.
     fn give_back(&mut self, tables: Flushed) {
-        // Taken out first: if this unwinds, nothing is given back twice.
+        // Taken out first: if this unwinds, no page is given back twice.
         let data = core::mem::replace(&mut self.data, DataChains::new());
         released::give_back(self.on, tables, &data);
     }
@@ -660,9 +660,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.flags.reload_root = true;
     }
 
-    /// Gives up what cannot be flushed now: the gather was opened before a flush of this CPU, and
-    /// ends in the middle of it. What TLBs may know is never handed out again, it is leaked on
-    /// purpose; and the next flush of the space is one of everything.
+    /// Gives up pages that cannot be flushed now: the gather was opened before a flush of this CPU,
+    /// and ends in the middle of it. Pages that TLBs may know are never handed out again, they are
+    /// leaked on purpose; and the next flush of the space is one of everything.
     #[cold]
     fn refused(&mut self) -> Flushed {
         self.space.owe_flush();
@@ -683,7 +683,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         drop(self);
     }
 
-    /// Flushes and gives back or parks what is left. A call, so that the ticket is not on the stack
+    /// Flushes and gives back or parks the rest. A call, so that the ticket is not on the stack
     /// while tables are gone through.
     #[inline(never)]
     fn flush_rest(&mut self) {
@@ -708,7 +708,7 @@ const fn names_tables<M: Machine>() -> bool {
 // Where the MMU walks no tables.
 impl<'a, M: Machine> Gather<'a, M> {
     /// Says that all changes are told by [`changed_entry`](Self::changed_entry), and how bits are
-    /// taken away from entries that are none.
+    /// taken away from empty entries.
     pub(crate) fn keep_exact(&mut self, scrub: Scrub<M>) {
         debug_assert!(!self.flags.space_ends);
         self.extra = Extra::scrub(scrub);
@@ -750,13 +750,14 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.changed(va, va + (1 << F::PAGE_SHIFT));
     }
 
-    /// Whether what is stale is known page by page, and no software reads the tables either.
+    /// Returns whether the stale pages are known one by one, and no software reads the tables
+    /// either.
     #[inline(always)]
     fn is_exact(&self) -> bool {
         !<M::Shootdown as Mmu>::WALKS_TABLES && self.scrub().is_some() && !self.may_be_read
     }
 
-    /// Whether nothing that the gather holds was ever hashed: there is nothing to flush.
+    /// Returns whether no entry in this gather was ever hashed, so the flush can be skipped.
     #[inline(always)]
     fn was_not_hashed(&self) -> bool {
         !<M::Shootdown as Mmu>::WALKS_TABLES
@@ -765,8 +766,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             && !(self.flags.tables_freed && self.may_be_read)
     }
 
-    /// Takes the bits that stay away from entries that are none, of pages that have just been
-    /// flushed.
+    /// Takes the bits that stay away from empty entries of pages that have just been flushed.
     #[inline(always)]
     fn scrub_stale(&self) {
         if const { !<M::Shootdown as Mmu>::WALKS_TABLES }
@@ -778,7 +778,7 @@ impl<'a, M: Machine> Gather<'a, M> {
 }
 
 /// Leaves a flush that unwinds to the next one of the space, which is of everything then: the
-/// entries have changed already, so a caller that tries again would find nothing to do.
+/// entries have changed already, so a caller that tries again would find no work.
 struct Repeat<'g, 'a, M: Machine>(&'g mut Gather<'a, M>);
 
 impl<M: Machine> Drop for Repeat<'_, '_, M> {

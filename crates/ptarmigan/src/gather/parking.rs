@@ -1,9 +1,10 @@
-//! Parking: a chain waits for CPUs which need not be disturbed, lazy ones, which drop what they
-//! know by themselves when they run something else, and readers that are done in a moment (REQ-33).
-//! What exceeds the bound is flushed by force (REQ-34).
+//! Parking: a chain waits for CPUs which need not be disturbed, lazy ones, which drop their
+//! translations by themselves when they run another space, and readers that are done in a moment
+//! (REQ-33). Pages beyond the bound are flushed by force (REQ-34).
 //!
 //! A CPU that reads tables itself does not wait for readers, of whichever space: two CPUs that read
-//! each other's would wait for ever. It parks what they may have found, or leaks it on purpose.
+//! each other's would wait for ever. It parks pages that they may have found, or leaks them on
+//! purpose.
 use super::released::give_back;
 use crate::cpu::{CpuId, Pinned};
 use crate::machine::{Machine, On};
@@ -46,9 +47,9 @@ fn wait<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, waiting: Waiting) -> (Flus
     (tables.flushed(unsafe { FlushProof::claim() }), data)
 }
 
-/// Parks what waits if it `may_park`, can be parked and has to wait; else waits. What this CPU
-/// cannot wait for, as it reads tables itself, is parked in any case, or leaked. Returns what is
-/// free at once.
+/// Parks the waiting pages if it `may_park`, they can be parked and have to wait; else waits. Pages
+/// for which this CPU cannot wait, as it reads tables itself, are parked in any case, or leaked.
+/// Returns the pages that are free at once.
 #[cold]
 pub(super) fn settle<M: Machine>(
     on: On<'_, M>,
@@ -80,7 +81,7 @@ pub(super) fn settle<M: Machine>(
     wait(tlb, on.pin(), waiting)
 }
 
-/// Nothing that is free.
+/// No free page.
 fn nothing() -> (Flushed, DataChains) {
     // SAFETY: 1. there are no tables in it.
     (Unhooked::new().flushed(unsafe { FlushProof::claim() }), DataChains::new())
@@ -109,7 +110,7 @@ impl<M: Machine> On<'_, M> {
         }
     }
 
-    /// Gives back chains that this CPU has parked. Apart from what looks whether there are any:
+    /// Gives back chains that this CPU has parked. Apart from the check whether there are any:
     /// chains that are taken out lie on the stack.
     #[cold]
     #[inline(never)]
@@ -129,9 +130,8 @@ impl<M: Machine> On<'_, M> {
         frames
     }
 
-    /// Tells the policy that this CPU has nothing to run, the moment for a bounded amount of
-    /// trimming; and gives back the chains that this CPU has parked and that wait for no CPU any
-    /// more.
+    /// Tells the policy that this CPU is idle, the moment for a bounded amount of trimming; and
+    /// gives back the chains that this CPU has parked and that wait for no CPU any more.
     pub fn idle(self) {
         self.collect();
         self.policy().idle();

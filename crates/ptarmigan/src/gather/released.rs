@@ -1,4 +1,4 @@
-//! What a gather held, after its flush.
+//! Holds the pages of a gather after its flush.
 use super::hashed::scrub_unhooked;
 use crate::addr::Pfn;
 use crate::format::Format;
@@ -6,7 +6,7 @@ use crate::machine::{Machine, On};
 use crate::page::{Flushed, Level};
 use crate::tlb::{DataChains, Mmu, Ticket};
 
-/// What a gather held, flushed: no MMU can reach it any more. Dropping it gives it back, as
+/// The pages of a gather, flushed: no MMU can reach it any more. Dropping it gives it back, as
 /// [`free`](Self::free) does.
 #[must_use = "dropping it gives the pages back; say so with `free`"]
 pub struct Released<'a, M: Machine> {
@@ -31,7 +31,7 @@ impl<'a, M: Machine> Released<'a, M> {
         Released { on, tables, data, ticket, ends }
     }
 
-    /// Returns the flush that was waited for; `None` if nothing had changed.
+    /// Returns the flush that was waited for; `None` if no entry had changed.
     pub fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What an area of an address space is.
+//! Describes an area of an address space.
 use crate::addr::VirtRange;
 use core::fmt;
 
@@ -28,8 +28,8 @@ impl AreaFlags {
     pub const BACKED: AreaFlags = AreaFlags(16);
     /// Grows downwards when touched just below: a stack.
     pub const GROWS_DOWN: AreaFlags = AreaFlags(32);
-    /// Mapped by the kernel for its own ends (vdso): copied by fork although nothing private is in
-    /// it.
+    /// Mapped by the kernel for its own ends (vdso): copied by fork although it has no private
+    /// page.
     pub const SPECIAL: AreaFlags = AreaFlags(64);
     /// A private page has been written: fork has something to copy (Linux's `anon_vma`).
     pub const PRIVATE_PAGES: AreaFlags = AreaFlags(128);
@@ -42,7 +42,7 @@ impl AreaFlags {
     pub const INHERITED: AreaFlags = AreaFlags(1024);
     /// All permissions.
     pub const PERMISSIONS: AreaFlags = AreaFlags(7);
-    /// What is noted of private pages.
+    /// The facts recorded about private pages.
     pub(super) const PRIVATE: AreaFlags = Self::PRIVATE_PAGES.with(Self::INHERITED);
 
     /// Whether all of `other` are set.
@@ -87,7 +87,7 @@ impl fmt::Debug for AreaFlags {
 /// A place in something that can be mapped: a file, shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Object {
-    /// Which, a name that the machine understands; 0 if there is none.
+    /// The object's name, which the machine understands; 0 without an object.
     pub id: u32,
     /// Where in it, in bytes, a multiple of the page size.
     pub offset: u64,
@@ -108,9 +108,10 @@ pub struct Area {
     /// First address after it.
     pub end: u64,
     /// Where in the object behind it the area begins, in bytes. Of an area without an object, the
-    /// address at which it was mapped: one that was moved does not join what it does not continue.
+    /// address at which it was mapped: one that was moved does not join an area that it does not
+    /// continue.
     pub offset: u64,
-    /// The object behind it, a name that the machine understands; 0 if there is none.
+    /// The object behind it, a name that the machine understands; 0 without an object.
     pub object: u32,
     /// Permissions and properties.
     pub flags: AreaFlags,
@@ -146,8 +147,8 @@ impl Area {
         VirtRange { start: self.start, end: self.end }
     }
 
-    /// Whether `next` can be one area with it: it begins where this one ends, is alike, and what is
-    /// behind it follows too.
+    /// Whether `next` can be one area with it: it begins where this one ends, is alike, and
+    /// continues the same object.
     pub(super) fn joins(&self, next: &Area) -> bool {
         self.end == next.start
             && self.offset_at(next.start) == next.offset

@@ -1,4 +1,4 @@
-//! What `execve` does to a space besides `mmap`: arguments on a temporary stack, which then moves.
+//! Prepares a space for `execve`, beside `mmap`: arguments on a temporary stack, which then moves.
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
 use super::areas::AreaError;
@@ -16,7 +16,7 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; nothing is left of it then.
+    /// [`AreaError`]; it has been removed then.
     pub fn exec<M: SpaceMachine>(
         on: On<'_, M>,
         stack_end: VirtAddr,
@@ -46,7 +46,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     }
 
     /// Moves the temporary stack down to its final place `range` (its top pages the arguments), and
-    /// lets it have that size and the permissions in `flags`, of which nothing else counts. Pages
+    /// lets it have that size and the permissions in `flags`, whose other bits are ignored. Pages
     /// that the final place has no room for go, and tables that only the temporary place needed.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.may_flush()?;
         let had = AreaFlags(stack.flags.0 & AreaFlags::PERMISSIONS.0);
         let flags = stack.flags.without(had).with(permissions).with(AreaFlags::GROWS_DOWN);
-        // What lies behind the area, if anything does, moves with its end.
+        // The object of the area, if it has one, moves with its end.
         let offset = stack.offset_at(old.end.wrapping_sub(range.len()));
         let offset = if stack.object == 0 { stack.offset } else { offset };
         let new = Area { start: range.start, end: range.end, offset, flags, ..stack };
@@ -78,12 +78,12 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             let len = old.len().min(range.len());
             let from = VirtRange { start: old.end - len, end: old.end };
             if let Err(e) = self.state.tables.relocate(from, range.end - len, &mut gather) {
-                // What was made at the new place has no area.
+                // The pages at the new place have no area.
                 self.unmap_pages(range, &mut gather);
                 return Err(e.into());
             }
         }
-        // The one area becomes the other: nothing lies between them, so the order stays.
+        // The one area becomes the other: no area lies between them, so the order stays.
         self.state.areas.replace(on, old.start, new);
         let gone = if in_place { VirtRange { end: range.start.max(old.start), ..old } } else { old };
         self.unmap_pages(gone, &mut gather);

@@ -14,7 +14,7 @@ use crate::table::{Descent, Leaf, Locked, NeedsBreak, PutError, Use};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 
-/// What a fault did.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The shared zero frame was mapped.
@@ -31,8 +31,8 @@ pub enum Done {
     Spurious,
 }
 
-/// Why a fault could not be served; nothing has changed, except that a stack may have grown to the
-/// address, or have been prepared for it in vain: fork copies its tables then, as in Linux.
+/// Why a fault could not be served; the space is unchanged, except that a stack may have grown to
+/// the address, or have been prepared for it in vain: fork copies its tables then, as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// No area lies there.
@@ -45,7 +45,7 @@ pub enum FaultError {
     NoFrame(NoFrame),
     /// The space is of another machine.
     WrongMachine(WrongMachine),
-    /// The CPU cannot read the space now, or not flush what the fault would change.
+    /// The CPU cannot read the space now, or not flush the changes of the fault.
     Refused(TlbRefusal),
     /// This CPU has the shared space for itself already: it would wait for itself.
     Locked(CpuId),
@@ -99,7 +99,7 @@ const STACK_GUARD: u64 = 256;
 /// The lowest address that a stack grows to (Linux's default `vm.mmap_min_addr`).
 const LOWEST_STACK: u64 = 64 << 10;
 
-/// What came of one look at a fault.
+/// The outcome of one attempt to serve a fault.
 enum Outcome {
     /// It has been served.
     Done(Done),
@@ -114,8 +114,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`FaultError`](FaultError); nothing has changed then, except that a stack may have grown to
-    /// `va` (as in Linux, which looks at permissions afterwards).
+    /// [`FaultError`](FaultError); the space is unchanged then, except that a stack may have grown
+    /// to `va` (as in Linux, which checks permissions afterwards).
     #[inline]
     pub fn fault<M: SpaceMachine>(
         &mut self,
@@ -181,7 +181,7 @@ impl<F: Format> State<F> {
         va: VirtAddr,
         access: Access,
     ) -> Result<Option<Done>, FaultError> {
-        // Mostly once is enough, and what the first look needs is not kept for a second.
+        // Mostly once is enough, and values of the first attempt are not kept for a second.
         match self.fault_once::<M, true>(on, tlb, va, access)? {
             Outcome::Done(done) => Ok(Some(done)),
             Outcome::Exclusive => Ok(None),
@@ -277,7 +277,7 @@ impl<F: Format> State<F> {
         }
         let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         let below = self.areas.last_before(on, va.0);
-        // Nothing can run into an area without permissions, and one that grows down has moved on.
+        // No access runs into an area without permissions, and one that grows down has moved on.
         let guarded = below
             .filter(|a| a.flags.0 & AreaFlags::PERMISSIONS.0 != 0 && !a.flags.has(AreaFlags::GROWS_DOWN));
         if start < guarded.map_or(LOWEST_STACK, |a| a.end + (STACK_GUARD << F::PAGE_SHIFT)) {
@@ -381,14 +381,14 @@ impl<F: Format> State<F> {
         let Place { tlb, page, access, flags, .. } = at;
         let others = Use::private(tlb.is_unloaded());
         if F::allows(Level::PTE, raw, access) {
-            // The TLB may still hold what the entry was before.
+            // The TLB may still hold the former entry.
             on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, raw);
             return Ok(Outcome::Done(Done::Spurious));
         }
         if access != Access::Write {
             // The area allows more than the entry: it was kept without permissions (PROT_NONE), may
-            // not have been executed, or has not been used yet. It only gains, so there is nothing
-            // to flush.
+            // not have been executed, or has not been used yet. It only gains, so no flush is
+            // needed.
             let gain = |raw| {
                 let had = F::attr(Level::PTE, raw);
                 let had = if F::is_present(Level::PTE, raw) { had } else { had.without(Attr::WRITE) };
@@ -416,7 +416,7 @@ impl<F: Format> State<F> {
             let new = F::leaf(Level::PTE, old, writable | keep);
             on.before_changed::<F>(raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
-            // What was found without the lock is looked at again with it.
+            // An entry found without the lock is checked again with it.
             if SHARED && (!same_page::<F>(raw, entry.load()) || !(flags.has(AreaFlags::SHARED) || is_sole()))
             {
                 return Ok(Outcome::Again);
@@ -429,9 +429,9 @@ impl<F: Format> State<F> {
         self.copy_on_write::<M, SHARED>(on, tlb, page, raw, flags, at.hint)
     }
 
-    /// Gives a page that is written a frame of its own. `flags` and `hint` are those of its area.
-    /// A call, which looks for the page's leaf table once more: so nothing that other faults need
-    /// has to lie in memory.
+    /// Gives a page that is written a frame of its own. `flags` and `hint` are those of its area. A
+    /// call, which looks for the page's leaf table once more: so values of other faults need not
+    /// lie in memory.
     #[inline(never)]
     fn copy_on_write<M: SpaceMachine, const SHARED: bool>(
         &self,
@@ -503,12 +503,12 @@ impl<F: Format> State<F> {
     }
 }
 
-/// Changes the entry of the page at `page`, which keeps its frame, to what `new` makes of it; the
-/// one that was there. Where that needs a break, every CPU forgets the page in between.
+/// Changes the entry of the page at `page`, which keeps its frame, to the result of `new`; the one
+/// that was there. Where that needs a break, every CPU forgets the page in between.
 ///
 /// # Errors
 ///
-/// [`TlbRefusal`] if that is so in the middle of a flush of this CPU; nothing has changed then.
+/// [`TlbRefusal`] if that is so in the middle of a flush of this CPU; the entry is unchanged then.
 #[inline(always)]
 fn change<F: Format, M: Machine>(
     on: On<'_, M>,
@@ -566,7 +566,7 @@ impl<F: Format, M: Machine> Drop for Broken<'_, '_, '_, '_, F, M> {
     }
 }
 
-/// Takes a data frame of any content, after asking caches to give memory up if there is none.
+/// Takes a data frame of any content. If memory is exhausted, asks caches to give some up first.
 #[inline(always)]
 fn take_any<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
     // SAFETY: 1. `on` is one machine.
@@ -598,15 +598,15 @@ fn take_again<M: Machine>(on: On<'_, M>, take: impl Fn() -> Result<Pfn, NoFrame>
 /// Gives back a data frame that was never mapped.
 fn give_unmapped<M: Machine>(on: On<'_, M>, pfn: Pfn) {
     // SAFETY: 1. `on` is one machine. 2. the frame was taken for this fault, with one reference,
-    // and nothing has mapped it.
+    // and it is not mapped.
     unsafe {
         DataFrames::release_raw(on.frames(), pfn);
         on.data().give_raw(on.frames(), on.pin(), pfn);
     }
 }
 
-/// Where a fault is, and what lies there. Passed by value: it need not lie in memory before a callee
-/// wants it there.
+/// The address of a fault, with its area and table. Passed by value: it need not lie in memory
+/// before a callee wants it there.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     tlb: &'a SpaceTlb,
@@ -619,7 +619,7 @@ struct Place<'a> {
     hint: Hint,
 }
 
-/// Whether `now` is what `raw` was, but for what MMUs write.
+/// Returns whether `now` equals `raw`, but for bits that MMUs write.
 #[inline(always)]
 fn same_page<F: Format>(raw: u64, now: u64) -> bool {
     raw == now

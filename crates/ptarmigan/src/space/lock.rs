@@ -1,6 +1,6 @@
 //! The reader-writer lock of a shared space.
 //!
-//! Readers are faults: many, short, on all CPUs at once. So a reader writes nothing that another
+//! Readers are faults: many, short, on all CPUs at once. So a reader writes no line that another
 //! CPU writes: it notes in its own CPU's [cell](crate::tlb::Readers) that it reads this space, and
 //! looks at the writer's flag. A writer sets the flag and waits until no cell says so any more.
 //! Each does its store first and its load then, in one total order: one of them sees the other.
@@ -54,7 +54,7 @@ pub(super) struct SpaceLock {
     readers: CpuMask,
 }
 
-/// In place of a writer: there is none.
+/// Value of `writer` in an unlocked space.
 const FREE: u32 = 0;
 
 /// Exclusive use; ends when dropped.

@@ -11,7 +11,7 @@ use crate::gather::Gather;
 use crate::page::Level;
 use crate::table::Free;
 
-/// What `madvise` does to pages; other advice does nothing to tables.
+/// The effect of `madvise` on pages; other advice does not affect tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// `MADV_DONTNEED`: pages go, areas stay.
@@ -25,11 +25,11 @@ pub enum Advice {
 }
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
-    /// Maps an area at a fixed place; what was there is unmapped first.
+    /// Maps an area at a fixed place; its former content is unmapped first.
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; what was there may be gone then, as with `mmap(MAP_FIXED)`.
+    /// [`AreaError`]; the former content may be gone then, as with `mmap(MAP_FIXED)`.
     pub fn mmap(
         &mut self,
         range: VirtRange,
@@ -44,8 +44,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.map_area(Area { tag, ..Area::new(range, flags, object) })
     }
 
-    /// Maps `area` as it is given; what was there is unmapped first. Private pages are noted as they
-    /// come, whatever its flags say.
+    /// Maps `area` as it is given; the former content of its place is unmapped first. Private pages
+    /// are noted as they come, whatever its flags say.
     ///
     /// # Errors
     ///
@@ -96,7 +96,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state.tag = tag;
     }
 
-    /// Makes the tables that pages of `range` need, from the root down to `level`, and maps nothing.
+    /// Makes the tables that pages of `range` need, from the root down to `level`, and maps no
+    /// page.
     ///
     /// # Errors
     ///
@@ -191,14 +192,14 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
     }
 
-    /// Changes permissions in `range`. Pages lose at once what is taken away. What is given, they
-    /// gain at once too, but for the right to be written: that is given to private pages whose
-    /// frame no other entry shows. All others gain it by a fault, which copies a shared frame, and
-    /// the zero frame.
+    /// Changes permissions in `range`. Pages lose permissions at once. They gain permissions at
+    /// once too, but for the right to be written: that is given to private pages whose frame no
+    /// other entry shows. All others gain it by a fault, which copies a shared frame, and the zero
+    /// frame.
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; nothing has changed then.
+    /// [`AreaError`]; the space is unchanged then.
     pub fn mprotect(&mut self, range: VirtRange, permissions: AreaFlags) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         let permissions = AreaFlags(permissions.0 & AreaFlags::PERMISSIONS.0);
@@ -261,10 +262,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         tables.change_permissions(range, gather, |_, raw| {
             let (frame, mut attr) = (F::frame(Level::PTE, raw), changed(raw));
             // As at a fault (`State::fault_present`): frames of objects and the zero frame are
-            // special, and a frame that another entry shows is copied when it is written.
-            // SAFETY: 1. An entry that is not special shows a data frame of this machine, and holds
-            // a reference to it. The caller has the space for itself: neither goes, and nothing of
-            // this space adds another.
+            // special, and a frame that another entry shows is copied when it is written. SAFETY:
+            // 1. An entry that is not special shows a data frame of this machine, and holds a
+            // reference to it. The caller has the space for itself: neither goes, and this space
+            // does not add another.
             let is_sole = || unsafe { DataFrames::is_sole_raw(frames, frame) };
             if !attr.has(Attr::WRITE) && !F::is_special(Level::PTE, raw) && is_sole() {
                 attr = attr | Attr::WRITE;
@@ -273,8 +274,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         });
     }
 
-    /// Moves the end of the heap. The first call after `execve` says where the heap begins (that is
-    /// what a C library asks first), and maps nothing; an end below that changes nothing.
+    /// Moves the end of the heap. The first call after `execve` returns the start of the heap (a C
+    /// library asks this first), and maps no page; an end below that has no effect.
     ///
     /// # Errors
     ///
@@ -304,15 +305,15 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Ok(())
     }
 
-    /// Moves or resizes what is mapped at `from`. What is mapped at the new place goes. With `keep`
-    /// the old area stays, empty (`MREMAP_DONTUNMAP`).
+    /// Moves or resizes the mapping at `from`. Mappings at the new place go. With `keep` the old
+    /// area stays, empty (`MREMAP_DONTUNMAP`).
     ///
     /// # Errors
     ///
-    /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if what is to be moved is
-    /// not mapped throughout, and alike; nothing has changed then but the tail of a move that
-    /// shrinks, which is gone as in Linux. For lack of memory, the pages to be moved and their area
-    /// are where they were; what was mapped at the new place may be gone, too.
+    /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if the source is not
+    /// mapped throughout, and alike; only the tail of a move that shrinks is gone then, as in
+    /// Linux. For lack of memory, the pages to be moved and their area are where they were;
+    /// mappings at the new place may be gone, too.
     pub fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError> {
         let from = State::<F>::pages(from)?;
         let to = State::<F>::pages(to)?;
@@ -343,7 +344,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.may_flush()?;
         self.munmap(to)?;
         if !keep {
-            // The records that the end of the old area needs, as long as nothing has moved.
+            // The records that the end of the old area needs, until a page has moved.
             self.state.areas.cut_out(self.on, moved)?;
         }
         // Both places must be flushed before anybody uses either (docs/linux.md, "Moves"): the
@@ -354,7 +355,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             return relocated;
         }
         let whole = area.range() == moved;
-        // Nothing depends yet on where an area without pages of its own was mapped.
+        // An area without pages of its own does not depend yet on its address.
         let fresh = !area.has_object() && !area.flags.has(AreaFlags::PRIVATE_PAGES);
         let offset = if fresh { to.start } else { area.offset_at(from.start) };
         area = Area { start: to.start, end: to.end, offset, ..area };
@@ -393,8 +394,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Ok(result?)
     }
 
-    /// The bytes down to the start of a leaf table, if both places are at the same distance from one
-    /// and nothing else lies there: then the first table can be moved whole. Linux does so since 6.7.
+    /// The bytes down to the start of a leaf table, if both places are at the same distance from
+    /// one and no other area lies there: then the first table can be moved whole. Linux does so
+    /// since 6.7.
     fn free_below(&self, from: VirtRange, to: VirtRange) -> u64 {
         let span = 1u64 << F::shift(Level(1));
         let down = from.start % span;

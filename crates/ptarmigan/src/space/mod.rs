@@ -1,11 +1,11 @@
-//! Address spaces: areas, and what the kernel's calls do to areas and tables.
+//! Address spaces: areas, and the effects of system calls on areas and tables.
 //!
-//! A [`Space`] is what Linux calls an mm: areas, one tree of tables, and its TLB state.
-//! [`Space::edit`] leads to the calls that change its structure ([`SpaceMut`]); each prepares what
-//! can fail first, then applies, and leaves nothing behind on failure. A [`SharedSpace`] is one
-//! that several CPUs work on: faults run in parallel, and [`SharedSpace::lock`] leads to the same
-//! [`SpaceMut`] for one caller at a time. The rules are Linux's (docs/linux.md): which areas fork
-//! copies, which tables `munmap` frees, how `execve` moves the stack.
+//! A [`Space`] is Linux's mm: areas, one tree of tables, and its TLB state. [`Space::edit`] leads
+//! to the calls that change its structure ([`SpaceMut`]); each does first the steps that can fail,
+//! then applies, and leaves the space as it was on failure. A [`SharedSpace`] is one that several
+//! CPUs work on: faults run in parallel, and [`SharedSpace::lock`] leads to the same [`SpaceMut`]
+//! for one caller at a time. The rules are Linux's (docs/linux.md): which areas fork copies, which
+//! tables `munmap` frees, how `execve` moves the stack.
 mod area;
 mod areas;
 mod exec;
@@ -28,7 +28,7 @@ pub use state::{Space, SpaceMut};
 use crate::addr::Pfn;
 use crate::machine::Machine;
 
-/// What a space needs of a machine besides what tables need.
+/// The requirements of a space on a machine, beyond those of tables.
 ///
 /// # Safety
 ///
@@ -36,15 +36,15 @@ use crate::machine::Machine;
 ///
 /// 1. Programs may read the frame that [`zero_frame`](Self::zero_frame) names, and nobody ever
 ///    writes to it.
-/// 2. Programs may do with the frames that [`backing_frame`](Self::backing_frame) names what the
-///    area that shows them allows, as long as any space shows them; no data frame of
-///    [`Machine::data`] is among them.
+/// 2. Programs may access the frames that [`backing_frame`](Self::backing_frame) names as the area
+///    that shows them allows, as long as any space shows them; no data frame of [`Machine::data`]
+///    is among them.
 pub unsafe trait SpaceMachine: Machine {
     /// Returns the frame that all untouched anonymous pages show: zero, never written, not counted.
     fn zero_frame(&self) -> Pfn;
 
     /// Returns the frame in which page `page` (counted in pages from its start) of backing object
-    /// `object` is kept, not counted; `None` if there is none (beyond the end of a file).
+    /// `object` is kept, not counted; `None` beyond the end of a file.
     ///
     /// It is called while a fault is served: an implementation must not work on the space that
     /// faults.

@@ -16,12 +16,12 @@ use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 /// | call | others meanwhile |
 /// |---|---|
 /// | [`fault`](Self::fault) | faults, in parallel: one leaf table's lock for the time of a store |
-/// | [`lock`](Self::lock) and what it leads to: mmap, munmap, fork and so on | nobody but the next two |
+/// | [`lock`](Self::lock) and its operations: mmap, munmap, fork and so on | nobody but the next two |
 /// | [`activate`](Self::activate), [`rest`](Self::rest), [`deactivate`](Self::deactivate) | anybody |
 /// | [`query`](Self::query) | anybody: no lock, tables that are found stay until it returns |
 ///
-/// All waiting goes through [`Ipi::wait`](crate::tlb::Ipi::wait); a CPU that waits serves what
-/// others ask of it.
+/// All waiting goes through [`Ipi::wait`](crate::tlb::Ipi::wait); a CPU that waits serves requests
+/// of others.
 ///
 #[cfg_attr(feature = "hosted", doc = "```")]
 #[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
@@ -55,7 +55,7 @@ pub struct SharedSpace<F: Format> {
 // SAFETY: a `State` owns frames by number and has no ties to a thread.
 unsafe impl<F: Format> Send for SharedSpace<F> {}
 // SAFETY: `state` is reached as `&State` by holders of the lock for reading, and as `&mut State` by
-// the one holder of the lock for writing; what is written through `&State` are atomics.
+// the one holder of the lock for writing; only atomics are written through `&State`.
 unsafe impl<F: Format> Sync for SharedSpace<F> {}
 
 impl<F: Format> SharedSpace<F> {
@@ -103,7 +103,7 @@ impl<F: Format> SharedSpace<F> {
         on.activate(&self.tlb, self.root)
     }
 
-    /// Runs nothing of the space on this CPU for now, but keeps its root loaded.
+    /// Stops running the space on this CPU for now, but keeps its root loaded.
     ///
     /// # Errors
     ///
@@ -152,9 +152,8 @@ impl<F: Format> SharedSpace<F> {
         exclusive.edit().fault(va, access)
     }
 
-    /// Returns what is mapped at `va`, without waiting for anybody: frame and attributes, even
-    /// where the MMU would not let the access through. Of pages that are being changed it may say
-    /// that there is nothing.
+    /// Returns the mapping at `va`, without waiting: frame and attributes, even where the MMU would
+    /// not let the access through. It may report pages that are being changed as unmapped.
     ///
     /// # Errors
     ///
@@ -170,9 +169,9 @@ impl<F: Format> SharedSpace<F> {
     }
 
     /// Has `hash` put the page at `va` into the machine's hash table for an `access`, without
-    /// waiting for anybody: it calls the function that it is given once, with the hash table's lock
-    /// held, which does what [`TreeView::refill`](crate::table::TreeView::refill) does. The tables
-    /// stay until `hash` returns.
+    /// waiting for anybody: it calls its argument once, with the hash table's lock held, as
+    /// [`TreeView::refill`](crate::table::TreeView::refill) does. The tables stay until `hash`
+    /// returns.
     ///
     /// # Errors
     ///

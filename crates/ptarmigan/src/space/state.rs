@@ -13,15 +13,15 @@ use crate::table::{Tables, TreeRef};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 
-/// What a space is made of, but for its TLB state: CPUs switch to a shared space and away from it
-/// at any time, also while a caller changes its structure and holds it exclusively, so the state
+/// Holds the parts of a space, but for its TLB state: CPUs switch to a shared space and away from
+/// it at any time, also while a caller changes its structure and holds it exclusively, so the state
 /// they write to stands beside this.
 pub(super) struct State<F: Format> {
     pub tables: Tables<F>,
     pub areas: Areas,
     /// Where the areas of recent faults are, by address. Written by shared faults too.
     pub recent: [AtomicU32; RECENT],
-    /// First page of the heap and its end; equal if there is none.
+    /// First page of the heap and its end; equal without a heap.
     pub heap: VirtRange,
     /// Stacks grow no larger than this, in pages.
     pub stack_limit: u32,
@@ -104,7 +104,7 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has been taken then.
+    /// [`NoFrame`]; no frame has been taken then.
     pub fn new<M: SpaceMachine>(on: On<'_, M>) -> Result<Self, NoFrame> {
         Ok(Space { state: State::new(on)?, tlb: on.tlb().new_space() })
     }
@@ -134,7 +134,7 @@ impl<F: Format> Space<F> {
         on.activate(&self.tlb, self.state.tables.root())
     }
 
-    /// Runs nothing of the space on this CPU for now, but keeps its root loaded.
+    /// Stops running the space on this CPU for now, but keeps its root loaded.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl<F: Format> Space<F> {
     /// # Errors
     ///
     /// [`Refused`], with the space, if it is of another machine, or in the middle of a switch or a
-    /// flush of this CPU, where no other flush can be. Nothing has changed then.
+    /// flush of this CPU, where no other flush can be. The space is unchanged then.
     #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Self, TlbRefusal>> {
         let machine = on.check(self.tlb.machine()).map_err(TlbRefusal::from);
@@ -240,7 +240,7 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
         self.state.tables.gather(self.on, self.tlb, true)
     }
 
-    /// Says whether what an operation is about to take away can be flushed.
+    /// Returns whether the pages that an operation is about to take away can be flushed.
     #[inline]
     pub(super) fn may_flush(&self) -> Result<(), TlbRefusal> {
         self.on.tlb().may_flush(self.on.pin())
@@ -272,7 +272,7 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
         TreeRef::new(&self.state.tables, self.tlb)
     }
 
-    /// Returns what is mapped at `va`, see [`TreeRef::query`].
+    /// Returns the mapping at `va`, see [`TreeRef::query`].
     pub fn query(&self, va: VirtAddr) -> Option<(Pfn, Attr)> {
         self.tree().query(self.on, va)
     }
@@ -282,6 +282,6 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
 #[inline(always)]
 pub(super) fn release<F: Format, M: Machine>(gather: &mut Gather<'_, M>, raw: u64) {
     // SAFETY: 1. spaces map counted data frames of their machine, each entry with a reference of
-    // its own, and special frames. 2. what clears entries notes their addresses.
+    // its own, and special frames. 2. code that clears entries records their addresses.
     unsafe { gather.release::<F>(raw) };
 }

@@ -4,7 +4,7 @@
 //!
 //! 1. [`Node::update`] refuses a change that [`Format::needs_break`].
 //! 2. The caller breaks the entry off ([`Broken::add`]): no MMU can use it, but it is still an
-//!    entry and keeps its frame, so nothing else is put there. It also notes the page as stale.
+//!    entry and keeps its frame, so its place is not filled again. It also notes the page as stale.
 //! 3. One flush has all CPUs forget a batch of such pages.
 //! 4. Only then the new entries are made ([`Broken::make`]).
 //!
@@ -23,8 +23,8 @@ use crate::window::OpenWindow;
 /// Entries that are flushed together: 1 KiB of stack.
 pub(super) const BATCH: usize = 64;
 
-/// Up to `N` entries that are broken off, and what they were. `find` finds the leaf table of an
-/// address. Dropping it makes the old entries again.
+/// Up to `N` entries that are broken off, with their former values. `find` finds the leaf table of
+/// an address. Dropping it makes the old entries again.
 pub(super) struct Broken<'w, F: Format, W: OpenWindow + 'w, T, const N: usize>
 where
     T: Fn(u64) -> Option<Node<'w, F, W>>,
@@ -39,7 +39,7 @@ impl<'w, F: Format, W: OpenWindow + 'w, T, const N: usize> Broken<'w, F, W, T, N
 where
     T: Fn(u64) -> Option<Node<'w, F, W>>,
 {
-    /// None yet. `find` finds the leaf table that maps an address, for each address that
+    /// Empty. `find` finds the leaf table that maps an address, for each address that
     /// [`add`](Self::add) is given.
     pub fn new(find: T) -> Self {
         Broken { find, pages: [(0, 0); N], len: 0 }
@@ -53,8 +53,8 @@ where
         self.len == N
     }
 
-    /// Breaks the entry at `index` of `node` off, which maps `va`; returns what it was. There is
-    /// room for it.
+    /// Breaks the entry at `index` of `node` off, which maps `va`; returns its former value. There
+    /// is room for it.
     pub fn add(&mut self, node: &Node<'_, F, W>, index: usize, va: u64) -> u64 {
         let was = node.break_off(index);
         if let Some(page) = self.pages.get_mut(self.len) {

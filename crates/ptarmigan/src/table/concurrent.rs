@@ -1,12 +1,12 @@
-//! Several CPUs at work on the tables of one space: what shared faults do to them.
+//! Changes entries for shared faults, with several CPUs at work on the tables of one space.
 //!
 //! # The protocol
 //!
 //! 1. Tables come, never go: code that takes tables away has them all for itself. A table that is
 //!    missing is made before the lock of its parent is taken, and linked under it; a CPU that finds
 //!    that another was faster gives its own back at once, as no walker ever knew it (REQ-37).
-//! 2. An entry is put where there is none in one step, without a lock.
-//! 3. An entry that is there is changed under the lock of its table, and is not none meanwhile.
+//! 2. An empty entry is filled in one step, without a lock.
+//! 3. An entry in use is changed under the lock of its table, and is not empty meanwhile.
 //!
 //! The lock of a table is a bit in its frame's record. Its holder may flush while it holds it, so a
 //! CPU that waits for it serves the requests of others meanwhile. A CPU that is in the middle of a
@@ -49,7 +49,7 @@ impl<'a> TableLock<'a> {
     }
 }
 
-/// Why an entry could not be put; nothing has changed.
+/// The reason for which an entry could not be put; the table is unchanged.
 pub(crate) enum PutError {
     /// There was no memory for a table.
     NoFrame(NoFrame),
@@ -122,7 +122,7 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
         self.leaf.load()
     }
 
-    /// Writes another entry in its place, keeping what `change` keeps of it.
+    /// Writes another entry in its place, with the bits that `change` keeps.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
     }
 
     /// Lets no MMU use the entry until the next [`replace`](Self::replace). It is still an entry,
-    /// so no fault puts another there. Returns what it was.
+    /// so no fault puts another there. Returns its former value.
     #[inline(always)]
     pub fn break_off(&self) -> u64 {
         self.leaf.node.break_off(self.leaf.index)
@@ -147,8 +147,8 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
 }
 
 impl<F: Format> Tables<F> {
-    /// The leaf table that maps `va`, a user address, opened; if there is none, where the way to it
-    /// ends.
+    /// The leaf table that maps `va`, a user address, opened; if it is missing, the place where the
+    /// way to it ends.
     #[inline(always)]
     pub fn leaf<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Result<Leaf<'a, F, M>, Descent> {
         let end = self.descend(on, va);
@@ -158,12 +158,12 @@ impl<F: Format> Tables<F> {
         Ok(Leaf { node: self.node(on, Level::PTE, end.at), index: F::index(Level::PTE, va) })
     }
 
-    /// Puts the leaf `raw` for `va`, a user address, where there is none. `leaf` is the leaf table
+    /// Puts the leaf `raw` for `va`, a user address, into an empty entry. `leaf` is the leaf table
     /// as [`leaf`](Self::leaf) found it. False if another CPU has put one there meanwhile.
     ///
     /// # Errors
     ///
-    /// [`PutError`]; nothing has changed then.
+    /// [`PutError`]; the table is unchanged then.
     #[inline(always)]
     pub fn put<'a, M: Machine, const SHARED: bool>(
         &self,

@@ -68,7 +68,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         self.leaf.as_ref()
     }
 
-    /// Returns what is mapped here.
+    /// Returns the mapping here.
     pub fn query(&mut self) -> Option<(Pfn, Attr)> {
         let index = self.index();
         let raw = self.node()?.load(index);
@@ -79,7 +79,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
     ///
     /// # Errors
     ///
-    /// [`MapError`]; nothing has changed then.
+    /// [`MapError`]; the tree is unchanged then.
     ///
     /// # Safety
     ///
@@ -107,8 +107,8 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         Ok(())
     }
 
-    /// Changes the attributes of the page here; returns the old ones. Stays. What MMUs set
-    /// meanwhile is kept. Of changes that need a break see [`TreeMut::protect`].
+    /// Changes the attributes of the page here; returns the old ones. Stays. Bits that MMUs set
+    /// meanwhile are kept. Of changes that need a break see [`TreeMut::protect`].
     pub fn protect(&mut self, attr: Attr) -> Option<Attr> {
         let (index, page) = (self.index(), self.page());
         let (on, others) = (self.tree.gather.on(), Use::private(self.tree.gather.is_private()));

@@ -1,4 +1,4 @@
-//! Run-length dump of a tree: what a person wants to read.
+//! Dumps a tree as runs, for people to read.
 use super::tree::TreeRef;
 use crate::addr::{Pfn, VirtRange};
 use crate::format::{Attr, Format};

@@ -7,15 +7,15 @@
 //! every entry that was written has been cleared, and the count proves it. One file, `node`, writes
 //! entries and records.
 //!
-//! | operation | what is locked | may allocate |
+//! | operation | lock | may allocate |
 //! |---|---|---|
-//! | [`TreeMut::map`], [`TreeMut::map_range`], copies and moves | `&mut Tree` | yes; nothing is left behind on failure |
+//! | [`TreeMut::map`], [`TreeMut::map_range`], copies and moves | `&mut Tree` | yes; on failure the tree is as before |
 //! | [`TreeMut::unmap_range`], [`TreeMut::change_range`], [`Tree::end`] | `&mut Tree` | never |
 //! | [`TreeRef::query`], [`TreeRef::walk`] | `&Tree` | never |
-//! | [`KernelRange::map`] | `&mut KernelRange`; links above its leaf tables: a spin lock | yes; nothing is mapped on failure |
+//! | [`KernelRange::map`] | `&mut KernelRange`; links above its leaf tables: a spin lock | yes; no page is mapped on failure |
 //! | [`KernelRange::unmap`], [`KernelRange::protect`] | `&mut KernelRange` | never |
 //! | faults of a [shared space](crate::space::SharedSpace) | one table at a time | yes |
-//! | [`SharedSpace::query`](crate::space::SharedSpace::query) | nothing; tables are kept from reuse | never |
+//! | [`SharedSpace::query`](crate::space::SharedSpace::query) | no lock; tables are kept from reuse | never |
 mod broken;
 mod concurrent;
 mod cursor;

@@ -12,7 +12,7 @@
 //!    bits that [`Format::KEPT`] names. Where a format has such bits, the map of a leaf table stays
 //!    until the table is given back: it says where bits may be left.
 //! 3. An entry that changes stays an entry ([`Node::update`]). Where the architecture demands a
-//!    break in between, the call answers so ([`NeedsBreak`]) and changes nothing.
+//!    break in between, the call answers so ([`NeedsBreak`]) and leaves the entry alone.
 //!
 //! The entries of a leaf table are counted only after somebody has needed the count: records of
 //! four frames share a cache line, so a count that every fault writes would take the line from
@@ -20,10 +20,10 @@
 //!
 //! # Concurrent access
 //!
-//! An MMU may read an entry at any time, and set accessed and dirty bits in it. [`Use`] says what
-//! else may use the table: nothing (plain stores), MMUs (compare-exchange, so that no bit set in
-//! between is lost), or other CPUs' faults too (those that add entries use [`Node::fill`]; those
-//! that change entries hold the table's lock).
+//! An MMU may read an entry at any time, and set accessed and dirty bits in it. [`Use`] says
+//! whether the caller is alone with the table (plain stores), or shares it with MMUs
+//! (compare-exchange, so that no bit set in between is lost), or other CPUs' faults too (those that
+//! add entries use [`Node::fill`]; those that change entries hold the table's lock).
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::format::{Access, Attr, Entry, Format, Slot};
 use crate::frames::{FrameMeta, Frames};
@@ -32,10 +32,10 @@ use crate::tlb::hash::Refill;
 use crate::window::{OpenWindow, WindowGuard};
 use core::marker::PhantomData;
 
-/// What may read a table, or write to it, besides the caller.
+/// The other users that may read a table, or write to it, besides the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Nothing: no CPU has the tree loaded, and none can load it meanwhile.
+    /// No other: no CPU has the tree loaded, or can load it meanwhile.
     Private,
     /// MMUs, which set accessed and dirty bits.
     Walked,
@@ -120,14 +120,14 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         self.slot(index).load()
     }
 
-    /// What the entry at `index` is.
+    /// Returns the entry at `index`.
     #[inline(always)]
     pub fn entry(&self, index: usize) -> Entry {
         F::entry(self.level, self.load(index))
     }
 
     /// Calls `visit(start, live)` for every line, or a word's worth of entries of it, with entries
-    /// from `first` to `last` (inclusive) that are not none, in order: bit i of `live` says that
+    /// from `first` to `last` (inclusive) that are not empty, in order: bit i of `live` says that
     /// entry `start` + i is one of them. Looks only at lines that have been touched. Of a leaf
     /// table.
     #[inline(always)]
@@ -137,7 +137,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     }
 
     /// Calls `visit(index, entry)` for every entry from `first` to `last` (inclusive) that is not
-    /// none, in order. Without a record it looks at all of them.
+    /// empty, in order. Without a record it looks at all of them.
     #[inline(always)]
     pub fn each(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
         match self.record() {
@@ -170,7 +170,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Puts `raw` where there is no entry. The caller has the tree for itself, or holds the table's
     /// lock.
     ///
-    /// Entries that were none need no flush: no MMU keeps those.
+    /// Entries that were empty need no flush: no MMU keeps those.
     #[inline(always)]
     pub fn put(&self, index: usize, raw: u64) {
         let slot = self.slot(index);
@@ -184,7 +184,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// Puts `raw` as the first entry of a leaf table that is clean, and that nothing else knows yet.
+    /// Puts `raw` as the first entry of a leaf table that is clean, and that only the caller knows.
     #[inline(always)]
     pub fn put_first(&self, index: usize, raw: u64) {
         let slot = self.slot(index);
@@ -197,9 +197,9 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// Puts `raw` where there is no entry, with other CPUs at work in the same leaf table; whether
-    /// there was none. Mostly nothing is written to the record, and the next call that has the
-    /// table for itself counts.
+    /// Puts `raw` into an empty entry, with other CPUs at work in the same leaf table; returns
+    /// whether it was empty. Mostly the record is not written, and the next call that has the table
+    /// for itself counts.
     #[inline(always)]
     pub fn fill(&self, index: usize, raw: u64) -> bool {
         let slot = self.slot(index);
@@ -211,7 +211,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         filled
     }
 
-    /// As [`fill`](Self::fill), where the entry that is none may have bits that stay.
+    /// As [`fill`](Self::fill), where the empty entry may have bits that stay.
     fn fill_kept(slot: &F::Slot, raw: u64) -> bool {
         let mut old = slot.load();
         while F::is_none(old) {
@@ -223,13 +223,13 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         false
     }
 
-    /// The entry `raw` with the bits that stay of what is in `slot`, which is none.
+    /// Merges `raw` with the kept bits of the empty entry in `slot`.
     #[inline(always)]
     fn over(slot: &F::Slot, raw: u64) -> u64 {
         if const { F::KEPT == 0 } { raw } else { raw | F::cleared(slot.load()) }
     }
 
-    /// Puts `next(i)` into entries from `first` on, `n` at most, as long as there are none; how
+    /// Puts `next(i)` into entries from `first` on, `n` at most, as long as they are empty; how
     /// many it were.
     #[inline(always)]
     pub fn put_run(&self, first: usize, n: usize, mut next: impl FnMut() -> u64) -> usize {
@@ -272,8 +272,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// Changes the entry at `index` to what `change` makes of it, which must be an entry too; the
-    /// one that was there. `change` may be called several times, as an MMU sets bits in between.
+    /// Changes the entry at `index` to the result of `change`, which must be an entry too; the one
+    /// that was there. `change` may be called several times, as an MMU sets bits in between.
     ///
     /// # Errors
     ///
@@ -364,7 +364,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     }
 
     /// Lets no MMU use the entry at `index` of a leaf table until the next change. It is still an
-    /// entry, so nothing else is put there. Returns what it was.
+    /// entry, so its place is not filled again. Returns what it was.
     #[inline(always)]
     pub fn break_off(&self, index: usize) -> u64 {
         self.replace(index, Use::Walked, |raw| F::map_attr(Level::PTE, raw, |attr| attr.without(Attr::READ)))
@@ -375,7 +375,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         self.replace(F::index(Level::PTE, va), Use::Walked, |_| raw);
     }
 
-    /// Clears the entry of a slot; what was there.
+    /// Clears the entry of a slot; returns its former value.
     #[inline(always)]
     fn clear_slot(slot: &F::Slot, others: Use) -> u64 {
         if others == Use::Private || F::KEPT != 0 {
@@ -393,7 +393,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         slot.swap(0)
     }
 
-    /// Clears the entry at `index`; what was there, `None` if there was none.
+    /// Clears the entry at `index`; returns the former entry, `None` if it was empty.
     #[inline(always)]
     pub fn take(&self, index: usize, others: Use) -> Option<u64> {
         let slot = self.slot(index);
@@ -446,7 +446,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             return None;
         }
         if record.touched() & !self.entries().lines_inside(first, last) == 0 {
-            // Nothing was ever written outside of what is clear now.
+            // The memory outside of the cleared lines was never written.
             record.set_counted(0);
             self.entries().forget_lines(record);
         } else {
@@ -483,8 +483,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Notes that the page at `index` is being put into the hash table for an `access`: sets the
     /// bits that stay, and those that an MMU would set. Returns the entry as it is then, and
-    /// whether the bits were set before; `None`, with nothing changed, if it does not allow the
-    /// access.
+    /// whether the bits were set before; `None`, without a change, if it does not allow the access.
     pub fn hash(&self, index: usize, access: Access) -> Option<Refill<u64>> {
         let slot = self.slot(index);
         let used = if access == Access::Write { Attr::ACCESSED | Attr::DIRTY } else { Attr::ACCESSED };
@@ -501,8 +500,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// Takes the bits that stay away from entries from `first` to `last` (inclusive) that are none.
-    /// The machine has forgotten their pages. Of a leaf table; others may fill entries meanwhile.
+    /// Takes the bits that stay away from empty entries from `first` to `last` (inclusive). The
+    /// machine has forgotten their pages. Of a leaf table; others may fill entries meanwhile.
     pub fn scrub(&self, first: usize, last: usize) {
         let Some(record) = self.record() else { return };
         let shift = self.entries().line_shift();
@@ -533,7 +532,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         cleared.n
     }
 
-    /// `n` entries have been cleared; all of them if that leaves none.
+    /// `n` entries have been cleared; all of them if the table is empty then.
     #[inline(always)]
     fn removed(&self, n: u16) {
         let Some(record) = self.record() else { return };
@@ -606,8 +605,9 @@ impl<'g, F: Format> Entries<'g, F> {
     }
 
     /// Calls `visit(start, live)` for every line, or [`line_len`](Self::line_len) entries of it,
-    /// with entries from `first` to `last` (inclusive) that are not none, in order: bit i of `live`
-    /// says that entry `start` + i is one of them. Looks only at lines that have been touched.
+    /// with entries from `first` to `last` (inclusive) that are not empty, in order: bit i of
+    /// `live` says that entry `start` + i is one of them. Looks only at lines that have been
+    /// touched.
     ///
     /// The place of an entry in its line is as good as random, so the entries of a line are tested
     /// without branches.
@@ -729,8 +729,8 @@ impl<F: Format, W: OpenWindow> Drop for Cleared<'_, '_, F, W> {
     }
 }
 
-/// While it is there, `live` of a leaf table's record is not what it says: dropped by a callback
-/// that panics, it has the entries counted when their number is needed. Forgotten otherwise.
+/// While it is there, `live` of a leaf table's record is not the count: dropped by a callback that
+/// panics, it has the entries counted when their number is needed. Forgotten otherwise.
 struct Uncounted<'a>(&'a FrameMeta);
 
 impl Drop for Uncounted<'_> {

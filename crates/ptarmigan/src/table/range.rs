@@ -19,19 +19,19 @@ pub enum Free {
     /// between the end of the area before (`floor`) and the start of the area after (`ceiling`);
     /// then it is empty, too.
     Span {
-        /// End of the last area before the range, 0 if there is none.
+        /// End of the last area before the range, 0 if the range is the first.
         floor: u64,
-        /// Start of the first area after it, `USER_END` if there is none.
+        /// Start of the first area after it, `USER_END` if the range is the last.
         ceiling: u64,
     },
     /// Only leaf tables that the range covers as a whole (`madvise(MADV_DONTNEED)` since Linux
     /// 6.14).
     Covered,
-    /// None.
+    /// No table.
     Never,
 }
 
-/// What one way down through the tables needs.
+/// The state of one way down through the tables.
 struct Unmap<'a, 'g, M: Machine, L> {
     on: On<'a, M>,
     gather: &'g mut Gather<'a, M>,
@@ -133,8 +133,8 @@ impl Span {
     }
 }
 
-/// Flushes what the gather holds and makes the entries that are broken off; false if this CPU
-/// cannot flush now, with the old entries in their places.
+/// Flushes the gather and makes the entries that are broken off; false if this CPU cannot flush
+/// now, with the old entries in their places.
 fn make_broken<'w, F: Format, M: Machine, T, const N: usize>(
     broken: &mut Broken<'w, F, M::Window, T, N>,
     gather: &mut Gather<'_, M>,
@@ -208,9 +208,9 @@ impl<F: Format> Tables<F> {
         unsafe { gather.root(self.root(), Self::ROOT) };
     }
 
-    /// Calls `change(address, entry)` for every leaf in `range` and writes what it returns, which
-    /// must be an entry, where that differs. `change` may be called several times for one entry, as
-    /// MMUs set bits in between. Notes at the gather what has been changed.
+    /// Calls `change(address, entry)` for every leaf in `range` and writes the result, which must
+    /// be an entry, where it differs. `change` may be called several times for one entry, as MMUs
+    /// set bits in between. Records changed pages in the gather.
     pub fn change<M: Machine>(
         &mut self,
         range: VirtRange,
@@ -312,8 +312,8 @@ impl<F: Format> Tables<F> {
     }
 
     /// Changes the entry of the page at `va`, which [needs a break](NeedsBreak); the one that was
-    /// there. `None` if there is no such entry, or if this CPU is in the middle of a flush: nothing
-    /// has changed then.
+    /// there. `None` if there is no such entry, or if this CPU is in the middle of a flush: the
+    /// entry is unchanged then.
     #[cold]
     #[inline(never)]
     pub fn change_broken<M: Machine>(
@@ -386,7 +386,7 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]: what was copied until then stays in `to`, for the caller to take down.
+    /// [`NoFrame`]: pages copied until then stay in `to`, for the caller to take down.
     pub fn copy<M: Machine>(
         &mut self,
         to: &mut Tables<F>,
@@ -441,7 +441,7 @@ impl<F: Format> Tables<F> {
                             if const { F::KEPT == 0 } {
                                 changed.add(index);
                             }
-                            // What an MMU has set since goes to the copy, too.
+                            // Bits that an MMU has set since go to the copy, too.
                             copy = node.replace_seen(index, raw, others, change);
                             if const { F::KEPT != 0 } {
                                 let va = base + ((index as u64) << F::PAGE_SHIFT);
@@ -459,9 +459,9 @@ impl<F: Format> Tables<F> {
     }
 
     /// Moves all entries from `range` to the same distances from `to` on. Leaf tables that `range`
-    /// covers whole are moved whole, as Linux does, where both ends are aligned alike and nothing
-    /// is linked at the new place; for others there is a table at the new place afterwards even if
-    /// they had no entries, as in Linux too.
+    /// covers whole are moved whole, as Linux does, where both ends are aligned alike and the new
+    /// place is empty; for others there is a table at the new place afterwards even if they had no
+    /// entries, as in Linux too.
     ///
     /// # Errors
     ///
@@ -474,7 +474,7 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), NoFrame> {
         self.relocate_steps(range, to, gather, true).map_err(|(reached, e)| {
-            // What has been moved goes back to tables that are still there: that cannot fail.
+            // Moved pages go back to tables that are still there: that cannot fail.
             let moved = VirtRange { start: to, end: to + (reached - range.start) };
             let back = self.relocate_steps(moved, range.start, gather, false);
             debug_assert!(back.is_ok(), "the way back needs no new table");
@@ -525,7 +525,7 @@ impl<F: Format> Tables<F> {
         let VirtRange { start: at, .. } = range;
         let Some(from) = self.find(on, at, Level::PTE) else { return Ok(()) };
         // Where pages are hashed, entries are moved one by one. Code that fills the hash table may
-        // have found the table at the old place: it must find nothing in it.
+        // have found the table at the old place: it must find it empty.
         let whole = F::KEPT == 0
             && range.len() == 1 << F::shift(above)
             && self.find(on, target, Level::PTE).is_none();
@@ -561,8 +561,8 @@ impl<F: Format> Tables<F> {
     }
 }
 
-/// Takes the bits that stay away from entries of the user's pages in `runs` that are none, in the
-/// tables of `space`. The machine has forgotten these pages.
+/// Takes the bits that stay away from empty entries of the user's pages in `runs`, in the tables of
+/// `space`. The machine has forgotten these pages.
 fn scrub<F: Format, M: Machine>(on: On<'_, M>, space: &SpaceTlb, runs: &Runs) {
     let root = space.hashed_root().addr();
     for (start, end) in runs.iter() {
@@ -644,14 +644,14 @@ fn note_hashed<F: Format, M: Machine>(root: PhysAddr, gather: &mut Gather<'_, M>
     );
 }
 
-/// For walks that need not know of tables that link none.
+/// For walks that need not know of tables without links.
 fn no_bare(_: Level, _: u64) {}
 
-/// What [`walk_table`] calls for each leaf table.
+/// The function that [`walk_table`] calls for each leaf table.
 type VisitLeaves<'v, F, M> = dyn FnMut(&Node<'_, F, <M as Machine>::Window>, u64, usize, usize) + 'v;
 
 /// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`. A table
-/// above the leaves that links none in the range is told to `bare`, with its level and first
+/// above the leaves without links in the range is passed to `bare`, with its level and first
 /// address.
 fn walk_table<F: Format, M: Machine>(
     on: On<'_, M>,
@@ -711,7 +711,7 @@ fn walk_links<F: Format, M: Machine>(
     });
 }
 
-/// Unmaps what lies in the table of `level`, above the leaves, at `at`, and gives back tables below
+/// Unmaps the pages of the table of `level`, above the leaves, at `at`, and gives back tables below
 /// it; its record if it is empty now (never for roots without one).
 fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, '_, M, L>,
@@ -740,7 +740,7 @@ fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64)
     })
 }
 
-/// Unmaps with `inner` what lies in each table that the one at `at` links; see [`unmap_table`].
+/// Unmaps with `inner` the pages of each table that the one at `at` links; see [`unmap_table`].
 #[inline(always)]
 fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, 'g, M, L>,
@@ -778,8 +778,8 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
             link.cut();
             way.counts.add(below, -1);
             // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and
-            // gather are of one space. 2. its count is 0. 3. `record` is what `inner` found at the
-            // child.
+            // gather are of one space. 2. its count is 0. 3. `record` is the result of `inner` for
+            // the child.
             unsafe { way.gather.table(child.pfn(), record, base, F::shift(level)) };
         }
     });
@@ -787,7 +787,7 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
     (record.live() == 0).then_some(record)
 }
 
-/// Unmaps what lies in the leaf table at `at`; its record if it is empty now.
+/// Unmaps the pages of the leaf table at `at`; its record if it is empty now.
 #[inline(always)]
 fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, '_, M, L>,

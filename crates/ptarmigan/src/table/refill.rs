@@ -10,9 +10,9 @@
 //! 2. Code that changes an entry keeps the bit, and learns it in one step with the change.
 //! 3. If the bit was set, its flush takes the page out of the hash table, under that table's lock.
 //!
-//! So a refill that comes before the change is seen by it, and one that comes after it puts in what
-//! the entry is then, or nothing. One that has set the bit has put the page in before the flush can
-//! take it out.
+//! So a refill that comes before the change is seen by it, and one that comes after it puts the new
+//! entry in, or leaves an empty one out. One that has set the bit has put the page in before the
+//! flush can take it out.
 //!
 //! [`HashTable::refill`]: crate::tlb::hash::HashTable::refill
 use super::kernel::KernelMap;
@@ -56,10 +56,10 @@ fn refill<F: Format, W: OpenWindow>(
 }
 
 impl<F: Format, M: Machine> TreeView<'_, F, M> {
-    /// Notes in the entry of the page at `va` that the page is being put into the hash table for an
-    /// `access`, as what an MMU notes: the page is used, and written to if it is a write. Returns
-    /// the entry as it is then, and whether the page may be in the hash table already; `None` if
-    /// the entry does not allow the access, which is a fault.
+    /// Records in the entry of the page at `va` that the page is being put into the hash table for
+    /// an `access`, as an MMU would: the page is used, and written to if it is a write. Returns the
+    /// entry as it is then, and whether the page may be in the hash table already; `None` if the
+    /// entry does not allow the access, which is a fault.
     ///
     /// To be called with the hash table's lock held, by the closure of
     /// [`HashTable::refill`](crate::tlb::hash::HashTable::refill).

@@ -76,7 +76,7 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has been taken then.
+    /// [`NoFrame`]; no frame has been taken then.
     pub fn new<M: Machine>(on: On<'_, M>, flags: AllocFlags) -> Result<Self, NoFrame> {
         const { format::check::<F>() };
         const { hashes::<F, M>() };
@@ -109,13 +109,13 @@ impl<F: Format> Tables<F> {
         Ok(tables)
     }
 
-    /// Gives back tables that no CPU has ever loaded and that hold nothing.
+    /// Gives back tables that no CPU has ever loaded and that are empty.
     fn give_up<M: Machine>(self, on: On<'_, M>) {
         let level = Self::ROOT;
         self.node(on, level, self.root).each_link(0, F::USER_ROOT_ENTRIES - 1, |link| {
             let at = link.child;
             link.cut();
-            // SAFETY: 1. the entry owned it and has been cleared. 2. nothing was ever put in.
+            // SAFETY: 1. the entry owned it and has been cleared. 2. no entry was ever put in.
             // 3. never loaded.
             unsafe { free_unlinked(on, Level(level.0 - 1), at) };
         });
@@ -129,7 +129,7 @@ impl<F: Format> Tables<F> {
         unsafe { on.free_unlinked(root) };
     }
 
-    /// The physical address of the root: what the MMU's root register is to hold.
+    /// The physical address of the root: the value for the MMU's root register.
     #[inline(always)]
     pub fn root(&self) -> PhysAddr {
         self.root
@@ -141,7 +141,7 @@ impl<F: Format> Tables<F> {
         self.count.0.get(level.at()).map_or(0, |count| count.load(Relaxed))
     }
 
-    /// Tables below the root: what Linux reports as `VmPTE`, in pages.
+    /// Tables below the root: the count that Linux reports as `VmPTE`, in pages.
     pub fn below_root(&self) -> u32 {
         self.count.0[..Self::ROOT.at()].iter().map(|n| n.load(Relaxed)).sum()
     }
@@ -173,7 +173,7 @@ impl<F: Format> Tables<F> {
         Node::open(on.window(), on.frames(), level, at)
     }
 
-    /// The table of `to` that maps `va`, a user address; `None` if there is none.
+    /// The table of `to` that maps `va`, a user address; `None` if it does not exist.
     #[inline(always)]
     pub(super) fn find<'a, M: Machine>(
         &self,
@@ -185,12 +185,12 @@ impl<F: Format> Tables<F> {
         (end.level == to).then(|| self.node(on, to, end.at))
     }
 
-    /// The leaf table that maps `va`, a user address, made if there is none. `SHARED` says that
+    /// The leaf table that maps `va`, a user address, made if it does not exist. `SHARED` says that
     /// other CPUs may be at it too.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; the tree is unchanged then.
     #[inline(always)]
     pub(super) fn leaf_table<'a, M: Machine, const SHARED: bool>(
         &self,
@@ -229,7 +229,7 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; the tree is unchanged then.
     #[inline(always)]
     pub(super) fn leaf_table_from<'a, M: Machine, const SHARED: bool>(
         &self,
@@ -287,7 +287,7 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; the tree is unchanged then.
     #[inline(never)]
     pub(super) fn put_in_new<M: Machine>(
         &self,
@@ -415,7 +415,7 @@ impl<F: Format> Tables<F> {
         (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 
-    /// The leaf entry for `va`; `None` if there is none.
+    /// The leaf entry for `va`; `None` if it is empty.
     #[inline(always)]
     pub fn raw<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<u64> {
         if va >= F::USER_END {
@@ -471,12 +471,11 @@ pub(super) unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: 
     unsafe { on.free_unlinked(page) };
 }
 
-/// One table for each level below some level, linked to each other on the way to an address, and to
-/// nothing else yet.
+/// One table for each level below some level, linked only to each other on the way to an address.
 ///
 /// All are taken before any is linked, and they are linked to each other before the first of them
-/// is linked to a tree: so failure leaves nothing behind, and a walker sees a complete path or none
-/// (release store).
+/// is linked to a tree: so a failure leaves the tree as it was, and a walker sees a complete path
+/// or no path (release store).
 pub(super) struct Path<F: Format> {
     /// Lowest first.
     tables: [PhysAddr; MAX_LEVELS],
@@ -489,7 +488,7 @@ impl<F: Format> Path<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has been taken then.
+    /// [`NoFrame`]; no frame has been taken then.
     pub(super) fn make<M: Machine>(
         on: On<'_, M>,
         va: u64,

@@ -12,11 +12,11 @@ use crate::page::Level;
 use crate::tlb::{Mmu, SpaceTlb, TlbRefusal};
 use core::fmt;
 
-/// A tree of tables and what its machine's TLBs may know of it. It must be taken down with
+/// A tree of tables, with the state of the TLBs that may know it. It must be taken down with
 /// [`Tree::end`]: dropping it loses its tables.
 ///
 /// [`Space`](crate::space::Space) has areas and serves faults as well; a tree is for callers that
-/// decide themselves what is mapped where.
+/// place mappings themselves.
 ///
 #[cfg_attr(feature = "hosted", doc = "```")]
 #[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
@@ -54,7 +54,7 @@ pub struct Tree<F: Format> {
     tlb: SpaceTlb,
 }
 
-/// Why a tree or a page in it could not be had; nothing has changed.
+/// The reason for which a tree or a page in it could not be had; the tree is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// A table was needed and there was no memory for it.
@@ -113,7 +113,7 @@ impl<F: Format> Tree<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has been taken then.
+    /// [`NoFrame`]; no frame has been taken then.
     pub fn new<M: Machine>(on: On<'_, M>, flags: AllocFlags) -> Result<Self, NoFrame> {
         Ok(Tree { tables: Tables::new(on, flags)?, tlb: on.tlb().new_space() })
     }
@@ -123,7 +123,7 @@ impl<F: Format> Tree<F> {
         TreeRef::new(&self.tables, &self.tlb)
     }
 
-    /// Returns the physical address of the root: what the MMU's root register is to hold.
+    /// Returns the physical address of the root: the value for the MMU's root register.
     #[inline(always)]
     pub fn root(&self) -> PhysAddr {
         self.tables.root()
@@ -135,7 +135,8 @@ impl<F: Format> Tree<F> {
         self.tables.count(level)
     }
 
-    /// Returns the number of tables below the root: what Linux reports as `VmPTE`, in pages.
+    /// Returns the number of tables below the root: the count that Linux reports as `VmPTE`, in
+    /// pages.
     pub fn tables_below_root(&self) -> u32 {
         self.tables.below_root()
     }
@@ -165,7 +166,7 @@ impl<F: Format> Tree<F> {
         on.deactivate(&self.tlb)
     }
 
-    /// Returns what is mapped at `va`, see [`TreeRef::query`].
+    /// Returns the mapping at `va`, see [`TreeRef::query`].
     #[inline]
     pub fn query<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
         self.view().query(on, va)
@@ -191,7 +192,7 @@ impl<F: Format> Tree<F> {
     /// # Errors
     ///
     /// [`Refused`], with the tree, if it is of another machine, or in the middle of a switch or a
-    /// flush of this CPU, where no other flush can be. Nothing has changed then.
+    /// flush of this CPU, where no other flush can be. The tree is unchanged then.
     #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: Machine>(
         self,
@@ -243,13 +244,14 @@ impl<'a, F: Format> TreeRef<'a, F> {
         self.tables.count(level)
     }
 
-    /// Returns the number of tables below the root: what Linux reports as `VmPTE`, in pages.
+    /// Returns the number of tables below the root: the count that Linux reports as `VmPTE`, in
+    /// pages.
     pub fn tables_below_root(self) -> u32 {
         self.tables.below_root()
     }
 
-    /// Returns what is mapped at `va`: frame and attributes, even where the MMU would not let the
-    /// access through. Nothing is mapped in a tree of another machine.
+    /// Returns the mapping at `va`: frame and attributes, even where the MMU would not let the
+    /// access through. A tree of another machine has no mapping.
     #[inline]
     pub fn query<M: Machine>(self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
         self.on(on).ok()?.query(va)
@@ -306,7 +308,7 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
         self.tables.root()
     }
 
-    /// Returns what is mapped at `va`: frame and attributes, even where the MMU would not let the
+    /// Returns the mapping at `va`: frame and attributes, even where the MMU would not let the
     /// access through.
     #[inline]
     pub fn query(self, va: VirtAddr) -> Option<(Pfn, Attr)> {
@@ -332,9 +334,9 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
 /// It holds the tree and the gather for the tree's own space, so that no other gather can take
 /// tables of the tree.
 ///
-/// Pages of a tree are the user's, and differ from space to space: none is
-/// [global](Attr::GLOBAL), whatever the attributes say that it is given. A TLB would keep a global
-/// one when the space is left.
+/// Pages of a tree are the user's, and differ from space to space: a page is never
+/// [global](Attr::GLOBAL), whatever its attributes say. A TLB would keep a global one when the
+/// space is left.
 pub struct TreeMut<'a, F: Format, M: Machine> {
     pub(super) tables: &'a mut Tables<F>,
     pub(super) gather: Gather<'a, M>,
@@ -350,7 +352,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     ///
     /// # Errors
     ///
-    /// [`MapError`]; nothing has changed then.
+    /// [`MapError`]; the tree is unchanged then.
     ///
     /// # Safety
     ///
@@ -444,14 +446,14 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         self.tables.unmap(VirtRange { start, end }, Free::Empty, &mut self.gather, |_, _, _| {});
     }
 
-    /// Returns what is mapped at `va`, as [`Tree::query`] does.
+    /// Returns the mapping at `va`, as [`Tree::query`] does.
     #[inline]
     pub fn query(&self, va: VirtAddr) -> Option<(Pfn, Attr)> {
         let raw = self.tables.raw(self.on(), va.0)?;
         Some((F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 
-    /// Unmaps one page and keeps its tables; returns frame and attributes of what was there. To
+    /// Unmaps one page and keeps its tables; returns frame and attributes of the former mapping. To
     /// free tables that become empty use [`unmap_range`](Self::unmap_range).
     #[inline]
     pub fn unmap(&mut self, va: VirtAddr) -> Option<(Pfn, Attr)> {
@@ -499,11 +501,11 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 
     /// Gives the page at `va` other attributes; returns the old ones, with what MMUs had set until
-    /// then. What MMUs set meanwhile is kept.
+    /// then. Bits that MMUs set meanwhile are kept.
     ///
     /// Where the change [needs a break](Format::needs_break), everything that was changed so far is
     /// flushed, and an access to the page faults until then. In the middle of a flush of this CPU
-    /// nothing is changed then, and `None` returned.
+    /// the entry is left alone, and `None` returned.
     pub fn protect(&mut self, va: VirtAddr, attr: Attr) -> Option<Attr> {
         if va.0 >= F::USER_END {
             return None;
@@ -538,8 +540,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         });
     }
 
-    /// Flushes what changed; afterwards nothing that was unmapped is in use, and tables are given
-    /// back.
+    /// Flushes the changes; afterwards no unmapped page is in use, and tables are given back.
     pub fn flush(self) {
         drop(self);
     }
@@ -555,7 +556,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 }
 
-/// Flushes what an operation has done so far, if it took pages in `start..end` away, before others
+/// Flushes the changes of an operation so far, if it took pages in `start..end` away, before others
 /// come there: an architecture that wants breaks wants one in between. Others keep the flush for
 /// the end.
 ///
@@ -583,7 +584,7 @@ pub(super) fn with_attr<F: Format>(seen: u64, raw: u64, attr: Attr) -> u64 {
     F::leaf(Level::PTE, F::frame(Level::PTE, raw), of_user(attr) | kept)
 }
 
-/// What a page of the user's half may have of `attr`.
+/// Returns the part of `attr` that a page of the user's half may have.
 #[inline(always)]
 pub(super) const fn of_user(attr: Attr) -> Attr {
     attr.without(Attr::GLOBAL)

@@ -9,7 +9,7 @@ use core::fmt;
 /// Why areas could not be changed; they are as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AreaError {
-    /// A frame was needed for records and there was none.
+    /// A frame was needed for records and memory was exhausted.
     NoFrame(NoFrame),
     /// There are too many areas: 65,000 fit in any order.
     TooMany,
@@ -28,8 +28,7 @@ pub enum AreaError {
     },
     /// The space is of another machine.
     WrongMachine(WrongMachine),
-    /// In the middle of a switch or a flush of this CPU, where what is taken away cannot be
-    /// flushed.
+    /// In the middle of a switch or a flush of this CPU, where removed pages cannot be flushed.
     Refused(TlbRefusal),
 }
 

@@ -3,7 +3,7 @@
 //! Records lie sorted in leaf frames of 127; from the second leaf on, a directory frame lists the
 //! leaves in order. So a small process needs one frame, lookup is two binary searches, and fork
 //! copies frames. The directory holds 1024 leaves: 130,000 areas if they come in order, 65,000 at
-//! the least, which is what Linux allows.
+//! the least, Linux's limit.
 mod error;
 mod leaf;
 mod ranges;
@@ -17,7 +17,7 @@ pub use error::AreaError;
 pub(super) use leaf::Hint;
 
 /// The areas of a space, to read them. They lie in frames of the space's machine: on another one
-/// there are none.
+/// the list is empty.
 ///
 /// Only the calls of [`SpaceMut`](super::SpaceMut) change them:
 ///
@@ -48,7 +48,7 @@ impl<'a> AreasRef<'a> {
         self.areas.len as usize
     }
 
-    /// Returns whether there are none.
+    /// Returns whether it is empty.
     pub fn is_empty(self) -> bool {
         self.areas.len == 0
     }

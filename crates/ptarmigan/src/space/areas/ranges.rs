@@ -77,7 +77,7 @@ impl Areas {
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; nothing has changed then.
+    /// [`AreaError`]; the areas are unchanged then.
     pub fn insert<M: Machine>(&mut self, on: On<'_, M>, mut area: Area) -> Result<(), AreaError> {
         let next = self.seek(on, area.start);
         if let Some(next) = next {
@@ -118,7 +118,7 @@ impl Areas {
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; nothing has changed then.
+    /// [`AreaError`]; the areas are unchanged then.
     fn cut<M: Machine>(&mut self, on: On<'_, M>, va: u64) -> Result<(), AreaError> {
         let Some(at) = self.seek(on, va) else { return Ok(()) };
         let area = self.get(on, at);
@@ -138,7 +138,8 @@ impl Areas {
     ///
     /// # Errors
     ///
-    /// [`AreaError`] if cutting needed a frame; then nothing has changed but where areas are cut.
+    /// [`AreaError`] if cutting needed a frame; then areas may have been cut, but are unchanged
+    /// otherwise.
     pub fn remove_range<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -158,13 +159,13 @@ impl Areas {
         Ok(())
     }
 
-    /// Cuts areas that reach beyond `range` at its ends, so that what lies in it can be removed
-    /// without lack of memory. The parts are alike, and [`insert`](Self::insert) at either end of
-    /// `range` may join one part with it, not both.
+    /// Cuts areas that reach beyond `range` at its ends, so that its content can be removed without
+    /// lack of memory. The parts are alike, and [`insert`](Self::insert) at either end of `range`
+    /// may join one part with it, not both.
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; nothing has changed then.
+    /// [`AreaError`]; the areas are unchanged then.
     pub(in crate::space) fn cut_out<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -190,7 +191,7 @@ impl Areas {
         range: VirtRange,
         change: impl Fn(&mut Area),
     ) -> Result<(), AreaError> {
-        // Nothing to do is the common case of repeated calls: no cuts then.
+        // Repeated calls often change no area: no cuts then.
         let mut differs = false;
         self.each(on, range, |a| {
             let mut changed = *a;

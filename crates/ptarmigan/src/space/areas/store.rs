@@ -35,7 +35,7 @@ impl Areas {
     fn give(frames: &Frames, pfn: Pfn) {
         frames.meta(pfn).set_usage(Use::Taken);
         // SAFETY: 1. `take` took it with `into_raw`, and this is where its use ends. 2. `Dirty`
-        // promises nothing.
+        // makes no promise.
         frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) });
     }
 
@@ -82,7 +82,7 @@ impl Areas {
         self.leaf_mut(on, at.leaf, |l| *l.at_mut(at.index) = area.into());
     }
 
-    /// The first record whose end lies above `va`; `None` if there is none.
+    /// The first record whose end lies above `va`; `None` behind the last.
     pub(super) fn seek<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Spot> {
         if self.len == 0 {
             return None;
@@ -228,7 +228,7 @@ impl Areas {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has been taken then.
+    /// [`NoFrame`]; no frame has been taken then.
     pub fn copy<M: Machine>(&self, on: On<'_, M>) -> Result<Areas, NoFrame> {
         let mut copy = Areas::new();
         if self.leaves == 0 {

@@ -20,14 +20,14 @@ pub(super) struct Span {
     pub last: u64,
 }
 
-/// What the owner of a range does with the tables of its span.
+/// The owner's use of the tables of its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     /// Goes through them, and links others in them.
     Owned,
     /// Has unlinked those that were its own, and waits for the flush.
     Leaving,
-    /// Nothing: a claim or a release has unwound, and nobody has the range.
+    /// Unusable: a claim or a release has unwound, and nobody has the range.
     Left,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Claim {
     owed: Unhooked,
 }
 
-/// What of the kernel's half has an owner.
+/// The owned parts of the kernel's half.
 pub(super) struct Claims {
     all: [Option<Claim>; MAX_RANGES],
     /// Entries of the root that ranges have filled, a bit for each.
@@ -141,7 +141,7 @@ impl Claims {
     }
 }
 
-/// Why a range could not be claimed; nothing has changed then.
+/// The reason for which a range could not be claimed; the map is unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimError {
@@ -163,7 +163,7 @@ pub enum ClaimError {
     },
     /// There are [`MAX_RANGES`] already.
     TooMany,
-    /// The root is smaller than a frame, its entry is none, and there are roots that could not
+    /// The root is smaller than a frame, its entry is empty, and there are roots that could not
     /// follow: claim before the first space is made.
     TooLate,
     /// There was no memory for a table below the root.

@@ -12,14 +12,14 @@ use crate::window::OpenWindow;
 impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// Maps `pages` pages from `at` on to frames that `next` gives, one for each. No CPU reaches
     /// any of them before all are there. If `next` fails, `back` gets the frames that it has given,
-    /// and nothing is mapped; tables that were made stay for later.
+    /// and no page stays mapped; tables that were made stay for later.
     ///
-    /// If `next` or `back` unwinds, the entries that are left allow nothing; the next
+    /// If `next` or `back` unwinds, the remaining entries allow no access; the next
     /// [`unmap`](Self::unmap) of the pages names their frames.
     ///
     /// # Errors
     ///
-    /// [`MapError`] before the first frame is asked for, and what `next` fails with.
+    /// [`MapError`] before the first frame is asked for, and the error of `next`.
     ///
     /// # Safety
     ///

@@ -1,6 +1,6 @@
 //! Ranges of the kernel's half, each with an owner that maps pages in it and unmaps them.
 //!
-//! # What is written by whom
+//! # Who writes an entry
 //!
 //! 1. A range is made of whole leaf tables, and ranges do not overlap. So the entries of a leaf
 //!    table are written by the owner of one range alone, through `&mut KernelRange`.
@@ -8,16 +8,16 @@
 //!    lock of the claims.
 //! 3. A table stays linked as long as an owner has any of the addresses that it maps. So an owner
 //!    goes down to its leaf tables without the lock. When several owners leave, the last one cuts
-//!    what they shared.
+//!    the tables that they shared.
 //! 4. The root's entries are filled when a range is claimed, in the reference root and in every
 //!    registered one, and stay until the map ends. So no root misses a table that a range links
 //!    later, and no fault has to copy entries from one root to another.
 //!
-//! # What is flushed
+//! # Flushes
 //!
 //! Entries that come to be need no flush. Entries that go are made not present first, then every
-//! CPU forgets them, and only then they are cleared and their frames named: what
-//! [`unmap`](KernelRange::unmap) names is not in any TLB any more.
+//! CPU forgets them, and only then they are cleared and their frames named: pages that
+//! [`unmap`](KernelRange::unmap) names are not in any TLB any more.
 //!
 //! The range notes that it owes a flush until every CPU has done it. So if a flush unwinds, the
 //! next call that flushes does so for the whole range. If a release unwinds, the claim of the same
@@ -40,7 +40,7 @@ use crate::window::OpenWindow;
 use core::fmt;
 use core::mem::{ManuallyDrop, forget, take};
 
-/// Why pages of a range could not be changed; nothing has changed then.
+/// The reason for which pages of a range could not be changed; they are unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelRangeError {
@@ -73,8 +73,9 @@ impl From<TlbRefusal> for KernelRangeError {
     }
 }
 
-/// A part of the kernel's half that its owner maps pages in. Dropping it keeps what is mapped, and
-/// the range claimed, for as long as the map is there; [`release`](Self::release) gives it back.
+/// A part of the kernel's half that its owner maps pages in. Dropping it keeps its pages mapped,
+/// and the range claimed, for as long as the map is there; [`release`](Self::release) gives it
+/// back.
 #[must_use = "a dropped range stays claimed: release it"]
 pub struct KernelRange<'k, F: Format, W> {
     map: &'k KernelMap<F, W>,
@@ -99,19 +100,19 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     };
 
     /// Makes the caller the owner of `bytes` of the kernel's half from `start` on. Both are
-    /// multiples of what a leaf table maps. Takes a table for each entry of the root that no range
-    /// has used yet.
+    /// multiples of the span of a leaf table. Takes a table for each entry of the root that no
+    /// range has used yet.
     ///
-    /// Entries of the root that are none are filled in all roots, those in use and those that rest
-    /// on lists.
+    /// Empty entries of the root are filled in all roots, in those in use and in those that rest on
+    /// lists.
     ///
     /// A range whose claim or [release](KernelRange::release) has unwound is had again as it was
     /// left, by the same `start` and `bytes`: pages that were not named yet are in it. The claim
-    /// first has every CPU forget what it knows of the range.
+    /// first has every CPU forget its translations of the range.
     ///
     /// # Errors
     ///
-    /// [`ClaimError`]; but for tables below the root, which stay, nothing has changed then.
+    /// [`ClaimError`]; only tables below the root, which stay, have been added then.
     pub fn claim<'k, M: Machine>(
         &'k self,
         on: On<'_, M>,
@@ -210,14 +211,14 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             }
             claims.set_filled(index);
             // SAFETY: 1. it links a table that stays until the map ends, with no root left then. 2.
-            // `note` found it none or filled by a range.
+            // `note` found it empty or filled by a range.
             unsafe { self.set(on.frames(), index, F::link(Self::ROOT, at)) };
         }
         Ok(())
     }
 
-    /// The leaf table that maps `va`, an address of a range that the caller owns; `None` if there
-    /// is none.
+    /// The leaf table that maps `va`, an address of a range that the caller owns; `None` if it does
+    /// not exist.
     fn find<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Option<Node<'a, F, M::Window>> {
         let end = descend::<F, _>(on.window(), self.reference(), Self::ROOT, va, Level::PTE);
         (end.level == Level::PTE).then(|| Node::open(on.window(), on.frames(), Level::PTE, end.at))
@@ -265,8 +266,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         false
     }
 
-    /// Returns where the leaf table that maps `va` is, an address of the range; `None` if there is
-    /// none.
+    /// Returns where the leaf table that maps `va` is, an address of the range; `None` if it does
+    /// not exist.
     pub(super) fn leaf_table_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<PhysAddr> {
         self.map.find(on, va).map(|node| node.at())
     }
@@ -294,13 +295,13 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         aligned && at.0 >= self.span.first && last.is_some_and(|last| last <= self.span.last)
     }
 
-    /// What has to be so before pages are changed.
+    /// Checks the conditions for a change of pages.
     fn accept<M: Machine>(&self, on: On<'_, M>, at: VirtAddr, pages: u64) -> Result<(), KernelRangeError> {
         on.check(self.map.machine()).map_err(KernelRangeError::WrongMachine)?;
         if self.has(at, pages) { Ok(()) } else { Err(KernelRangeError::OutOfRange { at }) }
     }
 
-    /// The leaf table that maps `va`, an address of the range, made if there is none.
+    /// The leaf table that maps `va`, an address of the range, made if it does not exist.
     fn leaf_table<'a, M: Machine>(
         &mut self,
         on: On<'a, M>,
@@ -357,12 +358,12 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         Ok(())
     }
 
-    /// Maps `pages` pages from `at` on to the frames from `first` on. On failure nothing is mapped;
+    /// Maps `pages` pages from `at` on to the frames from `first` on. On failure no page is mapped;
     /// tables that were made stay for later.
     ///
     /// # Errors
     ///
-    /// [`MapError`]: nothing is mapped then.
+    /// [`MapError`]: no page is mapped then.
     ///
     /// # Safety
     ///
@@ -394,7 +395,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         Ok(())
     }
 
-    /// Returns what is mapped at `va`.
+    /// Returns the mapping at `va`.
     pub fn query<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
         let page = VirtAddr(va.0 & !(Self::PAGE - 1));
         self.accept(on, page, 1).ok()?;
@@ -403,11 +404,11 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Unmaps `pages` pages from `at` on, has every CPU forget them, and then calls
-    /// `gone(address, frame)` for each that was mapped. Allocates nothing. Tables stay.
+    /// `gone(address, frame)` for each that was mapped. Does not allocate. Tables stay.
     ///
     /// # Errors
     ///
-    /// [`KernelRangeError`]; nothing has changed then.
+    /// [`KernelRangeError`]; the pages are unchanged then.
     pub fn unmap<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -425,7 +426,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         });
         stale.flush()?;
         self.map.each_table(on, at, pages, |node, base, first, last| {
-            // No MMU writes to an entry that is not present, and none that is hashed.
+            // No MMU writes to an entry that is not present or not hashed.
             node.clear(first, last, Use::Private, |index, old| {
                 gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(Level::PTE, old));
             });
@@ -437,15 +438,15 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Gives each mapped page of `pages` pages from `at` on the attributes that `change` makes of
-    /// its own, and has every CPU forget what it knew of those that differ. `change` may be called
-    /// several times for a page, as MMUs set bits in between.
+    /// its own, and has every CPU forget its translations of those that differ. `change` may be
+    /// called several times for a page, as MMUs set bits in between.
     ///
     /// Pages whose change [needs a break](Format::needs_break) are broken off in batches, flushed,
-    /// and made. Until then an access of any CPU to them faults: nothing may use them meanwhile.
+    /// and made. Until then an access of any CPU to them faults: they must not be used meanwhile.
     ///
     /// # Errors
     ///
-    /// [`KernelRangeError`]; nothing has changed then.
+    /// [`KernelRangeError`]; the pages are unchanged then.
     pub fn protect<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -468,7 +469,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 on.before_changed::<F>(raw, new);
                 let va = base + index as u64 * Self::PAGE;
                 let mut breaks = false;
-                // What is forgotten everywhere need not be told to the MMU besides.
+                // The MMU need not be told of translations that are forgotten everywhere.
                 stale.change::<F>(va, || {
                     let changed = node.update_seen(index, raw, Use::Walked, change);
                     changed.unwrap_or_else(|NeedsBreak| {
@@ -503,7 +504,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ///
     /// # Errors
     ///
-    /// [`KernelRangeError`], with the range; nothing has changed then.
+    /// [`KernelRangeError`], with the range, which is unchanged.
     pub fn release<M: Machine>(
         mut self,
         on: On<'_, M>,
@@ -552,7 +553,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 return Ok(());
             }
             // SAFETY: 1. `flush_kernel_tables` has had every CPU forget the links of the tables, of
-            // each of which an address was named (contract of `Mmu`, point 2), or there are none.
+            // each of which an address was named (contract of `Mmu`, point 2), or there are no
+            // tables.
             let tables = take(&mut leaving.tables).flushed(unsafe { FlushProof::claim() });
             // SAFETY: 1. as above.
             unsafe { on.policy().flushed(tables) };
@@ -666,7 +668,7 @@ impl<'a, M: Machine> Stale<'a, M> {
         ManuallyDrop::new(self).flush_now()
     }
 
-    /// Flushes what is stale so far; the range owes its flush until the last one.
+    /// Flushes the pages that are stale so far; the range owes its flush until the last one.
     #[cold]
     fn flush_so_far(&mut self) -> Result<(), TlbRefusal> {
         let facts = Facts { hashed: Some(self.hashed as u64), ..Facts::UNKNOWN };

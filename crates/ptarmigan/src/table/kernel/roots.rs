@@ -39,7 +39,7 @@ impl fmt::Display for MemoryTooHigh {
 
 impl core::error::Error for MemoryTooHigh {}
 
-/// Compares the memory of a machine with what entries of its format can name.
+/// Compares the memory of a machine with the reach of its format's entries.
 ///
 /// # Errors
 ///
@@ -113,8 +113,8 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///
     /// # Errors
     ///
-    /// [`KernelMapError`] if there is none, or if the machine has frames that entries of the format
-    /// cannot name.
+    /// [`KernelMapError`] if there is no memory, or if the machine has frames that entries of the
+    /// format cannot name.
     ///
     /// # Safety
     ///
@@ -152,7 +152,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             frames.meta(at.pfn()).set_usage(Use::Taken);
             // SAFETY: 1. `new` took the reference, and a range each of the tables below it, of
             // their levels' orders; no root links these any more, and `self` is consumed. 2.
-            // `Dirty` promises nothing.
+            // `Dirty` makes no promise.
             frames.give(unsafe { Frame::<Dirty>::from_raw(self.machine, at.pfn(), F::LAYOUT.order(level)) });
         };
         self.give_tables_back(frames, |frames, at| give(frames, at, Level(Self::ROOT.0.saturating_sub(1))));
@@ -184,8 +184,8 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         self.machine
     }
 
-    /// Returns where the root is that has all of the kernel's entries and none of the user's, for
-    /// as long as the map is there.
+    /// Returns the address of the root that has only the kernel's entries, for as long as the map
+    /// is there.
     ///
     /// A machine with two roots loads it as the kernel's, once on each CPU. On others, CPUs that
     /// are in no space may have it loaded. Ranges that are [claimed](Self::claim) appear in it.
@@ -223,14 +223,14 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     /// kernel entry, which links one table that all share, has to be set before the first of them
     /// is made.
     ///
-    /// The caller flushes if the entry was present before. Where the change
-    /// [needs a break](Format::needs_break), it sets the entry to none and flushes first.
+    /// The caller flushes if the entry was present before. Where the change [needs a
+    /// break](Format::needs_break), it clears the entry and flushes first.
     ///
     /// # Safety
     ///
-    /// 1. `raw` is none, or an entry of a root: every access that the MMU lets through by it is the
-    ///    kernel's own, and a table that it links stays a table until no root has the entry any
-    ///    more and all TLBs have been flushed.
+    /// 1. `raw` must be empty, or an entry of a root: every access that the MMU lets through by it
+    ///    is the kernel's own, and a table that it links stays a table until no root has the entry
+    ///    any more and all TLBs have been flushed.
     /// 2. No [range](Self::claim) lies below the entry.
     /// 3. `frames` are those that the map was made for.
     pub unsafe fn set(&self, frames: &Frames, index: usize, raw: u64) -> usize {
@@ -253,7 +253,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     }
 }
 
-// The registry uses what a root leaves free of its record: the second word of the map of touched
+// The registry uses words of a root's record that are free: the second word of the map of touched
 // lines, of which a root needs the first alone however the root is split, and the chain link, which
 // a root has no use for (a gather holds it apart).
 fn next(frames: &Frames, pfn: Pfn) -> Pfn {
@@ -265,8 +265,7 @@ fn set_next(frames: &Frames, pfn: Pfn, to: Pfn) {
 }
 
 // SAFETY: 1. `construct` writes entries of the kernel's half alone, and `destruct` clears those
-// that are not none. 2. and 3. roots are found by the registry, which `destruct` takes the root out
-// of.
+// that it finds. 2. and 3. roots are found by the registry, which `destruct` takes the root out of.
 unsafe impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
         let small = F::LAYOUT.is_small(Self::ROOT);

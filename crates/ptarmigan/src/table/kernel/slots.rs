@@ -1,7 +1,7 @@
 //! A range of the kernel's half as a window of slots.
 //!
 //! The leaf tables of the range are made once, and each of their entries is there from then on: not
-//! present while its slot shows nothing. So showing a frame is one store, and no count of entries
+//! present while its slot is empty. So showing a frame is one store, and no count of entries
 //! changes, which CPUs that use other slots of the same table would have to share.
 use super::range::{KernelRange, KernelRangeError};
 use crate::addr::{Pfn, PhysAddr};
@@ -17,7 +17,7 @@ use crate::table::tree::MapError;
 use crate::window::OpenWindow;
 use core::fmt;
 
-/// Why a range cannot be made a window of slots; the range maps nothing then.
+/// The reason for which a range cannot become a window of slots; the range maps no page then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotsError {
     /// The entries could not be made.
@@ -49,7 +49,7 @@ pub struct KernelSlots<'k, F: Format, W, M: Machine> {
 }
 
 impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
-    /// Makes slots of a range that maps nothing. Frames are shown in them with the attributes
+    /// Makes slots of a range that maps no page. Frames are shown in them with the attributes
     /// `attr`, which have [`Attr::READ`].
     ///
     /// # Errors
@@ -71,8 +71,7 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
             Ok(tables) => tables,
             Err(e) => return Err(Refused { value: range, error: SlotsError::Boot(e) }),
         };
-        // SAFETY: 1. nothing is allowed through an entry that may not be read, and `protect` is not
-        // called.
+        // SAFETY: 1. an entry that may not be read allows no access, and `protect` is not called.
         let mapped =
             unsafe { range.map(on, start, Pfn(0), pages, attr.without(Attr::READ), AllocFlags::NORMAL) };
         if let Err(e) = mapped {
@@ -93,15 +92,15 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
         BootMemory::bytes::<PhysAddr>(tables as usize)
     }
 
-    /// Gives the range back, which maps nothing any more.
+    /// Gives the range back, which maps no page any more.
     ///
     /// # Errors
     ///
-    /// [`KernelRangeError`], with the slots; nothing has changed then.
+    /// [`KernelRangeError`], with the slots, which are unchanged.
     ///
     /// # Safety
     ///
-    /// 1. Nothing uses an address of a slot any more.
+    /// 1. The addresses of the slots must not be used any more.
     pub unsafe fn into_range(
         mut self,
         on: On<'_, M>,
@@ -113,7 +112,7 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
         }
     }
 
-    /// Changes the entry of slot `index`; what it is then.
+    /// Changes the entry of slot `index`; returns its new value.
     #[inline(always)]
     fn change(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> Result<u64, SlotError> {
         let entries = F::entries(Level::PTE);
@@ -129,7 +128,7 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
 // SAFETY: 1. an entry with `Attr::READ` maps the frame; its page is the kernel's to use, as the
 // range is claimed. 2. pages of one range. 3. the MMU walks the entry at the page's address, and
 // finds it not present after `remove`. 4. a range does not change. 5. `change` returns an error for
-// what there is not.
+// a change that does not exist.
 unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'_, F, W, M> {
     fn len(&self) -> usize {
         (self.range.len() >> F::PAGE_SHIFT) as usize
