@@ -1,6 +1,6 @@
 //! The machine beneath: the thin, hardware-specific leaf.
 use super::id::SpaceId;
-use super::request::{Invalidation, NewEntry, Root};
+use super::request::{Invalidation, KernelRoot, NewEntry, Root};
 use super::scope::Scope;
 use crate::cpu::{CpuSet, Pinned};
 use crate::sync;
@@ -65,8 +65,9 @@ impl Structures {
 /// 4. When [`unload`](Self::unload) returns, the calling CPU walks no tables of user space.
 /// 5. [`BROADCASTS`](Self::BROADCASTS), [`WALKS_TABLES`](Self::WALKS_TABLES) and
 ///    [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) must describe the hardware.
-/// 6. If it keeps a [`Root`] or a [`NewEntry`] beyond the call that it was given in, no [`Mmu`] is
-///    given it later: its tables may have gone.
+/// 6. If it keeps a [`Root`], a [`NewEntry`] or a [`KernelRoot`] beyond the call that it was given in,
+///    no [`Mmu`] is given it later: its tables may have gone, or be another machine's. It may load a
+///    `KernelRoot` itself as long as it exists.
 /// 7. If [`load`](Self::load) unwinds, the calling CPU has found no translations but those of the
 ///    space that it had loaded before, under the number of that one, and those of the new space,
 ///    under the new number. The translations need not have been forgotten, and either root may be
@@ -159,6 +160,25 @@ pub unsafe trait Mmu: Sync {
 
     /// Loads the kernel's own root.
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
+
+    /// Is told of a root without entries of programs, which [`unload`](Self::unload) may load. An
+    /// implementation that has a root of its own for that ignores it. Set-up
+    /// calls this once, before any space is loaded; a kernel that puts its machine together by hand
+    /// gives the implementation a root itself.
+    fn set_kernel_root(&self, _root: KernelRoot) {}
+
+    /// Writes back what the data cache holds of the `bytes` bytes at `at`, so that an instruction
+    /// fetch can find it: AArch64's `DC CVAU` for each line. It is called for each frame that is
+    /// about to become executable, before [`invalidate_code`](Self::invalidate_code).
+    ///
+    /// # Safety
+    ///
+    /// 1. The bytes can be read.
+    unsafe fn clean_code(&self, _pin: &Pinned<'_>, _at: *const u8, _bytes: usize) {}
+
+    /// Makes every CPU fetch instructions anew: AArch64's `IC IALLUIS` between barriers, `FENCE.I` on
+    /// all RISC-V harts. Machines whose instruction caches see stores (x86) do nothing.
+    fn invalidate_code(&self, _pin: &Pinned<'_>) {}
 
     /// Is told that entries have become valid that were not, or allow more than they did, if it
     /// [needs](Self::NEEDS_ENTRY_VALID) to be; also of an entry that allowed an access already which

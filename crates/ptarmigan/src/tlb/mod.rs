@@ -59,7 +59,7 @@ pub use id::{Generation, SpaceId};
 pub use parked::Parking;
 pub use plan::{CostModel, Costs, Facts, Plan, Shape, SlotSet, Work};
 pub use readers::{Readers, Reading};
-pub use request::{Invalidation, NewEntry, Root, Ticket};
+pub use request::{Invalidation, KernelRoot, NewEntry, Root, Ticket};
 pub use runs::Runs;
 pub use scope::Scope;
 pub use space::SpaceTlb;

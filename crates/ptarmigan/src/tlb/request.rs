@@ -113,6 +113,17 @@ pub(super) struct FlushRequest {
     pub recall: bool,
 }
 
+/// A root that holds entries of the kernel alone, or none at all on a machine with two roots. It
+/// stays as long as the machine.
+///
+/// Only the library makes one: see [`Root`].
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelRoot {
+    /// Where the table is.
+    pub at: PhysAddr,
+}
+
 /// A root to be loaded.
 ///
 /// Only the library makes one, of tables that stay until the CPU has left them. So code that
