@@ -89,7 +89,7 @@ impl VirtRange {
         self.end.saturating_sub(self.start)
     }
 
-    /// Returns whether nothing lies in it.
+    /// Returns whether it is empty.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
@@ -101,7 +101,7 @@ impl VirtRange {
         self.start <= at && at < self.end
     }
 
-    /// Returns what both ranges have in common; empty if nothing.
+    /// Returns the intersection of both ranges, which may be empty.
     #[inline(always)]
     pub fn and(self, other: VirtRange) -> VirtRange {
         let start = self.start.max(other.start);

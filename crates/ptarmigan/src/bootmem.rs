@@ -8,8 +8,8 @@
 //! # How long the memory lives
 //!
 //! A kernel hands over memory that is its own for ever, and need not think of it again. A machine
-//! inside a process comes and goes; what is carved of its memory keeps that memory alive (a counted
-//! reference beside each array, which costs nothing when the array is used).
+//! inside a process comes and goes; arrays carved from its memory keep that memory alive (a counted
+//! reference beside each array, without a cost when the array is used).
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -17,7 +17,7 @@ use core::mem::{align_of, needs_drop, size_of};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// Whatever keeps a block alive; nothing if the block is there for ever.
+/// The owner that keeps a block alive; absent if the block is there for ever.
 #[cfg(feature = "hosted")]
 type Owner = Option<std::sync::Arc<dyn Send + Sync>>;
 #[cfg(not(feature = "hosted"))]
@@ -53,8 +53,8 @@ impl BootMemory {
     ///
     /// # Safety
     ///
-    /// 1. The block is valid for reads and writes and nothing else uses it, for as long as this
-    ///    value or any [`BootSlice`] carved from it exists.
+    /// 1. The block must be valid for reads and writes, and no other code may use it, for as long
+    ///    as this value or any [`BootSlice`] carved from it exists.
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         BootMemory { next: 0, end: len, base, owner: Owner::default() }
     }
@@ -64,8 +64,8 @@ impl BootMemory {
     ///
     /// # Safety
     ///
-    /// 1. The block is valid for reads and writes and nothing else uses it, for as long as `owner`
-    ///    exists.
+    /// 1. The block must be valid for reads and writes, and no other code may use it, for as long
+    ///    as `owner` exists.
     #[cfg(feature = "hosted")]
     pub(crate) unsafe fn kept_by(
         owner: std::sync::Arc<dyn Send + Sync>,
@@ -79,7 +79,7 @@ impl BootMemory {
     ///
     /// # Errors
     ///
-    /// [`BootMemoryShort`] if the block has not that much left; nothing is taken then.
+    /// [`BootMemoryShort`] if the block has not that much left; no memory is taken then.
     pub fn take<T>(
         &mut self,
         n: usize,
@@ -88,14 +88,13 @@ impl BootMemory {
         self.take_with(n, |_, i| Ok(make(i)))
     }
 
-    /// Carves an array whose elements need arrays of their own, which `make` carves from what is
-    /// left.
+    /// Carves an array whose elements need arrays of their own, which `make` carves from the rest.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if the block has not that much left, or if `make` says so. Elements that
     /// were made are dropped then. Memory that `make` has carved stays taken, as the arrays in it
-    /// may exist; otherwise nothing is taken.
+    /// may exist; otherwise no memory is taken.
     pub fn take_with<T>(
         &mut self,
         n: usize,
@@ -108,14 +107,14 @@ impl BootMemory {
         let mut slice = BootSlice { first, len: 0, _owner: self.owner.clone(), _owns: PhantomData };
         for i in 0..n {
             match make(self, i) {
-                // SAFETY: element i lies in the block and is aligned (`carve`), and belongs to
-                // nothing else (`next` moved past it and never goes back below what was carved; the
+                // SAFETY: element i lies in the block and is aligned (`carve`), and belongs to no
+                // other array (`next` moved past it and never goes back below a carved array; the
                 // block is ours by the contract of `new`).
                 Ok(element) => unsafe { first.add(i).write(element) },
                 Err(short) => {
-                    // Only what lies at the very end can be taken back. `make` has `self` to
-                    // itself: it may have carved arrays and kept them, and it may have put another
-                    // block here.
+                    // Only an array at the very end can be taken back. `make` has `self` to itself:
+                    // it may have carved arrays and kept them, and it may have put another block
+                    // here.
                     if self.base == base && self.next == behind {
                         self.next = before;
                     }
@@ -142,7 +141,7 @@ impl BootMemory {
         // SAFETY: `next + pad` is at most `end`, so the result points into the block or one past its
         // end.
         let first = unsafe { self.base.add(self.next + pad) };
-        // Past all of it, so that what is carved next lies behind it.
+        // Past all of it, so that the next array lies behind it.
         self.next += wanted;
         Ok(first)
     }
@@ -226,7 +225,7 @@ unsafe impl<T: Sync> Sync for BootSlice<T> {}
 impl<T> Drop for BootSlice<T> {
     fn drop(&mut self) {
         if needs_drop::<T>() {
-            // SAFETY: the slice owns these elements, all of them initialised; nothing uses them
+            // SAFETY: the slice owns these elements, all of them initialised; they are not used
             // after this.
             unsafe { core::ptr::drop_in_place(&raw mut **self) };
         }

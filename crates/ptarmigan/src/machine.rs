@@ -2,7 +2,7 @@
 //!
 //! A [`Machine`] is all parts that set-up has put together. [`On`] is a machine and the CPU that
 //! the caller is on, as one value that calls pass on. It is made by [`Machine::on`], which checks
-//! once that the pin is of this machine; what it leads to need not check again.
+//! once that the pin is of this machine; the parts that it leads to need not check again.
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
 use crate::format::{Attr, Format};
@@ -58,8 +58,8 @@ pub unsafe trait Machine: Sync {
     /// Chains that wait for lazy CPUs.
     fn parking(&self) -> &Parking;
 
-    /// Clears a data frame that is about to be mapped. A machine whose data frames have no memory
-    /// behind them does nothing.
+    /// Clears a data frame that is about to be mapped. On a machine whose data frames have no
+    /// memory behind them this has no effect.
     ///
     /// # Errors
     ///
@@ -67,11 +67,11 @@ pub unsafe trait Machine: Sync {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `frame`, a data frame of the machine's, and nothing else reaches it.
+    /// 1. The caller must own `frame`, a data frame of the machine's, which no other code reaches.
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame>;
 
-    /// Copies a data frame for copy-on-write. A machine whose data frames have no memory behind
-    /// them does nothing.
+    /// Copies a data frame for copy-on-write. On a machine whose data frames have no memory behind
+    /// them this has no effect.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ pub unsafe trait Machine: Sync {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `to`, a data frame of the machine's, and nothing else reaches it.
+    /// 1. The caller must own `to`, a data frame of the machine's, which no other code reaches.
     /// 2. `from` is another frame, which stays while this runs.
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame>;
 
@@ -87,8 +87,8 @@ pub unsafe trait Machine: Sync {
     /// which are kept apart.
     fn data_has_memory(&self) -> bool;
 
-    /// A fresh data frame is about to be mapped. For machines that imitate what its program does
-    /// with it next.
+    /// A fresh data frame is about to be mapped. For machines that imitate the program's next
+    /// accesses to it.
     ///
     /// ```compile_fail,E0133
     /// use ptarmigan::{addr::Pfn, machine::Machine};
@@ -99,14 +99,14 @@ pub unsafe trait Machine: Sync {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `frame`, a data frame of the machine's, and nothing else reaches it.
+    /// 1. The caller must own `frame`, a data frame of the machine's, which no other code reaches.
     #[inline(always)]
     unsafe fn fresh_data(&self, _frame: Pfn) {}
 
     /// Is told that instructions may be fetched from `frames` frames from `first` on, before the
     /// first entry that allows it is stored: in faults, where pages are mapped, and where pages
-    /// that are mapped gain the permission. What the frames hold has been written before. It is not
-    /// called for entries that are copied or moved.
+    /// that are mapped gain the permission. The content of the frames has been written before. It
+    /// is not called for entries that are copied or moved.
     ///
     /// A machine whose instruction caches do not see stores makes them agree here, on every CPU: on
     /// AArch64 it cleans the data caches of the frames to the point of unification, invalidates
@@ -114,8 +114,8 @@ pub unsafe trait Machine: Sync {
     /// execute `FENCE.I`. One that keeps a note of frames that are clean already saves itself the
     /// work.
     ///
-    /// The caller may hold the lock of a table and frames that nothing else names. So this must not
-    /// call the library, unwind, or wait for code of the kernel on other CPUs.
+    /// The caller may hold the lock of a table and frames that only it knows. So this must not call
+    /// the library, unwind, or wait for code of the kernel on other CPUs.
     #[inline(always)]
     fn before_executable(&self, _pin: &Pinned<'_>, _first: Pfn, _frames: u64) {}
 
@@ -142,8 +142,8 @@ pub unsafe trait Machine: Sync {
 
 /// A machine and the CPU that the caller is on.
 ///
-/// It proves that the pin is of the machine, so that what is per CPU may be reached without looking
-/// again. Policies are reached through it alone: their calls are `unsafe` for code that has no such
+/// It proves that the pin is of the machine, so that per-CPU parts may be reached without another
+/// check. Policies are reached through it alone: their calls are `unsafe` for code that has no such
 /// proof.
 ///
 /// ```compile_fail,E0133
@@ -214,7 +214,7 @@ impl<'a, M: Machine> On<'a, M> {
         self.m.tlb()
     }
 
-    /// Refuses what was made for another machine.
+    /// Refuses an object of another machine.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ impl<'a, M: Machine> On<'a, M> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then. There is none for a level that trees do not have.
+    /// [`NoFrame`]; no frame has been taken then. It is absent for a level that trees do not have.
     #[inline(always)]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // Known while compiling: the way to high memory is then left out of the policy's.
@@ -274,7 +274,7 @@ impl<'a, M: Machine> On<'a, M> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; no frame has been taken then.
     #[inline]
     pub(crate) fn take_zeroed(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
         if !self.m.data_has_memory() {
@@ -361,7 +361,7 @@ impl<'a, M: Machine> On<'a, M> {
         unsafe { self.tlb().activate(self.pin, space, root) }
     }
 
-    /// Runs nothing of `space` on this CPU for now, but keeps its root loaded.
+    /// Stops running `space` on this CPU for now, but keeps its root loaded.
     pub(crate) fn rest(self, space: &SpaceTlb) -> Result<(), TlbRefusal> {
         self.tlb().rest(self.pin, space)?;
         self.collect();
@@ -373,9 +373,9 @@ impl<'a, M: Machine> On<'a, M> {
         self.tlb().deactivate(self.pin, space)
     }
 
-    /// Clears up to `budget` free frames ahead of their use; returns how many. For a CPU that has
-    /// nothing to run, after [`idle`](Self::idle): first frames of the CPU's own list, which faults
-    /// on anonymous memory take next, then frames of its node's zones, where new tables come from.
+    /// Clears up to `budget` free frames ahead of their use; returns how many. For an idle CPU,
+    /// after [`idle`](Self::idle): first frames of the CPU's own list, which faults on anonymous
+    /// memory take next, then frames of its node's zones, where new tables come from.
     ///
     /// The library has no thread of its own. An idle loop calls it again and again, with a budget
     /// that is worth no more than the CPU may be late by (16 frames are some 10 µs), until it

@@ -8,8 +8,7 @@
 //!
 //! Keys and names are made of lower-case letters, digits, `.` and `-`; values of any characters but
 //! spaces, `,` and `=`. A key that is given twice, an unknown key or option and a malformed value
-//! are errors, which name the position; nothing has been taken over then, so the caller's old
-//! values stay.
+//! are errors, which name the position; the caller's old values stay then.
 //!
 //! | key | values | options |
 //! |---|---|---|
@@ -31,7 +30,7 @@
 //! ```
 use core::fmt;
 
-/// What the parameters say; `None` where nothing was said.
+/// The values of the parameters; `None` for a parameter that is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Params {
     /// Pages in a CPU's magazine: 0 turns caching off. From `quicklist=`.
@@ -49,7 +48,7 @@ pub struct Params {
 pub enum UserPte {
     /// In low memory.
     NoHigh,
-    /// In high memory while there is some: what machines do where nothing is said.
+    /// In high memory while any is free (the default).
     #[default]
     High,
     /// In low memory unless it runs short.
@@ -61,10 +60,10 @@ pub enum UserPte {
 pub struct AutoParams {
     /// The most that tables may take. From `beta=`.
     pub beta: u8,
-    /// What is left free by tables, whatever accesses to high tables cost. From `reserve=`.
+    /// The memory that tables leave free, whatever accesses to high tables cost. From `reserve=`.
     pub reserve: u8,
-    /// What is left free above the reserve, where accesses to high tables cost less than the memory
-    /// is worth. From `margin=`.
+    /// The memory left free above the reserve, where accesses to high tables cost less than the
+    /// memory is worth. From `margin=`.
     pub margin: u8,
     /// Leaf tables of one space, beyond which it prefers high memory. From `share=`.
     pub share: u8,
@@ -109,7 +108,7 @@ pub const LINUX_CEILING: u64 = 33;
 /// Pages that a CPU's magazine can have.
 const MAGAZINE: u64 = 64;
 
-/// What is wrong with a text of parameters, and where.
+/// The fault of a text of parameters, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamError<'a> {
     /// The byte at which `what` begins, from 0.
@@ -129,7 +128,7 @@ pub enum Why {
     Twice,
     /// It has no `=value`.
     NoValue,
-    /// The value is none of those that the parameter takes, which are these.
+    /// The value is unknown; the field lists the accepted ones.
     BadValue(&'static str),
     /// The parameter, with this value, takes no such option; it takes these.
     UnknownOption(&'static str),

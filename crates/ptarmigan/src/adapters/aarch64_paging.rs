@@ -24,9 +24,9 @@
 //!
 //! # Flushes
 //!
-//! Since 0.12.3, [`Mapping`] invalidates what was cached of a table before it frees it, and a
-//! [`RootTable`] is only for tables that are not live. So both may give their tables back
-//! [at once](Pages::at_once).
+//! Since 0.12.3, [`Mapping`] invalidates a table in caches before it frees it, and a [`RootTable`]
+//! is only for tables that are not live. So both may give their tables back [at
+//! once](Pages::at_once).
 use super::tree::{Entries, Tree};
 use super::{Pages, WithPin};
 use crate::addr::{FRAME_SIZE, PhysAddr};
@@ -51,7 +51,7 @@ const PAGE: u64 = FRAME_SIZE as u64;
 /// A table that comes back is cleared as a whole, unless it belongs to a [`Noted`].
 pub struct Tables<'a, 'm, P, N> {
     pages: &'a Pages<'m, P, N>,
-    /// What was written to tables that come back is noted.
+    /// Writes to tables that come back are recorded.
     noted: AtomicBool,
     /// New tables are filled as a whole.
     fills: AtomicBool,
@@ -91,8 +91,8 @@ impl<A: PagingAttributes, P: Policy, N: WithPin> Translation<A> for Tables<'_, '
     unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<A>>) {
         let at = self.pages.phys(table.as_ptr().cast());
         if self.noted.load(Relaxed) {
-            // SAFETY: 1. and 3. by the caller, which has it of `allocate_table`. 2. `Noted` notes what
-            // is written.
+            // SAFETY: 1. and 3. by the caller, which has it of `allocate_table`. 2. `Noted` records
+            // writes.
             unsafe { self.pages.give_back(at) };
         } else {
             // SAFETY: 1. and 3. as above.
@@ -331,7 +331,7 @@ impl<R: Regime, P: Policy, N: WithPin> Noted<Mapping<Tables<'_, '_, P, N>, R>> {
 }
 
 impl<T: Hierarchy> Noted<T> {
-    /// Takes one in which nothing has been written.
+    /// Takes one that has not been written.
     fn over(inner: T) -> Self {
         inner.tables().noted.store(true, Relaxed);
         let (root, top) = inner.root();
@@ -346,9 +346,9 @@ impl<T: Hierarchy> Noted<T> {
         fits.then_some((start, last))
     }
 
-    /// Makes the tables for a range of one page, and notes the lines: then mapping it writes the
-    /// page's entry and nothing else. Returns false for other ranges, where a block is in the way,
-    /// and if there is no memory.
+    /// Makes the tables for a range of one page, and notes the lines: then mapping it writes only
+    /// the page's entry. Returns false for other ranges, where a block is in the way, and if there
+    /// is no memory.
     #[inline]
     fn has_tables_for(&mut self, range: &MemoryRegion) -> bool {
         let Some((start, last)) = self.addresses(range).filter(|(start, last)| last - start < PAGE) else {

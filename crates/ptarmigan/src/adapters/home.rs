@@ -1,4 +1,4 @@
-//! Where static hooks find their pages.
+//! Finds the pages for static hooks.
 use super::{Pages, WithPin};
 use crate::addr::PhysAddr;
 use crate::quicklist::Policy;
@@ -10,11 +10,11 @@ use crate::quicklist::Policy;
 /// An implementation promises:
 ///
 /// 1. [`pages`](Self::pages) returns pages of one policy each time, on every thread. Either all of
-///    them are given back [at once](Pages::at_once), or none.
-/// 2. Only the page-table crate calls the crate's hooks for this type, and it gives back what it
-///    was handed out, once. The hooks are safe functions of the crate's trait, so the compiler does
-///    not keep others from it; a type that is private to its module does.
-/// 3. [`pointer`](Self::pointer) returns what [`Pages::pointer`] of these pages returns.
+///    them are given back [at once](Pages::at_once), or no page is.
+/// 2. Only the page-table crate calls the crate's hooks for this type, and it gives each page back
+///    once. The hooks are safe functions of the crate's trait, so the compiler does not keep others
+///    from it; a type that is private to its module does.
+/// 3. [`pointer`](Self::pointer) must return the result of [`Pages::pointer`] of these pages.
 pub unsafe trait Home: Copy + Send + Sync + 'static {
     /// The policy that the pages are of.
     type Policy: Policy + 'static;

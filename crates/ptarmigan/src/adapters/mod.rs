@@ -4,13 +4,13 @@
 //! for less than a [policy](crate::quicklist::Policy) knows: that a page is zero already, which of
 //! its lines were written, that TLBs may still know it. There are two ways to pages of the lists:
 //!
-//! * **Hooks**: the crate's own trait, over [`Pages`]. The crate works as ever. What its trait does
-//!   not say is done again: a table that is zero is cleared, and one that comes back full is cleared
-//!   as a whole.
+//! * **Hooks**: the crate's own trait, over [`Pages`]. The crate works as ever. Work of which its
+//!   trait does not tell is done again: a table that is zero is cleared, and one that comes back
+//!   full is cleared as a whole.
 //! * **Spaces**: a tree of the crate together with its pages. The space makes the tables that an
 //!   operation needs before it calls the crate, notes which lines the crate is about to write, and
-//!   takes the tree apart by these lines. So nothing is cleared that is clear, and nothing is read
-//!   that was never written. Entries are made, found, changed and removed by the crate.
+//!   takes the tree apart by these lines. So lines that are clear are not cleared, and lines that
+//!   were never written are not read. Entries are made, found, changed and removed by the crate.
 //!
 //! | feature | crate | hooks | space |
 //! |---|---|---|---|
@@ -19,22 +19,21 @@
 //! | `page-table-generic` | page-table-generic 0.9 | `Frames` (`FrameAllocator`) | `Space` |
 //! | `x86_64` | x86_64 0.15 | `Frames` (`FrameAllocator`, `FrameDeallocator`) | `Space` |
 //!
-//! Figures, and what each crate's contract would have to say for its hooks to be as fast, are in
+//! Figures, and the contract that each crate would need for its hooks to be as fast, are in
 //! docs/upstream/: `cargo run --release -p benches-vs-peers -- adapters`. Spaces are for sparse
-//! trees; dense ones gain nothing, and may lose.
+//! trees; dense ones do not gain, and may lose.
 //!
 //! # When a table comes back
 //!
 //! Three of the four crates give tables back before TLBs have forgotten them. So [`Pages`] keeps
-//! what comes back until its user has flushed: [`Pages::take_waiting`], flush,
-//! [`Waiting::flushed`]. Where no MMU walks the trees, or the crate has flushed already,
-//! [`Pages::at_once`] says so.
+//! returned pages until its user has flushed: [`Pages::take_waiting`], flush, [`Waiting::flushed`].
+//! Where no MMU walks the trees, or the crate has flushed already, [`Pages::at_once`] says so.
 //!
 //! # Versions
 //!
-//! Types of these crates are part of the signatures here, and spaces rely on what the crates do. A
-//! version of theirs that is not compatible changes these features, whatever the library's own
-//! version says.
+//! Types of these crates are part of the signatures here, and spaces rely on the behaviour of the
+//! crates. A version of theirs that is not compatible changes these features, whatever the
+//! library's own version says.
 #[cfg(all(feature = "aarch64-paging", target_pointer_width = "64"))]
 pub mod aarch64_paging;
 mod home;

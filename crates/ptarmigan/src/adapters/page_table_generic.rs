@@ -22,7 +22,7 @@ fn ours(at: TheirPhysAddr) -> PhysAddr {
 }
 
 /// The crate's hooks over pages, for its own `PageTable`. The crate clears each table that comes,
-/// and each one that goes is cleared as a whole: [`Space`] is what is fast.
+/// and each one that goes is cleared as a whole: [`Space`] is the fast way.
 #[derive(Debug)]
 pub struct Frames<H>(PhantomData<H>);
 
@@ -53,8 +53,8 @@ impl<H: Home> FrameAllocator for Frames<H> {
     }
 
     fn dealloc_frame(&self, at: TheirPhysAddr) {
-        // SAFETY: 1. and 3. the crate had it of `alloc_frame`, and gives it back once, when nothing
-        // leads to it (contract of `Home`, 2.).
+        // SAFETY: 1. and 3. the crate had it of `alloc_frame`, and gives it back once, when no
+        // entry leads to it (contract of `Home`, 2.).
         unsafe { H::pages().give_back_full(ours(at)) };
     }
 
@@ -64,20 +64,20 @@ impl<H: Home> FrameAllocator for Frames<H> {
     }
 }
 
-/// The hooks of a [`Space`], which hands none of them out: they take back tables of which all that
+/// Internal allocator of a [`Space`]. It never allocates: they take back tables of which all that
 /// was written is noted.
 #[derive(Clone, Copy)]
 struct Noted<H>(PhantomData<H>);
 
 impl<H: Home> FrameAllocator for Noted<H> {
     fn alloc_frame(&self) -> Option<TheirPhysAddr> {
-        // The space has made what is needed.
+        // The space has made the tables.
         None
     }
 
     fn dealloc_frame(&self, at: TheirPhysAddr) {
         // SAFETY: 1. to 3. only the crate calls this, with a table of a space that it has unlinked
-        // and found empty; the space has noted what was written.
+        // and found empty; the space has recorded its written lines.
         unsafe { H::pages().give_back(ours(at)) };
     }
 
@@ -206,7 +206,7 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
         // Asked before each page is written: so a region that fails leaves no tables behind it.
         let resolve = |va: TheirVirtAddr| {
             let entries = Descriptors::<T::P>(PhantomData);
-            // SAFETY: 1. as in `map_page`; the crate reads and writes nothing meanwhile.
+            // SAFETY: 1. as in `map_page`; the crate does not read or write it meanwhile.
             let grown = unsafe { tree.grow(H::pages(), &entries, va.as_usize() as u64, Level::PTE) };
             if grown { Ok(get_paddr(va)) } else { Err(PagingError::NoMemory) }
         };
@@ -226,7 +226,7 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
         let ends = [va, pa].map(|at| at.checked_add(config.size));
         let fits = config.size > 0 && (va | pa | config.size).is_multiple_of(FRAME_SIZE);
         let [Some(end), Some(_)] = ends.map(|end| end.filter(|_| fits)) else {
-            // The crate says what is wrong with it, and writes nothing.
+            // The crate returns the error, and does not write.
             return self.view().map(config);
         };
         let mut at = va;
@@ -313,8 +313,8 @@ fn level(page_size: usize) -> Option<Level> {
 
 impl<T: TableMeta<P: TableEntry>, H: Home> Drop for Space<T, H> {
     fn drop(&mut self) {
-        // SAFETY: 1. all tables are of these pages, and this is the end of the space. 2. calls note
-        // what they write.
+        // SAFETY: 1. all tables are of these pages, and this is the end of the space. 2. calls
+        // record their writes.
         unsafe { self.tree.take_apart(H::pages(), &Descriptors::<T::P>(PhantomData)) };
     }
 }

@@ -84,7 +84,7 @@ fn pointer<H: Home>(at: TheirPhysAddr) -> TheirVirtAddr {
 
 /// The crate's hooks over pages, for its own `PageTable64`. The crate clears each table that comes,
 /// and each one that goes is cleared as a whole, so this is slower than a stack of frames that
-/// nobody clears: [`Space`] is what is fast.
+/// nobody clears: [`Space`] is the fast way.
 #[derive(Clone, Copy, Debug)]
 pub struct Handler<H>(PhantomData<H>);
 
@@ -95,7 +95,7 @@ impl<H: Home> PagingHandler for Handler<H> {
 
     fn dealloc_frames(at: TheirPhysAddr, _frames: usize) {
         // SAFETY: 1. and 3. the crate had it of `alloc_frames`, one frame, and gives it back once,
-        // when nothing leads to it (contract of `Home`, 2.).
+        // when no entry leads to it (contract of `Home`, 2.).
         unsafe { H::pages().give_back_full(ours(at)) };
     }
 
@@ -105,7 +105,7 @@ impl<H: Home> PagingHandler for Handler<H> {
     }
 }
 
-/// The hooks of a [`Space`]'s table. They hand out its root and take nothing back: the space does.
+/// The hooks of a [`Space`]'s table. They hand out its root and take no frame back: the space does.
 #[derive(Clone, Copy, Debug)]
 pub struct RootOnly<H>(PhantomData<H>);
 
@@ -176,7 +176,7 @@ unsafe impl TableEntry for page_table_entry::x86_64::X64PTE {}
 /// 2. The methods that [`MemoryAddr`] provides are not replaced by others.
 pub unsafe trait Addresses: PagingMetaData {}
 
-// SAFETY: 1. a transparent `usize`. 2. none is.
+// SAFETY: 1. a transparent `usize`. 2. no frame is.
 #[cfg(target_arch = "x86_64")]
 unsafe impl Addresses for page_table_multiarch::x86_64::X64PagingMetaData {}
 
@@ -205,8 +205,8 @@ unsafe impl<E: TableEntry> Entries for Descriptors<E> {
 
 /// The crate's table for 64-bit machines, with tables that the space makes, notes and takes apart.
 ///
-/// It relies on what version 0.6 does: a table is the tree of entries below
-/// [`root_paddr`](PageTable64::root_paddr), and nothing else is kept of it.
+/// It relies on the behaviour of version 0.6: a table is the tree of entries below
+/// [`root_paddr`](PageTable64::root_paddr), and has no other state.
 pub struct Space<M: Addresses, E: TableEntry, H: Home> {
     /// Never dropped: it would look at every entry of every table above the lowest.
     table: ManuallyDrop<PageTable64<M, E, RootOnly<H>>>,
@@ -239,14 +239,14 @@ impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
     /// Has the root's entries of `entries` lead to the tables to which those of `from` lead, e.g.
     /// for the kernel's half. Entries that earlier calls have shared stay shared.
     ///
-    /// By way of this space, nothing can be mapped there ([`PagingError::NoMemory`]), and nothing
-    /// that is mapped there can be changed ([`PagingError::NotMapped`]).
+    /// By way of this space, no page can be mapped there ([`PagingError::NoMemory`]), or changed
+    /// ([`PagingError::NotMapped`]).
     ///
     /// # Safety
     ///
-    /// 1. The space maps nothing there.
-    /// 2. `from` is a root of the same format, which the direct map reaches. What its entries lead
-    ///    to stays as long as this space.
+    /// 1. The space must not map pages there.
+    /// 2. `from` is a root of the same format, which the direct map reaches. The tables under its
+    ///    entries must stay as long as this space.
     pub unsafe fn share_root_entries(&mut self, from: TheirPhysAddr, entries: Range<usize>) {
         let bytes = entries.start.min(512) * ENTRY..entries.end.min(512) * ENTRY;
         // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone; by the caller
@@ -263,7 +263,7 @@ impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
 impl<M: Addresses, E: TableEntry, H: Home> Drop for Space<M, E, H> {
     fn drop(&mut self) {
         // SAFETY: 1. all tables are of these pages, and this is the end of the space. 2. cursors
-        // note what they write.
+        // record their writes.
         unsafe { self.tree.take_apart(H::pages(), &Descriptors::<E>(PhantomData)) };
     }
 }
@@ -279,7 +279,7 @@ fn level(size: PageSize) -> Level {
     match size {
         PageSize::Size1G => Level(2),
         PageSize::Size2M => Level(1),
-        // What the crate takes anything else for.
+        // The default size of the crate.
         PageSize::Size4K | PageSize::Size1M => Level::PTE,
     }
 }
@@ -397,8 +397,8 @@ impl<M: Addresses, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
     ///
     /// # Errors
     ///
-    /// As there; [`PagingError::NotMapped`] for addresses of another space, of
-    /// which none is changed.
+    /// As there; [`PagingError::NotMapped`] for addresses of another space, whose pages are not
+    /// changed.
     pub fn protect_region(&mut self, vaddr: M::VirtAddr, size: usize, flags: MappingFlags) -> PagingResult {
         self.refuse_shared(vaddr, size)?;
         self.cursor.protect_region(vaddr, size, flags)
@@ -418,8 +418,8 @@ impl<M: Addresses, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
     ///
     /// # Errors
     ///
-    /// As there; [`PagingError::NotMapped`] for addresses of another space, of
-    /// which none is unmapped.
+    /// As there; [`PagingError::NotMapped`] for addresses of another space, whose pages are not
+    /// unmapped.
     pub fn unmap_region(&mut self, vaddr: M::VirtAddr, size: usize) -> PagingResult {
         self.refuse_shared(vaddr, size)?;
         self.cursor.unmap_region(vaddr, size)

@@ -27,7 +27,7 @@ impl WithPin for CpuSlot {
     }
 }
 
-/// Tables of a policy are not what the page-table crates take: a frame of 4 KiB.
+/// Page-table crates cannot take the tables of a policy: a frame of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnfitTables {
     /// Bytes of a table that holds pages.
@@ -61,8 +61,7 @@ pub struct Pages<'m, P, N> {
 }
 
 impl<'a, 'm, C: Construct, K: Check, N: WithPin> Pages<'m, &'a Quicklists<'m, DirectMap, C, K>, N> {
-    /// Makes them of lists. Nothing is handed out where `pin` leads to another machine than that of
-    /// the lists.
+    /// Makes them of lists. No page is handed out if `pin` is of another machine than the lists.
     ///
     /// # Errors
     ///
@@ -74,8 +73,8 @@ impl<'a, 'm, C: Construct, K: Check, N: WithPin> Pages<'m, &'a Quicklists<'m, Di
 }
 
 impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
-    /// Makes them of any policy. Nothing is handed out where `pin` leads to another machine than
-    /// that of the policy.
+    /// Makes them of any policy. No page is handed out if `pin` is of another machine than the
+    /// policy.
     ///
     /// # Errors
     ///
@@ -146,7 +145,7 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     /// # Safety
     ///
     /// 1. [`alloc`](Self::alloc) handed out the table at `at`, and it has not come back.
-    /// 2. While the result exists, nothing else gives it back.
+    /// 2. While the result exists, no other code may give it back.
     #[inline(always)]
     pub(super) unsafe fn open(&self, at: PhysAddr) -> ForeignTable<'m> {
         // SAFETY: 1. `alloc` made it of a page of this level and these frames, and it has not come
@@ -173,7 +172,7 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     /// 1. [`alloc`](Self::alloc) handed out the table at `at`, and it has not come back.
     /// 2. Every byte of it that is not zero lies in a line that was noted.
     /// 3. No entry leads to the table any more, except entries of tables that are given back too.
-    ///    Nothing writes to it.
+    ///    No code may write to it.
     #[inline]
     pub unsafe fn give_back(&self, at: PhysAddr) {
         // SAFETY: 1. by the caller. 2. only this gives it back.
@@ -182,7 +181,7 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         // window reaches low memory, of which the table is.
         let table = unsafe { table.clear_touched(&self.window) };
         if !self.at_once {
-            // Only a root is ever refused, and these are none.
+            // Only a root is ever refused, and these are no roots.
             let _ = table.unhook(&mut self.waiting.lock());
             return;
         }
@@ -196,7 +195,7 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         });
     }
 
-    /// Takes a table back of which nothing is known: clears it as a whole.
+    /// Takes a table back whose content is unknown: clears it as a whole.
     ///
     /// # Safety
     ///
@@ -250,7 +249,7 @@ impl<P: Policy, N: WithPin> Waiting<'_, '_, P, N> {
         self.chain.len()
     }
 
-    /// Returns whether there are none: then no flush is needed on their account.
+    /// Returns whether it is empty: then no flush is needed on their account.
     pub fn is_empty(&self) -> bool {
         self.chain.is_empty()
     }

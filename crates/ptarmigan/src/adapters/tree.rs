@@ -13,22 +13,22 @@ pub(super) const ENTRY: usize = 8;
 /// Index bits of a level.
 const INDEX: u32 = 9;
 
-/// What a crate's entries look like.
+/// The layout of a crate's entries.
 ///
 /// # Safety
 ///
 /// An implementation promises:
 ///
 /// 1. An [`Entry`](Self::Entry) has [`ENTRY`] bytes, every one of which is part of a value, and any
-///    value of theirs is an entry. One of zeroes is none.
+///    value of theirs is an entry. An entry of zeroes is empty.
 /// 2. [`table`](Self::table) names a table of `at` for what [`link`](Self::link), or the crate on
-///    its behalf, has made of a table at `at`, and for nothing else that can be in a tree: not for
-///    a page of any size, whatever the crate's user asks for.
+///    its behalf, has made of a table at `at`, and for no other entry of a tree: not for a page of
+///    any size, whatever the crate's user asks for.
 pub(super) unsafe trait Entries {
     /// An entry.
     type Entry: Copy;
 
-    /// Returns whether it is none.
+    /// Returns whether it is empty.
     fn is_none(&self, entry: Self::Entry) -> bool;
 
     /// Returns the table that an entry of a table above the lowest level leads to.
@@ -125,8 +125,8 @@ impl Tree {
     }
 
     /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes its line
-    /// and those of the entries above it. Stops at a large page. Returns false if there is no memory,
-    /// where what has been made by then stays, and if the root's entry [is
+    /// and those of the entries above it. Stops at a large page. Returns false if there is no
+    /// memory, where tables that were made stay, and if the root's entry [is
     /// another's](Self::is_shared).
     ///
     /// # Safety
@@ -323,8 +323,8 @@ impl Tree {
     /// # Safety
     ///
     /// 1. As for [`grow`](Self::grow). The tree has no entry there.
-    /// 2. `from` is a root of the same format, which the direct map reaches. What its entries lead
-    ///    to stays as long as this tree.
+    /// 2. `from` is a root of the same format, which the direct map reaches. The tables under its
+    ///    entries must stay as long as this tree.
     pub unsafe fn share<P: Policy, N: WithPin>(
         &mut self,
         pages: &Pages<'_, P, N>,

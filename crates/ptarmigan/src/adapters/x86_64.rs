@@ -46,8 +46,8 @@ fn ours(frame: PhysFrame) -> PhysAddr {
     PhysAddr(frame.start_address().as_u64())
 }
 
-/// The crate's hooks over pages, for its own mappers. Each table that comes is cleared by the crate;
-/// what goes is not looked at, as [`CleanUp`] has found it empty.
+/// The crate's hooks over pages, for its own mappers. Each table that comes is cleared by the
+/// crate; a table that goes is not read, as [`CleanUp`] has found it empty.
 pub struct Frames<'a, 'm, P, N>(&'a Pages<'m, P, N>);
 
 impl<'a, 'm, P, N> Frames<'a, 'm, P, N> {
@@ -93,7 +93,7 @@ unsafe impl<P: Policy, N: WithPin> PageTableFrameMapping for Reach<'_, '_, P, N>
 /// The mapper's allocator in a space: the tables are there.
 struct NoFrames;
 
-// SAFETY: it hands out nothing.
+// SAFETY: it hands out no frame.
 unsafe impl FrameAllocator<Size4KiB> for NoFrames {
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
         None
@@ -144,15 +144,15 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     }
 
     /// Has the upper half of the root lead to the tables to which that of `from` leads: the
-    /// kernel's. By way of this space, nothing can be mapped there
-    /// ([`MapToError::FrameAllocationFailed`]), and nothing that is mapped there can be changed
-    /// ([`UnmapError::PageNotMapped`], [`FlagUpdateError::PageNotMapped`]).
+    /// kernel's. By way of this space, no page can be mapped there
+    /// ([`MapToError::FrameAllocationFailed`]), or changed ([`UnmapError::PageNotMapped`],
+    /// [`FlagUpdateError::PageNotMapped`]).
     ///
     /// # Safety
     ///
-    /// 1. The space maps nothing there.
-    /// 2. `from` is a root, which the direct map reaches. What the entries of its upper half lead to
-    ///    stays as long as this space.
+    /// 1. The space must not map pages there.
+    /// 2. `from` is a root, which the direct map reaches. The tables under entries of its upper
+    ///    half must stay as long as this space.
     pub unsafe fn share_upper_half(&mut self, from: PhysFrame) {
         // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone; by the caller
         // (1.). 2. by the caller (2.).
@@ -262,7 +262,7 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
 impl<P: Policy, N: WithPin> Drop for Space<'_, '_, P, N> {
     fn drop(&mut self) {
         // SAFETY: 1. all tables are of these pages, and this is the end of the space. 2. `map_to`
-        // notes what it writes, and nothing else makes an entry.
+        // records its writes, and no other code makes an entry.
         unsafe { self.tree.take_apart(self.pages, &Words(0)) };
     }
 }

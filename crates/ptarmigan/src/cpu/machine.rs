@@ -2,11 +2,11 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The number of an exhausted counter: it matches nothing, not even itself.
+/// The number of an exhausted counter: it matches no number, not even itself.
 const NOTHING: u32 = 0;
 
-/// Returns a number that no other call with the same counter returns, or [`NOTHING`] once there is
-/// none left. The counter begins at 1.
+/// Returns a number that no other call with the same counter returns, or [`NOTHING`] once the
+/// numbers are used up. The counter begins at 1.
 pub(crate) fn next_number(next: &AtomicU32) -> u32 {
     // `u32::MAX` is where the counter stops.
     next.fetch_update(Relaxed, Relaxed, |n| n.checked_add(1)).unwrap_or(NOTHING)
@@ -29,14 +29,14 @@ pub struct MachineId(u32);
 impl MachineId {
     /// Makes the identity of a machine; no other call returns the same one.
     ///
-    /// After 2^32 - 2 calls identities run out. Those made then [match](Self::matches) nothing, so
-    /// that everything made for them refuses to work, but nothing is mixed up.
+    /// After 2^32 - 2 calls identities run out. Those made then [match](Self::matches) no machine,
+    /// so that everything made for them refuses to work, but no two are mixed up.
     #[expect(
         clippy::new_without_default,
         reason = "a default value is the same value each time; these differ"
     )]
     pub fn new() -> Self {
-        // The model checker need not know: nothing is published with the number.
+        // The model checker need not know: the number publishes no data.
         static NEXT: AtomicU32 = AtomicU32::new(NOTHING + 1);
         Self::next_of(&NEXT)
     }
@@ -53,7 +53,7 @@ impl MachineId {
 }
 
 impl MachineId {
-    /// Accepts what belongs to this machine: a pin, a frame or a space.
+    /// Accepts objects that belong to this machine: a pin, a frame or a space.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl fmt::Debug for MachineId {
 }
 
 /// A call was given something of another machine: a pin, a space, a tree. Or both are of one
-/// machine, but the part that was called was made for fewer CPUs. Nothing has been done.
+/// machine, but the part that was called was made for fewer CPUs. The call had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongMachine {
     /// The machine that was called.
@@ -94,10 +94,11 @@ impl fmt::Display for WrongMachine {
 
 impl core::error::Error for WrongMachine {}
 
-/// What a call that would have consumed it gives back, mostly because it is of another machine.
+/// A value that a refused call gives back instead of consuming it, mostly because it is of another
+/// machine.
 #[must_use = "it holds what the call did not take"]
 pub struct Refused<T, E = WrongMachine> {
-    /// What was to be consumed.
+    /// The value.
     pub value: T,
     /// Why it was not.
     pub error: E,

@@ -23,7 +23,7 @@ impl CpuMask {
         self.words.get(cpu.0 as usize / BITS).map(|word| (word, 1 << (cpu.0 as usize % BITS)))
     }
 
-    /// Adds a CPU; nothing is done for one from [`MAX_CPUS`] on, which no set can hold.
+    /// Adds a CPU; a number from [`MAX_CPUS`] on, which no set can hold, has no effect.
     #[inline]
     pub fn set(&self, cpu: CpuId) {
         debug_assert!(usize::from(cpu.0) < MAX_CPUS);

@@ -61,7 +61,7 @@ impl Pinned<'_> {
         self.machine
     }
 
-    /// Refuses what was made for another machine.
+    /// Refuses an object of another machine.
     ///
     /// # Errors
     ///

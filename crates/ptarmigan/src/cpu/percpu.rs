@@ -1,4 +1,4 @@
-//! What each CPU has to itself.
+//! Gives each CPU a value of its own.
 use super::{MachineId, Pinned};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::sync::cell::UnsafeCell;
@@ -77,8 +77,8 @@ impl State {
 
 // SAFETY: `enter` gives a reference to a slot's value only to the holder of the pin of that CPU of
 // that machine, which exists on one thread at a time (contract of `Pinned::assume`), and only once
-// at a time (busy flag, which nothing else touches); so values are moved between threads, not
-// shared. What is shared is `S`.
+// at a time (busy flag, which no other code touches); so values are moved between threads, not
+// shared. Only `S` is shared.
 unsafe impl<T: Send, S: Sync> Sync for PerCpu<T, S> {}
 // SAFETY: it owns its slots.
 unsafe impl<T: Send, S: Send> Send for PerCpu<T, S> {}
@@ -98,8 +98,8 @@ impl<T, S: Default> PerCpu<T, S> {
         Self::new_with(boot, machine, cpus, |_, i| Ok(make(i)))
     }
 
-    /// Makes the slots of the `cpus` CPUs of `machine`, whose values need arrays of their own, which
-    /// `make` carves from what is left.
+    /// Makes the slots of the `cpus` CPUs of `machine`, whose values need arrays of their own,
+    /// which `make` carves from the rest.
     ///
     /// # Errors
     ///
@@ -134,22 +134,22 @@ impl<T, S> PerCpu<T, S> {
     /// Iterates over the values of all CPUs, in order.
     #[cfg(feature = "hosted")]
     pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        // SAFETY: the slot is borrowed for as long as the value, and nothing else reaches it.
+        // SAFETY: the slot is borrowed for as long as the value, and no other code reaches it.
         self.slots.iter_mut().map(|slot| slot.value.with_mut(|value| unsafe { &mut *value }))
     }
 
-    /// Iterates over what the CPUs show, in order.
+    /// Iterates over the shared parts of the CPUs, in order.
     pub fn shown(&self) -> impl Iterator<Item = &S> {
         self.slots.iter().map(|slot| &slot.shown)
     }
 
-    /// Returns what the CPU of `pin` shows; `None` for a pin of another machine.
+    /// Returns the shared part of the CPU of `pin`; `None` for a pin of another machine.
     #[inline(always)]
     pub fn own_shown(&self, pin: &Pinned<'_>) -> Option<&S> {
         self.slot(pin).map(|slot| &slot.shown)
     }
 
-    /// Returns what the CPU of `pin` shows, unchecked.
+    /// Returns the shared part of the CPU of `pin`, unchecked.
     ///
     /// # Safety
     ///
@@ -230,7 +230,7 @@ impl<'a, T, S> Guard<'a, T, S> {
         (self.slot.value.with_mut(|p| unsafe { &mut *p }), &mut self.word)
     }
 
-    /// Returns what the CPU shows to others.
+    /// Returns the part that the CPU shares with others.
     #[inline(always)]
     pub fn shown(&self) -> &'a S {
         &self.slot.shown
@@ -263,16 +263,16 @@ impl<T, S> Drop for Guard<'_, T, S> {
 
 /// A count that one CPU writes and any CPU may read: load and store, no read-modify-write.
 ///
-/// It is as wide as a pointer: on 32-bit machines it wraps at 2^32. Nothing is decided by it, so
+/// It is as wide as a pointer: on 32-bit machines it wraps at 2^32. No decision depends on it, so
 /// models leave it alone.
 ///
 /// # Interrupts
 ///
 /// Where the compiler adds to memory in one instruction, as on x86, no count is lost. Elsewhere an
-/// interrupt may come between the load and the store. What its handler adds to the same counter
-/// meanwhile is lost, and nothing else: an interrupt costs at most what its own handler counted.
-/// Code whose handlers use what counts here, and that wants exact counts, masks interrupts around
-/// these calls. For a policy that is asked for anyway ([`Policy`](crate::quicklist::Policy)).
+/// interrupt may come between the load and the store. Only additions of its handler to the same
+/// counter meanwhile are lost: an interrupt loses at most the counts of its own handler. Code that
+/// wants exact counts, and whose handlers use these counters, masks interrupts around these calls.
+/// For a policy that is asked for anyway ([`Policy`](crate::quicklist::Policy)).
 #[derive(Default)]
 pub struct Counter(AtomicUsize);
 
@@ -288,7 +288,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Returns the count; it may lag behind what other CPUs are doing this instant.
+    /// Returns the count; it may lag behind operations of other CPUs.
     #[inline(always)]
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)

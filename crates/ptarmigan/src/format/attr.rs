@@ -1,10 +1,10 @@
-//! What may be done with a page, independent of the architecture.
+//! Describes the permitted accesses to a page, independent of the architecture.
 use core::fmt;
 use core::ops::BitOr;
 
 /// Attributes of a page.
 ///
-/// Bits 0 to 7 are those below. Bits 8 to 11 are the library's, for what comes later. Bits 12 to 15
+/// Bits 0 to 7 are those below. Bits 8 to 11 are the library's, for later use. Bits 12 to 15
 /// ([`OWN`](Self::OWN)) are the format's own, for instance a memory type: `KernelRange`, `Vmalloc`
 /// and `TreeMut` pass them on. Spaces do not ask for them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -67,7 +67,7 @@ impl fmt::Debug for Attr {
     }
 }
 
-/// What a program does with an address.
+/// A program's access to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads.

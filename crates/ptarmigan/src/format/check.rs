@@ -1,4 +1,4 @@
-//! What a tree demands of a format, checked when it is compiled.
+//! Checks at compile time that a format meets the demands of a tree.
 use super::Format;
 use crate::addr::FRAME_SHIFT;
 use crate::page::MAX_LEVELS;
@@ -30,7 +30,7 @@ pub(super) const fn entries(index_bits: &[u8; MAX_LEVELS]) -> [usize; SHIFTS] {
 }
 
 /// The entries that a table has, if tables of all levels have equally many: most formats are so,
-/// and then nothing depends on the level.
+/// and then no code depends on the level.
 pub(super) const fn entries_of_all(levels: u8, index_bits: &[u8; MAX_LEVELS]) -> Option<usize> {
     let mut level = 1;
     while level < levels as usize {

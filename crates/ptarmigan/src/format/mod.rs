@@ -1,7 +1,7 @@
-//! What each architecture's entries look like. Formats are data and pure functions: all compile on
+//! Describes the entries of each architecture. Formats are data and pure functions: all compile on
 //! every host.
 //!
-//! A format decides nothing: which entries are written, when and in which order is `table`'s
+//! A format makes no decision: which entries are written, when and in which order is `table`'s
 //! business. It knows [`page::Level`](crate::page::Level) and
 //! [`page::Layout`](crate::page::Layout), and no other part of the library.
 mod attr;
@@ -22,10 +22,10 @@ pub use x86::{X86_64, X86Pae};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing, but for bits that [`Format::KEPT`] names.
+    /// Empty, but for bits that [`Format::KEPT`] names.
     None,
     /// A link to a table of the level below.
     Link(PhysAddr),
@@ -36,20 +36,19 @@ pub enum Entry {
 /// A format of tables and entries: a tree of tables whose entries are 32 or 64 bits wide, handled
 /// as 64 bits.
 ///
-/// An entry is an [`Entry`]: none, a link, or a leaf. A leaf without [`Attr::READ`] is not present
+/// An entry is an [`Entry`]: empty, a link, or a leaf. A leaf without [`Attr::READ`] is not present
 /// for the MMU but keeps its frame (`PROT_NONE`).
 ///
 /// A tree refuses to compile with a format whose shape it does not support: see [`check`]. The
 /// promises below are tested by `ptarmigan_rig::conform`, for every format that `ptsan` can decode;
 /// write that test first.
 ///
-/// Every function of an entry takes the level of its table, as an entry means what it means there:
-/// a large page has its frame, its memory type and the bit that tells it from a link in other
-/// places.
+/// Every function of an entry takes the level of its table, as its meaning depends on the level: a
+/// large page has its frame, its memory type and the bit that tells it from a link in other places.
 ///
 /// # Safety
 ///
-/// The library follows what these functions say without looking again. An implementation promises,
+/// The library follows the results of these functions without a check. An implementation promises,
 /// for each level, and for each frame below 2^[`PHYS_BITS`](Self::PHYS_BITS) bytes:
 ///
 /// 1. [`linked`](Self::linked) gives back the address that [`link`](Self::link) was given, and
@@ -58,7 +57,7 @@ pub enum Entry {
 ///    [`write_protected`](Self::write_protected); [`is_special`](Self::is_special) says whether it
 ///    was made with [`Attr::SPECIAL`].
 /// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](FormatExt::is_none).
-/// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) are what the MMU would do.
+/// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) must answer as the MMU would.
 /// 5. For one `attr`, `leaf` of level 0 grows by the same amount from each frame to the next,
 ///    wrapping. Mapping a run of frames adds that amount; debug builds compare.
 /// 6. [`needs_break`](Self::needs_break) says yes wherever the architecture demands a break, and
@@ -99,8 +98,8 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// Whether [`needs_break`](Self::needs_break) ever says yes. If not, the code that breaks
     /// entries is not compiled.
     const EVER_BREAKS: bool;
-    /// Bits of a leaf that survive when the entry is cleared: PowerPC's hash bit. 0 where there are
-    /// none.
+    /// Bits of a leaf that survive when the entry is cleared: PowerPC's hash bit. 0 for other
+    /// formats.
     const KEPT: u64;
 
     /// An entry of a table of `level` that links the table at `at`.
@@ -135,11 +134,11 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// Whether the architecture demands that the entry `old` of a table of `level` is made invalid,
     /// and flushed on all CPUs, before `new` takes its place (AArch64's break-before-make): for
     /// another frame, memory type or size, or for a page that becomes global. Either may be a leaf,
-    /// a link or none.
+    /// a link or empty.
     fn needs_break(level: Level, old: u64, new: u64) -> bool;
 }
 
-/// What follows from a [`Format`]: every format has it, and none of its own.
+/// Functions derived from a [`Format`]: a format cannot override them.
 ///
 /// Tables are reached with the indices that these functions return, so their results are within the
 /// tables that [`check`] has seen. A format that could say otherwise would write outside of them:
@@ -190,13 +189,13 @@ pub trait FormatExt {
     /// The entry of a table of `level` that maps `va`.
     fn index(level: Level, va: u64) -> usize;
 
-    /// Whether an entry is none, whatever bits of [`KEPT`](Format::KEPT) it has.
+    /// Whether an entry is empty, whatever bits of [`KEPT`](Format::KEPT) it has.
     fn is_none(raw: u64) -> bool;
 
-    /// What is left of an entry that is cleared.
+    /// The value of an entry after it was cleared.
     fn cleared(raw: u64) -> u64;
 
-    /// What an entry of a table of `level` is.
+    /// Returns the kind of an entry of a table of `level`.
     fn entry(level: Level, raw: u64) -> Entry;
 
     /// The leaf `raw` of a table of `level` with the attributes that `change` makes of its own.

@@ -1,7 +1,7 @@
 //! 32-bit PowerPC: the tables that software keeps beside the hash table.
 //!
-//! No MMU walks these tables. What an entry holds besides the frame is for software alone, and
-//! lies where Linux has it on implementations with a hash table.
+//! No MMU walks these tables. The bits of an entry besides the frame are for software alone, and
+//! lie where Linux has them on implementations with a hash table.
 use super::{Access, Attr, Format, Slot32Be};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -40,10 +40,10 @@ const ATTRIBUTES: [(Attr, u64); 7] = [
 pub struct Ppc32;
 
 // SAFETY: 1. `link` sets no low bit but the lowest, and tables are aligned to more than the others.
-// Entries above level 0 are links or none. 2. the address bits hold the frame, which is below
-// 4 GiB, and `SPECIAL` says that it is special. 3. a link is present, and a leaf is present or has
+// Entries above level 0 are links or empty. 2. the address bits hold the frame, which is below 4
+// GiB, and `SPECIAL` says that it is special. 3. a link is present, and a leaf is present or has
 // `KEEPS`. 4. the refill of the hash table looks at these bits and at no others. 5. the frame's
-// number is in consecutive bits. 6. nothing walks the tree; the hash table's entries are `tlb`'s.
+// number is in consecutive bits. 6. no MMU walks the tree; the hash table's entries are `tlb`'s.
 unsafe impl Format for Ppc32 {
     type Slot = Slot32Be;
     const NAME: &'static str = "ppc32";

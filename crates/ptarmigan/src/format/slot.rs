@@ -9,24 +9,24 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 /// An implementation promises that it has the size and alignment of the entry, that every bit
 /// pattern is valid, and that a store is seen by an MMU as a whole, or with its valid bit last.
 pub unsafe trait Slot: Sync {
-    /// Reads the entry; what was written before it was stored is visible (acquire): a table that it
-    /// links is seen as it was when it was linked.
+    /// Reads the entry; stores before it was stored are visible (acquire): a table that it links is
+    /// seen as it was when it was linked.
     fn load(&self) -> u64;
-    /// Writes it; what was written before is visible to code that reads this (release).
+    /// Writes it; earlier stores are visible to code that reads this (release).
     fn store(&self, raw: u64);
     /// Whether [`fill`](Self::fill) does it in one step, whatever other CPUs do.
     const FILLS_AT_ONCE: bool;
-    /// Writes it if there is none (0); whether there was none. Visible as with
+    /// Writes it if it is empty (0); returns whether it was. Visible as with
     /// [`store`](Self::store).
     fn fill(&self, raw: u64) -> bool;
-    /// Writes it and returns what was there, so that no bit an MMU sets in between is lost.
+    /// Writes it and returns the former value, so that no bit an MMU sets in between is lost.
     fn swap(&self, raw: u64) -> u64;
     /// Writes `new` if `old` is there, in one step as far as an MMU can tell, and visible as with
     /// [`store`](Self::store).
     ///
     /// # Errors
     ///
-    /// What is there instead; nothing has been written then.
+    /// The present value instead, if the entry was not written.
     fn exchange(&self, old: u64, new: u64) -> Result<(), u64>;
 }
 
@@ -47,7 +47,7 @@ mod wide {
             Slot64(AtomicU64::new(0))
         }
 
-        /// Reads it as an MMU does: what the entry leads to is read after it, and nothing else is
+        /// Reads it as an MMU does: reads through the entry come after it, and no other access is
         /// ordered.
         pub fn walk(&self) -> u64 {
             u64::from_le(self.0.load(Ordering::Acquire))

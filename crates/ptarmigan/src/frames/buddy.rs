@@ -4,8 +4,8 @@
 //! and in constant time: a block that becomes the right half of a merged block keeps its own count
 //! in its first frame's record, and the merged block's count is the sum; so a split reads the right
 //! half's count back and the left half has the rest. Blocks that are zero throughout, blocks of
-//! which a part is and blocks of which nothing is known are kept on lists apart: a request for
-//! zeros, or for frames that are not, finds them without walking past the others.
+//! which a part is and blocks of unknown content are kept on lists apart: a request for zeros, or
+//! for frames that are not, finds them without walking past the others.
 use super::demand::ZeroTally;
 use super::record::{FrameMeta, Use};
 use super::table::FrameTable;
@@ -45,7 +45,7 @@ pub(super) struct Buddy {
     pub tally: ZeroTally,
 }
 
-/// What is wanted of a block that has to be halved.
+/// The half that is wanted of a block that has to be halved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Want {
     /// The half with more known-zero frames.
@@ -201,10 +201,10 @@ impl Buddy {
         Some(block)
     }
 
-    /// Takes a block of at most 2^`most` frames none of which is known to be zero, for the caller
-    /// to clear; `None` if there is nothing to clear, or if it lies in the only free block of its
-    /// size or more: that one is left whole, so that a request for as many frames in a row finds
-    /// them at this moment.
+    /// Takes a block of at most 2^`most` frames, without a frame that is known to be zero, for the
+    /// caller to clear; `None` if every block is clear, or if the block lies in the only free block
+    /// of its size or more: that one is left whole, so that a request for as many frames in a row
+    /// finds them at this moment.
     ///
     /// Blocks of 2^`order` frames or more are preferred, the smallest of them, as requests take
     /// small ones first, and mixed ones before dirty ones, as they become zero throughout soonest.
@@ -248,7 +248,7 @@ impl Buddy {
                     match want {
                         Want::Zero => more_right,
                         Want::Other => !more_right,
-                        // A half without anything to clear is none.
+                        // A half without anything to clear does not count.
                         Want::Clear => (more_right && right_zero < half) || left_zero == half,
                     }
                 }
@@ -271,7 +271,7 @@ impl Buddy {
         Block { pfn, order: at, zero }
     }
 
-    /// Takes a block back, all of it zero or none of it known to be, and merges it with its free
+    /// Takes a block back, all of it zero or all of it unknown, and merges it with its free
     /// buddies.
     pub fn give(&mut self, table: &FrameTable, pfn: Pfn, order: u8, is_zero: bool) {
         debug_assert!(

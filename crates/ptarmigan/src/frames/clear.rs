@@ -7,14 +7,14 @@
 //! * x86-64: `movnti`, which is part of the architecture and needs no vector register, so that
 //!   kernels compiled without SSE use it too;
 //! * elsewhere, and in interpreters and models: ordinary stores. AArch64's `dc zva` allocates lines
-//!   as stores do on most processors, so nothing is gained by it here.
+//!   as stores do on most processors, so it has no advantage here.
 use crate::addr::FRAME_SIZE;
 
 /// Clears a frame with ordinary stores.
 ///
 /// # Safety
 ///
-/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nothing else uses them.
+/// 1. `base` must be valid for writes of [`FRAME_SIZE`] bytes, and no other code may use them.
 #[inline(always)]
 pub(super) unsafe fn through_caches(base: *mut u8) {
     // SAFETY: point 1 is passed on; any alignment will do for bytes.
@@ -25,13 +25,13 @@ pub(super) unsafe fn through_caches(base: *mut u8) {
 ///
 /// # Safety
 ///
-/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nothing else uses them.
+/// 1. `base` must be valid for writes of [`FRAME_SIZE`] bytes, and no other code may use them.
 /// 2. It is aligned to 8 bytes.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 pub(super) unsafe fn past_caches(base: *mut u8) {
     // A line a turn, so that the write-combining buffer is filled at once. The fence orders these
-    // stores, which are ordered with nothing by themselves, before all that comes after: the frame
-    // may be handed to another CPU.
+    // stores, which have no order by themselves, before all that comes after: the frame may be
+    // handed to another CPU.
     //
     // SAFETY: it stores to `base` .. `base` + FRAME_SIZE only, a multiple of 64, which point 1
     // allows, and leaves registers and stack as the operands say. `movnti` and `sfence` belong to
@@ -63,7 +63,7 @@ pub(super) unsafe fn past_caches(base: *mut u8) {
 ///
 /// # Safety
 ///
-/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nothing else uses them.
+/// 1. `base` must be valid for writes of [`FRAME_SIZE`] bytes, and no other code may use them.
 /// 2. It is aligned to 8 bytes.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 pub(super) unsafe fn past_caches(base: *mut u8) {

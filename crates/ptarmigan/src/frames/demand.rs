@@ -1,18 +1,18 @@
-//! How many zero frames to have ready.
+//! Decides the number of zero frames to have ready.
 //!
-//! **The gate.** Clearing ahead saves no work; it moves the work to a moment when nothing waits. So
-//! it is done for demand that was measured, and for no other. Each zone counts the frames that were
-//! asked for as zero since its stock of them was last sufficient. That is how many it should have
-//! ready (the goal), in blocks of the largest size asked for: a call clears what is missing, at
-//! most. Once the stock has reached the goal the count begins again, and each call that finds
-//! enough lowers the goal by an eighth; zeros taken by requests that had not asked for any, because
-//! nothing else was left, lower it by as many. And a frame that is asked for pays for clearing one
-//! and no more: so nothing is cleared where nothing is asked for, and if all of it should be in
+//! **The gate.** Clearing ahead saves no work; it moves the work to a moment when no caller waits.
+//! So it is done for demand that was measured, and for no other. Each zone counts the frames that
+//! were asked for as zero since its stock of them was last sufficient. That is how many it should
+//! have ready (the goal), in blocks of the largest size asked for: a call clears at most the
+//! missing frames. Once the stock has reached the goal the count begins again, and each call that
+//! finds enough lowers the goal by an eighth; zeros taken by requests that had not asked for any,
+//! because no other frame was left, lower it by as many. And a frame that is asked for pays for
+//! clearing one and no more: so no frame is cleared without requests, and if all of it should be in
 //! vain, clearing is twice the work that it would have been, half of it in idle time.
 use core::iter::Sum;
 use core::ops::Add;
 
-/// What has been asked for as zero, in frames.
+/// The requests for zero frames, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroCounts {
     /// Asked for as zero.
@@ -83,7 +83,7 @@ impl Demand {
     }
 }
 
-/// What a zone counts, under its lock.
+/// The counts of a zone, under its lock.
 #[derive(Default)]
 pub(super) struct ZeroTally {
     pub counts: ZeroCounts,

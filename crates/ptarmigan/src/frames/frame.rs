@@ -9,7 +9,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What is known of a frame's content.
+/// The knowledge of a frame's content.
 pub trait State: sealed::Sealed {
     /// All bytes are zero.
     const ZERO: bool;
@@ -71,10 +71,10 @@ impl<S: State> Frame<S> {
         self.order
     }
 
-    /// Forgets what is known of the content.
+    /// Forgets the state of the content.
     #[inline(always)]
     pub fn dirty(self) -> Frame<Dirty> {
-        // SAFETY: point 1 is passed on from `self`, consumed here; point 2 asks nothing for
+        // SAFETY: point 1 is passed on from `self`, consumed here; point 2 has no demand for
         // `Dirty`.
         unsafe { Frame::from_raw(self.machine, self.pfn, self.order) }
     }
@@ -91,7 +91,7 @@ impl<S: State> Frame<S> {
     /// # Safety
     ///
     /// 1. The caller owns the frames `pfn` .. `pfn` + 2^`order` of `machine`: they came from
-    ///    [`Frame::into_raw`] and nothing else has taken them back.
+    ///    [`Frame::into_raw`] and no other code has taken them back.
     /// 2. The content is as `S` says.
     #[inline(always)]
     pub unsafe fn from_raw(machine: MachineId, pfn: Pfn, order: u8) -> Self {
@@ -100,8 +100,7 @@ impl<S: State> Frame<S> {
 }
 
 impl Frame<Dirty> {
-    /// Clears every byte. What is cleared is in the cache then: right for a frame that is used
-    /// next.
+    /// Clears every byte. The frame is in the cache then: right for a frame that is used next.
     ///
     /// # Safety
     ///
@@ -120,8 +119,8 @@ impl Frame<Dirty> {
     }
 
     /// Clears every byte past the caches (non-temporal stores) where the processor can do that:
-    /// right for a frame that rests before it is used, as it drives out nothing that is in use. Its
-    /// first user finds none of it in the cache.
+    /// right for a frame that rests before it is used, as it evicts no line that is in use. Its
+    /// first user does not find it in the cache.
     ///
     /// On x86-64 the zeros go to memory directly; elsewhere this is [`clear`](Self::clear).
     ///

@@ -1,10 +1,10 @@
-//! What memory there is: runs, and their sizes in all.
+//! Describes the memory of a machine: runs, and their sizes in all.
 use crate::addr::Pfn;
 use crate::cpu::NodeId;
 use core::borrow::Borrow;
 use core::fmt;
 
-/// Which frames a zone holds, and what can be done with them.
+/// The frames of a zone, and their possible uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneClass {
     /// Always mapped: the kernel may use it at any time.
@@ -48,7 +48,8 @@ impl fmt::Display for MemoryRun {
 /// Nodes that a machine can have: numbers 0 to 63.
 pub const MAX_NODES: usize = 64;
 
-/// What the sizes of a machine's parts depend on, known before any memory is handed over.
+/// The figures on which the sizes of a machine's parts depend, known before any memory is handed
+/// over.
 ///
 /// ```
 /// use ptarmigan::addr::Pfn;

@@ -2,9 +2,9 @@
 //! else.
 //!
 //! [`Frames`] hands out blocks of 2^n frames ([`Frame`]), keeps those that are known to be zero
-//! apart from the others and says so in the type of what it hands out, keeps a reserve for callers
-//! that may not fail, and counts every frame. Frames that hold data of address spaces come through
-//! short per-CPU lists ([`DataFrames`]). Idle CPUs clear frames ahead of their use
+//! apart from the others, and shows that in the type of a block, keeps a reserve for callers that
+//! may not fail, and counts every frame. Frames that hold data of address spaces come through short
+//! per-CPU lists ([`DataFrames`]). Idle CPUs clear frames ahead of their use
 //! ([`Frames::refill_zero`]).
 mod buddy;
 mod clear;
@@ -95,7 +95,7 @@ pub struct FrameCounts {
 
 impl Frames {
     /// Takes over the memory of `runs`, content unknown. Runs ascend and do not overlap; nodes are
-    /// numbered from 0 on, without gaps. Holes between runs cost nothing.
+    /// numbered from 0 on, without gaps. Holes between runs take no memory.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Frames {
     ///
     /// # Safety
     ///
-    /// 1. The memory of `runs` is memory of `machine`, and nothing else uses it.
+    /// 1. The memory of `runs` must be memory of `machine`, and no other code may use it.
     /// 2. No other `Frames` is made for `machine`.
     pub unsafe fn new(
         boot: &mut BootMemory,
@@ -122,7 +122,7 @@ impl Frames {
     ///
     /// # Safety
     ///
-    /// 1. The memory of `runs` is memory of `machine`, and nothing else uses it.
+    /// 1. The memory of `runs` must be memory of `machine`, and no other code may use it.
     /// 2. No other `Frames` is made for `machine`.
     /// 3. Every byte of that memory is zero.
     pub unsafe fn new_zero(
@@ -172,7 +172,7 @@ impl Frames {
         &self.slabs[usize::from(shift.clamp(slab::SMALLEST, slab::LARGEST) - slab::SMALLEST)]
     }
 
-    /// Returns the number of frames that have records; holes between runs have none.
+    /// Returns the number of frames that have records; holes between runs have no records.
     pub fn records(&self) -> usize {
         self.table.len()
     }
@@ -182,7 +182,7 @@ impl Frames {
         &self.table
     }
 
-    /// Returns what the sizes of other parts depend on.
+    /// Returns the figures on which the sizes of other parts depend.
     pub fn size(&self) -> MemorySize {
         MemorySize::of(self.runs())
     }
@@ -254,7 +254,8 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then. Blocks of 2^[`ORDERS`] frames or more there are none.
+    /// [`NoFrame`]; no frame has been taken then. Blocks of 2^[`ORDERS`] frames or more do not
+    /// exist.
     pub fn take(&self, request: Request) -> Result<Taken, NoFrame> {
         let none = || NoFrame::new(request.order, request.node, self.node_free(request.node));
         if usize::from(request.order) >= ORDERS {
@@ -278,8 +279,8 @@ impl Frames {
                 self.note(zone, &buddy);
                 // SAFETY: 1. the block came off the lists of the zone just now, so it is the
                 // caller's alone.
-                // 2. all its frames are known to be zero by the buddy's count (`Dirty` promises
-                //    nothing).
+                // 2. all its frames are known to be zero by the buddy's count (`Dirty` makes no
+                //    promise).
                 return Ok(unsafe {
                     if block.zero == 1 << request.order {
                         Taken::Zero(Frame::from_raw(self.machine, block.pfn, request.order))
@@ -292,7 +293,7 @@ impl Frames {
         Err(none())
     }
 
-    /// Takes frames back, with what is known of their content. Frames of another machine are lost,
+    /// Takes frames back, with the state of their content. Frames of another machine are lost,
     /// which the counts of that machine show; debug builds panic. [`try_give`](Self::try_give)
     /// gives such frames back.
     pub fn give<S: State>(&self, frame: Frame<S>) {
@@ -303,7 +304,7 @@ impl Frames {
         }
     }
 
-    /// Takes frames back, with what is known of their content.
+    /// Takes frames back, with the state of their content.
     ///
     /// # Errors
     ///

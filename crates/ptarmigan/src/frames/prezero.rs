@@ -1,4 +1,4 @@
-//! Clearing frames ahead of their use, when a CPU has nothing else to do.
+//! Clears frames ahead of their use, when a CPU is idle.
 //!
 //! The library has no thread of its own: code that knows that a CPU is idle calls
 //! [`On::clear_ahead`](crate::machine::On::clear_ahead), or [`Frames::refill_zero`] for the zones
@@ -20,11 +20,11 @@ impl Frames {
     /// no more than the demand of the last requests gives reason for (the gate, see
     /// `frames/demand.rs`), and only while more than the high watermark stays free; how many.
     ///
-    /// For a CPU that has nothing else to do. Frames are taken off the lists in pieces of at most
-    /// 16, cleared past the caches without any lock, and given back, where they merge with their
-    /// neighbours; so other CPUs take and give, or clear ahead too, meanwhile, and each CPU that
-    /// clears keeps no more than a piece from them. The last free block of the largest size is not
-    /// touched. A caller with many idle moments of unknown length passes a small budget each time.
+    /// For a CPU that is idle. Frames are taken off the lists in pieces of at most 16, cleared past
+    /// the caches without any lock, and given back, where they merge with their neighbours; so
+    /// other CPUs take and give, or clear ahead too, meanwhile, and each CPU that clears keeps no
+    /// more than a piece from them. The last free block of the largest size is not touched. A
+    /// caller with many idle moments of unknown length passes a small budget each time.
     ///
     /// # Safety
     ///
@@ -59,7 +59,7 @@ impl Frames {
         buddy.tally.out += 1 << order;
         buddy.tally.demand.cleared(1 << order);
         self.note(zone, &buddy);
-        // SAFETY: 1. the block came off the zone's lists just now. 2. `Dirty` promises nothing.
+        // SAFETY: 1. the block came off the zone's lists just now. 2. `Dirty` makes no promise.
         Some(unsafe { Frame::from_raw(self.machine, pfn, order) })
     }
 
@@ -72,7 +72,7 @@ impl Frames {
         self.note(zone, &buddy);
     }
 
-    /// What the zones were asked for as zero, and what they had; frames on CPUs' lists
+    /// The zones' requests for zero frames, and their supply; frames on CPUs' lists
     /// ([`DataFrames::zero_counts`](super::DataFrames::zero_counts)) come from there in blocks.
     pub fn zero_counts(&self) -> ZeroCounts {
         self.zones.iter().map(|zone| zone.buddy.lock().tally.counts).sum()

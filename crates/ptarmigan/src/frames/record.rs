@@ -16,7 +16,7 @@ const MANY: u32 = 1 << 31;
 /// Where it sticks: as far from both ends as changes under way may take it.
 const STUCK: u32 = 3 << 30;
 
-/// What a frame is being used for.
+/// The usage of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Use {
@@ -26,7 +26,7 @@ pub enum Use {
     Free = 1,
     /// Inside a free block.
     Inside = 2,
-    /// Handed out; the holder of the [`Frame`](super::Frame) knows what for.
+    /// Handed out; the holder of the [`Frame`](super::Frame) knows its purpose.
     Taken = 3,
     /// Holds a table that is linked, or waits between unhook and flush.
     Table = 4,
@@ -36,7 +36,7 @@ pub enum Use {
     Slab = 6,
 }
 
-/// The record. What the fields mean depends on [`Use`]:
+/// The record. The meaning of the fields depends on [`Use`]:
 ///
 /// | field | free block | table | data | slab |
 /// |---|---|---|---|---|
@@ -62,7 +62,7 @@ pub struct FrameMeta {
 const _: () = assert!(size_of::<FrameMeta>() == 16);
 
 impl FrameMeta {
-    /// Returns what the frame is used for.
+    /// Returns the usage of the frame.
     #[inline(always)]
     pub fn usage(&self) -> Use {
         match self.state.load(Relaxed) {
@@ -102,7 +102,7 @@ impl FrameMeta {
         self.order.load(Relaxed) & LOCKED != 0
     }
 
-    /// Unlocks the table; what was done to it comes before.
+    /// Unlocks the table; the accesses to it come before.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
         self.order.fetch_and(!LOCKED, Release);
@@ -114,7 +114,7 @@ impl FrameMeta {
         self.try_lock()
     }
 
-    /// Gives the claim up; what was done with the chain comes before.
+    /// Gives the claim up; the accesses to the chain come before.
     #[inline(always)]
     pub(crate) fn unclaim(&self) {
         self.unlock();
@@ -133,7 +133,7 @@ impl FrameMeta {
         self.order.load(Relaxed) & UNCOUNTED == 0
     }
 
-    /// From now on entries are added by several CPUs, and `live` says nothing.
+    /// From now on entries are added by several CPUs, and `live` is meaningless.
     #[inline(always)]
     pub(crate) fn stop_counting(&self) {
         // Mostly another fault came before: then the record's line need not leave the caches of
@@ -215,8 +215,8 @@ impl FrameMeta {
         }
     }
 
-    /// Counts one reference less; true if it was the last. What other holders did with the frame
-    /// came before.
+    /// Counts one reference less; true if it was the last. The accesses of other holders to the
+    /// frame came before.
     #[inline(always)]
     pub(crate) fn drop_reference(&self) -> bool {
         if self.link.load(Acquire) == 1 {

@@ -1,4 +1,4 @@
-//! What is asked for, and what comes of it.
+//! Describes allocation requests and their results.
 use super::{Dirty, End, Frame, Zero, ZoneClass};
 use crate::addr::Pfn;
 use crate::cpu::NodeId;
@@ -17,8 +17,8 @@ pub struct AllocFlags {
     pub high: HighUse,
 }
 
-/// Whether a table may be made of high memory, by what its caller knows of it. Where it is made, the
-/// policy's [placement](crate::quicklist::Placement) decides.
+/// Whether a table may be made of high memory, by the caller's knowledge of it. Where it is made,
+/// the policy's [placement](crate::quicklist::Placement) decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HighUse {
     /// It may not: the kernel's own tables, tables above the leaves, and all else that is used at
@@ -46,7 +46,7 @@ impl AllocFlags {
     }
 }
 
-/// What to allocate.
+/// The block to allocate.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Preferred node; the others are tried after it in ascending order, beginning again at 0. If
@@ -64,7 +64,7 @@ pub struct Request {
     pub flags: AllocFlags,
 }
 
-/// What was allocated: known zero, or not.
+/// An allocated block: known zero, or not.
 #[must_use = "a dropped frame is lost: give it back"]
 pub enum Taken {
     /// Known to be zero.
@@ -74,7 +74,7 @@ pub enum Taken {
 }
 
 impl Taken {
-    /// Forgets what is known of the content.
+    /// Forgets the state of the content.
     pub fn dirty(self) -> Frame<Dirty> {
         match self {
             Taken::Zero(f) => f.dirty(),

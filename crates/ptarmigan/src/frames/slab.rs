@@ -55,7 +55,7 @@ impl Slab {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; no frame has been taken then.
     ///
     /// # Safety
     ///
@@ -107,7 +107,7 @@ impl Slab {
     /// # Safety
     ///
     /// 1. `at` came from [`Slab::take`] of this slab and has not been given back since.
-    /// 2. Nothing, no MMU either, uses it any more.
+    /// 2. No code and no MMU may use it any more.
     /// 3. All calls for this slab are given the same frames, and a window that reaches them.
     pub unsafe fn give<W: OpenWindow>(&self, frames: &Frames, window: &W, at: PhysAddr) {
         let mut head = self.partial.lock();
@@ -130,7 +130,7 @@ impl Slab {
             drop(head);
             meta.set_usage(Use::Taken);
             // SAFETY: 1. `take` took the frame with `into_raw`, and no object of it is in use any
-            // more, so it is this slab's to give back. 2. `Dirty` promises nothing.
+            // more, so it is this slab's to give back. 2. `Dirty` makes no promise.
             frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) });
         }
     }

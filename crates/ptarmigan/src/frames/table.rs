@@ -1,4 +1,4 @@
-//! Where the record of a frame is found.
+//! Finds the record of a frame.
 //!
 //! Memory has holes: a PC's below 4 GiB, and on machines with several nodes a terabyte from one to
 //! the next. Records are kept for frames only. Runs that touch form a *span*; the records of the
@@ -112,7 +112,7 @@ impl FrameTable {
     ///
     /// # Panics
     ///
-    /// If it has none.
+    /// If it has no record.
     #[cfg_attr(not(feature = "small"), inline(always))]
     pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
         match self.records.get(pfn.0.wrapping_sub(self.base) as usize) {

@@ -8,12 +8,12 @@ use crate::sync::SpinLock;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// What is wrong with a run.
+/// The fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRun {
     /// It has no frames.
     Empty,
-    /// It ends behind the last frame number. `u32::MAX` is none: it ends chains.
+    /// It ends behind the last frame number. `u32::MAX` is no frame number: it ends chains.
     Beyond,
     /// It begins before the run that stands before it ends.
     Overlaps(MemoryRun),
@@ -36,7 +36,7 @@ pub enum FramesError {
         index: usize,
         /// The run.
         run: MemoryRun,
-        /// What is wrong with it.
+        /// Its fault.
         why: BadRun,
     },
 }

@@ -12,7 +12,7 @@ impl FlushProof {
     /// # Safety
     ///
     /// 1. After the last table of the chain this is used for was unhooked, every CPU that could
-    ///    have walked it, lazy ones included, has invalidated what it had cached of the space,
+    ///    have walked it, lazy ones included, has invalidated its cached translations of the space,
     ///    paging-structure caches included.
     pub unsafe fn claim() -> Self {
         FlushProof(())
@@ -20,8 +20,7 @@ impl FlushProof {
 }
 
 /// Tables that have been unhooked from their parents, but that TLBs may still know. The chain is
-/// linked through the frames' records, so nothing is allocated and nothing is written into the
-/// pages.
+/// linked through the frames' records, so no memory is allocated and the pages are not written.
 ///
 /// There is no way from here to a list that pages are handed out from, except through a flush:
 ///
@@ -119,7 +118,7 @@ impl Unhooked {
         Flushed { pages: self }
     }
 
-    /// Calls `see` for each table and takes none, e.g. to tell a sanitizer.
+    /// Calls `see` for each table and leaves the chain as it is, e.g. to tell a sanitizer.
     pub fn each(&self, frames: &Frames, mut see: impl FnMut(Level, PhysAddr)) {
         let mut at = self.head;
         while at != Pfn::NONE {
@@ -216,7 +215,7 @@ impl Flushed {
         Some(unsafe { Clean::from_raw(at, level) })
     }
 
-    /// The chain, to look at what is on it.
+    /// The chain, to look at its tables.
     pub(crate) fn as_unhooked(&self) -> &Unhooked {
         &self.pages
     }
@@ -226,12 +225,12 @@ impl Flushed {
         self.pages.len()
     }
 
-    /// Returns whether none are left.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// Calls `see` for each table and takes none.
+    /// Calls `see` for each table and leaves the chain as it is.
     pub fn each(&self, frames: &Frames, see: impl FnMut(Level, PhysAddr)) {
         self.pages.each(frames, see)
     }

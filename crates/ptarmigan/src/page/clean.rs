@@ -47,7 +47,7 @@ impl Clean {
     /// # Safety
     ///
     /// 1. The caller owns the table's memory: it came from [`Clean::into_raw`], or from an
-    ///    allocator, and nothing else has taken it. It is aligned to 8 bytes at least, and `level`
+    ///    allocator, and no other code has taken it. It is aligned to 8 bytes at least, and `level`
     ///    is below [`MAX_LEVELS`].
     /// 2. Its content is in the state of `level`, and it is as large as a table of that level. If
     ///    it came from [`Clean::into_raw`], `level` is the level that it had.

@@ -15,8 +15,8 @@ use crate::frames::Frames;
 /// 1. After [`destruct`](Self::destruct) or [`destruct_all`](Self::destruct_all), and after a [`try_construct`](Self::try_construct) that
 ///    returned false, the table is all zero.
 /// 2. Calls write to the table at `root` alone, and to tables that have been constructed and not
-///    destructed since. What is written there are entries of the kernel's.
-/// 3. Nothing that the constructor keeps leads to the table after that.
+///    destructed since. Only entries of the kernel's are written there.
+/// 3. No pointer that the constructor keeps may lead to the table after that.
 ///
 /// ```compile_fail,E0200
 /// use ptarmigan::{addr::PhysAddr, frames::Frames, page::Construct};
@@ -37,7 +37,7 @@ pub unsafe trait Construct: Sync {
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr);
 
     /// Constructs where that can fail. Returns false if it did, and the table is all zero as it
-    /// was. Constructors that need nothing that may be short keep the default.
+    /// was. Constructors that cannot run out of a resource keep the default.
     ///
     /// # Safety
     ///
@@ -75,7 +75,7 @@ pub unsafe trait Construct: Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConstruct;
 
-// SAFETY: 1. the table is all zero all the time. 2. nothing is written. 3. nothing is kept.
+// SAFETY: 1. the table is all zero all the time. 2. no byte is written. 3. no pointer is kept.
 unsafe impl Construct for NoConstruct {
     #[inline(always)]
     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}

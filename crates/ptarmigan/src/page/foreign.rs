@@ -1,7 +1,7 @@
 //! Tables of trees that are not the library's.
 //!
 //! A page-table crate, or a kernel's own tree code, can take its tables from the lists and bring
-//! them back known to be zero. What makes that pay is not the lists alone: a table that comes back
+//! them back known to be zero. The gain does not come from the lists alone: a table that comes back
 //! full of old entries has to be cleared as a whole, and finding its entries takes a look at all of
 //! it. It pays where the tree notes which cache lines of a table it writes. Then only these lines
 //! are looked at when the tree is taken apart, and only these are cleared.
@@ -109,14 +109,14 @@ impl<'m> ForeignTable<'m> {
         self.at
     }
 
-    /// Takes the table back, to note what is written or to hand it back.
+    /// Takes the table back, to record writes or to hand it back.
     ///
     /// # Safety
     ///
     /// 1. `at` came from [`into_raw`](Self::into_raw) of a table of this `level`, `layout` and
     ///    `frames`, and has not been handed back.
-    /// 2. While the result exists, nothing else hands the table back. Others may note entries in it
-    ///    at the same time.
+    /// 2. While the result exists, no other code may hand the table back. Others may note entries
+    ///    in it at the same time.
     #[inline(always)]
     pub unsafe fn from_raw(frames: &'m Frames, layout: &Layout, level: Level, at: PhysAddr) -> Self {
         let (is_root, table_shift) = (level == layout.root(), layout.table_shift[level.at()]);
@@ -145,7 +145,7 @@ impl<'m> ForeignTable<'m> {
         u32::from(self.table_shift) < FRAME_SHIFT
     }
 
-    /// Iterates over the records of its frames; none if it shares one.
+    /// Iterates over the records of its frames; empty if it shares one.
     #[inline(always)]
     fn records(&self) -> impl Iterator<Item = &'m FrameMeta> + use<'m> {
         let (frames, first) = (self.frames, self.at.pfn().0);
@@ -207,7 +207,7 @@ impl<'m> ForeignTable<'m> {
         self.frames.meta(self.at.pfn()).touched()
     }
 
-    /// Returns what is noted in a record, a bit for each [`grain`](Self::grain).
+    /// Returns the written lines of a record, a bit for each [`grain`](Self::grain).
     #[inline(always)]
     fn noted(&self, record: &FrameMeta) -> u64 {
         if self.is_root { record.lines(0).into() } else { record.touched() }
@@ -245,10 +245,10 @@ impl<'m> ForeignTable<'m> {
         small.into_iter().chain(lines)
     }
 
-    /// Clears what was touched, and nothing else: the table is in its level's state again.
+    /// Clears only the lines that were touched: the table is in its level's state again.
     ///
     /// Words are stored one by one, so a walker that still knows the table sees each entry as it
-    /// was, or none. In debug builds every byte is checked; release builds check a sample if the
+    /// was, or empty. In debug builds every byte is checked; release builds check a sample if the
     /// policy is [`Checked`](crate::quicklist::Checked).
     ///
     /// # Safety
@@ -285,7 +285,7 @@ impl<'m> ForeignTable<'m> {
 /// # Safety
 ///
 /// 1. `window` shows the frame, and the bytes lie in it.
-/// 2. They belong to the caller. Nothing but MMUs uses them at the same time.
+/// 2. They belong to the caller. Only MMUs use them at the same time.
 #[inline(always)]
 unsafe fn clear<W: OpenWindow>(window: &W, at: PhysAddr, bytes: Range<usize>) {
     let guard = window.open(at);

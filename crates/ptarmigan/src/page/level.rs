@@ -19,7 +19,7 @@ impl Level {
     }
 }
 
-/// What the tables of each level need of memory.
+/// Computes the memory that tables of each level need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Number of levels, the root included.

@@ -1,4 +1,4 @@
-//! How locks keep interrupt handlers out.
+//! Keeps interrupt handlers out of locks.
 use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// The two functions with which a kernel masks interrupts around the library's locks.
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptMask {
-    /// Masks interrupts on the calling CPU, and returns what [`restore`](Self::restore) needs to
-    /// know.
+    /// Masks interrupts on the calling CPU, and returns the state that [`restore`](Self::restore)
+    /// needs.
     pub save: fn() -> usize,
     /// Undoes the call of [`save`](Self::save) on this CPU that returned this word.
     pub restore: fn(usize),
@@ -25,7 +25,7 @@ impl fmt::Display for AlreadyInstalled {
 
 impl core::error::Error for AlreadyInstalled {}
 
-/// Null while nothing is installed. Not an atomic of the model checker: it changes once, before
+/// Null until a mask is installed. Not an atomic of the model checker: it changes once, before
 /// there is concurrency.
 static INSTALLED: AtomicPtr<InterruptMask> = AtomicPtr::new(ptr::null_mut());
 
@@ -43,7 +43,7 @@ static INSTALLED: AtomicPtr<InterruptMask> = AtomicPtr::new(ptr::null_mut());
 ///
 /// # Errors
 ///
-/// [`AlreadyInstalled`] at the second call; nothing has changed then.
+/// [`AlreadyInstalled`] at the second call; the first mask stays then.
 ///
 /// # Safety
 ///
@@ -65,7 +65,7 @@ pub(super) struct Masked {
 }
 
 impl Masked {
-    /// Masks interrupts. One relaxed load where nothing is installed.
+    /// Masks interrupts. One relaxed load without an installed mask.
     #[inline(always)]
     pub fn now() -> Self {
         let mask = INSTALLED.load(Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Masked {
     fn by(mask: *mut InterruptMask) -> Self {
         core::sync::atomic::fence(Ordering::Acquire);
         // SAFETY: `install_interrupt_mask` stored it, and had a reference to it for ever. The fence
-        // makes what was written before visible.
+        // makes earlier stores visible.
         let mask = unsafe { &*mask };
         Masked { by: Some(mask), word: (mask.save)() }
     }

@@ -1,4 +1,5 @@
-//! Atomics and locks. What the models of concurrency replace is named here, and nowhere else.
+//! Atomics and locks. The parts that models of concurrency replace are named here, and nowhere
+//! else.
 pub(crate) mod cell;
 mod interrupts;
 #[cfg(loom)]
@@ -41,7 +42,7 @@ pub(crate) fn relent(turns: u32) {
     let _ = turns;
 }
 
-/// Waits for one turn, with nothing asked of the machine.
+/// Waits for one turn, without help of the machine.
 #[inline(always)]
 pub fn spin() {
     #[cfg(not(loom))]

@@ -2,12 +2,12 @@
 //!
 //! loom takes `SeqCst` accesses for `AcqRel` ones (its fences are right), and so lets both sides of
 //! "store mine, then look at yours" miss each other, on which activation, the space lock and the
-//! readers rely. What is missing is one rule: a sequentially consistent load reads no store that is
-//! older than one which an earlier sequentially consistent access to the same place wrote or read.
-//! Nothing else is made stronger: with either access of such a pair relaxed, the model still finds
+//! readers rely. One rule is missing: a sequentially consistent load reads no store that is older
+//! than one which an earlier sequentially consistent access to the same place wrote or read. No
+//! other access is made stronger: with either access of such a pair relaxed, the model still finds
 //! both sides missing each other.
 //!
-//! What this cannot do: a relaxed store is made as a swap (see `store`), which carries on the
+//! The limits of this: a relaxed store is made as a swap (see `store`), which carries on the
 //! release sequence that it would end; and an order that rests on a fence on one side and a
 //! sequentially consistent access on the other is not seen, which errs on the safe side.
 //!
@@ -66,8 +66,7 @@ fn value(raw: u64) -> i64 {
 #[derive(Debug)]
 struct Atomic {
     inner: loom::sync::atomic::AtomicU64,
-    /// What was stored last: a guess for read-modify-writes, which are made of
-    /// compare-and-exchange.
+    /// The last store: a guess for read-modify-writes, which are made of compare-and-exchange.
     last: Cell<u64>,
     /// The last store that a sequentially consistent access wrote or read was executed then.
     floor: Cell<u64>,
@@ -135,7 +134,7 @@ impl Atomic {
         value(old)
     }
 
-    /// Replaces the value by what `change` makes of it, if that is something; what it was, and
+    /// Replaces the value by the result of `change`, if it has one; returns the former value, and
     /// whether it was replaced.
     fn update(
         &self,
@@ -153,7 +152,7 @@ impl Atomic {
                 continue;
             };
             let raw = numbered(to);
-            // A guess that turns out wrong reads nothing that is used.
+            // A guess that turns out wrong reads no value that is used.
             match self.inner.compare_exchange(guess, raw, success, Ordering::Relaxed) {
                 Ok(old) => {
                     self.stored(raw, success);

@@ -6,8 +6,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// A test-and-test-and-set lock around `T`. The library holds none across a call to code outside of
-/// it.
+/// A test-and-test-and-set lock around `T`. The library holds no lock across a call to code outside
+/// of it.
 ///
 /// Where the machine wants it ([`install_interrupt_mask`](super::install_interrupt_mask)),
 /// interrupts are masked from before the lock is waited for until after it is released.
@@ -80,7 +80,7 @@ impl<T> Deref for SpinLockGuard<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so this thread holds the lock and nothing else reaches the
+        // SAFETY: the guard exists, so this thread holds the lock and no other code reaches the
         // value.
         self.lock.value.with(|p| unsafe { &*p })
     }

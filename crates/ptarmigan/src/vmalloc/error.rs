@@ -1,11 +1,11 @@
-//! What can go wrong with areas.
+//! Defines the errors of areas.
 use crate::addr::VirtAddr;
 use crate::cpu::WrongMachine;
 use crate::frames::{DataError, NoFrame};
 use crate::table::{KernelRangeError, MapError};
 use core::fmt;
 
-/// Why there is no area, or why it could not be changed; nothing has changed then.
+/// The reason for which there is no area, or it could not be changed; all areas are unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AreaError {

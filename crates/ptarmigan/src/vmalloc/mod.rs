@@ -8,7 +8,7 @@
 //! up to a page, is a fault and reaches no other area. A free area is taken again as late as
 //! possible, so that an access after the end of an area's life is likely to be a fault, too.
 //!
-//! # What is flushed
+//! # Flushes
 //!
 //! An area that comes to be needs no flush. [`Vmalloc::free`] has every CPU forget the pages, by
 //! the machine's [cost model](crate::tlb::CostModel), before the frames can be used for anything
@@ -85,7 +85,7 @@ impl Area<'_> {
     }
 }
 
-/// What a range of areas holds, areas that are owed included.
+/// The content of a range of areas, areas that are owed included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AreaCounts {
     /// Areas.
@@ -149,7 +149,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; tables that were made stay for later, nothing else has changed then.
+    /// [`AreaError`]; only tables that were made stay for later.
     pub fn alloc<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -164,7 +164,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
                 Ok::<_, AreaError>(frame.into_raw())
             };
             // SAFETY: 1. the frames are the area's alone until they have been unmapped; the kernel
-            // may do anything with them, and programs get at none.
+            // may use them freely, and programs cannot reach them.
             unsafe { range.map_each(on, at, pages, attr, flags, next, |pfn| give(on, pfn)) }
         })
     }
@@ -230,13 +230,12 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         Ok(Area { start, pages, machine, range, map, owns_frames, _map: PhantomData })
     }
 
-    /// Unmaps an area, has every CPU forget it, and gives back the frames that came with it.
-    /// Allocates nothing.
+    /// Unmaps an area, has every CPU forget it, and gives back the frames that came with it. Does
+    /// not allocate.
     ///
     /// # Errors
     ///
-    /// [`AreaError`], with the area; nothing has changed then, but that areas may have been freed
-    /// that an earlier call owed.
+    /// [`AreaError`], with the area; only areas that an earlier call owed may have been freed then.
     pub fn free<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -259,7 +258,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     }
 
     /// Frees the areas whose allocation or free has unwound. Other calls begin with this, so it is
-    /// needed before [`into_range`](Self::into_range) only. Does nothing if there are none.
+    /// needed before [`into_range`](Self::into_range) only. Has no effect if no area is owed.
     ///
     /// # Errors
     ///
@@ -296,7 +295,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         }
     }
 
-    /// Takes back what [`owe`](Self::owe) has noted.
+    /// Takes back the record of [`owe`](Self::owe).
     fn owe_no_more(&mut self, first: usize, n: usize) {
         self.owing -= 1;
         self.owed.give(first, n);
@@ -321,7 +320,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; nothing has changed then.
+    /// [`AreaError`]; the areas are unchanged then.
     pub fn protect<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -341,7 +340,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         if is_here { Ok(()) } else { Err(AreaError::NotHere { at: area.start, of: area.range, called }) }
     }
 
-    /// Returns what is mapped where.
+    /// Returns the mappings.
     pub fn range(&self) -> &KernelRange<'k, F, W> {
         &self.range
     }
@@ -352,7 +351,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         AreaCounts { areas: self.areas, pages: self.pages, largest: largest.saturating_sub(1) as u64 }
     }
 
-    /// Gives the range back, which maps nothing any more. Its tables stay until it is
+    /// Gives the range back, which maps no page any more. Its tables stay until it is
     /// [released](KernelRange::release).
     ///
     /// # Errors

@@ -8,12 +8,12 @@ const BITS: usize = u64::BITS as usize;
 pub(super) struct Pages {
     words: BootSlice<u64>,
     len: usize,
-    /// Where the next search begins: what was given back is taken again late.
+    /// Where the next search begins: pages that were given back are taken again late.
     next: usize,
 }
 
 impl Pages {
-    /// Makes `len` pages, none taken.
+    /// Makes `len` pages, all of them free.
     pub fn new(boot: &mut BootMemory, len: usize) -> Result<Self, BootMemoryShort> {
         Ok(Pages { words: boot.take(len.div_ceil(BITS), |_| 0)?, len, next: 0 })
     }
@@ -26,7 +26,7 @@ impl Pages {
         self.len
     }
 
-    /// The first page from `from` on that is taken, or is not; `len` if there is none.
+    /// The first page from `from` on that is taken, or is not; `len` without such a page.
     fn first(&self, from: usize, taken: bool) -> usize {
         bits::next(&self.words, from, taken).map_or(self.len, |at| at.min(self.len))
     }
@@ -51,7 +51,7 @@ impl Pages {
         Some(first)
     }
 
-    /// Takes `n` pages from `first` on, none of which is taken.
+    /// Takes `n` pages from `first` on, all of which must be free.
     pub fn take_at(&mut self, first: usize, n: usize) {
         self.set(first, n, true);
     }

@@ -1,7 +1,7 @@
 //! Reaching the bytes of physical memory.
 //!
 //! A table is reached only through the guard that a [`Window`] gives out. Where all memory is
-//! mapped, as in a 64-bit kernel, the guard costs nothing ([`DirectMap`]); with high memory it is a
+//! mapped, as in a 64-bit kernel, the guard has no cost ([`DirectMap`]); with high memory it is a
 //! mapping made for the occasion, and dropping the guard takes it away.
 //!
 //! A guard leads to a raw pointer. Whether the memory there may be read or written is known to the
@@ -110,7 +110,7 @@ pub struct DirectMap {
     limit: u64,
 }
 
-// SAFETY: it is an address; using what lies there is the business of the code that owns the frames.
+// SAFETY: it is an address; only the code that owns the frames may use the memory there.
 unsafe impl Send for DirectMap {}
 // SAFETY: as above.
 unsafe impl Sync for DirectMap {}
@@ -169,7 +169,7 @@ impl DirectMap {
     }
 }
 
-/// The guard of a [`DirectMap`]: a pointer, nothing to give back.
+/// The guard of a [`DirectMap`]: a pointer, without a slot to give back.
 #[derive(Clone, Copy)]
 pub struct DirectGuard(*mut u8);
 
@@ -181,7 +181,7 @@ unsafe impl Window for DirectMap {
     #[inline(always)]
     fn map(&self, at: PhysAddr) -> Result<DirectGuard, Infallible> {
         debug_assert!(at.0 < self.limit, "{at} is not below {:#x}", self.limit);
-        // An address beyond the limit makes a pointer that nothing may use. The check would cost
+        // An address beyond the limit makes a pointer that must not be used. The check would cost
         // each step of a walk.
         Ok(DirectGuard(self.zero.wrapping_add(at.0 as usize)))
     }

@@ -69,7 +69,7 @@ impl DataFrame {
     ///
     /// 1. The caller owns a reference to the data frame `pfn` of `machine`: it came from
     ///    [`into_raw`](Self::into_raw) or one of the `_raw` functions of
-    ///    [`DataFrames`](super::DataFrames), and nothing else has taken it back.
+    ///    [`DataFrames`](super::DataFrames), and no other code has taken it back.
     #[inline(always)]
     pub unsafe fn from_raw(machine: MachineId, pfn: Pfn) -> Self {
         DataFrame { pfn, machine }

@@ -3,9 +3,9 @@
 //!
 //! Behind each CPU's list lie batches of frames that overflowed it: a process that ends gives
 //! thousands of frames back which the next one wants, and joining them to blocks and splitting
-//! these again would be work for nothing, under a lock that all CPUs need. Other CPUs of the node
-//! take from them only before they would run short: records of four frames share a cache line, so
-//! frames that wander make CPUs wait for each other for as long as the machine runs.
+//! these again would be wasted work, under a lock that all CPUs need. Other CPUs of the node take
+//! from them only before they would run short: records of four frames share a cache line, so frames
+//! that wander make CPUs wait for each other for as long as the machine runs.
 //!
 //! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are
 //! known to be zero (`data/zero.rs`), within the same bound.
@@ -40,7 +40,7 @@ const BATCHES_PART: usize = 32;
 struct List {
     start: usize,
     n: usize,
-    /// So many at most: what the CPU may hold, less those that are zero.
+    /// So many at most: the CPU's limit, less its zero frames.
     limit: usize,
     items: Room<CAPACITY>,
     zeros: Zeros,
@@ -221,7 +221,7 @@ impl DataFrames {
     ///
     /// # Errors
     ///
-    /// [`DataError`]; nothing has changed then.
+    /// [`DataError`]; the lists are unchanged then.
     pub fn take(&self, frames: &Frames, pin: &Pinned<'_>, flags: AllocFlags) -> Result<DataFrame, DataError> {
         self.check(frames, pin)?;
         // SAFETY: 1. just checked.
@@ -234,7 +234,7 @@ impl DataFrames {
     ///
     /// # Errors
     ///
-    /// [`DataError`]; nothing has changed then.
+    /// [`DataError`]; the lists are unchanged then.
     pub fn take_block(
         &self,
         frames: &Frames,
@@ -339,7 +339,7 @@ impl DataFrames {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; no frame has been taken then.
     ///
     /// # Safety
     ///
@@ -433,7 +433,7 @@ impl DataFrames {
         let n = 1 << block.order();
         for pfn in (first + 1..first + n).rev() {
             frames.meta(Pfn(pfn)).set_usage(Use::Taken);
-            // What there is no room for among the zero frames will be cleared once more.
+            // Frames without room among the zero frames will be cleared once more.
             if !(is_zero && want_zero && list.push_zero(Pfn(pfn))) {
                 list.push(Pfn(pfn));
             }
@@ -515,7 +515,7 @@ impl DataFrames {
         record.set_usage(Use::Taken);
         if record.order() > 0 {
             // SAFETY: 1. a block of that order was taken, and its last reference is gone (2.).
-            // 2. `Dirty` promises nothing.
+            // 2. `Dirty` makes no promise.
             frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, record.order()) });
             return;
         }
@@ -563,7 +563,7 @@ impl DataFrames {
     }
 
     /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones;
-    /// returns how many. Frames or a pin of another machine change nothing.
+    /// returns how many. Frames or a pin of another machine have no effect.
     pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
         if self.check(frames, pin).is_err() {
             return 0;

@@ -1,13 +1,13 @@
 //! Data frames that are known to be zero: a short stack of each CPU's, beside its list.
 //!
 //! It is filled when the CPU is idle, from the **newest** end of the list, and with ordinary
-//! stores. What was freed last is in the cache, so clearing it is cheap, and what was cleared last,
-//! which is taken first, is in the cache when its user comes. Frames at the old end would have to
-//! be brought in by their users, which frame by frame is dearer (docs/results.md; whole replays do
-//! not tell the two apart). Zero frames from the zones come here only when the list is empty: then
-//! all there is is cold, and zero is the better kind of cold.
+//! stores. The frame freed last is in the cache, so clearing it is cheap, and the frame cleared
+//! last, which is taken first, is in the cache when its user comes. Frames at the old end would
+//! have to be brought in by their users, which frame by frame is dearer (docs/results.md; whole
+//! replays do not tell the two apart). Zero frames from the zones come here only when the list is
+//! empty: then all there is is cold, and zero is the better kind of cold.
 //!
-//! Requests for frames that need not be zero do not come by here, and nothing is cleared that is
+//! Requests for frames that need not be zero do not come by here, and no frame is cleared that is
 //! not asked for: the gate is that of the zones (`frames/demand.rs`), for each CPU.
 use super::zeros::ZerosShown;
 use super::{DataError, DataFrame, DataFrames, List, TakenData};
@@ -26,7 +26,7 @@ impl List {
         Some(zeros.items.get(zeros.n))
     }
 
-    /// False if there is no room, within what the CPU may hold.
+    /// False if there is no room within the CPU's limit.
     pub(super) fn push_zero(&mut self, pfn: Pfn) -> bool {
         let zeros = &mut self.zeros;
         if zeros.n >= zeros.most || self.n >= self.limit {
@@ -45,7 +45,7 @@ impl DataFrames {
     ///
     /// # Errors
     ///
-    /// [`DataError`]; nothing has changed then.
+    /// [`DataError`]; the lists are unchanged then.
     pub fn take_zero(
         &self,
         frames: &Frames,
@@ -63,7 +63,7 @@ impl DataFrames {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; no frame has been taken then.
     ///
     /// # Safety
     ///
@@ -88,8 +88,8 @@ impl DataFrames {
         Ok(taken)
     }
 
-    /// What the CPU has: zero frames first, as the last that were cleared are in its cache; then
-    /// the last given back.
+    /// The frames of the CPU: zero frames first, as the last that were cleared are in its cache;
+    /// then the last given back.
     ///
     /// # Safety
     ///
@@ -105,8 +105,8 @@ impl DataFrames {
         }
     }
 
-    /// A zero frame, where nothing else is left on this CPU and its node's zones, for a request
-    /// that may not have asked for one.
+    /// A zero frame, where no other frame is left on this CPU and in its node's zones, for a
+    /// request that may not have asked for one.
     pub(super) fn last_resort(&self, pin: &Pinned<'_>, want_zero: bool) -> Option<Pfn> {
         let mut list = self.lists.enter(pin)?;
         let pfn = list.pop_zero()?;
@@ -119,10 +119,10 @@ impl DataFrames {
 
     /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: at most
     /// `budget`, and no more than the faults since the last idle time give reason for (the gate,
-    /// see `frames/demand.rs`); how many. Nothing while the node is short of memory.
+    /// see `frames/demand.rs`); how many. 0 while the node is short of memory.
     ///
-    /// For a CPU that has nothing else to do. Frames are cleared one by one and are on no list
-    /// meanwhile, so an interrupt may take and give frames at any time.
+    /// For a CPU that is idle. Frames are cleared one by one and are on no list meanwhile, so an
+    /// interrupt may take and give frames at any time.
     ///
     /// # Safety
     ///
@@ -139,7 +139,7 @@ impl DataFrames {
         while made < budget && !frames.pressed(pin.node()) {
             let Some(pfn) = self.pop_to_clear(pin) else { break };
             // SAFETY: 1. it came off this CPU's list just now, where frames rest one by one.
-            // 2. `Dirty` promises nothing.
+            // 2. `Dirty` makes no promise.
             let frame = unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) };
             // SAFETY: 1. passed on (2.).
             let frame = unsafe { frame.clear(window) };
@@ -174,12 +174,12 @@ impl DataFrames {
     pub(super) fn drain_zeros(&self, frames: &Frames, pin: &Pinned<'_>, count: &mut impl FnMut(Pfn) -> Pfn) {
         while let Some(pfn) = self.lists.enter(pin).and_then(|mut list| list.pop_zero()) {
             // SAFETY: 1. it came off the stack just now. 2. only frames that are zero come there,
-            // and nothing writes to them.
+            // and no code writes to them.
             frames.give(unsafe { Frame::<Zero>::from_raw(frames.machine(), count(pfn), 0) });
         }
     }
 
-    /// What was asked for as zero on all CPUs, and what there was.
+    /// The requests for zero frames on all CPUs, and the zero frames that were ready.
     pub fn zero_counts(&self) -> ZeroCounts {
         let count = |counter: &Counter| counter.get() as u64;
         let of = |shown: &ZerosShown| ZeroCounts {

@@ -4,9 +4,9 @@ use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::Counter;
 use crate::frames::demand::Demand;
 
-/// Frames that a CPU's stack can hold: 2 MiB, which is what second-level caches hold.
+/// Frames that a CPU's stack can hold: 2 MiB, the size of a second-level cache.
 pub(super) const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
-/// It holds at most this part of what the CPU may hold.
+/// It holds at most this part of the CPU's limit.
 const PART: usize = 4;
 
 /// Zero frames of one CPU.
@@ -18,7 +18,7 @@ pub(super) struct Zeros {
     pub demand: Demand,
 }
 
-/// What a CPU counts for others to see.
+/// The counts of a CPU that others read.
 #[derive(Default)]
 pub(super) struct ZerosShown {
     pub asked: Counter,

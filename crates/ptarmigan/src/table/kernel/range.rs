@@ -426,7 +426,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         });
         stale.flush()?;
         self.map.each_table(on, at, pages, |node, base, first, last| {
-            // No MMU writes to an entry that is not present or not hashed.
+            // No MMU writes to an entry that is not present, and no entry is hashed.
             node.clear(first, last, Use::Private, |index, old| {
                 gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(Level::PTE, old));
             });
