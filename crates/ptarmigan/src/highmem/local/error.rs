@@ -1,4 +1,4 @@
-//! What goes wrong with local maps.
+//! Defines the errors of local maps.
 use super::MapsId;
 use super::stack::MAX_DEPTH;
 use crate::addr::Pfn;
@@ -39,7 +39,7 @@ impl fmt::Display for LocalSetupError {
 
 impl core::error::Error for LocalSetupError {}
 
-/// Why a frame was not mapped; nothing has changed then.
+/// The reason for which a frame was not mapped; the maps are unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LocalError {

@@ -1,4 +1,4 @@
-//! What a CPU shows in its slots.
+//! Keeps the frames that a CPU shows in its slots.
 use crate::addr::Pfn;
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
-//! What sweeps found.
+//! Counts the slots that sweeps found, by state.
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// The slots that a sweep has looked at, by what it found. The sum is the number of slots.
+/// The slots that a sweep has looked at, by their state. The sum is the number of slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepCounts {
     /// Slots without users, which the sweep had every CPU forget.
@@ -19,7 +19,7 @@ impl SweepCounts {
     }
 }
 
-/// What the sweeps of a pool have found so far.
+/// The sums over the sweeps of a pool so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
     /// Sweeps that ended.

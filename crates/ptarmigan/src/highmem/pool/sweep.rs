@@ -1,4 +1,4 @@
-//! Where slots come from: what is at hand, the shared set, and sweeps.
+//! Finds free slots: what is at hand, the shared set, and sweeps.
 use super::Pool;
 use super::chunk::{Chunk, SlotBits};
 use super::color::Color;

@@ -14,7 +14,7 @@ const LARGEST: usize = 64 << 20;
 const MOST_SPACE: u128 = if usize::BITS > 32 { 1 << 46 } else { 1 << 30 };
 /// Bytes of a huge page of the host's.
 pub(super) const HUGE: usize = 2 << 20;
-/// Stacks per magazine: what a thread that is idle keeps of them is larger than of pages.
+/// Stacks per magazine: an idle thread keeps more memory in them than in pages.
 const STACKS: usize = 16;
 /// Threads that can have magazines of their own.
 const MOST_THREADS: usize = 4096;
@@ -22,14 +22,14 @@ const MOST_THREADS: usize = 4096;
 /// Where the memory of a node's pages lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bind {
-    /// Where the thread runs that touches it first. Nothing is asked of the host.
+    /// Where the thread runs that touches it first. The host is not asked.
     #[default]
     FirstTouch,
     /// On the node, while that has free memory (`mbind`, `MPOL_PREFERRED`). A host that refuses is
     /// counted, and memory lies as with [`FirstTouch`](Self::FirstTouch).
     Prefer,
-    /// On the node, or there is none (`MPOL_BIND`): a host that refuses is an error when the pool
-    /// is made, a node without memory ends the process when a page is touched.
+    /// On the node, or not at all (`MPOL_BIND`): a host that refuses is an error when the pool is
+    /// made, a node without memory ends the process when a page is touched.
     Strict,
 }
 
@@ -39,10 +39,10 @@ pub enum HugePages {
     /// For pages of 2 MiB and more.
     #[default]
     BySize,
-    /// For all, also for those that then share a huge page of the host's. Pages with guards must
-    /// be multiples of 2 MiB. A host that has none is counted.
+    /// For all, also for those that then share a huge page of the host's. Pages with guards must be
+    /// multiples of 2 MiB. A host without huge pages is counted.
     Advise,
-    /// For none: what a page takes is what is touched of it, to 4 KiB.
+    /// Never. A page then occupies only the 4 KiB pieces that were touched.
     Avoid,
 }
 
@@ -50,8 +50,8 @@ pub enum HugePages {
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
     /// Bytes of all pages, in use or not; cut down to as many whole pages for each node. It is the
-    /// limit of what can be handed out. Memory is taken for what is touched only, but for 16 bytes
-    /// a page of the pool's own.
+    /// limit of the pages that can be handed out. Memory is taken only for touched pages, but for
+    /// 16 bytes a page of the pool's own.
     pub capacity: usize,
     /// Bytes in a page: a multiple of the host's page size (4 KiB mostly), to 64 MiB. Pages without
     /// guards whose size is a power of two are aligned to it, others to the host's pages.
@@ -64,22 +64,23 @@ pub struct PoolConfig {
     /// A pool that may keep only few pages has fewer.
     pub threads: usize,
     /// Pages per magazine at the most, 0 to 64; a thread has two. Where there are several threads
-    /// they are smaller while the pool has few pages in use. 0: nothing is kept, every page goes to
+    /// they are smaller while the pool has few pages in use. 0: no page is kept, every page goes to
     /// the host and comes from it.
     pub magazine: usize,
     /// Bytes that may be kept unused, magazines included. More than `capacity` is as much as
     /// `capacity`.
     pub keep: usize,
-    /// What nobody needed for so long goes back to the host; `None`: only
+    /// Pages that were not needed for so long go back to the host; `None`: only
     /// [`trim`](super::PagePool::trim) gives back.
     pub decay: Option<Duration>,
     /// The host's nodes.
     pub topology: Topology,
-    /// Whether the memory of a node's pages is bound to the node. Pools of one node ask nothing.
+    /// Whether the memory of a node's pages is bound to the node. Pools of one node do not ask the
+    /// host.
     pub bind: Bind,
     /// Whether the host is asked for huge pages.
     pub huge: HugePages,
-    /// What hears of events that are no hits.
+    /// The hook that hears of events that are no hits.
     pub hook: Option<MetricsHook>,
 }
 
@@ -105,10 +106,10 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// Describes a pool of `most` stacks of `size` bytes ([`PagePool::stacks`]): a guard of one page
-    /// of the host's below each, memory on the node where there are several, no huge pages, and
-    /// magazines of 16 stacks. Else as the default. What other threads keep in their magazines
-    /// counts against `most`, so a pool for few stacks and many threads sets `magazine` lower.
+    /// Describes a pool of `most` stacks of `size` bytes ([`PagePool::stacks`]): a guard of one
+    /// page of the host's below each, memory on the node where there are several, no huge pages,
+    /// and magazines of 16 stacks. Else as the default. Pages in the magazines of other threads
+    /// count against `most`, so a pool for few stacks and many threads sets `magazine` lower.
     ///
     /// [`PagePool::stacks`]: super::PagePool::stacks
     pub fn stacks(size: usize, most: usize) -> Self {
@@ -124,13 +125,13 @@ impl PoolConfig {
     }
 }
 
-/// What follows from a valid configuration.
+/// Values derived from a valid configuration.
 pub(super) struct Shape {
     pub pages_per_node: u32,
     /// Pages that a node may keep.
     pub keep: u32,
     pub slots: u16,
-    /// Bytes from the end of a page to the next: its guard, and what aligns the page.
+    /// Bytes from the end of a page to the next: its guard, and the padding that aligns the page.
     pub gap: usize,
 }
 
@@ -171,8 +172,7 @@ impl PoolConfig {
         }
         let pages_per_node = (self.capacity / page / nodes) as u32;
         let keep = (self.keep / page / nodes).min(pages_per_node as usize) as u32;
-        // Half of what may be kept is for magazines, two for each slot and two for threads that
-        // have none.
+        // Half of the limit is for magazines, two for each slot and two for threads without a slot.
         let slots = self.threads.min((keep as usize / 4).saturating_sub(1)) as u16;
         Ok(Shape { pages_per_node, keep, slots, gap })
     }

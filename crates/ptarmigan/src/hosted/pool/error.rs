@@ -1,9 +1,9 @@
-//! What can go wrong with a pool, and what the host refuses.
+//! Defines the errors of a pool, and the refusals of the host.
 use std::fmt;
 use std::io;
 use std::ops::Range;
 
-/// What the state of a page may say that went wrong.
+/// The error of a page's state.
 pub type StateError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A system call that the host refused: which, of which memory, why, and what helps.
@@ -35,7 +35,7 @@ impl Refusal {
         self.call
     }
 
-    /// Returns the addresses that it was about; from 0 on where there were none yet.
+    /// Returns the addresses concerned; from 0 on before any were known.
     pub fn memory(&self) -> Range<usize> {
         self.memory.clone()
     }
@@ -58,13 +58,13 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Why there is no pool, or no page. Nothing has changed then.
+/// The reason for which there is no pool, or no page. The pool is unchanged then.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PoolError {
     /// A number of the configuration is out of range; the text says which range.
     OutOfRange(String),
-    /// The host has no memory for the pool's own records; the text says what it answered.
+    /// The host has no memory for the pool's own records; the text has its answer.
     Host(String),
     /// The host refused a call without which there is no pool.
     Refused(Refusal),
@@ -78,12 +78,12 @@ pub enum PoolError {
         /// [`hand_over`](super::PagePool::hand_over) there frees them.
         cached: usize,
     },
-    /// The page could not be brought into its state; what the state's constructor said, or the
+    /// The page could not be brought into its state; the error of the state's constructor, or the
     /// [`Refusal`] of its guard.
     State(StateError),
     /// The pool is that of the process that forked this one. Make another one here.
     Forked,
-    /// An address that was given back as a page is none; the text says why.
+    /// An address that was given back as a page is not one; the text says why.
     Address(String),
 }
 

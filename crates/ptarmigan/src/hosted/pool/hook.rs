@@ -1,10 +1,10 @@
-//! A function that hears what a pool does besides hits: for metrics.
+//! A function that hears of a pool's events besides hits: for metrics.
 use super::error::Refusal;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What a pool tells its [`MetricsHook`]. Hits and turns of the depot are only counted, see
+/// An event for a [`MetricsHook`]. Hits and turns of the depot are only counted, see
 /// [`PoolStats`](super::PoolStats).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub enum PoolEvent {
         /// Calls of the host that it took: one for each run of neighbours.
         calls: usize,
     },
-    /// A page was asked for, and there was none.
+    /// A page was asked for, and the pool was exhausted.
     Full {
         /// Bytes of pages that are handed out.
         in_use: usize,

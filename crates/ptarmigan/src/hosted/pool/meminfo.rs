@@ -5,8 +5,8 @@ use super::state::PageState;
 use crate::cpu::NodeId;
 use std::fmt;
 
-/// Memory of a pool, in bytes. What is printed of it ([`Display`](fmt::Display)) has a line for each
-/// figure and each node, in kB of 1024 bytes:
+/// Memory of a pool, in bytes. Its [`Display`](fmt::Display) prints a line for each figure and each
+/// node, in kB of 1024 bytes:
 ///
 /// ```text
 /// PoolTotal:         65536 kB
@@ -49,7 +49,7 @@ pub struct PoolNodeMemory {
     pub total: usize,
     /// Of pages that are neither handed out nor kept.
     pub free: usize,
-    /// Of pages that rest in its depot. What rests in magazines only their threads know.
+    /// Of pages that rest in its depot. Only a thread knows the pages in its magazines.
     pub cached: usize,
 }
 
@@ -79,8 +79,8 @@ impl fmt::Display for PoolMemory {
 }
 
 impl<S: PageState> PagePool<S> {
-    /// Returns the pool's memory by what it is used for, and by node. Takes no lock. Exact when
-    /// nothing is going on.
+    /// Returns the pool's memory by use, and by node. Takes no lock. Exact while no operation is in
+    /// progress.
     ///
     /// ```
     /// use ptarmigan::hosted::{PagePool, PoolConfig};

@@ -1,6 +1,6 @@
-//! Pages in a known state for programs that are no kernel, from any thread: what the outside sees.
-//! `core` is the pool, made of the library's parts; `seats` says which of its CPUs a thread is;
-//! `state` and `arena` are what its pages are, `stack` those that are stacks.
+//! Provides pages in a known state outside a kernel; any thread may allocate and free. `core` is
+//! the pool, made of the library's parts; `seats` says which of its CPUs a thread is; `state` and
+//! `arena` make its pages, `stack` makes stacks.
 mod arena;
 mod config;
 mod core;
@@ -57,11 +57,11 @@ use std::time::Instant;
 /// ```
 ///
 /// It is a small machine made of the library's parts: the pages are its frames, threads its CPUs,
-/// the state is what the [quicklists](crate::quicklist) construct and keep constructed.
+/// the [quicklists](crate::quicklist) construct the state and keep it constructed.
 ///
 /// * **A hit** takes a page from the thread's own magazines: no lock, no atomic read-modify-write,
-///   nothing of the page is touched. Behind them is a depot for each node, behind it the allocator,
-///   whose free pages take no memory of the host.
+///   no access to the page. Behind them is a depot for each node, behind it the allocator, whose
+///   free pages take no memory of the host.
 /// * **Threads** get magazines the first time they need a page and leave them when they end, their
 ///   pages to the depot. Those that come when all are taken share some behind a lock.
 /// * **Nodes** are the host's ([`Topology`]). A page freed on another node goes to the depot of its
@@ -70,8 +70,8 @@ use std::time::Instant;
 /// * **Guards** lie below pages where [`PoolConfig::guard`] says so, outside their size. They are
 ///   put in place once, and stay.
 /// * **Stacks** are pages that are not cleared and have guards: [`PagePool::stacks`].
-/// * **Decay**: what a depot held for a whole interval without anybody needing it goes back to the
-///   host, a few pages in each slow path, or all of it in [`PagePool::decay`]: after one to two
+/// * **Decay**: pages that a depot held for a whole interval without a request for them go back to
+///   the host, a few pages in each slow path, or all of it in [`PagePool::decay`]: after one to two
 ///   intervals. It costs one call of the host's for each run of neighbours. Magazines do not decay;
 ///   a thread that will be idle calls [`PagePool::hand_over`].
 /// * **Counts** are in [`PagePool::stats`], memory by node in [`PagePool::meminfo`], and
@@ -79,9 +79,9 @@ use std::time::Instant;
 /// * **Failure**: no function panics for lack of memory. A pool that is full says so; pages that
 ///   rest in other threads' magazines count against it, at most as many as [`PoolConfig`] sets. A
 ///   page that is forgotten (`mem::forget`) is lost until the pool ends, and is not destructed.
-/// * **Fork**: a child has copies of the pages that are out, and may use and drop them. A pool of its
-///   parent's hands out what rests in the magazines of the thread that forked, and then says
-///   [`PoolError::Forked`]; it takes nothing back and gives nothing to the host.
+/// * **Fork**: a child has copies of the pages that are out, and may use and drop them. A pool of
+///   its parent's hands out the pages in the magazines of the thread that forked, and then says
+///   [`PoolError::Forked`]; it neither takes pages back nor gives them to the host.
 pub struct PagePool<S: PageState = Zeroed> {
     /// Owned; a pointer, because threads that end reach it beside the pool.
     core: NonNull<Core<S>>,
@@ -92,7 +92,8 @@ unsafe impl<S: PageState> Send for PagePool<S> {}
 // SAFETY: as above.
 unsafe impl<S: PageState> Sync for PagePool<S> {}
 
-/// What a pool has counted. Exact when nothing is going on; otherwise off by what is going on.
+/// The counts of a pool. Exact while no operation is in progress; otherwise off by the operations
+/// in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Pages handed out so far.
@@ -169,7 +170,7 @@ impl<S: PageState> PagePool<S> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::Full`] or [`PoolError::State`]; nothing has changed then.
+    /// [`PoolError::Full`] or [`PoolError::State`]; the pool is unchanged then.
     #[inline(always)]
     pub fn page(&self) -> Result<Page<'_, S>, PoolError> {
         let base = self.core().take()?;
@@ -210,7 +211,7 @@ impl<S: PageState> PagePool<S> {
     /// The page at `base` again, as [`page_from_raw`](Self::page_from_raw), for addresses that come
     /// from code that may be wrong. Pools of stacks, and of other states with
     /// [`TRACKS_ADDRESSES`](PageState::TRACKS_ADDRESSES), know which of their pages are kept as
-    /// addresses; others refuse only what is not the base of a page of theirs.
+    /// addresses; others refuse only an address that is not the base of a page of theirs.
     ///
     /// ```
     /// use ptarmigan::hosted::{PagePool, PoolConfig, PoolError};
@@ -231,7 +232,7 @@ impl<S: PageState> PagePool<S> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::Address`]; nothing has changed.
+    /// [`PoolError::Address`]; the pool is unchanged then.
     ///
     /// # Safety
     ///
@@ -256,32 +257,32 @@ impl<S: PageState> PagePool<S> {
         &self.core().workshop().state
     }
 
-    /// Gives back to the host what no thread needed for the time set in [`PoolConfig::decay`]
+    /// Gives back to the host pages that no thread needed for the time set in [`PoolConfig::decay`]
     /// before `now`. Returns the number of bytes. It is for an idle thread or a timer; slow paths
     /// do the same in small pieces.
     pub fn decay(&self, now: Instant) -> usize {
         self.core().decay(now)
     }
 
-    /// Gives back to the host whatever is unused, but for what rests with other threads; how many
-    /// bytes.
+    /// Gives back to the host all unused pages, but for those in magazines of other threads; how
+    /// many bytes.
     pub fn trim(&self) -> usize {
         self.core().trim()
     }
 
-    /// Leaves what the calling thread's magazines hold to the others: for threads that will be
+    /// Leaves the pages in the calling thread's magazines to the others: for threads that will be
     /// idle, whose magazines do not decay.
     pub fn hand_over(&self) {
         self.core().hand_over();
     }
 
-    /// What has been counted so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> PoolStats {
         let core = self.core();
         let (counts, shop, size) = (core.lists.counts(), core.workshop(), core.map().size());
         let level = counts.levels[0];
         // Counts of a moment are made one after the other: a difference may be negative while much
-        // is going on. At no moment there are fewer than none or more than all.
+        // is going on. At no moment is a count below 0 or above the number of pages.
         let sensible = |n: usize| if (n as isize) < 0 { 0 } else { n.min(core.pages()) };
         let above_zero = |n: usize| if (n as isize) < 0 { 0 } else { n };
         PoolStats {

@@ -36,12 +36,12 @@ pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
 /// dropped, on any thread.
 ///
 /// A page that is zero is lent as bytes. It remembers how far it was lent for writing, from its
-/// beginning on, and clears that when it is dropped: nothing of a page that was only read, `n`
+/// beginning on, and clears that when it is dropped: no byte of a page that was only read, `n`
 /// bytes after [`prefix_mut(n)`](Self::prefix_mut), all of it after any other way to write.
 /// Clearing 4 KiB takes some ten times as long as everything else that a pool does. Code that
 /// writes to the front of pages only should say so.
 ///
-/// What a borrow does not allow does not compile. Use after it was given back:
+/// Uses that a borrow does not allow do not compile. Use after it was given back:
 ///
 /// ```compile_fail,E0382
 /// # use ptarmigan::hosted::{PagePool, PoolConfig};
@@ -92,7 +92,7 @@ pub struct PageIn<H: PoolHandle> {
 // SAFETY: the page is owned, as a box is, and may be given back on any thread; pools may be shared
 // between threads.
 unsafe impl<H: PoolHandle + Send> Send for PageIn<H> {}
-// SAFETY: through a shared reference it lends its bytes for reading, or nothing but its address.
+// SAFETY: through a shared reference it lends its bytes for reading, or only its address.
 unsafe impl<H: PoolHandle + Sync> Sync for PageIn<H> {}
 
 impl<H: PoolHandle> PageIn<H> {
@@ -111,8 +111,8 @@ impl<H: PoolHandle> PageIn<H> {
         &self.pool
     }
 
-    /// Returns where it is. What may be done there depends on its state. To
-    /// write to a page that is to be zero, use [`as_mut_ptr`](Self::as_mut_ptr) instead.
+    /// Returns where it is. The permitted accesses depend on its state. To write to a page that is
+    /// to be zero, use [`as_mut_ptr`](Self::as_mut_ptr) instead.
     #[inline(always)]
     pub fn raw(&self) -> RawPage {
         self.pool.core().map().raw(self.base)
@@ -179,7 +179,7 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
         self.dirty = n.min(self.pool.page_size());
     }
 
-    /// Gives the page back as it is: nothing is cleared. Debug builds verify it.
+    /// Gives the page back as it is, without clearing. Debug builds verify it.
     ///
     /// # Safety
     ///
@@ -188,9 +188,9 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
     pub unsafe fn give_back_clean(self) {
         // Not through the destructor, which would have to look whether there is anything to clear.
         let page = ManuallyDrop::new(self);
-        // SAFETY: the page is not used again below, and nothing else drops what it holds on to its
-        // pool by; a share that is held until the end of this function keeps the pool while the
-        // page goes back.
+        // SAFETY: the page is not used again below, and no other code drops its hold on the pool; a
+        // share that is held until the end of this function keeps the pool while the page goes
+        // back.
         let pool = unsafe { std::ptr::read(&page.pool) };
         let core = pool.core();
         // SAFETY: 1. the page was the caller's alone and is given back here. 2. the core's state
@@ -230,7 +230,7 @@ impl<H: PoolHandle> Drop for PageIn<H> {
             return;
         }
         // SAFETY: 1. the page is `self`'s alone, and this is its end. 2. the core's state made it,
-        // and pages that are out are not destructed; `dirty` is what was lent for writing.
+        // and pages that are out are not destructed; `dirty` counts the bytes lent for writing.
         unsafe { state.restore(self.raw(), self.dirty) };
         // SAFETY: 1. and 2. as above.
         let holds = || unsafe { state.holds(self.raw()) };

@@ -17,7 +17,7 @@ const NOWHERE: Seat = Seat { pool: 0, cpu: 0, node: 0 };
 /// Pools that a thread can use in turns without searching.
 const WAYS: usize = 4;
 
-/// What a pool does for a thread that ends.
+/// A pool's work for a thread that ends.
 pub(super) trait Leave {
     /// Takes the seat back. The thread that calls it is the one that had it, and does not use it
     /// again.
@@ -33,7 +33,7 @@ pub(super) struct Link {
 
 struct Ptr(*const (dyn Leave + Send + Sync));
 
-// SAFETY: what it points to may be used from any thread, and is valid while it is in the link
+// SAFETY: its target may be used from any thread, and is valid while it is in the link
 // (`Link::open`).
 unsafe impl Send for Ptr {}
 
@@ -107,7 +107,7 @@ thread_local! {
 
 #[inline(always)]
 fn near<R>(pool: u64, f: impl FnOnce(&Cell<Seat>) -> R) -> Option<R> {
-    // `with` is a call, even where there is nothing to fail.
+    // `with` is a call, even where it cannot fail.
     NEAR.try_with(|cells| f(&cells[pool as usize % WAYS])).ok()
 }
 
@@ -118,8 +118,8 @@ pub(super) fn at_hand(pool: u64) -> Option<Seat> {
     (seat.pool == pool).then_some(seat)
 }
 
-/// The calling thread's seat in a pool; if it has none, one that `take` finds. `None` if there is
-/// none, or the thread is ending.
+/// The calling thread's seat in a pool; if it has no seat, one that `take` finds. `None` if no seat
+/// is free, or the thread is ending.
 pub(super) fn find(pool: u64, link: &Arc<Link>, take: impl FnOnce() -> Option<Seat>) -> Option<Seat> {
     let mut gone = Vec::new();
     let seat = TAKEN.try_with(|taken| {

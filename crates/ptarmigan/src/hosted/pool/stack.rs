@@ -9,8 +9,8 @@ use rustix::mm::{Advice, madvise};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Pages are stacks: below each is a guard, and what is in them is whatever their last user left
-/// there, or zero. [`PagePool::stacks`] makes pools of them.
+/// Pages are stacks: below each is a guard, and they hold the data of their last user, or zero.
+/// [`PagePool::stacks`] makes pools of them.
 #[derive(Debug)]
 pub struct Stacks(());
 
@@ -19,7 +19,7 @@ pub type Stack<'p> = Page<'p, Stacks>;
 /// A stack that owns a share of its pool, and so may live anywhere.
 pub type ArcStack = ArcPage<Stacks>;
 
-// SAFETY: 1. to 3. nothing is done to the page, and nothing kept.
+// SAFETY: 1. to 3. the page is not touched, and no pointer is kept.
 unsafe impl PageState for Stacks {
     const DESTRUCTS: bool = false;
     const NEEDS_ZERO: bool = false;
@@ -45,10 +45,9 @@ impl PagePool<Stacks> {
     /// A pool of stacks: for coroutines, green threads, fibers, and runtimes that call foreign code
     /// on stacks of their own.
     ///
-    /// Each has all of [`PoolConfig::page_size`] to itself, and below it
-    /// [`PoolConfig::guard`] bytes that end the process with a fault when they are touched. A stack
-    /// comes with the memory that its last user touched, which is not cleared; what nobody needs
-    /// decays.
+    /// Each has all of [`PoolConfig::page_size`] to itself, and below it [`PoolConfig::guard`]
+    /// bytes that end the process with a fault when they are touched. A stack comes with the memory
+    /// that its last user touched, which is not cleared; stacks that are not needed decay.
     ///
     /// ```
     /// use ptarmigan::hosted::{PagePool, PoolConfig};
@@ -66,7 +65,7 @@ impl PagePool<Stacks> {
     /// # }
     /// ```
     ///
-    /// A stack that is in use somewhere is owned by what uses it, so it cannot be given back:
+    /// A stack that is in use is owned by its user, so it cannot be given back:
     ///
     /// ```compile_fail,E0505
     /// use ptarmigan::hosted::{PagePool, PoolConfig, Stack};
@@ -81,7 +80,7 @@ impl PagePool<Stacks> {
     /// One that is given back by code that runs on it is not handed out again; it stays where it is
     /// and is counted ([`PoolStats::still_in_use`](super::PoolStats::still_in_use)).
     ///
-    /// Its bytes cannot be reached as a slice, as nobody knows what is in them:
+    /// Its bytes cannot be reached as a slice, as their content is unknown:
     ///
     /// ```compile_fail,E0608
     /// use ptarmigan::hosted::{PagePool, PoolConfig};
@@ -123,8 +122,8 @@ impl<H: PoolHandle<State = Stacks>> PageIn<H> {
         self.pool().core().map().gap_below(self.raw())
     }
 
-    /// Makes every byte of the stack zero. The upper `keep` bytes are written, what is below goes
-    /// back to the host in one call; if the host does not take it, it is written, too.
+    /// Makes every byte of the stack zero. The upper `keep` bytes are written, the rest goes back
+    /// to the host in one call; if the host does not take it, it is written, too.
     ///
     /// ```
     /// use ptarmigan::hosted::{PagePool, PoolConfig};

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// # Safety
 ///
 /// An implementation promises:
-/// 1. The page stays mapped where it is, and nothing beyond it is touched.
+/// 1. The page must stay mapped where it is, and memory beyond it must not be touched.
 /// 2. After [`destruct`](Self::destruct), and after a [`construct`](Self::construct) that failed,
 ///    all of it is readable and writable, and nobody uses it.
 /// 3. Whatever it keeps a pointer for (a guard, a register of pages) it uses between the two only.
@@ -49,15 +49,15 @@ pub unsafe trait PageState: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
+    /// 1. The caller must own `page`, a page of a pool that is there, which no other code uses.
     /// 2. It is readable and writable, and all zero unless the state does not need that.
     unsafe fn construct(&self, page: RawPage) -> Result<(), StateError>;
 
-    /// Undoes what [`construct`](Self::construct) did; the content does not matter.
+    /// Undoes [`construct`](Self::construct); the content does not matter.
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
+    /// 1. The caller must own `page`, a page of a pool that is there, which no other code uses.
     /// 2. This state has constructed it, and not destructed it since.
     unsafe fn destruct(&self, page: RawPage);
 
@@ -76,16 +76,16 @@ pub unsafe trait PageState: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
-    /// 2. This state has constructed it, and not destructed it since. Nothing but its first `dirty`
-    ///    bytes has changed since it was in the state.
+    /// 1. The caller must own `page`, a page of a pool that is there, which no other code uses.
+    /// 2. This state has constructed it, and not destructed it since. Only its first `dirty` bytes
+    ///    may have changed since it was in the state.
     unsafe fn restore(&self, page: RawPage, dirty: usize);
 
     /// Whether the page is in the state. Asked in debug builds only, of every page given back.
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
+    /// 1. The caller must own `page`, a page of a pool that is there, which no other code uses.
     /// 2. This state has constructed it, and not destructed it since.
     unsafe fn holds(&self, _page: RawPage) -> bool {
         true
@@ -128,7 +128,7 @@ unsafe impl PageState for Zeroed {
     }
 }
 
-/// What the lists call when a page comes from the host or goes back to it.
+/// The functions that the lists call when a page comes from the host or goes back to it.
 pub(super) struct Workshop<S> {
     pub state: S,
     pub arena: Arena,
@@ -180,7 +180,7 @@ impl<S> Workshop<S> {
         }
     }
 
-    /// Counts what the host has refused.
+    /// Counts refusals of the host.
     pub fn refused(&self, refusal: Refusal) {
         self.refused.fetch_add(1, Relaxed);
         self.tell(&PoolEvent::Refused(refusal));

@@ -30,18 +30,18 @@ impl Topology {
         Topology { nodes: vec![0], here: Here::One }
     }
 
-    /// What Linux says under `/sys/devices/system/node`; one node if it says nothing that makes
-    /// sense.
+    /// The nodes that Linux shows under `/sys/devices/system/node`; one node if they make no sense.
     pub fn detect() -> Self {
         Self::read(Path::new("/sys/devices/system/node")).unwrap_or_else(|_| Self::one())
     }
 
-    /// What is written under `root`: directories `node0`, `node1`, … with a file `cpulist` in each.
-    /// Nodes are numbered anew from 0; those without CPUs are left out, as no thread runs there.
+    /// The files under `root`: directories `node0`, `node1`, … with a file `cpulist` in each. Nodes
+    /// are numbered anew from 0; those without CPUs are left out, as no thread runs there.
     ///
     /// # Errors
     ///
-    /// What reading said; `InvalidData` if a list makes no sense or there are more than 64 nodes.
+    /// The error of reading; `InvalidData` if a list makes no sense or there are more than 64
+    /// nodes.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut lists = Vec::new();
         for entry in std::fs::read_dir(root)? {

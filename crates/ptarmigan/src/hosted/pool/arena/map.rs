@@ -1,4 +1,5 @@
-//! Where the pages of a pool are: an address for each number, and back.
+//! Converts between the addresses and the frame numbers of a pool's pages: an address for each
+//! number, and back.
 //!
 //! To the frame allocator and the lists a page of the pool is one frame, whatever its size: frame n
 //! is page n of the arena. So larger pages need no larger blocks, and the budgets count pages. Pages
@@ -49,7 +50,7 @@ pub(in super::super) struct Map {
     inverse: usize,
 }
 
-// SAFETY: it is an address; only the holder of a page uses what lies there.
+// SAFETY: it is an address; only the holder of a page uses its memory.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}

@@ -1,5 +1,5 @@
-//! The memory of a pool: one block of address space for all pages, what the host is told about it,
-//! and how memory goes back.
+//! The memory of a pool: one block of address space for all pages, the advice that the host gets
+//! about it, and the return of memory.
 mod bind;
 mod bits;
 mod guard;
@@ -18,7 +18,7 @@ use rustix::mm::{Advice, madvise};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What an arena is to be.
+/// The configuration of an arena.
 pub(super) struct ArenaShape<'a> {
     pub pages_per_node: usize,
     /// Bytes of a page, and of the gap below each.
@@ -46,7 +46,7 @@ pub(super) struct Arena {
     mapping: ManuallyDrop<Mapping>,
 }
 
-/// What became of memory that was to go back.
+/// The outcome for memory that was to go back.
 #[derive(Default)]
 pub(super) struct GivenBack {
     pub pages: usize,
@@ -60,8 +60,8 @@ fn no_memory(what: &str) -> PoolError {
 }
 
 impl Arena {
-    /// Makes memory for the pages of all nodes, all zero. What the host refuses of huge pages and
-    /// of nodes that are only preferred goes to `refused`.
+    /// Makes memory for the pages of all nodes, all zero. Refusals of huge pages and of nodes that
+    /// are only preferred go to `refused`.
     pub fn new(shape: &ArenaShape<'_>, mut refused: impl FnMut(Refusal)) -> Result<Self, PoolError> {
         let &ArenaShape { pages_per_node, size, gap, huge, .. } = shape;
         let stride = size + gap;
@@ -90,9 +90,9 @@ impl Arena {
             HugePages::Advise => true,
             HugePages::Avoid => false,
         };
-        // Without, what a page takes is what is touched of it.
+        // Without, a page occupies only the 4 KiB pieces that were touched.
         let advice = if is_huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-        // SAFETY: the range lies in this mapping; the advice does not change what it holds.
+        // SAFETY: the range lies in this mapping; the advice does not change its content.
         let advised = unsafe { madvise(start.as_ptr().cast(), len, advice) };
         if let (Err(e), HugePages::Advise) = (advised, huge) {
             let advice = "the kernel was built without transparent huge pages, or does not allow them here";
@@ -137,7 +137,7 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// The host's refusal; nothing has changed.
+    /// The host's refusal; the memory is unchanged then.
     ///
     /// # Safety
     ///
@@ -165,8 +165,8 @@ impl Arena {
     }
 
     /// Gives the memory of pages back to the host, with one call for each run of neighbours. They
-    /// are zero then, as far as their first `needed` bytes. What the host does not take (memory
-    /// that is locked, say) is cleared so far instead.
+    /// are zero then, as far as their first `needed` bytes. Memory that the host does not take
+    /// (locked memory, say) is cleared so far instead.
     ///
     /// # Safety
     ///

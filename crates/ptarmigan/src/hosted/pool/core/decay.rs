@@ -1,4 +1,5 @@
-//! Memory that goes back to the host: what nobody needed for an interval, or all that is unused.
+//! Memory that goes back to the host: pages that were not needed for an interval, or all that are
+//! unused.
 use super::super::seats;
 use super::super::state::PageState;
 use super::{Core, lock};
@@ -15,7 +16,7 @@ const BOUNDED: u32 = 16;
 const PIECE: usize = 256;
 
 impl<S: PageState> Core<S> {
-    /// A little of what has to be done from time to time.
+    /// A small part of the work that has to be done from time to time.
     pub(super) fn upkeep(&self, pin: &Pinned<'_>) {
         thread_local! {
             static LEFT: Cell<u32> = const { Cell::new(LOOK) };
@@ -31,7 +32,7 @@ impl<S: PageState> Core<S> {
         self.give_some(pin, pin.node());
     }
 
-    /// If an interval is over, what the depots held all the time has decayed.
+    /// If an interval is over, pages that the depots held all the time have decayed.
     fn begin_interval(&self, now: Instant) {
         let Some(after) = self.decay else { return };
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
@@ -59,14 +60,14 @@ impl<S: PageState> Core<S> {
             return 0;
         }
         let given = self.lists_on(pin).give_back_piece(node, &mut room[..want as usize]);
-        // Two threads at once may give back a few more than have decayed; what is gone is not due
-        // any more.
+        // Two threads at once may give back a few more than have decayed; pages that are gone are
+        // not due any more.
         let left = if given < want { 0 } else { due.load(Relaxed).saturating_sub(given) };
         due.store(left, Relaxed);
         given
     }
 
-    /// What is left with the seats that threads share, to the depots.
+    /// Pages of the seats that threads share go to the depots.
     fn hand_over_common(&self) {
         for node in self.nodes() {
             let _alone = lock(&self.common[usize::from(node.0)]);
@@ -74,7 +75,7 @@ impl<S: PageState> Core<S> {
         }
     }
 
-    /// What the calling thread holds, to the depots.
+    /// Pages of the calling thread go to the depots.
     pub fn hand_over(&self) {
         if self.is_forked() {
             return;
@@ -86,7 +87,7 @@ impl<S: PageState> Core<S> {
         }
     }
 
-    /// Gives back what has decayed by `now`; bytes.
+    /// Gives back pages that have decayed by `now`; bytes.
     pub fn decay(&self, now: Instant) -> usize {
         if self.is_forked() {
             return 0;

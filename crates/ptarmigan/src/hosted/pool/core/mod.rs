@@ -1,5 +1,5 @@
 //! A pool as a small machine: frames that are pages of the arena, quicklists whose CPUs are
-//! threads. What decays is in `decay`.
+//! threads. Decay is in `decay`.
 mod decay;
 
 use super::arena::{Arena, ArenaShape, Map, RawPage};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// All pages are roots: what the lists construct, and keep constructed.
+/// All pages are roots: the state that the lists construct, and keep constructed.
 const LEVEL: Level = Level(0);
 const LAYOUT: Layout = Layout { levels: 1, table_shift: [FRAME_SHIFT as u8; MAX_LEVELS] };
 
@@ -60,8 +60,7 @@ unsafe impl Sync for OwnedFrames {}
 
 impl Drop for OwnedFrames {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw` in `Core::new`, and what borrowed it has been
-        // dropped.
+        // SAFETY: it came from `Box::into_raw` in `Core::new`, and its borrowers have been dropped.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -75,7 +74,7 @@ fn host(e: rustix::io::Errno) -> PoolError {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these guard is whole between two calls, also after a panic.
+    // The data under these locks is whole between two calls, also after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -206,8 +205,8 @@ impl<S: PageState> Core<S> {
         }
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
-            // The reserve is for callers that cannot fail. A pool has none, so every caller may use
-            // it.
+            // The reserve is for callers that cannot fail. A pool has no interrupts, so every
+            // caller may use it.
             self.lists_on(pin).alloc(LEVEL, AllocFlags::URGENT)
         });
         match page {
@@ -243,7 +242,7 @@ impl<S: PageState> Core<S> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::Address`] says what the address is instead.
+    /// [`PoolError::Address`] describes the address instead.
     pub fn unkeep(&self, base: NonNull<u8>) -> Result<(), PoolError> {
         let arena = &self.workshop().arena;
         if arena.find(base).is_none() {
@@ -310,8 +309,8 @@ impl<S: PageState> Core<S> {
             return work(&self.common_pin(here));
         };
         if NodeId(seat.node) != here {
-            // The thread has moved to another node: what it holds is of the old one.
-            // SAFETY: as in `take`.
+            // The thread has moved to another node: its pages are of the old one. SAFETY: as in
+            // `take`.
             self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
                 .hand_over();
             seats::moved(self.id, here.0);
@@ -337,7 +336,7 @@ impl<S: PageState> Core<S> {
         Some(Seat { pool: self.id, cpu, node: node.0 })
     }
 
-    /// The pool ends: destructs what is kept, wherever it rests.
+    /// The pool ends: destructs kept pages, wherever they rest.
     pub fn end(&mut self) {
         if !S::DESTRUCTS {
             return;
