@@ -157,6 +157,33 @@ pub struct On<'a, M> {
     pin: &'a Pinned<'a>,
 }
 
+/// A data frame that was taken just now, with one reference, and is mapped nowhere. Given back when
+/// dropped, also if code of the machine unwinds.
+pub(crate) struct Unmapped<'a, M: Machine> {
+    pub on: On<'a, M>,
+    pub pfn: Pfn,
+}
+
+impl<M: Machine> Unmapped<'_, M> {
+    /// Returns the frame, which is about to be mapped.
+    #[inline(always)]
+    pub fn keep(self) -> Pfn {
+        core::mem::ManuallyDrop::new(self).pfn
+    }
+}
+
+impl<M: Machine> Drop for Unmapped<'_, M> {
+    #[cold]
+    fn drop(&mut self) {
+        let on = self.on;
+        // SAFETY: 1. `on` is one machine. 2. taken just now, with one reference, and mapped nowhere.
+        unsafe {
+            DataFrames::release_raw(on.frames(), self.pfn);
+            on.data().give_raw(on.frames(), on.pin(), self.pfn);
+        }
+    }
+}
+
 impl<M> Clone for On<'_, M> {
     #[inline(always)]
     fn clone(&self) -> Self {
@@ -291,21 +318,14 @@ impl<'a, M: Machine> On<'a, M> {
         // SAFETY: 1. as in `take_zeroed`.
         let taken = unsafe { self.data().take_zero_raw(self.frames(), self.pin, flags) };
         let TakenData { pfn, is_zero } = taken?;
+        let unmapped = Unmapped { on: self, pfn };
         if !is_zero {
             // SAFETY: 1. taken just now.
-            let cleared = unsafe { self.m.clear_data(self.pin, pfn) };
-            if let Err(e) = cleared {
-                // SAFETY: 1. as in `take_zeroed`. 2. taken just now, with one reference, and mapped
-                // nowhere.
-                unsafe {
-                    DataFrames::release_raw(self.frames(), pfn);
-                    self.data().give_raw(self.frames(), self.pin, pfn);
-                }
-                return Err(e);
-            }
+            unsafe { self.m.clear_data(self.pin, pfn) }?;
         }
         // SAFETY: 1. as above.
         unsafe { self.m.fresh_data(pfn) };
+        core::mem::forget(unmapped);
         Ok(pfn)
     }
 

@@ -225,19 +225,21 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     /// }
     /// ```
     pub fn take_waiting(&self) -> Waiting<'_, 'm, P, N> {
-        let mut chain = core::mem::take(&mut *self.waiting.lock());
+        let chain = core::mem::take(&mut *self.waiting.lock());
+        let mut waiting = Waiting { pages: self, chain };
         self.pin.with_pin(|pin| {
             if let Some(here) = PolicyOn::new(&self.policy, pin) {
                 // SAFETY: 1. `alloc` had them from this policy.
-                unsafe { here.unhooked(&mut chain) };
+                unsafe { here.unhooked(&mut waiting.chain) };
             }
         });
-        Waiting { pages: self, chain }
+        waiting
     }
 }
 
-/// Tables that have come back, and that TLBs may still know.
-#[must_use = "tables that are dropped are lost: flush, and give them back"]
+/// Tables that have come back, and that TLBs may still know. If it is dropped, because the flush
+/// unwinds, they wait for the next one.
+#[must_use = "tables that are dropped wait again: flush, and give them back"]
 pub struct Waiting<'a, 'm, P: Policy, N: WithPin> {
     pages: &'a Pages<'m, P, N>,
     chain: Unhooked,
@@ -255,14 +257,26 @@ impl<P: Policy, N: WithPin> Waiting<'_, '_, P, N> {
     }
 
     /// Gives them back to the policy.
-    pub fn flushed(self, proof: FlushProof) {
-        let flushed = self.chain.flushed(proof);
-        self.pages.pin.with_pin(|pin| {
-            if let Some(here) = PolicyOn::new(&self.pages.policy, pin) {
+    pub fn flushed(mut self, proof: FlushProof) {
+        let pages = self.pages;
+        pages.pin.with_pin(|pin| {
+            if let Some(here) = PolicyOn::new(&pages.policy, pin) {
+                let flushed = core::mem::take(&mut self.chain).flushed(proof);
                 // SAFETY: 1. `alloc` had them from this policy.
                 unsafe { here.flushed(flushed) };
                 here.gather_end();
             }
         });
+    }
+}
+
+impl<P: Policy, N: WithPin> Drop for Waiting<'_, '_, P, N> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.chain.is_empty() {
+            let chain = core::mem::take(&mut self.chain);
+            // SAFETY: 1. all came from `Pages::alloc`, whose tables are of these frames.
+            unsafe { self.pages.waiting.lock().append(self.pages.frames, chain) };
+        }
     }
 }

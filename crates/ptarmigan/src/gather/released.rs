@@ -77,6 +77,7 @@ impl<M: Machine> Drop for Released<'_, M> {
 /// Gives tables to the policy, drops the references that waited, and gives frames without any to
 /// their allocator. The tables came from the policy of `on`'s machine.
 pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataChains) {
+    let data = Data { on, data };
     if !tables.is_empty() {
         if const { <M::Shootdown as Mmu>::WALKS_TABLES } {
             // SAFETY: 1. they are of a gather of this machine, which takes no others (contracts of
@@ -86,31 +87,45 @@ pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataC
             give_scrubbed(on, tables);
         }
     }
-    let frames = on.frames();
-    let give = |pfn: Pfn| {
-        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been
-        // waited for.
-        unsafe { on.data().give_raw(frames, on.pin(), pfn) };
-    };
-    let mut at = data.unused;
-    while at != Pfn::NONE {
-        let pfn = at;
-        at = frames.meta(pfn).link();
-        give(pfn);
-    }
-    let mut at = data.shared;
-    while at != Pfn::NONE {
-        let (pfn, record) = (at, frames.meta(at));
-        at = record.next();
-        // Before the reference goes: the gather that drops the last one hands the frame on.
-        record.unclaim();
-        if record.drop_reference() {
+    drop(data);
+}
+
+/// The data frames of a flush that has ended. Given back when dropped, also if the policy unwinds.
+struct Data<'a, M: Machine> {
+    on: On<'a, M>,
+    data: &'a DataChains,
+}
+
+impl<M: Machine> Drop for Data<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let Data { on, data } = *self;
+        let frames = on.frames();
+        let give = |pfn: Pfn| {
+            // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been
+            // waited for.
+            unsafe { on.data().give_raw(frames, on.pin(), pfn) };
+        };
+        let mut at = data.unused;
+        while at != Pfn::NONE {
+            let pfn = at;
+            at = frames.meta(pfn).link();
             give(pfn);
         }
-    }
-    for pfn in data.aside() {
-        if frames.meta(pfn).drop_reference() {
-            give(pfn);
+        let mut at = data.shared;
+        while at != Pfn::NONE {
+            let (pfn, record) = (at, frames.meta(at));
+            at = record.next();
+            // Before the reference goes: the gather that drops the last one hands the frame on.
+            record.unclaim();
+            if record.drop_reference() {
+                give(pfn);
+            }
+        }
+        for pfn in data.aside() {
+            if frames.meta(pfn).drop_reference() {
+                give(pfn);
+            }
         }
     }
 }

@@ -112,6 +112,27 @@ impl Unhooked {
         self.len == 0 && self.root.is_none()
     }
 
+    /// Puts the tables of `other`, a chain without a root, on this one.
+    ///
+    /// # Safety
+    ///
+    /// 1. Each table of both chains is of `frames`.
+    #[cfg(feature = "adapters")]
+    #[cold]
+    pub(crate) unsafe fn append(&mut self, frames: &Frames, other: Unhooked) {
+        debug_assert!(other.root.is_none());
+        let mut last = other.head;
+        if last == Pfn::NONE {
+            return;
+        }
+        while frames.meta(last).link() != Pfn::NONE {
+            last = frames.meta(last).link();
+        }
+        frames.meta(last).set_link(self.head);
+        self.head = other.head;
+        self.len += other.len;
+    }
+
     /// Makes the step that takes a flush.
     #[inline(always)]
     pub fn flushed(self, _proof: FlushProof) -> Flushed {

@@ -7,6 +7,7 @@ use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned, Refused};
 use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::page::{Clean, Flushed, Level, Unhooked};
+use core::mem::ManuallyDrop;
 
 /// Hooks around the calls of a policy `P`. The default of each hook has no effect.
 ///
@@ -19,6 +20,8 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 ///
 /// 1. A page that [`alloc`](Self::alloc) returns is the one that `inner` returned in the same call.
 /// 2. [`frames`](Self::frames) returns the same frames each time.
+///
+/// A hook may unwind. Pages that the call was to give back go back all the same.
 ///
 /// ```compile_fail,E0200
 /// use ptarmigan::{frames::Frames, quicklist::{Layer, Policy}};
@@ -108,6 +111,27 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
     }
 }
 
+/// Pages that go back to the policy inside when this is dropped, also if the layer's code unwinds.
+struct GoesBack<T, G: Fn(T)> {
+    what: ManuallyDrop<T>,
+    give: G,
+}
+
+impl<T, G: Fn(T)> GoesBack<T, G> {
+    #[inline(always)]
+    fn new(what: T, give: G) -> Self {
+        GoesBack { what: ManuallyDrop::new(what), give }
+    }
+}
+
+impl<T, G: Fn(T)> Drop for GoesBack<T, G> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: it is used no more after this.
+        (self.give)(unsafe { ManuallyDrop::take(&mut self.what) });
+    }
+}
+
 /// The policy `P` with the layer `L` around it.
 pub struct Layered<L, P> {
     layer: L,
@@ -171,22 +195,30 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
 
     #[inline(always)]
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
-        self.layer.free_unlinked(&self.inner, pin, &page);
+        // The layer's code may unwind, and the page goes back all the same.
+        let page = GoesBack::new(page, |page| {
+            // SAFETY: 1. as in `alloc`. 2. by the caller: pages come from the policy inside.
+            unsafe { self.inner.free_unlinked(pin, page) }
+        });
+        let page = &*page.what;
+        self.layer.free_unlinked(&self.inner, pin, page);
         if self.layer.frames().is_some() {
             self.layer.freeing(pin, page.level(), page.addr());
         }
-        // SAFETY: 1. as in `alloc`. 2. by the caller: pages come from the policy inside.
-        unsafe { self.inner.free_unlinked(pin, page) }
     }
 
     #[inline]
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        self.layer.flushed(&self.inner, pin, &pages);
+        // As in `free_unlinked`.
+        let pages = GoesBack::new(pages, |pages| {
+            // SAFETY: 1. as in `alloc`. 2. as in `free_unlinked`.
+            unsafe { self.inner.flushed(pin, pages) }
+        });
+        self.layer.flushed(&self.inner, pin, &pages.what);
         if let Some(frames) = self.layer.frames() {
-            pages.each(frames, |level, at| self.layer.freeing(pin, level, at));
+            pages.what.each(frames, |level, at| self.layer.freeing(pin, level, at));
         }
-        // SAFETY: 1. as in `alloc`. 2. as in `free_unlinked`.
-        unsafe { self.inner.flushed(pin, pages) }
+        drop(pages);
         self.layer.after_flushed(&self.inner, pin);
     }
 

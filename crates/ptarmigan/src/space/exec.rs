@@ -2,7 +2,7 @@
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
 use super::areas::AreaError;
-use super::state::{Space, SpaceMut, State, release};
+use super::state::{Space, SpaceMut, State, Unfinished, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Format};
 use crate::gather::Gather;
@@ -24,15 +24,9 @@ impl<F: Format> Space<F> {
     ) -> Result<Self, AreaError> {
         // On failure the space ends, which takes a flush.
         on.tlb().may_flush(on.pin())?;
-        let mut space = Space::new(on)?;
-        let mut edit = SpaceMut { on, state: &mut space.state, tlb: &space.tlb };
-        match edit.write_arguments(stack_end.0, arg_pages.max(1)) {
-            Ok(()) => Ok(space),
-            Err(e) => {
-                space.end_checked(on);
-                Err(e)
-            }
-        }
+        let mut space = Unfinished::new(on, Space::new(on)?);
+        space.edit().write_arguments(stack_end.0, arg_pages.max(1))?;
+        Ok(space.finish())
     }
 }
 

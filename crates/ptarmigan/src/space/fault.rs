@@ -8,7 +8,7 @@ use crate::cpu::{CpuId, WrongMachine};
 use crate::format::{Access, Attr, Format};
 use crate::frames::{AllocFlags, DataFrames, NoFrame};
 use crate::gather::Gather;
-use crate::machine::{Machine, On};
+use crate::machine::{Machine, On, Unmapped};
 use crate::page::Level;
 use crate::table::{Descent, Leaf, Locked, NeedsBreak, PutError, Use};
 use crate::tlb::{SpaceTlb, TlbRefusal};
@@ -342,19 +342,17 @@ impl<F: Format> State<F> {
             }
             (None, true) => (take_zeroed(on)?, attr | Attr::WRITE | Attr::DIRTY, Done::Fresh),
             (Some(frame), true) => {
-                let fresh = take_any(on)?;
+                let fresh = Unmapped { on, pfn: take_any(on)? };
                 // SAFETY: 1. taken just now. 2. the object keeps its frames (`SpaceMachine`).
-                let copied = unsafe { m.copy_data(on.pin(), frame, fresh) };
-                if let Err(e) = copied {
-                    give_unmapped(on, fresh);
-                    return Err(e.into());
-                }
-                (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
+                unsafe { m.copy_data(on.pin(), frame, fresh.pfn) }?;
+                (fresh.keep(), attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
         on.before_mapped::<F>(attr, pfn, 1);
+        let fresh = private_write.then(|| Unmapped { on, pfn });
         match self.tables.put::<M, SHARED>(on, page, leaf, F::leaf(Level::PTE, pfn, attr)) {
             Ok(true) => {
+                core::mem::forget(fresh);
                 if private_write {
                     self.note_private(on, flags, at.hint);
                 }
@@ -362,9 +360,7 @@ impl<F: Format> State<F> {
                 Ok(Outcome::Done(done))
             }
             lost => {
-                if private_write {
-                    give_unmapped(on, pfn);
-                }
+                drop(fresh);
                 lost?;
                 Ok(Outcome::Again)
             }
@@ -448,29 +444,18 @@ impl<F: Format> State<F> {
         let new_attr = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
         on.tlb().may_flush(on.pin())?;
         let zero = F::is_special(Level::PTE, raw) && old == m.zero_frame();
-        let fresh = if zero { take_zeroed(on)? } else { take_any(on)? };
-        let entry = match leaf.lock::<SHARED>(on) {
-            Ok(entry) => entry,
-            Err(e) => {
-                give_unmapped(on, fresh);
-                return Err(e.into());
-            }
-        };
+        // Before the lock of the entry, which is given up first then.
+        let fresh = Unmapped { on, pfn: if zero { take_zeroed(on)? } else { take_any(on)? } };
+        let entry = leaf.lock::<SHARED>(on)?;
         if SHARED && !same_page::<F>(raw, entry.load()) {
-            drop(entry);
-            give_unmapped(on, fresh);
             return Ok(Outcome::Again);
         }
         if !zero {
             // Under the lock: the entry keeps the old frame from being used for anything else.
             // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and is locked.
-            let copied = unsafe { m.copy_data(on.pin(), old, fresh) };
-            if let Err(e) = copied {
-                drop(entry);
-                give_unmapped(on, fresh);
-                return Err(e.into());
-            }
+            unsafe { m.copy_data(on.pin(), old, fresh.pfn) }?;
         }
+        let fresh = fresh.keep();
         on.before_mapped::<F>(new_attr, fresh, 1);
         self.note_private(on, flags, hint);
         let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
@@ -561,7 +546,7 @@ impl<F: Format, M: Machine> Drop for Broken<'_, '_, '_, '_, F, M> {
     fn drop(&mut self) {
         self.entry.replace(Use::Walked, |_| self.was);
         if let Some(fresh) = self.fresh {
-            give_unmapped(self.on, fresh);
+            drop(Unmapped { on: self.on, pfn: fresh });
         }
     }
 }
@@ -593,16 +578,6 @@ fn take_again<M: Machine>(on: On<'_, M>, take: impl Fn() -> Result<Pfn, NoFrame>
     on.data().drain(on.frames(), on.pin());
     on.policy().reclaim(on.node(), 64);
     take()
-}
-
-/// Gives back a data frame that was never mapped.
-fn give_unmapped<M: Machine>(on: On<'_, M>, pfn: Pfn) {
-    // SAFETY: 1. `on` is one machine. 2. the frame was taken for this fault, with one reference,
-    // and it is not mapped.
-    unsafe {
-        DataFrames::release_raw(on.frames(), pfn);
-        on.data().give_raw(on.frames(), on.pin(), pfn);
-    }
 }
 
 /// The address of a fault, with its area and table. Passed by value: it need not lie in memory

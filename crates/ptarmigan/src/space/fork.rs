@@ -1,12 +1,13 @@
 //! Fork: a copy of a space whose private pages are shared until one side writes.
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
-use super::areas::AreaError;
-use super::state::{Space, SpaceMut, State};
+use super::areas::{AreaError, Areas};
+use super::state::{LooseAreas, Space, SpaceMut, State, Unfinished};
 use crate::format::Format;
 use crate::frames::{AllocFlags, DataFrames, Frames};
 use crate::page::Level;
 use crate::table::Tables;
+use core::mem::replace;
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// Makes a copy of the space. Tables are copied for areas that hold private pages (or are the
@@ -20,20 +21,16 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     pub fn fork(&mut self) -> Result<Space<F>, AreaError> {
         let on = self.on;
         self.may_flush()?;
-        let mut areas = self.state.areas.copy(on)?;
-        let tables = match Tables::new(on, AllocFlags::NORMAL) {
-            Ok(tables) => tables,
-            Err(e) => {
-                areas.clear(on);
-                return Err(e.into());
-            }
-        };
+        let mut copied = LooseAreas { on, areas: self.state.areas.copy(on)? };
+        let tables = Tables::new(on, AllocFlags::NORMAL)?;
+        let areas = replace(&mut copied.areas, Areas::new());
         let State { heap, stack_limit, tag, .. } = *self.state;
         let state = State { tables, areas, recent: Default::default(), heap, stack_limit, tag };
-        let mut child = Space { state, tlb: on.tlb().new_space() };
+        let mut child = Unfinished::new(on, Space { state, tlb: on.tlb().new_space() });
         let mut result = Ok(());
         let mut left_out = false;
         {
+            let copies = &mut child.edit().state.tables;
             let mut gather = self.gather();
             let State { tables, areas, .. } = &mut *self.state;
             areas.each(on, Tables::<F>::USER, |area| {
@@ -49,21 +46,14 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                         unsafe { DataFrames::share_raw(frames, F::frame(Level::PTE, raw)) };
                     }
                 };
-                result = tables.copy(&mut child.state.tables, area.range(), &mut gather, !shared, share);
+                result = tables.copy(copies, area.range(), &mut gather, !shared, share);
             });
         }
-        let done = match result {
-            Err(e) => Err(e.into()),
-            Ok(()) if left_out => SpaceMut { on, state: &mut child.state, tlb: &child.tlb }.drop_not_forked(),
-            Ok(()) => Ok(()),
-        };
-        match done {
-            Ok(()) => Ok(child),
-            Err(e) => {
-                child.end_checked(on);
-                Err(e)
-            }
+        result?;
+        if left_out {
+            child.edit().drop_not_forked()?;
         }
+        Ok(child.finish())
     }
 
     /// Takes areas that fork does not pass on out of a fresh copy.

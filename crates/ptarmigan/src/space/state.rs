@@ -12,6 +12,7 @@ use crate::sync::atomic::AtomicU32;
 use crate::table::{Tables, TreeRef};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
+use core::mem::ManuallyDrop;
 
 /// Holds the parts of a space, but for its TLB state: CPUs switch to a shared space and away from
 /// it at any time, also while a caller changes its structure and holds it exclusively, so the state
@@ -187,13 +188,58 @@ impl<F: Format> Space<F> {
 
     /// As [`end`](Self::end), for a space of this machine on a CPU that may flush.
     pub(super) fn end_checked<M: SpaceMachine>(self, on: On<'_, M>) {
-        let Space { state: State { tables, mut areas, .. }, tlb } = self;
-        {
-            let mut ticket = None;
-            let mut gather = tables.ending(on, &tlb, &mut ticket);
-            tables.end(&mut gather, |gather, _, raw| release::<F, M>(gather, raw));
-        }
-        areas.clear(on);
+        let Space { state: State { tables, areas, .. }, tlb } = self;
+        let _areas = LooseAreas { on, areas };
+        let mut ticket = None;
+        let mut gather = tables.ending(on, &tlb, &mut ticket);
+        tables.end(&mut gather, |gather, _, raw| release::<F, M>(gather, raw));
+    }
+}
+
+/// Areas that no space has, before it begins or after its end. Given back when dropped.
+pub(super) struct LooseAreas<'a, M: Machine> {
+    pub on: On<'a, M>,
+    pub areas: Areas,
+}
+
+impl<M: Machine> Drop for LooseAreas<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.areas.clear(self.on);
+    }
+}
+
+/// A space that is being made, on a CPU that may flush. Dropping it ends it: if there is no memory
+/// for the rest of it, or something unwinds.
+pub(super) struct Unfinished<'a, F: Format, M: SpaceMachine> {
+    on: On<'a, M>,
+    space: ManuallyDrop<Space<F>>,
+}
+
+impl<'a, F: Format, M: SpaceMachine> Unfinished<'a, F, M> {
+    pub fn new(on: On<'a, M>, space: Space<F>) -> Self {
+        Unfinished { on, space: ManuallyDrop::new(space) }
+    }
+
+    /// Leads to the calls that change the space.
+    pub fn edit(&mut self) -> SpaceMut<'_, F, M> {
+        let Space { state, tlb } = &mut *self.space;
+        SpaceMut { on: self.on, state, tlb }
+    }
+
+    /// Returns the space, which is complete.
+    pub fn finish(self) -> Space<F> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is used no more, and is not dropped.
+        unsafe { ManuallyDrop::take(&mut this.space) }
+    }
+}
+
+impl<F: Format, M: SpaceMachine> Drop for Unfinished<'_, F, M> {
+    #[cold]
+    fn drop(&mut self) {
+        // SAFETY: it is used no more after this.
+        unsafe { ManuallyDrop::take(&mut self.space) }.end_checked(self.on);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::tlb::Mmu;
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 
 /// The tables of a space, from the root down, without the TLB state that belongs to them.
 pub(crate) struct Tables<F: Format> {
@@ -495,17 +496,15 @@ impl<F: Format> Path<F> {
         level: Level,
         flags: AllocFlags,
     ) -> Result<Self, NoFrame> {
-        let mut path = Path { tables: [PhysAddr(0); MAX_LEVELS], len: 0, _format: PhantomData };
+        let path = Path { tables: [PhysAddr(0); MAX_LEVELS], len: 0, _format: PhantomData };
+        let mut unfinished = Unfinished { on, path };
+        let path = &mut unfinished.path;
         for below in 0..level.at() {
-            match on.alloc_table(Level(below as u8), flags) {
-                Ok(page) => (path.tables[below], _) = adopt(on.frames(), Level(below as u8), page),
-                Err(e) => {
-                    path.free(on);
-                    return Err(e);
-                }
-            }
+            let page = on.alloc_table(Level(below as u8), flags)?;
+            (path.tables[below], _) = adopt(on.frames(), Level(below as u8), page);
             path.len += 1;
         }
+        let path = unfinished.end();
         for below in 1..path.len {
             let level = Level(below as u8);
             path.node(on, level).put(F::index(level, va), F::link(level, path.tables[below - 1]));
@@ -538,10 +537,34 @@ impl<F: Format> Path<F> {
 
     /// Gives the tables back, which have no entries.
     fn free<M: Machine>(self, on: On<'_, M>) {
-        for (level, at) in self.tables[..self.len].iter().enumerate() {
-            // SAFETY: 1. `make` took it. 2. it has no entries, or `unmake` has cleared them.
-            // 3. never linked to a tree, so no walker ever knew it (REQ-37).
-            unsafe { free_unlinked(on, Level(level as u8), *at) };
-        }
+        drop(Unfinished { on, path: self });
+    }
+}
+
+/// A path that is linked nowhere. Dropping it gives its tables back, which have no entries: so none
+/// is lost if there is no memory for the next one, or the policy unwinds.
+struct Unfinished<'a, F: Format, M: Machine> {
+    on: On<'a, M>,
+    path: Path<F>,
+}
+
+impl<F: Format, M: Machine> Unfinished<'_, F, M> {
+    #[inline(always)]
+    fn end(self) -> Path<F> {
+        let path = &ManuallyDrop::new(self).path;
+        Path { tables: path.tables, len: path.len, _format: PhantomData }
+    }
+}
+
+impl<F: Format, M: Machine> Drop for Unfinished<'_, F, M> {
+    #[cold]
+    fn drop(&mut self) {
+        let Some(level) = self.path.len.checked_sub(1) else { return };
+        let Path { tables, .. } = self.path;
+        // Dropped next, also if the policy unwinds.
+        let _others = Unfinished { on: self.on, path: Path { tables, len: level, ..self.path } };
+        // SAFETY: 1. `make` took it. 2. it has no entries, or `unmake` has cleared them. 3. never
+        // linked to a tree, so no walker ever knew it (REQ-37).
+        unsafe { free_unlinked(self.on, Level(level as u8), tables[level]) };
     }
 }

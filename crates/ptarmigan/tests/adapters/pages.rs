@@ -3,6 +3,7 @@ use crate::rig::{assert_back, at_once, lists, out, waiting};
 use ptarmigan::adapters::{Pages, UnfitTables};
 use ptarmigan::page::{FlushProof, Layout, NoConstruct};
 use ptarmigan::quicklist::Source;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]
 fn what_comes_back_waits_for_a_flush_that_follows() {
@@ -21,6 +22,29 @@ fn what_comes_back_waits_for_a_flush_that_follows() {
     // SAFETY: as above.
     pages.take_waiting().flushed(unsafe { FlushProof::claim() });
     assert!(pages.take_waiting().is_empty());
+    assert_back(pages);
+}
+
+#[test]
+fn what_a_flush_that_unwinds_was_for_waits_for_the_next_one() {
+    let pages = waiting();
+    let [one, two, three] = [(); 3].map(|()| pages.alloc().unwrap());
+    // SAFETY: 1. to 3. just handed out, and not written to.
+    unsafe {
+        pages.give_back(one);
+        pages.give_back(two);
+    }
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _waiting = pages.take_waiting();
+        // SAFETY: as above. It comes meanwhile.
+        unsafe { pages.give_back(three) };
+        panic!("the flush fails");
+    }));
+    assert!(unwound.is_err());
+    let waiting = pages.take_waiting();
+    assert_eq!((waiting.len(), out(pages)), (3, 3));
+    // SAFETY: 1. no CPU has walked them.
+    waiting.flushed(unsafe { FlushProof::claim() });
     assert_back(pages);
 }
 

@@ -511,7 +511,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         gone: impl FnMut(VirtAddr, Pfn),
     ) -> Result<(), (KernelRangeError, Self)> {
         let (start, pages) = (self.start(), self.len() >> F::PAGE_SHIFT);
-        let mut leaving = Leaving { map: self.map, span: self.span, tables: Unhooked::new() };
+        let mut leaving = self.leaving();
         if let Err(e) = self.unmap(on, start, pages, gone) {
             forget(leaving);
             return Err((e, self));
@@ -607,9 +607,18 @@ fn cut<F: Format, M: Machine>(
     });
 }
 
+impl<'k, F: Format, W: OpenWindow> KernelRange<'k, F, W> {
+    /// Leaves the range to the next claim of it, as it is then, if the call that holds the result
+    /// unwinds. Forgotten otherwise.
+    pub(super) fn leaving(&self) -> Leaving<'k, F, W> {
+        Leaving { map: self.map, span: self.span, tables: Unhooked::new() }
+    }
+}
+
 /// A range that is on its way from one owner to the next. If that unwinds, it is left to the owner
 /// that claims it next. Forgotten otherwise.
-struct Leaving<'k, F: Format, W: OpenWindow> {
+#[must_use = "it is forgotten when the range has arrived"]
+pub(super) struct Leaving<'k, F: Format, W: OpenWindow> {
     map: &'k KernelMap<F, W>,
     span: Span,
     /// Tables that are unlinked and were not flushed.

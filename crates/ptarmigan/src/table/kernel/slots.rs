@@ -16,6 +16,7 @@ use crate::table::node::{Node, Use};
 use crate::table::tree::MapError;
 use crate::window::OpenWindow;
 use core::fmt;
+use core::mem::forget;
 
 /// The reason for which a range cannot become a window of slots; the range maps no page then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,10 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     /// Makes slots of a range that maps no page. Frames are shown in them with the attributes
     /// `attr`, which have [`Attr::READ`].
     ///
+    /// If this unwinds, out of the machine's code, the range can be
+    /// [claimed](crate::table::KernelMap::claim) as it was left: entries of slots that were made are
+    /// in it, and name frames that are nobody's.
+    ///
     /// # Errors
     ///
     /// [`SlotsError`], with the range; leaf tables that were made stay.
@@ -71,9 +76,11 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
             Ok(tables) => tables,
             Err(e) => return Err(Refused { value: range, error: SlotsError::Boot(e) }),
         };
+        let leaving = range.leaving();
         // SAFETY: 1. an entry that may not be read allows no access, and `protect` is not called.
         let mapped =
             unsafe { range.map(on, start, Pfn(0), pages, attr.without(Attr::READ), AllocFlags::NORMAL) };
+        forget(leaving);
         if let Err(e) = mapped {
             return Err(Refused { value: range, error: SlotsError::Map(e) });
         }
@@ -94,6 +101,10 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
 
     /// Gives the range back, which maps no page any more.
     ///
+    /// If this unwinds, out of the machine's code, the range can be
+    /// [claimed](crate::table::KernelMap::claim) as it was left: some of the slots are in it, and
+    /// name the frames that they showed last, which are not the range's.
+    ///
     /// # Errors
     ///
     /// [`KernelRangeError`], with the slots, which are unchanged.
@@ -106,7 +117,10 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
         on: On<'_, M>,
     ) -> Result<KernelRange<'k, F, W>, Refused<Self, KernelRangeError>> {
         let (start, pages) = (self.range.start(), self.range.len() >> F::PAGE_SHIFT);
-        match self.range.unmap(on, start, pages, |_, _| {}) {
+        let leaving = self.range.leaving();
+        let unmapped = self.range.unmap(on, start, pages, |_, _| {});
+        forget(leaving);
+        match unmapped {
             Ok(()) => Ok(self.range),
             Err(error) => Err(Refused { value: self, error }),
         }

@@ -1,0 +1,274 @@
+//! Spaces, kernel maps and trees: memory ends at the k-th frame, or the layer around the policy
+//! unwinds at the k-th table. Programs read through the sanitizer's software MMUs on two CPUs.
+use crate::{NORMAL, Point, fails, for_every_k_at, take_all_but};
+use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::{Attr, Format, I386, X86_64, X86Pae};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
+use ptarmigan::hosted::{Host, HostConfig, HostMachine};
+use ptarmigan::machine::{Machine, On};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{Layer, Layered, Policy};
+use ptarmigan::space::{Access, Advice, AreaFlags, Space, SpaceMachine};
+use ptarmigan::table::Tree;
+use ptarmigan_rig::{SoftMmu, Watchable};
+
+const PAGE: u64 = 4096;
+/// What a leaf table maps at least.
+const SPAN: u64 = 4 << 20;
+const BASE: u64 = SPAN;
+
+/// Unwinds when a table is handed out, and when one comes back.
+struct Unwinding<'h>(&'h Frames);
+
+// SAFETY: 1. the page is `inner`'s. 2. the frames are one field.
+unsafe impl<P: Policy> Layer<P> for Unwinding<'_> {
+    fn frames(&self) -> Option<&Frames> {
+        Some(self.0)
+    }
+    fn alloc(
+        &self,
+        _: &P,
+        _: &Pinned<'_>,
+        _: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        assert!(!fails(Point::Alloc), "the layer fails");
+        inner()
+    }
+    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
+        assert!(!fails(Point::Freeing), "the layer fails");
+    }
+}
+
+fn pages(at: u64, n: u64) -> VirtRange {
+    VirtRange { start: at, end: at + n * PAGE }
+}
+
+fn rw() -> AreaFlags {
+    AreaFlags::READ.with(AreaFlags::WRITE)
+}
+
+/// The program on each CPU that runs in the space touches what is mapped there.
+fn touch<F: Watchable, M: SpaceMachine>(mmu: &SoftMmu<'_, F>, on: On<'_, M>, space: &Space<F>) {
+    for at in (0..8).map(|n| BASE + n / 2 * SPAN + n % 2 * PAGE) {
+        for cpu in [0, 1] {
+            let shown = space.tree().query(on, VirtAddr(at));
+            let found = mmu.with(|san, memory| san.translate(memory, cpu, at, ptsan::Access::READ));
+            if let (Some((pfn, _)), Ok(found)) = (shown, found) {
+                assert_eq!(found.phys / PAGE, u64::from(pfn.0), "CPU {cpu} reads another frame at {at:#x}");
+            }
+        }
+    }
+}
+
+/// What is made on the way.
+struct Made<F: Format> {
+    spaces: Vec<Space<F>>,
+    trees: Vec<Tree<F>>,
+}
+
+/// A call, by number. Errors are those of a lack of memory.
+fn call<F: Watchable, M: SpaceMachine>(
+    number: usize,
+    on: On<'_, M>,
+    space: &mut Space<F>,
+    made: &mut Made<F>,
+) -> bool {
+    let middle = |n: u64| pages(BASE + n * SPAN + 2 * PAGE, 1);
+    match number {
+        0 => (0..2).all(|n| space.edit(on).unwrap().mmap(middle(n), AreaFlags::READ, 0).is_ok()),
+        1 => (0..3).all(|n| space.edit(on).unwrap().munmap(middle(n)).is_ok()),
+        2 => (0..2).all(|n| space.edit(on).unwrap().mprotect(middle(n), AreaFlags::READ).is_ok()),
+        3 => {
+            let mut edit = space.edit(on).unwrap();
+            let to = 0x4000_0000;
+            edit.mremap(pages(BASE, 8), pages(to, 8), false).is_ok()
+                && edit.mremap(middle(1), pages(to + SPAN, 1), true).is_ok()
+        }
+        4 => {
+            let mut edit = space.edit(on).unwrap();
+            edit.madvise(middle(0), Advice::DontFork(true)).is_ok()
+                && edit.madvise(middle(1), Advice::WipeOnFork(true)).is_ok()
+        }
+        5 => {
+            let child = space.edit(on).unwrap().fork();
+            child.map(|child| made.spaces.push(child)).is_ok()
+        }
+        6 => match Space::<F>::exec(on, VirtAddr(0x9000_0000), 20) {
+            Ok(child) => {
+                made.spaces.push(child);
+                let child = made.spaces.last_mut().unwrap();
+                let to = VirtRange { start: 0x97f0_0000, end: 0x97ff_3000 };
+                child.edit(on).unwrap().move_stack(to, rw()).is_ok()
+            }
+            Err(_) => false,
+        },
+        7 => (0..6).all(|n| {
+            let at = 0x4000_0000 + n * (16 << 20);
+            space.edit(on).unwrap().mmap(pages(at, 1), rw(), 0).is_ok()
+                && space.fault(on, VirtAddr(at), [Access::Read, Access::Write][n as usize % 2]).is_ok()
+                && space.fault(on, VirtAddr(at), Access::Write).is_ok()
+        }),
+        // Both sides write to what they share.
+        8 => match space.edit(on).unwrap().fork() {
+            Ok(child) => {
+                made.spaces.push(child);
+                let child = made.spaces.last_mut().unwrap();
+                (0..8).all(|n| {
+                    let at = VirtAddr(BASE + n * PAGE);
+                    let first = child.fault(on, at, Access::Write).is_ok();
+                    first && space.fault(on, at, Access::Write).is_ok()
+                })
+            }
+            Err(_) => false,
+        },
+        9 => {
+            let mut edit = space.edit(on).unwrap();
+            let heap = 0x3000_0000;
+            edit.make_tables(pages(BASE, 8), Level(0)).is_ok()
+                && edit.brk(VirtAddr(heap)).is_ok()
+                && edit.brk(VirtAddr(heap + (64 << 10))).is_ok()
+                && edit.populate(pages(heap, 16), Access::Write).is_ok()
+        }
+        10 => match Tree::<F>::new(on, NORMAL) {
+            Ok(tree) => {
+                made.trees.push(tree);
+                let tree = made.trees.last_mut().unwrap();
+                let all = VirtRange { start: SPAN - PAGE, end: 6 * SPAN };
+                // SAFETY: 1. no program runs in the tree.
+                unsafe { tree.edit(on).unwrap().map_range(all, Pfn(7), Attr::READ) }.is_ok()
+            }
+            Err(_) => false,
+        },
+        11 => (0..2).all(|n| space.edit(on).unwrap().retag(middle(n), |_| 7).is_ok()),
+        // All of an area: its tables go.
+        12 => {
+            let mut edit = space.edit(on).unwrap();
+            edit.munmap(pages(BASE + SPAN, 8)).is_ok()
+                && edit.madvise(pages(BASE, 8), Advice::DontNeed).is_ok()
+        }
+        // A space from its beginning to its end.
+        _ => match Space::<F>::new(on) {
+            Ok(new) => {
+                made.spaces.push(new);
+                let new = made.spaces.last_mut().unwrap();
+                let area = pages(BASE, 4);
+                let edited = new.edit(on).unwrap().mmap(area, rw(), 0);
+                let filled = edited.is_ok() && new.edit(on).unwrap().populate(area, Access::Write).is_ok();
+                let new = made.spaces.pop().unwrap();
+                new.end(on).unwrap();
+                filled
+            }
+            Err(_) => false,
+        },
+    }
+}
+
+const CALLS: usize = 14;
+
+/// Makes a space that two CPUs run in, has `attempt` make the call, and ends everything. Returns
+/// whether the call went through.
+fn scenario<F: Watchable, P: Policy>(
+    number: usize,
+    host: &Host<F>,
+    policy: P,
+    attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut()),
+) -> bool {
+    let config = ptsan::Config { cpus: 2, eager_walkers: true, ..ptsan::Config::new(F::arch()) };
+    let mmu = SoftMmu::new(host, config);
+    let zero = host.zero_frame().addr().0;
+    mmu.with(|san, memory| san.table_allocated(memory, zero, 4096, None, ptsan::Content::Zero));
+    let unwinding = Layered::new(Unwinding(host.frames()), policy).map_err(|e| e.error).unwrap();
+    let policy = Layered::new(&mmu, unwinding).map_err(|e| e.error).unwrap();
+    let m = HostMachine::new(host, policy, &mmu).unwrap();
+    let slots = host.slots();
+    let mut went_through = false;
+    {
+        let pins = [slots[0].pin(), slots[1].pin()];
+        let (on, other) = (m.on(&pins[0]).unwrap(), m.on(&pins[1]).unwrap());
+        let mut space = Space::<F>::new(on).unwrap();
+        for n in 0..3 {
+            let area = pages(BASE + n * SPAN, 8);
+            space.edit(on).unwrap().mmap(area, rw(), 0).unwrap();
+            space.edit(on).unwrap().populate(area, Access::Write).unwrap();
+        }
+        // Another record of areas fills the first frame of them.
+        for n in 0..121 {
+            let at = 0x2000_0000 + n * 2 * PAGE;
+            space.edit(on).unwrap().mmap(pages(at, 1), AreaFlags::READ, 0).unwrap();
+        }
+        [on, other].into_iter().for_each(|on| space.activate(on).unwrap());
+        touch(&mmu, on, &space);
+        on.drain();
+        let mut made = Made { spaces: Vec::new(), trees: Vec::new() };
+        attempt(host.frames(), &mut || {
+            went_through = call(number, on, &mut space, &mut made);
+            touch(&mmu, on, &space);
+        });
+        touch(&mmu, on, &space);
+        // The same call goes through then, unless it has done its part already.
+        let _ = call(number, on, &mut space, &mut made);
+        touch(&mmu, on, &space);
+        [on, other].into_iter().for_each(|on| space.deactivate(on).unwrap());
+        made.spaces.into_iter().for_each(|space| space.end(on).unwrap());
+        made.trees.into_iter().for_each(|tree| tree.end(on, |_, _, _| {}).unwrap());
+        space.end(on).unwrap();
+    }
+    m.drain(&slots);
+    mmu.with(|san, memory| {
+        san.table_freed(memory, zero, 4096);
+        san.finish();
+        san.assert_clean();
+    });
+    went_through
+}
+
+fn host_of<F: Format>() -> Host<F> {
+    let config =
+        HostConfig { bytes: 4 << 20, cpus: 2, prefault: 0, touch_data: true, ..HostConfig::default() };
+    Host::new(config).unwrap()
+}
+
+/// Memory ends at every frame of every call. Returns how many calls failed.
+fn memory_ends<F: Watchable>() -> usize {
+    let mut failed = 0;
+    for number in 0..CALLS {
+        let went_through = (0..160).any(|left| {
+            let host = host_of::<F>();
+            let went = scenario(number, &host, host.quicklists().unwrap(), &mut |frames, call| {
+                let taken = take_all_but(frames, left);
+                call();
+                taken.into_iter().for_each(|frame| frames.give(frame));
+            });
+            host.audit().unwrap_or_else(|e| panic!("{} call {number}, {left} frames: {e}", F::NAME));
+            failed += usize::from(!went);
+            went
+        });
+        assert!(went_through, "{} call {number} never goes through", F::NAME);
+    }
+    failed
+}
+
+#[test]
+fn spaces_lose_no_frame_and_show_nothing_stale_when_memory_ends() {
+    let failed = [memory_ends::<X86_64>(), memory_ends::<X86Pae>(), memory_ends::<I386>()];
+    assert!(failed.iter().all(|n| *n > 40), "{failed:?}");
+}
+
+#[test]
+fn spaces_lose_no_frame_and_show_nothing_stale_when_a_layer_unwinds() {
+    let mut passed = [0; 2];
+    for number in 0..CALLS {
+        for (at, point) in [Point::Alloc, Point::Freeing].into_iter().enumerate() {
+            let n = for_every_k_at(point, |attempt| {
+                let host = host_of::<X86_64>();
+                scenario(number, &host, host.quicklists().unwrap(), &mut |_, call| attempt(call));
+                host.audit().unwrap_or_else(|e| panic!("call {number}, {point:?}: {e}"));
+            });
+            passed[at] += n;
+        }
+    }
+    assert!(passed[0] > 30 && passed[1] > 5, "{passed:?}");
+}
