@@ -220,8 +220,7 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
         let (cpu, stride) = (cpu(pin), 1 << entry.shift);
         let (start, end) = (entry.va, entry.va.wrapping_add(entry.pages << entry.shift));
         let target = match (entry.space, entry.asid) {
-            // Without numbers, all that a CPU finds has the one that all spaces have.
-            (Some(space), Some(asid)) if self.asids || self.loaded(cpu) == Some(space) => {
+            (Some(space), Some(asid)) => {
                 Target::Range { space: self.number(space, asid), start, end, stride }
             }
             _ => Target::EverySpace { start, end, stride },

@@ -289,6 +289,67 @@ fn a_machine_is_told_of_new_entries_if_it_needs_to_be() {
     assert_eq!(entries::<false>(), []);
 }
 
+/// Notes the number of each new entry, and of the root that was loaded last.
+#[derive(Default)]
+struct Numbers<const BROADCASTS: bool>(Mutex<(Vec<Option<u16>>, u16)>);
+
+// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+unsafe impl<const B: bool> Mmu for &Numbers<B> {
+    const BROADCASTS: bool = B;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
+    const NEEDS_ENTRY_VALID: bool = true;
+
+    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
+    fn load(&self, _: &Pinned<'_>, root: &Root) {
+        self.0.lock().unwrap().1 = root.asid;
+    }
+    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+    fn entry_became_valid(&self, _: &Pinned<'_>, entry: &NewEntry) {
+        self.0.lock().unwrap().0.push(entry.asid);
+    }
+}
+
+#[test]
+fn a_new_entry_has_the_number_that_the_cpu_knows_the_space_by() {
+    /// What is told before the space is loaded; when it is; when the CPU keeps it lazily; and when
+    /// the other CPU alone has it. And the number that the CPU loaded it under.
+    fn numbers<const B: bool>(asids: u16) -> (Vec<Option<u16>>, u16) {
+        let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
+        let mmu = Numbers::<B>::default();
+        let config = TlbConfig { asids, ..TlbConfig::new(2) };
+        let m = HostMachine::with_tlb(&host, host.plain().unwrap(), &mmu, config, Delivery::AtOnce).unwrap();
+        let slots = host.slots();
+        let (pin, other) = (slots[0].pin(), slots[1].pin());
+        let on = m.on(&pin).unwrap();
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        space.edit(on).unwrap().mmap(pages(0x40_0000, 4), RW, 0).unwrap();
+        let fault = |space: &mut Space<X86_64>, page| {
+            space.fault(on, va(0x40_0000 + page * PAGE), Access::Write).unwrap();
+        };
+        fault(&mut space, 0);
+        space.activate(on).unwrap();
+        let loaded = mmu.0.lock().unwrap().1;
+        fault(&mut space, 1);
+        space.rest(on).unwrap();
+        fault(&mut space, 2);
+        space.deactivate(on).unwrap();
+        space.activate(m.on(&other).unwrap()).unwrap();
+        fault(&mut space, 3);
+        space.end(on).unwrap();
+        (std::mem::take(&mut mmu.0.lock().unwrap().0), loaded)
+    }
+    for (told, asids) in [(numbers::<false>(0), 0), (numbers::<true>(0), 0), (numbers::<false>(8), 8)] {
+        let (told, number) = told;
+        assert_eq!(told, [None, Some(number), Some(number), None]);
+        assert_eq!(number == 0, asids == 0);
+    }
+    let (told, number) = numbers::<true>(8);
+    let number = Some(number).filter(|number| *number != 0);
+    assert!(number.is_some());
+    assert_eq!(told, [None, number, number, number], "the number is that of all CPUs");
+}
+
 #[test]
 fn stale_slots_are_forgotten_by_any_plan_and_other_cpus_are_asked_once() {
     fn told<const B: bool>(costs: CostModel, stale: &SlotSet) -> Vec<(u16, Scope)> {
