@@ -121,6 +121,16 @@ fn gains<F: Format>(raw: u64, new: u64) -> bool {
     F::is_present(Level::PTE, raw) && F::attr(Level::PTE, new).has(F::attr(Level::PTE, raw))
 }
 
+/// Adds the attributes of `new` to those of an entry.
+#[inline(always)]
+fn gain<F: Format>(new: u64) -> impl Fn(u64) -> u64 {
+    let gained = F::attr(Level::PTE, new);
+    move |now| {
+        let attr = F::attr(Level::PTE, now) | gained;
+        F::leaf(Level::PTE, F::frame(Level::PTE, now), attr)
+    }
+}
+
 /// The first and the last of the entries that have been noted.
 #[derive(Default)]
 struct Span(Option<(usize, usize)>);
@@ -241,7 +251,7 @@ impl<F: Format> Tables<F> {
     ) {
         let (on, others) = (gather.on(), Use::private(gather.is_private()));
         if const { F::EVER_BREAKS } && others == Use::Walked {
-            self.change_breaking(range, gather, change);
+            self.change_breaking::<M, GAINS>(range, gather, change);
             return;
         }
         self.each_leaf_table(on, range, &mut |node, base, first, last| {
@@ -255,12 +265,7 @@ impl<F: Format> Tables<F> {
                     if const { F::KEPT == 0 } {
                         if GAINS && gains::<F>(raw, new) {
                             // `change` may look at the frame's record: once is enough.
-                            let gained = F::attr(Level::PTE, new);
-                            let gain = |now| {
-                                let attr = F::attr(Level::PTE, now) | gained;
-                                F::leaf(Level::PTE, F::frame(Level::PTE, now), attr)
-                            };
-                            let now = node.replace_seen(index, raw, others, gain);
+                            let now = node.replace_seen(index, raw, others, gain::<F>(new));
                             stale.gather.gained(va, raw, now);
                             return;
                         }
@@ -281,7 +286,7 @@ impl<F: Format> Tables<F> {
     /// they were.
     #[cold]
     #[inline(never)]
-    fn change_breaking<M: Machine>(
+    fn change_breaking<M: Machine, const GAINS: bool>(
         &self,
         range: VirtRange,
         gather: &mut Gather<'_, M>,
@@ -297,6 +302,13 @@ impl<F: Format> Tables<F> {
                     return;
                 }
                 on.before_changed::<F>(raw, new);
+                if const { GAINS && F::KEPT == 0 }
+                    && gains::<F>(raw, new)
+                    && let Ok(now) = node.update_seen(index, raw, Use::Walked, gain::<F>(new))
+                {
+                    gather.gained(va, raw, now);
+                    return;
+                }
                 match node.update(index, Use::Walked, |now| change(va, now)) {
                     Ok(old) => gather.changed_entry::<F>(va, old),
                     Err(NeedsBreak) => {

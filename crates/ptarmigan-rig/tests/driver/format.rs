@@ -1,0 +1,241 @@
+//! AArch64 stage 1, 4 KiB granule, 48 bits of address below `TTBR0` (Arm ARM, D8.3 "Translation
+//! table descriptor formats").
+//!
+//! | bits | | |
+//! |---|---|---|
+//! | 0 | valid | without it all other bits are software's |
+//! | 1 | | in a valid entry: a link (above level 0), or a page (at level 0); clear: a block |
+//! | 2–4 | AttrIndx | which memory type of `MAIR_EL1` |
+//! | 6 | AP\[1\] | the user may use it |
+//! | 7 | AP\[2\] | nobody may write |
+//! | 8, 9 | SH | 3: inner shareable |
+//! | 10 | AF | accessed: an access faults while it is clear (Armv8.0 has no hardware update) |
+//! | 11 | nG | of one ASID |
+//! | 12–47 | | the output address |
+//! | 51 | DBM | software: may be written. With `FEAT_HAFDBS` the MMU clears AP\[2\] then |
+//! | 53, 54 | PXN, UXN | the kernel, the user may not execute |
+//! | 55–58 | | software's |
+
+use ptarmigan::addr::{Pfn, PhysAddr};
+use ptarmigan::format::{Access, Attr, Format, Slot64};
+use ptarmigan::page::{Layout, Level, MAX_LEVELS};
+
+const VALID: u64 = 1;
+/// A link above level 0, a page at level 0.
+const TABLE: u64 = 1 << 1;
+/// AttrIndx 1: memory of devices; 0 is normal memory.
+const INDEX_DEVICE: u64 = 1 << 2;
+const USER: u64 = 1 << 6;
+const READ_ONLY: u64 = 1 << 7;
+const INNER: u64 = 3 << 8;
+const ACCESSED: u64 = 1 << 10;
+const NOT_GLOBAL: u64 = 1 << 11;
+const MAY_WRITE: u64 = 1 << 51;
+const PXN: u64 = 1 << 53;
+const UXN: u64 = 1 << 54;
+/// Software's: written to.
+const DIRTY: u64 = 1 << 55;
+/// Software's: the frame is not counted by references.
+const SPECIAL: u64 = 1 << 56;
+/// Software's: an entry that is not valid keeps its frame (`PROT_NONE`).
+const KEEPS: u64 = 1 << 58;
+const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
+/// All bits of AttrIndx, and of shareability.
+const TYPE: u64 = 7 << 2 | 3 << 8;
+
+/// An attribute of the format's own: memory of devices.
+pub const DEVICE: Attr = Attr(1 << 12);
+
+#[allow(dead_code, reason = "not by every test")]
+/// The user's tree, below `TTBR0`: all of its root is the user's.
+pub type AArch64 = Stage1<false>;
+#[allow(dead_code, reason = "not by every test")]
+/// The kernel's, below `TTBR1`: all of its root is the kernel's.
+pub type Upper = Stage1<true>;
+
+/// The format.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stage1<const UPPER: bool>;
+
+/// Written through, as software or the MMU notes it.
+#[inline(always)]
+fn is_dirty(raw: u64) -> bool {
+    raw & DIRTY != 0 || raw & (MAY_WRITE | READ_ONLY) == MAY_WRITE
+}
+
+// SAFETY: 1. Bits 12 to 47 hold what `link` was given; bits 0 and 1 are set in links, and bit 1 is
+// clear in blocks. 2. The same bits hold the frame, which `write_protected` leaves
+// alone; bit 56 is `SPECIAL` and nothing else. 3. A link is valid, a leaf is valid or has `KEEPS`.
+// 4. Arm ARM D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The
+// frame's number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating
+// translation table entries".
+unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
+    type Slot = Slot64;
+    const NAME: &'static str = "AArch64 4K";
+    const LAYOUT: Layout = Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pud", "pgd"];
+    const PAGE_SHIFT: u32 = 12;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 9, 0];
+    const USER_END: u64 = if UPPER { 0 } else { 1 << 48 };
+    const KERNEL_START: u64 = 0xffff_0000_0000_0000;
+    const USER_ROOT_ENTRIES: usize = if UPPER { 0 } else { 512 };
+    const ROOT_IN_REGISTERS: bool = false;
+    const PHYS_BITS: u32 = 48;
+    const LEAF_LEVELS: u8 = 0b111;
+    const EVER_BREAKS: bool = true;
+    const KEPT: u64 = 0;
+
+    #[inline(always)]
+    fn link(_: Level, at: PhysAddr) -> u64 {
+        at.0 | VALID | TABLE
+    }
+
+    #[inline(always)]
+    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
+        (raw & (VALID | TABLE) == VALID | TABLE).then_some(PhysAddr(raw & ADDRESS))
+    }
+
+    #[inline(always)]
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+        let mut raw = pfn.addr().0 | if attr.has(DEVICE) { INDEX_DEVICE } else { INNER };
+        raw |= match attr.has(Attr::READ) {
+            true if level == Level::PTE => VALID | TABLE,
+            true => VALID,
+            false => KEEPS,
+        };
+        raw |= if attr.has(Attr::USER) {
+            USER | PXN | if attr.has(Attr::EXEC) { 0 } else { UXN }
+        } else {
+            UXN | if attr.has(Attr::EXEC) { 0 } else { PXN }
+        };
+        // What may be written is read-only for the MMU until it is dirty.
+        if !attr.has(Attr::WRITE | Attr::DIRTY) {
+            raw |= READ_ONLY;
+        }
+        if !attr.has(Attr::GLOBAL) {
+            raw |= NOT_GLOBAL;
+        }
+        for (bit, to) in [
+            (Attr::WRITE, MAY_WRITE),
+            (Attr::ACCESSED, ACCESSED),
+            (Attr::DIRTY, DIRTY),
+            (Attr::SPECIAL, SPECIAL),
+        ] {
+            if attr.has(bit) {
+                raw |= to;
+            }
+        }
+        raw
+    }
+
+    #[inline(always)]
+    fn frame(_: Level, raw: u64) -> Pfn {
+        PhysAddr(raw & ADDRESS).pfn()
+    }
+
+    #[inline(always)]
+    fn attr(_: Level, raw: u64) -> Attr {
+        let no_execute = if raw & USER != 0 { UXN } else { PXN };
+        let mut attr = Attr::default();
+        for (bit, has) in [
+            (Attr::READ, raw & VALID != 0),
+            (Attr::WRITE, raw & MAY_WRITE != 0),
+            (Attr::EXEC, raw & no_execute == 0),
+            (Attr::USER, raw & USER != 0),
+            (Attr::GLOBAL, raw & NOT_GLOBAL == 0),
+            (Attr::ACCESSED, raw & ACCESSED != 0),
+            (Attr::DIRTY, is_dirty(raw)),
+            (Attr::SPECIAL, raw & SPECIAL != 0),
+            (DEVICE, raw & INDEX_DEVICE != 0),
+        ] {
+            if has {
+                attr = attr | bit;
+            }
+        }
+        attr
+    }
+
+    #[inline(always)]
+    fn is_present(_: Level, raw: u64) -> bool {
+        raw & VALID != 0
+    }
+
+    /// What the MMU lets through; an access whose flag is clear faults. Execution at EL0 asks for
+    /// UXN alone, but what the library makes executable is the user's.
+    #[inline(always)]
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
+        let (set, clear) = match access {
+            Access::Read => (VALID | ACCESSED | USER, 0),
+            Access::Write => (VALID | ACCESSED | USER, READ_ONLY),
+            Access::Exec => (VALID | ACCESSED | USER, UXN),
+        };
+        raw & (set | clear) == set
+    }
+
+    /// Without the permission to write. The MMU may have noted that it is dirty in that very bit.
+    #[inline(always)]
+    fn write_protected(_: Level, raw: u64) -> u64 {
+        let dirty = if is_dirty(raw) { DIRTY } else { 0 };
+        raw & !MAY_WRITE | READ_ONLY | dirty
+    }
+
+    #[inline(always)]
+    fn is_special(_: Level, raw: u64) -> bool {
+        raw & SPECIAL != 0
+    }
+
+    /// Another address, memory type, shareability or size, and a page that becomes global (Arm ARM,
+    /// "Using break-before-make when updating translation table entries").
+    #[inline(always)]
+    fn needs_break(_: Level, old: u64, new: u64) -> bool {
+        let changed = old ^ new;
+        old & new & VALID != 0 && (changed & (ADDRESS | TYPE | TABLE) != 0 || old & changed & NOT_GLOBAL != 0)
+    }
+}
+
+/// Defines what a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
+/// `needs_break`.
+#[allow(unused_macros, reason = "not by every test")]
+macro_rules! entries_of_aarch64 {
+    ($like:ty) => {
+        const NAME: &'static str = <$like>::NAME;
+        const LAYOUT: Layout = <$like>::LAYOUT;
+        const LEVEL_NAMES: &'static [&'static str] = <$like>::LEVEL_NAMES;
+        const PAGE_SHIFT: u32 = <$like>::PAGE_SHIFT;
+        const INDEX_BITS: [u8; MAX_LEVELS] = <$like>::INDEX_BITS;
+        const USER_END: u64 = <$like>::USER_END;
+        const KERNEL_START: u64 = <$like>::KERNEL_START;
+        const USER_ROOT_ENTRIES: usize = <$like>::USER_ROOT_ENTRIES;
+        const ROOT_IN_REGISTERS: bool = <$like>::ROOT_IN_REGISTERS;
+        const PHYS_BITS: u32 = <$like>::PHYS_BITS;
+        const LEAF_LEVELS: u8 = <$like>::LEAF_LEVELS;
+        const KEPT: u64 = <$like>::KEPT;
+        fn link(level: Level, at: PhysAddr) -> u64 {
+            <$like>::link(level, at)
+        }
+        fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
+            <$like>::linked(level, raw)
+        }
+        fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+            <$like>::leaf(level, pfn, attr)
+        }
+        fn frame(level: Level, raw: u64) -> Pfn {
+            <$like>::frame(level, raw)
+        }
+        fn attr(level: Level, raw: u64) -> Attr {
+            <$like>::attr(level, raw)
+        }
+        fn is_present(level: Level, raw: u64) -> bool {
+            <$like>::is_present(level, raw)
+        }
+        fn allows(level: Level, raw: u64, access: Access) -> bool {
+            <$like>::allows(level, raw, access)
+        }
+        fn write_protected(level: Level, raw: u64) -> u64 {
+            <$like>::write_protected(level, raw)
+        }
+        fn is_special(level: Level, raw: u64) -> bool {
+            <$like>::is_special(level, raw)
+        }
+    };
+}
