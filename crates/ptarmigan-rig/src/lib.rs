@@ -41,6 +41,36 @@
 //! ([`ptsan::Config::barriers`]), [`Fencing`] for those like RISC-V, or an [`MmuTraits`] of the
 //! caller's own. A format needs [`Watchable`] only where its [`ptsan::Arch`] is to be found by its
 //! type.
+//!
+//! # Stores
+//!
+//! The sanitizer compares tables with what it knew of them when something happens: a walk, a flush.
+//! With [`Told`] around the format, it is told of each store as well, and sees a live entry that is
+//! replaced without the break that the architecture demands:
+//!
+//! ```
+//! use ptarmigan::format::X86_64;
+//! use ptarmigan::hosted::{Host, HostConfig, HostMachine};
+//! use ptarmigan::machine::Machine;
+//! use ptarmigan::quicklist::Layered;
+//! use ptarmigan::space::Space;
+//! use ptarmigan_rig::{SoftMmu, Told};
+//!
+//! type Format = Told<X86_64>;
+//! let host = Host::<Format>::new(HostConfig { cpus: 1, ..HostConfig::default() })?;
+//! let mmu = SoftMmu::new(&host, ptsan::Config::new(ptsan::Arch::x86_64()));
+//! mmu.told(|| {
+//!     let policy = Layered::new(&mmu, host.quicklists()?).map_err(|e| e.error)?;
+//!     let machine = HostMachine::new(&host, policy, &mmu)?;
+//!     let slots = host.slots();
+//!     let pin = slots[0].pin();
+//!     let on = machine.on(&pin)?;
+//!     Space::<Format>::new(on)?.end(on)?;
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
+//! mmu.with(|sanitizer, _| sanitizer.assert_clean());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 mod arch;
 mod block;
 mod conform;
@@ -48,6 +78,7 @@ mod hashed;
 mod memory;
 mod mmu;
 mod pages;
+mod told;
 mod traits;
 
 pub use arch::Watchable;
@@ -56,4 +87,5 @@ pub use conform::{Nonconforming, conform, conforms_to};
 pub use hashed::{HashUse, HashedMmu, hash_size};
 pub use memory::HostMemory;
 pub use mmu::SoftMmu;
+pub use told::{Told, ToldSlot};
 pub use traits::{Broadcasting, Fencing, Interrupting, MmuTraits};

@@ -1,6 +1,7 @@
 //! The software MMUs of a host's CPUs, driven by the library's invalidations.
 use crate::block::HashMemory;
 use crate::memory::HostMemory;
+use crate::told;
 use crate::traits::{Interrupting, MmuTraits};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
@@ -8,7 +9,8 @@ use ptarmigan::format::Format;
 use ptarmigan::hosted::Host;
 use ptarmigan::page::{Level, MAX_LEVELS};
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
-use ptsan::{Barrier, Config, Flush, Sanitizer, Target};
+use ptarmigan::window::{OpenWindow, WindowGuard};
+use ptsan::{Access, Barrier, Config, Content, Flush, Sanitizer, Target};
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard};
 
@@ -86,8 +88,47 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
         self.host
     }
 
+    /// Calls `f` and tells the sanitizer of each store to an entry that this thread makes meanwhile,
+    /// if the format's slots tell ([`Told`](crate::Told)). Calls may be nested; the innermost
+    /// `SoftMmu` is told then.
+    ///
+    /// Either all stores are told or none: all that is done to tables belongs into `f`, on whatever
+    /// threads.
+    pub fn told<R>(&self, f: impl FnOnce() -> R) -> R {
+        let base = self.host.window().open(PhysAddr(0)).base().addr();
+        let hook = |slot: usize, exchanged| {
+            // Entries elsewhere than in the host's memory are no tables of it.
+            let Some(at) = slot.checked_sub(base) else { return };
+            self.with(|sanitizer, memory| match exchanged {
+                true => sanitizer.entry_exchanged(memory, at as u64),
+                false => sanitizer.entry_written(memory, at as u64),
+            });
+        };
+        told::tell(&hook, f)
+    }
+
+    /// Makes an access on a CPU; returns whether it is let through.
+    pub fn access(&self, cpu: usize, va: u64, access: Access) -> bool {
+        self.with(|sanitizer, memory| sanitizer.translate(memory, cpu, va, access).is_ok())
+    }
+
+    /// Loads the tree of a [`KernelMap`](ptarmigan::table::KernelMap) on a CPU, as a machine does
+    /// that has a root for the kernel's half alone. `root` was made before the sanitizer was told of
+    /// tables.
+    pub fn load_kernel_root(&self, cpu: usize, root: PhysAddr) {
+        let level = F::LAYOUT.root();
+        self.with(|sanitizer, memory| {
+            let bytes = F::LAYOUT.table_bytes(level);
+            sanitizer.table_allocated(memory, root.0, bytes, Some(level.0), Content::Unchecked);
+            sanitizer.barrier(cpu, Barrier::Data);
+            sanitizer.switch(memory, cpu, root.0, 0);
+            sanitizer.barrier(cpu, Barrier::Instruction);
+        });
+    }
+
     /// Calls `f` with the sanitizer and the memory that it reads. The sanitizer is locked
-    /// meanwhile: no CPU invalidates translations.
+    /// meanwhile: no CPU invalidates translations, and none stores to an entry that is
+    /// [told](Self::told).
     pub fn with<R>(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'h, F>) -> R) -> R {
         f(&mut self.lock().sanitizer, &self.memory())
     }

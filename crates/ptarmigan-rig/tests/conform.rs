@@ -1,6 +1,6 @@
 //! Formats against their promises and the sanitizer's decoders, and formats with mistakes.
 #[macro_use]
-#[path = "breaks/format.rs"]
+#[path = "driver/format.rs"]
 mod aarch64;
 
 use aarch64::AArch64;

@@ -44,7 +44,7 @@ type Pages = Vec<u64>;
 fn release<const TAGGED: bool>() -> (Vec<Option<Pages>>, Vec<(u64, u64)>) {
     let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
     let mmu = Notes::<TAGGED>::default();
-    let tlb = TlbConfig { asids: 8, costs: crate::COSTS, ..TlbConfig::new(1) };
+    let tlb = TlbConfig { asids: 8, costs: crate::driver::COSTS, ..TlbConfig::new(1) };
     let machine =
         HostMachine::with_tlb(&host, host.quicklists().unwrap(), &mmu, tlb, Delivery::AtOnce).unwrap();
     let slots = host.slots();
