@@ -22,7 +22,8 @@ const PLACES: [&str; 10] = [
 const OUTSIDE: [&str; 3] = ["https://crates.io/crates/", "https://docs.rs/", "https://doc.rust-lang.org/"];
 
 fn all() -> Vec<PathBuf> {
-    let mut all = vec![root().join("README.md")];
+    let mut all: Vec<_> =
+        ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page)).into();
     for place in PLACES {
         let place = root().join(place);
         if place.is_dir() {

@@ -14,7 +14,7 @@ const SHELL: [&str; 3] = ["do", "done", "for"];
 const CARGO: [&str; 9] = ["add", "bench", "build", "check", "doc", "fuzz", "install", "miri", "test"];
 
 fn all() -> Vec<PathBuf> {
-    let mut all = vec![root().join("README.md")];
+    let mut all = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
     for place in ["docs", "book/src", "crates"] {
         all.extend(pages(&root().join(place)).expect("pages"));
     }

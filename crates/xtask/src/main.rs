@@ -2,6 +2,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod check;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
 mod figures;
@@ -17,6 +18,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Runs the checks that take a few minutes: formatting, spelling, prose, lints, unit tests of the library.
+    Check(check::CheckArgs),
     /// Runs the commands behind the figures of the documents, and compares or writes them.
     Figures(figures::FiguresArgs),
     /// Counts words that make comments and documents hard to read; fails above the limits of a list.
@@ -38,6 +41,7 @@ enum Task {
 
 fn main() -> ExitCode {
     match Args::parse().task {
+        Task::Check(args) => check::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
