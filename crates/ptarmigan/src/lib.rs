@@ -30,25 +30,38 @@
 //! # }
 //! ```
 //!
+//! # Which layer do I need?
+//!
+//! | you have | use | begin with |
+//! |---|---|---|
+//! | memory, and no allocator of frames | frames | [`frames::Frames`] |
+//! | page tables of your own | lists of pages known to be zero | [`quicklist::Quicklists`], [`page::ForeignTable`] |
+//! | tables of a released crate | an adapter | the module `adapters` |
+//! | a plan of your own for address spaces | trees | [`table::Tree`] |
+//! | system calls to serve: `mmap`, fork, faults | spaces | [`space::Space`], [`space::SharedSpace`] |
+//! | areas of the kernel's half to map | kernel ranges | [`table::KernelMap`], [`vmalloc`] |
+//! | a program, not a kernel | a pool of pages or stacks | `hosted::PagePool` |
+//! | doubts about any of it | the sanitizer | the crate `ptsan` |
+//!
 //! # Features
 //!
-//! | feature | default | what it adds |
+//! | feature | default | adds |
 //! |---|---|---|
 //! | `hosted` | yes | the module `hosted`: a machine made of threads and `mmap`, and a pool of pages for programs; needs std |
-//! | `small` | no | nothing: less code, for images with little room |
+//! | `small` | no | trades speed for smaller code |
 //! | `adapters` | no | table pages for page-table crates of other people, and for a tree of one's own |
 //! | `x86_64`, `page_table_multiarch`, `page-table-generic`, `aarch64-paging` | no | the adapter of the crate of that name |
 //!
-//! Without features the crate is `no_std`, needs no heap, and depends on nothing.
+//! Without features the crate is `no_std`, needs no heap, and has no dependency.
 //!
 //! # Modules
 //!
-//! From the bottom up, each module knowing only those before it: [`addr`], [`sync`] and
-//! [`bootmem`], [`cpu`], [`window`], [`frames`] (physical memory), [`quicklist`] (pages in a known
-//! state), [`format`](mod@format) (entries), [`tlb`] (gathers and flushes), [`highmem`] (frames
-//! that are mapped for a while), [`table`] (trees), [`space`] (address spaces), and with the
-//! feature `hosted` a machine made of threads and mmap (`hosted`), whose documentation begins with
-//! an example.
+//! From the bottom up, each module uses only those before it: [`addr`], [`sync`], [`bootmem`],
+//! [`params`], [`cpu`], [`window`], [`frames`] (physical memory), [`page`] (the life of a table
+//! page), [`format`](mod@format) (entries), [`tlb`] (flushes), [`quicklist`] (pages in a known
+//! state), [`machine`] (the parts, put together), [`gather`] (pages between unlinking and reuse),
+//! [`highmem`] (frames that are mapped for a while), [`table`] (trees), [`vmalloc`] (areas of the
+//! kernel), [`space`] (address spaces), and with their features `hosted` and `adapters`.
 //!
 //! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate, a
 //! [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it runs; it hands over

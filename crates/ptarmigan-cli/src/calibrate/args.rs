@@ -2,7 +2,7 @@
 use std::path::PathBuf;
 
 /// Measure what TLB flushes cost on this host: mprotect and mremap on real mappings, on one CPU and
-/// two, beside working sets that are read again in random order.
+/// two, and the cost of refilling the TLB afterwards, for several working sets.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CalibrateArgs {
     /// Write a cost model for `--model` of replay and bench.

@@ -17,7 +17,7 @@ pub enum MethodChoice {
 /// Run a command and record what it does to its address spaces.
 #[derive(clap::Args, Debug)]
 pub struct RecordArgs {
-    /// File to write the trace to. An existing regular file is replaced; nothing else is.
+    /// File to write the trace to. Overwrites an existing file; refuses devices and directories.
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
     /// Name of the workload in the trace [default: name of the command].
