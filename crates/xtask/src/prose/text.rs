@@ -71,16 +71,27 @@ pub fn words(lines: &[Line]) -> Vec<(usize, String)> {
     words
 }
 
+/// Leaves out blocks of code. In a group of adjacent lines with an odd number of marks, the first
+/// one closes a block that an attribute has opened (`#![cfg_attr(…, doc = "```")]`).
 fn without_fences(lines: Vec<Line>) -> Vec<Line> {
-    let mut fenced = false;
-    lines
-        .into_iter()
-        .filter(|line| {
-            let mark = line.text.trim_start().starts_with("```");
+    let is_mark = |line: &Line| line.text.trim_start().starts_with("```");
+    let mut kept = Vec::new();
+    let mut rest = lines.into_iter().peekable();
+    while let Some(first) = rest.next() {
+        let mut group = vec![first];
+        while let Some(line) = rest.next_if(|line| line.number <= group[group.len() - 1].number + 1) {
+            group.push(line);
+        }
+        let mut fenced = group.iter().filter(|line| is_mark(line)).count() % 2 == 1;
+        for line in group {
+            let mark = is_mark(&line);
             fenced ^= mark;
-            !fenced && !mark
-        })
-        .collect()
+            if !fenced && !mark {
+                kept.push(line);
+            }
+        }
+    }
+    kept
 }
 
 fn line_end(bytes: &[u8], at: usize) -> usize {
@@ -187,6 +198,12 @@ let r = 1; let i = "
     fn code_has_no_words() {
         let source = "/// `what` is\n/// ```\n/// what\n/// ```\n/// a `what\n/// what` word\n///\n/// open `what\n\n/// end";
         assert_eq!(found(source), pairs(&[(1, "is"), (5, "a"), (6, "word"), (8, "open"), (10, "end")]));
+    }
+
+    #[test]
+    fn a_block_that_an_attribute_opens_ends_with_its_first_mark() {
+        let source = "//! one\n#![cfg_attr(x, doc = \"```\")]\n//! what\n//! ```\n//! two";
+        assert_eq!(found(source), pairs(&[(1, "one"), (5, "two")]));
     }
 
     #[test]
