@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
-// Unsafe code catches stores and implements the traits of two crates. Without their features there
-// is none.
+// Unsafe code catches stores and implements the traits of two crates. Without their features the
+// crate has no unsafe code.
 #![cfg_attr(not(any(feature = "watch", feature = "x86_64", feature = "aarch64-paging")), forbid(unsafe_code))]
 #![cfg_attr(any(feature = "watch", feature = "x86_64", feature = "aarch64-paging"), deny(unsafe_code))]
 #![deny(missing_docs)]

@@ -1,13 +1,13 @@
 //! The crate `aarch64-paging`: the machine's frames as its [`Translation`].
 //!
-//! The crate compiles its TLB instructions for AArch64 alone, so other hosts see nothing of them.
-//! It documents two places for them, and the adapter flushes there:
+//! The crate compiles its TLB instructions for AArch64 alone, so other hosts do not see them. It
+//! documents two places for them, and the adapter flushes there:
 //!
 //! * [`Frames::flushing`] flushes just before a table is freed. Since 0.12.3, `Mapping` invalidates
 //!   all that was cached from a table before it frees it.
 //! * [`edit`] flushes when a call on a live `Mapping` returns.
 //!
-//! What is found is wrong whatever the crate invalidates there. `RootTable` never flushes, and says
+//! A finding is a defect whatever the crate invalidates there. `RootTable` never flushes, and says
 //! so: use [`Frames::new`] for it.
 //!
 //! ```

@@ -34,7 +34,7 @@ impl Drop for Current {
 /// Returns the thread's current machine.
 ///
 /// # Panics
-/// Panics if there is none: the hooks that ask have no way to return an error.
+/// Panics without a current machine: the hooks that ask have no way to return an error.
 #[must_use]
 pub fn current() -> Machine {
     match ENTERED.with_borrow(|entered| entered.last().cloned()) {

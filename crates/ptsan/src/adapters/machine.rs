@@ -36,7 +36,7 @@ impl Machine {
 
     /// Creates a machine with `frames` frames of 4 KiB.
     ///
-    /// Sets [`Config::infer_leftovers`]: because of [`OLD_ENTRY`] nothing has to be guessed.
+    /// Sets [`Config::infer_leftovers`]: because of [`OLD_ENTRY`] it need not be guessed.
     #[must_use]
     pub fn with_frames(config: Config, frames: usize) -> Self {
         let san = Sanitizer::new(Config { infer_leftovers: true, ..config });
@@ -103,8 +103,8 @@ impl Machine {
         self.hook(|_, _| ());
     }
 
-    /// Allocates a frame as a table and returns its physical address, or `None` if there is none
-    /// left. [`Content::Zero`] clears it, otherwise it is full of [`OLD_ENTRY`].
+    /// Allocates a frame as a table and returns its physical address, or `None` if all are in use.
+    /// [`Content::Zero`] clears it, otherwise it is full of [`OLD_ENTRY`].
     #[must_use]
     pub fn allocate(&self, content: Content) -> Option<u64> {
         let frame = locked(&self.0.free).pop()?;
@@ -202,7 +202,7 @@ impl Machine {
         self.sanitizer(|san, memory| san.translate(memory, cpu, va, access))
     }
 
-    /// Compares what the code under test says about an address, in the space that the CPU runs,
+    /// Compares the answer of the code under test about an address, in the space that the CPU runs,
     /// with the tables: [`Sanitizer::expect`].
     pub fn expect(&self, cpu: usize, va: u64, says: Option<Expected>) {
         self.sanitizer(|san, memory| _ = san.expect(memory, Tree::Cpu(cpu), va, says));
@@ -226,7 +226,7 @@ impl Machine {
         self.walkers_walk();
     }
 
-    /// Drops on every CPU what it holds for `va` in the space that it runs, or all of that space.
+    /// Drops on every CPU the translations of `va` in the space that it runs, or all of that space.
     pub fn flush_loaded(&self, va: Option<u64>) {
         self.hook(|san, memory| {
             for cpu in 0..san.cpus.len() {

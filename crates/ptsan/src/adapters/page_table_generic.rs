@@ -47,13 +47,13 @@ impl FrameAllocator for Machine {
     }
 }
 
-/// Serves as the body of a [`TableMeta::flush`]: every CPU of the current machine drops what it
-/// holds for the address, or all of the space that it runs.
+/// Serves as the body of a [`TableMeta::flush`]: every CPU of the current machine drops its
+/// translations of the address, or all of the space that it runs.
 pub fn flush(address: Option<VirtAddr>) {
     current().flush_loaded(address.map(|va| va.as_usize() as u64));
 }
 
-/// What an entry allows, for the formats of this module.
+/// The rights of an entry, for the formats of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allow {
     /// Stores.

@@ -1,9 +1,9 @@
 //! The crate `page_table_multiarch`: its static handler over the current
 //! [`Machine`](super::Machine).
 //!
-//! The crate compiles its own TLB instructions for bare metal only, so hosts see nothing of them.
-//! [`edit`] does what the crate's documentation promises, and more: when the cursor is dropped,
-//! every CPU flushes the whole space. What is found is wrong whatever the crate would have flushed
+//! The crate compiles its own TLB instructions for bare metal only, so hosts do not see them.
+//! [`edit`] keeps the promises of the crate's documentation, and more: when the cursor is dropped,
+//! every CPU flushes the whole space. A finding is a defect whatever the crate would have flushed
 //! there.
 //!
 //! ```

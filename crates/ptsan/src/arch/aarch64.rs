@@ -198,7 +198,7 @@ fn stage2_hardware_bits(level: u8, raw: u64) -> HardwareBits {
     hardware_bits(level, raw ^ READ_ONLY)
 }
 
-/// What an entry is, before permissions.
+/// The kind of an entry, before permissions.
 enum Shape {
     Empty,
     Table(u64),
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(leaf(0), (true, false, 0));
         assert_eq!(leaf(1 << 11), (false, false, 0), "nG");
         assert_eq!(leaf(ACCESS_FLAG | 7 << 2), (true, true, 7));
-        // Contiguous, shareability, and bits left to software change nothing.
+        // Contiguous, shareability, and bits left to software have no effect.
         assert_eq!(leaf(1 << 52 | 3 << 8 | 0xf << 55), (true, false, 0));
     }
 

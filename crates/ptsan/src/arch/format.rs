@@ -43,7 +43,7 @@ impl Level {
     }
 }
 
-/// What one raw entry says.
+/// The meaning of one raw entry.
 /// ```
 /// use ptsan::{Arch, Entry};
 ///
@@ -60,20 +60,20 @@ pub enum Entry {
     Table {
         /// Physical address of the table.
         phys: u64,
-        /// What the entry allows at most to everything below it.
+        /// The most that the entry allows to everything below it.
         perms: Perms,
     },
     /// Maps memory.
     Leaf {
         /// Physical address of the first byte mapped.
         phys: u64,
-        /// What the entry allows.
+        /// The rights that the entry grants.
         perms: Perms,
         /// The translation holds in every address space.
         global: bool,
         /// Whether the walk may use and cache it. AArch64 faults on an entry whose access flag is
-        /// clear and caches nothing. Formats whose hardware sets an accessed bit itself always say
-        /// `true`.
+        /// clear and does not cache it. Formats whose hardware sets an accessed bit itself always
+        /// say `true`.
         accessed: bool,
         /// The memory type, as the format numbers it. The sanitizer only compares it.
         memory_type: u8,
@@ -88,8 +88,8 @@ pub enum StructureScope {
     /// Any invalidation of the address space drops all of its structure entries, whatever the
     /// address: x86 `INVLPG` (Intel SDM vol. 3, 4.10.4.1).
     AnyInvalidation,
-    /// Only the entries used for that address, and none if the invalidation is for the last level
-    /// only.
+    /// Only the entries used for that address, and no link if the invalidation is for the last
+    /// level only.
     Tagged,
     /// None of them. Only an invalidation of the whole address space drops structure entries
     /// (RISC-V `SFENCE.VMA` with an address covers leaf entries alone).
@@ -98,11 +98,11 @@ pub enum StructureScope {
     None,
 }
 
-/// What orders a store to an entry before an invalidation, and what completes an invalidation. It
-/// is checked with [`crate::Config::barriers`].
+/// The barriers that order a store to an entry before an invalidation, and that complete an
+/// invalidation. It is checked with [`crate::Config::barriers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreOrdering {
-    /// Nothing is needed (x86: stores are ordered, invalidation serializes).
+    /// No barrier is needed (x86: stores are ordered, invalidation serializes).
     Implicit,
     /// A barrier between the store and the invalidation, and another after it, before which it may
     /// not have taken effect (AArch64: `DSB`; Arm ARM, "TLB maintenance instructions and barriers").
@@ -160,16 +160,16 @@ pub enum Canonical {
 pub struct Arch {
     /// The name that reports print.
     pub name: &'static str,
-    /// What the architecture's manual calls the levels, leaves first. A level without a name is
-    /// called by its number. See [`Arch::level_name`].
+    /// The names of the levels in the architecture's manual, leaves first. A level without a name
+    /// is called by its number. See [`Arch::level_name`].
     pub level_names: &'static [&'static str],
     /// The levels, leaves first; at most [`MAX_LEVELS`].
     pub levels: Vec<Level>,
     /// How many address bits are translated.
     pub va_bits: u8,
-    /// What the bits above must be.
+    /// The value that the bits above must have.
     pub canonical: Canonical,
-    /// What an invalidation does to the paging-structure caches.
+    /// The effect of an invalidation on the paging-structure caches.
     pub structures: StructureScope,
     /// Whether loading the root copies its entries into registers, which only another load
     /// refreshes (x86 PAE; Intel SDM vol. 3, 4.4.1).
@@ -179,9 +179,10 @@ pub struct Arch {
     /// ARM, "Using break-before-make when updating translation table entries"). See
     /// [`crate::Kind::BreakBeforeMake`].
     pub break_before_make: bool,
-    /// Whether a CPU keeps an entry that denied an access, so that it faults again after a permission
-    /// was added (AArch64: a permission fault drops nothing). Otherwise the fault drops it, and the
-    /// access is made again (x86; Intel SDM vol. 3, 4.10.4.1). See [`crate::Rule::DeniedTwice`].
+    /// Whether a CPU keeps an entry that denied an access, so that it faults again after a
+    /// permission was added (AArch64: a permission fault does not drop it). Otherwise the fault
+    /// drops it, and the access is made again (x86; Intel SDM vol. 3, 4.10.4.1). See
+    /// [`crate::Rule::DeniedTwice`].
     pub keeps_denied: bool,
     /// Which barriers page-table code needs.
     pub ordering: StoreOrdering,
@@ -258,7 +259,7 @@ impl Arch {
         }
     }
 
-    /// Returns the size of a usual table: what one frame holds.
+    /// Returns the size of a usual table: one frame.
     pub(crate) fn granule(&self) -> u64 {
         self.levels.first().map_or(4096, |l| u64::from(l.table_bytes))
     }

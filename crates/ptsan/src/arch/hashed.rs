@@ -67,8 +67,8 @@ pub(crate) struct HashEntry {
 }
 
 impl HashEntry {
-    /// Returns what the protection bits allow, with the keys that user segments have: user mode is
-    /// checked, supervisor mode writes all but the pages that nobody may write.
+    /// Returns the rights of the protection bits, with the keys that user segments have: user mode
+    /// is checked, supervisor mode writes all but the pages that nobody may write.
     pub(crate) fn perms(self, user: bool) -> Perms {
         let (read, write) = match (self.protection & 3, user) {
             (0, true) => return Perms::NONE,

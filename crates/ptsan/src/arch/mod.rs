@@ -1,8 +1,8 @@
-//! What a page-table format looks like to the hardware that walks it.
+//! Describes page-table formats as the hardware that walks them sees them.
 //!
-//! An [`Arch`] is a table of data and one function, [`Arch::decode`]; the software MMU needs
-//! nothing else. Levels are numbered from the leaves: level 0 holds the smallest pages, the last
-//! level is the root.
+//! An [`Arch`] is a table of data and one function, [`Arch::decode`]; the software MMU needs only
+//! these. Levels are numbered from the leaves: level 0 holds the smallest pages, the last level is
+//! the root.
 mod aarch64;
 mod format;
 mod hashed;

@@ -1,8 +1,9 @@
-//! What manuals call the levels.
+//! Names the levels as manuals do.
 use super::format::Arch;
 
 impl Arch {
-    /// Returns what reports call a level: "PT (level 0)" for the last level of x86, for example.
+    /// Returns the name of a level in reports: "PT (level 0)" for the last level of x86, for
+    /// example.
     #[must_use]
     pub fn level_name(&self, level: u8) -> String {
         level_name(self.level_names, level)

@@ -2,7 +2,7 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
 
-/// What a translation allows.
+/// Represents the rights of a translation.
 /// ```
 /// use ptsan::{Access, Perms};
 ///
@@ -88,7 +88,7 @@ impl fmt::Display for Perms {
     }
 }
 
-/// What an access does to memory.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessKind {
     /// A load.
@@ -99,7 +99,7 @@ pub enum AccessKind {
     Exec,
 }
 
-/// An access to memory: what it does and in which mode.
+/// An access to memory: its kind and its mode.
 /// ```
 /// use ptsan::{Access, Arch, Fault, Session};
 ///

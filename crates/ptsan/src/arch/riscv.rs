@@ -36,7 +36,7 @@ impl Arch {
             levels: vec![table, Level { shift: 22, ..table }],
             va_bits: 32,
             canonical: Canonical::ZeroExtended,
-            // Frame numbers take all bits from 10 up: there is nothing reserved.
+            // Frame numbers take all bits from 10 up: no bit is reserved.
             decode: |level, raw| decode(level, raw & u64::from(u32::MAX), 10),
             ..riscv("", 2)
         }
@@ -44,8 +44,8 @@ impl Arch {
 
     /// Describes RISC-V with 3 levels and 39-bit addresses.
     ///
-    /// An invalidation by address drops what the architecture promises: leaf entries only. Invalid
-    /// entries are not cached, although the architecture allows that.
+    /// An invalidation by address drops the entries that the architecture promises: leaf entries
+    /// only. Invalid entries are not cached, although the architecture allows that.
     #[must_use]
     pub fn riscv_sv39() -> Self {
         riscv("RISC-V Sv39", 3)

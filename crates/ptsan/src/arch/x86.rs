@@ -15,8 +15,8 @@ const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// The PAT bit in an entry that maps a large page, where it is no part of the address.
 const LARGE_PAT: u64 = 1 << 12;
-/// What must be zero in a PAE pointer-table entry below the address: bits 1, 2 and 5..8 (SDM table
-/// 4-8).
+/// The bits that must be zero in a PAE pointer-table entry below the address: bits 1, 2 and 5..8
+/// (SDM table 4-8).
 const PAE_TOP_RESERVED: u64 = 0b1_1110_0110 | (!ADDRESS & !0xfff);
 
 /// Page table, page directory, page-directory-pointer table, PML4, PML5.

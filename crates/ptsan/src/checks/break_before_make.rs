@@ -2,10 +2,10 @@
 //! each other.
 //!
 //! A told store fixes the moment before it. Every CPU with a root loaded from which the entry can
-//! be walked *may* hold the old entry. That is recorded beside what CPUs are known to hold. The
-//! same invalidations drop it, and it answers no access.
+//! be walked *may* hold the old entry. That is recorded beside the translations that CPUs are known
+//! to hold. The same invalidations drop it, and it answers no access.
 //!
-//! Without told stores, walks compare what memory says now with what is still held.
+//! Without told stores, walks compare memory as it is now with cached entries.
 use super::contradiction::can_be_cached;
 use super::held::generation_of;
 use crate::arch::{Entry, StructureScope};
@@ -17,8 +17,8 @@ use crate::shadow::{FrameRef, Holder};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// Checks a store to an entry that is walked on `ways`, and returns whether it contradicts what a
-    /// CPU holds. `old` is what the entry held, if that store was told too.
+    /// Checks a store to an entry that is walked on `ways`, and returns whether it contradicts an
+    /// entry that a CPU holds. `old` is the former value, if that store was told too.
     pub(crate) fn check_store(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -102,7 +102,7 @@ impl Sanitizer {
         }
     }
 
-    /// Reports what the CPU holds for an entry's place and must not be cached beside its new value.
+    /// Reports cached values of an entry that must not be cached beside its new value.
     fn check_held_against(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -231,7 +231,7 @@ impl Sanitizer {
             let (held, new) = (show(held), show(new));
             format!("CPU {cpu} may hold {held}; memory says {new}{entry} now; {why}")
         });
-        // What it owes there is the same mistake.
+        // The flushes that it owes there are the same mistake.
         let bytes = 1u64 << self.config.arch.levels[usize::from(level)].shift;
         let start = va & !(bytes - 1);
         self.debts.forgive(loaded.space, start, bytes);

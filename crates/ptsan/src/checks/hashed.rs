@@ -6,7 +6,7 @@ use crate::report::{Kind, Place, Rule};
 use crate::shadow::FrameRef;
 use crate::state::{Owner, Sanitizer};
 
-/// What the software's tree says of a page.
+/// The entry of a page in the software's tree.
 pub(crate) struct SoftwareEntry {
     pub(crate) says: Result<Translation, Fault>,
     /// Whether the entry has its hash bit.
@@ -118,7 +118,7 @@ impl Sanitizer {
     }
 }
 
-/// Returns whether an entry of the hash table gives what memory does not.
+/// Returns whether an entry of the hash table grants more than memory does.
 fn is_stale(entry: HashEntry, says: Result<Translation, Fault>) -> bool {
     let writes = |t: &Translation| t.perms.contains(crate::arch::Perms::WRITE);
     !says.is_ok_and(|t| t.phys == entry.phys && (writes(&t) || !entry.user_writes()))

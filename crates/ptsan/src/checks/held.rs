@@ -1,4 +1,4 @@
-//! CPUs that may still walk a table or use what they read from it.
+//! Finds CPUs that may still walk a table or use entries that they read from it.
 use crate::cpu::{Cpu, CpuState};
 use crate::memory::Memory;
 use crate::report::{Happened, Kind, Place, Rule};
@@ -72,7 +72,7 @@ impl Sanitizer {
         })
     }
 
-    /// Reports the table if some CPU could still walk it, or use what it read from it.
+    /// Reports the table if some CPU could still walk it, or use an entry that it read from it.
     /// Returns whether one could.
     pub(crate) fn check_held(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, kind: Kind) -> bool {
         let Some(f) = self.frames.get(at) else { return false };
@@ -100,7 +100,7 @@ impl Sanitizer {
         true
     }
 
-    /// Notes that a table was reported: what follows has the same cause.
+    /// Records that a table was reported: later findings have the same cause.
     pub(super) fn blame(&mut self, at: FrameRef) {
         if self.blamed.len() < MOST_BLAMED {
             self.blamed.insert(at, ());

@@ -52,7 +52,7 @@ impl Sanitizer {
         });
         if let Some((index, raw)) = old.next() {
             let more = old.count();
-            // What follows from these entries is the same mistake.
+            // Findings that follow from these entries are the same mistake.
             if let Some(f) = self.frames.get_mut(at) {
                 f.old_reported = true;
             }

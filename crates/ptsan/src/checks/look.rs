@@ -1,4 +1,4 @@
-//! What memory says, without caches.
+//! Reads translations from memory, without caches.
 use crate::arch::{Entry, Perms};
 use crate::cpu::{Fault, Translation};
 use crate::memory::Memory;

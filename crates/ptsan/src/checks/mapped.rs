@@ -1,5 +1,5 @@
-//! What user mode may do with a frame: page tables that it may write, frames that it may write and
-//! execute.
+//! Counts the rights of user mode on a frame: page tables that it may write, frames that it may
+//! write and execute.
 use crate::arch::{Entry, Perms};
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::Mapping;

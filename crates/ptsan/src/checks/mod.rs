@@ -5,10 +5,9 @@
 //! * `levels` passes levels down to tables that were built before they were reachable;
 //! * `held`, `linked` and `leftovers` check tables; `reached` applies them to a table that is
 //!   reached;
-//! * `contradiction` compares two entries; `break_before_make` compares what CPUs hold with what is
-//!   stored;
-//! * `owe` says which CPUs owe a flush for what a store took away, `due` reports those that have not
-//!   paid in time; `contiguous` compares the entries of a run;
+//! * `contradiction` compares two entries; `break_before_make` compares cached entries with stores;
+//! * `owe` says which CPUs owe a flush for rights that a store took away, `due` reports those that
+//!   have not paid in time; `contiguous` compares the entries of a run;
 //! * `stale` compares an answer of the caches with memory.
 mod break_before_make;
 mod contiguous;

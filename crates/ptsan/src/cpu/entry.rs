@@ -1,4 +1,4 @@
-//! What the caches of a CPU hold.
+//! Defines the entries of a CPU's caches.
 use crate::arch::Perms;
 use crate::shadow::FrameRef;
 
@@ -22,6 +22,6 @@ pub(crate) struct TlbEntry {
 pub(crate) struct Table {
     pub(crate) phys: u64,
     pub(crate) frame: FrameRef,
-    /// What all entries above allow.
+    /// The rights that all entries above grant.
     pub(crate) perms: Perms,
 }

@@ -1,7 +1,7 @@
 //! The TLB of a CPU that looks pages up in a hash table.
 //!
-//! It knows pages by virtual segment, so that a switch to another space drops nothing. Entries are
-//! kept by the index of their page, by which hardware invalidates them.
+//! It knows pages by virtual segment, so that a switch to another space does not drop them. Entries
+//! are kept by the index of their page, by which hardware invalidates them.
 use crate::arch::{HashEntry, Tag};
 use crate::hash::FastMap;
 use crate::shadow::FrameRef;
@@ -9,7 +9,7 @@ use crate::shadow::FrameRef;
 /// A cached translation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashedEntry {
-    /// What the hash table said.
+    /// The answer of the hash table.
     pub(crate) entry: HashEntry,
     /// The table of the software's tree that has the page's entry.
     pub(crate) via: FrameRef,
@@ -28,7 +28,7 @@ pub(crate) struct HashedTlb {
 }
 
 impl HashedTlb {
-    /// Returns what is held for a page.
+    /// Returns the translation held for a page.
     pub(crate) fn get(&self, tag: Tag) -> Option<HashedEntry> {
         self.pages.get(&u64::from(tag.page))?.iter().find(|held| held.entry.tag == tag).copied()
     }
@@ -41,7 +41,7 @@ impl HashedTlb {
         *self.tables.entry(new.via.key()).or_default() += 1;
     }
 
-    /// Notes that what is held for a page refused an access that the hash table allows. Returns
+    /// Records that the translation of a page refused an access that the hash table allows. Returns
     /// whether it did so before.
     pub(crate) fn refuse(&mut self, tag: Tag) -> bool {
         let held = self.pages.get_mut(&u64::from(tag.page));
@@ -80,7 +80,7 @@ impl HashedTlb {
         self.tables.clear();
     }
 
-    /// Returns what is held of pages that have their entries in a table.
+    /// Returns the translations of pages that have their entries in a table.
     pub(crate) fn read_via(&self, table: FrameRef) -> impl Iterator<Item = HashedEntry> {
         // Every entry is looked at only if there are some of that table.
         let some = self.tables.contains_key(&table.key());

@@ -119,7 +119,7 @@ impl<V: Copy> Slots<V> {
         let value = self.slots[hole].value;
         let last = self.slots.len() - 1;
         let mut at = hole;
-        // Moves up what was put behind it, so that a search never meets a hole too early.
+        // Moves later entries up, so that a search never meets a hole too early.
         loop {
             at = (at + 1) & last;
             let slot = self.slots[at];
@@ -137,8 +137,8 @@ impl<V: Copy> Slots<V> {
         Some(value)
     }
 
-    /// Takes a value out that was put in some time ago, and returns it with its key. Which one
-    /// follows from what was done before.
+    /// Takes a value out that was put in some time ago, and returns it with its key. The earlier
+    /// calls determine which one.
     pub(super) fn evict(&mut self) -> Option<(u64, V)> {
         if self.len == 0 {
             return None;
@@ -158,12 +158,12 @@ impl<V: Copy> Slots<V> {
         self.len = 0;
     }
 
-    /// Lists what is there, in no order.
+    /// Lists the entries, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &V)> {
         self.slots.iter().filter(|s| s.filling == self.filling).map(|s| (s.key, &s.value))
     }
 
-    /// Takes out what `drop` says, and tells `dropped` each.
+    /// Takes out the entries that `drop` selects, and passes each to `dropped`.
     pub(super) fn drop_where(&mut self, drop: impl Fn(u64) -> bool, mut dropped: impl FnMut(u64)) {
         let keys: Vec<u64> = self.iter().map(|(key, _)| key).filter(|key| drop(*key)).collect();
         for key in keys {

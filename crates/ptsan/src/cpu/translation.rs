@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Translation {
     /// Physical address of the byte accessed.
     pub phys: u64,
-    /// What the translation allows.
+    /// The rights of the translation.
     pub perms: Perms,
     /// The level whose entry maps the page; 0 is the smallest page size.
     pub level: u8,

@@ -6,7 +6,8 @@ const PRUNE_AT: usize = 32;
 /// The most roots that are remembered.
 const MOST: usize = 1 << 12;
 
-/// A root that a CPU has or had loaded, since the last flush of what it may have cached below it.
+/// A root that a CPU has or had loaded, since the last flush of entries that it may have cached
+/// below it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     pub(crate) root: FrameRef,
@@ -83,8 +84,8 @@ impl Visits {
         self.list.iter().any(|v| v.root == root && v.until > since)
     }
 
-    /// Returns the visit of another root under the same number, if the CPU may still hold what it
-    /// cached there.
+    /// Returns the visit of another root under the same number, if the CPU may still hold
+    /// translations of it.
     pub(crate) fn other_root(&self, root: FrameRef, space: u64) -> Option<Visit> {
         self.list.iter().find(|v| v.space == space && v.root != root && v.own && v.walked).copied()
     }

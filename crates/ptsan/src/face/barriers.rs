@@ -1,4 +1,4 @@
-//! The hooks of barriers, and what flushes pay.
+//! Provides the hooks of barriers, and settles debts by flushes.
 use crate::arch::StoreOrdering;
 use crate::cpu::{Flush, Target};
 use crate::owed::Cover;
@@ -46,11 +46,11 @@ impl Sanitizer {
     /// Tells that a CPU carries out a barrier. Only checked with
     /// [`Config::barriers`](crate::Config::barriers).
     ///
-    /// On AArch64 a store to an entry is ordered before an invalidation only by a
-    /// [`Barrier::Data`] between them, and the invalidation has taken effect only after another one.
-    /// On RISC-V a store is ordered before the `SFENCE.VMA` of another CPU only by a
-    /// [`Barrier::Fence`]. A flush without its barriers pays nothing: what it should have flushed is
-    /// reported when it is due ([`Kind::FlushMissing`](crate::Kind::FlushMissing)).
+    /// On AArch64 a store to an entry is ordered before an invalidation only by a [`Barrier::Data`]
+    /// between them, and the invalidation has taken effect only after another one. On RISC-V a
+    /// store is ordered before the `SFENCE.VMA` of another CPU only by a [`Barrier::Fence`]. A
+    /// flush without its barriers pays no debt: translations that it should have flushed are
+    /// reported when they are due ([`Kind::FlushMissing`](crate::Kind::FlushMissing)).
     pub fn barrier(&mut self, cpu: usize, barrier: Barrier) {
         self.hook(|s| {
             if !s.has_cpu(cpu) {
@@ -70,7 +70,7 @@ impl Sanitizer {
     /// the sanitizer of stage 2, with [`Config::two_stages`](crate::Config::two_stages).
     ///
     /// CPUs cache translations that are combined of both stages. An invalidation by intermediate
-    /// physical address (AArch64 `TLBI IPAS2E1IS`) drops nothing of these, so that it has to be
+    /// physical address (AArch64 `TLBI IPAS2E1IS`) does not drop these, so that it has to be
     /// followed by this one (`VMALLE1IS`).
     pub fn stage1_flushed(&mut self, cpu: usize) {
         self.hook(|s| {
@@ -87,7 +87,7 @@ impl Sanitizer {
         }
     }
 
-    /// Pays what the flush covers: at once, or when a barrier has completed it.
+    /// Pays the debts that the flush covers: at once, or when a barrier has completed it.
     pub(super) fn flushed(&mut self, cpu: usize, flush: Flush) {
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];

@@ -1,4 +1,4 @@
-//! Comparison of what the code under test says with its tables.
+//! Compares answers of the code under test with its tables.
 use crate::arch::Perms;
 use crate::cpu::{Fault, Translation};
 use crate::memory::Memory;
@@ -14,7 +14,7 @@ pub enum Tree {
     Cpu(usize),
 }
 
-/// What the code under test says is mapped at an address.
+/// The mapping of an address, as the code under test reports it.
 /// ```
 /// use ptsan::{Arch, Expected, Perms, Rule, Session};
 ///
@@ -30,7 +30,7 @@ pub enum Tree {
 pub struct Expected {
     /// The physical address of the byte, not of its page.
     pub phys: u64,
-    /// What is allowed, if the code says so.
+    /// The rights, if the code reports them.
     pub perms: Option<Perms>,
     /// The size of the page in bytes, if the code says so.
     pub size: Option<u64>,
@@ -57,14 +57,14 @@ impl Expected {
 }
 
 impl Sanitizer {
-    /// Compares what the code under test says about `va` with an uncached walk of the tables in
-    /// memory ([`Kind::Disagreement`]). `says` is the answer of the code's own query, or what the
-    /// test believes; `None` means not mapped.
+    /// Compares the code's answer about `va` with an uncached walk of the tables in memory
+    /// ([`Kind::Disagreement`]). `says` is the answer of the code's own query, or the belief of the
+    /// test; `None` means not mapped.
     ///
     /// A present entry counts as mapped, whatever it allows and whether or not it was accessed.
     ///
     /// # Errors
-    /// Returns what the walk says if nothing is mapped there. That is no mistake by itself.
+    /// Returns the result of the walk if no page is mapped there. That is no mistake by itself.
     pub fn expect(
         &mut self,
         memory: &(impl Memory + ?Sized),

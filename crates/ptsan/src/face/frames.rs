@@ -30,8 +30,8 @@ impl Sanitizer {
     /// the space, and owes the flush until it [resumes](Self::resume).
     ///
     /// With told stores this holds for each CPU that could have cached a translation. Whatever is
-    /// told, it holds for those that did: the simulated TLBs are looked at, global translations too.
-    /// A kernel's own mapping of the frame that memory still gives is none of these.
+    /// told, it holds for those that did: the simulated TLBs are looked at, global translations
+    /// too. A kernel's own mapping of the frame that memory still gives does not count.
     pub fn frame_freed(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
         self.hook(|s| s.give_away(memory, phys, size, Kind::DataFreedBeforeFlush));
     }

@@ -1,4 +1,4 @@
-//! The hooks, by what they are about.
+//! Provides the hooks, by subject.
 mod accesses;
 mod barriers;
 mod cpus;

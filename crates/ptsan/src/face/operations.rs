@@ -22,10 +22,11 @@ impl Sanitizer {
         self.hook(|s| s.operations.begin())
     }
 
-    /// Ends the operation: what it unmapped must have been flushed by now on every CPU that held
-    /// it.
+    /// Ends the operation: pages that it unmapped must have been flushed by now on every CPU that
+    /// held them.
     ///
-    /// Reports what CPUs used meanwhile and still hold ([`Kind::StaleUse`](crate::Kind::StaleUse)).
+    /// Reports translations that CPUs used meanwhile and still hold
+    /// ([`Kind::StaleUse`](crate::Kind::StaleUse)).
     pub fn operation_ends(&mut self, memory: &(impl Memory + ?Sized), operation: Operation) {
         self.hook(|s| match s.operations.end(operation) {
             Some(suspects) => {

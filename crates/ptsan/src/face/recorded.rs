@@ -1,4 +1,4 @@
-//! Runs that replay what was recorded elsewhere: who called, and how events are counted.
+//! Replays runs that were recorded elsewhere: who called, and how events are counted.
 use crate::report::{Recorded, Trace};
 use crate::state::Sanitizer;
 
@@ -6,9 +6,9 @@ impl Sanitizer {
     /// Takes these callers for those of the hooks that follow, in place of backtraces, until it is
     /// called again. `None` goes back to backtraces.
     ///
-    /// For programs that replay a recording: the stack of the program says nothing of the code under
+    /// For programs that replay a recording: the stack of the program does not show the code under
     /// test, and the recording does. Findings of different callers have different causes. With an
-    /// empty [`Trace`], nothing is known of the callers, and CPU, space and note tell causes apart.
+    /// empty [`Trace`], the callers are unknown, and CPU, space and note tell causes apart.
     ///
     /// Without [`Config::backtraces`](crate::Config::backtraces), findings name no callers.
     ///

@@ -26,18 +26,18 @@ impl Sanitizer {
 
     /// Tells that the entry at physical address `entry` was stored to: like
     /// [`Sanitizer::table_linked`], for code with one place through which all entries are written.
-    /// Either tell all stores or none.
+    /// Tell either all stores or no store.
     ///
     /// An entry of a table whose level is not known yet is only recorded. It is looked at when the
-    /// level becomes known: when a root above is loaded, or a table above is linked into a tree whose
-    /// levels are known. An entry of a frame that is no table is ignored. What an entry holds after a told store is new, even if it held the same
-    /// before.
+    /// level becomes known: when a root above is loaded, or a table above is linked into a tree
+    /// whose levels are known. An entry of a frame that is no table is ignored. The value of an
+    /// entry after a told store is new, even if it held the same before.
     pub fn entry_written(&mut self, memory: &(impl Memory + ?Sized), entry: u64) {
         self.stored_to(memory, entry, None, false);
     }
 
     /// Tells that the entry at physical address `entry` was exchanged: stored to by an atomic
-    /// instruction that returned what it held, with the bits that hardware had set. Like
+    /// instruction that returned its former value, with the bits that hardware had set. Like
     /// [`Sanitizer::entry_written`] otherwise.
     ///
     /// It makes a difference with [`Config::accessed_dirty`](crate::Config::accessed_dirty).
@@ -64,7 +64,7 @@ impl Sanitizer {
             self.forget_leftover(table, entry);
         }
         if let (Some(frame), Some(raw)) = (parent, raw) {
-            // A told link says nothing of other stores to the entry.
+            // A told link does not cover other stores to the entry.
             let before = if told.is_none() { self.replace_told(frame, entry, raw) } else { None };
             if let (Some(level), Some(new)) = (level, seen) {
                 let at = EntryAt { entry, table: frame, level };
@@ -91,7 +91,8 @@ impl Sanitizer {
         self.reached(memory, table, Some(link), place, false);
     }
 
-    /// Records what a told store left, and returns what the one before it had left.
+    /// Records the value that a told store left, and returns the one that the store before had
+    /// left.
     fn replace_told(&mut self, table: FrameRef, entry: u64, raw: u64) -> Option<Told> {
         let index = self.index_in(self.frames.get(table)?, entry);
         let new = Told { raw, since: self.event };
@@ -144,7 +145,7 @@ impl Sanitizer {
         }
         if let (Some(before), Some(old)) = (before.filter(|_| takes || state.is_some()), old) {
             let held = self.config.arch.hashed.is_none() && !contradicts;
-            // Only what takes a right away may lose a bit.
+            // Only a store that takes a right away may lose a bit.
             let cached = |s: &mut Self| match takes {
                 true => s.check_bits(at, &ways, (before.raw, raw), (old, exchanged)),
                 false => s.was_used(at.level, before.raw, exchanged),

@@ -129,11 +129,11 @@ impl<M: Memory> Session<M> {
         self.sanitizer.translate(&self.memory, self.cpu, va, access)
     }
 
-    /// Compares what the code under test says of `va` with the tables that the CPU has loaded. See
+    /// Compares the code's answer about `va` with the tables that the CPU has loaded. See
     /// [`Sanitizer::expect`].
     ///
     /// # Errors
-    /// Returns what the walk says, if nothing is mapped there.
+    /// Returns the result of the walk, if no page is mapped there.
     pub fn expect(&mut self, va: u64, says: Option<Expected>) -> Result<Translation, Fault> {
         self.sanitizer.expect(&self.memory, Tree::Cpu(self.cpu), va, says)
     }

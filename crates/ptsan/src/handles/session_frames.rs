@@ -1,5 +1,5 @@
-//! What a session has for tests beside the hooks: frames to hand out, entries to store, numbers to
-//! choose by.
+//! Provides helpers of a session for tests, beside the hooks: frames to hand out, entries to store,
+//! numbers to choose by.
 use super::session::Session;
 use crate::memory::Memory;
 use std::ops::Range;
@@ -13,11 +13,11 @@ impl<M: Memory> Session<M> {
         self
     }
 
-    /// Allocates and announces a table: a frame that [`Session::free`] took back last, with what was
-    /// left in it, or a new one. `None` if all are in use, or if it has none
+    /// Allocates and announces a table: a frame that [`Session::free`] took back last, with its old
+    /// content, or a new one. `None` if all are in use, or if it has no frames
     /// ([`Session::with_frames`]).
     ///
-    /// Code under test with an allocator of its own tells what it allocates ([`Session::alloc`]).
+    /// Code under test with an allocator of its own tells its allocations ([`Session::alloc`]).
     pub fn table(&mut self) -> Option<u64> {
         let table = self.pool.take()?;
         self.alloc(table);

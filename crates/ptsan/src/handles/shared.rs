@@ -13,7 +13,7 @@ use std::thread::{self, ThreadId};
 /// # Order of hooks
 ///
 /// The sanitizer believes that things happened in the order in which hooks took its lock. So call a
-/// hook before any other thread can act on what it tells:
+/// hook before any other thread can act on its news:
 ///
 /// * a store and its hook, under the lock that guards the table;
 /// * the hook of an invalidation, on the CPU that carried it out and before it acknowledges;
@@ -48,11 +48,11 @@ pub struct Shared {
 struct Inner {
     sanitizer: Mutex<Sanitizer>,
     cpus: Mutex<HashMap<ThreadId, usize>>,
-    /// Where a scheduler may run another task: before what a CPU does by itself.
+    /// Where a scheduler may run another task: before a CPU's own actions.
     point: Option<Point>,
 }
 
-/// A scheduler's business: what a panic in it leaves is none of the sanitizer's.
+/// A scheduler's business: state after a panic in it is not the sanitizer's.
 type Point = AssertUnwindSafe<Box<dyn Fn() + Send + Sync>>;
 
 impl fmt::Debug for Inner {
@@ -63,7 +63,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Shared {
-    /// Creates a machine whose CPUs have nothing loaded.
+    /// Creates a machine whose CPUs have no root loaded.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self::from_parts(config, None)
@@ -115,8 +115,8 @@ impl Shared {
         Self { inner: Arc::new(Inner { sanitizer, cpus: Mutex::default(), point }) }
     }
 
-    /// Locks the sanitizer, for what is not repeated here. Hooks of other threads wait while the
-    /// guard lives.
+    /// Locks the sanitizer, for calls that are not repeated here. Hooks of other threads wait while
+    /// the guard lives.
     ///
     /// # Panics
     /// Panics if the machine is [scheduled](Shared::scheduled) and another task holds the lock: the

@@ -136,7 +136,7 @@ impl Shared {
     /// Calls [`Sanitizer::expect`].
     ///
     /// # Errors
-    /// Returns what the walk says, if nothing is mapped there.
+    /// Returns the result of the walk, if no page is mapped there.
     pub fn expect(
         &self,
         memory: &(impl Memory + ?Sized),

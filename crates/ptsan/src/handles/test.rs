@@ -73,7 +73,7 @@ impl Test {
     }
 
     /// Runs the test: `body` once for each seed, each time with a fresh session. When it returns,
-    /// the session is [finished](Session::finish): what was found and what leaked fails the test.
+    /// the session is [finished](Session::finish): findings and leaks fail the test.
     ///
     /// # Panics
     /// Panics if `body` does, or with the report if there are findings. Panics if there are no seeds,

@@ -1,6 +1,6 @@
 //! Sets of CPUs.
 
-/// A set of CPUs. Sets of CPUs below 64 allocate nothing.
+/// A set of CPUs. Sets of CPUs below 64 do not allocate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuMask {
     low: u64,

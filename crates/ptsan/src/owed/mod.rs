@@ -1,10 +1,10 @@
-//! What is due when an operation ends: the flushes that CPUs owe, and runs of entries that must
-//! agree.
+//! Keeps the debts that are due when an operation ends: the flushes that CPUs owe, and runs of
+//! entries that must agree.
 //!
 //! A store that takes a right away (it unmaps or remaps a page, restricts it, or unlinks a table)
 //! makes a *debt* of each CPU that may have cached the old entry. Only a later flush on that CPU
-//! that covers the entry pays it. This depends on no walk: what matters is which CPUs could have
-//! walked, not which did.
+//! that covers the entry pays it. This depends on no walk: the CPUs that could have walked matter,
+//! not those that did.
 mod cover;
 mod debt;
 mod debts;

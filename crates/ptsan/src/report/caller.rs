@@ -22,8 +22,8 @@ impl TraceFrame {
     }
 }
 
-/// Reads what [`std::backtrace::Backtrace`] prints: lines `12: symbol`, each with or without a line
-/// `at file:line:column` behind it.
+/// Reads the output of [`std::backtrace::Backtrace`]: lines `12: symbol`, each with or without a
+/// line `at file:line:column` behind it.
 pub(super) fn parse(printed: &str) -> Vec<TraceFrame> {
     let mut frames: Vec<TraceFrame> = Vec::new();
     for line in printed.lines().map(str::trim) {

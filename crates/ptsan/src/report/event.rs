@@ -1,4 +1,4 @@
-//! What happened to a table frame.
+//! Records the events of a table frame.
 use crate::arch::level_name;
 use std::fmt;
 
@@ -40,7 +40,7 @@ pub enum Happened {
 pub struct HistoryEvent {
     /// Number of the hook call, counted from 1.
     pub event: u64,
-    /// What happened.
+    /// The event.
     pub what: Happened,
 }
 

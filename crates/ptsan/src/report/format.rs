@@ -1,8 +1,8 @@
 //! The formats of a report.
 
 /// How a report prints. The environment variable `PTSAN_FORMAT` chooses one by its name for
-/// [`Sanitizer`](crate::Sanitizer)'s `Display`, and so for what
-/// [`assert_clean`](crate::Sanitizer::assert_clean) says.
+/// [`Sanitizer`](crate::Sanitizer)'s `Display`, and so for the message of
+/// [`assert_clean`](crate::Sanitizer::assert_clean).
 /// ```
 /// use ptsan::{Arch, Format, Session};
 ///

@@ -1,8 +1,8 @@
-//! Where a rule was broken.
+//! Describes the place at which a rule was broken.
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-/// Where something was found; what does not apply is `None`.
+/// The place of a finding; fields that do not apply are `None`.
 /// ```
 /// use ptsan::{Arch, Place, Session};
 ///
@@ -26,14 +26,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns what makes two findings of one rule the same: the frame, else the page, else the
-    /// space.
+    /// Returns the key that makes two findings of one rule the same: the frame, else the page, else
+    /// the space.
     pub(super) fn identity(&self) -> u64 {
         self.frame.or(self.va.map(|va| va & !0xfff)).or(self.space).unwrap_or(u64::MAX)
     }
 
-    /// Returns what makes two misuses of one rule the same: all of the place, whose fields tell the
-    /// hooks apart, and the note, which names the hook.
+    /// Returns the key that makes two misuses of one rule the same: all of the place, whose fields
+    /// tell the hooks apart, and the note, which names the hook.
     pub(super) fn identity_of_misuse(&self, note: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.frame, self.va, self.cpu, self.level, self.space, note).hash(&mut hasher);

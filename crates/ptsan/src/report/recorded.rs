@@ -13,7 +13,7 @@ pub struct Recorded {
 /// How a finding names its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
-    /// What the recording calls an event.
+    /// The recording's name of an event.
     pub(super) unit: &'static str,
     /// The callers of each event of the history.
     pub(super) callers: Vec<Option<Trace>>,

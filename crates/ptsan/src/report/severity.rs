@@ -1,9 +1,9 @@
-//! What can follow from a finding.
+//! Rates the possible harm of a finding.
 use super::kind::Kind;
 use super::rule::Rule;
 use std::fmt;
 
-/// What can follow from a defect, the worst first.
+/// The possible harm of a defect, the worst first.
 /// ```
 /// use ptsan::{Kind, Severity};
 ///
@@ -47,8 +47,8 @@ impl fmt::Display for Severity {
 }
 
 impl Kind {
-    /// Returns the worst that can follow from a finding of this kind. What is not known to be
-    /// harmless may corrupt memory.
+    /// Returns the worst that can follow from a finding of this kind. A rule that is not known to
+    /// be harmless may corrupt memory.
     #[must_use]
     pub const fn severity(self) -> Severity {
         match self {
@@ -60,7 +60,8 @@ impl Kind {
     }
 }
 
-/// Returns what can follow from a broken rule: a stale entry that only faults corrupts nothing.
+/// Returns the possible harm of a broken rule: a stale entry that only faults does not corrupt
+/// memory.
 pub(super) const fn of(kind: Kind, rule: Rule) -> Severity {
     match rule {
         Rule::NotReloaded | Rule::UpgradeNotFlushed | Rule::DeniedTwice => Severity::WrongAnswer,

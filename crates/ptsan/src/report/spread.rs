@@ -49,7 +49,7 @@ impl Spread {
         self.touch(place);
     }
 
-    /// Adds what is new about a place that was seen before: its CPU, for example.
+    /// Adds the new facts about a place that was seen before: its CPU, for example.
     pub(super) fn touch(&mut self, place: &Place) {
         widen(&mut self.frames, place.frame);
         widen(&mut self.addresses, place.va);

@@ -3,7 +3,7 @@ use super::severity::Severity;
 use super::wrap;
 use std::fmt;
 
-/// What was found in a run, counted.
+/// Counts the findings of a run.
 /// ```
 /// use ptsan::{Arch, Session, Severity};
 ///

@@ -3,8 +3,8 @@ use std::fmt;
 
 const COLUMNS: usize = 80;
 
-/// Writes `text` on a new line, indented by `indent` columns. What does not fit goes on further
-/// lines, two columns deeper.
+/// Writes `text` on a new line, indented by `indent` columns. The rest goes on further lines, two
+/// columns deeper.
 pub(super) fn line(f: &mut fmt::Formatter<'_>, indent: usize, text: &str) -> fmt::Result {
     write!(f, "\n{:indent$}", "")?;
     words(f, indent, indent, text)

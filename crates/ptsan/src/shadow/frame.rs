@@ -84,8 +84,8 @@ pub(crate) struct Frame {
     pub(crate) was_dirty: bool,
     /// Entries of before were reported.
     pub(crate) old_reported: bool,
-    /// What is left from before the allocation. `None` if nothing was recorded or it does not
-    /// matter any more.
+    /// The content from before the allocation. `None` if it was not recorded or does not matter any
+    /// more.
     pub(crate) leftovers: Option<Leftovers>,
     /// The entries to which stores were told.
     pub(crate) told: ToldEntries,

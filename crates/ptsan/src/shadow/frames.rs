@@ -123,7 +123,7 @@ impl FrameTable {
         FrameRef { index: at.index, generation: f.generation }
     }
 
-    /// Adds a frame at a place that has none.
+    /// Adds a frame at an empty place.
     pub(crate) fn insert(&mut self, phys: u64, size: u64, level: Option<u8>, event: u64) -> FrameRef {
         let index = self.unused.pop().unwrap_or(self.frames.len() as u32);
         let generation = self.frames.get(index as usize).map_or(0, |f| f.generation.wrapping_add(1));

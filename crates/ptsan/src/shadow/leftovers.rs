@@ -13,7 +13,7 @@ impl Leftovers {
         Self { entries: entries.filter(|&(_, raw)| raw != 0).collect() }
     }
 
-    /// Removes an entry that was stored to: what it holds now is no older than the allocation.
+    /// Removes an entry that was stored to: its value is no older than the allocation.
     pub(crate) fn overwritten(&mut self, index: u32) {
         if let Ok(at) = self.entries.binary_search_by_key(&index, |&(index, _)| index) {
             self.entries[at].1 = 0;

@@ -71,7 +71,7 @@ impl Mappings {
         for (level, l) in arch.levels.iter().enumerate() {
             let Some(page) = 1u64.checked_shl(u32::from(l.shift)) else { break };
             let (first, last) = (phys & !(page - 1), phys.saturating_add(size.saturating_sub(1)));
-            // Of a large part of memory, what is mapped is less than what there is.
+            // For large ranges it is cheaper to scan the mapped pages.
             if (last - first) / page >= self.pages.len() as u64 {
                 let within = |key: u64| {
                     key & (page - 1) == level as u64 && (first..=last).contains(&(key & !(page - 1)))

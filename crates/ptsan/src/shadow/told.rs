@@ -1,4 +1,4 @@
-//! What told stores left in the entries of a table.
+//! Keeps the values that told stores left in the entries of a table.
 
 /// The number of entries in a chunk.
 const CHUNK: usize = 64;
@@ -24,7 +24,7 @@ pub(crate) struct ToldEntries {
 }
 
 impl ToldEntries {
-    /// Records a store, and returns what the store before it left.
+    /// Records a store, and returns the value that the store before it left.
     pub(crate) fn replace(&mut self, index: usize, new: Told) -> Option<Told> {
         let (chunk, slot) = (index / CHUNK, index % CHUNK);
         if chunk >= self.chunks.len() {
@@ -38,7 +38,7 @@ impl ToldEntries {
         known.then_some(old)
     }
 
-    /// Returns what the last told store left in an entry.
+    /// Returns the value that the last told store left in an entry.
     #[cfg(any(feature = "watch", test))]
     pub(crate) fn get(&self, index: usize) -> Option<Told> {
         let chunk = self.chunks.get(index / CHUNK)?.as_ref()?;

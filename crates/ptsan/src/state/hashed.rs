@@ -1,4 +1,4 @@
-//! The hash table, and which space's tree says what the pages of a virtual segment are mapped to.
+//! Keeps the hash table, and the space whose tree maps the pages of a virtual segment.
 use crate::arch::{HashTable, SEGMENTS, Tag, segment_of};
 use crate::hash::FastMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct Owner {
     pub(crate) va: u64,
 }
 
-/// What is known of a machine with a hash table.
+/// The state of a machine with a hash table.
 #[derive(Default)]
 pub(crate) struct Hashed {
     pub(crate) table: Option<HashTable>,

@@ -1,4 +1,4 @@
-//! Operations that take a while: until one has ended, other CPUs may use what they hold.
+//! Operations that take a while: until one has ended, other CPUs may use their translations.
 //!
 //! Between the store that unmaps a page and the last acknowledgement of the flush, an access on
 //! another CPU may use the old translation. That is a defect only if the CPU can still do so after

@@ -133,7 +133,7 @@ impl Sanitizer {
         let Some(held) = self.cached(cpu, loaded.context, va).filter(|h| h.perms.allows(access)) else {
             return;
         };
-        // What was cached after the access belongs to the operations that are under way now.
+        // Entries cached after the access belong to the operations that are under way now.
         if self.cached_since(cpu, loaded.context, va) > event
             && self.operations.suspect(cpu, space, va, access, self.event)
         {
@@ -148,7 +148,7 @@ impl Sanitizer {
         }
     }
 
-    /// Compares what a walk from a cached table found with what memory says.
+    /// Compares the result of a walk from a cached table with memory.
     fn check_walk_beside(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -201,7 +201,7 @@ impl Sanitizer {
         if self.config.arch.is_canonical(va) { Ok(loaded) } else { Err(Fault::NonCanonical) }
     }
 
-    /// Returns what the TLB holds for `va`.
+    /// Returns the TLB's translation of `va`.
     #[inline]
     fn cached(&mut self, cpu: usize, context: u32, va: u64) -> Option<Translation> {
         let arch = &self.config.arch;
@@ -216,7 +216,7 @@ impl Sanitizer {
         Some(Translation { phys, perms, level, global, memory_type, accessed: true, from_tlb: true })
     }
 
-    /// Returns the event at which the CPU cached what it holds for `va`; 0 if it holds nothing.
+    /// Returns the event at which the CPU cached its translation of `va`; 0 without one.
     fn cached_since(&self, cpu: usize, context: u32, va: u64) -> u64 {
         let (arch, c) = (&self.config.arch, &self.cpus[cpu]);
         let own = c.contexts[context as usize].lookup(arch, va);

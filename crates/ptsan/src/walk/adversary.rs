@@ -5,7 +5,7 @@
 //! to, and how far it gets before it pauses. The same seed and the same hooks give the same
 //! findings.
 //!
-//! Walks keep to announced tables. What lies behind other entries is not the sanitizer's.
+//! Walks keep to announced tables. Tables behind other entries are not the sanitizer's.
 use super::walker::{Next, Start};
 use crate::arch::Entry;
 use crate::cpu::{Flight, Loaded};

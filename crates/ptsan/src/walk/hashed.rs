@@ -56,7 +56,7 @@ impl Sanitizer {
         result
     }
 
-    /// Reads what the hash table says, as hardware may at any time.
+    /// Reads the hash table, as hardware may at any time.
     pub(super) fn probe_hashed(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -88,8 +88,8 @@ impl Sanitizer {
         }
     }
 
-    /// Returns what a CPU finds for a page in its TLB, else in the hash table, from where the TLB
-    /// gets it.
+    /// Returns the entry that a CPU finds for a page in its TLB, else in the hash table, from where
+    /// the TLB gets it.
     fn answer(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -136,7 +136,7 @@ impl Sanitizer {
 
     /// Reports a translation that the TLB was not told to forget when its page's entry was made to
     /// allow more: the handler of the fault would be called again for ever. Once is legal: a
-    /// handler that finds no entry in the hash table puts one in, and forgets nothing.
+    /// handler that finds no entry in the hash table puts one in, and forgets no translation.
     fn check_upgrade(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -199,7 +199,7 @@ impl Sanitizer {
     }
 }
 
-/// Names the rule after what has to be flushed.
+/// Names the rule after the structure that has to be flushed.
 fn of_source(rule: Rule, from: Source) -> Rule {
     if from == Source::HashTable { Rule::StaleInHashTable } else { rule }
 }

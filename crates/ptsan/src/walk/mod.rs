@@ -1,5 +1,5 @@
-//! The walker of the software MMU: `walker` reads entries and fills caches, `access` decides what
-//! to walk for, `adversary` walks by itself.
+//! The walker of the software MMU: `walker` reads entries and fills caches, `access` decides when
+//! to walk, `adversary` walks by itself.
 mod access;
 mod adversary;
 mod hashed;

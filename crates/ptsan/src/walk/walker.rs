@@ -81,7 +81,7 @@ impl Sanitizer {
         }
     }
 
-    /// Reads entries from a table downwards, and caches what they say.
+    /// Reads entries from a table downwards, and caches them.
     pub(super) fn descend(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -98,7 +98,7 @@ impl Sanitizer {
         }
     }
 
-    /// Reads the entry for `va` in a table of a level, and caches what it says.
+    /// Reads the entry for `va` in a table of a level, and caches it.
     #[inline]
     pub(super) fn step(
         &mut self,

@@ -1,4 +1,4 @@
-//! How a run of kernel code ended.
+//! Describes the end of a run of kernel code.
 
 /// How [`super::Watch::run_on`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Ended<R> {
 }
 
 impl<R> Ended<R> {
-    /// Returns what the code returned, or `None` if it halted.
+    /// Returns the code's result, or `None` if it halted.
     pub fn returned(self) -> Option<R> {
         match self {
             Self::Returned(result) => Some(result),

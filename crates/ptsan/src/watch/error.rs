@@ -45,7 +45,7 @@ pub enum Error {
         rip: usize,
         /// Its bytes.
         code: Code,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
         /// The value that is wrong, if there is one.
         value: Option<u64>,

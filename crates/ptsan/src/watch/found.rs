@@ -15,11 +15,11 @@ pub struct FoundAt {
     /// The stack at that instruction, without the frames of the handler. It is not captured for a
     /// store made inside [`super::Watch::with`], which is checked later.
     pub backtrace: Backtrace,
-    /// What it did.
+    /// Its effect.
     pub act: Act,
 }
 
-/// What the instruction of a [`FoundAt`] did.
+/// The effect of the instruction of a [`FoundAt`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// It stored to the memory.

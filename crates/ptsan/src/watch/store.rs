@@ -8,7 +8,7 @@ pub struct Store<'a> {
     /// Physical address of the first byte that faulted: the start of the store, except for
     /// instructions that store backwards.
     pub phys: u64,
-    /// The 8-byte words that it changed, sorted by address. Empty if it stored what was there.
+    /// The 8-byte words that it changed, sorted by address. Empty if it stored the former value.
     pub changed: &'a [Changed],
 }
 

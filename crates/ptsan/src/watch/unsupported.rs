@@ -7,7 +7,7 @@ use crate::{Memory, Sanitizer};
 use std::convert::Infallible;
 use std::marker::PhantomData;
 
-/// Memory that is watched; there is none on this host.
+/// Memory that is watched; this host cannot watch any.
 #[derive(Debug)]
 pub struct Ram(Infallible);
 
@@ -55,7 +55,7 @@ impl Memory for Ram {
     }
 }
 
-/// A watch; there is none on this host.
+/// A watch; this host has no watches.
 #[derive(Debug)]
 pub struct Watch(Infallible);
 
@@ -142,6 +142,6 @@ impl std::fmt::Display for Watch {
     }
 }
 
-/// A pause; there is none on this host.
+/// A pause; this host has no pauses.
 #[derive(Debug)]
 pub struct Paused<'a>(Infallible, PhantomData<&'a ()>);

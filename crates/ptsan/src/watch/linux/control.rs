@@ -20,7 +20,7 @@ const CR4_KNOWN: u64 = 0x1_1bf7_7fff;
 /// CR3: the root.
 const ROOT: u64 = 0x000f_ffff_ffff_f000;
 const PCID: u64 = 0xfff;
-/// A load of CR3 that flushes nothing.
+/// A load of CR3 without a flush.
 const KEEP: u64 = 1 << 63;
 
 const EFER: u32 = 0xc000_0080;
@@ -30,7 +30,7 @@ const NO_EXECUTE: u64 = 1 << 11;
 /// SCE, LME, LMA, NXE, SVME, LMSLE, FFXSR.
 const EFER_KNOWN: u64 = 0x7d01;
 
-/// Other model-specific registers that hold what was written, and their first content: IA32_PAT,
+/// Other model-specific registers that keep the written value, and their first content: IA32_PAT,
 /// the three of SYSENTER, STAR, LSTAR, CSTAR, SFMASK and KERNEL_GS_BASE.
 const KEPT: [(u32, u64); 9] = [
     (0x277, 0x0007_0406_0007_0406),
@@ -139,7 +139,7 @@ impl Control {
             root: value & ROOT,
             pcid: if pcids { value & PCID } else { 0 },
             keep,
-            // Without global pages, the bit in an entry means nothing.
+            // Without global pages, the bit in an entry has no meaning.
             globals: self.cr4 & GLOBAL_PAGES == 0,
         };
         Ok(Effect::Load(load))
@@ -177,7 +177,7 @@ impl Control {
         })
     }
 
-    /// Returns what `invpcid` of this type does. `pcid` is the first word of the descriptor.
+    /// Returns the effect of `invpcid` of this type. `pcid` is the first word of the descriptor.
     pub(super) fn invalidate(&self, kind: u64, pcid: u64, va: u64) -> Result<Effect, Refusal> {
         let with_pcid = kind <= 1;
         if kind > 3 {

@@ -12,7 +12,7 @@ pub(super) struct Instruction {
     pub(super) length: usize,
 }
 
-/// What it does. General registers have the processor's numbers.
+/// Its effect. General registers have the processor's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// `invlpg`.
@@ -161,7 +161,7 @@ fn control(prefixes: &Prefixes, modrm: u8) -> (u8, u8) {
     (prefixes.register(modrm >> 3, 2), prefixes.register(modrm, 0))
 }
 
-/// Decodes what follows ModRM.
+/// Decodes the bytes that follow ModRM.
 fn operand(prefixes: &Prefixes, modrm: u8, next: &mut impl FnMut() -> Option<u8>) -> Option<Operand> {
     let form = modrm >> 6;
     let mut operand = Operand {
@@ -177,7 +177,7 @@ fn operand(prefixes: &Prefixes, modrm: u8, next: &mut impl FnMut() -> Option<u8>
         4 => {
             let sib = next()?;
             let index = prefixes.register(sib >> 3, 1);
-            // 4 says that there is none; with the bit of REX it is a register.
+            // 4 means no index; with the bit of REX it is a register.
             operand.index = (index != 4).then_some((index, sib >> 6));
             if sib & 7 == 5 && form == 0 {
                 wide = true;
@@ -274,7 +274,7 @@ mod tests {
         // Whatever the upper bits of ModRM say, the operand is a register.
         assert_eq!(found(&[0x0f, 0x22, 0x1c]), Operation::WriteControl { control: 3, from: 4 });
         assert_eq!(found(&[0x44, 0x0f, 0x20, 0xc0]), Operation::ReadControl { control: 8, into: 0 });
-        // A REX that does not stand directly before the opcode counts for nothing.
+        // A REX that does not stand directly before the opcode is ignored.
         assert_eq!(found(&[0x44, 0x66, 0x0f, 0x20, 0xc0]), Operation::ReadControl { control: 0, into: 0 });
     }
 

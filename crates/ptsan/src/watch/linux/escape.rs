@@ -1,7 +1,8 @@
 //! A run of kernel code, and the way out of it for an instruction that ends the run.
 //!
-//! The way out is that of `longjmp`: `enter` saves what a call preserves, and the signal handler
-//! sends the thread to `leave` on the stack of that call. The frames in between are abandoned.
+//! The way out is that of `longjmp`: `enter` saves the registers that a call preserves, and the
+//! signal handler sends the thread to `leave` on the stack of that call. The frames in between are
+//! abandoned.
 use super::region::Region;
 use super::registers::{self, Registers};
 use std::arch::naked_asm;
@@ -69,8 +70,8 @@ pub(super) fn nest(region: &Region, change: isize) {
     let _ = current(inside);
 }
 
-/// Runs `code` as kernel code of the CPU. Returns a panic of it, or what ended it and how many
-/// calls of `Watch::run` were abandoned.
+/// Runs `code` as kernel code of the CPU. Returns a panic of it, or the cause of its end and how
+/// many calls of `Watch::run` were abandoned.
 ///
 /// # Safety
 /// 1. `region` lives until this returns.
@@ -178,7 +179,7 @@ unsafe extern "sysv64" fn enter(
     )
 }
 
-/// Restores what [`enter`] saved, and returns from it.
+/// Restores the registers that [`enter`] saved, and returns from it.
 ///
 /// # Safety
 /// Must not be called: a signal handler sends a thread here, with the stack pointer that `enter`

@@ -5,7 +5,7 @@
 //! work on it, or for one call of a hook.
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-/// The thread that holds the lock, 0 if none does.
+/// The thread that holds the lock, 0 if it is free.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// How often that thread holds it. Only the owner reads or writes it.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
@@ -43,7 +43,7 @@ impl Held {
         std::mem::forget(self);
     }
 
-    /// Takes over what [`Held::keep`] left to this thread.
+    /// Takes over the lock that [`Held::keep`] left to this thread.
     ///
     /// # Safety
     /// This thread kept the lock and has not taken it over since.

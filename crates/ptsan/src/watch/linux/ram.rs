@@ -56,8 +56,8 @@ impl Ram {
 
     /// Maps `len` bytes with a page without access on either side: no instruction stores to two
     /// watched memories, and the kernel never merges this mapping with a neighbour. The outer error
-    /// is that of the mapping. If `outer` is not null, the mapping begins there and replaces
-    /// nothing.
+    /// is that of the mapping. If `outer` is not null, the mapping begins there and does not
+    /// replace another.
     fn map(outer: *mut c_void, start: u64, len: usize) -> rustix::io::Result<Result<Self, Error>> {
         let fixed = if outer.is_null() { MapFlags::empty() } else { MapFlags::FIXED_NOREPLACE };
         // SAFETY: a new mapping, either at an address of the kernel's choice or at one where the
@@ -71,8 +71,8 @@ impl Ram {
         if let Err(e) = ram.protect(0, len, true) {
             return Ok(Err(Error::System { call: "mprotect", errno: e.raw_os_error() }));
         }
-        // A huge page would be split at the first store, so ask for none. A refusal does no harm.
-        // SAFETY: the range is the mapping's own, and the advice does not change what it holds.
+        // A huge page would be split at the first store, so do not ask for one. A refusal does no
+        // harm. SAFETY: the range is the mapping's own, and the advice does not change its content.
         let _ = unsafe { madvise(inner.cast(), len, Advice::LinuxNoHugepage) };
         Ok(Ok(ram))
     }
@@ -105,8 +105,7 @@ impl Ram {
         self.at(phys, 1)
     }
 
-    /// Returns the physical address of what a pointer into the memory points at, or `None` for
-    /// others.
+    /// Returns the physical address behind a pointer into the memory, or `None` for others.
     #[must_use]
     pub fn phys(&self, pointer: *const u8) -> Option<u64> {
         let offset = pointer.addr().checked_sub(self.base.addr().get())?;
@@ -121,8 +120,8 @@ impl Ram {
     }
 
     /// Stores 8 bytes at `phys`, as the code under test would: inside [`crate::watch::Watch::run`]
-    /// the watch sees it. Returns `false` and stores nothing if they are outside memory or `phys`
-    /// is no multiple of 8.
+    /// the watch sees it. Returns `false` without a store if they are outside memory or `phys` is
+    /// no multiple of 8.
     #[must_use = "nothing was stored if this is false"]
     pub fn store(&self, phys: u64, value: u64) -> bool {
         self.word(phys).map(|word| word.store(value, Relaxed)).is_some()
@@ -164,7 +163,7 @@ fn whole_pages(bytes: usize) -> Result<usize, Error> {
 
 impl Drop for Ram {
     fn drop(&mut self) {
-        // SAFETY: `new` made the mapping with a page on either side, and nothing borrows it any
+        // SAFETY: `new` made the mapping with a page on either side, and no code borrows it any
         // more. The call cannot fail, because the range is a whole mapping.
         let _ = unsafe { munmap(self.base.as_ptr().sub(PAGE).cast(), self.bytes + 2 * PAGE) };
     }

@@ -92,7 +92,7 @@ impl Registers {
 /// Returns where a segment of this thread begins: `which` is one of the calls above.
 pub(super) fn segment(which: c_int) -> u64 {
     let mut start = 0u64;
-    // SAFETY: both calls store 8 bytes at the address, or fail and store none.
+    // SAFETY: both calls store 8 bytes at the address, or fail without a store.
     let _ = unsafe { libc::syscall(libc::SYS_arch_prctl, which, &raw mut start) };
     start
 }

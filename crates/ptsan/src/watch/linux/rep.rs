@@ -2,7 +2,7 @@
 //!
 //! Under the trap flag they stop after each repetition, so a `memset` of a table would cost 4096
 //! signals. Instead the thread runs a copy of the instruction with a breakpoint behind it, its
-//! count reduced to what is left of the page. The instruction uses registers only, so the copy may
+//! count reduced to the rest of the page. The instruction uses registers only, so the copy may
 //! stand anywhere.
 use std::arch::naked_asm;
 

@@ -74,9 +74,9 @@ impl Watch {
     ///
     /// # Safety
     /// 1. A run that is ended abandons its frames, as `longjmp` does: no destructor runs, and locks
-    ///    stay locked. So no frame from the call of `code` to the instruction holds what has to be
-    ///    dropped for others to be safe, such as a scope of threads.
-    /// 2. The instructions do here what the module says. Code that needs more of them to be sound,
+    ///    stay locked. So no frame from the call of `code` to the instruction holds a value that
+    ///    has to be dropped for others to be safe, such as a scope of threads.
+    /// 2. The instructions act here as the module says. Code that needs more of them to be sound,
     ///    such as `mov` to CR3 to make other memory appear, must not be run.
     ///
     /// # Errors

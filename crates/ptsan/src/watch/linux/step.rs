@@ -87,8 +87,8 @@ pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     // SAFETY: the code says that the kernel sent it for an access, so there is an address.
     let address = if denied { unsafe { info.si_addr() }.addr() } else { 0 };
     if !denied || !list::is_watched_address(address) {
-        // A repeated copy may have lost its source half-way. What it stored is checked with the
-        // next store.
+        // A repeated copy may have lost its source half-way. Its store is checked with the next
+        // store.
         abandon(at);
         return false;
     }
@@ -131,7 +131,7 @@ pub(super) fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
         return false;
     }
     let rip = {
-        // SAFETY: this thread holds the lock, and nothing else touches the step while this
+        // SAFETY: this thread holds the lock, and no other code touches the step while this
         // reference lives.
         let step = unsafe { &mut *STEP.0.get() };
         if !step.is_over(info.si_code, at.get(libc::REG_RIP)) {
@@ -153,12 +153,12 @@ pub(super) fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     true
 }
 
-/// Undoes what was prepared for an instruction that will not be completed.
+/// Undoes the preparations for an instruction that will not be completed.
 fn abandon(at: &mut Registers) {
     if !lock::is_mine() {
         return;
     }
-    // SAFETY: this thread holds the lock, and nothing else touches the step while this reference
+    // SAFETY: this thread holds the lock, and no other code touches the step while this reference
     // lives.
     let step = unsafe { &mut *STEP.0.get() };
     if step.active && step.is_at(at.get(libc::REG_RIP)) {
@@ -267,8 +267,8 @@ impl Step {
         unsafe { rep::decode(self.rip as usize) }
     }
 
-    /// Restores registers and signal mask to what they would be without a watch, after the
-    /// instruction or in the midst of it.
+    /// Restores registers and signal mask to their values without a watch, after the instruction or
+    /// in the midst of it.
     fn restore(&mut self, at: &mut Registers) {
         at.set_mask(self.mask);
         match self.way {

@@ -1,4 +1,4 @@
-//! What a watched store tells the sanitizer beyond its hooks.
+//! Tells the sanitizer more about a watched store than its hooks do.
 use crate::shadow::Told;
 use crate::{Memory, Sanitizer};
 use std::ops::Range;
@@ -30,7 +30,7 @@ impl Sanitizer {
             let since = self.event;
             if let Some(f) = self.frames.get_mut(frame) {
                 let index = ((entry - f.phys) / bytes) as usize;
-                // What was not told before may have come just now.
+                // A value that was not told before may have come just now.
                 if f.told.get(index).is_none_or(|told| told.raw != old) {
                     f.told.replace(index, Told { raw: old, since });
                 }

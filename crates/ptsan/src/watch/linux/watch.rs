@@ -133,7 +133,7 @@ impl Watch {
     }
 
     /// Calls a hook, or anything else of the sanitizer. Stores of other threads wait meanwhile.
-    /// What this thread stores inside is checked when the call ends.
+    /// Stores of this thread inside are checked when the call ends.
     ///
     /// # Panics
     /// Panics if it is called inside itself, or by the callback of [`Watch::on_store`], which
@@ -154,7 +154,7 @@ impl Watch {
     /// Calls `look` after each store, when the sanitizer has checked it: the place to let a CPU
     /// access memory or walk at every instant. It replaces an earlier callback.
     ///
-    /// What the callback stores to the memory is checked after the next store.
+    /// Stores of the callback to the memory are checked after the next store.
     ///
     /// # Panics
     /// As [`Watch::with`].
@@ -196,7 +196,7 @@ impl Watch {
         found.unwrap_or_default()
     }
 
-    /// Checks that nothing was found.
+    /// Checks that there is no finding.
     ///
     /// # Panics
     /// Panics if something was found, with the report and the stores of [`Watch::found`] as the

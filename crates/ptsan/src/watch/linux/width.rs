@@ -3,7 +3,8 @@
 //!
 //! The comparison of the page shows which words changed. A word that is stored to and stays the
 //! same does not show, but is as new as the others, so the instruction is decoded too. `lock`ed
-//! instructions and arithmetic are no plain stores: they keep what they find, or a part of it.
+//! instructions and arithmetic are no plain stores: they keep the value that they find, or a part
+//! of it.
 
 /// Returns how many bytes the instruction stores, or `None` if it is not one of the usual plain
 /// stores. `next` returns its bytes one by one, and is never asked for one behind its end.
