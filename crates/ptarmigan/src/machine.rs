@@ -18,7 +18,7 @@ pub use crate::cpu::Refused;
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. All parts were made for the machine that [`id`](Self::id) names, and for its number of CPUs
 ///    and nodes. It is the only [`Machine`] of that name, unless another one has the same parts.
@@ -80,7 +80,7 @@ pub unsafe trait Machine: Sync {
     /// # Safety
     ///
     /// 1. The caller must own `to`, a data frame of the machine's, which no other code reaches.
-    /// 2. `from` is another frame, which stays while this runs.
+    /// 2. `from` must be another frame, which stays while this runs.
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame>;
 
     /// Whether data frames have memory behind them: then anonymous pages get frames that are zero,
@@ -289,7 +289,7 @@ impl<'a, M: Machine> On<'a, M> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from this machine's policy.
+    /// 1. The page must have come from this machine's policy.
     #[inline(always)]
     pub unsafe fn free_unlinked(self, page: Clean) {
         // SAFETY: 1. by the caller.

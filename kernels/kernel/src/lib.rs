@@ -129,7 +129,7 @@ pub struct Kernel<A: Arch> {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Makes a kernel of which nothing is set up.
+    /// Makes a kernel that is not set up.
     pub const fn new() -> Self {
         Kernel {
             frames: Late::new(),

@@ -14,7 +14,7 @@ pub struct SbiError(#[expect(dead_code, reason = "printed by Debug")] pub i64);
 
 /// # Safety
 ///
-/// 1. What the call does is what the caller wants.
+/// 1. The caller must accept the effect of the SBI call.
 unsafe fn call(extension: u64, function: u64, arguments: [u64; 3]) -> Result<u64, SbiError> {
     let [a0, a1, a2] = arguments;
     let (error, value): (i64, u64);

@@ -318,7 +318,7 @@ const OTHER: u64 = COMMON + 17 * PAGE;
 /// odd ones its partner.
 const BOTH: u64 = COMMON + 18 * PAGE;
 const BOTH_PAGES: u64 = 4;
-/// Words that the tasks talk by, in a page that stays.
+/// Shared words by which the tasks synchronise; the page is never unmapped.
 const STEP: u64 = COMMON;
 const SEEN: u64 = COMMON + 64;
 const PARTNER_CPU: u64 = COMMON + 128;

@@ -6,7 +6,7 @@ use core::arch::asm;
 ///
 /// # Safety
 ///
-/// 1. What the device behind the port does with it is what the caller wants.
+/// 1. The caller must accept the effect on the device behind the port.
 pub unsafe fn write(port: u16, value: u8) {
     // SAFETY: 1. The instruction touches neither memory nor stack; the caller answers for the
     // device (point 1).

@@ -60,7 +60,7 @@ const MASKED_FLAGS: u64 = 0x4_4700;
 ///
 /// # Safety
 ///
-/// 1. The value is one that the register takes, and what it changes is what the caller wants.
+/// 1. The register must take the value, and the caller must accept its effect.
 #[inline(always)]
 pub unsafe fn write_msr(register: u32, value: u64) {
     // SAFETY: 1. Point 1 is passed on.

@@ -6,7 +6,7 @@ use core::arch::asm;
 ///
 /// # Safety
 ///
-/// What the device behind the port does with it is what the caller wants.
+/// The caller must accept the effect on the device behind the port.
 pub unsafe fn outb(port: u16, value: u8) {
     // SAFETY: the caller answers for the device; the instruction touches neither memory nor stack.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };

@@ -314,8 +314,8 @@ impl<R: Regime, P: Policy, N: WithPin> Noted<Mapping<Tables<'_, '_, P, N>, R>> {
     ///
     /// # Safety
     ///
-    /// 1. `f` makes no descriptor above the lowest level one of a table. The crate believes that
-    ///    every such descriptor leads to a table of its own, and so does this.
+    /// 1. `f` must make no descriptor above the lowest level one of a table. The crate believes
+    ///    that every such descriptor leads to a table of its own, and so does this.
     pub unsafe fn modify_range<F>(&mut self, range: &MemoryRegion, f: &F) -> Result<(), MapError>
     where
         F: Fn(&MemoryRegion, &mut UpdatableDescriptor<'_, R::Attributes>) -> Result<(), ()> + ?Sized,

@@ -7,7 +7,7 @@ use crate::quicklist::Policy;
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. [`pages`](Self::pages) returns pages of one policy each time, on every thread. Either all of
 ///    them are given back [at once](Pages::at_once), or no page is.

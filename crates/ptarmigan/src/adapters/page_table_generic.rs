@@ -64,8 +64,8 @@ impl<H: Home> FrameAllocator for Frames<H> {
     }
 }
 
-/// Internal allocator of a [`Space`]. It never allocates: they take back tables of which all that
-/// was written is noted.
+/// Internal allocator of a [`Space`]. It never allocates, and it frees tables whose written lines
+/// are all recorded.
 #[derive(Clone, Copy)]
 struct Noted<H>(PhantomData<H>);
 
@@ -91,7 +91,7 @@ impl<H: Home> FrameAllocator for Noted<H> {
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. It has 8 bytes, every one of which is part of its value, and any value of theirs is an entry.
 ///    One of zeroes [is unused](PageTableEntry::unused), and [`clear`](PageTableEntry::clear) makes

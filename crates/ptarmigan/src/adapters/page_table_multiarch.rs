@@ -126,7 +126,7 @@ impl<H: Home> PagingHandler for RootOnly<H> {
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. It has 8 bytes, every one of which is part of its value, and any value of theirs is an entry.
 ///    One of zeroes [is unused](GenericPTE::is_unused).
@@ -168,7 +168,7 @@ unsafe impl TableEntry for page_table_entry::x86_64::X64PTE {}
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. For every value of [`VirtAddr`](PagingMetaData::VirtAddr), `Into<usize>` returns the same
 ///    number each time, and for every number, the value that `From<usize>` makes of it returns that
@@ -245,8 +245,8 @@ impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
     /// # Safety
     ///
     /// 1. The space must not map pages there.
-    /// 2. `from` is a root of the same format, which the direct map reaches. The tables under its
-    ///    entries must stay as long as this space.
+    /// 2. `from` must be a root of the same format, which the direct map reaches. The tables under
+    ///    its entries must stay as long as this space.
     pub unsafe fn share_root_entries(&mut self, from: TheirPhysAddr, entries: Range<usize>) {
         let bytes = entries.start.min(512) * ENTRY..entries.end.min(512) * ENTRY;
         // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone; by the caller

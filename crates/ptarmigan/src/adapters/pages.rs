@@ -82,7 +82,7 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     ///
     /// # Safety
     ///
-    /// 1. The policy makes its pages by `source`, or by another source of the same frames and
+    /// 1. The policy must make its pages by `source`, or by another source of the same frames and
     ///    layout.
     pub unsafe fn with_policy<C: Construct>(
         policy: P,

@@ -17,7 +17,7 @@ const INDEX: u32 = 9;
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. An [`Entry`](Self::Entry) has [`ENTRY`] bytes, every one of which is part of a value, and any
 ///    value of theirs is an entry. An entry of zeroes is empty.
@@ -323,8 +323,8 @@ impl Tree {
     /// # Safety
     ///
     /// 1. As for [`grow`](Self::grow). The tree has no entry there.
-    /// 2. `from` is a root of the same format, which the direct map reaches. The tables under its
-    ///    entries must stay as long as this tree.
+    /// 2. `from` must be a root of the same format, which the direct map reaches. The tables under
+    ///    its entries must stay as long as this tree.
     pub unsafe fn share<P: Policy, N: WithPin>(
         &mut self,
         pages: &Pages<'_, P, N>,

@@ -55,9 +55,9 @@ impl<'a, 'm, P, N> Frames<'a, 'm, P, N> {
     ///
     /// # Safety
     ///
-    /// 1. Each frame that goes to [`deallocate_frame`](FrameDeallocator::deallocate_frame) came from
-    ///    these pages, as a table, and all of its entries are unused: so are those of [`CleanUp`].
-    ///    No frames of data come from here, or go here.
+    /// 1. Each frame that goes to [`deallocate_frame`](FrameDeallocator::deallocate_frame) must
+    ///    have come from these pages, as a table, and all of its entries are unused: so are those
+    ///    of [`CleanUp`]. No frames of data come from here, or go here.
     pub unsafe fn new(pages: &'a Pages<'m, P, N>) -> Self {
         Frames(pages)
     }
@@ -151,8 +151,8 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     /// # Safety
     ///
     /// 1. The space must not map pages there.
-    /// 2. `from` is a root, which the direct map reaches. The tables under entries of its upper
-    ///    half must stay as long as this space.
+    /// 2. `from` must be a root, which the direct map reaches. The tables under entries of its
+    ///    upper half must stay as long as this space.
     pub unsafe fn share_upper_half(&mut self, from: PhysFrame) {
         // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone; by the caller
         // (1.). 2. by the caller (2.).

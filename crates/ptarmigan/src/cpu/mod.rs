@@ -41,8 +41,8 @@ impl Pinned<'_> {
     ///
     /// 1. While the result exists, the code that holds it is the only thread of execution on this
     ///    CPU of this machine, except for interrupts that return before it goes on.
-    /// 2. `cpu` is below the number of CPUs that the machine was set up with, and `node` below the
-    ///    number of its nodes.
+    /// 2. `cpu` must be below the number of CPUs that the machine was set up with, and `node` below
+    ///    the number of its nodes.
     #[inline(always)]
     pub unsafe fn assume(machine: MachineId, cpu: CpuId, node: NodeId) -> Self {
         Pinned { machine, cpu, node, _stay: PhantomData }

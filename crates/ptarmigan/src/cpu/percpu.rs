@@ -153,7 +153,7 @@ impl<T, S> PerCpu<T, S> {
     ///
     /// # Safety
     ///
-    /// 1. The pin is of the machine that this value was made for, with all its CPUs.
+    /// 1. The pin must be of the machine that this value was made for, with all its CPUs.
     #[inline(always)]
     pub unsafe fn own_shown_unchecked(&self, pin: &Pinned<'_>) -> &S {
         // SAFETY: 1. passed on.
@@ -175,7 +175,7 @@ impl<T, S> PerCpu<T, S> {
     ///
     /// # Safety
     ///
-    /// 1. The pin is of the machine that this value was made for, with all its CPUs.
+    /// 1. The pin must be of the machine that this value was made for, with all its CPUs.
     #[inline(always)]
     pub unsafe fn enter_unchecked<'a>(&'a self, pin: &'a Pinned<'_>) -> Option<Guard<'a, T, S>> {
         // SAFETY: 1. passed on.
@@ -193,7 +193,7 @@ impl<T, S> PerCpu<T, S> {
 
     /// # Safety
     ///
-    /// 1. The pin is of the machine that this value was made for, with all its CPUs.
+    /// 1. The pin must be of the machine that this value was made for, with all its CPUs.
     #[inline(always)]
     unsafe fn slot_unchecked(&self, pin: &Pinned<'_>) -> &Slot<T, S> {
         debug_assert!(self.slot(pin).is_some(), "CPU {} of {:?}", pin.cpu().0, pin.machine());

@@ -26,7 +26,7 @@ pub(super) unsafe fn through_caches(base: *mut u8) {
 /// # Safety
 ///
 /// 1. `base` must be valid for writes of [`FRAME_SIZE`] bytes, and no other code may use them.
-/// 2. It is aligned to 8 bytes.
+/// 2. It must be aligned to 8 bytes.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 pub(super) unsafe fn past_caches(base: *mut u8) {
     // A line a turn, so that the write-combining buffer is filled at once. The fence orders these
@@ -64,7 +64,7 @@ pub(super) unsafe fn past_caches(base: *mut u8) {
 /// # Safety
 ///
 /// 1. `base` must be valid for writes of [`FRAME_SIZE`] bytes, and no other code may use them.
-/// 2. It is aligned to 8 bytes.
+/// 2. It must be aligned to 8 bytes.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 pub(super) unsafe fn past_caches(base: *mut u8) {
     // SAFETY: 1. passed on.

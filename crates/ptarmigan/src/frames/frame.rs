@@ -90,7 +90,7 @@ impl<S: State> Frame<S> {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the frames `pfn` .. `pfn` + 2^`order` of `machine`: they came from
+    /// 1. The caller must own the frames `pfn` .. `pfn` + 2^`order` of `machine`: they came from
     ///    [`Frame::into_raw`] and no other code has taken them back.
     /// 2. The content is as `S` says.
     #[inline(always)]
@@ -104,7 +104,7 @@ impl Frame<Dirty> {
     ///
     /// # Safety
     ///
-    /// 1. The window reaches the memory of the frame's machine, and this frame.
+    /// 1. The window must reach the memory of the frame's machine, and this frame.
     ///
     /// ```compile_fail,E0133
     /// # use ptarmigan::{frames::{Dirty, Frame, Zero}, window::DirectMap};
@@ -126,7 +126,7 @@ impl Frame<Dirty> {
     ///
     /// # Safety
     ///
-    /// 1. The window reaches the memory of the frame's machine, and this frame.
+    /// 1. The window must reach the memory of the frame's machine, and this frame.
     pub unsafe fn clear_nontemporal<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
         // SAFETY: 1. passed on. `clear_with` passes memory of the frame, which is `self`'s alone,
         // as aligned as the frame's address (contract of `Window`, point 3).
@@ -135,7 +135,7 @@ impl Frame<Dirty> {
 
     /// # Safety
     ///
-    /// 1. The window reaches the memory of the frame's machine, and this frame.
+    /// 1. The window must reach the memory of the frame's machine, and this frame.
     #[inline(always)]
     unsafe fn clear_with<W: OpenWindow>(self, window: &W, clear: impl Fn(*mut u8)) -> Frame<Zero> {
         for i in 0..1u32 << self.order {

@@ -28,7 +28,7 @@ impl Frames {
     ///
     /// # Safety
     ///
-    /// 1. The window reaches these frames.
+    /// 1. The window must reach these frames.
     pub unsafe fn refill_zero<W: OpenWindow>(&self, node: NodeId, budget: u32, window: &W) -> u32 {
         let mut made = 0;
         for zone in self.zones.iter().filter(|zone| zone.run.node == node) {

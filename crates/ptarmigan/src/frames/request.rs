@@ -94,7 +94,7 @@ impl Taken {
     ///
     /// # Safety
     ///
-    /// 1. The window reaches the memory of the frame's machine, and this frame.
+    /// 1. The window must reach the memory of the frame's machine, and this frame.
     pub unsafe fn zeroed<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
         match self {
             Taken::Zero(f) => f,

@@ -59,7 +59,7 @@ impl Slab {
     ///
     /// # Safety
     ///
-    /// 1. All calls for this slab are given the same frames, and a window that reaches them.
+    /// 1. All calls for this slab must be given the same frames, and a window that reaches them.
     pub unsafe fn take<W: OpenWindow>(
         &self,
         frames: &Frames,
@@ -106,9 +106,10 @@ impl Slab {
     ///
     /// # Safety
     ///
-    /// 1. `at` came from [`Slab::take`] of this slab and has not been given back since.
+    /// 1. `at` must have come from [`Slab::take`] of this slab, and must not have been given back
+    ///    since.
     /// 2. No code and no MMU may use it any more.
-    /// 3. All calls for this slab are given the same frames, and a window that reaches them.
+    /// 3. All calls for this slab must be given the same frames, and a window that reaches them.
     pub unsafe fn give<W: OpenWindow>(&self, frames: &Frames, window: &W, at: PhysAddr) {
         let mut head = self.partial.lock();
         let pfn = at.pfn();

@@ -30,7 +30,7 @@ impl<'a, M: Machine> Extra<'a, M> {
     ///
     /// # Safety
     ///
-    /// 1. It was not made by [`scrub`](Self::scrub).
+    /// 1. It must not have been made by [`scrub`](Self::scrub).
     #[inline(always)]
     pub unsafe fn as_ended(&self) -> Option<&'a Ticket> {
         // SAFETY: by the caller's point 1 it is this one.
@@ -41,7 +41,7 @@ impl<'a, M: Machine> Extra<'a, M> {
     ///
     /// # Safety
     ///
-    /// 1. It was not made by [`ended`](Self::ended).
+    /// 1. It must not have been made by [`ended`](Self::ended).
     #[inline(always)]
     pub unsafe fn as_scrub(&self) -> Option<Scrub<M>> {
         // SAFETY: by the caller's point 1 it is this one, or `NONE`: no reference and no function

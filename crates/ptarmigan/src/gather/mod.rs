@@ -352,8 +352,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///
     /// 1. No entry points to the table at `pfn` any more, the caller gives it away, and it was one
     ///    of the gather's space.
-    /// 2. It is in the state of its level: no live entries.
-    /// 3. `record` is the record of `pfn`, and says the level.
+    /// 2. It must be in the state of its level: no live entries.
+    /// 3. `record` must be the record of `pfn`, and say the level.
     #[cfg_attr(not(feature = "small"), inline(always))]
     pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64, span: u32) {
         debug_assert!(
@@ -396,8 +396,9 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///
     /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one
     ///    of the gather's space.
-    /// 2. It came from the machine's policy as a page of `level`, and is one frame or more.
-    /// 3. It is in the state of its level: no live entries.
+    /// 2. It must have come from the machine's policy as a page of `level`, and be one frame or
+    ///    more.
+    /// 3. It must be in the state of its level: no live entries.
     /// 4. The pages that its entries mapped were no smaller than those that the gather was made
     ///    for.
     /// 5. If the policy does not say the level of its [roots](Policy::root), it is no root table.

@@ -116,7 +116,7 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
     ///
     /// # Safety
     ///
-    /// 1. `window` was made for `host`, and reaches the tables that the policy hands out.
+    /// 1. `window` must have been made for `host`, and reach the tables that the policy hands out.
     pub unsafe fn with_window(
         host: &'h Host<F>,
         policy: P,
@@ -174,7 +174,7 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `frame`, and nothing else reaches it.
+    /// 1. The caller must own `frame`, and no other code may reach it.
     #[inline(never)]
     pub(super) unsafe fn use_data(&self, frame: Pfn) {
         let memory = self.host.window();
@@ -285,7 +285,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
 ///
 /// # Safety
 ///
-/// 1. The caller owns `frame`, and nothing else reaches it.
+/// 1. The caller must own `frame`, and no other code may reach it.
 unsafe fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
     let guard = window.open(frame.addr());
     // SAFETY: the frame is the caller's alone (contract, 1.), and the guard is valid for all of it,

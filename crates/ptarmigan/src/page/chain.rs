@@ -69,10 +69,10 @@ impl Unhooked {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the table at `pfn` (no entry points to it any more) and gives it away.
-    /// 2. Its content is in the state of its level: live count 0.
-    /// 3. `meta` is the record of `pfn`, and says the level: the one for which the page was handed
-    ///    out.
+    /// 1. The caller must own the table at `pfn` (no entry points to it any more) and give it away.
+    /// 2. Its content must be in the state of its level: live count 0.
+    /// 3. `meta` must be the record of `pfn`, and say the level: the one for which the page was
+    ///    handed out.
     #[inline(always)]
     pub unsafe fn push(&mut self, pfn: Pfn, meta: &FrameMeta) {
         debug_assert_eq!(meta.usage(), Use::Table);
@@ -86,8 +86,8 @@ impl Unhooked {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the root table of `level` at `at` and gives it away.
-    /// 2. Its content is in the state of its level: the user's half is empty.
+    /// 1. The caller must own the root table of `level` at `at` and give it away.
+    /// 2. Its content must be in the state of its level: the user's half is empty.
     /// 3. The chain holds no root yet.
     pub unsafe fn push_root(&mut self, at: PhysAddr, level: Level) {
         debug_assert!(self.root.is_none());
@@ -116,7 +116,7 @@ impl Unhooked {
     ///
     /// # Safety
     ///
-    /// 1. Each table of both chains is of `frames`.
+    /// 1. Each table of both chains must be of `frames`.
     #[cfg(feature = "adapters")]
     #[cold]
     pub(crate) unsafe fn append(&mut self, frames: &Frames, other: Unhooked) {
@@ -154,7 +154,7 @@ impl Unhooked {
 
     /// # Safety
     ///
-    /// 1. Each table of the chain is of `frames`.
+    /// 1. Each table of the chain must be of `frames`.
     #[inline(always)]
     unsafe fn pop(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
         if self.head != Pfn::NONE {
@@ -174,9 +174,9 @@ impl Unhooked {
     ///
     /// # Safety
     ///
-    /// 1. The caller accepts that TLBs may still know the page. That is the defect which this type
-    ///    exists to make impossible; only a model of the historic code may do it.
-    /// 2. Each table of the chain is of `frames`.
+    /// 1. The caller must accept that TLBs may still know the page. That is the defect which this
+    ///    type exists to make impossible; only a model of the historic code may do it.
+    /// 2. Each table of the chain must be of `frames`.
     #[cfg(feature = "hosted")]
     pub unsafe fn take_early(
         &mut self,
@@ -226,7 +226,7 @@ impl Flushed {
     ///
     /// # Safety
     ///
-    /// 1. Each table of the chain is of `frames`.
+    /// 1. Each table of the chain must be of `frames`.
     #[inline(always)]
     pub unsafe fn pop(&mut self, frames: &Frames) -> Option<Clean> {
         // SAFETY: 1. by the caller.

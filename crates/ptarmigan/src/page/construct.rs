@@ -10,7 +10,7 @@ use crate::frames::Frames;
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. After [`destruct`](Self::destruct) or [`destruct_all`](Self::destruct_all), and after a [`try_construct`](Self::try_construct) that
 ///    returned false, the table is all zero.
@@ -31,9 +31,9 @@ pub unsafe trait Construct: Sync {
     ///
     /// # Safety
     ///
-    /// 1. `root` is a root table that the caller owns, of the format that this is for, in `frames`,
-    ///    which are those that this was made for.
-    /// 2. It is all zero, and constructed by no other constructor.
+    /// 1. `root` must be a root table that the caller owns, of the format that this is for, in
+    ///    `frames`, which are those that this was made for.
+    /// 2. It must be all zero, and constructed by no other constructor.
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr);
 
     /// Constructs where that can fail. Returns false if it did, and the table is all zero as it
@@ -53,8 +53,8 @@ pub unsafe trait Construct: Sync {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `root`, and has had this construct it, in the same `frames`. No MMU walks
-    ///    it.
+    /// 1. The caller must own `root`, and must have had this construct it, in the same `frames`. No
+    ///    MMU walks it.
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr);
 
     /// Does the same with several tables. Constructors for which that is less work together do it

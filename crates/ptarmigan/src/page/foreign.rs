@@ -54,7 +54,7 @@ impl Clean {
     ///
     /// # Safety
     ///
-    /// 1. The page came from a policy that makes tables of `layout` of these `frames`.
+    /// 1. The page must have come from a policy that makes tables of `layout` of these `frames`.
     #[inline]
     pub unsafe fn into_table<'m>(self, frames: &'m Frames, layout: &Layout) -> ForeignTable<'m> {
         let level = self.level();
@@ -113,8 +113,8 @@ impl<'m> ForeignTable<'m> {
     ///
     /// # Safety
     ///
-    /// 1. `at` came from [`into_raw`](Self::into_raw) of a table of this `level`, `layout` and
-    ///    `frames`, and has not been handed back.
+    /// 1. `at` must have come from [`into_raw`](Self::into_raw) of a table of this `level`,
+    ///    `layout` and `frames`, and must not have been handed back.
     /// 2. While the result exists, no other code may hand the table back. Others may note entries
     ///    in it at the same time.
     #[inline(always)]
@@ -128,7 +128,7 @@ impl<'m> ForeignTable<'m> {
     /// # Safety
     ///
     /// 1. and 2. As there.
-    /// 3. The table is one frame, and no root.
+    /// 3. The table must be one frame, and no root.
     #[cfg(feature = "adapters")]
     #[inline(always)]
     pub(crate) unsafe fn from_frame(frames: &'m Frames, level: Level, at: PhysAddr) -> Self {
@@ -253,12 +253,12 @@ impl<'m> ForeignTable<'m> {
     ///
     /// # Safety
     ///
-    /// 1. The table is unlinked: no entry leads to it, except entries of tables that are handed
-    ///    back before the same flush.
+    /// 1. The table must be unlinked: no entry leads to it, except entries of tables that are
+    ///    handed back before the same flush.
     /// 2. Every byte that is not as it was when the table came lies in a line that was
     ///    [noted](Self::touched), and was zero then.
     /// 3. No code writes to the table any more.
-    /// 4. `window` shows the table's frames.
+    /// 4. `window` must show the table's frames.
     #[inline]
     pub unsafe fn clear_touched<W: OpenWindow>(self, window: &W) -> ClearedTable<'m> {
         if self.is_small() {
@@ -284,7 +284,7 @@ impl<'m> ForeignTable<'m> {
 ///
 /// # Safety
 ///
-/// 1. `window` shows the frame, and the bytes lie in it.
+/// 1. `window` must show the frame, and the bytes must lie in it.
 /// 2. They belong to the caller. Only MMUs use them at the same time.
 #[inline(always)]
 unsafe fn clear<W: OpenWindow>(window: &W, at: PhysAddr, bytes: Range<usize>) {

@@ -12,8 +12,8 @@ impl<'a> Here<'a> {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of the machine that the policy at work was made for, and of one of the CPUs that
-    ///    it was made for.
+    /// 1. `pin` must be of the machine that the policy at work was made for, and of one of the CPUs
+    ///    that it was made for.
     #[inline(always)]
     pub unsafe fn new(pin: &'a Pinned<'_>) -> Self {
         Here(pin.again())

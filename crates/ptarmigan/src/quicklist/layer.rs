@@ -16,7 +16,7 @@ use core::mem::ManuallyDrop;
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. A page that [`alloc`](Self::alloc) returns is the one that `inner` returned in the same call.
 /// 2. [`frames`](Self::frames) returns the same frames each time.

@@ -149,8 +149,8 @@ impl NodeMemory {
 }
 
 impl Memory {
-    /// That of a machine of which a policy for trees of `layout` says `counts`, and whose lists
-    /// belong to CPUs: All cached pages are reported as per-CPU, and the limit as 0 (unknown).
+    /// Computes the figures from a policy's `counts`, for trees of `layout`. All cached pages are
+    /// reported as per-CPU, and the limit as 0 (unknown).
     pub fn new(frames: &Frames, layout: &Layout, counts: &PolicyCounts) -> Self {
         let all = frames.counts();
         let nodes = || (0..frames.nodes()).map(NodeId);

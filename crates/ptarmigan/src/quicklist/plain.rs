@@ -48,7 +48,7 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
 
     /// # Safety
     ///
-    /// 1. The page came from this policy.
+    /// 1. The page must have come from this policy.
     unsafe fn give(&self, pin: &Here<'_>, page: Clean) {
         let tally = self.tallies.of(pin, &page, self.source.frames());
         tally.frees.add(1);

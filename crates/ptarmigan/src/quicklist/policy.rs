@@ -28,8 +28,8 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 ///
 /// # Safety
 ///
-/// Trees link the pages that a policy hands out, and never look at them. An implementation
-/// promises:
+/// Trees link the pages that a policy hands out, and never look at them. An implementation must
+/// ensure:
 ///
 /// 1. [`machine`](Self::machine), [`cpus`](Self::cpus) and [`takes_unhooked`](Self::takes_unhooked)
 ///    answer the same each time. The pages are frames of that machine.
@@ -67,7 +67,7 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
     ///    [`cpus`](Self::cpus).
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame>;
 
@@ -75,25 +75,25 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
     ///    [`cpus`](Self::cpus).
-    /// 2. The page came from this policy.
+    /// 2. The page must have come from this policy.
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean);
 
     /// Takes back pages that no TLB knows any more.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
     ///    [`cpus`](Self::cpus).
-    /// 2. The tables came from this policy.
+    /// 2. The tables must have come from this policy.
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed);
 
     /// Does a bounded amount of trimming: a gather has ended on this CPU.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
     ///    [`cpus`](Self::cpus).
     unsafe fn gather_end(&self, pin: &Pinned<'_>);
 
@@ -102,7 +102,7 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
     ///    [`cpus`](Self::cpus).
     unsafe fn idle(&self, pin: &Pinned<'_>);
 
@@ -112,7 +112,7 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
     ///    [`cpus`](Self::cpus).
     unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32;
 
@@ -121,7 +121,7 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
     ///    [`cpus`](Self::cpus).
     unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32;
 
@@ -131,7 +131,7 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
     ///    [`cpus`](Self::cpus).
     unsafe fn drain(&self, pin: &Pinned<'_>);
 
@@ -143,7 +143,7 @@ pub unsafe trait Policy: Sync {
 ///
 /// # Safety
 ///
-/// It is part of a [`Policy`] and keeps that contract.
+/// It must be part of a [`Policy`] and keep that contract.
 pub unsafe trait TakesUnhooked {
     /// Takes tables that have been unhooked, and that TLBs still know. Those that it leaves in the
     /// chain come back [flushed](Policy::flushed). Of each of the others it tells `taking`, before
@@ -151,9 +151,9 @@ pub unsafe trait TakesUnhooked {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of the policy's [`machine`](Policy::machine), and its CPU is below
+    /// 1. `pin` must be of the policy's [`machine`](Policy::machine), and its CPU must be below
     ///    [`cpus`](Policy::cpus).
-    /// 2. The tables came from this policy.
+    /// 2. The tables must have come from this policy.
     unsafe fn take_unhooked(
         &self,
         pin: &Pinned<'_>,
@@ -254,8 +254,8 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of `policy`'s machine, and its CPU is below the number of CPUs that `policy` was
-    ///    made for.
+    /// 1. `pin` must be of `policy`'s machine, and its CPU must be below the number of CPUs that
+    ///    `policy` was made for.
     #[inline(always)]
     pub unsafe fn new_unchecked(policy: &'a P, pin: &'a Pinned<'a>) -> Self {
         PolicyOn { policy, pin }
@@ -295,7 +295,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from this policy.
+    /// 1. The page must have come from this policy.
     #[inline(always)]
     pub unsafe fn free_unlinked(self, page: Clean) {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
@@ -307,7 +307,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     ///
     /// # Safety
     ///
-    /// 1. The tables came from this policy.
+    /// 1. The tables must have come from this policy.
     #[inline(always)]
     pub unsafe fn unhooked(self, pages: &mut Unhooked) {
         if let Some(policy) = self.policy.takes_unhooked() {
@@ -327,7 +327,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     ///
     /// # Safety
     ///
-    /// 1. The tables came from this policy.
+    /// 1. The tables must have come from this policy.
     #[inline(always)]
     pub unsafe fn flushed(self, pages: Flushed) {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.

@@ -28,10 +28,10 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. The window reaches all of `frames` that are low memory.
-    /// 2. `construct` was made for these `frames`, and for roots of `layout`.
-    /// 3. `layout` has [`MAX_LEVELS`](crate::page::MAX_LEVELS) levels at the most and one at least.
-    ///    Only its roots are smaller than a frame.
+    /// 1. The window must reach all of `frames` that are low memory.
+    /// 2. `construct` must have been made for these `frames`, and for roots of `layout`.
+    /// 3. `layout` must have [`MAX_LEVELS`](crate::page::MAX_LEVELS) levels at the most and one at
+    ///    least. Only its roots are smaller than a frame.
     /// 4. Entries of the format that the trees are of can name all of `frames`
     ///    ([`check_memory`](crate::table::check_memory)); a [`KernelMap`](crate::table::KernelMap)
     ///    that was made for them says so.
@@ -114,8 +114,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     }
 
     /// Makes a clean page for `level`: takes it, clears it unless it is known to be zero,
-    /// constructs it if it is a root. Of which memory, the placement decides; if the class is
-    /// exhausted, the page is of the other class, where the flags allow that.
+    /// constructs it if it is a root. The placement selects the zone class and falls back to the
+    /// other class if the flags allow it.
     ///
     /// # Errors
     ///
@@ -204,8 +204,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. `page` came from [`make`](Self::make) or [`make_group`](Self::make_group) of this source,
-    ///    or of another one that was made of the same frames, constructor and layout.
+    /// 1. `page` must have come from [`make`](Self::make) or [`make_group`](Self::make_group) of
+    ///    this source, or of another one that was made of the same frames, constructor and layout.
     pub unsafe fn unmake(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
@@ -222,8 +222,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the root tables at `roots`, each of which comes once, and the second time
-    ///    as the first. No TLB knows them, and each came from [`make`](Self::make) as for
+    /// 1. The caller must own the root tables at `roots`, each of which comes once, and the second
+    ///    time as the first. No TLB knows them, and each came from [`make`](Self::make) as for
     ///    [`unmake`](Self::unmake).
     pub unsafe fn unmake_roots(&self, roots: impl Iterator<Item = PhysAddr> + Clone) {
         // SAFETY: 1. the caller owns them, `make` had them constructed, and clean pages are in no TLB.
@@ -239,9 +239,9 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the table at `at`, which came from this source or one like it, and no MMU
-    ///    can reach it.
-    /// 2. It is all zero.
+    /// 1. The caller must own the table at `at`, which came from this source or one like it, and no
+    ///    MMU can reach it.
+    /// 2. It must be all zero.
     unsafe fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
             // SAFETY: 1. `make` took it from this slab, which is that of the frames, and the caller

@@ -32,7 +32,7 @@ use crate::machine::Machine;
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 ///
 /// 1. Programs may read the frame that [`zero_frame`](Self::zero_frame) names, and nobody ever
 ///    writes to it.

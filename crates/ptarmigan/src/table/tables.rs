@@ -459,10 +459,10 @@ pub(super) fn adopt(frames: &Frames, level: Level, page: Clean) -> (PhysAddr, &F
 ///
 /// # Safety
 ///
-/// 1. The caller owns the table of `level` at `at`, which came from the policy of `on`'s machine,
-///    and gives it away.
-/// 2. It is in the state of its level: no live entries.
-/// 3. It was never linked to a tree.
+/// 1. The caller must own the table of `level` at `at`, which came from the policy of `on`'s
+///    machine, and give it away.
+/// 2. It must be in the state of its level: no live entries.
+/// 3. It must never have been linked to a tree.
 #[cfg_attr(feature = "small", inline(never))]
 pub(super) unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: PhysAddr) {
     on.frames().meta(at.pfn()).set_usage(Use::Taken);

@@ -44,7 +44,7 @@ impl Structures {
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 /// 1. When [`invalidate`](Self::invalidate) returns, the calling CPU (every CPU, if
 ///    [`BROADCASTS`](Self::BROADCASTS)) has forgotten the translations of the pages in the
 ///    request's scope under the request's number, and does not use them for accesses that come

@@ -80,9 +80,9 @@ impl Mailboxes {
     ///
     /// # Safety
     ///
-    /// 1. The caller runs on `me`.
+    /// 1. The caller must run on `me`.
     /// 2. The data that `request` points to must stay there until the result has been dropped.
-    /// 3. The result is dropped.
+    /// 3. The result must be dropped.
     pub unsafe fn ask(&self, me: CpuId, cpus: &CpuSet, request: &Request) -> Option<Asked<'_>> {
         let own = self.of(me);
         // The flag first, then the request: a handler that comes in between finds the box in use.

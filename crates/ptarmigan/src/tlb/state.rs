@@ -68,7 +68,7 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// # Safety
     ///
-    /// 1. `machine` has no other state of its TLBs, now or later.
+    /// 1. `machine` must have no other state of its TLBs, now or later.
     pub unsafe fn new(
         boot: &mut BootMemory,
         machine: MachineId,
@@ -88,9 +88,9 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// # Safety
     ///
-    /// 1. `machine` has no other state of its TLBs while this one is there. If it had one before,
-    ///    `first` must be the result of [`next_name`](Self::next_name) as that was dropped, else
-    ///    [`FIRST_NAME`].
+    /// 1. `machine` must have no other state of its TLBs while this one is there. If it had one
+    ///    before, `first` must be the result of [`next_name`](Self::next_name) as that was dropped,
+    ///    else [`FIRST_NAME`].
     pub(crate) unsafe fn after(
         boot: &mut BootMemory,
         machine: MachineId,

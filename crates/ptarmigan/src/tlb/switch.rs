@@ -38,8 +38,8 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// # Safety
     ///
-    /// 1. `root` is the root of the space's tables, which stay tables until the space has ended:
-    ///    that every CPU has left it.
+    /// 1. `root` must be the root of the space's tables, which stay tables until the space has
+    ///    ended: that every CPU has left it.
     pub unsafe fn activate(
         &self,
         pin: &Pinned<'_>,

@@ -41,7 +41,7 @@ pub unsafe trait Window {
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error>;
 
     /// Opens a window on memory that the caller knows to be [low](crate::frames::ZoneClass::Low). A
-    /// window that would have to find that out leaves the question away.
+    /// window that would have to look the zone up skips this.
     ///
     /// # Errors
     ///

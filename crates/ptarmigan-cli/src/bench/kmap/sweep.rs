@@ -24,7 +24,7 @@ pub(super) fn part(cases: &[TimedCase], here: &Costs, priced: &[Priced<'_>]) -> 
             rows.push(row(at.clone(), format!("{}-real", name(rule)), timed.of(rule) / 1e3, "us"));
         }
         let price = |costs: &Costs, plan: Plan| {
-            // A price of 2^64 - 1 is that of what there is not.
+            // `u64::MAX` marks a plan that is unavailable.
             let price = costs.price(&case.set.shape().work(plan, costs, &case.facts()));
             (price < u64::MAX).then_some(price as f64 / 1e6)
         };

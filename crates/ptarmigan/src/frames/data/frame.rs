@@ -67,7 +67,7 @@ impl DataFrame {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns a reference to the data frame `pfn` of `machine`: it came from
+    /// 1. The caller must own a reference to the data frame `pfn` of `machine`: it came from
     ///    [`into_raw`](Self::into_raw) or one of the `_raw` functions of
     ///    [`DataFrames`](super::DataFrames), and no other code has taken it back.
     #[inline(always)]

@@ -67,7 +67,7 @@ impl DataFrames {
     ///
     /// # Safety
     ///
-    /// 1. `frames` and `pin` are of the machine that this was made for.
+    /// 1. `frames` and `pin` must be of the machine that this was made for.
     #[inline]
     pub unsafe fn take_zero_raw(
         &self,
@@ -93,7 +93,7 @@ impl DataFrames {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of the machine that this was made for.
+    /// 1. `pin` must be of the machine that this was made for.
     #[inline(always)]
     unsafe fn on_cpu(&self, pin: &Pinned<'_>) -> Option<TakenData> {
         // SAFETY: 1. passed on.
@@ -126,8 +126,8 @@ impl DataFrames {
     ///
     /// # Safety
     ///
-    /// 1. `frames` and `pin` are of the machine that this was made for.
-    /// 2. The window reaches these frames.
+    /// 1. `frames` and `pin` must be of the machine that this was made for.
+    /// 2. The window must reach these frames.
     pub unsafe fn refill_zero<W: OpenWindow>(
         &self,
         frames: &Frames,

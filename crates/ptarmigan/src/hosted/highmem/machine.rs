@@ -96,7 +96,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
     ///
     /// # Safety
     ///
-    /// 1. `frame` is a data frame of the machine's, and nothing else reaches it now.
+    /// 1. `frame` must be a data frame of the machine's, and no other code may reach it now.
     pub unsafe fn write_argument(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         self.tally(pin, |tally| tally.arguments.add(1));
         self.with(pin, frame, |base| {

@@ -23,7 +23,7 @@ impl StoreSlots {
     ///
     /// # Safety
     ///
-    /// 1. `memory` reaches all frames that will be installed.
+    /// 1. `memory` must reach all frames that will be installed.
     pub unsafe fn new(
         boot: &mut BootMemory,
         n: usize,

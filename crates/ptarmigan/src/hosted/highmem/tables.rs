@@ -110,7 +110,7 @@ impl HostTables {
     ///
     /// # Safety
     ///
-    /// 1. `host` is the one that this was made for.
+    /// 1. `host` must be the one that this was made for.
     pub unsafe fn source<'h, F: Format>(
         &'h self,
         host: &'h Host<F>,

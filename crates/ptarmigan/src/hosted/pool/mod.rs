@@ -194,8 +194,8 @@ impl<S: PageState> PagePool<S> {
     ///
     /// # Safety
     ///
-    /// 1. `base` is that of a page of this pool from [`Page::into_raw`](PageIn::into_raw), and this
-    ///    is the only call for it.
+    /// 1. `base` must be that of a page of this pool from [`Page::into_raw`](PageIn::into_raw), and
+    ///    this is the only call for it.
     /// 2. Nobody uses the page through its address any more, or will before it is kept as an
     ///    address again.
     #[inline(always)]

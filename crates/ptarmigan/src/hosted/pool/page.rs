@@ -100,7 +100,7 @@ impl<H: PoolHandle> PageIn<H> {
     ///
     /// # Safety
     ///
-    /// 1. `base` came from `take` of the core of `pool`, and nobody else has it.
+    /// 1. `base` must have come from `take` of the core of `pool`, and nobody else has it.
     #[inline(always)]
     pub(super) unsafe fn new(pool: H, base: NonNull<u8>) -> Self {
         PageIn { pool, base, dirty: 0 }
@@ -136,7 +136,7 @@ impl<'p, S: PageState> Page<'p, S> {
     ///
     /// # Safety
     ///
-    /// 1. `base` came from `take` of the core of `pool`, and nobody else has it.
+    /// 1. `base` must have come from `take` of the core of `pool`, and nobody else has it.
     #[inline(always)]
     pub(super) unsafe fn again(pool: &'p PagePool<S>, base: NonNull<u8>) -> Self {
         PageIn { pool, base, dirty: pool.page_size() }
@@ -183,7 +183,7 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
     ///
     /// # Safety
     ///
-    /// 1. Every byte of the page is zero.
+    /// 1. Every byte of the page must be zero.
     #[inline(always)]
     pub unsafe fn give_back_clean(self) {
         // Not through the destructor, which would have to look whether there is anything to clear.

@@ -46,7 +46,7 @@ impl Link {
     ///
     /// # Safety
     ///
-    /// 1. `pool` is valid until [`close`](Self::close) has returned.
+    /// 1. `pool` must be valid until [`close`](Self::close) has returned.
     pub unsafe fn open(&self, pool: *const (dyn Leave + Send + Sync)) {
         *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ptr(pool));
     }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 ///
 /// # Safety
 ///
-/// An implementation promises:
+/// An implementation must ensure:
 /// 1. The page must stay mapped where it is, and memory beyond it must not be touched.
 /// 2. After [`destruct`](Self::destruct), and after a [`construct`](Self::construct) that failed,
 ///    all of it is readable and writable, and nobody uses it.
@@ -50,7 +50,7 @@ pub unsafe trait PageState: Send + Sync + 'static {
     /// # Safety
     ///
     /// 1. The caller must own `page`, a page of a pool that is there, which no other code uses.
-    /// 2. It is readable and writable, and all zero unless the state does not need that.
+    /// 2. It must be readable and writable, and all zero unless the state does not need that.
     unsafe fn construct(&self, page: RawPage) -> Result<(), StateError>;
 
     /// Undoes [`construct`](Self::construct); the content does not matter.

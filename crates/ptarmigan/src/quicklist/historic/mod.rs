@@ -253,7 +253,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from this policy.
+    /// 1. The page must have come from this policy.
     unsafe fn free(&self, pin: &Here<'_>, page: Clean) {
         let level = page.level();
         self.tallies.of_low(pin, level).frees.add(1);
@@ -291,7 +291,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from this policy, and is a root that is no part of a frame.
+    /// 1. The page must have come from this policy, and be a root that is no part of a frame.
     unsafe fn drop_later(&self, pin: &Here<'_>, page: Clean) {
         let before = match self.enter(pin) {
             Some(mut lists) => core::mem::replace(&mut lists.root, page.into_raw().0),
@@ -320,7 +320,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// # Safety
     ///
-    /// 1. The page came from this policy.
+    /// 1. The page must have come from this policy.
     unsafe fn give_back(&self, pin: &Here<'_>, page: Clean) {
         self.tallies.of_low(pin, page.level()).returns.add(1);
         // SAFETY: 1. by the caller: pages of this policy come from its source.

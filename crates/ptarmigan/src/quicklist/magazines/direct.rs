@@ -44,7 +44,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     ///
     /// # Safety
     ///
-    /// 1. `top` is the level of root tables in the layout that the lists were made for.
+    /// 1. `top` must be the level of root tables in the layout that the lists were made for.
     #[inline(always)]
     pub unsafe fn root_at_hand(self, top: Level) -> Option<Clean> {
         debug_assert_eq!(top, self.policy().root);
@@ -60,7 +60,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     ///
     /// # Safety
     ///
-    /// 1. The page came from this policy, as a root table.
+    /// 1. The page must have come from this policy, as a root table.
     #[inline(always)]
     pub unsafe fn top_to_hand(self, page: Clean) -> Result<(), Clean> {
         debug_assert_eq!(page.level(), self.policy().root);

@@ -23,7 +23,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from these lists.
+    /// 1. The page must have come from these lists.
     #[inline(always)]
     pub(super) unsafe fn put_back(&self, here: &Here<'_>, page: Clean) {
         if !self.check.given(&self.site(here, page.level()), &page) {
@@ -42,7 +42,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from these lists.
+    /// 1. The page must have come from these lists.
     #[inline(never)]
     unsafe fn put_any(&self, here: Here<'_>, page: Clean) {
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != here.node() {
@@ -68,7 +68,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from these lists, and is of the class.
+    /// 1. The page must have come from these lists, and be of the class.
     #[inline(always)]
     unsafe fn put(&self, here: &Here<'_>, class: usize, page: Clean) {
         let level = page.level();
@@ -88,7 +88,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from these lists, and is of the class.
+    /// 1. The page must have come from these lists, and be of the class.
     #[inline(always)]
     pub(super) unsafe fn put_at_hand<const CLASS: usize>(
         &self,
@@ -142,7 +142,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The page came from these lists.
+    /// 1. The page must have come from these lists.
     #[cold]
     unsafe fn put_home(&self, here: &Here<'_>, page: Clean) {
         let level = page.level();
@@ -203,7 +203,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The tables came from these lists.
+    /// 1. The tables must have come from these lists.
     #[inline]
     pub(super) unsafe fn put_chain(&self, here: &Here<'_>, mut pages: Flushed) {
         let frames = self.source.frames();
@@ -243,7 +243,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The tables came from these lists.
+    /// 1. The tables must have come from these lists.
     #[inline(always)]
     unsafe fn put_run(&self, here: &Here<'_>, pages: &mut Flushed) -> Option<Clean> {
         let frames = self.source.frames();

@@ -118,7 +118,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///
     /// # Safety
     ///
-    /// 1. The window reaches all of `frames`.
+    /// 1. The window must reach all of `frames`.
     pub unsafe fn new(frames: &Frames, window: W, request: Request) -> Result<Self, KernelMapError> {
         const { check_tables::<F>() };
         check_memory::<F>(frames)?;
@@ -232,7 +232,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///    is the kernel's own, and a table that it links stays a table until no root has the entry
     ///    any more and all TLBs have been flushed.
     /// 2. No [range](Self::claim) lies below the entry.
-    /// 3. `frames` are those that the map was made for.
+    /// 3. `frames` must be those that the map was made for.
     pub unsafe fn set(&self, frames: &Frames, index: usize, raw: u64) -> usize {
         if !Self::kernel_entries().contains(&index) {
             return 0;

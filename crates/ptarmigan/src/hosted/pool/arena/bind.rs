@@ -18,7 +18,7 @@ const MPOL_BIND: libc::c_long = 2;
 ///
 /// # Safety
 ///
-/// 1. The range is a mapping of the caller's own, at a multiple of the host's pages.
+/// 1. The range must be a mapping of the caller's own, at a multiple of the host's pages.
 pub(super) unsafe fn bind(at: NonNull<u8>, len: usize, node: usize, how: Bind) -> Result<(), Refusal> {
     let policy = match how {
         Bind::FirstTouch => return Ok(()),

@@ -34,8 +34,8 @@ impl Guards {
     ///
     /// # Safety
     ///
-    /// 1. `page` is a page of `map`, and one of those that the guards were made for.
-    /// 2. The caller owns it.
+    /// 1. `page` must be a page of `map`, and one of those that the guards were made for.
+    /// 2. The caller must own it.
     pub unsafe fn install(&self, map: Map, page: RawPage) -> Result<(), Refusal> {
         let number = map.number(page.base());
         if self.installed.is_set(number) {

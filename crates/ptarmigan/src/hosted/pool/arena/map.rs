@@ -128,7 +128,7 @@ impl Map {
     ///
     /// # Safety
     ///
-    /// 1. `page` is readable, and nobody writes to it meanwhile.
+    /// 1. `page` must be readable, and nobody writes to it meanwhile.
     pub unsafe fn is_zero(page: RawPage) -> bool {
         // SAFETY: readable (1.), aligned to the host's pages, and its size is a multiple of 8.
         let words = unsafe { std::slice::from_raw_parts(page.base.cast::<u64>().as_ptr(), page.size / 8) };

@@ -141,7 +141,7 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// 1. `page` is a page of this arena, and the caller owns it.
+    /// 1. `page` must be a page of this arena, and the caller owns it.
     pub unsafe fn guard(&self, page: RawPage) -> Result<(), Refusal> {
         let Some(guards) = &self.guards else { return Ok(()) };
         // SAFETY: 1. and 2. by the caller, and the guards were made for all pages of the map.
@@ -170,7 +170,7 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// 1. `numbers` are those of pages of this arena, each once, readable and writable, and the
+    /// 1. `numbers` must be those of pages of this arena, each once, readable and writable, and the
     ///    caller owns them.
     pub unsafe fn give_back(&self, numbers: &mut [u32], needed: usize) -> GivenBack {
         numbers.sort_unstable();

@@ -262,8 +262,9 @@ impl<S: PageState> Core<S> {
     ///
     /// # Safety
     ///
-    /// 1. `base` came from [`take`](Self::take) of this core, and has not been given back since.
-    /// 2. The page is in its state, and nobody uses it any more.
+    /// 1. `base` must have come from [`take`](Self::take) of this core, and must not have been
+    ///    given back since.
+    /// 2. The page must be in its state, and nobody uses it any more.
     #[inline(always)]
     pub unsafe fn give(&self, base: NonNull<u8>) {
         // SAFETY: 1. and 2. by the caller. 3. no MMU walks it.
@@ -283,7 +284,7 @@ impl<S: PageState> Core<S> {
 
     /// # Safety
     ///
-    /// 1. The page came from these lists.
+    /// 1. The page must have come from these lists.
     #[cold]
     #[inline(never)]
     unsafe fn give_slow(&self, page: Clean) {
