@@ -133,7 +133,7 @@ impl Model {
                 let held = |model: &Model| model.pages[cpu].iter().map(Vec::len).sum::<usize>();
                 if held(self) > self.watermark {
                     while held(self) > low {
-                        for list in 0..2 {
+                        for list in 0..3 {
                             let n = self.pages[cpu][list].len().min(1);
                             self.drop_pages(cpu, list, n, &mut gone);
                         }
@@ -171,7 +171,7 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
     let rng = Rng::new(seed);
     let nodes = 1 + rng.below(4) as u32;
     // In 2004 a CPU's lists grow with all memory, so that large machines reach no watermark.
-    let is_2004 = rules == Rules::V2004;
+    let is_2004 = matches!(rules.trim, Trim::Watermarks { .. });
     let cpus: Vec<_> = (0..1 + rng.below(if is_2004 { 2 } else { 8 }))
         .map(|_| (rng.below(u64::from(nodes)) as u8, true))
         .collect();
@@ -209,7 +209,7 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
     let policy = Historic::new(&mut boot, rules, &on, lists, source).expect("`bytes` suffices");
     // Pages of all memory at boot: a tenth, or one for each 512 and 500 more, and 50 in any case.
     let all = (nodes * (low + high)) as usize;
-    let watermark = if rules == Rules::V2004 { (all / 512 + 500).min(all / 10).max(50) } else { 0 };
+    let watermark = if is_2004 { (all / 512 + 500).min(all / 10).max(50) } else { 0 };
     assert_eq!(policy.high_watermark(), watermark);
     let mut model = Model {
         rules,
@@ -321,6 +321,7 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
 /// So many operations on each version with each number of lists, on machines of 20,000 operations.
 fn compare_all(steps: usize) {
     for (rules, all_lists) in [
+        (Rules::LINUX_2_4, 3..=3),
         (Rules::V2004, 2..=2),
         (Rules::V5, 1..=3),
         (Rules::LINUX_2_6_24, 1..=3),

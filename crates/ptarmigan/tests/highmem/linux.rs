@@ -94,6 +94,7 @@ fn random_operations_keep_the_states_exact() {
 
 /// What Linux's rules say: states by slot, the frame of each, and where the last search ended.
 struct Model {
+    rule: FlushRule,
     states: Vec<u32>,
     frames: Vec<Option<u32>>,
     last: usize,
@@ -133,11 +134,11 @@ impl Model {
                 (*state, *frame, stale) = (0, None, true);
             }
         }
-        self.flushes += usize::from(stale);
+        self.flushes += usize::from(stale || self.rule == FlushRule::EveryRound);
     }
 }
 
-fn compare(len: usize, seed: u64, steps: usize) {
+fn compare(len: usize, seed: u64, steps: usize, rule: FlushRule) {
     let host = host(1);
     let (tlbs, slots) = (Tlbs::new(1), store(&host, len));
     let machine = machine(&host, &tlbs);
@@ -145,10 +146,11 @@ fn compare(len: usize, seed: u64, steps: usize) {
     // SAFETY: 1. slots of the host's memory.
     let pool =
         unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
+    let pool = pool.with_rule(rule);
     let cpus = host.slots();
     let pin = cpus[0].pin();
     let rng = Rng::new(seed);
-    let mut model = Model { states: vec![0; len], frames: vec![None; len], last: 0, flushes: 0 };
+    let mut model = Model { rule, states: vec![0; len], frames: vec![None; len], last: 0, flushes: 0 };
     for step in 0..steps {
         let n = rng.below(2 * len as u64) as u32;
         let slot = model.frames.iter().position(|frame| *frame == Some(n));
@@ -183,7 +185,9 @@ fn compare(len: usize, seed: u64, steps: usize) {
 #[test]
 fn the_pool_does_what_the_rules_say() {
     for (len, seed) in [(2, 1), (3, 2), (16, 3), (64, 4)] {
-        compare(len, seed, 5_000);
+        for rule in [FlushRule::Stale, FlushRule::EveryRound] {
+            compare(len, seed, 5_000, rule);
+        }
     }
 }
 
@@ -191,7 +195,9 @@ fn the_pool_does_what_the_rules_say() {
 #[ignore = "a million operations: .ci/nightly"]
 fn the_pool_does_what_the_rules_say_a_million_times() {
     for (len, seed) in [(2, 1), (3, 2), (16, 3), (64, 4)] {
-        compare(len, seed, 250_000);
+        for rule in [FlushRule::Stale, FlushRule::EveryRound] {
+            compare(len, seed, 250_000, rule);
+        }
     }
 }
 

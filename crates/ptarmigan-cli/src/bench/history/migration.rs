@@ -1,14 +1,15 @@
 //! Fork on one node, exit on another: pages that stay cached on a node that they do not belong to.
 //!
 //! This is Robin Holt's second issue of 2004: each process that is forked on one node and exits on
-//! another leaves its tables, some forty pages, on the lists of a CPU of the wrong node. Here,
+//! another leaves its tables, some forty pages, on the lists of a CPU of the wrong node. Linux 2.4
+//! lists tables of every level; 2.6.9 lists none of the PTE pages, which are most of them. Here,
 //! children are forked on CPU 0 and exit on the CPUs of the other nodes in turn. Then all CPUs are
 //! idle until no list is trimmed any more, and the lists are emptied one by one. Memory that
 //! becomes free on another node than the list's was cached on the wrong node.
 use std::fmt::Write as _;
 
 use ptarmigan::hosted::{Host, HostConfig};
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Policy, Rules};
 use serde::Serialize;
 
 use super::family::{F, Family};
@@ -36,8 +37,8 @@ pub struct MigrationRow {
     pub kept: usize,
     /// Cached pages on a node that they do not belong to.
     pub foreign: usize,
-    /// The high watermark that the version of 2004 has for the lists of each CPU: a number of pages
-    /// that depends on all memory of the machine.
+    /// The high watermark that 2.4 and the version of 2004 have for the lists of each CPU: a number
+    /// of pages that depends on all memory of the machine.
     pub watermark: Option<usize>,
 }
 
@@ -68,7 +69,7 @@ fn migrate<P: Policy>(
     Ok(MigrationRow { nodes, policy: name, children, tables, kept, foreign, watermark })
 }
 
-/// Runs all machines and policies; the historic ones have two lists.
+/// Runs all machines and policies; the historic ones have two lists, those of 2.4 three.
 ///
 /// # Errors
 ///
@@ -82,6 +83,9 @@ pub fn run() -> Result<MigrationReport, String> {
             .map_err(|e| e.to_string())?;
         for children in CHILDREN {
             let fail = |e: ptarmigan::hosted::HostError| e.to_string();
+            let linux_2_4 = host.historic(Rules::LINUX_2_4, 3).map_err(fail)?;
+            let watermark = Some(linux_2_4.high_watermark());
+            rows.push(migrate(&host, linux_2_4, "linux-2.4", children, watermark)?);
             let v2004 = host.v2004().map_err(fail)?;
             let watermark = Some(v2004.high_watermark());
             rows.push(migrate(&host, v2004, "v2004", children, watermark)?);
@@ -117,18 +121,19 @@ impl MigrationReport {
             let _ = writeln!(
                 text,
                 "\nPages, when all CPUs are idle; a child has {} tables. v5 sends them home\n\
-                 before the flush, ptarmigan after it. v2004 has no list for PTE pages, so\n\
-                 it traps the others: those above the leaves.",
+                 before the flush, ptarmigan after it. linux-2.4 lists PTE pages and v2004\n\
+                 does not, so that it traps the others: those above the leaves.",
                 row.tables
             );
         }
-        for row in self.rows.iter().filter(|row| row.children == CHILDREN[0]) {
+        let once = |row: &&MigrationRow| row.policy == "v2004" && row.children == CHILDREN[0];
+        for row in self.rows.iter().filter(once) {
             if let Some(pages) = row.watermark {
                 let nodes = row.nodes;
                 // Writing to a string cannot fail.
                 let _ = writeln!(
                     text,
-                    "v2004, {nodes} nodes: each CPU may keep {pages} pages, {} kB, whatever its node has.",
+                    "linux-2.4 and v2004, {nodes} nodes: a CPU may keep {pages} pages, {} kB, whatever its node has.",
                     pages * 4
                 );
             }
@@ -144,7 +149,7 @@ mod tests {
     #[test]
     fn pages_rest_on_foreign_nodes_in_2008_and_neither_before_nor_here() {
         let report = run().expect("the machines run");
-        assert_eq!(report.rows.len(), NODES.len() * CHILDREN.len() * 4);
+        assert_eq!(report.rows.len(), NODES.len() * CHILDREN.len() * 5);
         assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
         for row in &report.rows {
             match (row.policy, row.children) {
@@ -156,9 +161,11 @@ mod tests {
                     assert_eq!(row.foreign, row.kept, "{row:?}");
                     assert!((40 * row.tables as usize..=lists * cap).contains(&row.foreign), "{row:?}");
                 }
-                ("v2004", children) => {
-                    // Tables above the leaves, of each child, until a watermark is reached.
-                    let above = row.tables as usize - PAGES as usize;
+                ("linux-2.4" | "v2004", children) => {
+                    // All tables, or those above the leaves, of each child, until a watermark is
+                    // reached.
+                    let leaves = if row.policy == "v2004" { PAGES as usize } else { 0 };
+                    let above = row.tables as usize - leaves;
                     let watermark = row.watermark.expect("it has one");
                     let cpus = CPUS_PER_NODE * (row.nodes - 1);
                     assert_eq!(row.foreign, row.kept, "{row:?}");

@@ -1,8 +1,8 @@
 //! The quicklists of Linux, bit for bit (docs/linux.md, "Quicklists"): models to compare with, not
 //! to use.
 //!
-//! The versions share one code and differ in their [`Rules`]: `V2004`, the lists before the patch,
-//! `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27. Faithful to their arithmetic
+//! The versions share one code and differ in their [`Rules`]: `LINUX_2_4` and `V2004`, the lists
+//! before the patch, `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27. Faithful to their arithmetic
 //! (signed and unsigned where they were), to the link in word 0 of the cached page, and to their
 //! mistakes:
 //!

@@ -62,6 +62,8 @@ impl Rules {
         lists_pte: false,
         trim: Trim::Watermarks { low: 25, least_high: 50 },
     };
+    /// ia64 in Linux 2.4: as in 2.6.9, but with a list for PTE pages.
+    pub const LINUX_2_4: Rules = Rules { lists_pte: true, ..Rules::V2004 };
     /// Version 5 of the patch, April 2007.
     pub const V5: Rules = Rules {
         node_test: true,
