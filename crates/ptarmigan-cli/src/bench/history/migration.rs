@@ -133,8 +133,7 @@ impl MigrationReport {
                 // Writing to a string cannot fail.
                 let _ = writeln!(
                     text,
-                    "linux-2.4 and v2004, {nodes} nodes: a CPU may keep {pages} pages, {} kB, whatever its node has.",
-                    pages * 4
+                    "linux-2.4, v2004, {nodes} nodes: a CPU may keep {pages} pages, whatever its node has."
                 );
             }
         }
