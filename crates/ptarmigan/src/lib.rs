@@ -91,6 +91,7 @@ pub mod machine;
 pub mod page;
 pub mod params;
 pub mod quicklist;
+pub mod setup;
 pub mod space;
 pub mod sync;
 pub mod table;

@@ -27,6 +27,9 @@ pub(crate) fn next_number(next: &AtomicU32) -> u32 {
 pub struct MachineId(u32);
 
 impl MachineId {
+    /// No machine: it matches nothing.
+    pub(crate) const NONE: MachineId = MachineId(NOTHING);
+
     /// Makes the identity of a machine; no other call returns the same one.
     ///
     /// After 2^32 - 2 calls identities run out. Those made then [match](Self::matches) no machine,

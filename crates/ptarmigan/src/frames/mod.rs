@@ -162,6 +162,15 @@ impl Frames {
         Ok(Frames { machine, table, zones, nodes, first_high, is_mixed, short, slabs })
     }
 
+    /// Looks at `runs` as [`new`](Self::new) does.
+    ///
+    /// # Errors
+    ///
+    /// [`FramesError::Run`].
+    pub(crate) fn check(runs: &[MemoryRun]) -> Result<(), FramesError> {
+        zone::check(runs)
+    }
+
     /// Returns the bytes of boot memory that the memory of this size takes.
     pub const fn bytes(size: &MemorySize) -> usize {
         FrameTable::bytes(size).saturating_add(BootMemory::bytes::<Zone>(size.runs()))

@@ -4,6 +4,7 @@ pub(crate) mod cell;
 mod interrupts;
 #[cfg(loom)]
 mod model;
+pub(crate) mod once;
 mod spin;
 
 pub use interrupts::{AlreadyInstalled, InterruptMask, install_interrupt_mask};

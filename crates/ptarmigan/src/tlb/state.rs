@@ -98,14 +98,8 @@ impl<S: Shootdown> Tlb<S> {
         hardware: S,
         first: u64,
     ) -> Result<Self, TlbError> {
+        Self::check(&config)?;
         let cpus = config.cpus;
-        if cpus > MAX_CPUS {
-            return Err(TlbError::TooManyCpus { cpus });
-        }
-        let asids = config.asids;
-        if S::BROADCASTS && asids != 0 && usize::from(asids) <= cpus {
-            return Err(TlbError::TooFewAsids { asids, cpus });
-        }
         Ok(Tlb {
             machine,
             hardware,
@@ -118,6 +112,18 @@ impl<S: Shootdown> Tlb<S> {
             readers: Readers::new(boot, machine, cpus)?,
             tallies: boot.take_each(cpus, |_| FlushTally::default())?,
         })
+    }
+
+    /// Looks at the shape as [`new`](Self::new) does.
+    pub(crate) fn check(config: &TlbConfig) -> Result<(), TlbError> {
+        let TlbConfig { cpus, asids, .. } = *config;
+        if cpus > MAX_CPUS {
+            return Err(TlbError::TooManyCpus { cpus });
+        }
+        if S::BROADCASTS && asids != 0 && usize::from(asids) <= cpus {
+            return Err(TlbError::TooFewAsids { asids, cpus });
+        }
+        Ok(())
     }
 
     /// Numbers that are the same on all CPUs, or else those that each CPU has to itself.

@@ -50,6 +50,12 @@ pub unsafe trait Window {
     fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
         self.map(at)
     }
+
+    /// Returns the first physical address that it does not reach, as far as it knows: 2^64 - 1 for a
+    /// window that reaches whatever it is asked for. Set-up refuses memory that lies higher.
+    fn limit(&self) -> PhysAddr {
+        PhysAddr(u64::MAX)
+    }
 }
 
 /// A window that always opens, for all CPUs. Every [`Window`] that cannot fail and may be shared is
@@ -88,6 +94,10 @@ unsafe impl<W: Window + ?Sized> Window for &W {
     #[inline(always)]
     fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
         (**self).map_low(at)
+    }
+
+    fn limit(&self) -> PhysAddr {
+        (**self).limit()
     }
 }
 
@@ -184,6 +194,10 @@ unsafe impl Window for DirectMap {
         // An address beyond the limit makes a pointer that must not be used. The check would cost
         // each step of a walk.
         Ok(DirectGuard(self.zero.wrapping_add(at.0 as usize)))
+    }
+
+    fn limit(&self) -> PhysAddr {
+        PhysAddr(self.limit)
     }
 }
 

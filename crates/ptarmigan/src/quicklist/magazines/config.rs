@@ -51,7 +51,8 @@ impl ListsConfig {
         ListsConfig { magazine: params.magazine.map_or(self.magazine, usize::from), ..self }
     }
 
-    pub(super) fn check(&self) -> Result<(), ListsError> {
+    /// Looks at the sizes as [`Quicklists::new`](super::Quicklists::new) does.
+    pub(crate) fn check(&self) -> Result<(), ListsError> {
         let range = |what, value, least, most| {
             if (least..=most).contains(&value) {
                 return Ok(());

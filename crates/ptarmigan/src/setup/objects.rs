@@ -1,0 +1,40 @@
+//! What areas show that is not anonymous.
+use crate::addr::Pfn;
+
+/// Backing objects: files, shared memory, devices that areas show.
+///
+/// # Safety
+///
+/// An implementation promises:
+///
+/// 1. Programs may do with the frames that [`frame`](Self::frame) names what the area that shows
+///    them allows, as long as any space shows them; no data frame of the machine is among them.
+pub unsafe trait Objects: Sync {
+    /// Returns the frame in which page `page` (counted in pages from its start) of object `object` is
+    /// kept, not counted; `None` if there is none (beyond the end of a file).
+    ///
+    /// It is called while a fault is served: an implementation must not work on the space that
+    /// faults. Code in a frame that is not of the machine's memory (a part of the kernel's image) is
+    /// made visible to instruction fetches by the kernel, before an area shows it.
+    fn frame(&self, object: u32, page: u64) -> Option<Pfn>;
+}
+
+/// No objects: areas with a backing fault as beyond the end of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObjects;
+
+// SAFETY: 1. it names no frame.
+unsafe impl Objects for NoObjects {
+    #[inline]
+    fn frame(&self, _: u32, _: u64) -> Option<Pfn> {
+        None
+    }
+}
+
+// SAFETY: 1. by the objects behind the reference.
+unsafe impl<O: Objects + ?Sized> Objects for &O {
+    #[inline]
+    fn frame(&self, object: u32, page: u64) -> Option<Pfn> {
+        (**self).frame(object, page)
+    }
+}

@@ -1,0 +1,150 @@
+//! The parts of a machine that [`Setup`](super::Setup) makes.
+use super::half::KernelHalf;
+use super::objects::{NoObjects, Objects};
+use crate::addr::{FRAME_SIZE, Pfn};
+use crate::cpu::Pinned;
+use crate::format::Format;
+use crate::frames::{DataFrames, Frames, NoFrame};
+use crate::machine::Machine;
+use crate::quicklist::Quicklists;
+use crate::space::SpaceMachine;
+use crate::table::KernelMap;
+use crate::tlb::{Parking, Shootdown, Tlb};
+use crate::window::{OpenWindow, WindowGuard};
+
+/// Where table pages of such a machine come from.
+pub(super) type Lists<'m, F, W> = Quicklists<'m, W, &'m KernelHalf<F, W>>;
+
+/// All parts of a machine: quicklists of table pages, data frames that are cleared and copied through
+/// the window, and backing objects of the kernel's.
+pub struct MachineParts<'m, F: Format, W, S, O = NoObjects> {
+    pub(super) frames: &'m Frames,
+    pub(super) half: &'m KernelHalf<F, W>,
+    pub(super) data: DataFrames,
+    pub(super) window: W,
+    pub(super) lists: Lists<'m, F, W>,
+    pub(super) tlb: Tlb<S>,
+    pub(super) parking: Parking,
+    pub(super) zero: Pfn,
+    pub(super) objects: O,
+}
+
+impl<'m, F: Format, W: OpenWindow, S: Shootdown, O: Objects> MachineParts<'m, F, W, S, O> {
+    /// Returns the kernel's half of all roots, in which [ranges](KernelMap::claim) are claimed; `None`
+    /// if spaces have none.
+    pub fn kernel_map(&self) -> Option<&'m KernelMap<F, W>> {
+        self.half.map()
+    }
+
+    /// Returns the backing objects.
+    pub fn objects(&self) -> &O {
+        &self.objects
+    }
+
+    /// Returns the backing objects, to change them before the machine is shared.
+    pub fn objects_mut(&mut self) -> &mut O {
+        &mut self.objects
+    }
+}
+
+// SAFETY: 1. `Setup` makes all of them for the one `Frames` of a new name, for the number of CPUs of
+// one configuration and the nodes of its memory. 2. They are fields. 3. The window reaches the memory
+// of all frames (`Setup::build_in`, point 2); `clear_data` and `copy_data` write to the frame that is
+// named, through the window.
+unsafe impl<'m, F, W, S, O> Machine for MachineParts<'m, F, W, S, O>
+where
+    F: Format,
+    W: OpenWindow,
+    S: Shootdown,
+    O: Objects,
+{
+    type Window = W;
+    type Policy = Lists<'m, F, W>;
+    type Shootdown = S;
+
+    #[inline]
+    fn frames(&self) -> &Frames {
+        self.frames
+    }
+
+    #[inline]
+    fn data(&self) -> &DataFrames {
+        &self.data
+    }
+
+    #[inline]
+    fn window(&self) -> &W {
+        &self.window
+    }
+
+    #[inline]
+    fn policy(&self) -> &Lists<'m, F, W> {
+        &self.lists
+    }
+
+    #[inline]
+    fn tlb(&self) -> &Tlb<S> {
+        &self.tlb
+    }
+
+    #[inline]
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    #[inline]
+    fn data_has_memory(&self) -> bool {
+        true
+    }
+
+    unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
+        let guard = self.window.open(frame.addr());
+        // SAFETY: the window reaches all frames (`Setup::build_in`, point 2), and nothing else
+        // reaches this one (1.).
+        unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
+        Ok(())
+    }
+
+    unsafe fn copy_data(&self, _: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
+        let (from, to) = (self.window.open(from.addr()), self.window.open(to.addr()));
+        // SAFETY: the window reaches all frames (`Setup::build_in`, point 2). Nothing else reaches
+        // `to` (1.), and `from` is another frame, which stays (2.). Programs may write to it
+        // meanwhile; there are no Rust references to its bytes.
+        unsafe { from.base().copy_to_nonoverlapping(to.base(), FRAME_SIZE) };
+        Ok(())
+    }
+
+    fn before_executable(&self, pin: &Pinned<'_>, first: Pfn, frames: u64) {
+        let hardware = self.tlb.hardware();
+        for pfn in (first.0..).take(frames as usize).map(Pfn) {
+            // Objects may have frames of another memory: `Objects::frame`.
+            if self.frames.record(pfn).is_none() {
+                continue;
+            }
+            let guard = self.window.open(pfn.addr());
+            // SAFETY: 1. the window reaches all of the machine's frames.
+            unsafe { hardware.clean_code(pin, guard.base(), FRAME_SIZE) };
+        }
+        hardware.invalidate_code(pin);
+    }
+}
+
+// SAFETY: 1. The frame was taken for this and cleared; entries that show it do not let writes
+// through. 2. by `Objects`, whose frames are not of `Machine::data` (point 1).
+unsafe impl<F, W, S, O> SpaceMachine for MachineParts<'_, F, W, S, O>
+where
+    F: Format,
+    W: OpenWindow,
+    S: Shootdown,
+    O: Objects,
+{
+    #[inline]
+    fn zero_frame(&self) -> Pfn {
+        self.zero
+    }
+
+    #[inline]
+    fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
+        self.objects.frame(object, page)
+    }
+}
