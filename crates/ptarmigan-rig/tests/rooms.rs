@@ -28,6 +28,7 @@ const ORDER: &[&str] = &[
     "table",
     "vmalloc",
     "space",
+    "setup",
     "hosted",
     "pool",
     "adapters",

@@ -6,21 +6,14 @@ use crate::page::Construct;
 use crate::table::KernelMap;
 use crate::window::OpenWindow;
 
-/// What roots of spaces are constructed with.
-pub enum KernelHalf<F: Format, W> {
-    /// The kernel's entries, which each root has a copy of.
-    Copied(KernelMap<F, W>),
-    /// Nothing: the kernel has a root of its own.
-    None,
-}
+/// Constructs roots of spaces: with a copy of the kernel's entries, or with none where the kernel has a
+/// root of its own.
+pub struct KernelHalf<F: Format, W>(pub(super) Option<KernelMap<F, W>>);
 
 impl<F: Format, W: OpenWindow> KernelHalf<F, W> {
     /// Returns the map, if there is one.
     pub fn map(&self) -> Option<&KernelMap<F, W>> {
-        match self {
-            KernelHalf::Copied(map) => Some(map),
-            KernelHalf::None => None,
-        }
+        self.0.as_ref()
     }
 }
 
@@ -28,14 +21,14 @@ impl<F: Format, W: OpenWindow> KernelHalf<F, W> {
 // and nothing is kept.
 unsafe impl<F: Format, W: OpenWindow> Construct for KernelHalf<F, W> {
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
-        if let KernelHalf::Copied(map) = self {
+        if let Some(map) = &self.0 {
             // SAFETY: 1. and 2. passed on.
             unsafe { map.construct(frames, root) };
         }
     }
 
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr) {
-        if let KernelHalf::Copied(map) = self {
+        if let Some(map) = &self.0 {
             // SAFETY: 1. passed on.
             unsafe { map.destruct(frames, root) };
         }

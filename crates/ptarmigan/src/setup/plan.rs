@@ -18,6 +18,9 @@ use crate::tlb::{CostModel, KernelRoot, Parking, Shootdown, Tlb, TlbConfig};
 use crate::window::{DirectMap, OpenWindow, OutOfReach, WindowGuard};
 use core::ptr::NonNull;
 
+/// A machine, and the boot memory that is left.
+type Made<'m, F, W, S, O> = (MachineParts<'m, F, W, S, O>, BootMemory);
+
 /// Frames that are to be left besides boot memory and the blocks of roots.
 const SPARE: u64 = 16;
 
@@ -98,6 +101,7 @@ impl<'a, S: Shootdown> Setup<'a, DirectMap, S> {
     /// # Errors
     ///
     /// [`OutOfReach`] if the highest of these addresses is more than a pointer can hold.
+    #[expect(clippy::not_unsafe_ptr_arg_deref, reason = "it goes into a window, which unsafe calls open")]
     pub fn direct_map(
         runs: &'a [MemoryRun],
         zero: *mut u8,
@@ -218,7 +222,7 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
     pub unsafe fn build_in<'m, F: Format>(
         self,
         place: &'m Place<F, W>,
-    ) -> Result<(MachineParts<'m, F, W, S, O>, BootMemory), SetupError>
+    ) -> Result<Made<'m, F, W, S, O>, SetupError>
     where
         W: 'm,
     {
@@ -270,10 +274,11 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
                         // the map is new. 3. it was made for them.
                         unsafe { map.set(&frames, index, entry::<F, W>(&window, root, index)) };
                     }
-                    KernelHalf::Copied(map)
+                    Some(map)
                 }
-                None => KernelHalf::None,
+                None => None,
             };
+            let half = KernelHalf(half);
             // SAFETY: 1. the caller's 2.
             let zero = unsafe { frames.take(REQUEST)?.zeroed(&window) }.into_raw();
             // A root without entries: the frame of zeroes is one, unless roots are larger.

@@ -162,9 +162,9 @@ pub unsafe trait Mmu: Sync {
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
 
     /// Is told of a root without entries of programs, which [`unload`](Self::unload) may load. An
-    /// implementation that has a root of its own for that ignores it. Set-up
-    /// calls this once, before any space is loaded; a kernel that puts its machine together by hand
-    /// gives the implementation a root itself.
+    /// implementation that has a root of its own for that ignores it.
+    /// [`Setup`](crate::setup::Setup) calls this once, before any space is loaded; a kernel that puts
+    /// its machine together by hand gives the implementation a root itself.
     fn set_kernel_root(&self, _root: KernelRoot) {}
 
     /// Writes back what the data cache holds of the `bytes` bytes at `at`, so that an instruction
