@@ -3,7 +3,7 @@
 //! An expression is postfix: `kept free kept + / 100 *` is 100 kept / (kept + free). Its operands
 //! are numbers, and of a JSON document paths: `rows(case=range,policy=v5).levels.*.misses`.
 //! Brackets choose the one element of an array whose fields have these values; `*` adds up all
-//! fields. Of other output an operand in quotes is the number that follows that text: `"faults: "`.
+//! fields, or elements; none are 0. Of other output an operand in quotes is the number that follows that text: `"faults: "`.
 use serde_json::Value;
 
 /// What a command printed.
@@ -144,7 +144,8 @@ fn path(root: &Value, path: &str) -> Result<f64, String> {
         }
     }
     let numbers: Option<Vec<f64>> = at.into_iter().map(Value::as_f64).collect();
-    let numbers = numbers.filter(|numbers| !numbers.is_empty());
+    // A sum may have nothing in it.
+    let numbers = numbers.filter(|numbers| path.contains('*') || !numbers.is_empty());
     Ok(numbers.ok_or_else(|| format!("{path}: no number"))?.iter().sum())
 }
 
@@ -163,6 +164,28 @@ fn grouped(value: f64, digits: usize) -> String {
     let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
     let sign = if value < 0.0 && !is_zero { "-" } else { "" };
     sign.to_owned() + &grouped + &part.map_or(String::new(), |part| format!(".{part}"))
+}
+
+/// The numbers of a text, and what is between them.
+fn numbers(mut text: &str) -> (Vec<f64>, Vec<&str>) {
+    let (mut found, mut between) = (Vec::new(), Vec::new());
+    while let Some(at) = text.find(|c: char| c.is_ascii_digit()) {
+        let (before, behind) = text.split_at(at);
+        let end = behind.find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.').unwrap_or(behind.len());
+        let end = behind[..end].trim_end_matches([',', '.']).len();
+        found.extend(number(&behind[..end]));
+        between.push(before);
+        text = &behind[end..];
+    }
+    between.push(text);
+    (found, between)
+}
+
+/// Whether two texts differ in numbers alone, and each of those by no more than `share` of it.
+pub fn is_near(a: &str, b: &str, share: f64) -> bool {
+    let ((these, between), (those, others)) = (numbers(a), numbers(b));
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= share * a.max(*b);
+    between == others && these.len() == those.len() && these.iter().zip(&those).all(near)
 }
 
 /// Fills a template from the outputs of one run, or of several: then each value is the median, with
@@ -218,6 +241,24 @@ mod tests {
         assert_eq!(fill("{1 4 - :1} {0 1000000 +} {0 0.04 - :1}", &json).unwrap(), "-3.0 1,000,000 0.0");
         let text = [Output::new("tables 37, faults: 2,340.\n".to_owned())];
         assert_eq!(fill("{\"faults: \"} faults, {\"tables \"}", &text).unwrap(), "2,340 faults, 37");
+    }
+
+    #[test]
+    fn texts_are_near_if_numbers_alone_differ_and_little() {
+        assert!(is_near("| `a-64` | 1,000 | 50.0, 2 |", "| `a-64` | 1,019 | 49.1, 2 |", 0.02));
+        assert!(!is_near("| `a-64` | 1,000 |", "| `a-64` | 1,021 |", 0.02));
+        assert!(!is_near("| `a-64` | 1,000 |", "| `a-65` | 1,000 |", 0.01));
+        assert!(!is_near("| `a` | 1,000 |", "| `b` | 1,000 |", 0.02));
+        assert!(!is_near("| `a` | 0 |", "| `a` | 1 |", 0.02));
+    }
+
+    #[test]
+    fn a_sum_of_nothing_is_zero() {
+        let json =
+            [Output::new(r#"{"rows": [{"cleared": []}, {"cleared": [{"n": 2}, {"n": 3}]}]}"#.to_owned())];
+        assert_eq!(fill("{rows.*.cleared.*.n}", &json).unwrap(), "5");
+        let json = [Output::new(r#"{"cleared": []}"#.to_owned())];
+        assert_eq!(fill("{cleared.*.n}", &json).unwrap(), "0");
     }
 
     #[test]
