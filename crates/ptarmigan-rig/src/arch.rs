@@ -1,5 +1,5 @@
 //! The formats that library and sanitizer both know.
-use ptarmigan::format::{Format, I386, Ppc32, X86_64, X86Pae};
+use ptarmigan::format::{Aarch64Stage1, Format, I386, Ppc32, Sv, X86_64, X86Pae};
 use ptsan::Arch;
 
 /// A format that the sanitizer can decode.
@@ -29,5 +29,22 @@ impl Watchable for I386 {
 impl Watchable for Ppc32 {
     fn arch() -> Arch {
         Arch::ppc32()
+    }
+}
+
+impl<const LEVELS: u8> Watchable for Sv<LEVELS> {
+    fn arch() -> Arch {
+        match LEVELS {
+            3 => Arch::riscv_sv39(),
+            4 => Arch::riscv_sv48(),
+            _ => Arch::riscv_sv57(),
+        }
+    }
+}
+
+impl<const UPPER: bool> Watchable for Aarch64Stage1<UPPER> {
+    fn arch() -> Arch {
+        let arch = Arch::aarch64_4k(48);
+        if UPPER { arch.upper() } else { arch }
     }
 }

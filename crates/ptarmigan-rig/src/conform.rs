@@ -104,7 +104,7 @@ fn frames<F: Format>(level: Level) -> Vec<Pfn> {
     let bits = (F::PHYS_BITS - FRAME_SHIFT).min(u32::BITS);
     // `Pfn::NONE` is no frame.
     let last = ((1u64 << bits) - 1).min(u64::from(Pfn::NONE.0) - 1) >> size;
-    let all = [0, 1, 2, 0x123, 0x12345, last / 3, last - 1, last];
+    let all = [0, 1, 2, 0x123, 0x12345, last / 3, last.saturating_sub(1), last];
     let mut all: Vec<_> = all.into_iter().filter(|n| *n <= last).map(|n| Pfn((n << size) as u32)).collect();
     all.sort_unstable();
     all.dedup();

@@ -1,14 +1,10 @@
 //! Live entries that an architecture wants broken before others take their places (AArch64), under
 //! the sanitizer.
 mod driver;
-#[path = "driver/format.rs"]
-#[allow(dead_code, unused_macros, reason = "other tests use more of it")]
-mod format;
 
 use driver::{Found, host, random};
-use format::{DEVICE, Stage1};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
-use ptarmigan::format::{Attr, Format, X86_64};
+use ptarmigan::format::{Aarch64, Aarch64Upper, Attr, Format, X86_64};
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
 use ptarmigan::hosted::{Delivery, HostMachine};
 use ptarmigan::machine::Machine;
@@ -22,13 +18,14 @@ use ptsan::{Arch, Config, Kind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PAGE: u64 = 4096;
+const DEVICE: Attr = Aarch64Upper::DEVICE;
 const DATA: Attr = Attr(1 | 2 | 32 | 64);
 const USER: Attr = Attr(DATA.0 | 8);
 
 /// The user's format, told; without `BREAK`, the library is not told to break before it makes.
-type AArch64<const BREAK: bool> = Told<Stage1<false>, BREAK>;
+type AArch64<const BREAK: bool> = Told<Aarch64, BREAK>;
 /// The kernel's.
-type Upper<const BREAK: bool> = Told<Stage1<true>, BREAK>;
+type Upper<const BREAK: bool> = Told<Aarch64Upper, BREAK>;
 /// The MMUs of the machine.
 type Soft<'h, F> = SoftMmu<'h, F, Broadcasting>;
 
@@ -285,10 +282,10 @@ fn is_silent<F: Format, T: MmuTraits>(arch: &Arch) {
 
 #[test]
 fn random_calls_break_before_they_make() {
-    is_silent::<Stage1<false>, Broadcasting>(&Arch::aarch64_4k(48));
+    is_silent::<Aarch64, Broadcasting>(&Arch::aarch64_4k(48));
     let found = (1..9)
         .filter(|seed| {
-            let found = told::<Stage1<false>, Broadcasting, false>(*seed, 200, Arch::aarch64_4k(48));
+            let found = told::<Aarch64, Broadcasting, false>(*seed, 200, Arch::aarch64_4k(48));
             found.report.contains("break-before-make")
         })
         .count();

@@ -1,11 +1,9 @@
 //! Formats against their promises and the sanitizer's decoders, and formats with mistakes.
-#[macro_use]
-#[path = "driver/format.rs"]
-mod aarch64;
-
-use aarch64::AArch64;
 use ptarmigan::addr::{Pfn, PhysAddr};
-use ptarmigan::format::{Access, Attr, Format, FormatExt, I386, Ppc32, Slot64, X86_64, X86Pae};
+use ptarmigan::format::{
+    Aarch64, Aarch64Upper, Access, Attr, Format, FormatExt, I386, Ppc32, Slot64, Sv39, Sv48, Sv57, X86_64,
+    X86Pae,
+};
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_rig::{conform, conforms_to};
 use ptsan::Arch;
@@ -16,11 +14,11 @@ fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
     conform::<X86Pae>();
     conform::<I386>();
     conform::<Ppc32>();
-}
-
-#[test]
-fn the_format_for_aarch64_of_these_tests_is_what_the_sanitizer_decodes() {
-    conforms_to::<AArch64>(&Arch::aarch64_4k(48)).unwrap();
+    conform::<Sv39>();
+    conform::<Sv48>();
+    conform::<Sv57>();
+    conform::<Aarch64>();
+    conform::<Aarch64Upper>();
 }
 
 type X = X86_64;
@@ -113,20 +111,66 @@ fn a_mistake_in_a_format_is_found_and_named() {
     }
 }
 
+/// Defines what a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
+/// `needs_break`.
+macro_rules! entries_of_aarch64 {
+    ($like:ty) => {
+        const NAME: &'static str = <$like>::NAME;
+        const LAYOUT: Layout = <$like>::LAYOUT;
+        const LEVEL_NAMES: &'static [&'static str] = <$like>::LEVEL_NAMES;
+        const PAGE_SHIFT: u32 = <$like>::PAGE_SHIFT;
+        const INDEX_BITS: [u8; MAX_LEVELS] = <$like>::INDEX_BITS;
+        const USER_END: u64 = <$like>::USER_END;
+        const KERNEL_START: u64 = <$like>::KERNEL_START;
+        const USER_ROOT_ENTRIES: usize = <$like>::USER_ROOT_ENTRIES;
+        const ROOT_IN_REGISTERS: bool = <$like>::ROOT_IN_REGISTERS;
+        const PHYS_BITS: u32 = <$like>::PHYS_BITS;
+        const LEAF_LEVELS: u8 = <$like>::LEAF_LEVELS;
+        const KEPT: u64 = <$like>::KEPT;
+        fn link(level: Level, at: PhysAddr) -> u64 {
+            <$like>::link(level, at)
+        }
+        fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
+            <$like>::linked(level, raw)
+        }
+        fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+            <$like>::leaf(level, pfn, attr)
+        }
+        fn frame(level: Level, raw: u64) -> Pfn {
+            <$like>::frame(level, raw)
+        }
+        fn attr(level: Level, raw: u64) -> Attr {
+            <$like>::attr(level, raw)
+        }
+        fn is_present(level: Level, raw: u64) -> bool {
+            <$like>::is_present(level, raw)
+        }
+        fn allows(level: Level, raw: u64, access: Access) -> bool {
+            <$like>::allows(level, raw, access)
+        }
+        fn write_protected(level: Level, raw: u64) -> u64 {
+            <$like>::write_protected(level, raw)
+        }
+        fn is_special(level: Level, raw: u64) -> bool {
+            <$like>::is_special(level, raw)
+        }
+    };
+}
+
 /// AArch64 that never breaks, or that does so for other frames only.
 #[derive(Clone, Copy, Default)]
 struct Seldom<const FRAMES: bool>;
 
-// SAFETY: 1. to 5. as `AArch64`. 6. is not kept on purpose; no tree is made of it.
+// SAFETY: 1. to 5. as `Aarch64`. 6. is not kept on purpose; no tree is made of it.
 unsafe impl<const FRAMES: bool> Format for Seldom<FRAMES> {
     const EVER_BREAKS: bool = FRAMES;
     fn needs_break(level: Level, old: u64, new: u64) -> bool {
         FRAMES
-            && AArch64::frame(level, old) != AArch64::frame(level, new)
-            && AArch64::needs_break(level, old, new)
+            && Aarch64::frame(level, old) != Aarch64::frame(level, new)
+            && Aarch64::needs_break(level, old, new)
     }
     type Slot = Slot64;
-    entries_of_aarch64!(AArch64);
+    entries_of_aarch64!(Aarch64);
 }
 
 #[test]

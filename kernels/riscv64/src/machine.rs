@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned, WrongMachine};
-use ptarmigan::format::Format;
+use ptarmigan::format::{Format, Sv39};
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
 };
@@ -22,7 +22,6 @@ use ptarmigan::tlb::{
 use ptarmigan::window::{DirectMap, OutOfReach};
 use ptarmigan_kernel_mailbox::Announced;
 
-use crate::format::Sv39;
 use crate::irq::{self, HARTS};
 use crate::late::Late;
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};

@@ -9,7 +9,6 @@
 
 mod abi;
 mod fdt;
-mod format;
 mod irq;
 mod kernel_half;
 mod late;

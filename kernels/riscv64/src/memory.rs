@@ -5,11 +5,11 @@ use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::format::Sv39;
 use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaFlags, FaultError, Object, SharedSpace, Space, SpaceMut};
 use ptarmigan_kernel_mailbox::Operation;
 
-use crate::format::Sv39;
 use crate::irq::{self, HARTS};
 use crate::lock::Lock;
 use crate::machine::{Machine, on, pin};

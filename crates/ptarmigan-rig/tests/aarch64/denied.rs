@@ -1,9 +1,8 @@
 //! A TLB that keeps entries which deny an access, as AArch64's may: only translation, address size
 //! and access flag faults are never cached.
-use crate::format::AArch64;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::Format;
+use ptarmigan::format::{Aarch64, Format};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
@@ -22,10 +21,10 @@ impl<const TOLD: bool> Keeps<TOLD> {
     fn access(&self, at: u64, walked: u64, access: Access) -> bool {
         let mut tlb = self.0.lock().unwrap();
         let raw = *tlb.entry(at).or_insert(walked);
-        if !AArch64::is_present(Level::PTE, raw) {
+        if !Aarch64::is_present(Level::PTE, raw) {
             tlb.remove(&at);
         }
-        AArch64::allows(Level::PTE, raw, access)
+        Aarch64::allows(Level::PTE, raw, access)
     }
 }
 
@@ -46,7 +45,7 @@ unsafe impl<const TOLD: bool> Mmu for &Keeps<TOLD> {
     }
     fn entry_became_valid(&self, _: &Pinned<'_>, entry: &NewEntry) {
         // What was not valid is never cached.
-        if entry.was == 0 || !AArch64::is_present(Level::PTE, entry.was) {
+        if entry.was == 0 || !Aarch64::is_present(Level::PTE, entry.was) {
             return;
         }
         assert_eq!((entry.asid, entry.pages), (Some(0), 1));
@@ -57,7 +56,7 @@ unsafe impl<const TOLD: bool> Mmu for &Keeps<TOLD> {
 /// A parent forks, the child ends, the parent writes to a page that it has read meanwhile; how many
 /// faults that takes.
 fn write_after_fork<const TOLD: bool>() -> usize {
-    let host = Host::<AArch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
+    let host = Host::<Aarch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
     let mmu = Keeps::<TOLD>::default();
     let machine =
         HostMachine::with_tlb(&host, host.quicklists().unwrap(), &mmu, TlbConfig::new(1), Delivery::AtOnce)
@@ -65,14 +64,14 @@ fn write_after_fork<const TOLD: bool>() -> usize {
     let slots = host.slots();
     let pin = slots[0].pin();
     let on = machine.on(&pin).unwrap();
-    let mut space = Space::<AArch64>::new(on).unwrap();
+    let mut space = Space::<Aarch64>::new(on).unwrap();
     space.activate(on).unwrap();
     let at = 0x40_0000;
     space.edit(on).unwrap().mmap(VirtRange { start: at, end: at + 4096 }, AreaFlags(3), 0).unwrap();
     space.fault(on, VirtAddr(at), Access::Write).unwrap();
-    let walked = |space: &Space<AArch64>| {
+    let walked = |space: &Space<Aarch64>| {
         let (pfn, attr) = space.tree().query(on, VirtAddr(at)).unwrap();
-        AArch64::leaf(Level::PTE, pfn, attr)
+        Aarch64::leaf(Level::PTE, pfn, attr)
     };
     space.edit(on).unwrap().fork().unwrap().end(on).unwrap();
     assert!(mmu.access(at, walked(&space), Access::Read)); // the read-only entry is in the TLB

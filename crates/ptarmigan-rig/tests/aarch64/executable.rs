@@ -1,8 +1,7 @@
 //! Frames that instructions may be fetched from: the machine is told before the entry is stored.
-use crate::format::AArch64;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Entry, Format, FormatExt};
+use ptarmigan::format::{Aarch64, Attr, Entry, Format, FormatExt};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
@@ -16,11 +15,11 @@ use std::sync::Mutex;
 const PAGE: u64 = 4096;
 const AT: u64 = 0x40_0000;
 
-type Inner<'h, P> = HostMachine<'h, AArch64, P, NoTlb>;
+type Inner<'h, P> = HostMachine<'h, Aarch64, P, NoTlb>;
 
 /// A machine that notes the frames that it is told of.
 struct Told<'h, P: Policy> {
-    host: &'h Host<AArch64>,
+    host: &'h Host<Aarch64>,
     inner: Inner<'h, P>,
     told: Mutex<Vec<(Pfn, u64)>>,
     /// A root, and an address whose entry below it is not to be there before the machine is told.
@@ -70,16 +69,16 @@ unsafe impl<'h, P: Policy> Machine for Told<'h, P> {
 }
 
 /// Whether programs may fetch instructions from the page at `va`, by the tables below `root`.
-fn is_executable(host: &Host<AArch64>, root: PhysAddr, va: u64) -> bool {
+fn is_executable(host: &Host<Aarch64>, root: PhysAddr, va: u64) -> bool {
     let mut at = root;
-    for level in (0..AArch64::LAYOUT.levels).map(Level).rev() {
+    for level in (0..Aarch64::LAYOUT.levels).map(Level).rev() {
         // SAFETY: 1. it is an entry of a table in use.
-        let raw = unsafe { host.read(PhysAddr(at.0 + 8 * AArch64::index(level, va) as u64), 8) }.unwrap();
-        match AArch64::entry(level, raw) {
+        let raw = unsafe { host.read(PhysAddr(at.0 + 8 * Aarch64::index(level, va) as u64), 8) }.unwrap();
+        match Aarch64::entry(level, raw) {
             Entry::None => return false,
             Entry::Link(next) => at = next,
             Entry::Leaf => {
-                return AArch64::is_present(level, raw) && AArch64::attr(level, raw).has(Attr::EXEC);
+                return Aarch64::is_present(level, raw) && Aarch64::attr(level, raw).has(Attr::EXEC);
             }
         }
     }
@@ -102,7 +101,7 @@ const RW: AreaFlags = AreaFlags(3);
 
 #[test]
 fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
-    let host = Host::<AArch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
+    let host = Host::<Aarch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
     let inner = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let watched = Mutex::new((PhysAddr(0), AT));
     let machine = Told { host: &host, inner, told: Mutex::default(), watched };
@@ -111,9 +110,9 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     let on = machine.on(&pin).unwrap();
     let told = || std::mem::take(&mut *machine.told.lock().unwrap());
 
-    let mut space = Space::<AArch64>::new(on).unwrap();
+    let mut space = Space::<Aarch64>::new(on).unwrap();
     *machine.watched.lock().unwrap() = (space.tree().root(), AT);
-    let frame = |space: &Space<AArch64>| space.tree().query(on, VirtAddr(AT)).unwrap().0;
+    let frame = |space: &Space<Aarch64>| space.tree().query(on, VirtAddr(AT)).unwrap().0;
     let page = VirtRange { start: AT, end: AT + PAGE };
     let kernel_root = space.tree().root();
     // A page that is written may be executed from the beginning.
@@ -141,7 +140,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     space.end(on).unwrap();
 
     // A tree: pages, runs of pages, attributes that change.
-    let mut tree = Tree::<AArch64>::new(on, AllocFlags::NORMAL).unwrap();
+    let mut tree = Tree::<Aarch64>::new(on, AllocFlags::NORMAL).unwrap();
     *machine.watched.lock().unwrap() = (tree.root(), AT);
     let exec = Attr::READ | Attr::EXEC | Attr::USER;
     let range = VirtRange { start: AT, end: AT + 3 * PAGE };

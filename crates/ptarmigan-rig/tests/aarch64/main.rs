@@ -4,13 +4,11 @@ mod denied;
 #[path = "../driver/mod.rs"]
 mod driver;
 mod executable;
-#[path = "../driver/format.rs"]
-mod format;
 mod kernel;
 
 use driver::{COSTS, Found, host};
-use format::AArch64;
 use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::format::Aarch64;
 use ptarmigan::hosted::{Delivery, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
@@ -33,7 +31,7 @@ impl MmuTraits for Untold {
 /// of tables that came back while a walk cache knew them, and of flushes of a page, of several, and
 /// of a whole space.
 fn two_tables<T: MmuTraits>() -> (u64, [usize; 3]) {
-    let host = host::<AArch64>(1);
+    let host = host::<Aarch64>(1);
     let soft = SoftMmu::<_, T>::like(
         &host,
         Config { asids: true, barriers: true, ..Config::new(Arch::aarch64_4k(48)) },
@@ -44,7 +42,7 @@ fn two_tables<T: MmuTraits>() -> (u64, [usize; 3]) {
     let slots = host.slots();
     let pin = slots[0].pin();
     let on = machine.on(&pin).unwrap();
-    let mut space = Space::<AArch64>::new(on).unwrap();
+    let mut space = Space::<Aarch64>::new(on).unwrap();
     space.activate(on).unwrap();
     let access = |at, access| soft.access(0, at, access);
     let (first, second) = (0x4000_0000, 0x4020_0000);
@@ -80,7 +78,7 @@ fn a_flush_names_an_address_of_each_table_that_has_no_stale_page() {
 /// Random calls on two CPUs, whose stores are not told.
 fn random<T: MmuTraits>(seed: u64, asids: u16) -> Found {
     let config = Config { cpus: 2, barriers: true, ..Config::new(Arch::aarch64_4k(48)) };
-    driver::random::<AArch64, T>(seed, 2000, asids, config)
+    driver::random::<Aarch64, T>(seed, 2000, asids, config)
 }
 
 #[test]

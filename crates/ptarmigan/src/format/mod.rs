@@ -4,18 +4,22 @@
 //! A format makes no decision: which entries are written, when and in which order is `table`'s
 //! business. It knows [`page::Level`](crate::page::Level) and
 //! [`page::Layout`](crate::page::Layout), and no other part of the library.
+mod aarch64;
 mod attr;
 mod check;
 mod i386;
 mod ppc;
+mod riscv;
 mod slot;
 mod x86;
 
+pub use aarch64::{Aarch64, Aarch64Stage1, Aarch64Upper};
 pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
 pub use i386::I386;
 pub use ppc::Ppc32;
+pub use riscv::{Sv, Sv39, Sv48, Sv57};
 pub use slot::{Slot, Slot32, Slot32Be, Slot32Le, Slot64};
 pub use x86::{X86_64, X86Pae};
 

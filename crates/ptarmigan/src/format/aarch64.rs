@@ -16,9 +16,9 @@
 //! | 53, 54 | PXN, UXN | the kernel, the user may not execute |
 //! | 55–58 | | software's |
 
-use ptarmigan::addr::{Pfn, PhysAddr};
-use ptarmigan::format::{Access, Attr, Format, Slot64};
-use ptarmigan::page::{Layout, Level, MAX_LEVELS};
+use super::{Access, Attr, Format, Slot64};
+use crate::addr::{Pfn, PhysAddr};
+use crate::page::{Layout, Level, MAX_LEVELS};
 
 const VALID: u64 = 1;
 /// A link above level 0, a page at level 0.
@@ -43,22 +43,25 @@ const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
 /// All bits of AttrIndx, and of shareability.
 const TYPE: u64 = 7 << 2 | 3 << 8;
 
-/// An attribute of the format's own: memory of devices.
-pub const DEVICE: Attr = Attr(1 << 12);
-
-#[allow(dead_code, reason = "not by every test")]
-/// The user's tree, below `TTBR0`: all of its root is the user's.
-pub type AArch64 = Stage1<false>;
-#[allow(dead_code, reason = "not by every test")]
-/// The kernel's, below `TTBR1`: all of its root is the kernel's.
-pub type Upper = Stage1<true>;
-
-/// The format.
+/// AArch64 stage 1, 4 KiB granule, four levels: the half below `TTBR0` ([`Aarch64`]), or the one
+/// below `TTBR1` ([`Aarch64Upper`]).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stage1<const UPPER: bool>;
+pub struct Aarch64Stage1<const UPPER: bool>;
+
+/// AArch64, the user's tree below `TTBR0`: all of its root is the user's, so roots are made with
+/// [`NoConstruct`](crate::page::NoConstruct).
+pub type Aarch64 = Aarch64Stage1<false>;
+/// AArch64, the kernel's tree below `TTBR1`: all of its root is the kernel's.
+pub type Aarch64Upper = Aarch64Stage1<true>;
+
+impl<const UPPER: bool> Aarch64Stage1<UPPER> {
+    /// An attribute of the format's own: memory of devices, with index 1 of `MAIR_EL1`. Index 0 is
+    /// normal memory.
+    pub const DEVICE: Attr = Attr(1 << 12);
+}
 
 /// Written through, as software or the MMU notes it.
-#[inline(always)]
+#[inline]
 fn is_dirty(raw: u64) -> bool {
     raw & DIRTY != 0 || raw & (MAY_WRITE | READ_ONLY) == MAY_WRITE
 }
@@ -69,7 +72,7 @@ fn is_dirty(raw: u64) -> bool {
 // 4. Arm ARM D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The
 // frame's number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating
 // translation table entries".
-unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
+unsafe impl<const UPPER: bool> Format for Aarch64Stage1<UPPER> {
     type Slot = Slot64;
     const NAME: &'static str = "AArch64 4K";
     const LAYOUT: Layout = Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] };
@@ -85,19 +88,19 @@ unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
     const EVER_BREAKS: bool = true;
     const KEPT: u64 = 0;
 
-    #[inline(always)]
+    #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 | VALID | TABLE
     }
 
-    #[inline(always)]
+    #[inline]
     fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
         (raw & (VALID | TABLE) == VALID | TABLE).then_some(PhysAddr(raw & ADDRESS))
     }
 
-    #[inline(always)]
+    #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0 | if attr.has(DEVICE) { INDEX_DEVICE } else { INNER };
+        let mut raw = pfn.addr().0 | if attr.has(Self::DEVICE) { INDEX_DEVICE } else { INNER };
         raw |= match attr.has(Attr::READ) {
             true if level == Level::PTE => VALID | TABLE,
             true => VALID,
@@ -108,7 +111,7 @@ unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
         } else {
             UXN | if attr.has(Attr::EXEC) { 0 } else { PXN }
         };
-        // What may be written is read-only for the MMU until it is dirty.
+        // A page that may be written is read-only for the MMU until it is dirty.
         if !attr.has(Attr::WRITE | Attr::DIRTY) {
             raw |= READ_ONLY;
         }
@@ -128,12 +131,12 @@ unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
         raw
     }
 
-    #[inline(always)]
+    #[inline]
     fn frame(_: Level, raw: u64) -> Pfn {
         PhysAddr(raw & ADDRESS).pfn()
     }
 
-    #[inline(always)]
+    #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         let no_execute = if raw & USER != 0 { UXN } else { PXN };
         let mut attr = Attr::default();
@@ -146,7 +149,7 @@ unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
             (Attr::ACCESSED, raw & ACCESSED != 0),
             (Attr::DIRTY, is_dirty(raw)),
             (Attr::SPECIAL, raw & SPECIAL != 0),
-            (DEVICE, raw & INDEX_DEVICE != 0),
+            (Self::DEVICE, raw & INDEX_DEVICE != 0),
         ] {
             if has {
                 attr = attr | bit;
@@ -155,14 +158,14 @@ unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
         attr
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_present(_: Level, raw: u64) -> bool {
         raw & VALID != 0
     }
 
-    /// What the MMU lets through; an access whose flag is clear faults. Execution at EL0 asks for
-    /// UXN alone, but what the library makes executable is the user's.
-    #[inline(always)]
+    /// An access whose flag is clear faults. Execution at EL0 asks for UXN alone, but pages that the
+    /// library makes executable are the user's.
+    #[inline]
     fn allows(_: Level, raw: u64, access: Access) -> bool {
         let (set, clear) = match access {
             Access::Read => (VALID | ACCESSED | USER, 0),
@@ -173,69 +176,22 @@ unsafe impl<const UPPER: bool> Format for Stage1<UPPER> {
     }
 
     /// Without the permission to write. The MMU may have noted that it is dirty in that very bit.
-    #[inline(always)]
+    #[inline]
     fn write_protected(_: Level, raw: u64) -> u64 {
         let dirty = if is_dirty(raw) { DIRTY } else { 0 };
         raw & !MAY_WRITE | READ_ONLY | dirty
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
     }
 
     /// Another address, memory type, shareability or size, and a page that becomes global (Arm ARM,
     /// "Using break-before-make when updating translation table entries").
-    #[inline(always)]
+    #[inline]
     fn needs_break(_: Level, old: u64, new: u64) -> bool {
         let changed = old ^ new;
         old & new & VALID != 0 && (changed & (ADDRESS | TYPE | TABLE) != 0 || old & changed & NOT_GLOBAL != 0)
     }
-}
-
-/// Defines what a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
-/// `needs_break`.
-#[allow(unused_macros, reason = "not by every test")]
-macro_rules! entries_of_aarch64 {
-    ($like:ty) => {
-        const NAME: &'static str = <$like>::NAME;
-        const LAYOUT: Layout = <$like>::LAYOUT;
-        const LEVEL_NAMES: &'static [&'static str] = <$like>::LEVEL_NAMES;
-        const PAGE_SHIFT: u32 = <$like>::PAGE_SHIFT;
-        const INDEX_BITS: [u8; MAX_LEVELS] = <$like>::INDEX_BITS;
-        const USER_END: u64 = <$like>::USER_END;
-        const KERNEL_START: u64 = <$like>::KERNEL_START;
-        const USER_ROOT_ENTRIES: usize = <$like>::USER_ROOT_ENTRIES;
-        const ROOT_IN_REGISTERS: bool = <$like>::ROOT_IN_REGISTERS;
-        const PHYS_BITS: u32 = <$like>::PHYS_BITS;
-        const LEAF_LEVELS: u8 = <$like>::LEAF_LEVELS;
-        const KEPT: u64 = <$like>::KEPT;
-        fn link(level: Level, at: PhysAddr) -> u64 {
-            <$like>::link(level, at)
-        }
-        fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
-            <$like>::linked(level, raw)
-        }
-        fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-            <$like>::leaf(level, pfn, attr)
-        }
-        fn frame(level: Level, raw: u64) -> Pfn {
-            <$like>::frame(level, raw)
-        }
-        fn attr(level: Level, raw: u64) -> Attr {
-            <$like>::attr(level, raw)
-        }
-        fn is_present(level: Level, raw: u64) -> bool {
-            <$like>::is_present(level, raw)
-        }
-        fn allows(level: Level, raw: u64, access: Access) -> bool {
-            <$like>::allows(level, raw, access)
-        }
-        fn write_protected(level: Level, raw: u64) -> u64 {
-            <$like>::write_protected(level, raw)
-        }
-        fn is_special(level: Level, raw: u64) -> bool {
-            <$like>::is_special(level, raw)
-        }
-    };
 }

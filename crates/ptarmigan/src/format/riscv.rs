@@ -1,4 +1,5 @@
-//! Sv39: three levels of 512 entries of 8 bytes (RISC-V privileged specification, chapter "Sv39").
+//! RISC-V: three, four or five levels of 512 entries of 8 bytes (privileged specification, chapters
+//! "Sv39", "Sv48" and "Sv57").
 //!
 //! | bits | | |
 //! |---|---|---|
@@ -8,18 +9,13 @@
 //! | 6, 7 | A D | accessed, dirty: set by the MMU, or it faults and software sets them |
 //! | 8, 9 | | software's |
 //! | 10–53 | PPN | the frame's number |
+use super::{Access, Attr, Format, Slot64};
+use crate::addr::{Pfn, PhysAddr};
+use crate::page::{Layout, Level, MAX_LEVELS};
 
-use ptarmigan::addr::{Pfn, PhysAddr};
-use ptarmigan::format::{Access, Attr, Format, Slot64};
-use ptarmigan::page::{Layout, Level, MAX_LEVELS};
-
-/// Valid.
 const V: u64 = 1;
-/// Readable.
 const R: u64 = 1 << 1;
-/// Writable.
 const W: u64 = 1 << 2;
-/// Executable.
 const X: u64 = 1 << 3;
 const U: u64 = 1 << 4;
 const G: u64 = 1 << 5;
@@ -33,7 +29,7 @@ const SPECIAL: u64 = 1 << 9;
 const PPN_SHIFT: u32 = 10;
 const PPN: u64 = (1 << 44) - 1;
 
-/// Attributes and the bits that stand for them. `READ` is V, see [`Sv39::leaf`].
+/// Attributes and the bits that stand for them. `READ` is V, see [`Format::leaf`].
 const BITS: [(Attr, u64); 7] = [
     (Attr::WRITE, W),
     (Attr::EXEC, X),
@@ -44,48 +40,76 @@ const BITS: [(Attr, u64); 7] = [
     (Attr::SPECIAL, SPECIAL),
 ];
 
-/// The format.
+/// RISC-V with `LEVELS` levels: [`Sv39`], [`Sv48`] or [`Sv57`]. The upper half of the root is the
+/// kernel's.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sv39;
+pub struct Sv<const LEVELS: u8>;
 
-// SAFETY: 1. The number of the table's frame is shifted there and back; what `leaf` makes has R or
-// no V, and gigapages and megapages have R. 2. The same for the frame's number, which
-// `write_protected` leaves alone; bit 9 is `SPECIAL` and nothing else. 3. A link has V, a leaf V or
-// bit 8. 4. Privileged specification, "Virtual Address Translation Process", for user mode, with
-// `mstatus.MXR` clear, and for harts that leave A and D to software too. 5. The frame's number is
-// in consecutive bits. 6. An entry may be replaced at any time, before the `SFENCE.VMA`.
-unsafe impl Format for Sv39 {
+/// RISC-V with three levels: 39 bits of address, 256 GiB of them the user's.
+pub type Sv39 = Sv<3>;
+/// RISC-V with four levels: 48 bits of address, 128 TiB of them the user's.
+pub type Sv48 = Sv<4>;
+/// RISC-V with five levels: 57 bits of address, 64 PiB of them the user's.
+pub type Sv57 = Sv<5>;
+
+/// `each` for every level that there is, 0 for the others.
+const fn by_level(levels: u8, each: u8) -> [u8; MAX_LEVELS] {
+    assert!(levels >= 3 && levels <= 5, "RISC-V has three, four or five levels");
+    let mut all = [0; MAX_LEVELS];
+    let mut level = 0;
+    while level < levels as usize {
+        all[level] = each;
+        level += 1;
+    }
+    all
+}
+
+// SAFETY: 1. The number of the table's frame is shifted there and back; every leaf has R or no V,
+// large pages too. 2. The same for the frame's number, which `write_protected` leaves alone; bit 9
+// is `SPECIAL` and has no other use. 3. A link has V, a leaf V or bit 8. 4. Privileged
+// specification, "Virtual Address Translation Process", for user mode, with `mstatus.MXR` clear,
+// and for harts that leave A and D to software too. 5. The frame's number is in consecutive bits.
+// 6. An entry may be replaced at any time, before the `SFENCE.VMA`.
+unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
     type Slot = Slot64;
-    const NAME: &'static str = "Sv39";
-    const LAYOUT: Layout = Layout { levels: 3, table_shift: [12, 12, 12, 0, 0] };
-    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
+    const NAME: &'static str = match LEVELS {
+        3 => "Sv39",
+        4 => "Sv48",
+        _ => "Sv57",
+    };
+    const LAYOUT: Layout = Layout { levels: LEVELS, table_shift: by_level(LEVELS, 12) };
+    const LEVEL_NAMES: &'static [&'static str] = match LEVELS {
+        3 => &["pte", "pmd", "pgd"],
+        4 => &["pte", "pmd", "pud", "pgd"],
+        _ => &["pte", "pmd", "pud", "p4d", "pgd"],
+    };
     const PAGE_SHIFT: u32 = 12;
-    const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 0, 0];
-    /// Addresses are sign-extended from bit 38: the user's half is the lower one.
-    const USER_END: u64 = 1 << 38;
-    const KERNEL_START: u64 = 0xffff_ffc0_0000_0000;
+    const INDEX_BITS: [u8; MAX_LEVELS] = by_level(LEVELS, 9);
+    /// Addresses are sign-extended from their highest bit: the user's half is the lower one.
+    const USER_END: u64 = 1 << (9 * LEVELS as u32 + 11);
+    const KERNEL_START: u64 = Self::USER_END.wrapping_neg();
     const USER_ROOT_ENTRIES: usize = 256;
     const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 56;
-    const LEAF_LEVELS: u8 = 0b111;
+    const LEAF_LEVELS: u8 = (1 << LEVELS) - 1;
     const EVER_BREAKS: bool = false;
     const KEPT: u64 = 0;
 
-    #[inline(always)]
+    #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 >> 12 << PPN_SHIFT | V
     }
 
-    #[inline(always)]
+    #[inline]
     fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
         (raw & (V | R | W | X) == V).then_some(PhysAddr((raw >> PPN_SHIFT & PPN) << 12))
     }
 
-    #[inline(always)]
+    #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = u64::from(pfn.0) << PPN_SHIFT;
-        // What may be written or executed may be read: W without R is reserved, and the library
-        // knows no X alone.
+        // A page that may be written or executed may be read: W without R is reserved, and the
+        // library has no execute-only pages.
         raw |= if attr.has(Attr::READ) { V | R } else { NO_ACCESS };
         for (bit, to) in BITS {
             if attr.has(bit) {
@@ -95,12 +119,12 @@ unsafe impl Format for Sv39 {
         raw
     }
 
-    #[inline(always)]
+    #[inline]
     fn frame(_: Level, raw: u64) -> Pfn {
         Pfn((raw >> PPN_SHIFT & PPN) as u32)
     }
 
-    #[inline(always)]
+    #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = if raw & V != 0 { Attr::READ } else { Attr::default() };
         for (bit, from) in BITS {
@@ -111,19 +135,19 @@ unsafe impl Format for Sv39 {
         attr
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_present(_: Level, raw: u64) -> bool {
         raw & V != 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !W
     }
 
     /// A hart that leaves A and D to software faults where they are clear: the access is not let
-    /// through then, or the library would call that fault spurious for ever.
-    #[inline(always)]
+    /// through then, or the library would take that fault for a spurious one, again and again.
+    #[inline]
     fn allows(_: Level, raw: u64, access: Access) -> bool {
         let needed = match access {
             Access::Read => R,
@@ -135,12 +159,12 @@ unsafe impl Format for Sv39 {
         raw & needed == needed
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn needs_break(_: Level, _: u64, _: u64) -> bool {
         false
     }

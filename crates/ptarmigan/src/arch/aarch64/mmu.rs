@@ -1,0 +1,313 @@
+//! Turns requests into instructions.
+use super::cpu::Cpu;
+use super::instructions::{Barrier, Instructions, Op};
+use super::ranges::{Part, split};
+use crate::addr::{FRAME_SHIFT, PhysAddr};
+use crate::arch::kernel_root::KernelRootCell;
+use crate::cpu::{CpuSet, Pinned};
+use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
+
+/// `TTBR0_EL1` and operands: the first bit of the ASID.
+const ASID_SHIFT: u32 = 48;
+/// Operands: the page.
+const PAGE: u64 = (1 << 44) - 1;
+/// Entries: valid.
+const VALID: u64 = 1;
+/// Pages that became valid at once and are forgotten one by one.
+const MOST_NEW: u64 = 64;
+/// Granules of one run beyond which everything is forgotten instead: 16 GiB.
+const MOST_GRANULES: u64 = 1 << 22;
+/// `CTR_EL0`: caches need not be cleaned for fetches, or not be invalidated.
+const IDC: u64 = 1 << 28;
+const DIC: u64 = 1 << 29;
+
+/// The features that decide which instructions are executed. They are the same on all CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// The highest ASID: 255, or 65535 where CPUs have 16 bits and `TCR_EL1.AS` says so.
+    pub asids: u16,
+    /// `FEAT_TLBIRANGE`: `TLBI` takes ranges.
+    pub ranges: bool,
+}
+
+impl Features {
+    /// The features that every AArch64 CPU has: 8 bits of ASIDs.
+    pub const ARMV8_0: Features = Features { asids: 0xff, ranges: false };
+
+    /// Reads the ID registers of the calling CPU, and `TCR_EL1`.
+    #[cfg(target_arch = "aarch64")]
+    pub fn read() -> Self {
+        super::cpu::read_features()
+    }
+}
+
+/// The MMUs of AArch64 CPUs. `B` sends interrupts; `I` executes instructions.
+///
+/// ```
+/// use ptarmigan::arch::{NoIpi, aarch64::Tlbi};
+/// static MMU: Tlbi<NoIpi> = Tlbi::new(NoIpi);
+/// assert_eq!(MMU.asids(), 255);
+/// ```
+pub struct Tlbi<B, I = Cpu> {
+    board: B,
+    instructions: I,
+    features: Features,
+    kernel_root: KernelRootCell,
+}
+
+impl<B> Tlbi<B> {
+    /// Makes the MMUs of CPUs of which Armv8.0 is known.
+    pub const fn new(board: B) -> Self {
+        Self::made_of(board, Cpu, Features::ARMV8_0)
+    }
+
+    /// Makes the MMUs of CPUs with the features of the calling one. All CPUs have the same, and keep
+    /// `TCR_EL1.AS`.
+    #[cfg(target_arch = "aarch64")]
+    pub fn detect(board: B) -> Self {
+        Self::made_of(board, Cpu, Features::read())
+    }
+}
+
+impl<B, I> Tlbi<B, I> {
+    const fn made_of(board: B, instructions: I, features: Features) -> Self {
+        Tlbi { board, instructions, features, kernel_root: KernelRootCell::new() }
+    }
+
+    /// Makes MMUs with other instructions, or with features that the caller knows.
+    ///
+    /// # Safety
+    ///
+    /// 1. All CPUs have these features, and keep `TCR_EL1.AS`.
+    pub const unsafe fn with_features(board: B, instructions: I, features: Features) -> Self {
+        Self::made_of(board, instructions, features)
+    }
+
+    /// Says which root CPUs load when they leave a space, where no set-up does.
+    ///
+    /// # Safety
+    ///
+    /// 1. An empty table is at `at`, and stays so as long as the MMU is used.
+    #[must_use]
+    pub const unsafe fn with_kernel_root(mut self, at: PhysAddr) -> Self {
+        self.kernel_root = KernelRootCell::holding(at);
+        self
+    }
+
+    /// Returns the features.
+    pub const fn features(&self) -> Features {
+        self.features
+    }
+
+    /// Returns how many spaces can be told apart:
+    /// [`TlbConfig::asids`](crate::tlb::TlbConfig::asids) is at most this, and more than there are
+    /// CPUs.
+    pub const fn asids(&self) -> u16 {
+        self.features.asids
+    }
+
+    /// Returns the sender of interrupts.
+    pub const fn board(&self) -> &B {
+        &self.board
+    }
+
+    /// Returns the instructions.
+    pub const fn instructions(&self) -> &I {
+        &self.instructions
+    }
+
+    /// The number that a CPU uses for a space. Numbers that it does not have become the kernel's.
+    #[inline]
+    const fn asid(&self, asid: u16) -> u16 {
+        if asid <= self.features.asids { asid } else { 0 }
+    }
+}
+
+/// The operand for an ASID.
+const fn tag(asid: u16) -> u64 {
+    (asid as u64) << ASID_SHIFT
+}
+
+/// The operand for a page.
+const fn page(at: u64) -> u64 {
+    at >> FRAME_SHIFT & PAGE
+}
+
+impl<B: Ipi, I: Instructions> Tlbi<B, I> {
+    #[inline]
+    fn tlbi(&self, pin: &Pinned<'_>, op: Op, operand: u64) {
+        self.instructions.tlbi(pin, op, operand);
+    }
+
+    #[inline]
+    fn barrier(&self, pin: &Pinned<'_>, barrier: Barrier) {
+        self.instructions.barrier(pin, barrier);
+    }
+
+    /// Has all CPUs forget the pages of a scope, by `one` for each or `range` for each run; by `all`
+    /// if the scope is full.
+    fn broadcast(&self, pin: &Pinned<'_>, scope: &Scope, asid: u16, [one, range, all]: [Op; 3]) {
+        self.barrier(pin, Barrier::DsbIshst);
+        let tag = tag(asid);
+        match scope.runs() {
+            Some(runs) => runs.for_each(|run| self.run(pin, run, tag, [one, range, all])),
+            None => self.tlbi(pin, all, tag),
+        }
+        self.barrier(pin, Barrier::DsbIsh);
+        self.barrier(pin, Barrier::Isb);
+    }
+
+    fn run(
+        &self,
+        pin: &Pinned<'_>,
+        (start, end, stride): (u64, u64, u32),
+        tag: u64,
+        [one, range, all]: [Op; 3],
+    ) {
+        if end == start.wrapping_add(1) {
+            self.tlbi(pin, one, tag | page(start));
+            return;
+        }
+        let granules = end.wrapping_sub(start) >> FRAME_SHIFT;
+        if granules > MOST_GRANULES {
+            self.tlbi(pin, all, tag);
+        } else if self.features.ranges && stride <= FRAME_SHIFT {
+            split(start, granules, |part| match part {
+                Part::One(at) => self.tlbi(pin, one, tag | page(at)),
+                Part::Range(operand) => self.tlbi(pin, range, tag | operand),
+            });
+        } else {
+            let pages = end.wrapping_sub(start) >> stride;
+            for i in 0..pages {
+                self.tlbi(pin, one, tag | page(start.wrapping_add(i << stride)));
+            }
+        }
+    }
+
+    /// Has this CPU forget what `op` names.
+    fn forget_here(&self, pin: &Pinned<'_>, op: Op, operand: u64) {
+        self.tlbi(pin, op, operand);
+        self.barrier(pin, Barrier::DsbNsh);
+        self.barrier(pin, Barrier::Isb);
+    }
+}
+
+// SAFETY: 1. The `IS` forms between their barriers reach all CPUs. `VALE1IS` drops the page under the
+// number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,
+// `ASIDE1IS` everything under the number that is not global. `DSB ISHST` comes before: walks find
+// earlier stores. 2. `VAAE1IS` drops the page and the links to it under all numbers, global or not;
+// `VMALLE1IS` everything. 3. Other spaces have other numbers, and translations under this one are
+// dropped after the load unless `keep`; the number 0, which spaces may share, is never kept.
+// `forget_all` drops everything of this CPU, after the load: no walk of the tables before is left.
+// 4. The kernel's root is an empty table (`with_kernel_root`, or a `KernelRoot`); if the space had
+// its number, everything under it is dropped. 5. Invalidations of spaces and of the kernel's half
+// broadcast, and MMUs walk tables. They do not cache entries that are not valid, but those that deny
+// an access, and stores reach walks after a barrier only. 6. A `KernelRoot` alone is kept. 7. No
+// instruction unwinds; `unload` does so before it has changed anything, if the kernel's root is
+// missing.
+unsafe impl<B: Ipi, I: Instructions> Mmu for Tlbi<B, I> {
+    const BROADCASTS: bool = true;
+    const STRUCTURES: Structures = Structures::Tagged;
+    const NEEDS_ENTRY_VALID: bool = true;
+
+    #[inline]
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        let ops = match what.tables_freed {
+            true => [Op::Vae1is, Op::Rvae1is, Op::Aside1is],
+            false => [Op::Vale1is, Op::Rvale1is, Op::Aside1is],
+        };
+        self.broadcast(pin, &what.scope, self.asid(what.asid), ops);
+    }
+
+    #[inline]
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.broadcast(pin, scope, 0, [Op::Vaae1is, Op::Rvaae1is, Op::Vmalle1is]);
+    }
+
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        let asid = self.asid(root.asid);
+        // The root's entries may be stores of this CPU that its walks do not see yet.
+        self.barrier(pin, Barrier::DsbIshst);
+        // SAFETY: 1. The library's tree stays until `unload`.
+        unsafe { self.instructions.load_ttbr0(pin, tag(asid) | root.at.0) };
+        self.barrier(pin, Barrier::Isb);
+        if root.forget_all {
+            self.forget_here(pin, Op::Vmalle1, 0);
+        } else if !root.keep || asid == 0 {
+            self.forget_here(pin, Op::Aside1, tag(asid));
+        }
+    }
+
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        let root = self.kernel_root.get();
+        let asid = (self.instructions.ttbr0(pin) >> ASID_SHIFT) as u16;
+        // SAFETY: 1. It is an empty table, which stays for good.
+        unsafe { self.instructions.load_ttbr0(pin, root) };
+        self.barrier(pin, Barrier::Isb);
+        if asid == 0 {
+            // The space had the kernel's number, for want of others.
+            self.forget_here(pin, Op::Aside1, 0);
+        }
+    }
+
+    fn set_kernel_root(&self, root: KernelRoot) {
+        self.kernel_root.set(root.at);
+    }
+
+    unsafe fn clean_code(&self, pin: &Pinned<'_>, at: *const u8, bytes: usize) {
+        let ctr = self.instructions.ctr(pin);
+        if ctr & IDC != 0 {
+            return;
+        }
+        // DminLine: the smallest line, as a logarithm of words.
+        let line = 4usize << (ctr >> 16 & 0xf);
+        let before = at.addr() & (line - 1);
+        for offset in (0..bytes + before).step_by(line) {
+            let at = at.wrapping_add(offset.saturating_sub(before));
+            // SAFETY: 1. of the caller's: the address is one of the bytes.
+            unsafe { self.instructions.dc_cvau(pin, at) };
+        }
+    }
+
+    fn invalidate_code(&self, pin: &Pinned<'_>) {
+        self.barrier(pin, Barrier::DsbIsh);
+        if self.instructions.ctr(pin) & DIC == 0 {
+            self.instructions.ic_ialluis(pin);
+            self.barrier(pin, Barrier::DsbIsh);
+        }
+        self.barrier(pin, Barrier::Isb);
+    }
+
+    fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+        self.barrier(pin, Barrier::DsbIshst);
+        if entry.was & VALID != 0 {
+            let (op, all, tag) = match entry.asid {
+                Some(asid) => (Op::Vale1, Op::Aside1, tag(self.asid(asid))),
+                None => (Op::Vaale1, Op::Vmalle1, 0),
+            };
+            if entry.pages > MOST_NEW {
+                self.tlbi(pin, all, tag);
+            } else {
+                for i in 0..entry.pages {
+                    self.tlbi(pin, op, tag | page(entry.va.wrapping_add(i << entry.shift)));
+                }
+            }
+            self.barrier(pin, Barrier::DsbNsh);
+        }
+        self.barrier(pin, Barrier::Isb);
+    }
+}
+
+impl<B: Ipi, I: Instructions> Ipi for Tlbi<B, I> {
+    const RESEND_AFTER: u32 = B::RESEND_AFTER;
+
+    #[inline]
+    fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
+        self.board.send(pin, cpus, serve);
+    }
+
+    #[inline]
+    fn wait(&self, pin: &Pinned<'_>, turn: u32) {
+        self.board.wait(pin, turn);
+    }
+}

@@ -1,0 +1,42 @@
+//! Implements [`Mmu`](crate::tlb::Mmu) for three architectures.
+//!
+//! | architecture | `Mmu` | made of |
+//! |---|---|---|
+//! | x86-64 (and 32-bit x86) | [`x86_64::X86Mmu`] | `INVLPG`, `INVPCID`, loads of CR3, CR4.PGE |
+//! | RISC-V | [`riscv64::SfenceVma`] | `SFENCE.VMA`, `satp`, `FENCE.I` |
+//! | AArch64 | [`aarch64::Tlbi`] | `TLBI`, `DSB`, `ISB`, `TTBR0_EL1`, `DC CVAU`, `IC IALLUIS` |
+//!
+//! # Layers
+//!
+//! Each has two layers. The logic turns requests into instructions; it compiles on every host. A
+//! trait `Instructions` has the instructions themselves, and a unit type `Cpu` implements it on that
+//! target alone. A kernel puts a type of its own in place of `Cpu` to count instructions, or to leave
+//! some out for a test. A test puts in one that tells a sanitizer what each would have done.
+//!
+//! # Interrupts
+//!
+//! Each of them passes [`Ipi`] on to a type of the kernel's, its board. A machine of one CPU has
+//! [`NoIpi`].
+//!
+//! # Roots of the kernel
+//!
+//! A CPU that leaves a space loads a root without entries of programs. The `Mmu` is told of it by
+//! [`set_kernel_root`](crate::tlb::Mmu::set_kernel_root), or, by a kernel that puts its machine
+//! together by hand, when it is made (`with_kernel_root`). It panics if a CPU leaves a space and there
+//! is none.
+pub mod aarch64;
+mod kernel_root;
+pub mod riscv64;
+pub mod x86_64;
+
+use crate::cpu::{CpuSet, Pinned};
+use crate::tlb::Ipi;
+
+/// The interrupts of a machine of one CPU: there is no other to send one to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoIpi;
+
+impl Ipi for NoIpi {
+    #[inline]
+    fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
+}

@@ -1,0 +1,236 @@
+//! Turns requests into instructions.
+use super::cpu::Cpu;
+use super::instructions::{Instructions, Invpcid};
+use crate::addr::PhysAddr;
+use crate::arch::kernel_root::KernelRootCell;
+use crate::cpu::{CpuSet, Pinned};
+use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Structures};
+
+/// CR3: the translations of its PCID stay.
+const KEEP: u64 = 1 << 63;
+/// CR3: the PCID.
+const PCID: u64 = (1 << 12) - 1;
+
+/// The features that decide which instructions are executed. They are the same on all CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// CR4.PGE: the kernel's half may have global pages.
+    pub global: bool,
+    /// CR4.PCIDE: TLBs tell spaces apart by numbers.
+    pub pcid: bool,
+    /// The CPUs have `INVPCID`.
+    pub invpcid: bool,
+    /// Every page of the kernel's half that is ever changed or taken away is global
+    /// ([`Attr::GLOBAL`](crate::format::Attr::GLOBAL)), so that it is known under no PCID.
+    pub global_kernel: bool,
+}
+
+impl Features {
+    /// No feature: an 80486, or a kernel that turns none on.
+    pub const NONE: Features = Features { global: false, pcid: false, invpcid: false, global_kernel: false };
+    /// The features that every x86-64 CPU has. A kernel that has set CR4.PCIDE works with them as
+    /// well; it uses one PCID then.
+    pub const X86_64: Features = Features { global: true, ..Features::NONE };
+
+    /// Reads CPUID and CR4 of the calling CPU. [`global_kernel`](Self::global_kernel) is not known
+    /// from them, and false.
+    #[cfg(target_arch = "x86_64")]
+    pub fn read() -> Self {
+        super::cpu::read_features()
+    }
+}
+
+/// The MMUs of x86 CPUs. `B` sends interrupts; `I` executes instructions.
+///
+/// ```
+/// use ptarmigan::arch::{NoIpi, x86_64::X86Mmu};
+/// // Spaces have no numbers; works on every x86-64 CPU.
+/// static MMU: X86Mmu<NoIpi> = X86Mmu::new(NoIpi);
+/// # let _ = &MMU;
+/// ```
+pub struct X86Mmu<B, I = Cpu> {
+    board: B,
+    instructions: I,
+    features: Features,
+    kernel_root: KernelRootCell,
+}
+
+impl<B> X86Mmu<B> {
+    /// Makes the MMUs of x86-64 CPUs, without numbers of spaces.
+    #[cfg(not(target_arch = "x86"))]
+    pub const fn new(board: B) -> Self {
+        Self::made_of(board, Cpu, Features::X86_64)
+    }
+
+    /// Makes the MMUs of x86-64 CPUs with the features that the calling CPU has enabled. All CPUs
+    /// have the same ones enabled, and keep them so.
+    #[cfg(target_arch = "x86_64")]
+    pub fn detect(board: B) -> Self {
+        Self::made_of(board, Cpu, Features::read())
+    }
+}
+
+impl<B, I> X86Mmu<B, I> {
+    const fn made_of(board: B, instructions: I, features: Features) -> Self {
+        X86Mmu { board, instructions, features, kernel_root: KernelRootCell::new() }
+    }
+
+    /// Makes MMUs with other instructions, or with features that the caller knows.
+    ///
+    /// # Safety
+    ///
+    /// 1. All CPUs have these features and no others enabled, and keep them so. A kernel that has
+    ///    set CR4.PCIDE may leave `pcid` out.
+    /// 2. `global_kernel` is false, or true of the kernel.
+    pub const unsafe fn with_features(board: B, instructions: I, features: Features) -> Self {
+        Self::made_of(board, instructions, features)
+    }
+
+    /// Says which root CPUs load when they leave a space, where no set-up does.
+    ///
+    /// # Safety
+    ///
+    /// 1. A root is at `at` that maps the kernel as all roots do and has no entries of programs. It
+    ///    stays as long as the MMU is used.
+    #[must_use]
+    pub const unsafe fn with_kernel_root(mut self, at: PhysAddr) -> Self {
+        self.kernel_root = KernelRootCell::holding(at);
+        self
+    }
+
+    /// Returns the features.
+    pub const fn features(&self) -> Features {
+        self.features
+    }
+
+    /// Returns how many spaces can be told apart:
+    /// [`TlbConfig::asids`](crate::tlb::TlbConfig::asids) is at most this.
+    pub const fn asids(&self) -> u16 {
+        if self.features.pcid { PCID as u16 } else { 0 }
+    }
+
+    /// Returns the sender of interrupts.
+    pub const fn board(&self) -> &B {
+        &self.board
+    }
+
+    /// Returns the instructions.
+    pub const fn instructions(&self) -> &I {
+        &self.instructions
+    }
+
+    /// The PCID of a number. Spaces whose numbers no PCID has share the kernel's, 0, which is
+    /// flushed whenever it changes hands.
+    #[inline]
+    const fn pcid(&self, asid: u16) -> u16 {
+        if asid <= self.asids() { asid } else { 0 }
+    }
+}
+
+impl<B: Ipi, I: Instructions> X86Mmu<B, I> {
+    /// The PCID that is loaded.
+    #[inline]
+    fn current(&self, pin: &Pinned<'_>) -> u16 {
+        if self.features.pcid { (self.instructions.cr3(pin) & PCID) as u16 } else { 0 }
+    }
+
+    /// Forgets everything that is not global under the PCID that is loaded.
+    #[inline]
+    fn reload(&self, pin: &Pinned<'_>) {
+        let cr3 = self.instructions.cr3(pin);
+        // SAFETY: 1. The tree that is loaded already.
+        unsafe { self.instructions.load_cr3(pin, cr3 & !KEEP) };
+    }
+
+    /// Forgets everything.
+    fn forget_all(&self, pin: &Pinned<'_>) {
+        let Features { global, pcid, invpcid, .. } = self.features;
+        if !global && !pcid {
+            self.reload(pin);
+        } else if invpcid {
+            self.instructions.invpcid(pin, Invpcid::All);
+        } else {
+            self.instructions.toggle_pge(pin);
+        }
+    }
+}
+
+// SAFETY: 1. If the PCID is loaded, INVLPG drops the page and all links under it, and a load of CR3
+// without bit 63 drops all of the PCID that is not global; under PAE it also reads the root's entries
+// again. If another one is loaded, INVPCID of type 0 drops the page, and type 1, which is taken if
+// tables have gone, all of the PCID; without INVPCID everything goes. Walks find the CPU's earlier
+// stores without a barrier. 2. INVLPG drops a page that is global, and one that is not under the PCID
+// that is loaded, which is the only one unless PCIDs are used; if they are and pages need not be
+// global, everything goes, as it does for a full scope. 3. A load of CR3 without bit 63 drops what is
+// not global under the new PCID, which no other space has but 0, and that is never kept. 4. The
+// kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`). 5. All
+// instructions act on the calling CPU. It walks tables by itself, and drops an entry that denied an
+// access before it faults. 6. A `KernelRoot` alone is kept. 7. No instruction unwinds; `unload` does
+// so before it has changed anything, if the kernel's root is missing.
+unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    #[inline]
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        let pcid = self.pcid(what.asid);
+        let is_loaded = pcid == self.current(pin);
+        let pages = if what.reload_root { None } else { what.scope.pages() };
+        match pages {
+            Some(pages) if is_loaded => pages.for_each(|at| self.instructions.invlpg(pin, at)),
+            None if is_loaded => self.reload(pin),
+            _ if !self.features.invpcid => self.forget_all(pin),
+            Some(pages) if !what.tables_freed => {
+                pages.for_each(|at| self.instructions.invpcid(pin, Invpcid::Page { pcid, at }));
+            }
+            _ => self.instructions.invpcid(pin, Invpcid::Context(pcid)),
+        }
+    }
+
+    #[inline]
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        let one_pcid = !self.features.pcid || self.features.global_kernel;
+        match scope.pages() {
+            Some(pages) if one_pcid => pages.for_each(|at| self.instructions.invlpg(pin, at)),
+            _ => self.forget_all(pin),
+        }
+    }
+
+    #[inline]
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        let pcid = self.pcid(root.asid);
+        let keep = if root.keep && pcid != 0 { KEEP } else { 0 };
+        // SAFETY: 1. The library's roots carry the kernel's half, and stay until `unload`.
+        unsafe { self.instructions.load_cr3(pin, root.at.0 | u64::from(pcid) | keep) };
+        if root.forget_all {
+            self.forget_all(pin);
+        }
+    }
+
+    #[inline]
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        let root = self.kernel_root.get();
+        // A space that had the kernel's number is forgotten by the load.
+        let keep = if self.current(pin) == 0 { 0 } else { KEEP };
+        // SAFETY: 1. It maps the kernel as all roots do, and stays for good.
+        unsafe { self.instructions.load_cr3(pin, root | keep) };
+    }
+
+    fn set_kernel_root(&self, root: KernelRoot) {
+        self.kernel_root.set(root.at);
+    }
+}
+
+impl<B: Ipi, I: Instructions> Ipi for X86Mmu<B, I> {
+    const RESEND_AFTER: u32 = B::RESEND_AFTER;
+
+    #[inline]
+    fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
+        self.board.send(pin, cpus, serve);
+    }
+
+    #[inline]
+    fn wait(&self, pin: &Pinned<'_>, turn: u32) {
+        self.board.wait(pin, turn);
+    }
+}

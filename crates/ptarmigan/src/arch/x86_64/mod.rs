@@ -1,0 +1,31 @@
+//! Flushes the TLBs of x86 CPUs (Intel SDM volume 3, "Caching translation information"; AMD APM
+//! volume 2, "Translation-lookaside buffer").
+//!
+//! # Which instruction does what
+//!
+//! | to forget | instruction |
+//! |---|---|
+//! | pages of the space that is loaded | `INVLPG` of each |
+//! | the whole space that is loaded | a load of CR3 without bit 63 |
+//! | pages of another PCID | `INVPCID` type 0 of each; type 1 if tables have gone |
+//! | all of another PCID | `INVPCID` type 1 |
+//! | pages of the kernel's half | `INVLPG` of each; if spaces have PCIDs and these pages may not be global, everything |
+//! | all of the kernel's half | `INVPCID` type 2; a load of CR3 if there are neither global pages nor PCIDs |
+//!
+//! Without `INVPCID`, CR4.PGE is turned over and back, which drops everything.
+//!
+//! # Why PCIDs cost the kernel's half something
+//!
+//! `INVLPG` drops a page that is not global under the PCID that is loaded, and no other. A page of
+//! the kernel's half is in every space, so it may be known under all of them. A kernel whose pages are
+//! all global says so ([`Features::global_kernel`]).
+//!
+//! 32-bit x86 has the same instructions. A CPU before the Pentium Pro has no CR4.PGE: its features are
+//! [`Features::NONE`].
+mod cpu;
+mod instructions;
+mod mmu;
+
+pub use cpu::Cpu;
+pub use instructions::{Instructions, Invpcid};
+pub use mmu::{Features, X86Mmu};
