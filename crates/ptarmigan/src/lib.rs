@@ -56,22 +56,13 @@
 //!
 //! # Modules
 //!
-<<<<<<< HEAD
 //! From the bottom up, each module uses only those before it: [`addr`], [`sync`], [`bootmem`],
 //! [`params`], [`cpu`], [`window`], [`frames`] (physical memory), [`page`] (the life of a table
-//! page), [`format`](mod@format) (entries), [`tlb`] (flushes), [`quicklist`] (pages in a known
-//! state), [`machine`] (the parts, put together), [`gather`] (pages between unlinking and reuse),
-//! [`highmem`] (frames that are mapped for a while), [`table`] (trees), [`vmalloc`] (areas of the
-//! kernel), [`space`] (address spaces), and with their features `hosted` and `adapters`.
-=======
-//! From the bottom up, each module knowing only those before it: [`addr`], [`sync`] and
-//! [`bootmem`], [`cpu`], [`window`], [`frames`] (physical memory), [`quicklist`] (pages in a known
-//! state), [`format`](mod@format) (entries), [`tlb`] (gathers and flushes), [`arch`] (flushes of
-//! three architectures), [`highmem`] (frames
-//! that are mapped for a while), [`table`] (trees), [`space`] (address spaces), and with the
-//! feature `hosted` a machine made of threads and mmap (`hosted`), whose documentation begins with
-//! an example.
->>>>>>> 4d6a3f7 (arch, format: MMUs and formats of three architectures)
+//! page), [`format`](mod@format) (entries), [`tlb`] (flushes), [`arch`] (MMUs of three
+//! architectures), [`quicklist`] (pages in a known state), [`machine`] (the parts, put together),
+//! [`gather`] (pages between unlinking and reuse), [`highmem`] (frames that are mapped for a
+//! while), [`table`] (trees), [`vmalloc`] (areas of the kernel), [`space`] (address spaces), and
+//! with their features `hosted` and `adapters`.
 //!
 //! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate, a
 //! [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it runs; it hands over

@@ -72,7 +72,7 @@ mod tests {
                 parts += 1;
             });
             assert_eq!(next, start + (granules << GRANULE), "{granules} granules");
-            assert!(parts <= 5 + granules >> 21, "{granules} granules in {parts} parts");
+            assert!(parts <= 5 + (granules >> 21), "{granules} granules in {parts} parts");
         }
     }
 }
