@@ -1,4 +1,4 @@
-//! What areas show that is not anonymous.
+//! Backing objects of areas that are not anonymous.
 use crate::addr::Pfn;
 
 /// Backing objects: files, shared memory, devices that areas show.

@@ -1,4 +1,4 @@
-//! Where parts live that others borrow.
+//! Room for the parts that other parts borrow.
 use super::half::KernelHalf;
 use crate::format::Format;
 use crate::frames::Frames;
