@@ -39,6 +39,7 @@
 //! | tables of a released crate | an adapter | the module `adapters` |
 //! | a plan of your own for address spaces | trees | [`table::Tree`] |
 //! | system calls to serve: `mmap`, fork, faults | spaces | [`space::Space`], [`space::SharedSpace`] |
+//! | a kernel, and no machine yet | set-up: all parts from a description | [`setup::Setup`], [`arch`] |
 //! | areas of the kernel's half to map | kernel ranges | [`table::KernelMap`], [`vmalloc`] |
 //! | a program, not a kernel | a pool of pages or stacks | `hosted::PagePool` |
 //! | doubts about any of it | the sanitizer | the crate `ptsan` |
@@ -61,13 +62,14 @@
 //! page), [`format`](mod@format) (entries), [`tlb`] (flushes), [`arch`] (MMUs of three
 //! architectures), [`quicklist`] (pages in a known state), [`machine`] (the parts, put together),
 //! [`gather`] (pages between unlinking and reuse), [`highmem`] (frames that are mapped for a
-//! while), [`table`] (trees), [`vmalloc`] (areas of the kernel), [`space`] (address spaces), and
-//! with their features `hosted` and `adapters`.
+//! while), [`table`] (trees), [`vmalloc`] (areas of the kernel), [`space`] (address spaces),
+//! [`setup`] (a machine from a description), and with their features `hosted` and `adapters`.
 //!
-//! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate, a
-//! [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it runs; it hands over
-//! [`bootmem::BootMemory`] for the library's own arrays, as the library uses no heap. It puts the
-//! parts together as a [`machine::Machine`].
+//! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate (or one
+//! of [`arch`]), a [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it
+//! runs. [`setup::Setup`] makes a machine of them; the library's own arrays lie in the kernel's
+//! memory, as the library uses no heap. Parts can be put together by hand as a
+//! [`machine::Machine`].
 //!
 //! # Rules
 //!
