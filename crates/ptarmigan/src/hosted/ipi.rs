@@ -1,7 +1,7 @@
 //! Interrupts between logical CPUs: messages, which their threads look for when they come to it.
 use super::slots::Owners;
 use crate::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use crate::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
+use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -150,6 +150,16 @@ unsafe impl<S: Mmu> Mmu for Wired<S> {
     #[inline(always)]
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
         self.mmu.unload(pin, space);
+    }
+    fn set_kernel_root(&self, root: KernelRoot) {
+        self.mmu.set_kernel_root(root);
+    }
+    unsafe fn clean_code(&self, pin: &Pinned<'_>, at: *const u8, bytes: usize) {
+        // SAFETY: 1. of the caller's.
+        unsafe { self.mmu.clean_code(pin, at, bytes) };
+    }
+    fn invalidate_code(&self, pin: &Pinned<'_>) {
+        self.mmu.invalidate_code(pin);
     }
 }
 

@@ -256,7 +256,7 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for Tlbi<B, I> {
 
     unsafe fn clean_code(&self, pin: &Pinned<'_>, at: *const u8, bytes: usize) {
         let ctr = self.instructions.ctr(pin);
-        if ctr & IDC != 0 {
+        if ctr & IDC != 0 || bytes == 0 {
             return;
         }
         // DminLine: the smallest line, as a logarithm of words.
