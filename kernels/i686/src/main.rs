@@ -24,7 +24,7 @@ use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::memory::setup::{Board, set_up};
 use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::{Kernel, params, say};
-use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
+use ptarmigan_kernel_x86::{clock, hardware, lapic, port, serial, smp};
 
 use crate::pc::Pc;
 
@@ -72,7 +72,7 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
         runs,
         cpus,
         window,
-        hardware: mmu::Hardware::new(),
+        hardware: hardware::hardware(),
         extra: windows::bytes(cpus, linux),
         params,
     };

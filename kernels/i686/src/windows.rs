@@ -24,6 +24,8 @@ use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::late::Late;
 
+use ptarmigan_kernel_x86::hardware;
+
 use crate::mmu::{self, Hardware};
 use crate::{KERNEL, cpu, kmap};
 
@@ -208,7 +210,7 @@ unsafe impl OwnCpu for ThisCpu {
 
     #[inline(always)]
     fn forget(&self, page: u64) {
-        Hardware::forget_page(page);
+        hardware::forget_page::<mmu::Cpus>(page);
     }
 }
 

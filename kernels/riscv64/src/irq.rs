@@ -1,6 +1,9 @@
 //! Interrupts: masked or not, what is pending, and which hart this is.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use ptarmigan::cpu::Pinned;
 
 /// Harts that are looked for: numbers of harts are below it.
 pub const HARTS: usize = 8;
@@ -80,4 +83,19 @@ pub fn cpu() -> usize {
     // SAFETY: reading a register has no effect.
     unsafe { asm!("mv {}, tp", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
     cpu
+}
+
+/// This hart is answering an interrupt.
+static ANSWERING: [AtomicBool; HARTS] = [const { AtomicBool::new(false) }; HARTS];
+
+/// Says whether a hart is answering an interrupt.
+pub fn set_answering(pin: &Pinned<'_>, to: bool) {
+    if let Some(answering) = ANSWERING.get(usize::from(pin.cpu().0)) {
+        answering.store(to, Ordering::Relaxed);
+    }
+}
+
+/// Whether a hart is answering an interrupt.
+pub fn is_answering(pin: &Pinned<'_>) -> bool {
+    ANSWERING.get(usize::from(pin.cpu().0)).is_some_and(|answering| answering.load(Ordering::Relaxed))
 }

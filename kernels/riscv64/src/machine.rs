@@ -2,9 +2,10 @@
 //! themselves and interrupt each other, and the order in which the parts are set up.
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::{Format, Sv39};
@@ -15,16 +16,13 @@ use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::{KernelMap, KernelMapError};
-use ptarmigan::tlb::{
-    CostModel, Costs, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Runs, Scope, SpaceId, Structures, Tlb,
-    TlbConfig, TlbError, TlbRefusal,
-};
+use ptarmigan::tlb::{CostModel, Costs, Ipi, Mmu, Parking, Runs, Tlb, TlbConfig, TlbError, TlbRefusal};
 use ptarmigan::window::{DirectMap, OutOfReach};
 use ptarmigan_kernel_mailbox::Announced;
 
 use crate::irq::{self, HARTS};
 use crate::late::Late;
-use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
+use crate::mmu::{self, Announcing, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::rt::fail;
 use crate::without::{Part, leaves_out};
 use crate::{program, sbi};
@@ -42,8 +40,6 @@ const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
 /// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
 #[unsafe(export_name = "hart_ids")]
 static HART_IDS: [AtomicU64; HARTS] = [const { AtomicU64::new(0) }; HARTS];
-/// This CPU is answering an interrupt.
-static ANSWERING: [AtomicBool; HARTS] = [const { AtomicBool::new(false) }; HARTS];
 
 /// Says which hart a CPU is.
 pub fn set_hart(cpu: usize, hart: u64) {
@@ -74,98 +70,24 @@ pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
     }
 }
 
-/// What a hart does to its own TLB, and how it interrupts others.
-pub struct Harts;
+/// The MMUs of the harts.
+pub type Harts = SfenceVma<Interrupts, Announcing>;
 
-// SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID;
-// without one, everything of the ASID that is not global, links of tables included. Fences order
-// accesses of this hart that come later, walks included.
-// 2. `sfence.vma` with an address and no ASID drops the leaf entry under all of them, global or
-//    not;
-// with neither, everything. 3. Other spaces have other ASIDs,
-// or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what is
-// there under the ASID is this space's. Nothing broadcasts, so `forget_all` is never set. 4. The
-// kernel's root has an empty lower half, and its number 0 is no space's; without ASIDs it is every
-// space's, so everything under it is dropped. 5. `sfence.vma` is local. A hart may cache entries
-// that are not valid. A fence with an address says nothing about links of tables. 6. Neither is
-// kept. 7. Nothing unwinds.
-unsafe impl Mmu for Harts {
-    const STRUCTURES: Structures = Structures::WholeSpace;
-    const NEEDS_ENTRY_VALID: bool = true;
-
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        if forgets_nothing(pin) {
-            return;
-        }
-        match request.scope.pages() {
-            Some(pages) => pages.for_each(|at| mmu::forget_page(at, request.asid)),
-            None => mmu::forget_space(request.asid),
-        }
-    }
-
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        if forgets_nothing(pin) {
-            return;
-        }
-        match scope.pages() {
-            Some(pages) => pages.for_each(mmu::forget_page_of_all),
-            None => mmu::forget_all(),
-        }
-    }
-
-    fn load(&self, _pin: &Pinned<'_>, root: &Root) {
-        let forget = !root.keep && !leaves_out(Part::Flush) && !leaves_out(Part::LoadFence);
-        if forget {
-            // Entries that this hart has just written to the root are walked only after a fence.
-            mmu::forget_space(root.asid);
-        }
-        // SAFETY: 1. The library's roots carry the kernel's half, and their tree lives until
-        // `unload`.
-        unsafe { mmu::load_root(root.at.0, root.asid) };
-        if forget {
-            mmu::forget_space(root.asid);
-        }
-    }
-
-    fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
-        let asid = mmu::current_asid();
-        // SAFETY: 1. It maps the kernel and is a static.
-        unsafe { mmu::load_root(mmu::kernel_root(), 0) };
-        if asid == 0 && !leaves_out(Part::Flush) && !leaves_out(Part::UnloadFence) {
-            // The space had the kernel's number, for want of others: what the walker caches of its
-            // tables would do for the kernel's root as well, and the tables may be freed from here
-            // on.
-            mmu::forget_all();
-        }
-    }
-
-    fn entry_became_valid(&self, _pin: &Pinned<'_>, entry: &NewEntry) {
-        if leaves_out(Part::Flush) {
-            return;
-        }
-        let pages = (0..entry.pages).map(|page| entry.va + (page << entry.shift));
-        match entry.asid {
-            _ if entry.pages > MOST_NEW => mmu::forget_all(),
-            Some(asid) => pages.for_each(|at| mmu::forget_page(at, asid)),
-            None => pages.for_each(mmu::forget_page_of_all),
-        }
-    }
+/// Makes them.
+fn harts() -> Harts {
+    // SAFETY: 1. All harts are alike.
+    let mmu = unsafe { SfenceVma::with_asids(Interrupts, Announcing, mmu::highest_asid()) };
+    // SAFETY: 1. It maps the kernel and is a static.
+    unsafe { mmu.with_kernel_root(PhysAddr(mmu::kernel_root())) }
 }
 
-/// Pages that became valid at once and are forgotten one by one.
-const MOST_NEW: u64 = 64;
-
-/// Whether invalidations are left out on purpose.
-fn forgets_nothing(pin: &Pinned<'_>) -> bool {
-    let answering = ANSWERING.get(pin.cpu().0 as usize);
-    leaves_out(Part::Flush)
-        || leaves_out(Part::Remote) && answering.is_some_and(|answering| answering.load(Ordering::Relaxed))
-}
+/// The interrupts between harts.
+pub struct Interrupts;
 
 /// A wait of so many ticks is none any more.
 pub const PATIENCE: u64 = 10_000 * sbi::TICKS_PER_MS;
 
-impl Ipi for Harts {
+impl Ipi for Interrupts {
     fn send(&self, _pin: &Pinned<'_>, cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {
         if leaves_out(Part::Ipi) {
             return;
@@ -334,8 +256,8 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let size = MemorySize::of([run_from(start)]);
     let lists_config = ListsConfig::new(cpus);
     // ASID 0 is the kernel's.
-    let numbers = if leaves_out(Part::Asids) { 0 } else { (1u32 << mmu::asid_bits()) - 1 };
-    let tlb_config = TlbConfig { costs: COSTS, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
+    let numbers = if leaves_out(Part::Asids) { 0 } else { mmu::highest_asid() };
+    let tlb_config = TlbConfig { costs: COSTS, asids: ASIDS.min(numbers), ..TlbConfig::new(cpus) };
     let metadata = Metadata {
         frames: Frames::bytes(&size),
         data: DataFrames::bytes(cpus, size.nodes()),
@@ -383,7 +305,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
 
     // 5. TLBs, and what waits for them.
     // SAFETY: 1. The name is new, and nothing else makes a `Tlb`.
-    let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb_config, Harts)? };
+    let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb_config, harts())? };
     let parking = Parking::new(&mut boot, frames.machine(), cpus, tlb_config.park)?;
 
     // 6. All of it together.
@@ -425,10 +347,8 @@ unsafe impl machine::Machine for Machine {
         &self.parking
     }
 
-    fn before_executable(&self, _pin: &Pinned<'_>, _first: Pfn, _frames: u64) {
-        if let Err(e) = sbi::fence_instructions() {
-            fail(format_args!("no fence of instructions on other harts: {e:?}"));
-        }
+    fn before_executable(&self, pin: &Pinned<'_>, _first: Pfn, _frames: u64) {
+        self.tlb.hardware().invalidate_code(pin);
     }
 
     fn data_has_memory(&self) -> bool {
@@ -473,14 +393,9 @@ impl Machine {
     /// Carries out what other harts ask of this one. Called by the handler of software interrupts.
     pub fn answer(&self) {
         let pin = pin();
-        let answering = ANSWERING.get(pin.cpu().0 as usize);
-        if let Some(answering) = answering {
-            answering.store(true, Ordering::Relaxed);
-        }
+        irq::set_answering(&pin, true);
         self.tlb.serve(&pin);
-        if let Some(answering) = answering {
-            answering.store(false, Ordering::Relaxed);
-        }
+        irq::set_answering(&pin, false);
     }
 
     /// Has all harts forget pages of the kernel's half.

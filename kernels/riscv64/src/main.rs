@@ -57,7 +57,11 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     let announces = board.arguments.split_ascii_whitespace().any(|word| word == mailbox::WORD);
     let end = (board.memory + board.bytes).min(mmu::DIRECT_MAP_LIMIT);
     let start = image_end_physical().next_multiple_of(PAGE);
-    say!("hart {hart} of {}, memory to {end:#x}, {} ASID bits", board.harts, mmu::asid_bits());
+    say!(
+        "hart {hart} of {}, memory to {end:#x}, {} ASID bits",
+        board.harts,
+        mmu::highest_asid().count_ones()
+    );
 
     machine::set_hart(0, hart);
     // SAFETY: 1. No other hart runs yet, and the library is set up below.

@@ -5,9 +5,15 @@ use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use ptarmigan::arch::NoIpi;
+use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
+use ptarmigan::cpu::Pinned;
 use ptarmigan_kernel_mailbox as mailbox;
 
 use crate::irq::{self, HARTS};
+use crate::rt::fail;
+use crate::sbi;
+use crate::without::{Part, leaves_out};
 
 /// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
 /// root.
@@ -19,7 +25,8 @@ pub const KERNEL_FIRST: usize = 256;
 /// Entries of a root.
 pub const ENTRIES: usize = 512;
 
-const SV39: u64 = 8 << 60;
+/// The address of a root, of `satp` shifted by the size of a frame.
+const ROOT: u64 = ((1 << 44) - 1) << 12;
 const ASID_SHIFT: u32 = 44;
 const ASID_MASK: u64 = 0xffff;
 
@@ -59,8 +66,8 @@ pub unsafe fn set_kernel_entry(index: usize, entry: u64) {
     // SAFETY: the table is a static of 512 entries, which nothing else reads or writes now (point
     // 2); the index is cut to size.
     unsafe { direct::<u64>(kernel_root()).add(index % ENTRIES).write_volatile(entry) };
-    // This hart may have cached that there was none.
-    forget_all();
+    // SAFETY: a fence changes no memory. This hart may have cached that there was none.
+    unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
 }
 
 /// Harts that have loaded a root under the number of the one before, and have not fenced since: what
@@ -91,90 +98,73 @@ fn operands(first: u64, second: u64) -> Option<irq::Masked> {
     Some(masked)
 }
 
-/// Switches to another root. Translations stay, walk caches included: if both roots have the same
-/// `asid`, a fence has to follow ([`is_fenced`]).
-///
-/// # Safety
-///
-/// 1. The tree at `root` maps the kernel as the current one does, and stays valid until the next
-///    switch.
-pub unsafe fn load_root(root: u64, asid: u16) {
-    if current_asid() == asid {
-        set_unfenced(true);
-    }
-    let satp = SV39 | u64::from(asid) << ASID_SHIFT | root >> 12;
-    let _masked = operands(root, asid.into());
-    // SAFETY: point 1 is passed on.
-    unsafe { asm!("csrw satp, {}", in(reg) satp, options(nostack, preserves_flags)) };
+/// The instructions of a hart, announced to a recorder; in runs that do so on purpose, some are left
+/// out.
+pub struct Announcing;
+
+/// Whether a fence is left out on purpose.
+fn leaves_fence_out(pin: &Pinned<'_>, of_space: bool) -> bool {
+    // The root has just been loaded under the number of the one before.
+    let loads = of_space && !is_fenced();
+    let part = if current_root() == kernel_root() { Part::UnloadFence } else { Part::LoadFence };
+    leaves_out(Part::Flush) || leaves_out(Part::Remote) && irq::is_answering(pin) || loads && leaves_out(part)
 }
 
-/// The number under which this hart tags what it finds now.
-pub fn current_asid() -> u16 {
+// SAFETY: Each function has the hart execute the instruction, or the firmware have all harts execute
+// it, unless the run leaves it out: then nothing is forgotten, which such a run is to show.
+unsafe impl Instructions for Announcing {
+    fn sfence_vma(&self, pin: &Pinned<'_>, at: Option<u64>, asid: Option<u16>) {
+        if leaves_fence_out(pin, at.is_none() && asid.is_some()) {
+            return;
+        }
+        let masked = operands(at.unwrap_or(0), asid.unwrap_or(0).into());
+        Cpu.sfence_vma(pin, at, asid);
+        drop(masked);
+        if at.is_none() && asid.is_none_or(|asid| asid == current_asid()) {
+            set_unfenced(false);
+        }
+    }
+
+    fn satp(&self, pin: &Pinned<'_>) -> u64 {
+        Cpu.satp(pin)
+    }
+
+    unsafe fn load_satp(&self, pin: &Pinned<'_>, value: u64) {
+        let asid = value >> ASID_SHIFT & ASID_MASK;
+        if u64::from(current_asid()) == asid {
+            set_unfenced(true);
+        }
+        let _masked = operands(value << 12 & ROOT, asid);
+        // SAFETY: 1. of the caller's.
+        unsafe { Cpu.load_satp(pin, value) };
+    }
+
+    fn fence_i_everywhere(&self, _: &Pinned<'_>) {
+        if let Err(e) = sbi::fence_instructions() {
+            fail(format_args!("no fence of instructions on other harts: {e:?}"));
+        }
+    }
+}
+
+fn satp() -> u64 {
     let satp: u64;
     // SAFETY: reading the register changes nothing.
     unsafe { asm!("csrr {}, satp", out(reg) satp, options(nomem, nostack, preserves_flags)) };
-    (satp >> ASID_SHIFT & ASID_MASK) as u16
+    satp
 }
 
-/// How many bits the ASID field of `satp` has on this hart.
-pub fn asid_bits() -> u32 {
-    let (before, tried): (u64, u64);
-    // SAFETY: the root stays the one that is loaded, and the kernel's pages are global; the last
-    // instruction drops what may have been cached under the number that was tried.
-    unsafe {
-        asm!(
-            "csrr {before}, satp",
-            "or {tried}, {before}, {mask}",
-            "csrw satp, {tried}",
-            "csrr {tried}, satp",
-            "csrw satp, {before}",
-            "sfence.vma",
-            before = out(reg) before,
-            tried = out(reg) tried,
-            mask = in(reg) ASID_MASK << ASID_SHIFT,
-            options(nostack, preserves_flags)
-        );
-    }
-    let _ = before;
-    (tried >> ASID_SHIFT & ASID_MASK).count_ones()
+/// The number under which this hart tags what it finds now.
+fn current_asid() -> u16 {
+    (satp() >> ASID_SHIFT & ASID_MASK) as u16
 }
 
-/// Forgets the leaf entry for one address under `asid`, on this hart. Nothing that is cached of
-/// entries which link tables.
-pub fn forget_page(at: u64, asid: u16) {
-    let _masked = operands(at, asid.into());
-    // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current
-    // tables.
-    unsafe {
-        asm!("sfence.vma {}, {}", in(reg) at, in(reg) u64::from(asid), options(nostack, preserves_flags))
-    };
+fn current_root() -> u64 {
+    satp() << 12 & ROOT
 }
 
-/// Forgets the leaf entry for one address under every ASID, global or not, on this hart.
-pub fn forget_page_of_all(at: u64) {
-    let _masked = operands(at, 0);
-    // SAFETY: as above.
-    unsafe { asm!("sfence.vma {}, zero", in(reg) at, options(nostack, preserves_flags)) };
-}
-
-/// Forgets everything under `asid` but what is global, links of tables included, on this hart.
-pub fn forget_space(asid: u16) {
-    let masked = operands(0, asid.into());
-    // SAFETY: as above.
-    unsafe { asm!("sfence.vma zero, {}", in(reg) u64::from(asid), options(nostack, preserves_flags)) };
-    drop(masked);
-    if asid == current_asid() {
-        set_unfenced(false);
-    }
-}
-
-/// Forgets everything, global translations and links of tables included, on this hart.
-pub fn forget_all() {
-    let masked = operands(0, 0);
-    // SAFETY: as above.
-    unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
-    drop(masked);
-    set_unfenced(false);
+/// The highest ASID of this hart.
+pub fn highest_asid() -> u16 {
+    SfenceVma::detect(NoIpi).asids()
 }
 
 /// What this hart fetches from here on is what is in memory.

@@ -1,9 +1,11 @@
-//! What a CPU does to its own TLB, and how it interrupts others.
+//! Gives the library's MMUs of x86 their instructions, and their interrupts.
 
 use core::marker::PhantomData;
 
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::arch::x86_64::{Cpu, Features, Instructions, Invpcid, X86Mmu};
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
+use ptarmigan::tlb::Ipi;
 
 use crate::table;
 
@@ -31,80 +33,59 @@ pub unsafe trait Cpus: Sync {
     fn count_load();
 }
 
-/// TLBs of x86 without global pages and without numbers of spaces.
-pub struct Hardware<C>(PhantomData<C>);
+/// The instructions of a CPU, counted, and left out in runs that do so on purpose.
+pub struct Counted<C>(PhantomData<C>);
 
-impl<C: Cpus> Hardware<C> {
-    /// Makes one.
-    #[expect(clippy::new_without_default, reason = "a machine has one, which is made in one place")]
-    pub const fn new() -> Self {
-        Hardware(PhantomData)
+// SAFETY: Each function has the CPU execute the instruction, unless the run leaves flushes out: then
+// none forgets, which such a run is to show.
+unsafe impl<C: Cpus> Instructions for Counted<C> {
+    #[inline(always)]
+    fn invlpg(&self, _: &Pinned<'_>, at: u64) {
+        forget_page::<C>(at);
     }
 
-    /// Has this CPU forget a page.
-    #[inline(always)]
-    pub fn forget_page(at: u64) {
+    fn invpcid(&self, pin: &Pinned<'_>, what: Invpcid) {
         if C::forgets() {
-            C::count_page();
-            table::invalidate_page(at);
+            Cpu.invpcid(pin, what);
         }
     }
 
-    /// # Safety
-    ///
-    /// 1. The tree maps the kernel as the current one does, and stays until the next load.
     #[inline(always)]
-    unsafe fn load_root(root: u64) {
+    fn cr3(&self, pin: &Pinned<'_>) -> u64 {
+        Cpu.cr3(pin)
+    }
+
+    #[inline(always)]
+    unsafe fn load_cr3(&self, pin: &Pinned<'_>, value: u64) {
+        // The root that is loaded already: a flush.
+        if !C::forgets() && value == Cpu.cr3(pin) {
+            return;
+        }
         C::count_load();
-        // SAFETY: 1. Point 1 is passed on.
-        unsafe { table::load_root(root) };
+        // SAFETY: 1. of the caller's.
+        unsafe { Cpu.load_cr3(pin, value) };
     }
 
-    /// Has this CPU forget everything.
-    fn forget_all() {
+    fn toggle_pge(&self, pin: &Pinned<'_>) {
         if C::forgets() {
-            // SAFETY: 1. The tree that is loaded already.
-            unsafe { Self::load_root(table::current_root()) };
+            Cpu.toggle_pge(pin);
         }
     }
 }
 
-// SAFETY: 1. and 2. INVLPG drops the page, global or not, and all paging-structure caches; a load
-// of CR3 drops everything that is not global, and nothing here is global; under PAE it also reads
-// the root's entries again. 3. Likewise. 4. The kernel's own root has no entries of programs
-// (`Cpus`, point 1). 5. INVLPG and CR3 are the CPU's own. Its MMU walks tables by itself and caches
-// no entry that is not present. 6. No root is kept. 7. Nothing unwinds.
-unsafe impl<C: Cpus> Mmu for Hardware<C> {
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
-        if what.reload_root {
-            Self::forget_all();
-        } else {
-            self.invalidate_kernel(pin, &what.scope);
-        }
-    }
-
-    fn invalidate_kernel(&self, _: &Pinned<'_>, scope: &Scope) {
-        match scope.pages() {
-            Some(pages) => pages.for_each(Self::forget_page),
-            None => Self::forget_all(),
-        }
-    }
-
-    fn load(&self, _: &Pinned<'_>, root: &Root) {
-        // SAFETY: 1. The library's roots carry the kernel's half, and stay until `unload`.
-        unsafe { Self::load_root(root.at.0) };
-    }
-
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {
-        // SAFETY: 1. `Cpus`, point 1.
-        unsafe { Self::load_root(C::kernel_root()) };
+/// Has this CPU forget a page.
+#[inline(always)]
+pub fn forget_page<C: Cpus>(at: u64) {
+    if C::forgets() {
+        C::count_page();
+        table::invalidate_page(at);
     }
 }
 
-impl<C: Cpus> Ipi for Hardware<C> {
+/// The interrupts between CPUs.
+pub struct Interrupts<C>(PhantomData<C>);
+
+impl<C: Cpus> Ipi for Interrupts<C> {
     /// The interrupt controller keeps what is sent until the CPU takes it.
     const RESEND_AFTER: u32 = u32::MAX;
 
@@ -115,4 +96,15 @@ impl<C: Cpus> Ipi for Hardware<C> {
             }
         }
     }
+}
+
+/// The library's TLBs of x86, without global pages and without numbers of spaces.
+pub type Hardware<C> = X86Mmu<Interrupts<C>, Counted<C>>;
+
+/// Makes them.
+pub fn hardware<C: Cpus>() -> Hardware<C> {
+    // SAFETY: 1. No image sets CR4.PGE or CR4.PCIDE. 2. It is false.
+    let mmu = unsafe { X86Mmu::with_features(Interrupts(PhantomData), Counted(PhantomData), Features::NONE) };
+    // SAFETY: 1. `Cpus`, point 1.
+    unsafe { mmu.with_kernel_root(PhysAddr(C::kernel_root())) }
 }

@@ -21,7 +21,7 @@ use ptarmigan_kernel::arch::{Arch, CPUS};
 use ptarmigan_kernel::memory::setup::{Board, set_up};
 use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::{Kernel, params, say};
-use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
+use ptarmigan_kernel_x86::{clock, hardware, lapic, port, serial, smp};
 
 use crate::pc::Pc;
 
@@ -56,7 +56,7 @@ extern "C" fn kernel_main(start_info: u64, cpu: u64) -> ! {
     let mut runs = info.runs;
     let runs = &mut runs[..info.run_count];
     let board =
-        Board { runs, cpus, window: mmu::direct_map(), hardware: mmu::Hardware::new(), extra: 0, params };
+        Board { runs, cpus, window: mmu::direct_map(), hardware: hardware::hardware(), extra: 0, params };
     // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out.
     // The direct map reaches it. 2. The other CPUs have not been started.
     match unsafe { set_up(&KERNEL, board) } {

@@ -5,8 +5,10 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::arch::NoIpi;
+use ptarmigan::arch::x86_64::{Cpu, Features, Instructions, Invpcid, X86Mmu};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
-use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned, WrongMachine};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, NoFrame, Request, ZoneClass,
@@ -14,13 +16,10 @@ use ptarmigan::frames::{
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::{KernelMap, KernelMapError};
-use ptarmigan::tlb::{
-    Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig, TlbError,
-};
+use ptarmigan::tlb::{Parking, Tlb, TlbConfig, TlbError};
 use ptarmigan::window::DirectMap;
 
 use ptarmigan_kernel_mailbox::{self as mailbox, Announced};
-use ptarmigan_kernel_x86::table;
 
 use crate::boot::{self, Region};
 use crate::mmu::{self, DIRECT_MAP};
@@ -31,8 +30,8 @@ pub type Kernel = KernelMap<X86_64, DirectMap>;
 /// The lists, which a recorder is told of.
 type Lists<'m> = Layered<Announced<'m, X86_64, ()>, Quicklists<'m, DirectMap, &'m Kernel>>;
 
-/// The one CPU: there is nobody to interrupt and wait for.
-pub struct OneCpu;
+/// The MMU of the one CPU, which has no other to interrupt.
+pub type OneCpu = X86Mmu<NoIpi, Announcing>;
 
 /// Flushes are left out on purpose: a run in which they are must fail.
 static WITHOUT_FLUSH: AtomicBool = AtomicBool::new(false);
@@ -42,64 +41,59 @@ pub fn leave_flushes_out() {
     WITHOUT_FLUSH.store(true, Ordering::Relaxed);
 }
 
-/// Tells the recorder, if there is one, what the next instruction of address translation uses.
+/// Tells the recorder, if there is one, the operand of the next instruction of address translation.
 /// Interrupts are never enabled.
 fn operand(value: u64) {
     mailbox::send(0, mailbox::code::OPERAND, [value, 0, 0, 0]);
 }
 
-/// Loads a root.
-///
-/// # Safety
-///
-/// 1. The tree maps the kernel as the current one does, and stays until the next load.
-unsafe fn load_root(root: u64) {
-    operand(root);
-    // SAFETY: 1. Point 1 is passed on.
-    unsafe { table::load_root(root) };
-}
+/// The instructions of the CPU, announced to a recorder.
+pub struct Announcing;
 
-// SAFETY: 1. and 2. INVLPG drops the page, global or not, and all paging-structure caches; a load
-// of CR3 drops everything that is not global, and nothing here is global. 3. Likewise. 4. The
-// kernel's own tables map nothing of the user's.
-// 5. There is one CPU. Its MMU walks tables by itself and caches no entry that is not present.
-// 6. No root is kept.
-// 7. Nothing unwinds.
-unsafe impl Mmu for OneCpu {
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
-        self.invalidate_kernel(pin, &what.scope);
+// SAFETY: Each function has the CPU execute the instruction, unless the run leaves flushes out: then
+// none forgets, which such a run is to show.
+unsafe impl Instructions for Announcing {
+    fn invlpg(&self, pin: &Pinned<'_>, at: u64) {
+        if !WITHOUT_FLUSH.load(Ordering::Relaxed) {
+            operand(at);
+            Cpu.invlpg(pin, at);
+        }
     }
 
-    fn invalidate_kernel(&self, _pin: &Pinned<'_>, scope: &Scope) {
-        if WITHOUT_FLUSH.load(Ordering::Relaxed) {
+    fn invpcid(&self, pin: &Pinned<'_>, what: Invpcid) {
+        if !WITHOUT_FLUSH.load(Ordering::Relaxed) {
+            Cpu.invpcid(pin, what);
+        }
+    }
+
+    fn cr3(&self, pin: &Pinned<'_>) -> u64 {
+        Cpu.cr3(pin)
+    }
+
+    unsafe fn load_cr3(&self, pin: &Pinned<'_>, value: u64) {
+        // The root that is loaded already: a flush.
+        if WITHOUT_FLUSH.load(Ordering::Relaxed) && value == Cpu.cr3(pin) {
             return;
         }
-        match scope.pages() {
-            Some(pages) => pages.for_each(|at| {
-                operand(at);
-                table::invalidate_page(at);
-            }),
-            // SAFETY: the tree that is loaded already.
-            None => unsafe { load_root(table::current_root()) },
+        operand(value);
+        // SAFETY: 1. of the caller's.
+        unsafe { Cpu.load_cr3(pin, value) };
+    }
+
+    fn toggle_pge(&self, pin: &Pinned<'_>) {
+        if !WITHOUT_FLUSH.load(Ordering::Relaxed) {
+            Cpu.toggle_pge(pin);
         }
-    }
-
-    fn load(&self, _pin: &Pinned<'_>, root: &Root) {
-        // SAFETY: the library's tops carry the kernel's half, and their tree lives until `unload`.
-        unsafe { load_root(root.at.0) };
-    }
-
-    fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
-        // SAFETY: the table the machine booted on maps the kernel and is a static.
-        unsafe { load_root(boot::kernel_top().physical(DIRECT_MAP)) };
     }
 }
 
-impl Ipi for OneCpu {
-    fn send(&self, _pin: &Pinned<'_>, _cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {}
+/// Makes the MMU.
+fn one_cpu() -> OneCpu {
+    // SAFETY: 1. The kernel sets neither CR4.PGE nor CR4.PCIDE. 2. It is false.
+    let mmu = unsafe { X86Mmu::with_features(NoIpi, Announcing, Features::NONE) };
+    // SAFETY: 1. The table that the machine booted on maps the kernel and is a static; it
+    // maps nothing of the user's.
+    unsafe { mmu.with_kernel_root(PhysAddr(boot::kernel_top().physical(DIRECT_MAP))) }
 }
 
 /// All parts together.
@@ -244,7 +238,7 @@ impl<'m> Machine<'m> {
         let lists = Layered::new(Announced::new(frames, || ()), lists).map_err(|refused| refused.error)?;
         let data = DataFrames::new(boot, frames, 1)?;
         // SAFETY: 1. no other machine has this name, by the caller's point 1.
-        let tlb = unsafe { Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)? };
+        let tlb = unsafe { Tlb::new(boot, frames.machine(), TlbConfig::new(1), one_cpu())? };
         let parking = Parking::new(boot, frames.machine(), 1, 0)?;
         Ok(Machine { frames, data, window: direct_map(), kernel, lists, tlb, parking })
     }
