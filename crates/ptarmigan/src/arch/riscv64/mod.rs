@@ -21,7 +21,7 @@
 //! # ASIDs
 //!
 //! A hart may have fewer bits of ASIDs than `satp` has room for, or none. [`SfenceVma::new`] uses
-//! none; [`SfenceVma::detect`] finds out. Spaces without a number of their own share the number 0 with
+//! none; `SfenceVma::detect` finds out. Spaces without a number of their own share the number 0 with
 //! the kernel, and are fenced at each load and unload.
 //!
 //! # Fences around a load
