@@ -636,7 +636,7 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
     let events = log.take();
     assert!(
         matches!(events[..], [Event::Alloc(a), Event::Alloc(b), Event::FreeUnlinked(c), Event::FreeUnlinked(d)]
-        if a == c && b == d),
+        if a == d && b == c),
         "{events:?}"
     );
     m.policy().inner().layer().set(usize::MAX);
