@@ -158,7 +158,7 @@ pub struct On<'a, M> {
 }
 
 /// A data frame that was taken just now, with one reference, and is mapped nowhere. Given back when
-/// dropped, also if code of the machine unwinds.
+/// dropped, also if code of the machine unwinds. [`Pfn::NONE`] is no frame.
 pub(crate) struct Unmapped<'a, M: Machine> {
     pub on: On<'a, M>,
     pub pfn: Pfn,
@@ -174,8 +174,12 @@ impl<M: Machine> Unmapped<'_, M> {
 
 impl<M: Machine> Drop for Unmapped<'_, M> {
     #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
         let on = self.on;
+        if self.pfn == Pfn::NONE {
+            return;
+        }
         // SAFETY: 1. `on` is one machine. 2. taken just now, with one reference, and mapped nowhere.
         unsafe {
             DataFrames::release_raw(on.frames(), self.pfn);

@@ -349,7 +349,7 @@ impl<F: Format> State<F> {
             }
         };
         on.before_mapped::<F>(attr, pfn, 1);
-        let fresh = private_write.then(|| Unmapped { on, pfn });
+        let fresh = Unmapped { on, pfn: if private_write { pfn } else { Pfn::NONE } };
         match self.tables.put::<M, SHARED>(on, page, leaf, F::leaf(Level::PTE, pfn, attr)) {
             Ok(true) => {
                 core::mem::forget(fresh);
