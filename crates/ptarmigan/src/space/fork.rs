@@ -1,13 +1,12 @@
 //! Fork: a copy of a space whose private pages are shared until one side writes.
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
-use super::areas::{AreaError, Areas};
+use super::areas::AreaError;
 use super::state::{LooseAreas, Space, SpaceMut, State, Unfinished};
 use crate::format::Format;
 use crate::frames::{AllocFlags, DataFrames, Frames};
 use crate::page::Level;
 use crate::table::Tables;
-use core::mem::replace;
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// Makes a copy of the space. Tables are copied for areas that hold private pages (or are the
@@ -21,9 +20,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     pub fn fork(&mut self) -> Result<Space<F>, AreaError> {
         let on = self.on;
         self.may_flush()?;
-        let mut copied = LooseAreas { on, areas: self.state.areas.copy(on)? };
+        let copied = LooseAreas { on, areas: self.state.areas.copy(on)? };
         let tables = Tables::new(on, AllocFlags::NORMAL)?;
-        let areas = replace(&mut copied.areas, Areas::new());
+        let areas = copied.keep();
         let State { heap, stack_limit, tag, .. } = *self.state;
         let state = State { tables, areas, recent: Default::default(), heap, stack_limit, tag };
         let mut child = Unfinished::new(on, Space { state, tlb: on.tlb().new_space() });

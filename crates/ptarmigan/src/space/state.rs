@@ -202,6 +202,16 @@ pub(super) struct LooseAreas<'a, M: Machine> {
     pub areas: Areas,
 }
 
+impl<M: Machine> LooseAreas<'_, M> {
+    /// Returns the areas, which a space has from now on.
+    #[inline]
+    pub fn keep(self) -> Areas {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is used no more, and is not dropped.
+        unsafe { core::ptr::read(&this.areas) }
+    }
+}
+
 impl<M: Machine> Drop for LooseAreas<'_, M> {
     #[inline]
     fn drop(&mut self) {
