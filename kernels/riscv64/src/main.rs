@@ -8,6 +8,7 @@
 #![no_main]
 
 mod abi;
+mod direct;
 mod fdt;
 mod irq;
 mod kernel_half;

@@ -1,8 +1,6 @@
-//! The registers and instructions that address translation is about, and where physical memory is
-//! mapped.
+//! The registers and instructions that address translation is about.
 
 use core::arch::asm;
-use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ptarmigan::arch::NoIpi;
@@ -10,16 +8,12 @@ use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
 use ptarmigan::cpu::Pinned;
 use ptarmigan_kernel_mailbox as mailbox;
 
+pub use crate::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, physical};
 use crate::irq::{self, HARTS};
 use crate::rt::fail;
 use crate::sbi;
 use crate::without::{Part, leaves_out};
 
-/// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
-/// root.
-pub const DIRECT_MAP: u64 = 0xffff_ffc0_0000_0000;
-/// First physical address that is not mapped there.
-pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
 /// The first entry of a root that is the kernel's.
 pub const KERNEL_FIRST: usize = 256;
 /// Entries of a root.
@@ -29,16 +23,6 @@ pub const ENTRIES: usize = 512;
 const ROOT: u64 = ((1 << 44) - 1) << 12;
 const ASID_SHIFT: u32 = 44;
 const ASID_MASK: u64 = 0xffff;
-
-/// Where a physical address below 4 GiB is reached for good, whatever the current space maps.
-pub fn direct<T>(physical: u64) -> *mut T {
-    ptr::with_exposed_provenance_mut((DIRECT_MAP + physical) as usize)
-}
-
-/// The physical address of something in the image.
-pub fn physical<T>(of: *const T) -> u64 {
-    (of.addr() as u64).wrapping_sub(DIRECT_MAP)
-}
 
 /// The physical address of the root that maps the kernel alone.
 pub fn kernel_root() -> u64 {

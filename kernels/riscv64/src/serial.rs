@@ -3,8 +3,8 @@
 use core::fmt::{self, Write};
 use core::ptr;
 
+use crate::direct::direct;
 use crate::lock::Lock;
-use crate::mmu;
 
 const DATA: u64 = 0x1000_0000;
 const STATUS: u64 = DATA + 5;
@@ -21,8 +21,8 @@ impl Write for Serial {
             // SAFETY: registers of the machine's 16550, which the direct map reaches; they touch no
             // memory.
             unsafe {
-                while ptr::read_volatile(mmu::direct::<u8>(STATUS)) & READY == 0 {}
-                ptr::write_volatile(mmu::direct::<u8>(DATA), byte);
+                while ptr::read_volatile(direct::<u8>(STATUS)) & READY == 0 {}
+                ptr::write_volatile(direct::<u8>(DATA), byte);
             }
         }
         Ok(())
@@ -62,7 +62,7 @@ pub enum Outcome {
 pub fn exit(outcome: Outcome) -> ! {
     let word: u32 = if outcome == Outcome::Pass { 0x5555 } else { 1 << 16 | 0x3333 };
     // SAFETY: the register of the machine's test finisher, which the direct map reaches.
-    unsafe { ptr::write_volatile(mmu::direct::<u32>(FINISHER), word) };
+    unsafe { ptr::write_volatile(direct::<u32>(FINISHER), word) };
     loop {
         core::hint::spin_loop();
     }

@@ -1,0 +1,19 @@
+//! The direct map: physical memory, as every space shows it.
+
+use core::ptr;
+
+/// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
+/// root.
+pub const DIRECT_MAP: u64 = 0xffff_ffc0_0000_0000;
+/// First physical address that is not mapped there.
+pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
+
+/// Where a physical address below 4 GiB is reached for good, whatever the current space maps.
+pub fn direct<T>(physical: u64) -> *mut T {
+    ptr::with_exposed_provenance_mut((DIRECT_MAP + physical) as usize)
+}
+
+/// The physical address of something in the image.
+pub fn physical<T>(of: *const T) -> u64 {
+    (of.addr() as u64).wrapping_sub(DIRECT_MAP)
+}
