@@ -12,8 +12,15 @@ fn main() {
     for argument in ["-static", "--no-pie", "-nostdlib", "--gc-sections", "--build-id=none"] {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
-    println!("cargo:rustc-link-arg-bins=-T{}", here.join("link.ld").display());
-    for file in ["link.ld", "src/boot.s", "src/trap.s", "src/abi.rs", "user/main.rs", "user/link.ld"] {
+    println!("cargo:rustc-link-arg-bins=-T{}", here.join("../base/src/riscv/link.ld").display());
+    for file in [
+        "../base/src/riscv/link.ld",
+        "src/boot.s",
+        "src/trap.s",
+        "src/abi.rs",
+        "user/main.rs",
+        "user/link.ld",
+    ] {
         println!("cargo:rerun-if-changed={file}");
     }
     let out = PathBuf::from(env::var("OUT_DIR").unwrap_or_default());

@@ -5,8 +5,6 @@ fn main() {
     for argument in ["-static", "--no-pie", "-nostdlib", "--gc-sections", "--build-id=none"] {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
-    println!("cargo:rustc-link-arg-bins=-T{here}/link.ld");
-    println!("cargo:rerun-if-changed=link.ld");
-    println!("cargo:rerun-if-changed=src/boot.s");
-    println!("cargo:rerun-if-changed=src/trap.s");
+    println!("cargo:rustc-link-arg-bins=-T{here}/../x86/src/bare/link.ld");
+    println!("cargo:rerun-if-changed=../x86/src/bare/link.ld");
 }

@@ -42,7 +42,10 @@ const CRATES: &[&str] = &[
     "crates/ptsan",
     "crates/ptarmigan-trace",
     "crates/ptarmigan-cli",
+    "kernels/base",
+    "kernels/minimal",
     "kernels/riscv64",
+    "kernels/x86",
     "kernels/x86_64",
 ];
 

@@ -10,7 +10,8 @@ use ptarmigan::page::Level;
 use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Refill, Tag};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
 
-use crate::late::Late;
+use ptarmigan_kernel_base::late::Late;
+
 use crate::mmu::{self, KERNEL_SEGMENT, SEGMENTS};
 use crate::without::{Part, leaves_out};
 

@@ -9,9 +9,10 @@ use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::KernelRange;
 use ptarmigan::window::DirectMap;
 
+use ptarmigan_kernel_base::fail;
+
 use crate::abi::KERNEL_PAGE;
-use crate::machine::{kernel, on, pin};
-use crate::rt::fail;
+use crate::machine::{machine, on, pin};
 use crate::{mmu, trap};
 
 const PAGE: u32 = 4096;
@@ -35,7 +36,7 @@ fn must<R, E: core::fmt::Display>(what: &str, result: Result<R, E>) -> R {
 
 fn claim() -> Range {
     let pin = pin();
-    must("a claim", kernel().claim(on(&pin), VirtAddr(KERNEL_PAGE.into()), LEN))
+    must("a claim", machine().kernel_map().claim(on(&pin), VirtAddr(KERNEL_PAGE.into()), LEN))
 }
 
 fn release(range: Range) {

@@ -12,7 +12,6 @@
 mod abi;
 mod hashed;
 mod kernel_half;
-mod late;
 mod machine;
 mod memory;
 mod mmu;
@@ -28,6 +27,7 @@ use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
 use memory::SpaceRef;
+use ptarmigan_kernel_base::{board, fail, pass, say};
 use trap::Registers;
 
 global_asm!(include_str!("boot.s"));
@@ -56,31 +56,30 @@ unsafe extern "C" {
 /// Where the CPU comes from the assembly.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main() -> ! {
+    board::use_board(&serial::BOARD);
     let arguments = without::arguments();
     if !without::read(arguments) {
-        rt::fail(format_args!("unknown boot argument: {arguments}"));
+        fail(format_args!("unknown boot argument: {arguments}"));
     }
     let start = mmu::physical(&raw const image_end).next_multiple_of(PAGE);
     say!("PowerPC, memory from {start:#x} to {MEMORY:#x}");
     // SAFETY: 1. The board has that memory; it is behind the image, and there is no firmware. 2. It
     // is called here alone.
-    let made = unsafe { machine::set_up(start, MEMORY) };
-    let machine = made.unwrap_or_else(|e| rt::fail(format_args!("set-up: {e:?}")));
+    let Ok(()) = unsafe { machine::set_up(start, MEMORY) };
 
     kernel_half::check();
-    machine.drain();
-    machine.check_balance();
+    machine::drain();
+    machine::check_balance();
 
     // One program; then several at once, each with children of its own.
     run_programs(&[30]);
     run_programs(&[8, 8, 8]);
 
-    machine.drain();
-    machine.check_balance();
+    machine::drain();
+    machine::check_balance();
     say!("all frames are back, and no page is hashed");
-    machine.report();
-    say!("PASS");
-    serial::end()
+    machine::report();
+    pass()
 }
 
 /// Starts programs, each with its rounds, and runs tasks until all have ended.
@@ -91,7 +90,7 @@ fn run_programs(programs: &[u32]) {
             task::start(space, registers, None)
         });
         if started.is_err() {
-            rt::fail(format_args!("a program does not start"));
+            fail(format_args!("a program does not start"));
         }
     }
     // The kernel's half is the same in all spaces, and not the user's.

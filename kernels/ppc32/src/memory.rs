@@ -6,8 +6,10 @@ use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaFlags, FaultError, Object, SharedSpace, Space, SpaceMut};
 use ptarmigan::tlb::TlbRefusal;
 
+use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_base::program::OBJECT;
+
 use crate::machine::{Machine, on, pin};
-use crate::rt::fail;
 use crate::without::{Part, leaves_out};
 use crate::{abi, hashed, program};
 
@@ -49,7 +51,7 @@ impl SpaceRef {
     pub fn program(stack_end: u32, stack: u32) -> Result<SpaceRef, Refused> {
         let space = SpaceRef(SharedSpace::new(here(Space::new).map_err(|_| Refused)?));
         let code = AreaFlags::READ.with(AreaFlags::EXEC).with(AreaFlags::BACKED);
-        let object = Object { id: program::OBJECT, offset: 0 };
+        let object = Object { id: OBJECT, offset: 0 };
         let data = AreaFlags::READ.with(AreaFlags::WRITE);
         let mapped = space
             .map(range(abi::PROGRAM, program::LEN as u32), code, object)

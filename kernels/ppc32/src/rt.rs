@@ -1,26 +1,8 @@
-//! How a run ends that went wrong, and what the compiler expects to find.
+//! What the compiler expects to find.
 
 use core::arch::global_asm;
-use core::fmt;
-use core::panic::PanicInfo;
-use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::serial;
-
-static ENDING: AtomicBool = AtomicBool::new(false);
-
-/// The run has failed: says why, once, and ends the machine.
-pub fn fail(why: fmt::Arguments<'_>) -> ! {
-    if !ENDING.swap(true, Ordering::Relaxed) {
-        serial::line(format_args!("FAIL {why}"));
-    }
-    serial::end()
-}
-
-#[panic_handler]
-fn panic(info: &PanicInfo<'_>) -> ! {
-    fail(format_args!("{info}"))
-}
+ptarmigan_kernel_base::panic_handler!();
 
 // The target expects these from libc and libstd. Nothing unwinds: the profile says abort. Whole
 // words are moved where both ends are aligned to them.

@@ -1,7 +1,8 @@
 //! The serial port, polled, and the device that ends the machine.
 
-use core::fmt::{self, Write};
 use core::ptr;
+
+use ptarmigan_kernel_base::Board;
 
 use crate::mmu::DEVICES;
 
@@ -12,41 +13,23 @@ const READY: u8 = 0x20;
 const KEYBOARD: u32 = DEVICES + 0x64;
 const RESET: u8 = 0xfe;
 
-struct Serial;
+/// The board.
+pub static BOARD: Board = Board { put, exit };
 
 fn register(at: u32) -> *mut u8 {
     ptr::with_exposed_provenance_mut(at as usize)
 }
 
-impl Write for Serial {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            // SAFETY: registers of the machine's 16550, which the kernel's half shows; they touch
-            // no memory.
-            unsafe {
-                while ptr::read_volatile(register(STATUS)) & READY == 0 {}
-                ptr::write_volatile(register(DATA), byte);
-            }
-        }
-        Ok(())
+fn put(byte: u8) {
+    // SAFETY: registers of the machine's 16550, which the kernel's half shows; they touch no memory.
+    unsafe {
+        while ptr::read_volatile(register(STATUS)) & READY == 0 {}
+        ptr::write_volatile(register(DATA), byte);
     }
 }
 
-/// Prints a line.
-pub fn line(text: fmt::Arguments<'_>) {
-    // The port cannot fail.
-    let _ = Serial.write_fmt(text);
-    let _ = Serial.write_str("\n");
-}
-
-/// Prints a line on the serial port.
-#[macro_export]
-macro_rules! say {
-    ($($argument:tt)*) => { $crate::serial::line(::core::format_args!($($argument)*)) };
-}
-
 /// Ends the machine. It has no status to give: what was printed last tells.
-pub fn end() -> ! {
+fn exit(_: bool) -> ! {
     // SAFETY: the register of the machine's keyboard controller, which the kernel's half shows.
     unsafe { ptr::write_volatile(register(KEYBOARD), RESET) };
     loop {

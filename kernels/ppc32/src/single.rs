@@ -2,7 +2,7 @@
 
 use core::cell::{RefCell, RefMut};
 
-use crate::rt::fail;
+use ptarmigan_kernel_base::fail;
 
 /// A value that one function at a time uses.
 pub struct Single<T>(RefCell<T>);

@@ -3,10 +3,12 @@
 //! A task runs in user mode until it stops; the kernel handles that on its one stack, and then goes
 //! on with the task or picks another.
 
+use ptarmigan_kernel_base::fail;
+
 use crate::memory::{Refused, SpaceRef};
 use crate::single::Single;
 use crate::trap::{self, Cause, Registers};
-use crate::{abi, kernel_half, rt};
+use crate::{abi, kernel_half};
 
 /// Tasks at a time.
 const TASKS: usize = 32;
@@ -65,14 +67,14 @@ pub fn run() {
         let next = (1..=TASKS).map(|n| (last + n) % TASKS).find(|n| table[*n].state == State::Ready);
         let Some(number) = next else {
             if table.iter().any(|task| task.state != State::Free) {
-                rt::fail(format_args!("tasks wait for each other"));
+                fail(format_args!("tasks wait for each other"));
             }
             return;
         };
         last = number;
         let mut registers = table[number].registers;
         let Some(space) = table[number].space.take() else {
-            rt::fail(format_args!("a task without a space"));
+            fail(format_args!("a task without a space"));
         };
         drop(table);
         space.enter();
@@ -126,7 +128,7 @@ fn call(number: usize, registers: &mut Registers, space: &SpaceRef) -> After {
         abi::MUNMAP => space.munmap(a, b).map(|()| 0),
         abi::MPROTECT => space.mprotect(a, b, c).map(|()| 0),
         abi::GIVE_WAY => return After::GiveWay,
-        abi::FAILED => rt::fail(format_args!("{}: {b:#x}, not {c:#x}", check_name(a))),
+        abi::FAILED => fail(format_args!("{}: {b:#x}, not {c:#x}", check_name(a))),
         _ => Err(Refused),
     };
     registers.set_result(result.unwrap_or(abi::ERROR));
@@ -184,7 +186,7 @@ fn end(number: usize, code: u32) {
     let parent = table[number].parent;
     table[number] = NO_TASK;
     match parent {
-        None if code != 0 => rt::fail(format_args!("a program ended with {code:#x}")),
+        None if code != 0 => fail(format_args!("a program ended with {code:#x}")),
         None => {}
         Some(parent) if table[parent].state == State::Waiting(number) => {
             table[parent].registers.set_result(code);

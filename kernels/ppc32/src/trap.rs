@@ -6,7 +6,9 @@ use core::ptr;
 
 use ptarmigan::format::Access;
 
-use crate::{machine, mmu, rt};
+use ptarmigan_kernel_base::fail;
+
+use crate::{machine, mmu};
 
 global_asm!(include_str!("trap.s"));
 
@@ -176,7 +178,7 @@ extern "C" fn kernel_trap(vector: u32, dar: u32, dsisr: u32, pc: u32, srr1: u32)
             return (&raw const probe_failed).addr() as u32;
         }
     }
-    rt::fail(format_args!(
+    fail(format_args!(
         "exception {vector:#x} in the kernel, address {dar:#x}, {dsisr:#x}, pc {pc:#x}, {srr1:#x}"
     ))
 }

@@ -2,41 +2,30 @@
 //! (`without=tlbie`). A run in which something is left out must fail.
 
 use core::str;
-use core::sync::atomic::{AtomicU8, Ordering};
+
+use ptarmigan_kernel_base::{machine, without};
 
 use crate::mmu;
 
 /// What can be left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
+#[repr(u32)]
 pub enum Part {
     /// Pages of spaces are taken out of the hash table, and TLBs forget nothing.
-    Tlbie = 1 << 0,
+    Tlbie = 2,
     /// TLBs forget pages of spaces, and the hash table keeps them.
-    Remove = 1 << 1,
+    Remove,
     /// As `Tlbie`, for pages of the kernel's half.
-    KernelTlbie = 1 << 5,
+    KernelTlbie,
     /// As `Remove`, for pages of the kernel's half.
-    KernelRemove = 1 << 6,
+    KernelRemove,
     /// Pages are put into the hash table without noting it in the software's entry.
-    Bit = 1 << 2,
-    /// Copy-on-write copies nothing.
-    Copy = 1 << 3,
-    /// Fresh pages are not cleared.
-    Clear = 1 << 4,
+    Bit,
 }
 
-const PARTS: [(&str, Part); 7] = [
-    ("tlbie", Part::Tlbie),
-    ("remove", Part::Remove),
-    ("kernel-tlbie", Part::KernelTlbie),
-    ("kernel-remove", Part::KernelRemove),
-    ("bit", Part::Bit),
-    ("copy", Part::Copy),
-    ("clear", Part::Clear),
-];
-
-static LEFT_OUT: AtomicU8 = AtomicU8::new(0);
+/// Names of parts, in the order of their numbers: first those of the machine.
+const PARTS: [&str; 7] = ["clear", "copy", "tlbie", "remove", "kernel-tlbie", "kernel-remove", "bit"];
+const _: () = assert!(machine::CLEAR == 0 && machine::COPY == 1);
 
 /// Where the boot arguments are put, and how long they are at most. There is no firmware to hand
 /// them over.
@@ -53,15 +42,11 @@ pub fn arguments() -> &'static str {
 
 /// Reads the boot arguments; false if they name something that is not known.
 pub fn read(arguments: &str) -> bool {
-    arguments.split_ascii_whitespace().all(|word| {
-        let name = word.strip_prefix("without=");
-        let part = PARTS.iter().find(|(known, _)| Some(*known) == name);
-        LEFT_OUT.fetch_or(part.map_or(0, |(_, part)| *part as u8), Ordering::Relaxed);
-        part.is_some()
-    })
+    arguments.split_ascii_whitespace().all(|word| word.starts_with("without="))
+        && without::read(arguments, &PARTS)
 }
 
 /// Whether `part` is left out.
 pub fn leaves_out(part: Part) -> bool {
-    LEFT_OUT.load(Ordering::Relaxed) & part as u8 != 0
+    without::leaves_out(part as u32)
 }

@@ -5,8 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use ptarmigan::cpu::Pinned;
 
-/// Harts that are looked for: numbers of harts are below it.
-pub const HARTS: usize = 8;
+pub use ptarmigan_kernel_base::riscv::fdt::HARTS;
 
 const SIE: u64 = 1 << 1;
 /// Software interrupts, in `sie` and `sip`.

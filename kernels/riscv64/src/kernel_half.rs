@@ -9,10 +9,12 @@ use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::tlb::Runs;
 use ptarmigan_kernel_mailbox as mailbox;
 
+use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_base::riscv::sbi;
+
 use crate::irq::{self, HARTS};
-use crate::machine::{self, PATIENCE, machine, pin};
-use crate::rt::fail;
-use crate::{mmu, sbi};
+use crate::machine::{self, PATIENCE, pin};
+use crate::mmu;
 
 /// The entry of all roots that leads to the page.
 const ROOT_ENTRY: usize = mmu::ENTRIES - 1;
@@ -93,7 +95,7 @@ pub fn check() {
         let shown = &SHOWN[round as usize % SHOWN.len()];
         shown.0[0].store(round, Ordering::Relaxed);
         LOWER.0[0].store(entry(shown, LEAF), Ordering::Release);
-        if let Err(e) = machine().flush_kernel(&pin(), &Runs::one(PAGE, PAGE + FRAME_SIZE as u64, 12)) {
+        if let Err(e) = machine::flush_kernel(&pin(), &Runs::one(PAGE, PAGE + FRAME_SIZE as u64, 12)) {
             fail(format_args!("a flush of the kernel's half: {e}"));
         }
         FLUSHED.store(round, Ordering::Release);

@@ -8,20 +8,14 @@
 #![no_main]
 
 mod abi;
-mod direct;
-mod fdt;
 mod irq;
 mod kernel_half;
-mod late;
 mod lock;
 mod machine;
 mod measure;
 mod memory;
 mod mmu;
 mod program;
-mod rt;
-mod sbi;
-mod serial;
 mod stack;
 mod task;
 mod trap;
@@ -31,9 +25,12 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use memory::SpaceRef;
+use ptarmigan_kernel_base::riscv::{fdt, sbi, virt};
+use ptarmigan_kernel_base::{board, fail, pass, say};
 use ptarmigan_kernel_mailbox as mailbox;
-use serial::Outcome;
 use trap::Registers;
+
+ptarmigan_kernel_base::panic_handler!();
 
 global_asm!(include_str!("boot.s"));
 
@@ -47,13 +44,14 @@ const STACK: u64 = 16 * PAGE;
 /// Where the first hart comes from the assembly.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
+    board::use_board(&virt::VIRT);
     // SAFETY: 1. This is the firmware's own pointer. The tree lies in memory that the library gets
     // below, when it is not read any more; the boot arguments are read before.
     let Some(board) = (unsafe { fdt::read(device_tree) }) else {
-        rt::fail(format_args!("the firmware passed no device tree"));
+        fail(format_args!("the firmware passed no device tree"));
     };
     if !without::read(board.arguments) {
-        rt::fail(format_args!("unknown boot argument: {}", board.arguments));
+        fail(format_args!("unknown boot argument: {}", board.arguments));
     }
     let announces = board.arguments.split_ascii_whitespace().any(|word| word == mailbox::WORD);
     let end = (board.memory + board.bytes).min(mmu::DIRECT_MAP_LIMIT);
@@ -70,15 +68,15 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     // SAFETY: 1. The firmware says that it is memory; it is behind the image, and the firmware is
     // before it. 2. No other hart runs yet.
     let (stack, made) = stack::used(|| unsafe { machine::set_up(start, end, board.harts) });
-    let machine = made.unwrap_or_else(|e| rt::fail(format_args!("set-up: {e:?}")));
+    let Ok(()) = made;
     if announces {
         kernel_half::announce();
     }
     irq::allow(irq::SOFTWARE | irq::TIMER);
     mmu::instructions_changed();
     measure::calls(stack);
-    machine.drain(true);
-    machine.check_balance();
+    machine::drain(true);
+    machine::machine().check_balance(0);
 
     let others = board.hart_ids.iter().take(board.harts).filter(|id| **id != hart);
     for (cpu, id) in others.enumerate().map(|(n, id)| (n + 1, *id)) {
@@ -86,7 +84,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
         // SAFETY: 1. The code at `start_other` is for that, and CPU numbers are below the number of
         // harts.
         if let Err(e) = unsafe { sbi::start_hart(id, start_other_physical(), cpu as u64) } {
-            rt::fail(format_args!("hart {id}, CPU {cpu}, does not start: {e:?}"));
+            fail(format_args!("hart {id}, CPU {cpu}, does not start: {e:?}"));
         }
     }
     while UP.load(Ordering::Acquire) < board.harts {
@@ -107,13 +105,12 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
 
     // The others come back from their tasks, and look on while the kernel's half changes.
     task::stop(kernel_half::check);
-    machine.drain(true);
-    machine.check_balance();
+    machine::drain(true);
+    machine::machine().check_balance(0);
     mailbox::send(irq::cpu(), mailbox::code::END, [0; 4]);
     say!("all frames are back");
-    machine.report(trap::software_in_calls());
-    say!("PASS");
-    serial::exit(Outcome::Pass)
+    machine::report(trap::software_in_calls(), &machine::metadata(start, end));
+    pass()
 }
 
 /// Starts programs, each with its mode, its rounds and its place, and runs tasks until all have
@@ -124,7 +121,7 @@ fn run_programs(programs: &[(u64, u64, u64)]) {
             task::start(space, Registers::at(*at, STACK_END, [*mode, *rounds, *at >> 12]), None)
         });
         if started.is_err() {
-            rt::fail(format_args!("a program does not start"));
+            fail(format_args!("a program does not start"));
         }
     }
     task::run();

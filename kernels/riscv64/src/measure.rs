@@ -1,8 +1,9 @@
 //! How much stack the library's calls take, measured on one hart before the others start.
 
+use ptarmigan_kernel_base::{fail, say};
+
 use crate::memory::{Cause, Refused, SpaceRef};
-use crate::rt::fail;
-use crate::{irq, say, stack};
+use crate::{irq, stack};
 
 const BASE: u64 = 0x20_0000_0000;
 const PAGE: u64 = 4096;

@@ -8,12 +8,14 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Sv39;
 use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaFlags, FaultError, Object, SharedSpace, Space, SpaceMut};
+use ptarmigan_kernel_base::program::OBJECT;
 use ptarmigan_kernel_mailbox::Operation;
+
+use ptarmigan_kernel_base::fail;
 
 use crate::irq::{self, HARTS};
 use crate::lock::Lock;
 use crate::machine::{Machine, on, pin};
-use crate::rt::fail;
 use crate::{abi, mmu, program};
 
 /// Spaces at a time.
@@ -137,7 +139,7 @@ impl SpaceRef {
     pub fn program(at: u64, stack_end: u64, stack: u64) -> Result<SpaceRef, Refused> {
         let space = insert(here(Space::new).map_err(|_| Refused)?)?;
         let code = AreaFlags::READ.with(AreaFlags::EXEC).with(AreaFlags::BACKED);
-        let object = Object { id: program::OBJECT, offset: 0 };
+        let object = Object { id: OBJECT, offset: 0 };
         let data = AreaFlags::READ.with(AreaFlags::WRITE);
         let mut result = space.map(range(at, program::LEN)?, code, object);
         if result.is_ok() {

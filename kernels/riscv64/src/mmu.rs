@@ -1,21 +1,19 @@
 //! The registers and instructions that address translation is about.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
 use ptarmigan::cpu::Pinned;
+use ptarmigan_kernel_base::fail;
+pub use ptarmigan_kernel_base::riscv::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, physical};
 use ptarmigan_kernel_mailbox as mailbox;
 
-pub use crate::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, physical};
 use crate::irq::{self, HARTS};
-use crate::rt::fail;
 use crate::sbi;
 use crate::without::{Part, leaves_out};
 
-/// The first entry of a root that is the kernel's.
-pub const KERNEL_FIRST: usize = 256;
 /// Entries of a root.
 pub const ENTRIES: usize = 512;
 
@@ -24,7 +22,7 @@ const ROOT: u64 = ((1 << 44) - 1) << 12;
 const ASID_SHIFT: u32 = 44;
 const ASID_MASK: u64 = 0xffff;
 
-/// The physical address of the root that maps the kernel alone.
+/// The physical address of the root that the kernel boots on.
 pub fn kernel_root() -> u64 {
     unsafe extern "C" {
         /// Defined by `boot.s`.
@@ -33,11 +31,12 @@ pub fn kernel_root() -> u64 {
     physical(&raw const kernel_root)
 }
 
-/// The entries of the kernel's root.
-pub fn kernel_entry(index: usize) -> u64 {
-    // SAFETY: the table is a static of 512 entries, which is written only while one hart runs; the
-    // index is cut to size.
-    unsafe { direct::<u64>(kernel_root()).add(index % ENTRIES).read() }
+/// The root that harts load when they leave a space.
+static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+
+/// Says which root harts load when they leave a space.
+pub fn set_kernel_root(at: u64) {
+    KERNEL_ROOT.store(at, Ordering::Relaxed);
 }
 
 /// Sets an entry of the kernel's root that was none.
@@ -90,7 +89,11 @@ pub struct Announcing;
 fn leaves_fence_out(pin: &Pinned<'_>, of_space: bool) -> bool {
     // The root has just been loaded under the number of the one before.
     let loads = of_space && !is_fenced();
-    let part = if current_root() == kernel_root() { Part::UnloadFence } else { Part::LoadFence };
+    let part = if current_root() == KERNEL_ROOT.load(Ordering::Relaxed) {
+        Part::UnloadFence
+    } else {
+        Part::LoadFence
+    };
     leaves_out(Part::Flush) || leaves_out(Part::Remote) && irq::is_answering(pin) || loads && leaves_out(part)
 }
 

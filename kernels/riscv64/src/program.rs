@@ -1,32 +1,18 @@
-//! The user program: a flat binary in pages of its own, which spaces map as an object.
+//! The user program, which the image carries.
 
-use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan_kernel_base::program::{Pages, Program};
 
-use crate::mmu;
+use crate::mmu::DIRECT_MAP;
 
-const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/user.bin"));
+const BYTES: &[u8; BYTES_LEN] = include_bytes!(concat!(env!("OUT_DIR"), "/user.bin"));
+const BYTES_LEN: usize = include_bytes!(concat!(env!("OUT_DIR"), "/user.bin")).len();
 
-#[repr(C, align(4096))]
-struct Pages([u8; BYTES.len()]);
-
-static PROGRAM: Pages = Pages({
-    let mut pages = [0; BYTES.len()];
-    let mut at = 0;
-    while at < BYTES.len() {
-        pages[at] = BYTES[at];
-        at += 1;
-    }
-    pages
-});
-
-/// Its name as an object.
-pub const OBJECT: u32 = 1;
+static PROGRAM: Pages<BYTES_LEN> = Pages::new(BYTES);
 
 /// Its size, whole pages.
-pub const LEN: u64 = BYTES.len() as u64;
+pub const LEN: u64 = BYTES_LEN as u64;
 
-/// The frame in which a page of an object is kept.
-pub fn frame(object: u32, page: u64) -> Option<Pfn> {
-    let offset = page.checked_mul(FRAME_SIZE as u64)?;
-    (object == OBJECT && offset < LEN).then(|| PhysAddr(mmu::physical(&raw const PROGRAM) + offset).pfn())
+/// The program as an object that spaces map.
+pub fn object() -> Program {
+    PROGRAM.object(DIRECT_MAP)
 }

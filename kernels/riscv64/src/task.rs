@@ -7,11 +7,14 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_base::riscv::sbi;
+
 use crate::irq::{self, HARTS};
 use crate::lock::Lock;
 use crate::memory::{self, Refused, SpaceRef};
 use crate::trap::{self, Registers, Trap};
-use crate::{abi, kernel_half, machine, rt, sbi};
+use crate::{abi, kernel_half, machine};
 
 /// Tasks at a time.
 const TASKS: usize = 32;
@@ -211,7 +214,7 @@ fn idle() {
     }
     flag.store(false, Ordering::SeqCst);
     if irq::take_software() {
-        machine::machine().answer();
+        machine::answer();
     }
 }
 
@@ -232,7 +235,7 @@ pub fn stop(check: impl FnOnce()) {
 pub fn run_other() -> ! {
     run();
     kernel_half::look();
-    machine::machine().drain(false);
+    machine::drain(false);
     STOPPED.fetch_add(1, Ordering::SeqCst);
     loop {
         irq::sleep();
@@ -257,7 +260,7 @@ fn handle(number: usize, task: &mut Body, trap: Trap) -> After {
         }
         trap::Cause::Software => {
             irq::take_software();
-            machine::machine().answer();
+            machine::answer();
             After::Resume
         }
         trap::Cause::Timer => After::GiveWay,
@@ -285,7 +288,7 @@ fn call(number: usize, task: &mut Body) -> After {
         abi::PAUSE => return After::Pause,
         abi::GIVE_WAY => return After::GiveWay,
         abi::CPU => Ok(irq::cpu() as u64),
-        abi::FAILED => rt::fail(format_args!("{}: {a1:#x}, not {a2:#x}", check_name(a0))),
+        abi::FAILED => fail(format_args!("{}: {a1:#x}, not {a2:#x}", check_name(a0))),
         _ => Err(Refused),
     };
     task.registers.set_result(result.unwrap_or(abi::ERROR));
@@ -400,7 +403,7 @@ fn end(number: usize, code: u64) {
         let last = table.alive == 0;
         drop(table);
         if code != 0 {
-            rt::fail(format_args!("a program ended with {code:#x}"));
+            fail(format_args!("a program ended with {code:#x}"));
         }
         if last {
             wake_first();

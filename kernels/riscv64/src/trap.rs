@@ -3,8 +3,10 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use ptarmigan_kernel_base::fail;
+
 use crate::memory::{self, Cause as Fault};
-use crate::{irq, machine, rt};
+use crate::{irq, machine};
 
 global_asm!(include_str!("trap.s"));
 
@@ -122,11 +124,11 @@ extern "C" fn kernel_interrupt(cause: u64, value: u64, pc: u64) {
     match (Trap { cause, value }).cause() {
         Cause::Software => {
             irq::take_software();
-            machine::machine().answer();
+            machine::answer();
             SOFTWARE_IN_CALLS.fetch_add(1, Ordering::Relaxed);
         }
         // The time slice is over: the task is preempted as soon as it is entered again.
         Cause::Timer => irq::hold_timer(),
-        _ => rt::fail(format_args!("trap {cause:#x} in the kernel, address {value:#x}, pc {pc:#x}")),
+        _ => fail(format_args!("trap {cause:#x} in the kernel, address {value:#x}, pc {pc:#x}")),
     }
 }

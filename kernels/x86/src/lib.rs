@@ -6,6 +6,8 @@
 extern crate std;
 
 pub mod acpi;
+#[cfg(feature = "bare")]
+pub mod bare;
 pub mod clock;
 pub mod hardware;
 pub mod lapic;

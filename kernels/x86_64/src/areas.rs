@@ -9,8 +9,10 @@ use ptarmigan::table::Tree;
 use ptarmigan::vmalloc::{Area, Vmalloc};
 use ptarmigan::window::DirectMap;
 
-use crate::machine::Machine;
-use crate::{say, trap};
+use ptarmigan_kernel_base::say;
+use ptarmigan_kernel_x86::bare::trap;
+
+use crate::machine::{Machine, here, pin};
 
 const START: VirtAddr = VirtAddr(0xffff_c000_0000_0000);
 const BYTES: u64 = 4 << 20;
@@ -37,14 +39,14 @@ fn each_page(area: &Area<'_>, mut visit: impl FnMut(u64, u64)) {
 }
 
 /// Runs the checks; panics at the first that fails.
-pub fn check(m: &Machine<'_>, boot: &mut BootMemory) {
-    let pin = m.pin();
-    let on = m.here(&pin);
+pub fn check(m: &Machine, boot: &mut BootMemory) {
+    let pin = pin(m);
+    let on = here(m, &pin);
     let spaces = [(); 2].map(|()| {
         Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap_or_else(|e| panic!("no root table: {e}"))
     });
     assert!(spaces[0].activate(on).is_ok());
-    let range = m.kernel().claim(on, START, BYTES).unwrap_or_else(|e| panic!("no range: {e}"));
+    let range = m.kernel_map().claim(on, START, BYTES).unwrap_or_else(|e| panic!("no range: {e}"));
     let areas = Vmalloc::<X86_64, DirectMap>::new(boot, range);
     let mut areas = areas.unwrap_or_else(|refused| panic!("no areas: {}", refused.error));
 

@@ -12,13 +12,14 @@ use ptarmigan::frames::{AllocFlags, DataFrame};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Tree};
+use ptarmigan_kernel_base::say;
 use ptarmigan_kernel_mailbox as mailbox;
+use ptarmigan_kernel_x86::bare::{direct, trap};
+use ptarmigan_kernel_x86::memory_map::Span;
 use ptarmigan_kernel_x86::table;
 
-use crate::boot::{self, Region};
-use crate::machine::{self, Machine};
-use crate::mmu::DIRECT_MAP;
-use crate::{areas, mmu, say, trap};
+use crate::areas;
+use crate::machine::{self, Machine, here, pin};
 
 const VIRT: u64 = 0x40_0000_0000;
 const PAGE: u64 = 4096;
@@ -28,7 +29,7 @@ const SPACES: u32 = 64;
 
 /// What the fault hook works on.
 struct Current<'m> {
-    machine: &'m Machine<'m>,
+    machine: &'m Machine,
     tree: RefCell<Option<Tree<X86_64>>>,
 }
 
@@ -50,14 +51,14 @@ fn fault(address: u64, error: u64) -> bool {
     let Ok(mut tree) = current.tree.try_borrow_mut() else { return false };
     let Some(tree) = tree.as_mut() else { return false };
     let m = current.machine;
-    let pin = m.pin();
+    let pin = pin(m);
     let Ok(frame) = m.data().take(m.frames(), &pin, AllocFlags::ATOMIC) else { return false };
     // SAFETY: 1. taken just now, and not mapped yet.
     let cleared = unsafe { m.clear_data(&pin, frame.pfn()) };
     debug_assert!(cleared.is_ok(), "the direct map reaches every frame");
     let attr = Attr::READ | Attr::WRITE | Attr::USER;
     let page = VirtAddr(address & !(PAGE - 1));
-    let Ok(mut tree) = tree.edit(m.here(&pin)) else { return false };
+    let Ok(mut tree) = tree.edit(here(m, &pin)) else { return false };
     // SAFETY: 1. the frame is a data frame of this page's own; it is given back after the page has
     // been unmapped and flushed.
     let mapped = unsafe { tree.map(page, frame.pfn(), attr, AllocFlags::ATOMIC) }.is_ok();
@@ -83,21 +84,21 @@ impl Waiting {
     /// # Safety
     ///
     /// 1. The entry was made by [`fault`], and nothing else takes its reference.
-    unsafe fn add(&mut self, m: &Machine<'_>, frame: Pfn) {
+    unsafe fn add(&mut self, m: &Machine, frame: Pfn) {
         // SAFETY: 1. `fault` left the reference to the entry, and it is taken here (1.).
         self.frames[self.n] = Some(unsafe { DataFrame::from_raw(m.id(), frame) });
         self.n += 1;
     }
 
-    fn give(self, m: &Machine<'_>) {
+    fn give(self, m: &Machine) {
         self.frames.into_iter().flatten().for_each(|frame| give(m, frame));
     }
 }
 
 /// Gives a frame back that has no other users.
-fn give(m: &Machine<'_>, frame: DataFrame) {
+fn give(m: &Machine, frame: DataFrame) {
     let pfn = frame.pfn();
-    let last = m.data().release(m.frames(), &m.pin(), frame);
+    let last = m.data().release(m.frames(), &pin(m), frame);
     assert!(last.is_ok_and(|last| last), "{pfn} has other users");
 }
 
@@ -116,18 +117,12 @@ fn write(address: u64, value: u64) -> bool {
     unsafe { trap::write(address, value) }
 }
 
-/// Runs the checks on the memory of `region`, which is the library's from here on; panics at the
-/// first that fails.
-pub fn run(region: Region) {
-    // SAFETY: the region is nobody else's: the self test is over.
-    let made = unsafe { machine::memory(region) };
-    let (mut boot, frames) = made.unwrap_or_else(|e| panic!("no memory for the library: {e:?}"));
-    let kernel = machine::kernel_half(&frames).unwrap_or_else(|e| panic!("no kernel's half: {e:?}"));
-    // SAFETY: 1. the frames have just been made, and this is the only machine of theirs.
-    let machine = unsafe { Machine::new(&mut boot, &frames, &kernel) };
-    let machine = machine.unwrap_or_else(|e| panic!("no memory for the library: {e:?}"));
-    let (m, pin) = (&machine, machine.pin());
-    let (before, tables) = (frames.counts(), kernel.tables());
+/// Runs the checks on `memory`, which is the library's from here on; panics at the first that fails.
+pub fn run(memory: Span) {
+    // SAFETY: 1. The memory is nobody else's: the self test is over.
+    let Ok((machine, mut boot)) = unsafe { machine::set_up(memory) };
+    let (m, pin, frames) = (&machine, pin(&machine), machine.frames());
+    let (before, tables) = (frames.counts(), m.kernel_map().tables());
     say!("library: {} frames, {} free", before.total, before.free);
 
     let current = Current { machine: m, tree: RefCell::new(None) };
@@ -149,12 +144,12 @@ pub fn run(region: Region) {
     let flushes = m.tlb().counts();
     say!("{SPACES} spaces, {misses} tables from the allocator, {} page faults", trap::page_faults());
     say!("flushes: {} page, {} range, {} full", flushes.page, flushes.range, flushes.full);
-    let on = m.here(&pin);
+    let on = here(m, &pin);
     on.drain();
     on.policy().reclaim(NodeId(0), u32::MAX);
     assert_eq!(m.policy().counts().cached(), 0, "tables are still cached");
     // A table that hangs in the kernel's root stays as long as the kernel's half.
-    let kept = (kernel.tables() - tables) as u32;
+    let kept = (m.kernel_map().tables() - tables) as u32;
     assert_eq!((frames.counts().free + kept, kept), (before.free, 1), "frames are missing");
     mailbox::send(0, mailbox::code::END, [0; 4]);
     say!("all frames are back");
@@ -163,8 +158,8 @@ pub fn run(region: Region) {
 /// The life of one space.
 fn one_space(current: &Current<'_>, number: u32) {
     let m = current.machine;
-    let pin = m.pin();
-    let on = m.here(&pin);
+    let pin = pin(m);
+    let on = here(m, &pin);
     let tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL);
     let tree = tree.unwrap_or_else(|e| panic!("no root table: {e}"));
     assert!(tree.activate(on).is_ok());
@@ -184,7 +179,7 @@ fn one_space(current: &Current<'_>, number: u32) {
         let mapped = current.tree.borrow().as_ref().and_then(|t| t.query(on, VirtAddr(page(number, i))));
         let Some((frame, attr)) = mapped else { panic!("page {i} is not in the tree") };
         assert!(attr.has(Attr::ACCESSED | Attr::DIRTY), "the MMU did not use the library's entry: {attr}");
-        assert_eq!(read(mmu::direct::<u64>(frame.addr().0).addr() as u64), Some(value(i)));
+        assert_eq!(read(direct::<u64>(frame.addr().0).addr() as u64), Some(value(i)));
     }
     assert_eq!(trap::page_faults(), faults + PAGES as u64, "mapped pages faulted");
 
@@ -224,7 +219,7 @@ fn one_space(current: &Current<'_>, number: u32) {
         // SAFETY: 1. all pages come by `fault`, and their entries go by this alone.
         assert!(tree.end(on, |_, frame, _| unsafe { waiting.add(m, frame) }).is_ok());
     }
-    assert_eq!(table::current_root(), boot::kernel_top().physical(DIRECT_MAP), "a dead top is still loaded");
+    assert_eq!(table::current_root(), m.kernel_map().root().0, "a dead top is still loaded");
     assert_eq!(waiting.n, PAGES);
     waiting.give(m);
     trap::set_page_fault_hook(None);
@@ -235,10 +230,10 @@ fn one_space(current: &Current<'_>, number: u32) {
 /// Changes the attributes of all pages and flushes.
 fn change(current: &Current<'_>, to: impl Fn(Attr) -> Attr) {
     let m = current.machine;
-    let pin = m.pin();
+    let pin = pin(m);
     let all = VirtRange { start: VIRT, end: VIRT + PAGES as u64 * STRIDE };
     if let Some(tree) = current.tree.borrow_mut().as_mut()
-        && let Ok(mut changes) = tree.edit(m.here(&pin))
+        && let Ok(mut changes) = tree.edit(here(m, &pin))
     {
         changes.change_range(all, to);
         changes.flush();

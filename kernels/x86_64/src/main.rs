@@ -3,47 +3,46 @@
 //!
 //! Layout of every address space: slots 0 to 255 of the root table are the user's, and empty; slot
 //! 256 is the direct map of the low 4 GiB, and the image is linked into it. A new root table copies
-//! slots 256 to 511 from [`boot::kernel_top`].
+//! slots 256 to 511 from [`boot::kernel_top`](ptarmigan_kernel_x86::bare::boot::kernel_top).
 #![no_std]
 #![no_main]
 
 mod areas;
-mod boot;
-mod exit;
 mod library;
 mod machine;
 mod mmu;
-mod rt;
 mod selftest;
-mod serial;
-mod trap;
 
+use ptarmigan_kernel_base::{board, fail, pass, say};
 use ptarmigan_kernel_mailbox as mailbox;
+use ptarmigan_kernel_x86::bare::{PC, boot, trap};
+
+ptarmigan_kernel_base::panic_handler!();
 
 /// Where the assembly goes once long mode is on.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(start_info: u64) -> ! {
+    board::use_board(&PC);
     trap::init();
     say!("long mode, paging on, traps ready");
-    // SAFETY: this is the loader's own pointer, and nothing has been written outside the image.
-    let Some(region) = (unsafe { boot::largest_region(start_info) }) else {
-        panic!("the loader described no usable memory");
+    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    let info = unsafe { boot::read(start_info) };
+    let largest = info.as_ref().and_then(|info| info.memory.runs().iter().max_by_key(|run| run.bytes()));
+    let (Some(info), Some(memory)) = (&info, largest) else {
+        fail(format_args!("the loader described no usable memory"));
     };
-    say!("memory: {} KiB at {:#x}", region.len >> 10, region.start);
+    say!("memory: {} KiB at {:#x}", memory.bytes() >> 10, memory.start);
+    // The command line may lie in memory that is written to from here on.
+    let [announces, without_flush] = [mailbox::WORD, "without=flush"].map(|word| info.has_word(word));
 
-    // SAFETY: as above.
-    let has = |word| unsafe { boot::has_word(start_info, word) };
-    let (announces, without_flush) = (has(mailbox::WORD), has("without=flush"));
-
-    selftest::run(region);
+    selftest::run(*memory);
     if announces {
-        boot::announce();
+        mailbox::begin(0);
+        boot::shared_tables().for_each(|(at, level)| mailbox::fixed_table(0, at, level));
     }
     if without_flush {
         machine::leave_flushes_out();
     }
-    library::run(region);
-
-    say!("PASS");
-    exit::exit(exit::Outcome::Pass)
+    library::run(*memory);
+    pass()
 }

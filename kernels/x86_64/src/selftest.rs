@@ -4,11 +4,12 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::boot::{self, Region};
+use ptarmigan_kernel_base::say;
+use ptarmigan_kernel_x86::bare::{DIRECT_MAP, boot, direct, trap};
+use ptarmigan_kernel_x86::memory_map::Span;
 use ptarmigan_kernel_x86::table::{self, TablePage};
 
-use crate::mmu::{self, ACCESSED, DIRECT_MAP, DIRTY, NO_EXECUTE, PRESENT, WRITABLE};
-use crate::{say, trap};
+use crate::mmu::{ACCESSED, DIRTY, NO_EXECUTE, PRESENT, WRITABLE};
 
 /// Slot 2 of the root table, in the user's half.
 const VIRT: u64 = 2 << 39;
@@ -49,11 +50,11 @@ fn fault(address: u64, error: u64) -> bool {
     true
 }
 
-/// Runs the checks on frames from the start of `region`; panics at the first that fails. Leaves
+/// Runs the checks on frames from the start of `memory`; panics at the first that fails. Leaves
 /// nothing mapped.
-pub fn run(region: Region) {
-    let frame = |i: u64| region.start + i * PAGE;
-    assert!(region.len >= 16 * PAGE, "no memory to test with");
+pub fn run(memory: Span) {
+    let frame = |i: u64| memory.start + i * PAGE;
+    assert!(memory.bytes() >= 16 * PAGE, "no memory to test with");
 
     let boot = table::current_root();
     assert_eq!(boot, boot::kernel_top().physical(DIRECT_MAP));
@@ -73,14 +74,14 @@ pub fn run(region: Region) {
     LEAF.set(1, frame(0) | PRESENT | WRITABLE | NO_EXECUTE);
     store(VIRT, 0x1122_3344_5566_7788);
     assert_eq!(word(VIRT + PAGE), 0x1122_3344_5566_7788);
-    assert_eq!(word(mmu::direct::<u64>(frame(0)).addr() as u64), 0x1122_3344_5566_7788);
+    assert_eq!(word(direct::<u64>(frame(0)).addr() as u64), 0x1122_3344_5566_7788);
     assert_eq!(LEAF.get(0) & (ACCESSED | DIRTY), ACCESSED | DIRTY);
     assert_eq!(LEAF.get(1) & (ACCESSED | DIRTY), ACCESSED);
     say!("alias and direct map agree; the MMU set accessed and dirty");
 
     // Without invlpg the old translation has to be seen, or this emulator cannot show a missing
     // flush.
-    store(mmu::direct::<u64>(frame(1)).addr() as u64, 0xf1);
+    store(direct::<u64>(frame(1)).addr() as u64, 0xf1);
     LEAF.set(1, frame(1) | PRESENT | WRITABLE);
     let stale = word(VIRT + PAGE);
     table::invalidate_page(VIRT + PAGE);
@@ -120,7 +121,7 @@ pub fn run(region: Region) {
     }
     for i in 0..8 {
         assert_eq!(word(VIRT + (16 + i) * PAGE), i);
-        assert_eq!(word(mmu::direct::<u64>(frame(2 + i)).addr() as u64), i);
+        assert_eq!(word(direct::<u64>(frame(2 + i)).addr() as u64), i);
     }
     assert_eq!(trap::page_faults(), before + 8);
     trap::set_page_fault_hook(None);

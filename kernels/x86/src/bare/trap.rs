@@ -20,6 +20,8 @@ pub type PageFaultHook = fn(u64, u64) -> bool;
 pub const ERROR_PROTECTION: u64 = 1;
 /// Error code bit: the access was a write.
 pub const ERROR_WRITE: u64 = 1 << 1;
+/// Error code bit: the access was an instruction fetch.
+pub const ERROR_FETCH: u64 = 1 << 4;
 
 static HOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 static IN_PAGE_FAULT: AtomicBool = AtomicBool::new(false);

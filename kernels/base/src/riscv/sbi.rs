@@ -10,7 +10,7 @@ const REMOTE_FENCE: u64 = 0x5246_4e43;
 
 /// An error code of the firmware's.
 #[derive(Clone, Copy, Debug)]
-pub struct SbiError(#[expect(dead_code, reason = "printed by Debug")] pub i64);
+pub struct SbiError(pub i64);
 
 /// # Safety
 ///

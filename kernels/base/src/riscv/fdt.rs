@@ -1,8 +1,10 @@
 //! What the firmware's device tree says, as far as it is used: memory, harts, boot arguments
 //! (Devicetree specification, chapter 5).
 
-use crate::irq::HARTS;
-use crate::mmu;
+use super::direct::direct;
+
+/// Harts that are looked for.
+pub const HARTS: usize = 8;
 
 const MAGIC: u32 = 0xd00d_feed;
 const BEGIN_NODE: u32 = 1;
@@ -52,7 +54,7 @@ impl Blob {
 /// 1. `at` is what the firmware passed at entry, and the memory there has not been written to
 ///    since, nor will be.
 pub unsafe fn read(at: u64) -> Option<Board> {
-    let header = mmu::direct::<u32>(at);
+    let header = direct::<u32>(at);
     // SAFETY: the firmware's pointer is to a header of ten words (point 1), in the direct map.
     let (magic, size) = unsafe { (u32::from_be(header.read()), u32::from_be(header.add(1).read())) };
     if magic != MAGIC {
@@ -60,7 +62,12 @@ pub unsafe fn read(at: u64) -> Option<Board> {
     }
     // SAFETY: the header says that the tree has so many bytes, and nothing writes to them (point
     // 1).
-    let blob = Blob(unsafe { core::slice::from_raw_parts(mmu::direct::<u8>(at), size as usize) });
+    parse(unsafe { core::slice::from_raw_parts(direct::<u8>(at), size as usize) })
+}
+
+/// Reads a tree; `None` if it is cut.
+fn parse(bytes: &'static [u8]) -> Option<Board> {
+    let blob = Blob(bytes);
     let (mut next, strings) = (blob.word(8)? as usize, blob.word(12)? as usize);
     let mut board = Board { memory: 0, bytes: 0, hart_ids: [0; HARTS], harts: 0, arguments: "" };
     // Names of the nodes that lead to where `next` is: the second and the third level tell all that
@@ -102,6 +109,63 @@ pub unsafe fn read(at: u64) -> Option<Board> {
             NOP => {}
             // The end.
             _ => return Some(board),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn tree() -> Vec<u8> {
+        let names = b"reg\0bootargs\0";
+        let mut body = Vec::new();
+        let word = |body: &mut Vec<u8>, value: u32| body.extend(value.to_be_bytes());
+        let begin = |body: &mut Vec<u8>, name: &str| {
+            body.extend(BEGIN_NODE.to_be_bytes());
+            body.extend(name.bytes().chain([0]));
+            body.resize(body.len().next_multiple_of(4), 0);
+        };
+        let property = |body: &mut Vec<u8>, name: u32, value: &[u8]| {
+            [PROPERTY, value.len() as u32, name].iter().for_each(|word| body.extend(word.to_be_bytes()));
+            body.extend(value);
+            body.resize(body.len().next_multiple_of(4), 0);
+        };
+        begin(&mut body, "");
+        begin(&mut body, "chosen");
+        property(&mut body, 4, b"without=flush\0");
+        word(&mut body, END_NODE);
+        begin(&mut body, "memory@80000000");
+        property(&mut body, 0, &[0x8000_0000u64.to_be_bytes(), 0x800_0000u64.to_be_bytes()].concat());
+        word(&mut body, END_NODE);
+        begin(&mut body, "cpus");
+        begin(&mut body, "cpu@3");
+        property(&mut body, 0, &3u32.to_be_bytes());
+        [END_NODE, END_NODE, END_NODE, 9].iter().for_each(|token| word(&mut body, *token));
+        let mut all = Vec::new();
+        let strings = 40 + body.len() as u32;
+        let header = [MAGIC, strings + names.len() as u32, 40, strings, 0, 17, 16, 0, names.len() as u32, 0];
+        header.iter().for_each(|value| all.extend(value.to_be_bytes()));
+        all.extend(body);
+        all.extend(names);
+        all
+    }
+
+    #[test]
+    fn memory_harts_and_arguments_are_read() {
+        let board = parse(tree().leak()).expect("a tree");
+        assert_eq!((board.memory, board.bytes), (0x8000_0000, 0x800_0000));
+        assert_eq!((board.harts, board.hart_ids[0]), (1, 3));
+        assert_eq!(board.arguments, "without=flush");
+    }
+
+    #[test]
+    fn trees_that_are_cut_do_no_harm() {
+        let whole: &'static [u8] = tree().leak();
+        for len in 0..whole.len() {
+            let _ = parse(&whole[..len]);
         }
     }
 }

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::rt::fail;
+use crate::board::fail;
 
 /// A static that is made once, at boot.
 pub struct Late<T> {
@@ -14,6 +14,12 @@ pub struct Late<T> {
 
 // SAFETY: it is written once, before `made` says so, and only read after.
 unsafe impl<T: Send + Sync> Sync for Late<T> {}
+
+impl<T> Default for Late<T> {
+    fn default() -> Self {
+        Late::new()
+    }
+}
 
 impl<T> Late<T> {
     /// Not made yet.
@@ -25,7 +31,7 @@ impl<T> Late<T> {
     ///
     /// # Safety
     ///
-    /// 1. It is called once, while one hart runs.
+    /// 1. It is called once, while one CPU runs.
     pub unsafe fn set(&self, value: T) -> &T {
         // SAFETY: nothing reads it before `made` is set, and nobody else writes (point 1).
         let there = unsafe { (*self.value.get()).write(value) };

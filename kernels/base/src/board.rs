@@ -1,0 +1,114 @@
+//! Prints on the serial port, and ends the run.
+
+use core::fmt::{self, Display, Write};
+use core::panic::PanicInfo;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// What an image says and how it ends.
+pub struct Board {
+    /// Sends a byte on the serial port.
+    pub put: fn(u8),
+    /// Ends the machine; `true` if every check held.
+    pub exit: fn(bool) -> !,
+}
+
+static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
+/// A line is being printed.
+static PRINTING: AtomicBool = AtomicBool::new(false);
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Has lines printed on a board from here on.
+pub fn use_board(board: &'static Board) {
+    BOARD.store(ptr::from_ref(board).cast_mut(), Ordering::Release);
+}
+
+fn board() -> Option<&'static Board> {
+    // SAFETY: it is null, or `use_board` stored a reference that is valid for good.
+    unsafe { BOARD.load(Ordering::Acquire).as_ref() }
+}
+
+struct Port<'a>(&'a Board);
+
+impl Write for Port<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(self.0.put);
+        Ok(())
+    }
+}
+
+fn print(text: fmt::Arguments<'_>) {
+    let Some(board) = board() else { return };
+    // The port cannot fail.
+    let _ = Port(board).write_fmt(text);
+    (board.put)(b'\n');
+}
+
+/// Prints a line as a whole. Handlers of interrupts print none, but the last of a run.
+pub fn line(text: fmt::Arguments<'_>) {
+    while PRINTING.swap(true, Ordering::Acquire) {
+        core::hint::spin_loop();
+    }
+    print(text);
+    PRINTING.store(false, Ordering::Release);
+}
+
+/// Prints a line on the serial port.
+#[macro_export]
+macro_rules! say {
+    ($($argument:tt)*) => { $crate::board::line(::core::format_args!($($argument)*)) };
+}
+
+fn end(passed: bool) -> ! {
+    if let Some(board) = board() {
+        (board.exit)(passed);
+    }
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// Ends a run in which every check held.
+pub fn pass() -> ! {
+    say!("PASS");
+    end(true)
+}
+
+/// Ends a run that has failed: says why, once, although the port may be in use.
+pub fn fail(why: fmt::Arguments<'_>) -> ! {
+    if !ENDING.swap(true, Ordering::Relaxed) {
+        print(format_args!("FAIL {why}"));
+        end(false);
+    }
+    // Another CPU is about to end the machine, or reporting has failed itself.
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// Ends a run that panicked. The image's handler of panics calls it.
+pub fn panicked(info: &PanicInfo<'_>) -> ! {
+    fail(format_args!("{info}"))
+}
+
+/// Defines the image's handler of panics.
+#[macro_export]
+macro_rules! panic_handler {
+    () => {
+        #[panic_handler]
+        fn panic(info: &::core::panic::PanicInfo<'_>) -> ! {
+            $crate::board::panicked(info)
+        }
+    };
+}
+
+/// The error of a run that has ended, which no code sees: an error of any type becomes one by ending
+/// the run.
+#[derive(Debug)]
+pub enum Failed {}
+
+impl<E: Display> From<E> for Failed {
+    fn from(e: E) -> Self {
+        fail(format_args!("{e}"))
+    }
+}

@@ -1,0 +1,28 @@
+//! Shared by images of several architectures: lines on the serial port, ends of runs, parts that are
+//! left out on purpose, programs in the image; for RISC-V the firmware and its device tree.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod board;
+pub mod late;
+pub mod machine;
+pub mod program;
+pub mod riscv;
+pub mod without;
+
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::NodeId;
+use ptarmigan::frames::{MemoryRun, ZoneClass};
+
+pub use board::{Board, Failed, fail, pass};
+
+/// Returns the run of whole frames from physical address `start` to below `end`, on node 0.
+pub fn memory_run(start: u64, end: u64) -> MemoryRun {
+    let (first, end) = (PhysAddr(start.next_multiple_of(FRAME_SIZE)).pfn(), PhysAddr(end).pfn());
+    let frames = end.0.saturating_sub(first.0);
+    MemoryRun { start: first, frames, node: NodeId(0), class: ZoneClass::Low }
+}
+
+const FRAME_SIZE: u64 = ptarmigan::addr::FRAME_SIZE as u64;

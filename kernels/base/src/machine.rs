@@ -1,0 +1,168 @@
+//! The machine of an image that tests: the library's parts, a layer that listens to its lists of
+//! tables, and pages that are not cleared or copied in runs that leave that out.
+
+use ptarmigan::addr::Pfn;
+use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{DataFrames, Frames, NoFrame};
+use ptarmigan::machine::{self, Machine as _, On};
+use ptarmigan::quicklist::{Layer, Layered, Policy};
+use ptarmigan::setup::{MachineParts, NoObjects, Objects};
+use ptarmigan::space::SpaceMachine;
+use ptarmigan::table::KernelMap;
+use ptarmigan::tlb::{Parking, Shootdown, Tlb};
+use ptarmigan::window::DirectMap;
+
+use crate::board::fail;
+use crate::without::leaves_out;
+
+/// The parts that [`Setup`](ptarmigan::setup::Setup) makes.
+pub type Parts<F, S, O = NoObjects> = MachineParts<'static, F, DirectMap, S, O>;
+/// Their lists of tables.
+pub type Lists<F, S, O = NoObjects> = &'static <Parts<F, S, O> as machine::Machine>::Policy;
+
+/// The number of the part [left out](crate::without) in which fresh pages are not cleared.
+pub const CLEAR: u32 = 0;
+/// The number of the part in which copy-on-write copies nothing.
+pub const COPY: u32 = 1;
+
+/// A layer that does nothing.
+pub struct NoLayer;
+
+// SAFETY: 1. The default passes the page on. 2. There are none.
+unsafe impl<P: Policy> Layer<P> for NoLayer {
+    fn frames(&self) -> Option<&Frames> {
+        None
+    }
+}
+
+/// The machine. `L` is a layer around the lists of tables.
+pub struct Machine<F: Format, S: 'static, O: 'static = NoObjects, L = NoLayer>
+where
+    Parts<F, S, O>: machine::Machine,
+{
+    parts: &'static Parts<F, S, O>,
+    lists: Layered<L, Lists<F, S, O>>,
+    /// Free frames when all was set up.
+    before: u32,
+}
+
+impl<F, S, O, L> Machine<F, S, O, L>
+where
+    F: Format,
+    S: Shootdown,
+    O: Objects,
+    L: Layer<Lists<F, S, O>>,
+{
+    /// Makes the machine of parts. A layer of another machine ends the run.
+    pub fn new(parts: &'static Parts<F, S, O>, layer: L) -> Self {
+        let lists = Layered::new(layer, parts.policy());
+        let lists = lists.unwrap_or_else(|refused| fail(format_args!("{}", refused.error)));
+        Machine { parts, lists, before: parts.frames().counts().free }
+    }
+
+    /// Returns the kernel's half of all spaces.
+    pub fn kernel_map(&self) -> &'static KernelMap<F, DirectMap> {
+        self.parts.kernel_map().unwrap_or_else(|| fail(format_args!("spaces have no kernel's half")))
+    }
+
+    /// Gives back what this CPU's lists hold, and with `all` what the node's do.
+    pub fn drain(on: On<'_, Self>, all: bool) {
+        on.drain();
+        if all {
+            on.policy().reclaim(NodeId(0), u32::MAX);
+        }
+    }
+
+    /// Checks, after every CPU has drained its lists, that every frame is back, but for `kept` tables
+    /// of the kernel's half that stay.
+    pub fn check_balance(&self, kept: usize) {
+        let (live, cached) = (self.lists.counts().live(), self.lists.counts().cached());
+        let free = self.parts.frames().counts().free;
+        if (live, cached, free as usize + kept) != (kept, 0, self.before as usize) {
+            fail(format_args!(
+                "frames: {free} free, {} before; {live} tables live, {kept} the kernel's, {cached} cached",
+                self.before
+            ));
+        }
+    }
+}
+
+// SAFETY: 1. and 2. They are those of the parts, with a layer around the lists: this has the same
+// parts as the machine that it is made of. 3. Both functions are the parts', or do nothing.
+unsafe impl<F, S, O, L> machine::Machine for Machine<F, S, O, L>
+where
+    F: Format,
+    S: Shootdown,
+    O: Objects,
+    L: Layer<Lists<F, S, O>>,
+{
+    type Window = DirectMap;
+    type Policy = Layered<L, Lists<F, S, O>>;
+    type Shootdown = S;
+
+    fn frames(&self) -> &Frames {
+        self.parts.frames()
+    }
+
+    fn data(&self) -> &DataFrames {
+        self.parts.data()
+    }
+
+    fn window(&self) -> &DirectMap {
+        self.parts.window()
+    }
+
+    fn policy(&self) -> &Self::Policy {
+        &self.lists
+    }
+
+    fn tlb(&self) -> &Tlb<S> {
+        self.parts.tlb()
+    }
+
+    fn parking(&self) -> &Parking {
+        self.parts.parking()
+    }
+
+    fn before_executable(&self, pin: &Pinned<'_>, first: Pfn, frames: u64) {
+        self.parts.before_executable(pin, first, frames);
+    }
+
+    fn data_has_memory(&self) -> bool {
+        true
+    }
+
+    unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
+        if leaves_out(CLEAR) {
+            return Ok(());
+        }
+        // SAFETY: 1. of the caller's.
+        unsafe { self.parts.clear_data(pin, frame) }
+    }
+
+    unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
+        if leaves_out(COPY) {
+            return Ok(());
+        }
+        // SAFETY: 1. and 2. of the caller's.
+        unsafe { self.parts.copy_data(pin, from, to) }
+    }
+}
+
+// SAFETY: 1. and 2. They are those of the parts.
+unsafe impl<F, S, O, L> SpaceMachine for Machine<F, S, O, L>
+where
+    F: Format,
+    S: Shootdown,
+    O: Objects,
+    L: Layer<Lists<F, S, O>>,
+{
+    fn zero_frame(&self) -> Pfn {
+        self.parts.zero_frame()
+    }
+
+    fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
+        self.parts.backing_frame(object, page)
+    }
+}

@@ -1,0 +1,40 @@
+//! The user program of an image: a flat binary in pages of its own, which spaces map as an object.
+
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::setup::Objects;
+
+/// The bytes of a program, from the start of a page on.
+#[repr(C, align(4096))]
+pub struct Pages<const N: usize>([u8; N]);
+
+impl<const N: usize> Pages<N> {
+    /// Copies the program, whose size is whole pages.
+    pub const fn new(bytes: &[u8; N]) -> Self {
+        Pages(*bytes)
+    }
+
+    /// Returns it as an object: `direct_map` is where the kernel maps physical address 0, in a map
+    /// that has the image.
+    pub fn object(&'static self, direct_map: u64) -> Program {
+        Program { first: PhysAddr(self.0.as_ptr().addr() as u64 - direct_map).pfn(), len: N as u64 }
+    }
+}
+
+/// A program in the image.
+#[derive(Clone, Copy)]
+pub struct Program {
+    first: Pfn,
+    len: u64,
+}
+
+/// The object that a program is.
+pub const OBJECT: u32 = 1;
+
+// SAFETY: 1. Programs are constants of the image, mapped without the permission to write, and no
+// frames of the machine's.
+unsafe impl Objects for Program {
+    fn frame(&self, object: u32, page: u64) -> Option<Pfn> {
+        let pages = self.len / FRAME_SIZE as u64;
+        (object == OBJECT && page < pages).then(|| Pfn(self.first.0 + page as u32))
+    }
+}

@@ -1,0 +1,35 @@
+//! Negative controls: what an image leaves out on purpose, as the boot arguments say
+//! (`without=flush`). A run in which something is left out has to fail, unless the image works
+//! without it.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
+
+/// Reads the boot arguments. `names` are those of parts, in the order of their numbers. Returns
+/// whether all parts that are named exist.
+pub fn read(arguments: &str, names: &[&str]) -> bool {
+    arguments.split_ascii_whitespace().filter_map(|word| word.strip_prefix("without=")).all(|name| {
+        let part = names.iter().take(32).position(|known| *known == name);
+        LEFT_OUT.fetch_or(part.map_or(0, |part| 1 << part), Ordering::Relaxed);
+        part.is_some()
+    })
+}
+
+/// Returns whether the part with a number is left out.
+#[inline(always)]
+pub fn leaves_out(part: u32) -> bool {
+    LEFT_OUT.load(Ordering::Relaxed) >> part & 1 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_named_are_left_out_and_others_are_refused() {
+        assert!(read("announce without=copy", &["flush", "copy"]));
+        assert_eq!([0, 1, 2].map(leaves_out), [false, true, false]);
+        assert!(!read("without=all", &["flush", "copy"]));
+    }
+}

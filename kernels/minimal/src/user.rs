@@ -1,0 +1,70 @@
+//! Uses memory as a program would, and has its page faults served.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use ptarmigan::addr::VirtAddr;
+use ptarmigan::format::{Access, Format as _};
+use ptarmigan_kernel_base::{fail, say};
+
+use crate::arch::Format;
+
+type Handler<'a> = &'a mut dyn FnMut(VirtAddr, Access) -> bool;
+
+/// Points at the handler that serves page faults now.
+static HANDLER: AtomicPtr<Handler<'static>> = AtomicPtr::new(ptr::null_mut());
+/// Page faults that were served.
+static SERVED: AtomicU32 = AtomicU32::new(0);
+
+/// Runs `f`, whose page faults `handler` serves; ends the run if there are none.
+pub fn serving<R>(mut handler: impl FnMut(VirtAddr, Access) -> bool, f: impl FnOnce() -> R) -> R {
+    let before = SERVED.load(Ordering::Relaxed);
+    let mut handler: Handler<'_> = &mut handler;
+    HANDLER.store((&raw mut handler).cast(), Ordering::Release);
+    let result = f();
+    HANDLER.store(ptr::null_mut(), Ordering::Release);
+    check("a page fault was served", SERVED.load(Ordering::Relaxed) > before);
+    result
+}
+
+/// Serves a page fault. The architecture's handler of exceptions calls it; false if nothing helps.
+pub fn fault(at: u64, access: Access) -> bool {
+    // A fault of the handler's own finds none.
+    let handler = HANDLER.swap(ptr::null_mut(), Ordering::Acquire);
+    if handler.is_null() {
+        return false;
+    }
+    // SAFETY: `serving` keeps the handler until it takes the pointer back, and does not use it
+    // meanwhile; there is one CPU, and a fault while this one is served finds no pointer.
+    let served = unsafe { (*handler)(VirtAddr(at), access) };
+    HANDLER.store(handler, Ordering::Release);
+    SERVED.fetch_add(1, Ordering::Relaxed);
+    served
+}
+
+fn word(at: u64) -> *mut u64 {
+    if at >= Format::USER_END || !at.is_multiple_of(8) {
+        fail(format_args!("{at:#x} is no word of a program's"));
+    }
+    ptr::with_exposed_provenance_mut(at as usize)
+}
+
+/// Writes a word of the space that is loaded. A fault that is not served ends the run.
+pub fn store(at: u64, value: u64) {
+    // SAFETY: no object of the kernel's is in a program's half of a space.
+    unsafe { word(at).write_volatile(value) };
+}
+
+/// Reads a word of the space that is loaded, likewise.
+pub fn load(at: u64) -> u64 {
+    // SAFETY: as for `store`.
+    unsafe { word(at).read_volatile() }
+}
+
+/// Says what holds; ends the run if it does not.
+pub fn check(what: &str, holds: bool) {
+    if !holds {
+        fail(format_args!("not so: {what}"));
+    }
+    say!("{what}");
+}

@@ -1,0 +1,46 @@
+//! A PC, booted through PVH. Boot code, exceptions and the serial line are those of the crate
+//! `ptarmigan-kernel-x86`.
+
+use ptarmigan::arch::NoIpi;
+use ptarmigan::arch::x86_64::X86Mmu;
+use ptarmigan::format::Access;
+use ptarmigan_kernel_base::{board, fail, memory_run};
+use ptarmigan_kernel_x86::bare::{DIRECT_MAP, PC, boot, trap};
+
+pub use ptarmigan::format::X86_64 as Format;
+pub use ptarmigan_kernel_x86::bare::{DIRECT_MAP_LIMIT, direct};
+
+/// The architecture.
+pub const NAME: &str = "x86_64";
+
+/// The MMU of the one CPU.
+pub type Mmu = X86Mmu<NoIpi>;
+
+/// Makes it.
+pub fn mmu() -> Mmu {
+    X86Mmu::new(NoIpi)
+}
+
+/// Where the assembly goes once long mode is on.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_main(start_info: u64) -> ! {
+    board::use_board(&PC);
+    trap::init();
+    trap::set_page_fault_hook(Some(|at, error| crate::user::fault(at, access(error))));
+    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    let Some(info) = (unsafe { boot::read(start_info) }) else {
+        fail(format_args!("the loader described no usable memory"));
+    };
+    let mut runs = [memory_run(0, 0); boot::RUNS];
+    let spans = info.memory.runs();
+    runs.iter_mut().zip(spans).for_each(|(run, span)| *run = memory_run(span.start, span.end));
+    crate::start(&runs[..spans.len()], boot::kernel_top().physical(DIRECT_MAP))
+}
+
+fn access(error: u64) -> Access {
+    match error & (trap::ERROR_WRITE | trap::ERROR_FETCH) {
+        0 => Access::Read,
+        trap::ERROR_FETCH => Access::Exec,
+        _ => Access::Write,
+    }
+}
