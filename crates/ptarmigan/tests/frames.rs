@@ -293,6 +293,7 @@ fn data_frames_are_neither_lost_nor_handed_out_twice() {
         let rng = Rng::new(nodes as u64);
         let mut held = Vec::new();
         let mut out = HashSet::new();
+        let fresh = frames.counts().free as usize;
         for _ in 0..20_000 {
             let pin = cpus[rng.below(2) as usize].pin();
             if rng.below(100) < 52 {
@@ -311,9 +312,8 @@ fn data_frames_are_neither_lost_nor_handed_out_twice() {
                 out.remove(&frame.pfn());
                 give_last(data, frames, &pin, frame);
             }
-            let on_lists = host.config().cpus as u32 * 128;
-            let free = frames.counts().free;
-            assert!(free + held.len() as u32 + 3 + on_lists >= frames.counts().total, "frames are missing");
+            let found = frames.counts().free as usize + data.resting() + held.len();
+            assert_eq!(found, fresh, "free frames, resting ones and those in use add up");
         }
         for frame in held {
             give_last(data, frames, &cpus[0].pin(), frame);
@@ -322,6 +322,7 @@ fn data_frames_are_neither_lost_nor_handed_out_twice() {
             data.drain(frames, &cpu.pin());
             assert_eq!(data.drain(frames, &cpu.pin()), 0);
         }
+        assert_eq!(data.resting(), 0);
         host.audit().unwrap();
     }
 }
@@ -375,6 +376,7 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
                 }
             }
             let slabs: HashSet<u64> = held.iter().map(|at| at >> 12).collect();
+            assert_eq!(slab.frames(), slabs.len() as u32);
             assert_eq!(
                 free - frames.counts().free,
                 slabs.len() as u32,

@@ -30,6 +30,13 @@ fn ask(frames: &Frames, n: usize) {
     taken.into_iter().for_each(|taken| frames.give(taken.dirty()));
 }
 
+fn order_of(taken: &Taken) -> u8 {
+    match taken {
+        Taken::Zero(frame) => frame.order(),
+        Taken::Dirty(frame) => frame.order(),
+    }
+}
+
 /// All blocks that can be had, the largest first: the structure of the free lists.
 fn blocks(frames: &Frames) -> HashSet<(u8, u32)> {
     let mut held = Vec::new();
@@ -116,6 +123,7 @@ proptest! {
         let (frames, data, window) = (host.frames(), host.data(), host.window());
         let cpus = host.slots();
         let fresh = blocks(frames);
+        let all = frames.counts().free as usize;
         let before = frames.zero_counts();
         let mut held: Vec<Taken> = Vec::new();
         let mut pages: Vec<DataFrame> = Vec::new();
@@ -188,6 +196,9 @@ proptest! {
         }
         let counts = frames.zero_counts();
         prop_assert!(counts.found <= counts.asked && before.asked <= counts.asked);
+        let blocks_held: usize = held.iter().map(|taken| 1usize << order_of(taken)).sum();
+        let found = frames.counts().free as usize + data.resting() + pages.len() + blocks_held;
+        prop_assert_eq!(found, all, "free frames, resting ones and those in use add up");
         for taken in held {
             match taken {
                 Taken::Zero(frame) => frames.give(frame),

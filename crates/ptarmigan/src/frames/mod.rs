@@ -433,6 +433,11 @@ impl Frames {
         }
     }
 
+    /// Returns the number of frames that are cut into smaller objects, such as roots of x86 PAE.
+    pub fn slab_frames(&self) -> u32 {
+        self.slabs.iter().map(Slab::frames).sum()
+    }
+
     /// Returns the counts of the whole machine.
     pub fn counts(&self) -> FrameCounts {
         self.zones.iter().fold(FrameCounts::default(), |c, z| FrameCounts {

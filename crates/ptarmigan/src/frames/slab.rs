@@ -7,6 +7,7 @@ use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::sync::SpinLock;
 use crate::window::{OpenWindow, WindowGuard};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A source of objects of 2^`shift` bytes, naturally aligned, below 4 GiB times the object size / 4
 /// KiB.
@@ -14,6 +15,8 @@ pub struct Slab {
     shift: u8,
     /// First slab that has a free object.
     partial: SpinLock<Pfn>,
+    /// Slabs. Written under the lock.
+    slabs: AtomicU32,
 }
 
 /// Binary logarithms of the sizes of objects, in bytes: the smallest, and the largest.
@@ -40,7 +43,16 @@ impl Slab {
 
     const fn of(shift: u8, partial: SpinLock<Pfn>) -> Self {
         assert!(shift >= SMALLEST && shift <= LARGEST);
-        Slab { shift, partial }
+        Slab { shift, partial, slabs: AtomicU32::new(0) }
+    }
+
+    /// Returns the number of frames that objects are in.
+    pub fn frames(&self) -> u32 {
+        self.slabs.load(Relaxed)
+    }
+
+    fn count(&self, change: i32) {
+        self.slabs.store(self.slabs.load(Relaxed).wrapping_add_signed(change), Relaxed);
     }
 
     fn objects(&self) -> u32 {
@@ -83,6 +95,7 @@ impl Slab {
             meta.set_count(0);
             meta.set_next(Pfn::NONE);
             meta.set_prev(Pfn::NONE);
+            self.count(1);
             *head = pfn;
         }
         let pfn = *head;
@@ -128,6 +141,7 @@ impl Slab {
         }
         if meta.live() == 0 {
             self.unlink(frames, &mut head, pfn);
+            self.count(-1);
             drop(head);
             meta.set_usage(Use::Taken);
             // SAFETY: 1. `take` took the frame with `into_raw`, and no object of it is in use any

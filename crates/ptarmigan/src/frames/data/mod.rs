@@ -19,11 +19,11 @@ pub use frame::{DataError, DataFrame};
 use super::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Taken, Use, ZoneClass};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{MachineId, NodeId, PerCpu, Pinned, Refused, WrongMachine};
+use crate::cpu::{Guard, MachineId, NodeId, PerCpu, Pinned, Refused, WrongMachine};
 use crate::sync::SpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use room::Room;
-use zeros::{Zeros, ZerosShown};
+use zeros::{Shown, Zeros};
 
 /// Frames that a CPU's list can hold. The model checker's threads have small stacks.
 const CAPACITY: usize = if cfg!(loom) { 64 } else { 4096 };
@@ -36,35 +36,51 @@ const PART: usize = 64;
 /// The batches of a node's CPUs together hold at most this part of its share.
 const BATCHES_PART: usize = 32;
 
-/// A ring: the oldest frame at `start`.
+/// A ring: the oldest frame at `start`. The numbers of frames here and among the zero frames are in
+/// [`Shown`], where other CPUs read them.
 struct List {
     start: usize,
-    n: usize,
     /// So many at most: the CPU's limit, less its zero frames.
     limit: usize,
     items: Room<CAPACITY>,
     zeros: Zeros,
 }
 
-impl List {
+/// The list of the CPU that the caller is on.
+type Own<'a> = Guard<'a, List, Shown>;
+
+impl Own<'_> {
+    /// Returns the number of frames in the list, without the zero frames.
+    #[inline(always)]
+    fn n(&self) -> usize {
+        self.shown().n.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn set_n(&self, n: usize) {
+        self.shown().n.store(n, Relaxed);
+    }
+
     #[inline(always)]
     fn push(&mut self, pfn: Pfn) {
-        self.items.set(self.start + self.n, pfn);
-        self.n += 1;
+        let (n, start) = (self.n(), self.start);
+        self.items.set(start + n, pfn);
+        self.set_n(n + 1);
     }
 
     /// The newest.
     #[inline(always)]
     fn pop(&mut self) -> Option<Pfn> {
-        self.n = self.n.checked_sub(1)?;
-        Some(self.items.get(self.start + self.n))
+        let n = self.n().checked_sub(1)?;
+        self.set_n(n);
+        Some(self.items.get(self.start + n))
     }
 
     /// The `n` oldest, which are no longer in it.
     fn oldest(&mut self, n: usize) -> impl Iterator<Item = Pfn> + '_ {
         let first = self.start;
         self.start = (first + n) & (CAPACITY - 1);
-        self.n -= n;
+        self.set_n(self.n() - n);
         (first..first + n).map(|at| self.items.get(at))
     }
 }
@@ -158,7 +174,7 @@ pub struct TakenData {
 /// of its share of memory; in the batches of a node's CPUs at most 1/32 of the node's, whichever of
 /// them needs it. All are of the CPU's own node.
 pub struct DataFrames {
-    lists: PerCpu<List, ZerosShown>,
+    lists: PerCpu<List, Shown>,
     /// By CPU. Locked, as others may take from them.
     batches: BootSlice<Batches>,
     /// By node.
@@ -183,7 +199,7 @@ impl DataFrames {
         let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
         let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
         let lists = PerCpu::new_with(boot, frames.machine(), cpus, |boot, _| {
-            Ok(List { start: 0, n: 0, limit: high, items: Room::new(boot)?, zeros: Zeros::new(boot, high)? })
+            Ok(List { start: 0, limit: high, items: Room::new(boot)?, zeros: Zeros::new(boot, high)? })
         })?;
         let batches = boot.take(cpus, |_| Batches::new())?;
         let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
@@ -192,7 +208,7 @@ impl DataFrames {
 
     /// Returns the bytes of boot memory that `cpus` CPUs on `nodes` nodes take.
     pub const fn bytes(cpus: usize, nodes: usize) -> usize {
-        PerCpu::<List, ZerosShown>::bytes(cpus)
+        PerCpu::<List, Shown>::bytes(cpus)
             + cpus * (Room::<CAPACITY>::bytes() + Zeros::bytes())
             + BootMemory::bytes::<Batches>(cpus)
             + BootMemory::bytes::<Kept>(nodes)
@@ -374,7 +390,7 @@ impl DataFrames {
         let node = pin.node();
         let take_in = |head: Option<Pfn>| {
             let head = head?;
-            let Some(mut list) = self.lists.enter(pin).filter(|list| list.n == 0) else {
+            let Some(mut list) = self.lists.enter(pin).filter(|list| list.n() == 0) else {
                 // An interrupt found the list in use, or filled it.
                 frames.give_all(chain(frames, head));
                 return None;
@@ -422,7 +438,7 @@ impl DataFrames {
         let is_zero = matches!(block, Taken::Zero(_));
         let first = block.pfn().0;
         let list = self.lists.enter(pin).filter(|_| frames.node_of(Pfn(first)) == pin.node());
-        let Some(mut list) = list.filter(|list| list.n == 0) else {
+        let Some(mut list) = list.filter(|list| list.n() == 0) else {
             match block {
                 Taken::Zero(block) => frames.give(block),
                 Taken::Dirty(block) => frames.give(block),
@@ -525,7 +541,7 @@ impl DataFrames {
         }
         // SAFETY: 1. passed on.
         if let Some(mut list) = unsafe { self.lists.enter_unchecked(pin) } {
-            if list.n >= list.limit {
+            if list.n() >= list.limit {
                 self.overflow(frames, pin, &mut list);
             }
             list.push(pfn);
@@ -536,8 +552,8 @@ impl DataFrames {
 
     /// Makes room in a full list. The oldest go, the others stay, as their lines are warm.
     #[cold]
-    fn overflow(&self, frames: &Frames, pin: &Pinned<'_>, list: &mut List) {
-        let old = BATCH.min(list.n / 2);
+    fn overflow(&self, frames: &Frames, pin: &Pinned<'_>, list: &mut Own<'_>) {
+        let old = BATCH.min(list.n() / 2);
         let node = pin.node();
         let keep = || self.kept.get(node.0 as usize).is_some_and(|kept| kept.add(self.most));
         // While memory is short, others need it more.
@@ -562,6 +578,14 @@ impl DataFrames {
         }
     }
 
+    /// Returns the number of frames that rest: in the lists of all CPUs, the zero frames among them,
+    /// and in the batches. Exact while no operation is in progress.
+    pub fn resting(&self) -> usize {
+        let lists = self.lists.shown().map(|cpu| cpu.n.load(Relaxed) + cpu.zero.load(Relaxed));
+        let batches = self.kept.iter().map(|kept| kept.0.load(Relaxed) * BATCH);
+        lists.chain(batches).sum()
+    }
+
     /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones;
     /// returns how many. Frames or a pin of another machine have no effect.
     pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
@@ -574,7 +598,7 @@ impl DataFrames {
             pfn
         };
         if let Some(mut list) = self.lists.enter(pin) {
-            let n = list.n;
+            let n = list.n();
             frames.give_all(list.oldest(n).map(&mut count));
         }
         self.drain_zeros(frames, pin, &mut count);

@@ -9,31 +9,32 @@
 //!
 //! Requests for frames that need not be zero do not come by here, and no frame is cleared that is
 //! not asked for: the gate is that of the zones (`frames/demand.rs`), for each CPU.
-use super::zeros::ZerosShown;
-use super::{DataError, DataFrame, DataFrames, List, TakenData};
+use super::zeros::Shown;
+use super::{DataError, DataFrame, DataFrames, Own, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::{Counter, Pinned};
 use crate::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Zero, ZeroCounts};
 use crate::window::OpenWindow;
+use core::sync::atomic::Ordering::Relaxed;
 
-impl List {
+impl Own<'_> {
     /// The zero frame that was put here last.
     #[inline(always)]
     pub(super) fn pop_zero(&mut self) -> Option<Pfn> {
-        let zeros = &mut self.zeros;
-        zeros.n = zeros.n.checked_sub(1)?;
+        let n = self.shown().zero.load(Relaxed).checked_sub(1)?;
+        self.shown().zero.store(n, Relaxed);
         self.limit += 1;
-        Some(zeros.items.get(zeros.n))
+        Some(self.zeros.items.get(n))
     }
 
     /// False if there is no room within the CPU's limit.
     pub(super) fn push_zero(&mut self, pfn: Pfn) -> bool {
-        let zeros = &mut self.zeros;
-        if zeros.n >= zeros.most || self.n >= self.limit {
+        let n = self.shown().zero.load(Relaxed);
+        if n >= self.zeros.most || self.n() >= self.limit {
             return false;
         }
-        zeros.items.set(zeros.n, pfn);
-        zeros.n += 1;
+        self.zeros.items.set(n, pfn);
+        self.shown().zero.store(n + 1, Relaxed);
         self.limit -= 1;
         true
     }
@@ -161,7 +162,7 @@ impl DataFrames {
     /// The newest frame of the list, if there should be more that are zero.
     fn pop_to_clear(&self, pin: &Pinned<'_>) -> Option<Pfn> {
         let mut list = self.lists.enter(pin)?;
-        let (stock, most) = (list.zeros.n as u32, list.zeros.most as u32);
+        let (stock, most) = (list.shown().zero.load(Relaxed) as u32, list.zeros.most as u32);
         if list.zeros.demand.missing(stock, most) == 0 {
             return None;
         }
@@ -182,7 +183,7 @@ impl DataFrames {
     /// The requests for zero frames on all CPUs, and the zero frames that were ready.
     pub fn zero_counts(&self) -> ZeroCounts {
         let count = |counter: &Counter| counter.get() as u64;
-        let of = |shown: &ZerosShown| ZeroCounts {
+        let of = |shown: &Shown| ZeroCounts {
             asked: count(&shown.asked),
             found: count(&shown.found),
             ahead: count(&shown.ahead),

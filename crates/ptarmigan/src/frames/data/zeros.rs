@@ -3,6 +3,7 @@ use super::room::Room;
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::Counter;
 use crate::frames::demand::Demand;
+use core::sync::atomic::AtomicUsize;
 
 /// Frames that a CPU's stack can hold: 2 MiB, the size of a second-level cache.
 pub(super) const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
@@ -11,16 +12,19 @@ const PART: usize = 4;
 
 /// Zero frames of one CPU.
 pub(super) struct Zeros {
-    pub n: usize,
     /// So many at most.
     pub most: usize,
     pub items: Room<CAPACITY>,
     pub demand: Demand,
 }
 
-/// The counts of a CPU that others read.
+/// The counts of a CPU that others read. Only the CPU writes them.
 #[derive(Default)]
-pub(super) struct ZerosShown {
+pub(super) struct Shown {
+    /// Frames in its list, without the zero frames.
+    pub n: AtomicUsize,
+    /// Frames that are known to be zero.
+    pub zero: AtomicUsize,
     pub asked: Counter,
     pub found: Counter,
     pub ahead: Counter,
@@ -35,7 +39,7 @@ impl Zeros {
     /// [`BootMemoryShort`] if there is no room for them.
     pub fn new(boot: &mut BootMemory, high: usize) -> Result<Self, BootMemoryShort> {
         let most = CAPACITY.min(high / PART);
-        Ok(Zeros { n: 0, most, items: Room::new(boot)?, demand: Demand::default() })
+        Ok(Zeros { most, items: Room::new(boot)?, demand: Demand::default() })
     }
 
     /// Returns the bytes of boot memory that `new` takes.
