@@ -53,13 +53,13 @@ unsafe impl Home for Here {
     type Policy = &'static Lists;
     type Pin = CpuSlot;
 
-    #[inline(always)]
+    #[inline]
     fn pages() -> &'static OurPages {
         // SAFETY: null, or what `with_pages` leaked; only the thread that is in there makes spaces.
         unsafe { PAGES.load(Relaxed).as_ref() }.expect("hooks are called in `with_pages`")
     }
 
-    #[inline(always)]
+    #[inline]
     fn pointer(at: PhysAddr) -> *mut u8 {
         DIRECT_MAP.load(Relaxed).wrapping_add(at.0 as usize)
     }

@@ -21,7 +21,7 @@ struct Reach<'a>(&'a OurPages);
 
 // SAFETY: the direct map reaches all of them.
 unsafe impl PageTableFrameMapping for Reach<'_> {
-    #[inline(always)]
+    #[inline]
     fn frame_to_pointer(&self, frame: PhysFrame) -> *mut PageTable {
         self.0.pointer(OurAddr(frame.start_address().as_u64())).cast()
     }

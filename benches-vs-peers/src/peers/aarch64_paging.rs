@@ -30,18 +30,18 @@ fn pointer(table: usize) -> NonNull<PageTable<El1Attributes>> {
 }
 
 impl Translation<El1Attributes> for Identity {
-    #[inline(always)]
+    #[inline]
     fn allocate_table(&mut self) -> (NonNull<PageTable<El1Attributes>>, PhysicalAddress) {
         let table = peer_pool::alloc_zeroed();
         (pointer(table), PhysicalAddress(table))
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<El1Attributes>>) {
         peer_pool::free(table.as_ptr().addr());
     }
 
-    #[inline(always)]
+    #[inline]
     fn physical_to_virtual(&self, table: PhysicalAddress) -> NonNull<PageTable<El1Attributes>> {
         pointer(table.0)
     }
@@ -49,7 +49,7 @@ impl Translation<El1Attributes> for Identity {
 
 type Table = RootTable<El1And0, Identity>;
 
-#[inline(always)]
+#[inline]
 fn one(virt: usize) -> MemoryRegion {
     MemoryRegion::new(virt, virt + PAGE)
 }

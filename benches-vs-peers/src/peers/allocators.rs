@@ -70,21 +70,21 @@ impl<A: GlobalAlloc + Sync> PageContender for Malloc<A> {
 // SAFETY: 1. `alloc_zeroed` promises exactly this for the layout. 2. allocators take memory back on
 // any thread.
 unsafe impl<A: GlobalAlloc> Pages for Heap<'_, A> {
-    #[inline(always)]
+    #[inline]
     fn alloc(&mut self) -> Option<NonZeroU64> {
         // SAFETY: the size of the layout is not zero.
         let page = unsafe { self.0.alloc_zeroed(LAYOUT) };
         NonZeroU64::new(page.expose_provenance() as u64)
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn free(&mut self, page: NonZeroU64) {
         // SAFETY: `alloc` got the page from the same allocator with this layout, and the caller
         // gives it away.
         unsafe { self.0.dealloc(self.entries(page).cast(), LAYOUT) };
     }
 
-    #[inline(always)]
+    #[inline]
     fn entries(&self, page: NonZeroU64) -> *mut u64 {
         ptr::with_exposed_provenance_mut(page.get() as usize)
     }
@@ -121,17 +121,17 @@ impl PageContender for Buddy {
 // SAFETY: 1. allocated frames are distinct, and their numbers are those of pages of the arena. They
 // are zero at first, and callers give them back zeroed. 2. all CPUs share one allocator.
 unsafe impl Pages for &Buddy {
-    #[inline(always)]
+    #[inline]
     fn alloc(&mut self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.frames.lock().alloc(1)? as u64)
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn free(&mut self, page: NonZeroU64) {
         self.frames.lock().dealloc(page.get() as usize, 1);
     }
 
-    #[inline(always)]
+    #[inline]
     fn entries(&self, page: NonZeroU64) -> *mut u64 {
         self.arena.base().wrapping_add(page.get() as usize * PAGE).cast()
     }

@@ -24,17 +24,17 @@ pub struct Frames;
 
 impl FrameAllocator for Frames {
     // The library zeroes its tables itself.
-    #[inline(always)]
+    #[inline]
     fn alloc_frame(&self) -> Option<PhysAddr> {
         Some(PhysAddr::from_usize(peer_pool::alloc_raw()))
     }
 
-    #[inline(always)]
+    #[inline]
     fn dealloc_frame(&self, frame: PhysAddr) {
         peer_pool::free(frame.as_usize());
     }
 
-    #[inline(always)]
+    #[inline]
     fn phys_to_virt(&self, frame: PhysAddr) -> *mut u8 {
         ptr::with_exposed_provenance_mut(frame.as_usize())
     }
@@ -48,42 +48,42 @@ pub struct Entry(u64);
 impl PageTableEntry for Entry {
     type PteConfig = u64;
 
-    #[inline(always)]
+    #[inline]
     fn new_page(frame: PhysAddr, flags: u64, huge: bool) -> Self {
         Entry(frame.as_usize() as u64 & ADDRESS | flags | if huge { HUGE } else { 0 })
     }
 
-    #[inline(always)]
+    #[inline]
     fn new_table(frame: PhysAddr) -> Self {
         Entry(frame.as_usize() as u64 | FLAGS)
     }
 
-    #[inline(always)]
+    #[inline]
     fn paddr(&self, _directory: bool) -> PhysAddr {
         PhysAddr::from_usize((self.0 & ADDRESS) as usize)
     }
 
-    #[inline(always)]
+    #[inline]
     fn config(&self, _directory: bool) -> u64 {
         self.0 & !ADDRESS & !HUGE
     }
 
-    #[inline(always)]
+    #[inline]
     fn present(&self) -> bool {
         self.0 & 1 != 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn huge(&self, directory: bool) -> bool {
         directory && self.0 & HUGE != 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn unused(&self) -> bool {
         self.0 == 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn clear(&mut self) {
         self.0 = 0;
     }
@@ -99,7 +99,7 @@ impl TableMeta for FourLevels {
     const LEVEL_BITS: &'static [usize] = &[9, 9, 9, 9];
     const MAX_BLOCK_LEVEL: usize = 3;
 
-    #[inline(always)]
+    #[inline]
     fn flush(_address: Option<VirtAddr>) {}
 }
 

@@ -15,7 +15,7 @@ pub struct Handler;
 
 impl PagingHandler for Handler {
     // The library zeroes its tables itself.
-    #[inline(always)]
+    #[inline]
     fn alloc_frame() -> Option<PhysAddr> {
         Some(PhysAddr::from_usize(peer_pool::alloc_raw()))
     }
@@ -24,7 +24,7 @@ impl PagingHandler for Handler {
         if frames == 1 { Self::alloc_frame() } else { None }
     }
 
-    #[inline(always)]
+    #[inline]
     fn dealloc_frame(frame: PhysAddr) {
         peer_pool::free(frame.as_usize());
     }
@@ -33,7 +33,7 @@ impl PagingHandler for Handler {
         Self::dealloc_frame(frame);
     }
 
-    #[inline(always)]
+    #[inline]
     fn phys_to_virt(frame: PhysAddr) -> VirtAddr {
         VirtAddr::from_usize(frame.as_usize())
     }

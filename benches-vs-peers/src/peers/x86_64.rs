@@ -27,14 +27,14 @@ pub struct Frames;
 // SAFETY: the pool hands each table to one owner at a time.
 unsafe impl FrameAllocator<Size4KiB> for Frames {
     // The library zeroes its tables itself, except the root.
-    #[inline(always)]
+    #[inline]
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
         Some(frame(peer_pool::alloc_raw()))
     }
 }
 
 impl FrameDeallocator<Size4KiB> for Frames {
-    #[inline(always)]
+    #[inline]
     unsafe fn deallocate_frame(&mut self, frame: PhysFrame) {
         peer_pool::free(frame.start_address().as_u64() as usize);
     }
@@ -45,18 +45,18 @@ pub struct Identity;
 
 // SAFETY: the pool's "physical" addresses are host addresses.
 unsafe impl PageTableFrameMapping for Identity {
-    #[inline(always)]
+    #[inline]
     fn frame_to_pointer(&self, frame: PhysFrame) -> *mut PageTable {
         ptr::with_exposed_provenance_mut(frame.start_address().as_u64() as usize)
     }
 }
 
-#[inline(always)]
+#[inline]
 pub fn page(virt: usize) -> Page {
     Page::containing_address(VirtAddr::new(virt as u64))
 }
 
-#[inline(always)]
+#[inline]
 pub fn frame(phys: usize) -> PhysFrame {
     PhysFrame::containing_address(PhysAddr::new(phys as u64))
 }

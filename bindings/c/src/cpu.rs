@@ -53,7 +53,7 @@ impl Cpu {
     /// 1. As for [`object::find`], 1.
     /// 2. The caller runs on that CPU, alone but for handlers of interrupts, and stays until the
     ///    result is not used any more.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn find<'a>(storage: *const PtCpu) -> Result<&'a Cpu, PtError> {
         // SAFETY: 1. passed on. 2. only this CPU ends it.
         unsafe { object::find::<Cpu>(storage) }
@@ -69,7 +69,7 @@ impl Cpu {
     ///
     /// 1. As for [`find`](Self::find), 1.
     /// 2. As for [`find`](Self::find), 2.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn find_inline<'a>(storage: *const PtCpu) -> Result<&'a Cpu, PtError> {
         // SAFETY: 1. passed on. 2. only this CPU ends it.
         unsafe { object::find_inline::<Cpu>(storage) }
@@ -132,12 +132,12 @@ impl Cpu {
     }
 
     /// Returns the machine and this CPU.
-    #[inline(always)]
+    #[inline]
     pub fn on(&self) -> On<'static, Parts> {
         self.on
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn parts(&self) -> &'static Parts {
         self.on.machine()
     }
@@ -165,7 +165,7 @@ impl Cpu {
 
     /// Counts a table that comes back, unless the content of this one is to be looked at: then it is
     /// not counted, and [`verifies`](Self::verifies) counts it.
-    #[inline(always)]
+    #[inline]
     pub fn skips(&self) -> bool {
         let left = self.until_verified.get();
         if left > 1 {

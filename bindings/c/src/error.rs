@@ -50,14 +50,14 @@ pub enum PtError {
 
 impl PtError {
     /// Returns what C gets.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn code(self) -> i32 {
         self as i32
     }
 }
 
 /// Returns what C gets of a result.
-#[inline(always)]
+#[inline]
 pub(crate) fn answer(result: Result<(), PtError>) -> i32 {
     match result {
         Ok(()) => PT_OK,

@@ -99,7 +99,7 @@ impl Hardware {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn number(pin: &Pinned<'_>) -> u32 {
     u32::from(pin.cpu().0)
 }

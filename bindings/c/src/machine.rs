@@ -225,7 +225,7 @@ impl Parts {
         Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn states(&self) -> &States {
         &self.states
     }
@@ -257,13 +257,13 @@ impl Parts {
     }
 
     /// Returns where a low frame's byte is found.
-    #[inline(always)]
+    #[inline]
     pub fn pointer(&self, at: PhysAddr) -> *mut c_void {
         self.window.open(at).base().cast()
     }
 
     /// Returns the physical address that is found at an address of the direct map.
-    #[inline(always)]
+    #[inline]
     pub fn physical(&self, at: *const c_void) -> PhysAddr {
         PhysAddr(at.addr().wrapping_sub(self.pointer(PhysAddr(0)).addr()) as u64)
     }
@@ -298,27 +298,27 @@ unsafe impl Machine for Parts {
     type Policy = Lists;
     type Shootdown = Hardware;
 
-    #[inline(always)]
+    #[inline]
     fn frames(&self) -> &Frames {
         &self.frames
     }
-    #[inline(always)]
+    #[inline]
     fn data(&self) -> &DataFrames {
         &self.data
     }
-    #[inline(always)]
+    #[inline]
     fn window(&self) -> &DirectMap {
         &self.window
     }
-    #[inline(always)]
+    #[inline]
     fn policy(&self) -> &Lists {
         &self.lists
     }
-    #[inline(always)]
+    #[inline]
     fn tlb(&self) -> &Tlb<Hardware> {
         &self.tlb
     }
-    #[inline(always)]
+    #[inline]
     fn parking(&self) -> &Parking {
         &self.parking
     }

@@ -27,7 +27,7 @@ pub unsafe trait Object: Sized {
 pub struct Word(AtomicUsize);
 
 /// The word of an object of kind `T` at `at`.
-#[inline(always)]
+#[inline]
 fn word<T: Object>(at: *const T::Storage) -> usize {
     // Objects are aligned and kinds are odd: never 0.
     const { assert!(T::KIND & 1 == 1 && align_of::<T::Storage>() >= 2) };
@@ -61,7 +61,7 @@ pub unsafe fn find<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, P
 ///
 /// 1. As for [`find`], 1.
 /// 2. As for [`find`], 2.
-#[inline(always)]
+#[inline]
 pub unsafe fn find_inline<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, PtError> {
     if storage.is_null() || !storage.is_aligned() {
         return Err(PtError::Pointer);

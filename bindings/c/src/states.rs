@@ -49,7 +49,7 @@ impl States {
     }
 
     /// Finds the state of a frame of the largest run.
-    #[inline(always)]
+    #[inline]
     pub fn near(&self, pfn: Pfn) -> Option<State<'_>> {
         self.largest.get(pfn.0.wrapping_sub(self.first) as usize).map(State)
     }
@@ -61,18 +61,18 @@ impl States {
 }
 
 impl State<'_> {
-    #[inline(always)]
+    #[inline]
     fn get(self) -> u8 {
         self.0.load(Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     fn set(self, state: u8) {
         self.0.store(state, Relaxed);
     }
 
     /// The frame is a table of `level` from now on.
-    #[inline(always)]
+    #[inline]
     pub fn become_table(self, level: Level) {
         self.set(TABLE | level.0);
     }
@@ -88,19 +88,19 @@ impl State<'_> {
     }
 
     /// The frame is the library's again.
-    #[inline(always)]
+    #[inline]
     pub fn become_freed(self) {
         self.set(FREED);
     }
 
     /// The table has been written to.
-    #[inline(always)]
+    #[inline]
     pub fn become_written(self, level: Level) {
         self.set(WRITTEN | level.0);
     }
 
     /// Returns the level of a table that was not written to.
-    #[inline(always)]
+    #[inline]
     pub fn table_unwritten(self) -> Option<Level> {
         let state = self.get();
         (state & !LEVEL == TABLE).then_some(Level(state & LEVEL))
@@ -112,7 +112,7 @@ impl State<'_> {
     }
 
     /// Returns the level of a table.
-    #[inline(always)]
+    #[inline]
     pub fn table(self) -> Result<Level, PtError> {
         let state = self.get();
         if state & (TABLE | WRITTEN) != 0 { Ok(Level(state & LEVEL)) } else { Err(self.why_no_table()) }

@@ -43,7 +43,7 @@ fn range(start: u64, pages: u64) -> VirtRange {
 }
 
 /// Writes to `n` pages from `start` on, `stride` bytes apart; how many faults ended as `done`.
-#[inline(always)]
+#[inline]
 fn write<M: SpaceMachine>(
     on: On<'_, M>,
     space: &mut Space<F>,

@@ -40,7 +40,7 @@ impl Pfn {
     pub const NONE: Pfn = Pfn(u32::MAX);
 
     /// Returns the physical address of the frame's first byte.
-    #[inline(always)]
+    #[inline]
     pub const fn addr(self) -> PhysAddr {
         PhysAddr((self.0 as u64) << FRAME_SHIFT)
     }
@@ -48,7 +48,7 @@ impl Pfn {
 
 impl PhysAddr {
     /// Returns the frame that this address lies in.
-    #[inline(always)]
+    #[inline]
     pub const fn pfn(self) -> Pfn {
         Pfn((self.0 >> FRAME_SHIFT) as u32)
     }
@@ -84,25 +84,25 @@ impl VirtRange {
     }
 
     /// Returns the length in bytes; 0 if `end` lies below `start`.
-    #[inline(always)]
+    #[inline]
     pub const fn len(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
     /// Returns whether it is empty.
-    #[inline(always)]
+    #[inline]
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
 
     /// Returns whether `at` lies in it.
-    #[inline(always)]
+    #[inline]
     pub const fn contains(self, at: u64) -> bool {
         self.start <= at && at < self.end
     }
 
     /// Returns the intersection of both ranges, which may be empty.
-    #[inline(always)]
+    #[inline]
     pub fn and(self, other: VirtRange) -> VirtRange {
         let start = self.start.max(other.start);
         VirtRange { start, end: self.end.min(other.end).max(start) }

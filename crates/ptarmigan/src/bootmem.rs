@@ -190,7 +190,7 @@ pub(crate) struct BootArray<T>(BootSlice<T>);
 
 impl<T> BootArray<T> {
     /// Returns element `i`; the last one if there are fewer, which debug builds refuse.
-    #[inline(always)]
+    #[inline]
     pub fn of(&self, i: usize) -> &T {
         debug_assert!(i < self.0.len, "there is no element {i}");
         // SAFETY: there is one element at least (`take_each`), so the index is below their number.
@@ -200,7 +200,7 @@ impl<T> BootArray<T> {
 
 impl<T> Deref for BootArray<T> {
     type Target = [T];
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &[T] {
         &self.0
     }
@@ -234,7 +234,7 @@ impl<T> Drop for BootSlice<T> {
 
 impl<T> Deref for BootSlice<T> {
     type Target = [T];
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &[T] {
         // SAFETY: `take_with` initialised `len` elements at `first`; the memory is valid while this
         // value exists (contract of `BootMemory::new`, or the owner).
@@ -243,7 +243,7 @@ impl<T> Deref for BootSlice<T> {
 }
 
 impl<T> DerefMut for BootSlice<T> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; the slice owns its elements, and `&mut self` makes the reference
         // exclusive.

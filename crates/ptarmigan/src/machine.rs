@@ -100,7 +100,7 @@ pub unsafe trait Machine: Sync {
     /// # Safety
     ///
     /// 1. The caller must own `frame`, a data frame of the machine's, which no other code reaches.
-    #[inline(always)]
+    #[inline]
     unsafe fn fresh_data(&self, _frame: Pfn) {}
 
     /// Is told that instructions may be fetched from `frames` frames from `first` on, before the
@@ -116,11 +116,11 @@ pub unsafe trait Machine: Sync {
     ///
     /// The caller may hold the lock of a table and frames that only it knows. So this must not call
     /// the library, unwind, or wait for code of the kernel on other CPUs.
-    #[inline(always)]
+    #[inline]
     fn before_executable(&self, _pin: &Pinned<'_>, _first: Pfn, _frames: u64) {}
 
     /// The machine's name.
-    #[inline(always)]
+    #[inline]
     fn id(&self) -> MachineId {
         self.frames().machine()
     }
@@ -130,7 +130,7 @@ pub unsafe trait Machine: Sync {
     /// # Errors
     ///
     /// [`WrongMachine`] if the pin is another machine's.
-    #[inline(always)]
+    #[inline]
     fn on<'a>(&'a self, pin: &'a Pinned<'a>) -> Result<On<'a, Self>, WrongMachine>
     where
         Self: Sized,
@@ -166,7 +166,7 @@ pub(crate) struct Unmapped<'a, M: Machine> {
 
 impl<M: Machine> Unmapped<'_, M> {
     /// Returns the frame, which is about to be mapped.
-    #[inline(always)]
+    #[inline]
     pub fn keep(self) -> Pfn {
         core::mem::ManuallyDrop::new(self).pfn
     }
@@ -189,7 +189,7 @@ impl<M: Machine> Drop for Unmapped<'_, M> {
 }
 
 impl<M> Clone for On<'_, M> {
-    #[inline(always)]
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -198,49 +198,49 @@ impl<M> Copy for On<'_, M> {}
 
 impl<'a, M: Machine> On<'a, M> {
     /// The machine.
-    #[inline(always)]
+    #[inline]
     pub fn machine(self) -> &'a M {
         self.m
     }
 
     /// The pin.
-    #[inline(always)]
+    #[inline]
     pub fn pin(self) -> &'a Pinned<'a> {
         self.pin
     }
 
     /// The CPU that the caller is on.
-    #[inline(always)]
+    #[inline]
     pub fn cpu(self) -> CpuId {
         self.pin.cpu()
     }
 
     /// The node of that CPU.
-    #[inline(always)]
+    #[inline]
     pub fn node(self) -> NodeId {
         self.pin.node()
     }
 
     /// Physical memory.
-    #[inline(always)]
+    #[inline]
     pub fn frames(self) -> &'a Frames {
         self.m.frames()
     }
 
     /// Frames for data.
-    #[inline(always)]
+    #[inline]
     pub fn data(self) -> &'a DataFrames {
         self.m.data()
     }
 
     /// The window.
-    #[inline(always)]
+    #[inline]
     pub fn window(self) -> &'a M::Window {
         self.m.window()
     }
 
     /// The TLBs.
-    #[inline(always)]
+    #[inline]
     pub fn tlb(self) -> &'a Tlb<M::Shootdown> {
         self.m.tlb()
     }
@@ -250,7 +250,7 @@ impl<'a, M: Machine> On<'a, M> {
     /// # Errors
     ///
     /// [`WrongMachine`] if `id` is not this machine.
-    #[inline(always)]
+    #[inline]
     pub fn check(self, id: MachineId) -> Result<(), WrongMachine> {
         // `Machine::on` has seen that the pin's machine matches itself.
         let called = self.pin.machine();
@@ -258,7 +258,7 @@ impl<'a, M: Machine> On<'a, M> {
     }
 
     /// The policy, with the pin: its calls are safe from here on.
-    #[inline(always)]
+    #[inline]
     pub fn policy(self) -> PolicyOn<'a, M::Policy> {
         // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's, whose policy
         // this is (contract of `Machine`, point 1).
@@ -270,7 +270,7 @@ impl<'a, M: Machine> On<'a, M> {
     /// # Errors
     ///
     /// [`NoFrame`]; no frame has been taken then. It is absent for a level that trees do not have.
-    #[inline(always)]
+    #[inline]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // Known while compiling: the way to high memory is then left out of the policy's.
         let high = if M::HIGH_TABLES { flags.high } else { HighUse::Never };
@@ -283,7 +283,7 @@ impl<'a, M: Machine> On<'a, M> {
     /// # Errors
     ///
     /// As for [`alloc`](Self::alloc).
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(not(feature = "small"), inline)]
     #[cfg_attr(feature = "small", inline(never))]
     pub(crate) fn alloc_table(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         self.alloc(level, flags)
@@ -294,7 +294,7 @@ impl<'a, M: Machine> On<'a, M> {
     /// # Safety
     ///
     /// 1. The page must have come from this machine's policy.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn free_unlinked(self, page: Clean) {
         // SAFETY: 1. by the caller.
         unsafe { self.policy().free_unlinked(page) };
@@ -336,7 +336,7 @@ impl<'a, M: Machine> On<'a, M> {
     /// Tells the MMU of the entries of `pages` pages of 2^`shift` bytes from `va` on that it may
     /// use now, where it wants to know. The first one was `was` and is `raw`. `space` is `None` in
     /// the kernel's half.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn became_valid(
         self,
         space: Option<&SpaceTlb>,
@@ -355,7 +355,7 @@ impl<'a, M: Machine> On<'a, M> {
 
     /// Tells the machine that `pages` pages of format `F`, whose frames begin with `first`, are
     /// about to be mapped with `attr`, if that lets instructions be fetched from them.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn before_mapped<F: Format>(self, attr: Attr, first: Pfn, pages: u64) {
         if attr.has(Attr::EXEC | Attr::READ) {
             let frames =
@@ -366,7 +366,7 @@ impl<'a, M: Machine> On<'a, M> {
 
     /// Tells the machine that the leaf `old` is about to become `new`, of the same frame, if that
     /// lets instructions be fetched and `old` did not.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn before_changed<F: Format>(self, old: u64, new: u64) {
         if !F::attr(Level::PTE, old).has(Attr::EXEC | Attr::READ) {
             self.before_mapped::<F>(F::attr(Level::PTE, new), F::frame(Level::PTE, new), 1);

@@ -18,18 +18,18 @@ impl Context for Registers {
         (self.eip, self.esp) = (entry as u32, stack as u32);
     }
 
-    #[inline(always)]
+    #[inline]
     fn number(&self) -> u64 {
         self.error.into()
     }
 
-    #[inline(always)]
+    #[inline]
     fn argument(&self, n: usize) -> u64 {
         const PLACES: [usize; 6] = [EBX, ECX, EDX, ESI, EDI, EBP];
         PLACES.get(n).map_or(0, |place| self.general[*place].into())
     }
 
-    #[inline(always)]
+    #[inline]
     fn set_result(&mut self, value: u64) {
         self.general[EAX] = value as u32;
     }

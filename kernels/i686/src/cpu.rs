@@ -44,7 +44,7 @@ const TASK: u16 = 0x38;
 pub const CALL: u32 = 0x80;
 
 /// Returns the number of this CPU.
-#[inline(always)]
+#[inline]
 pub fn number() -> usize {
     let number: usize;
     // SAFETY: 1. `init` has made `fs` lead to this CPU's `Local`.

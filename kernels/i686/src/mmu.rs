@@ -19,7 +19,7 @@ pub const DIRECT_MAP_END: u64 = 768 << 20;
 static LIMIT: AtomicU32 = AtomicU32::new(DIRECT_MAP_END as u32);
 
 /// Returns the first physical address that is high memory.
-#[inline(always)]
+#[inline]
 pub fn limit() -> u64 {
     LIMIT.load(Ordering::Relaxed).into()
 }
@@ -40,7 +40,7 @@ pub fn kernel_root() -> &'static TablePage<4> {
 }
 
 /// Returns where a physical address below the limit is reached, whatever the current space maps.
-#[inline(always)]
+#[inline]
 pub fn direct<T>(physical: u64) -> *mut T {
     ptr::with_exposed_provenance_mut((DIRECT_MAP + physical) as usize)
 }
@@ -62,12 +62,12 @@ pub type Hardware = ptarmigan_kernel_x86::hardware::Hardware<Cpus>;
 // SAFETY: 1. The root that the machine booted on maps the kernel and is a static; its entries of
 // programs' addresses are gone before there are any programs (`drop_identity`).
 unsafe impl hardware::Cpus for Cpus {
-    #[inline(always)]
+    #[inline]
     fn forgets() -> bool {
         KERNEL.forgets()
     }
 
-    #[inline(always)]
+    #[inline]
     fn interrupts() -> bool {
         !leaves_out(Part::Ipi)
     }
@@ -81,12 +81,12 @@ unsafe impl hardware::Cpus for Cpus {
         smp::interrupt(cpu);
     }
 
-    #[inline(always)]
+    #[inline]
     fn count_page() {
         KERNEL.count(Count::PageInvalidations);
     }
 
-    #[inline(always)]
+    #[inline]
     fn count_load() {
         KERNEL.count(Count::RootLoads);
     }

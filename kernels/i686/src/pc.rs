@@ -110,12 +110,12 @@ unsafe impl Arch for Pc {
         &KERNEL
     }
 
-    #[inline(always)]
+    #[inline]
     fn cpu() -> usize {
         cpu::number()
     }
 
-    #[inline(always)]
+    #[inline]
     fn enter(context: &mut Registers) -> Trap {
         // SAFETY: 1. The context is the program's and borrowed exclusively; its segments are those
         // of programs, so that the return to user mode cannot fail.
@@ -181,7 +181,7 @@ unsafe impl Arch for Pc {
         windows::with(pin, pfn, f)
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn clear_page(at: *mut u8) {
         // SAFETY: 1. 1024 words of 4 bytes are the page (point 1).
         unsafe {
@@ -190,7 +190,7 @@ unsafe impl Arch for Pc {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn copy_page(from: *const u8, to: *mut u8) {
         // SAFETY: 1. 1024 words of 4 bytes are the page (points 1 and 2). The compiler keeps esi
         // for itself, so that it is exchanged.

@@ -203,12 +203,12 @@ pub struct ThisCpu;
 unsafe impl OwnCpu for ThisCpu {
     type Stay = ();
 
-    #[inline(always)]
+    #[inline]
     fn stay(&self) -> ((), CpuId) {
         ((), CpuId(cpu::number() as u16))
     }
 
-    #[inline(always)]
+    #[inline]
     fn forget(&self, page: u64) {
         hardware::forget_page::<mmu::Cpus>(page);
     }

@@ -11,7 +11,7 @@ pub enum Abi {
 
 impl Abi {
     /// Returns the number of bytes in a word of programs.
-    #[inline(always)]
+    #[inline]
     pub const fn word(self) -> usize {
         match self {
             Abi::X86_64 => 8,

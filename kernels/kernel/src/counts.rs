@@ -80,7 +80,7 @@ impl Counts {
     }
 
     /// Adds one. The calling CPU is the one whose counts these are.
-    #[inline(always)]
+    #[inline]
     pub fn add(&self, what: Count) {
         let count = &self.0[what as usize];
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

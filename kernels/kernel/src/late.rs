@@ -33,7 +33,7 @@ impl<T> Late<T> {
     }
 
     /// Returns the value; panics if boot has not made it yet.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self) -> &T {
         if !self.made.load(Ordering::Acquire) {
             missing();

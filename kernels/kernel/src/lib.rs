@@ -156,13 +156,13 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Returns the number of CPUs that the kernel was set up for.
-    #[inline(always)]
+    #[inline]
     pub fn cpu_count(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }
 
     /// Whether the kernel is ending.
-    #[inline(always)]
+    #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
@@ -172,7 +172,7 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Counts a fault that was served.
-    #[inline(always)]
+    #[inline]
     pub fn count_fault(&self, done: Done) {
         self.count(match done {
             Done::Zero => Count::FaultZero,
@@ -203,7 +203,7 @@ impl<A: Arch> Kernel<A> {
 
     /// Whether this CPU forgets translations when the library says so: always, but where a run
     /// leaves that out on purpose.
-    #[inline(always)]
+    #[inline]
     pub fn forgets(&self) -> bool {
         if leaves_out(Part::Answer) && self.cpus[A::cpu()].serving.load(Ordering::Relaxed) {
             return false;

@@ -22,7 +22,7 @@ impl<T> KernelLock<T> {
         KernelLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    #[inline(always)]
+    #[inline]
     fn try_lock(&self) -> bool {
         !self.held.swap(true, Ordering::Acquire)
     }
@@ -49,7 +49,7 @@ impl<A: Arch> Kernel<A> {
 
 impl Deref for Guard<'_> {
     type Target = State;
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &State {
         // SAFETY: 1. The guard is the only one.
         unsafe { &*self.lock.value.get() }
@@ -57,7 +57,7 @@ impl Deref for Guard<'_> {
 }
 
 impl DerefMut for Guard<'_> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut State {
         // SAFETY: 1. The guard is the only one, and borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
@@ -65,7 +65,7 @@ impl DerefMut for Guard<'_> {
 }
 
 impl Drop for Guard<'_> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         self.lock.held.store(false, Ordering::Release);
     }

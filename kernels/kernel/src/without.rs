@@ -35,7 +35,7 @@ pub fn read(text: &str) {
 }
 
 /// Returns whether a part is left out; known while compiling in all images but those for this.
-#[inline(always)]
+#[inline]
 pub fn leaves_out(part: Part) -> bool {
     cfg!(feature = "negative") && LEFT_OUT.load(Ordering::Relaxed) & (1 << part as u8) != 0
 }

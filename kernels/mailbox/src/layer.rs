@@ -24,7 +24,7 @@ impl<'f, F: Format, G> Announced<'f, F, G> {
         Announced { frames, mask, format: PhantomData }
     }
 
-    #[inline(always)]
+    #[inline]
     fn send(&self, pin: &Pinned<'_>, code: u64, arguments: [u64; 4]) {
         if is_on() {
             let _masked = (self.mask)();
@@ -39,13 +39,13 @@ fn bytes<F: Format>(level: Level) -> u64 {
 
 // SAFETY: 1. The page is `inner`'s.
 unsafe impl<F: Format, G, P: Policy> Layer<P> for Announced<'_, F, G> {
-    #[inline(always)]
+    #[inline]
     fn frames(&self) -> Option<&Frames> {
         // Chains are looked through only if somebody listens.
         is_on().then_some(self.frames)
     }
 
-    #[inline(always)]
+    #[inline]
     fn alloc(
         &self,
         _: &P,
@@ -61,7 +61,7 @@ unsafe impl<F: Format, G, P: Policy> Layer<P> for Announced<'_, F, G> {
         Ok(page)
     }
 
-    #[inline(always)]
+    #[inline]
     fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
         self.send(pin, code::FREED, [at.0, bytes::<F>(level), 0, 0]);
     }

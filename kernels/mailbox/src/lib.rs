@@ -60,13 +60,13 @@ pub static ptsan_mailbox: Mailbox = Mailbox([const { [const { AtomicU64::new(0) 
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the image tells.
-#[inline(always)]
+#[inline]
 pub fn is_on() -> bool {
     cfg!(feature = "record") && ON.load(Ordering::Relaxed)
 }
 
 /// Sends a message. The caller has masked interrupts if their handlers send some.
-#[inline(always)]
+#[inline]
 pub fn send(cpu: usize, code: u64, arguments: [u64; 4]) {
     if !is_on() {
         return;
@@ -103,7 +103,7 @@ pub struct Operation(usize);
 
 impl Operation {
     /// Begins one on this CPU, which has no other.
-    #[inline(always)]
+    #[inline]
     pub fn begin(cpu: usize) -> Self {
         send(cpu, code::OPERATION_BEGINS, [0; 4]);
         Operation(cpu)
@@ -111,7 +111,7 @@ impl Operation {
 }
 
 impl Drop for Operation {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         send(self.0, code::OPERATION_ENDS, [0; 4]);
     }

@@ -75,7 +75,7 @@ impl Memory {
 }
 
 /// Calls `f` with the proof of where the caller is, while interrupts are off.
-#[inline(always)]
+#[inline]
 pub fn with_pin<R>(machine: MachineId, f: impl FnOnce(&Pinned<'_>) -> R) -> R {
     let guard = disable_local();
     let cpu = u32::from(guard.current_cpu());

@@ -24,7 +24,7 @@ static LISTS: Once<Lists> = Once::new();
 struct Here(MachineId);
 
 impl WithPin for Here {
-    #[inline(always)]
+    #[inline]
     fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R {
         with_pin(self.0, f)
     }

@@ -71,7 +71,7 @@ pub fn is_fenced() -> bool {
 
 /// Tells the recorder, if there is one, what the next instruction of address translation uses. That
 /// has to come before the guard goes.
-#[inline(always)]
+#[inline]
 fn operands(first: u64, second: u64) -> Option<irq::Masked> {
     if !mailbox::is_on() {
         return None;

@@ -39,7 +39,7 @@ pub struct Counted<C>(PhantomData<C>);
 // SAFETY: Each function has the CPU execute the instruction, unless the run leaves flushes out: then
 // none forgets, which such a run is to show.
 unsafe impl<C: Cpus> Instructions for Counted<C> {
-    #[inline(always)]
+    #[inline]
     fn invlpg(&self, _: &Pinned<'_>, at: u64) {
         forget_page::<C>(at);
     }
@@ -50,12 +50,12 @@ unsafe impl<C: Cpus> Instructions for Counted<C> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn cr3(&self, pin: &Pinned<'_>) -> u64 {
         Cpu.cr3(pin)
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn load_cr3(&self, pin: &Pinned<'_>, value: u64) {
         // The root that is loaded already: a flush.
         if !C::forgets() && value == Cpu.cr3(pin) {
@@ -74,7 +74,7 @@ unsafe impl<C: Cpus> Instructions for Counted<C> {
 }
 
 /// Has this CPU forget a page.
-#[inline(always)]
+#[inline]
 pub fn forget_page<C: Cpus>(at: u64) {
     if C::forgets() {
         C::count_page();

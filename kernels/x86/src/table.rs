@@ -38,7 +38,7 @@ impl<const N: usize> Default for TablePage<N> {
 }
 
 /// Drops this CPU's translation of one page.
-#[inline(always)]
+#[inline]
 pub fn invalidate_page(at: u64) {
     // SAFETY: 1. Forgetting a translation changes no memory; the walk that follows reads the
     // current tables.
@@ -58,7 +58,7 @@ pub fn current_root() -> u64 {
 /// # Safety
 ///
 /// 1. The tree maps the kernel as the current one does, and stays until the next load.
-#[inline(always)]
+#[inline]
 pub unsafe fn load_root(root: u64) {
     // SAFETY: 1. Point 1 is passed on.
     unsafe { asm!("mov cr3, {}", in(reg) root as usize, options(nostack, preserves_flags)) };

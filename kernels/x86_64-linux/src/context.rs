@@ -16,18 +16,18 @@ impl Context for Registers {
         self.rsp = stack;
     }
 
-    #[inline(always)]
+    #[inline]
     fn number(&self) -> u64 {
         self.error
     }
 
-    #[inline(always)]
+    #[inline]
     fn argument(&self, n: usize) -> u64 {
         const PLACES: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
         PLACES.get(n).map_or(0, |place| self.general[*place])
     }
 
-    #[inline(always)]
+    #[inline]
     fn set_result(&mut self, value: u64) {
         self.general[RAX] = value;
     }

@@ -61,7 +61,7 @@ const MASKED_FLAGS: u64 = 0x4_4700;
 /// # Safety
 ///
 /// 1. The register must take the value, and the caller must accept its effect.
-#[inline(always)]
+#[inline]
 pub unsafe fn write_msr(register: u32, value: u64) {
     // SAFETY: 1. Point 1 is passed on.
     unsafe {
@@ -71,7 +71,7 @@ pub unsafe fn write_msr(register: u32, value: u64) {
 }
 
 /// Returns the number of this CPU.
-#[inline(always)]
+#[inline]
 pub fn number() -> usize {
     let number: usize;
     // SAFETY: 1. `init` has made `gs` lead to this CPU's `Local`.

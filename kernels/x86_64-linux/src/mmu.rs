@@ -28,7 +28,7 @@ pub fn kernel_top() -> &'static TablePage<512> {
 }
 
 /// Returns where a physical address below 4 GiB is reached, whatever the current space maps.
-#[inline(always)]
+#[inline]
 pub fn direct<T>(physical: u64) -> *mut T {
     ptr::with_exposed_provenance_mut((DIRECT_MAP + physical) as usize)
 }
@@ -50,12 +50,12 @@ pub type Hardware = ptarmigan_kernel_x86::hardware::Hardware<Cpus>;
 // SAFETY: 1. The root that the machine booted on maps the kernel and is a static; its entries of
 // programs' addresses are gone before there are any programs (`drop_identity`).
 unsafe impl hardware::Cpus for Cpus {
-    #[inline(always)]
+    #[inline]
     fn forgets() -> bool {
         KERNEL.forgets()
     }
 
-    #[inline(always)]
+    #[inline]
     fn interrupts() -> bool {
         !leaves_out(Part::Ipi)
     }
@@ -69,12 +69,12 @@ unsafe impl hardware::Cpus for Cpus {
         smp::interrupt(cpu);
     }
 
-    #[inline(always)]
+    #[inline]
     fn count_page() {
         KERNEL.count(Count::PageInvalidations);
     }
 
-    #[inline(always)]
+    #[inline]
     fn count_load() {
         KERNEL.count(Count::RootLoads);
     }

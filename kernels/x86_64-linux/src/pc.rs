@@ -87,12 +87,12 @@ unsafe impl Arch for Pc {
         &KERNEL
     }
 
-    #[inline(always)]
+    #[inline]
     fn cpu() -> usize {
         cpu::number()
     }
 
-    #[inline(always)]
+    #[inline]
     fn enter(context: &mut Registers) -> Trap {
         // SAFETY: 1. The context is the program's and borrowed exclusively; its segments are those
         // of programs and its next instruction is an address of programs, so that the return to
@@ -158,12 +158,12 @@ unsafe impl Arch for Pc {
         mmu::kernel_top().get(index)
     }
 
-    #[inline(always)]
+    #[inline]
     fn page<R>(_: &Pinned<'_>, pfn: Pfn, f: impl FnOnce(*mut u8) -> R) -> Result<R, NoFrame> {
         Ok(f(mmu::direct(pfn.addr().0)))
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn clear_page(at: *mut u8) {
         // SAFETY: 1. 512 words of 8 bytes are the page (point 1).
         unsafe {
@@ -172,7 +172,7 @@ unsafe impl Arch for Pc {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn copy_page(from: *const u8, to: *mut u8) {
         // SAFETY: 1. 512 words of 8 bytes are the page (points 1 and 2).
         unsafe {

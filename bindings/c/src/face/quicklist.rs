@@ -75,7 +75,7 @@ struct Found<'a> {
     offset: usize,
 }
 
-#[inline(always)]
+#[inline]
 fn table(cpu: &Cpu, address: *const c_void) -> Result<Found<'static>, PtError> {
     let parts = cpu.parts();
     let at = parts.physical(address);

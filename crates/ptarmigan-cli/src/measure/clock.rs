@@ -18,14 +18,14 @@ pub struct Clock {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
+#[inline]
 fn ticks() -> u64 {
     // SAFETY: reading the time-stamp counter has no side effect, and every x86-64 CPU has one.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
+#[inline]
 fn ticks() -> u64 {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();
@@ -51,14 +51,14 @@ impl Clock {
     }
 
     /// Returns a reading, in ticks.
-    #[inline(always)]
+    #[inline]
     pub fn now(&self) -> u64 {
         ticks()
     }
 
     /// Returns the nanoseconds between two readings without the clock's own cost; 0 if the cost is
     /// all there was.
-    #[inline(always)]
+    #[inline]
     pub fn between(&self, before: u64, after: u64) -> f64 {
         (after - before).saturating_sub(self.overhead) as f64 * self.ns_per_tick
     }

@@ -100,7 +100,7 @@ impl<A: PagingAttributes, P: Policy, N: WithPin> Translation<A> for Tables<'_, '
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn physical_to_virtual(&self, at: PhysicalAddress) -> NonNull<PageTable<A>> {
         self.pointer(PhysAddr(at.0 as u64))
     }
@@ -180,17 +180,17 @@ struct Descriptors;
 unsafe impl Entries for Descriptors {
     type Entry = u64;
 
-    #[inline(always)]
+    #[inline]
     fn is_none(&self, entry: u64) -> bool {
         entry == 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn table(&self, entry: u64) -> Option<PhysAddr> {
         (entry & 3 == 3).then_some(PhysAddr(entry & 0x0000_ffff_ffff_f000))
     }
 
-    #[inline(always)]
+    #[inline]
     fn link(&self, at: PhysAddr) -> u64 {
         at.0 | 3
     }

@@ -28,7 +28,7 @@ pub unsafe trait Home: Copy + Send + Sync + 'static {
     ///
     /// The crates call it at each level of each walk. A kernel whose direct map lies at a constant
     /// address adds that, instead of a look into the pages: then the compiler can inline the walk.
-    #[inline(always)]
+    #[inline]
     fn pointer(at: PhysAddr) -> *mut u8 {
         Self::pages().pointer(at)
     }

@@ -58,7 +58,7 @@ impl<H: Home> FrameAllocator for Frames<H> {
         unsafe { H::pages().give_back_full(ours(at)) };
     }
 
-    #[inline(always)]
+    #[inline]
     fn phys_to_virt(&self, at: TheirPhysAddr) -> *mut u8 {
         H::pointer(ours(at))
     }
@@ -81,7 +81,7 @@ impl<H: Home> FrameAllocator for Noted<H> {
         unsafe { H::pages().give_back(ours(at)) };
     }
 
-    #[inline(always)]
+    #[inline]
     fn phys_to_virt(&self, at: TheirPhysAddr) -> *mut u8 {
         H::pointer(ours(at))
     }
@@ -108,17 +108,17 @@ struct Descriptors<E>(PhantomData<E>);
 unsafe impl<E: TableEntry> Entries for Descriptors<E> {
     type Entry = E;
 
-    #[inline(always)]
+    #[inline]
     fn is_none(&self, entry: E) -> bool {
         entry.unused()
     }
 
-    #[inline(always)]
+    #[inline]
     fn table(&self, entry: E) -> Option<PhysAddr> {
         (!entry.unused() && entry.present() && !entry.huge(true)).then(|| ours(entry.paddr(true)))
     }
 
-    #[inline(always)]
+    #[inline]
     fn link(&self, at: PhysAddr) -> E {
         E::new_table(theirs(at))
     }

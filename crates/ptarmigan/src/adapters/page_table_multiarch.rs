@@ -77,7 +77,7 @@ fn alloc<H: Home>(frames: usize, align: usize) -> Option<TheirPhysAddr> {
     (frames == 1 && align <= FRAME_SIZE).then(|| H::pages().alloc()).flatten().map(theirs)
 }
 
-#[inline(always)]
+#[inline]
 fn pointer<H: Home>(at: TheirPhysAddr) -> TheirVirtAddr {
     TheirVirtAddr::from_mut_ptr_of(H::pointer(ours(at)))
 }
@@ -99,7 +99,7 @@ impl<H: Home> PagingHandler for Handler<H> {
         unsafe { H::pages().give_back_full(ours(at)) };
     }
 
-    #[inline(always)]
+    #[inline]
     fn phys_to_virt(at: TheirPhysAddr) -> TheirVirtAddr {
         pointer::<H>(at)
     }
@@ -116,7 +116,7 @@ impl<H: Home> PagingHandler for RootOnly<H> {
 
     fn dealloc_frames(_: TheirPhysAddr, _: usize) {}
 
-    #[inline(always)]
+    #[inline]
     fn phys_to_virt(at: TheirPhysAddr) -> TheirVirtAddr {
         pointer::<H>(at)
     }
@@ -186,18 +186,18 @@ struct Descriptors<E>(PhantomData<E>);
 unsafe impl<E: TableEntry> Entries for Descriptors<E> {
     type Entry = E;
 
-    #[inline(always)]
+    #[inline]
     fn is_none(&self, entry: E) -> bool {
         entry.is_unused()
     }
 
-    #[inline(always)]
+    #[inline]
     fn table(&self, entry: E) -> Option<PhysAddr> {
         let at = ours(entry.paddr());
         (!entry.is_unused() && at.0 != 0 && !entry.is_huge()).then_some(at)
     }
 
-    #[inline(always)]
+    #[inline]
     fn link(&self, at: PhysAddr) -> E {
         E::new_table(theirs(at))
     }

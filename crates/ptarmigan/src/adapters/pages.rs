@@ -21,7 +21,7 @@ pub trait WithPin {
 
 #[cfg(feature = "hosted")]
 impl WithPin for CpuSlot {
-    #[inline(always)]
+    #[inline]
     fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R {
         f(&self.pin())
     }
@@ -131,13 +131,13 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
 
     /// Returns where the byte at `at` is in the direct map. For an address that is no memory of the
     /// machine, it may be any pointer.
-    #[inline(always)]
+    #[inline]
     pub fn pointer(&self, at: PhysAddr) -> *mut u8 {
         self.window.open(at).base()
     }
 
     /// Returns the physical address of the byte to which `pointer` points in the direct map.
-    #[inline(always)]
+    #[inline]
     pub fn phys(&self, pointer: *const u8) -> PhysAddr {
         PhysAddr(pointer.addr().wrapping_sub(self.pointer(PhysAddr(0)).addr()) as u64)
     }
@@ -146,7 +146,7 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     ///
     /// 1. [`alloc`](Self::alloc) handed out the table at `at`, and it has not come back.
     /// 2. While the result exists, no other code may give it back.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn open(&self, at: PhysAddr) -> ForeignTable<'m> {
         // SAFETY: 1. `alloc` made it of a page of this level and these frames, and it has not come
         // back (1.). 2. by the caller (2.). 3. `with_policy` has seen to it.

@@ -46,7 +46,7 @@ impl RootEntries {
     const NONE: Self = RootEntries([0; (1 << INDEX) / 64]);
 
     /// Returns whether the entry at `offset`, in bytes, is one of them.
-    #[inline(always)]
+    #[inline]
     fn has(&self, offset: usize) -> bool {
         let entry = offset / ENTRY;
         self.0[entry / 64] >> (entry % 64) & 1 != 0
@@ -78,13 +78,13 @@ const NEAR: Level = Level(1);
 const NOWHERE: (u64, PhysAddr) = (u64::MAX, PhysAddr(0));
 
 /// Returns the bits of an address below the index of `level`.
-#[inline(always)]
+#[inline]
 const fn shift(level: Level) -> u32 {
     FRAME_SHIFT + INDEX * level.0 as u32
 }
 
 /// Returns where the entry for `va` is in a table of `level`, in bytes.
-#[inline(always)]
+#[inline]
 pub(super) const fn offset(va: u64, level: Level) -> usize {
     (va >> shift(level)) as usize % (1 << INDEX) * ENTRY
 }
@@ -104,13 +104,13 @@ impl Tree {
     }
 
     /// Returns whether the leaf table of `va` was the last one that [`grow`](Self::grow) reached.
-    #[inline(always)]
+    #[inline]
     pub fn has_leaf_of(&self, va: u64) -> bool {
         self.leaf.0 == va >> shift(NEAR)
     }
 
     /// Returns whether the root's entry for `va` is another tree's.
-    #[inline(always)]
+    #[inline]
     pub fn is_shared(&self, va: u64) -> bool {
         self.shared.has(offset(va, self.top))
     }

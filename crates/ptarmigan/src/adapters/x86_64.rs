@@ -84,7 +84,7 @@ pub struct Reach<'a, 'm, P, N>(&'a Pages<'m, P, N>);
 
 // SAFETY: the direct map reaches all tables as long as their pages are there, which this borrows.
 unsafe impl<P: Policy, N: WithPin> PageTableFrameMapping for Reach<'_, '_, P, N> {
-    #[inline(always)]
+    #[inline]
     fn frame_to_pointer(&self, frame: PhysFrame) -> *mut PageTable {
         self.0.pointer(ours(frame)).cast()
     }
@@ -108,18 +108,18 @@ struct Words(u64);
 unsafe impl Entries for Words {
     type Entry = u64;
 
-    #[inline(always)]
+    #[inline]
     fn is_none(&self, entry: u64) -> bool {
         entry == 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn table(&self, entry: u64) -> Option<PhysAddr> {
         let (present, large) = (PageTableFlags::PRESENT.bits(), PageTableFlags::HUGE_PAGE.bits());
         (entry & (present | large) == present).then_some(PhysAddr(entry & 0x000f_ffff_ffff_f000))
     }
 
-    #[inline(always)]
+    #[inline]
     fn link(&self, at: PhysAddr) -> u64 {
         at.0 | self.0
     }

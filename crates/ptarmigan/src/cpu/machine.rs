@@ -49,7 +49,7 @@ impl MachineId {
     }
 
     /// Returns whether both name the same machine.
-    #[inline(always)]
+    #[inline]
     pub const fn matches(self, other: MachineId) -> bool {
         self.0 == other.0 && self.0 != NOTHING
     }
@@ -61,7 +61,7 @@ impl MachineId {
     /// # Errors
     ///
     /// [`WrongMachine`] if `other` names another machine.
-    #[inline(always)]
+    #[inline]
     pub const fn accept(self, other: MachineId) -> Result<(), WrongMachine> {
         if self.matches(other) { Ok(()) } else { Err(WrongMachine { called: self, given: other }) }
     }

@@ -18,7 +18,7 @@ impl CpuMask {
     }
 
     /// The word of a CPU, and its bit there; `None` from [`MAX_CPUS`] on.
-    #[inline(always)]
+    #[inline]
     fn word(&self, cpu: CpuId) -> Option<(&AtomicUsize, usize)> {
         self.words.get(cpu.0 as usize / BITS).map(|word| (word, 1 << (cpu.0 as usize % BITS)))
     }

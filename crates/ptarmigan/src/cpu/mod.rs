@@ -43,20 +43,20 @@ impl Pinned<'_> {
     ///    CPU of this machine, except for interrupts that return before it goes on.
     /// 2. `cpu` must be below the number of CPUs that the machine was set up with, and `node` below
     ///    the number of its nodes.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn assume(machine: MachineId, cpu: CpuId, node: NodeId) -> Self {
         Pinned { machine, cpu, node, _stay: PhantomData }
     }
 
     /// Copies the proof for a callee that takes it by value: in a register, where a reference would
     /// need memory.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn again(&self) -> Pinned<'_> {
         Pinned { machine: self.machine, cpu: self.cpu, node: self.node, _stay: PhantomData }
     }
 
     /// Returns the machine.
-    #[inline(always)]
+    #[inline]
     pub fn machine(&self) -> MachineId {
         self.machine
     }
@@ -66,19 +66,19 @@ impl Pinned<'_> {
     /// # Errors
     ///
     /// [`WrongMachine`] if `called` is not the pin's machine.
-    #[inline(always)]
+    #[inline]
     pub fn check(&self, called: MachineId) -> Result<(), WrongMachine> {
         if self.machine.matches(called) { Ok(()) } else { Err(WrongMachine { called, given: self.machine }) }
     }
 
     /// Returns the CPU.
-    #[inline(always)]
+    #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }
 
     /// Returns the node that the CPU belongs to.
-    #[inline(always)]
+    #[inline]
     pub fn node(&self) -> NodeId {
         self.node
     }

@@ -56,7 +56,7 @@ impl State {
 
     /// Not in use any more, and the word is `word`: at once, or first the one and then the other,
     /// so that an interrupt that finds the value free finds the word that goes with it.
-    #[inline(always)]
+    #[inline]
     fn leave(&self, word: u32) {
         #[cfg(target_pointer_width = "64")]
         {
@@ -121,7 +121,7 @@ impl<T, S> PerCpu<T, S> {
     }
 
     /// Returns the machine whose CPUs these are.
-    #[inline(always)]
+    #[inline]
     pub fn machine(&self) -> MachineId {
         self.machine
     }
@@ -144,7 +144,7 @@ impl<T, S> PerCpu<T, S> {
     }
 
     /// Returns the shared part of the CPU of `pin`; `None` for a pin of another machine.
-    #[inline(always)]
+    #[inline]
     pub fn own_shown(&self, pin: &Pinned<'_>) -> Option<&S> {
         self.slot(pin).map(|slot| &slot.shown)
     }
@@ -182,7 +182,7 @@ impl<T, S> PerCpu<T, S> {
         Guard::new(unsafe { self.slot_unchecked(pin) })
     }
 
-    #[inline(always)]
+    #[inline]
     fn slot(&self, pin: &Pinned<'_>) -> Option<&Slot<T, S>> {
         if !self.machine.matches(pin.machine()) {
             return None;
@@ -194,7 +194,7 @@ impl<T, S> PerCpu<T, S> {
     /// # Safety
     ///
     /// 1. The pin must be of the machine that this value was made for, with all its CPUs.
-    #[inline(always)]
+    #[inline]
     unsafe fn slot_unchecked(&self, pin: &Pinned<'_>) -> &Slot<T, S> {
         debug_assert!(self.slot(pin).is_some(), "CPU {} of {:?}", pin.cpu().0, pin.machine());
         // SAFETY: the CPU of a pin is below the number of its machine's CPUs (contract of
@@ -212,7 +212,7 @@ pub struct Guard<'a, T, S = ()> {
 
 impl<'a, T, S> Guard<'a, T, S> {
     /// Marks a slot as in use, unless it is.
-    #[inline(always)]
+    #[inline]
     fn new(slot: &'a Slot<T, S>) -> Option<Self> {
         if slot.state.busy.get() != 0 {
             return None;
@@ -239,7 +239,7 @@ impl<'a, T, S> Guard<'a, T, S> {
 
 impl<T, S> Deref for Guard<'_, T, S> {
     type Target = T;
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: `enter` found the slot not in use and marked it; this guard is its only user.
         self.slot.value.with(|p| unsafe { &*p })
@@ -247,7 +247,7 @@ impl<T, S> Deref for Guard<'_, T, S> {
 }
 
 impl<T, S> DerefMut for Guard<'_, T, S> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         self.parts().0
     }
@@ -283,13 +283,13 @@ impl Counter {
     }
 
     /// Adds `n`. Only the CPU that owns the counter may call it.
-    #[inline(always)]
+    #[inline]
     pub fn add(&self, n: usize) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     /// Returns the count; it may lag behind operations of other CPUs.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

@@ -31,13 +31,13 @@ impl Attr {
     pub const OWN: Attr = Attr(0xf000);
 
     /// Whether all attributes of `other` are set.
-    #[inline(always)]
+    #[inline]
     pub const fn has(self, other: Attr) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Without those of `other`.
-    #[inline(always)]
+    #[inline]
     pub const fn without(self, other: Attr) -> Attr {
         Attr(self.0 & !other.0)
     }
@@ -45,7 +45,7 @@ impl Attr {
 
 impl BitOr for Attr {
     type Output = Attr;
-    #[inline(always)]
+    #[inline]
     fn bitor(self, other: Attr) -> Attr {
         Attr(self.0 | other.0)
     }

@@ -58,17 +58,17 @@ unsafe impl Format for I386 {
     const EVER_BREAKS: bool = false;
     const KEPT: u64 = 0;
 
-    #[inline(always)]
+    #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 | P | RW | US
     }
 
-    #[inline(always)]
+    #[inline]
     fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
         (raw & (P | PS) == P).then_some(PhysAddr(raw & ADDR))
     }
 
-    #[inline(always)]
+    #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = pfn.addr().0;
         for (bit, to) in ATTRIBUTES {
@@ -83,12 +83,12 @@ unsafe impl Format for I386 {
         if level > Level::PTE { raw | PS } else { raw }
     }
 
-    #[inline(always)]
+    #[inline]
     fn frame(level: Level, raw: u64) -> Pfn {
         PhysAddr(raw & if level > Level::PTE { LARGE_ADDR } else { ADDR }).pfn()
     }
 
-    #[inline(always)]
+    #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = Attr::default();
         for (bit, from) in ATTRIBUTES {
@@ -102,12 +102,12 @@ unsafe impl Format for I386 {
         attr
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_present(_: Level, raw: u64) -> bool {
         raw & P != 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn allows(_: Level, raw: u64, access: Access) -> bool {
         match access {
             Access::Read | Access::Exec => raw & P != 0,
@@ -115,17 +115,17 @@ unsafe impl Format for I386 {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !RW
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn needs_break(_: Level, _: u64, _: u64) -> bool {
         false
     }

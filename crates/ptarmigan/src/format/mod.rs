@@ -207,13 +207,13 @@ pub trait FormatExt {
 }
 
 impl<F: Format> FormatExt for F {
-    #[inline(always)]
+    #[inline]
     fn shift(level: Level) -> u32 {
         let shifts = const { check::shifts(Self::PAGE_SHIFT, &Self::INDEX_BITS) };
         shifts[level.at() & (check::SHIFTS - 1)]
     }
 
-    #[inline(always)]
+    #[inline]
     fn entries(level: Level) -> usize {
         if let Some(entries) = const { check::entries_of_all(Self::LAYOUT.levels, &Self::INDEX_BITS) } {
             return entries;
@@ -222,22 +222,22 @@ impl<F: Format> FormatExt for F {
         entries[level.at() & (check::SHIFTS - 1)]
     }
 
-    #[inline(always)]
+    #[inline]
     fn index(level: Level, va: u64) -> usize {
         (va >> Self::shift(level)) as usize & (Self::entries(level) - 1)
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_none(raw: u64) -> bool {
         raw & !Self::KEPT == 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn cleared(raw: u64) -> u64 {
         raw & Self::KEPT
     }
 
-    #[inline(always)]
+    #[inline]
     fn entry(level: Level, raw: u64) -> Entry {
         if Self::is_none(raw) {
             return Entry::None;
@@ -246,7 +246,7 @@ impl<F: Format> FormatExt for F {
         link.map_or(Entry::Leaf, Entry::Link)
     }
 
-    #[inline(always)]
+    #[inline]
     fn map_attr(level: Level, raw: u64, change: impl FnOnce(Attr) -> Attr) -> u64 {
         Self::leaf(level, Self::frame(level, raw), change(Self::attr(level, raw)))
     }

@@ -60,17 +60,17 @@ unsafe impl Format for Ppc32 {
     const EVER_BREAKS: bool = false;
     const KEPT: u64 = HASHPTE;
 
-    #[inline(always)]
+    #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 | PRESENT
     }
 
-    #[inline(always)]
+    #[inline]
     fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
         (raw & LOW == PRESENT).then_some(PhysAddr(raw & ADDR))
     }
 
-    #[inline(always)]
+    #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = pfn.addr().0 | if attr.has(Attr::READ) { 0 } else { KEEPS };
         for (bit, to) in ATTRIBUTES {
@@ -81,12 +81,12 @@ unsafe impl Format for Ppc32 {
         raw
     }
 
-    #[inline(always)]
+    #[inline]
     fn frame(_: Level, raw: u64) -> Pfn {
         PhysAddr(raw & ADDR).pfn()
     }
 
-    #[inline(always)]
+    #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = Attr::default();
         for (bit, from) in ATTRIBUTES {
@@ -97,12 +97,12 @@ unsafe impl Format for Ppc32 {
         attr
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_present(_: Level, raw: u64) -> bool {
         raw & PRESENT != 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn allows(_: Level, raw: u64, access: Access) -> bool {
         match access {
             Access::Read | Access::Exec => raw & PRESENT != 0,
@@ -110,17 +110,17 @@ unsafe impl Format for Ppc32 {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !RW
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
     }
 
-    #[inline(always)]
+    #[inline]
     fn needs_break(_: Level, _: u64, _: u64) -> bool {
         false
     }

@@ -56,24 +56,24 @@ mod wide {
 
     // SAFETY: one 64-bit atomic.
     unsafe impl Slot for Slot64 {
-        #[inline(always)]
+        #[inline]
         fn load(&self) -> u64 {
             u64::from_le(self.0.load(Ordering::Acquire))
         }
-        #[inline(always)]
+        #[inline]
         fn store(&self, raw: u64) {
             self.0.store(raw.to_le(), Ordering::Release);
         }
         const FILLS_AT_ONCE: bool = true;
-        #[inline(always)]
+        #[inline]
         fn fill(&self, raw: u64) -> bool {
             self.0.compare_exchange(0, raw.to_le(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
         }
-        #[inline(always)]
+        #[inline]
         fn swap(&self, raw: u64) -> u64 {
             u64::from_le(self.0.swap(raw.to_le(), Ordering::AcqRel))
         }
-        #[inline(always)]
+        #[inline]
         fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
             self.0
                 .compare_exchange(old.to_le(), new.to_le(), Ordering::AcqRel, Ordering::Acquire)
@@ -100,13 +100,13 @@ mod wide {
     // SAFETY: two 32-bit atomics with the size and alignment of the entry; the valid bit is in
     // `low`.
     unsafe impl Slot for Slot64 {
-        #[inline(always)]
+        #[inline]
         fn load(&self) -> u64 {
             let low = u32::from_le(self.low.load(Ordering::Acquire));
             let high = u32::from_le(self.high.load(Ordering::Relaxed));
             low as u64 | (high as u64) << 32
         }
-        #[inline(always)]
+        #[inline]
         fn store(&self, raw: u64) {
             if raw & 1 == 0 {
                 self.low.store((raw as u32).to_le(), Ordering::Release);
@@ -118,7 +118,7 @@ mod wide {
             self.low.store((raw as u32).to_le(), Ordering::Release);
         }
         const FILLS_AT_ONCE: bool = false;
-        #[inline(always)]
+        #[inline]
         fn fill(&self, raw: u64) -> bool {
             let empty = self.load() == 0;
             if empty {
@@ -126,14 +126,14 @@ mod wide {
             }
             empty
         }
-        #[inline(always)]
+        #[inline]
         fn swap(&self, raw: u64) -> u64 {
             let low = u32::from_le(self.low.swap(0, Ordering::AcqRel));
             let high = u32::from_le(self.high.swap(((raw >> 32) as u32).to_le(), Ordering::AcqRel));
             self.low.store((raw as u32).to_le(), Ordering::Release);
             low as u64 | (high as u64) << 32
         }
-        #[inline(always)]
+        #[inline]
         fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
             // This host's MMU does not walk it, and other CPUs write it under the lock of its
             // table.
@@ -167,14 +167,14 @@ impl<const BIG: bool> Slot32<BIG> {
     }
 
     /// The entry as it is in memory.
-    #[inline(always)]
+    #[inline]
     const fn to_memory(raw: u64) -> u32 {
         debug_assert!(raw >> u32::BITS == 0, "an entry of more than 32 bits");
         if BIG { (raw as u32).to_be() } else { (raw as u32).to_le() }
     }
 
     /// The entry from how it is in memory.
-    #[inline(always)]
+    #[inline]
     const fn from_memory(raw: u32) -> u64 {
         (if BIG { u32::from_be(raw) } else { u32::from_le(raw) }) as u64
     }
@@ -182,24 +182,24 @@ impl<const BIG: bool> Slot32<BIG> {
 
 // SAFETY: one 32-bit atomic.
 unsafe impl<const BIG: bool> Slot for Slot32<BIG> {
-    #[inline(always)]
+    #[inline]
     fn load(&self) -> u64 {
         Self::from_memory(self.0.load(Ordering::Acquire))
     }
-    #[inline(always)]
+    #[inline]
     fn store(&self, raw: u64) {
         self.0.store(Self::to_memory(raw), Ordering::Release);
     }
     const FILLS_AT_ONCE: bool = true;
-    #[inline(always)]
+    #[inline]
     fn fill(&self, raw: u64) -> bool {
         self.0.compare_exchange(0, Self::to_memory(raw), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
-    #[inline(always)]
+    #[inline]
     fn swap(&self, raw: u64) -> u64 {
         Self::from_memory(self.0.swap(Self::to_memory(raw), Ordering::AcqRel))
     }
-    #[inline(always)]
+    #[inline]
     fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
         self.0
             .compare_exchange(Self::to_memory(old), Self::to_memory(new), Ordering::AcqRel, Ordering::Acquire)

@@ -19,7 +19,7 @@ const PAT: u64 = 1 << 12;
 const NX: u64 = 1 << 63;
 const ADDR: u64 = 0x000f_ffff_ffff_f000;
 
-#[cfg_attr(not(feature = "small"), inline(always))]
+#[cfg_attr(not(feature = "small"), inline)]
 fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
     let mut raw = pfn.addr().0;
     raw |= if attr.has(Attr::READ) { P } else { G };
@@ -43,7 +43,7 @@ fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
     if level > Level::PTE { raw | PS } else { raw }
 }
 
-#[cfg_attr(not(feature = "small"), inline(always))]
+#[cfg_attr(not(feature = "small"), inline)]
 fn attr(raw: u64) -> Attr {
     let mut attr = Attr::default();
     for (bit, from) in [
@@ -70,7 +70,7 @@ fn attr(raw: u64) -> Attr {
 /// Above level 0 an entry is 0, a link, which is present and has no `PS`, or a large page, which
 /// has
 /// `PS` whether it is present or not. So the sign of the low byte tells a link.
-#[cfg_attr(not(feature = "small"), inline(always))]
+#[cfg_attr(not(feature = "small"), inline)]
 fn linked(raw: u64) -> Option<PhysAddr> {
     const { assert!(PS == 1 << (i8::BITS - 1)) };
     (raw as i8 > 0).then_some(PhysAddr(raw & ADDR))
@@ -85,31 +85,31 @@ macro_rules! x86_entries {
         const EVER_BREAKS: bool = false;
         const KEPT: u64 = 0;
 
-        #[cfg_attr(not(feature = "small"), inline(always))]
+        #[cfg_attr(not(feature = "small"), inline)]
         fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
             linked(raw)
         }
-        #[cfg_attr(not(feature = "small"), inline(always))]
+        #[cfg_attr(not(feature = "small"), inline)]
         fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
             leaf(level, pfn, attr)
         }
-        #[inline(always)]
+        #[inline]
         fn frame(level: Level, raw: u64) -> Pfn {
             PhysAddr(raw & if level > Level::PTE { ADDR & !PAT } else { ADDR }).pfn()
         }
-        #[cfg_attr(not(feature = "small"), inline(always))]
+        #[cfg_attr(not(feature = "small"), inline)]
         fn attr(_: Level, raw: u64) -> Attr {
             attr(raw)
         }
-        #[inline(always)]
+        #[inline]
         fn is_present(_: Level, raw: u64) -> bool {
             raw & P != 0
         }
-        #[inline(always)]
+        #[inline]
         fn write_protected(_: Level, raw: u64) -> u64 {
             raw & !RW
         }
-        #[inline(always)]
+        #[inline]
         fn allows(_: Level, raw: u64, access: Access) -> bool {
             match access {
                 Access::Read => raw & P != 0,
@@ -117,11 +117,11 @@ macro_rules! x86_entries {
                 Access::Exec => raw & (P | NX) == P,
             }
         }
-        #[inline(always)]
+        #[inline]
         fn is_special(_: Level, raw: u64) -> bool {
             raw & SOFT_SPECIAL != 0
         }
-        #[inline(always)]
+        #[inline]
         fn needs_break(_: Level, _: u64, _: u64) -> bool {
             false
         }
@@ -148,7 +148,7 @@ unsafe impl Format for X86_64 {
     const LEAF_LEVELS: u8 = 0b111;
     const USER_ROOT_ENTRIES: usize = 256;
     const ROOT_IN_REGISTERS: bool = false;
-    #[inline(always)]
+    #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 | P | RW | US
     }
@@ -173,7 +173,7 @@ unsafe impl Format for X86Pae {
     const ROOT_IN_REGISTERS: bool = true;
 
     /// Entries of the root have no permission bits: those places are reserved.
-    #[inline(always)]
+    #[inline]
     fn link(level: Level, at: PhysAddr) -> u64 {
         if level.0 == 2 { at.0 | P } else { at.0 | P | RW | US }
     }

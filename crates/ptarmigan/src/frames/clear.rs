@@ -15,7 +15,7 @@ use crate::addr::FRAME_SIZE;
 /// # Safety
 ///
 /// 1. `base` must be valid for writes of [`FRAME_SIZE`] bytes, and no other code may use them.
-#[inline(always)]
+#[inline]
 pub(super) unsafe fn through_caches(base: *mut u8) {
     // SAFETY: point 1 is passed on; any alignment will do for bytes.
     unsafe { base.write_bytes(0, FRAME_SIZE) };

@@ -55,7 +55,7 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    #[inline(always)]
+    #[inline]
     pub fn asked(&mut self, frames: u32) {
         self.since = self.since.saturating_add(frames);
         self.credit = self.credit.saturating_add(frames);

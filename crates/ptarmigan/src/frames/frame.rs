@@ -48,31 +48,31 @@ pub struct Frame<S: State> {
 
 impl<S: State> Frame<S> {
     /// Returns the machine whose memory it is.
-    #[inline(always)]
+    #[inline]
     pub fn machine(&self) -> MachineId {
         self.machine
     }
 
     /// Returns the number of the first frame.
-    #[inline(always)]
+    #[inline]
     pub fn pfn(&self) -> Pfn {
         self.pfn
     }
 
     /// Returns the physical address of the first byte.
-    #[inline(always)]
+    #[inline]
     pub fn addr(&self) -> PhysAddr {
         self.pfn.addr()
     }
 
     /// Returns the binary logarithm of the number of frames.
-    #[inline(always)]
+    #[inline]
     pub fn order(&self) -> u8 {
         self.order
     }
 
     /// Forgets the state of the content.
-    #[inline(always)]
+    #[inline]
     pub fn dirty(self) -> Frame<Dirty> {
         // SAFETY: point 1 is passed on from `self`, consumed here; point 2 has no demand for
         // `Dirty`.
@@ -81,7 +81,7 @@ impl<S: State> Frame<S> {
 
     /// Gives up the type: the number, to be kept in a list or in an entry. [`Frame::from_raw`]
     /// takes it back.
-    #[inline(always)]
+    #[inline]
     pub fn into_raw(self) -> Pfn {
         self.pfn
     }
@@ -93,7 +93,7 @@ impl<S: State> Frame<S> {
     /// 1. The caller must own the frames `pfn` .. `pfn` + 2^`order` of `machine`: they came from
     ///    [`Frame::into_raw`] and no other code has taken them back.
     /// 2. The content is as `S` says.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn from_raw(machine: MachineId, pfn: Pfn, order: u8) -> Self {
         Frame { pfn, machine, order, _state: PhantomData }
     }
@@ -136,7 +136,7 @@ impl Frame<Dirty> {
     /// # Safety
     ///
     /// 1. The window must reach the memory of the frame's machine, and this frame.
-    #[inline(always)]
+    #[inline]
     unsafe fn clear_with<W: OpenWindow>(self, window: &W, clear: impl Fn(*mut u8)) -> Frame<Zero> {
         for i in 0..1u32 << self.order {
             // The guard's memory is valid for the whole frame (contract of `Window`, point 1).

@@ -33,7 +33,7 @@ impl MemoryRun {
         u64::from(self.start.0) + u64::from(self.frames)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn has(&self, pfn: Pfn) -> bool {
         pfn.0.wrapping_sub(self.start.0) < self.frames
     }

@@ -202,19 +202,19 @@ impl Frames {
     }
 
     /// Returns the machine whose memory this is.
-    #[inline(always)]
+    #[inline]
     pub fn machine(&self) -> MachineId {
         self.machine
     }
 
     /// Returns the number of nodes.
-    #[inline(always)]
+    #[inline]
     pub fn nodes(&self) -> u8 {
         self.nodes
     }
 
     /// Returns the record of a frame, if it is under management.
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(not(feature = "small"), inline)]
     pub fn record(&self, pfn: Pfn) -> Option<&FrameMeta> {
         self.table.get(pfn)
     }
@@ -224,7 +224,7 @@ impl Frames {
     /// # Panics
     ///
     /// If it is not: an entry was followed that this library did not write.
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(not(feature = "small"), inline)]
     pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
         self.table.meta(pfn)
     }
@@ -240,7 +240,7 @@ impl Frames {
     }
 
     /// Returns whether a frame is high memory.
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(not(feature = "small"), inline)]
     pub fn is_high(&self, pfn: Pfn) -> bool {
         pfn.0 >= self.first_high && (!self.is_mixed || self.is_in_high_zone(pfn))
     }

@@ -41,7 +41,7 @@ impl<T> PerFrame<T> {
 
     /// Returns the element of a frame; `None` if it is not one of the machine's. `frames` are those
     /// that this was made for.
-    #[inline(always)]
+    #[inline]
     pub fn of(&self, frames: &Frames, pfn: Pfn) -> Option<&T> {
         match self.main.get(pfn.0.wrapping_sub(self.base) as usize) {
             Some(element) => Some(element),

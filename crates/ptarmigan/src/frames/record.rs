@@ -63,7 +63,7 @@ const _: () = assert!(size_of::<FrameMeta>() == 16);
 
 impl FrameMeta {
     /// Returns the usage of the frame.
-    #[inline(always)]
+    #[inline]
     pub fn usage(&self) -> Use {
         match self.state.load(Relaxed) {
             0 => Use::Reserved,
@@ -76,65 +76,65 @@ impl FrameMeta {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_usage(&self, to: Use) {
         self.state.store(to as u8, Relaxed);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn order(&self) -> u8 {
         self.order.load(Relaxed) & !(LOCKED | UNCOUNTED)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_order(&self, order: u8) {
         self.order.store(order, Relaxed);
     }
 
     /// Locks the table in this frame, unless it is locked.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn try_lock(&self) -> bool {
         self.order.fetch_or(LOCKED, Acquire) & LOCKED == 0
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_locked(&self) -> bool {
         self.order.load(Relaxed) & LOCKED != 0
     }
 
     /// Unlocks the table; the accesses to it come before.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn unlock(&self) {
         self.order.fetch_and(!LOCKED, Release);
     }
 
     /// Claims a data frame for the chain of one gather, unless another gather has claimed it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn try_claim(&self) -> bool {
         self.try_lock()
     }
 
     /// Gives the claim up; the accesses to the chain come before.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn unclaim(&self) {
         self.unlock();
     }
 
     /// The frame becomes a leaf table, of level 0: not locked, and its entries are not counted
     /// until their number is needed.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_leaf_table(&self) {
         self.order.store(UNCOUNTED, Relaxed);
     }
 
     /// Whether `live` counts all entries of the table.
-    #[inline(always)]
+    #[inline]
     pub fn is_counted(&self) -> bool {
         self.order.load(Relaxed) & UNCOUNTED == 0
     }
 
     /// From now on entries are added by several CPUs, and `live` is meaningless.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn stop_counting(&self) {
         // Mostly another fault came before: then the record's line need not leave the caches of
         // others.
@@ -150,7 +150,7 @@ impl FrameMeta {
     }
 
     /// As [`touch`](Self::touch), with others at it too.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn touch_shared(&self, line: u32) {
         let word = &self.lines[(line / 32) as usize & 1];
         let bit = 1 << (line % 32);
@@ -160,7 +160,7 @@ impl FrameMeta {
     }
 
     /// As [`touch_shared`](Self::touch_shared), for several lines at once.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn touch_mask(&self, lines: u64) {
         for (word, bits) in self.lines.iter().zip([lines as u32, (lines >> 32) as u32]) {
             if word.load(Relaxed) & bits != bits {
@@ -172,7 +172,7 @@ impl FrameMeta {
     /// As [`touch_shared`](Self::touch_shared), for roots of trees that are not the library's:
     /// there is one bit for each pair of lines, in the first word. The second one links registered
     /// roots.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn touch_root(&self, pair: u32) {
         let bit = 1 << (pair % 32);
         if self.lines[0].load(Relaxed) & bit == 0 {
@@ -181,23 +181,23 @@ impl FrameMeta {
     }
 
     /// Next frame of the chain this frame is in.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn link(&self) -> Pfn {
         Pfn(self.link.load(Relaxed))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_link(&self, to: Pfn) {
         self.link.store(to.0, Relaxed);
     }
 
     /// `link` as a number: references of a data frame, known-zero frames of a free block.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.link.load(Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_count(&self, n: u32) {
         self.link.store(n, Relaxed);
     }
@@ -206,7 +206,7 @@ impl FrameMeta {
     ///
     /// A count that comes near its end sticks there, and the frame is never given back: so no
     /// number of references that are forgotten frees a frame in use.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add_reference(&self) {
         if self.link.load(Relaxed) == 1 {
             self.link.store(2, Relaxed);
@@ -217,7 +217,7 @@ impl FrameMeta {
 
     /// Counts one reference less; true if it was the last. The accesses of other holders to the
     /// frame came before.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn drop_reference(&self) -> bool {
         if self.link.load(Acquire) == 1 {
             self.link.store(0, Relaxed);
@@ -235,43 +235,43 @@ impl FrameMeta {
     }
 
     /// Returns whether the caller, which holds a reference, holds the only one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_sole_reference(&self) -> bool {
         self.link.load(Acquire) == 1
     }
 
     /// Returns the number of present entries of the table in this frame, if [they are
     /// counted](Self::is_counted).
-    #[inline(always)]
+    #[inline]
     pub fn live(&self) -> u16 {
         self.live.load(Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_live(&self, n: u16) {
         self.live.store(n, Relaxed);
     }
 
     /// Word `i` of the 64-bit map of cache lines that have been written to since the table was
     /// known zero.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lines(&self, i: usize) -> u32 {
         self.lines[i].load(Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_lines(&self, i: usize, to: u32) {
         self.lines[i].store(to, Relaxed);
     }
 
     /// The 64-bit map as a whole.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn touched(&self) -> u64 {
         u64::from(self.lines(0)) | u64::from(self.lines(1)) << 32
     }
 
     /// Notes that an entry in cache line `line` of the table has been written.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn touch(&self, line: u32) {
         let word = &self.lines[(line / 32) as usize & 1];
         let (old, bit) = (word.load(Relaxed), 1 << (line % 32));
@@ -281,22 +281,22 @@ impl FrameMeta {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn next(&self) -> Pfn {
         Pfn(self.lines(0))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prev(&self) -> Pfn {
         Pfn(self.lines(1))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_next(&self, to: Pfn) {
         self.set_lines(0, to.0);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_prev(&self, to: Pfn) {
         self.set_lines(1, to.0);
     }

@@ -40,7 +40,7 @@ impl AllocFlags {
     pub const URGENT: AllocFlags = AllocFlags { may_sleep: true, may_fail: false, high: HighUse::Never };
 
     /// Returns the same request for a table that may be made of high memory as `high` says.
-    #[inline(always)]
+    #[inline]
     pub const fn with_high(self, high: HighUse) -> Self {
         AllocFlags { high, ..self }
     }

@@ -100,7 +100,7 @@ impl FrameTable {
     }
 
     /// Returns the record of a frame, if it has one.
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(not(feature = "small"), inline)]
     pub fn get(&self, pfn: Pfn) -> Option<&FrameMeta> {
         match self.records.get(pfn.0.wrapping_sub(self.base) as usize) {
             Some(record) => Some(record),
@@ -113,7 +113,7 @@ impl FrameTable {
     /// # Panics
     ///
     /// If it has no record.
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(not(feature = "small"), inline)]
     pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
         match self.records.get(pfn.0.wrapping_sub(self.base) as usize) {
             Some(record) => record,

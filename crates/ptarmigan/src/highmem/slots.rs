@@ -67,29 +67,29 @@ pub unsafe trait Slots: Sync {
 
 // SAFETY: 1. to 5. by the slots behind the reference; contracts are passed on.
 unsafe impl<T: Slots + ?Sized> Slots for &T {
-    #[inline(always)]
+    #[inline]
     fn len(&self) -> usize {
         (**self).len()
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
         // SAFETY: 1. to 3. by the caller.
         unsafe { (**self).install(index, frame) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
         // SAFETY: 1. and 2. by the caller.
         unsafe { (**self).remove(index) }
     }
-    #[inline(always)]
+    #[inline]
     fn address(&self, index: usize) -> *mut u8 {
         (**self).address(index)
     }
-    #[inline(always)]
+    #[inline]
     fn page(&self, index: usize) -> u64 {
         (**self).page(index)
     }
-    #[inline(always)]
+    #[inline]
     fn shift(&self) -> u32 {
         (**self).shift()
     }

@@ -222,7 +222,7 @@ unsafe impl<L: Slots, C: OwnCpu> Window for TableWindow<L, C> {
 // SAFETY: the slot shows the frame until the guard is dropped, which happens on the CPU that the
 // slot belongs to.
 unsafe impl<L: Slots, C: OwnCpu> WindowGuard for TableGuard<'_, L, C> {
-    #[inline(always)]
+    #[inline]
     fn base(&self) -> *mut u8 {
         self.base
     }

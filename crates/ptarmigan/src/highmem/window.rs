@@ -48,7 +48,7 @@ unsafe impl<H: Window> Window for MixedWindow<H> {
         Self: 'a;
     type Error = H::Error;
 
-    #[inline(always)]
+    #[inline]
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, H::Error> {
         if at.0 < self.low.limit() {
             let Ok(guard) = self.low.map(at);
@@ -57,7 +57,7 @@ unsafe impl<H: Window> Window for MixedWindow<H> {
         Ok(MixedGuard::High(self.high.map(at)?))
     }
 
-    #[inline(always)]
+    #[inline]
     fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, H::Error> {
         let Ok(guard) = self.low.map(at);
         Ok(MixedGuard::Low(guard))
@@ -66,7 +66,7 @@ unsafe impl<H: Window> Window for MixedWindow<H> {
 
 // SAFETY: each of the two keeps the promises of its window.
 unsafe impl<G: WindowGuard> WindowGuard for MixedGuard<G> {
-    #[inline(always)]
+    #[inline]
     fn base(&self) -> *mut u8 {
         match self {
             MixedGuard::Low(guard) => guard.base(),

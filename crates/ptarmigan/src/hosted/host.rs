@@ -343,13 +343,13 @@ impl<F: Format> Host<F> {
     }
 
     /// Returns its physical memory.
-    #[inline(always)]
+    #[inline]
     pub fn frames(&self) -> &Frames {
         &self.frames
     }
 
     /// Returns its frames for data.
-    #[inline(always)]
+    #[inline]
     pub fn data(&self) -> &DataFrames {
         &self.data
     }
@@ -360,13 +360,13 @@ impl<F: Format> Host<F> {
     }
 
     /// Returns the frame of all untouched anonymous pages.
-    #[inline(always)]
+    #[inline]
     pub fn zero_frame(&self) -> Pfn {
         self.zero
     }
 
     /// Returns the frame that stands for all pages of files.
-    #[inline(always)]
+    #[inline]
     pub fn backing_frame(&self) -> Pfn {
         self.files[0]
     }

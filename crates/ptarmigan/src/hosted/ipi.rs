@@ -123,31 +123,31 @@ unsafe impl<S: Mmu> Mmu for Wired<S> {
     const STRUCTURES: Structures = S::STRUCTURES;
     const NEEDS_ENTRY_VALID: bool = S::NEEDS_ENTRY_VALID;
 
-    #[inline(always)]
+    #[inline]
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
         self.mmu.invalidate(pin, what);
     }
-    #[inline(always)]
+    #[inline]
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
         self.mmu.invalidate_kernel(pin, scope);
     }
-    #[inline(always)]
+    #[inline]
     fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
         self.mmu.entry_became_valid(pin, entry);
     }
-    #[inline(always)]
+    #[inline]
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         self.mmu.load(pin, root);
     }
-    #[inline(always)]
+    #[inline]
     fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
         self.mmu.lazy(pin, space);
     }
-    #[inline(always)]
+    #[inline]
     fn resume(&self, pin: &Pinned<'_>, space: SpaceId) {
         self.mmu.resume(pin, space);
     }
-    #[inline(always)]
+    #[inline]
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
         self.mmu.unload(pin, space);
     }

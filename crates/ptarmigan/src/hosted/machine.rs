@@ -21,13 +21,13 @@ unsafe impl Mmu for NoTlb {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
 
-    #[inline(always)]
+    #[inline]
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    #[inline(always)]
+    #[inline]
     fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
-    #[inline(always)]
+    #[inline]
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    #[inline(always)]
+    #[inline]
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
 }
 
@@ -206,11 +206,11 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
     type Policy = P;
     type Shootdown = Wired<S>;
 
-    #[inline(always)]
+    #[inline]
     fn frames(&self) -> &Frames {
         self.host.frames()
     }
-    #[inline(always)]
+    #[inline]
     fn data(&self) -> &DataFrames {
         self.host.data()
     }
@@ -219,19 +219,19 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
     fn table_share(&self) -> u32 {
         self.window.share()
     }
-    #[inline(always)]
+    #[inline]
     fn window(&self) -> &W {
         &self.window
     }
-    #[inline(always)]
+    #[inline]
     fn policy(&self) -> &P {
         &self.policy
     }
-    #[inline(always)]
+    #[inline]
     fn tlb(&self) -> &Tlb<Wired<S>> {
         &self.tlb
     }
-    #[inline(always)]
+    #[inline]
     fn parking(&self) -> &Parking {
         &self.parking
     }
@@ -264,7 +264,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
         Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     fn data_has_memory(&self) -> bool {
         self.host.config().touch_data
     }
@@ -300,11 +300,11 @@ const LINE: usize = 64;
 // SAFETY: 1. and 2. both frames are the host's own for as long as it is there; nothing writes to
 // the zero frame.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HostMachine<'_, F, P, S, W> {
-    #[inline(always)]
+    #[inline]
     fn zero_frame(&self) -> Pfn {
         self.host.zero_frame()
     }
-    #[inline(always)]
+    #[inline]
     fn backing_frame(&self, _object: u32, _page: u64) -> Option<Pfn> {
         Some(self.host.backing_frame())
     }

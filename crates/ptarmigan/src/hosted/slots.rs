@@ -180,7 +180,7 @@ impl CpuSlot {
     }
 
     /// Makes the proof of being on this CPU.
-    #[inline(always)]
+    #[inline]
     pub fn pin(&self) -> Pinned<'_> {
         // SAFETY: 1. the slot is the only one with its number (`take` marked it), and it cannot
         // leave this thread, which runs one thing at a time. 2. `take` found the CPU among the

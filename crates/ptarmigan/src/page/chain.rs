@@ -60,7 +60,7 @@ impl Default for Unhooked {
 
 impl Unhooked {
     /// Makes an empty chain.
-    #[inline(always)]
+    #[inline]
     pub const fn new() -> Self {
         Unhooked { head: Pfn::NONE, len: 0, root: None, root_level: Level(0) }
     }
@@ -73,7 +73,7 @@ impl Unhooked {
     /// 2. Its content must be in the state of its level: live count 0.
     /// 3. `meta` must be the record of `pfn`, and say the level: the one for which the page was
     ///    handed out.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn push(&mut self, pfn: Pfn, meta: &FrameMeta) {
         debug_assert_eq!(meta.usage(), Use::Table);
         debug_assert_eq!(meta.live(), 0, "table {pfn} unhooked with live entries");
@@ -101,13 +101,13 @@ impl Unhooked {
     }
 
     /// Returns how many tables it holds, the root included.
-    #[inline(always)]
+    #[inline]
     pub fn len(&self) -> u32 {
         self.len + self.root.is_some() as u32
     }
 
     /// Returns whether it holds no table.
-    #[inline(always)]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.root.is_none()
     }
@@ -134,7 +134,7 @@ impl Unhooked {
     }
 
     /// Makes the step that takes a flush.
-    #[inline(always)]
+    #[inline]
     pub fn flushed(self, _proof: FlushProof) -> Flushed {
         Flushed { pages: self }
     }
@@ -155,7 +155,7 @@ impl Unhooked {
     /// # Safety
     ///
     /// 1. Each table of the chain must be of `frames`.
-    #[inline(always)]
+    #[inline]
     unsafe fn pop(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
         if self.head != Pfn::NONE {
             let pfn = self.head;
@@ -227,7 +227,7 @@ impl Flushed {
     /// # Safety
     ///
     /// 1. Each table of the chain must be of `frames`.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn pop(&mut self, frames: &Frames) -> Option<Clean> {
         // SAFETY: 1. by the caller.
         let (level, at) = unsafe { self.pages.pop(frames)? };

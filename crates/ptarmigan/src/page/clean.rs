@@ -25,19 +25,19 @@ const _: () = assert!(MAX_LEVELS as u64 <= LEVEL + 1);
 
 impl Clean {
     /// Returns the table's address.
-    #[inline(always)]
+    #[inline]
     pub fn addr(&self) -> PhysAddr {
         PhysAddr(self.word & !LEVEL)
     }
 
     /// Returns the level in whose state the table is.
-    #[inline(always)]
+    #[inline]
     pub fn level(&self) -> Level {
         Level((self.word & LEVEL) as u8)
     }
 
     /// Gives up the type, to link the table into an entry.
-    #[inline(always)]
+    #[inline]
     pub fn into_raw(self) -> PhysAddr {
         self.addr()
     }
@@ -52,7 +52,7 @@ impl Clean {
     /// 2. Its content must be in the state of `level`, and it must be as large as a table of that
     ///    level. If it came from [`Clean::into_raw`], `level` is the level that it had.
     /// 3. No MMU can reach it: it never was linked, or it has been unlinked and flushed everywhere.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn from_raw(at: PhysAddr, level: Level) -> Self {
         debug_assert!(at.0 & LEVEL == 0 && level.at() < MAX_LEVELS, "no table: {at}, level {}", level.0);
         // SAFETY: 1. the address is aligned and the level is below `MAX_LEVELS` (point 1).

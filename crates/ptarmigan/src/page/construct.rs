@@ -42,7 +42,7 @@ pub unsafe trait Construct: Sync {
     /// # Safety
     ///
     /// As [`construct`](Self::construct).
-    #[inline(always)]
+    #[inline]
     unsafe fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
         // SAFETY: 1. and 2. passed on.
         unsafe { self.construct(frames, root) };
@@ -77,30 +77,30 @@ pub struct NoConstruct;
 
 // SAFETY: 1. the table is all zero all the time. 2. no byte is written. 3. no pointer is kept.
 unsafe impl Construct for NoConstruct {
-    #[inline(always)]
+    #[inline]
     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
-    #[inline(always)]
+    #[inline]
     unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {}
 }
 
 // SAFETY: 1. to 3. are promises of `C`, which all calls are passed on to.
 unsafe impl<C: Construct> Construct for &C {
-    #[inline(always)]
+    #[inline]
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
         // SAFETY: 1. and 2. passed on.
         unsafe { (**self).construct(frames, root) };
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
         // SAFETY: 1. and 2. passed on.
         unsafe { (**self).try_construct(frames, root) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr) {
         // SAFETY: 1. passed on.
         unsafe { (**self).destruct(frames, root) };
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn destruct_all(&self, frames: &Frames, roots: impl Iterator<Item = PhysAddr>) {
         // SAFETY: 1. passed on.
         unsafe { (**self).destruct_all(frames, roots) };

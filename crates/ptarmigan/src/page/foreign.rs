@@ -76,7 +76,7 @@ impl Clean {
     /// 1. As there.
     /// 2. Tables of the page's level are one frame, and it is not the root's level.
     #[cfg(feature = "adapters")]
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn into_frame<'m>(self, frames: &'m Frames) -> ForeignTable<'m> {
         let level = self.level();
         // SAFETY: 1. and 2. the page owned it (1.). 3. by the caller (2.).
@@ -92,19 +92,19 @@ impl Clean {
 
 impl<'m> ForeignTable<'m> {
     /// Returns the table's address.
-    #[inline(always)]
+    #[inline]
     pub fn addr(&self) -> PhysAddr {
         self.at
     }
 
     /// Returns the table's level.
-    #[inline(always)]
+    #[inline]
     pub fn level(&self) -> Level {
         self.level
     }
 
     /// Gives up the type, to link the table into an entry.
-    #[inline(always)]
+    #[inline]
     pub fn into_raw(self) -> PhysAddr {
         self.at
     }
@@ -117,7 +117,7 @@ impl<'m> ForeignTable<'m> {
     ///    `layout` and `frames`, and must not have been handed back.
     /// 2. While the result exists, no other code may hand the table back. Others may note entries
     ///    in it at the same time.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn from_raw(frames: &'m Frames, layout: &Layout, level: Level, at: PhysAddr) -> Self {
         let (is_root, table_shift) = (level == layout.root(), layout.table_shift[level.at()]);
         ForeignTable { frames, at, level, is_root, table_shift }
@@ -130,23 +130,23 @@ impl<'m> ForeignTable<'m> {
     /// 1. and 2. As there.
     /// 3. The table must be one frame, and no root.
     #[cfg(feature = "adapters")]
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn from_frame(frames: &'m Frames, level: Level, at: PhysAddr) -> Self {
         ForeignTable { frames, at, level, is_root: false, table_shift: FRAME_SHIFT as u8 }
     }
 
-    #[inline(always)]
+    #[inline]
     fn bytes(&self) -> usize {
         1 << self.table_shift
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_small(&self) -> bool {
         u32::from(self.table_shift) < FRAME_SHIFT
     }
 
     /// Iterates over the records of its frames; empty if it shares one.
-    #[inline(always)]
+    #[inline]
     fn records(&self) -> impl Iterator<Item = &'m FrameMeta> + use<'m> {
         let (frames, first) = (self.frames, self.at.pfn().0);
         let n = if self.is_small() { 0 } else { 1 << (u32::from(self.table_shift) - FRAME_SHIFT) };
@@ -155,7 +155,7 @@ impl<'m> ForeignTable<'m> {
 
     /// Notes that the entry at byte `offset` is written. Any number of CPUs may do so at once;
     /// mostly a neighbour came before, and it is a load and a compare.
-    #[inline(always)]
+    #[inline]
     pub fn touched(&self, offset: usize) {
         let offset = offset & (self.bytes() - 1);
         if !self.is_small() {
@@ -193,7 +193,7 @@ impl<'m> ForeignTable<'m> {
     /// note lines meanwhile, some may be lost.
     #[cfg(feature = "adapters")]
     #[allow(dead_code, reason = "without the feature of a crate there is no tree")]
-    #[inline(always)]
+    #[inline]
     pub(crate) fn touched_alone(&self, offset: usize) {
         self.frames.meta(self.at.pfn()).touch((offset % FRAME_SIZE / LINE) as u32);
     }
@@ -202,24 +202,24 @@ impl<'m> ForeignTable<'m> {
     /// each [`LINE`].
     #[cfg(feature = "adapters")]
     #[allow(dead_code, reason = "without the feature of a crate there is no tree")]
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lines(&self) -> u64 {
         self.frames.meta(self.at.pfn()).touched()
     }
 
     /// Returns the written lines of a record, a bit for each [`grain`](Self::grain).
-    #[inline(always)]
+    #[inline]
     fn noted(&self, record: &FrameMeta) -> u64 {
         if self.is_root { record.lines(0).into() } else { record.touched() }
     }
 
     /// Returns the bytes for which there is one bit.
-    #[inline(always)]
+    #[inline]
     fn grain(&self) -> usize {
         if self.is_root { 2 * LINE } else { LINE }
     }
 
-    #[inline(always)]
+    #[inline]
     fn forget_touched(&self, record: &FrameMeta) {
         record.set_lines(0, 0);
         // Of a root, it links the registry of roots.
@@ -286,7 +286,7 @@ impl<'m> ForeignTable<'m> {
 ///
 /// 1. `window` must show the frame, and the bytes must lie in it.
 /// 2. They belong to the caller. Only MMUs use them at the same time.
-#[inline(always)]
+#[inline]
 unsafe fn clear<W: OpenWindow>(window: &W, at: PhysAddr, bytes: Range<usize>) {
     let guard = window.open(at);
     // SAFETY: the guard is valid for the frame (point 1), and frames are aligned to more than a

@@ -13,7 +13,7 @@ impl Level {
     pub const PTE: Level = Level(0);
 
     /// Returns the level as an index.
-    #[inline(always)]
+    #[inline]
     pub fn at(self) -> usize {
         self.0 as usize
     }
@@ -30,7 +30,7 @@ pub struct Layout {
 
 impl Layout {
     /// Returns the root's level.
-    #[inline(always)]
+    #[inline]
     pub const fn root(&self) -> Level {
         Level(self.levels - 1)
     }
@@ -42,26 +42,26 @@ impl Layout {
 
     /// Returns the binary logarithm of a table's bytes; that of a frame's for a level that there
     /// is not.
-    #[inline(always)]
+    #[inline]
     fn shift(&self, level: Level) -> u32 {
         self.table_shift.get(level.at()).map_or(FRAME_SHIFT, |shift| u32::from(*shift))
     }
 
     /// Returns whether tables of this level are smaller than a frame.
-    #[inline(always)]
+    #[inline]
     pub fn is_small(&self, level: Level) -> bool {
         self.shift(level) < FRAME_SHIFT
     }
 
     /// Returns the bytes in a table of this level.
-    #[inline(always)]
+    #[inline]
     pub fn table_bytes(&self, level: Level) -> u64 {
         1 << self.shift(level)
     }
 
     /// Returns the order of the block of frames that holds a table of this level; 0 for tables
     /// smaller than a frame.
-    #[inline(always)]
+    #[inline]
     pub fn order(&self, level: Level) -> u8 {
         self.shift(level).saturating_sub(FRAME_SHIFT) as u8
     }

@@ -104,14 +104,14 @@ impl AutoPlacement {
     }
 
     /// Returns whether a table should be made of high memory now.
-    #[inline(always)]
+    #[inline]
     pub fn prefers_high(&self, high: HighUse) -> bool {
         let least = if matches!(high, HighUse::Prefer) { ENOUGH } else { SHORT };
         self.state.load(Relaxed) <= least
     }
 
     /// Returns whether low memory was short when it was last looked at.
-    #[inline(always)]
+    #[inline]
     pub fn is_short(&self) -> bool {
         self.state.load(Relaxed) == SHORT
     }

@@ -14,14 +14,14 @@ impl<'a> Here<'a> {
     ///
     /// 1. `pin` must be of the machine that the policy at work was made for, and of one of the CPUs
     ///    that it was made for.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn new(pin: &'a Pinned<'_>) -> Self {
         Here(pin.again())
     }
 
     /// Returns the same proof once more, for a callee that takes it by value: in a register, where
     /// a reference would want it in memory.
-    #[inline(always)]
+    #[inline]
     pub fn again(&self) -> Here<'_> {
         Here(self.0.again())
     }
@@ -29,7 +29,7 @@ impl<'a> Here<'a> {
 
 impl<'a> Deref for Here<'a> {
     type Target = Pinned<'a>;
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &Pinned<'a> {
         &self.0
     }

@@ -42,7 +42,7 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
     /// # Errors
     ///
     /// [`NoFrame`]; no state has changed then.
-    #[inline(always)]
+    #[inline]
     fn alloc(
         &self,
         policy: &P,
@@ -57,55 +57,55 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
 
     /// A table comes back: unlinked, flushed, or unhooked if the policy inside [takes it
     /// then](TakesUnhooked). It cannot be handed out yet. Each table is told of once.
-    #[inline(always)]
+    #[inline]
     fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
         let _ = (pin, level, at);
     }
 
     /// See [`Policy::free_unlinked`].
-    #[inline(always)]
+    #[inline]
     fn free_unlinked(&self, policy: &P, pin: &Pinned<'_>, page: &Clean) {
         let _ = (policy, pin, page);
     }
 
     /// See [`Policy::flushed`].
-    #[inline(always)]
+    #[inline]
     fn flushed(&self, policy: &P, pin: &Pinned<'_>, pages: &Flushed) {
         let _ = (policy, pin, pages);
     }
 
     /// The policy inside has taken flushed pages back.
-    #[inline(always)]
+    #[inline]
     fn after_flushed(&self, policy: &P, pin: &Pinned<'_>) {
         let _ = (policy, pin);
     }
 
     /// See [`Policy::gather_end`].
-    #[inline(always)]
+    #[inline]
     fn gather_end(&self, policy: &P, pin: &Pinned<'_>) {
         let _ = (policy, pin);
     }
 
     /// See [`Policy::idle`].
-    #[inline(always)]
+    #[inline]
     fn idle(&self, policy: &P, pin: &Pinned<'_>) {
         let _ = (policy, pin);
     }
 
     /// See [`Policy::end_interval`].
-    #[inline(always)]
+    #[inline]
     fn end_interval(&self, policy: &P, pin: &Pinned<'_>) {
         let _ = (policy, pin);
     }
 
     /// See [`Policy::reclaim`].
-    #[inline(always)]
+    #[inline]
     fn reclaim(&self, policy: &P, pin: &Pinned<'_>, node: NodeId, want: u32) {
         let _ = (policy, pin, node, want);
     }
 
     /// See [`Policy::drain`].
-    #[inline(always)]
+    #[inline]
     fn drain(&self, policy: &P, pin: &Pinned<'_>) {
         let _ = (policy, pin);
     }
@@ -118,14 +118,14 @@ struct GoesBack<T, G: Fn(T)> {
 }
 
 impl<T, G: Fn(T)> GoesBack<T, G> {
-    #[inline(always)]
+    #[inline]
     fn new(what: T, give: G) -> Self {
         GoesBack { what: ManuallyDrop::new(what), give }
     }
 }
 
 impl<T, G: Fn(T)> Drop for GoesBack<T, G> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: it is used no more after this.
         (self.give)(unsafe { ManuallyDrop::take(&mut self.what) });
@@ -178,22 +178,22 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
         self.inner.cpus()
     }
 
-    #[inline(always)]
+    #[inline]
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         self.inner.takes_unhooked().is_some().then_some(self)
     }
-    #[inline(always)]
+    #[inline]
     fn root(&self) -> Option<Level> {
         self.inner.root()
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller; machine and CPUs are those of the policy inside.
         self.layer.alloc(&self.inner, pin, level, flags, || unsafe { self.inner.alloc(pin, level, flags) })
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
         // The layer's code may unwind, and the page goes back all the same.
         let page = GoesBack::new(page, |page| {
@@ -222,14 +222,14 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
         self.layer.after_flushed(&self.inner, pin);
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn gather_end(&self, pin: &Pinned<'_>) {
         self.layer.gather_end(&self.inner, pin);
         // SAFETY: 1. as in `alloc`.
         unsafe { self.inner.gather_end(pin) }
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn idle(&self, pin: &Pinned<'_>) {
         self.layer.idle(&self.inner, pin);
         // SAFETY: 1. as in `alloc`.

@@ -21,14 +21,14 @@ pub enum Placement<'m> {
 
 impl Placement<'_> {
     /// Returns whether all tables are in low memory.
-    #[inline(always)]
+    #[inline]
     pub const fn is_low(self) -> bool {
         matches!(self, Placement::Low)
     }
 
     /// Returns the class of memory of which a table should be made now. If it is exhausted, the
     /// other one does, where [`highest`](Self::highest) allows it.
-    #[inline(always)]
+    #[inline]
     pub fn preferred(self, high: HighUse) -> ZoneClass {
         let prefers_high = match (self, high) {
             (Placement::Low, _) | (_, HighUse::Never) => false,
@@ -39,7 +39,7 @@ impl Placement<'_> {
     }
 
     /// Returns the highest class of memory of which a table may be made.
-    #[inline(always)]
+    #[inline]
     pub const fn highest(self, high: HighUse) -> ZoneClass {
         match (self, high) {
             (Placement::Low, _) | (_, HighUse::Never) => ZoneClass::Low,

@@ -70,11 +70,11 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
         self.tallies.cpus()
     }
 
-    #[inline(always)]
+    #[inline]
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         None
     }
-    #[inline(always)]
+    #[inline]
     fn root(&self) -> Option<Level> {
         Some(self.source.layout().root())
     }

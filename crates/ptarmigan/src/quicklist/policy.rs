@@ -164,63 +164,63 @@ pub unsafe trait TakesUnhooked {
 
 // SAFETY: 1. to 3. by the policy behind the reference; contracts are passed on.
 unsafe impl<P: Policy + ?Sized> Policy for &P {
-    #[inline(always)]
+    #[inline]
     fn machine(&self) -> MachineId {
         (**self).machine()
     }
-    #[inline(always)]
+    #[inline]
     fn cpus(&self) -> usize {
         (**self).cpus()
     }
-    #[inline(always)]
+    #[inline]
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         (**self).takes_unhooked()
     }
-    #[inline(always)]
+    #[inline]
     fn root(&self) -> Option<Level> {
         (**self).root()
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller.
         unsafe { (**self).alloc(pin, level, flags) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
         // SAFETY: 1. and 2. by the caller.
         unsafe { (**self).free_unlinked(pin, page) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
         // SAFETY: 1. and 2. by the caller.
         unsafe { (**self).flushed(pin, pages) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn gather_end(&self, pin: &Pinned<'_>) {
         // SAFETY: 1. by the caller.
         unsafe { (**self).gather_end(pin) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn idle(&self, pin: &Pinned<'_>) {
         // SAFETY: 1. by the caller.
         unsafe { (**self).idle(pin) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
         // SAFETY: 1. by the caller.
         unsafe { (**self).end_interval(pin) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
         // SAFETY: 1. by the caller.
         unsafe { (**self).reclaim(pin, node, want) }
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn drain(&self, pin: &Pinned<'_>) {
         // SAFETY: 1. by the caller.
         unsafe { (**self).drain(pin) }
     }
-    #[inline(always)]
+    #[inline]
     fn counts(&self) -> PolicyCounts {
         (**self).counts()
     }
@@ -233,7 +233,7 @@ pub struct PolicyOn<'a, P: ?Sized> {
 }
 
 impl<P: ?Sized> Clone for PolicyOn<'_, P> {
-    #[inline(always)]
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -256,19 +256,19 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     ///
     /// 1. `pin` must be of `policy`'s machine, and its CPU must be below the number of CPUs that
     ///    `policy` was made for.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn new_unchecked(policy: &'a P, pin: &'a Pinned<'a>) -> Self {
         PolicyOn { policy, pin }
     }
 
     /// Returns the policy.
-    #[inline(always)]
+    #[inline]
     pub fn policy(self) -> &'a P {
         self.policy
     }
 
     /// Returns the proof of where the caller is.
-    #[inline(always)]
+    #[inline]
     pub fn pin(self) -> &'a Pinned<'a> {
         self.pin
     }
@@ -278,7 +278,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     /// # Errors
     ///
     /// [`NoFrame`]; no state has changed then.
-    #[inline(always)]
+    #[inline]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
         unsafe { self.policy.alloc(self.pin, level, flags) }
@@ -296,7 +296,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     /// # Safety
     ///
     /// 1. The page must have come from this policy.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn free_unlinked(self, page: Clean) {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
         unsafe { self.policy.free_unlinked(self.pin, page) }
@@ -308,7 +308,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     /// # Safety
     ///
     /// 1. The tables must have come from this policy.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn unhooked(self, pages: &mut Unhooked) {
         if let Some(policy) = self.policy.takes_unhooked() {
             // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
@@ -328,42 +328,42 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     /// # Safety
     ///
     /// 1. The tables must have come from this policy.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn flushed(self, pages: Flushed) {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
         unsafe { self.policy.flushed(self.pin, pages) }
     }
 
     /// See [`Policy::gather_end`].
-    #[inline(always)]
+    #[inline]
     pub fn gather_end(self) {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
         unsafe { self.policy.gather_end(self.pin) }
     }
 
     /// See [`Policy::idle`].
-    #[inline(always)]
+    #[inline]
     pub fn idle(self) {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
         unsafe { self.policy.idle(self.pin) }
     }
 
     /// See [`Policy::end_interval`].
-    #[inline(always)]
+    #[inline]
     pub fn end_interval(self) -> u32 {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
         unsafe { self.policy.end_interval(self.pin) }
     }
 
     /// See [`Policy::reclaim`].
-    #[inline(always)]
+    #[inline]
     pub fn reclaim(self, node: NodeId, want: u32) -> u32 {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
         unsafe { self.policy.reclaim(self.pin, node, want) }
     }
 
     /// See [`Policy::drain`].
-    #[inline(always)]
+    #[inline]
     pub fn drain(self) {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
         unsafe { self.policy.drain(self.pin) }

@@ -56,26 +56,26 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     }
 
     /// Returns the frames that it draws from.
-    #[inline(always)]
+    #[inline]
     pub fn frames(&self) -> &'m Frames {
         self.frames
     }
 
     /// Returns the layout of trees.
-    #[inline(always)]
+    #[inline]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// Returns which memory tables are made of.
-    #[inline(always)]
+    #[inline]
     pub fn placement(&self) -> Placement<'m> {
         self.placement
     }
 
     /// Returns the class of memory of which a table of `level` is made first. Tables of all levels
     /// but the lowest are made of low memory, whatever `high` says.
-    #[inline(always)]
+    #[inline]
     pub(super) fn class(&self, level: Level, high: HighUse) -> ZoneClass {
         if level == Level::PTE { self.placement.preferred(high) } else { ZoneClass::Low }
     }
@@ -83,7 +83,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// Has the placement look at low memory, if it wants to know: a table has come from the
     /// allocator, or gone back. `tables` is called for the number of low frames in tables, or kept
     /// for them.
-    #[inline(always)]
+    #[inline]
     pub(super) fn look(&self, tables: impl FnOnce() -> u32) {
         if let Placement::Auto(auto) = self.placement {
             auto.look(self.frames, tables());
@@ -91,7 +91,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     }
 
     /// Returns the window.
-    #[inline(always)]
+    #[inline]
     pub fn window(&self) -> &W {
         &self.window
     }
@@ -102,7 +102,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     }
 
     /// Returns whether trees have tables of `level`.
-    #[inline(always)]
+    #[inline]
     pub(super) fn has(&self, level: Level) -> bool {
         level.0 < self.layout.levels
     }

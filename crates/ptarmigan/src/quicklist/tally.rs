@@ -28,13 +28,13 @@ const HIGH: usize = MAX_LEVELS.next_power_of_two() - 1;
 const _: () = assert!(HIGH >= MAX_LEVELS);
 
 impl Tally {
-    #[inline(always)]
+    #[inline]
     pub fn level(&self, level: Level) -> &LevelTally {
         &self.levels[level.at() % MAX_LEVELS.next_power_of_two()]
     }
 
     /// Returns the counts of tables of `level` in low memory, or of leaf tables in high memory.
-    #[inline(always)]
+    #[inline]
     pub fn row(&self, level: Level, is_high: bool) -> &LevelTally {
         if is_high { &self.levels[HIGH] } else { self.level(level) }
     }
@@ -59,14 +59,14 @@ impl Tallies {
         BootMemory::bytes::<Lines>(cpus)
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn cpu(&self, pin: &Here<'_>) -> &Tally {
         debug_assert!((pin.cpu().0 as usize) < self.cpus.len());
         // SAFETY: the policy was made for the CPU of a `Here`.
         unsafe { &self.cpus.get_unchecked(pin.cpu().0 as usize).0 }
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn of(&self, pin: &Here<'_>, page: &Clean, frames: &Frames) -> &LevelTally {
         let level = page.level();
         self.cpu(pin).row(level, level == Level::PTE && frames.is_high(page.addr().pfn()))
@@ -74,7 +74,7 @@ impl Tallies {
 
     /// Returns the counts of tables of `level` in low memory.
     #[cfg(feature = "hosted")]
-    #[inline(always)]
+    #[inline]
     pub fn of_low(&self, pin: &Here<'_>, level: Level) -> &LevelTally {
         self.cpu(pin).level(level)
     }

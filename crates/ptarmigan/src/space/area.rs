@@ -46,19 +46,19 @@ impl AreaFlags {
     pub(super) const PRIVATE: AreaFlags = Self::PRIVATE_PAGES.with(Self::INHERITED);
 
     /// Whether all of `other` are set.
-    #[inline(always)]
+    #[inline]
     pub const fn has(self, other: AreaFlags) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Both together.
-    #[inline(always)]
+    #[inline]
     pub const fn with(self, other: AreaFlags) -> AreaFlags {
         AreaFlags(self.0 | other.0)
     }
 
     /// Those of the area in the copy that fork makes.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn inherited(self) -> AreaFlags {
         const SHIFT: u32 =
             AreaFlags::INHERITED.0.trailing_zeros() - AreaFlags::PRIVATE_PAGES.0.trailing_zeros();
@@ -69,7 +69,7 @@ impl AreaFlags {
     }
 
     /// Without those of `other`.
-    #[inline(always)]
+    #[inline]
     pub const fn without(self, other: AreaFlags) -> AreaFlags {
         AreaFlags(self.0 & !other.0)
     }
@@ -129,20 +129,20 @@ impl Area {
     }
 
     /// Whether something lies behind it that says which frame a page is in.
-    #[inline(always)]
+    #[inline]
     pub(super) fn has_object(&self) -> bool {
         self.flags.has(AreaFlags::BACKED) || self.flags.has(AreaFlags::SHARED)
     }
 
     /// Where in the object behind it `va` lies, in bytes. Also for addresses next to the area, as
     /// it may come to reach.
-    #[inline(always)]
+    #[inline]
     pub fn offset_at(&self, va: u64) -> u64 {
         self.offset.wrapping_add(va.wrapping_sub(self.start))
     }
 
     /// Its addresses.
-    #[inline(always)]
+    #[inline]
     pub const fn range(&self) -> VirtRange {
         VirtRange { start: self.start, end: self.end }
     }
@@ -161,7 +161,7 @@ impl Area {
 
     /// Whether fork copies the tables of this area; others are filled again by faults
     /// (docs/linux.md, "Fork").
-    #[inline(always)]
+    #[inline]
     pub(super) fn is_copied(&self) -> bool {
         let flags = self.flags;
         (flags.has(AreaFlags::PRIVATE_PAGES) || flags.has(AreaFlags::SPECIAL))

@@ -173,7 +173,7 @@ impl<F: Format> State<F> {
 
     /// Serves a fault at `va` in parallel with others; `None` if a stack has to grow to the address
     /// first, for which the caller must have the space for itself.
-    #[inline(always)]
+    #[inline]
     pub(super) fn fault_shared<M: SpaceMachine>(
         &self,
         on: On<'_, M>,
@@ -306,7 +306,7 @@ impl<F: Format> State<F> {
     }
 
     /// Notes that the area of the fault holds a private page from now on: fork must copy it.
-    #[inline(always)]
+    #[inline]
     fn note_private<M: SpaceMachine>(&self, on: On<'_, M>, flags: AreaFlags, hint: Hint) {
         if !flags.has(AreaFlags::PRIVATE_PAGES) {
             self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
@@ -494,7 +494,7 @@ impl<F: Format> State<F> {
 /// # Errors
 ///
 /// [`TlbRefusal`] if that is so in the middle of a flush of this CPU; the entry is unchanged then.
-#[inline(always)]
+#[inline]
 fn change<F: Format, M: Machine>(
     on: On<'_, M>,
     tlb: &SpaceTlb,
@@ -552,7 +552,7 @@ impl<F: Format, M: Machine> Drop for Broken<'_, '_, '_, '_, F, M> {
 }
 
 /// Takes a data frame of any content. If memory is exhausted, asks caches to give some up first.
-#[inline(always)]
+#[inline]
 fn take_any<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
     // SAFETY: 1. `on` is one machine.
     let take = || unsafe { on.data().take_raw(on.frames(), on.pin(), AllocFlags::NORMAL) };
@@ -563,7 +563,7 @@ fn take_any<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
 }
 
 /// Takes a data frame for a page that begins as zero.
-#[inline(always)]
+#[inline]
 fn take_zeroed<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
     match on.take_zeroed(AllocFlags::NORMAL) {
         Ok(pfn) => Ok(pfn),
@@ -595,7 +595,7 @@ struct Place<'a> {
 }
 
 /// Returns whether `now` equals `raw`, but for bits that MMUs write.
-#[inline(always)]
+#[inline]
 fn same_page<F: Format>(raw: u64, now: u64) -> bool {
     raw == now
         || (!F::is_none(now)

@@ -72,7 +72,7 @@ impl SpaceLock {
     /// # Errors
     ///
     /// [`FaultError`] for a pin of another machine, and if this CPU is the writer.
-    #[inline(always)]
+    #[inline]
     pub fn read<'a, S: Shootdown>(
         &self,
         tlb: &'a Tlb<S>,

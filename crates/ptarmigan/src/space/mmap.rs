@@ -157,7 +157,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     }
 
     /// Unmaps everything in `range`, which is made of whole pages of user addresses.
-    #[inline(always)]
+    #[inline]
     fn clear_range(&mut self, range: VirtRange) -> Result<(), AreaError> {
         // Most calls of `mmap` come to free space.
         match self.state.areas.at_or_after(self.on, range.start) {

@@ -48,7 +48,7 @@ impl<F: Format> State<F> {
     }
 
     /// `range`, if it is made of whole pages of user addresses.
-    #[inline(always)]
+    #[inline]
     pub fn pages(range: VirtRange) -> Result<VirtRange, AreaError> {
         let mask = (1u64 << F::PAGE_SHIFT) - 1;
         if range.is_empty() || range.start & mask != 0 || range.end & mask != 0 || range.end > F::USER_END {
@@ -291,7 +291,7 @@ pub struct SpaceMut<'a, F: Format, M: SpaceMachine> {
 
 impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
     /// A gather for the space.
-    #[inline(always)]
+    #[inline]
     pub(super) fn gather(&self) -> Gather<'a, M> {
         self.state.tables.gather(self.on, self.tlb, true)
     }
@@ -335,7 +335,7 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
 }
 
 /// Gives the reference that the entry `raw`, which has just been cleared, held to the gather.
-#[inline(always)]
+#[inline]
 pub(super) fn release<F: Format, M: Machine>(gather: &mut Gather<'_, M>, raw: u64) {
     // SAFETY: 1. spaces map counted data frames of their machine, each entry with a reference of
     // its own, and special frames. 2. code that clears entries records their addresses.

@@ -12,24 +12,24 @@ pub(crate) struct UnsafeCell<T> {
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    #[inline(always)]
+    #[inline]
     pub const fn new(value: T) -> Self {
         UnsafeCell { value: core::cell::UnsafeCell::new(value) }
     }
 
     /// Hands over a pointer to read through.
-    #[inline(always)]
+    #[inline]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.value.get())
     }
 
     /// Hands over a pointer to write through.
-    #[inline(always)]
+    #[inline]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.value.get())
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }

@@ -66,7 +66,7 @@ pub(super) struct Masked {
 
 impl Masked {
     /// Masks interrupts. One relaxed load without an installed mask.
-    #[inline(always)]
+    #[inline]
     pub fn now() -> Self {
         let mask = INSTALLED.load(Ordering::Relaxed);
         if mask.is_null() { Masked { by: None, word: 0 } } else { Self::by(mask) }
@@ -83,7 +83,7 @@ impl Masked {
 }
 
 impl Drop for Masked {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         if let Some(mask) = self.by {
             (mask.restore)(self.word);

@@ -24,7 +24,7 @@ pub mod atomic {
 
 /// A sequentially consistent fence, to be called right after a read-modify-write of that order. On
 /// x86 such an instruction is a full barrier itself, so this holds back the compiler only.
-#[inline(always)]
+#[inline]
 pub(crate) fn fence_after_rmw() {
     #[cfg(all(any(target_arch = "x86", target_arch = "x86_64"), not(loom)))]
     core::sync::atomic::compiler_fence(atomic::Ordering::SeqCst);
@@ -34,7 +34,7 @@ pub(crate) fn fence_after_rmw() {
 
 /// Lets other threads run after many turns of a wait: hosted, the thread that holds a lock may have
 /// lost its processor.
-#[inline(always)]
+#[inline]
 pub(crate) fn relent(turns: u32) {
     #[cfg(all(feature = "hosted", not(loom)))]
     if turns > 100 {
@@ -44,7 +44,7 @@ pub(crate) fn relent(turns: u32) {
 }
 
 /// Waits for one turn, without help of the machine.
-#[inline(always)]
+#[inline]
 pub fn spin() {
     #[cfg(not(loom))]
     core::hint::spin_loop();

@@ -78,7 +78,7 @@ impl<T> SpinLock<T> {
 
 impl<T> Deref for SpinLockGuard<'_, T> {
     type Target = T;
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the guard exists, so this thread holds the lock and no other code reaches the
         // value.
@@ -87,7 +87,7 @@ impl<T> Deref for SpinLockGuard<'_, T> {
 }
 
 impl<T> DerefMut for SpinLockGuard<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; `&mut self` makes the reference exclusive within this thread too.
         self.lock.value.with_mut(|p| unsafe { &mut *p })
@@ -95,7 +95,7 @@ impl<T> DerefMut for SpinLockGuard<'_, T> {
 }
 
 impl<T> Drop for SpinLockGuard<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         self.lock.held.store(false, Ordering::Release);
     }

@@ -31,7 +31,7 @@ impl<'a> TableLock<'a> {
     /// # Errors
     ///
     /// [`TlbRefusal`] if it is held, and this CPU is in the middle of a flush.
-    #[inline(always)]
+    #[inline]
     fn take<M: Machine>(on: On<'_, M>, record: &'a FrameMeta) -> Result<Self, TlbRefusal> {
         if !record.try_lock() {
             on.tlb().may_flush(on.pin())?;
@@ -75,7 +75,7 @@ fn wait<M: Machine>(on: On<'_, M>, record: &FrameMeta) {
 }
 
 impl Drop for TableLock<'_> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         self.record.unlock();
     }
@@ -95,7 +95,7 @@ pub(crate) struct Locked<'l, 'a, F: Format, M: Machine> {
 
 impl<'a, F: Format, M: Machine> Leaf<'a, F, M> {
     /// The entry.
-    #[inline(always)]
+    #[inline]
     pub fn load(&self) -> u64 {
         self.node.load(self.index)
     }
@@ -105,7 +105,7 @@ impl<'a, F: Format, M: Machine> Leaf<'a, F, M> {
     /// # Errors
     ///
     /// [`TlbRefusal`] if the table is locked, and this CPU is in the middle of a flush.
-    #[inline(always)]
+    #[inline]
     pub fn lock<const SHARED: bool>(&self, on: On<'_, M>) -> Result<Locked<'_, 'a, F, M>, TlbRefusal> {
         let lock = match self.node.record() {
             Some(record) if SHARED => Some(TableLock::take(on, record)?),
@@ -117,7 +117,7 @@ impl<'a, F: Format, M: Machine> Leaf<'a, F, M> {
 
 impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
     /// The entry.
-    #[inline(always)]
+    #[inline]
     pub fn load(&self) -> u64 {
         self.leaf.load()
     }
@@ -127,20 +127,20 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
     /// # Errors
     ///
     /// [`NeedsBreak`], see [`Node::update`].
-    #[inline(always)]
+    #[inline]
     pub fn update(&self, others: Use, change: impl Fn(u64) -> u64) -> Result<u64, NeedsBreak> {
         self.leaf.node.update(self.leaf.index, others, change)
     }
 
     /// Writes another entry in its place where that needs no break, see [`Node::replace`].
-    #[inline(always)]
+    #[inline]
     pub fn replace(&self, others: Use, change: impl Fn(u64) -> u64) -> u64 {
         self.leaf.node.replace(self.leaf.index, others, change)
     }
 
     /// Lets no MMU use the entry until the next [`replace`](Self::replace). It is still an entry,
     /// so no fault puts another there. Returns its former value.
-    #[inline(always)]
+    #[inline]
     pub fn break_off(&self) -> u64 {
         self.leaf.node.break_off(self.leaf.index)
     }
@@ -149,7 +149,7 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
 impl<F: Format> Tables<F> {
     /// The leaf table that maps `va`, a user address, opened; if it is missing, the place where the
     /// way to it ends.
-    #[inline(always)]
+    #[inline]
     pub fn leaf<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Result<Leaf<'a, F, M>, Descent> {
         let end = self.descend(on, va);
         if end.level > Level::PTE {
@@ -164,7 +164,7 @@ impl<F: Format> Tables<F> {
     /// # Errors
     ///
     /// [`PutError`]; the table is unchanged then.
-    #[inline(always)]
+    #[inline]
     pub fn put<'a, M: Machine, const SHARED: bool>(
         &self,
         on: On<'a, M>,

@@ -43,7 +43,7 @@ pub(crate) enum Use {
 
 impl Use {
     /// [`Use::Private`] if `private`.
-    #[inline(always)]
+    #[inline]
     pub fn private(private: bool) -> Self {
         if private { Use::Private } else { Use::Walked }
     }
@@ -82,19 +82,19 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     }
 
     /// As [`open`](Self::open), with the record of its frame.
-    #[inline(always)]
+    #[inline]
     pub fn with_record(window: &'w W, record: &'w FrameMeta, level: Level, at: PhysAddr) -> Self {
         Node { guard: open(window, level, at), at, level, record, _format: PhantomData }
     }
 
     /// Where the table is.
-    #[inline(always)]
+    #[inline]
     pub fn at(&self) -> PhysAddr {
         self.at
     }
 
     /// Its record; `None` for tables smaller than a frame.
-    #[inline(always)]
+    #[inline]
     pub fn record(&self) -> Option<&'w FrameMeta> {
         // Only roots may be smaller than a frame: known while compiling where the level or the
         // format says it all.
@@ -102,12 +102,12 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         if small && self.level == Self::ROOT { None } else { Some(self.record) }
     }
 
-    #[inline(always)]
+    #[inline]
     fn entries(&self) -> Entries<'_, F> {
         Entries::of(&self.guard, self.level)
     }
 
-    #[inline(always)]
+    #[inline]
     fn slot(&self, index: usize) -> &F::Slot {
         self.entries().slot(index)
     }
@@ -115,13 +115,13 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     // Reading.
 
     /// The entry at `index`. A table that it links is seen as it was when it was linked.
-    #[inline(always)]
+    #[inline]
     pub fn load(&self, index: usize) -> u64 {
         self.slot(index).load()
     }
 
     /// Returns the entry at `index`.
-    #[inline(always)]
+    #[inline]
     pub fn entry(&self, index: usize) -> Entry {
         F::entry(self.level, self.load(index))
     }
@@ -138,7 +138,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Calls `visit(index, entry)` for every entry from `first` to `last` (inclusive) that is not
     /// empty, in order. Without a record it looks at all of them.
-    #[inline(always)]
+    #[inline]
     pub fn each(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
         match self.record() {
             Some(record) => self.entries().each_line(record, first, last, |start, live| {
@@ -156,7 +156,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     }
 
     /// Whether it has no entries of the user's; false for tables without a record.
-    #[inline(always)]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         let Some(record) = self.record() else { return false };
         if !record.is_counted() {
@@ -200,7 +200,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Puts `raw` into an empty entry, with other CPUs at work in the same leaf table; returns
     /// whether it was empty. Mostly the record is not written, and the next call that has the table
     /// for itself counts.
-    #[inline(always)]
+    #[inline]
     pub fn fill(&self, index: usize, raw: u64) -> bool {
         let slot = self.slot(index);
         let filled = if const { F::KEPT == 0 } { slot.fill(raw) } else { Self::fill_kept(slot, raw) };
@@ -231,7 +231,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Puts `next(i)` into entries from `first` on, `n` at most, as long as they are empty; how
     /// many it were.
-    #[inline(always)]
+    #[inline]
     pub fn put_run(&self, first: usize, n: usize, mut next: impl FnMut() -> u64) -> usize {
         let mut done = 0;
         for slot in self.entries().slots(first, n) {
@@ -255,7 +255,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Puts `next(index)` where there is no entry of a leaf table, for each bit i of `live` and the
     /// entry `start` + i, all in one line.
-    #[inline(always)]
+    #[inline]
     pub fn put_line(&self, start: usize, live: Live, mut next: impl FnMut(usize) -> u64) {
         let Some(record) = self.record() else { return };
         // First, so that no entry goes unseen if `next` panics.
@@ -333,7 +333,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// As [`update`](Self::update), for an entry that the caller has just `seen`; returns the one
     /// that is there now.
-    #[inline(always)]
+    #[inline]
     pub fn update_seen(
         &self,
         index: usize,
@@ -352,7 +352,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// As [`update_seen`](Self::update_seen), for changes that need no break, as for
     /// [`replace`](Self::replace).
-    #[inline(always)]
+    #[inline]
     pub fn replace_seen(&self, index: usize, seen: u64, others: Use, change: impl Fn(u64) -> u64) -> u64 {
         if others == Use::Private {
             let new = change(seen) | F::cleared(seen);
@@ -365,7 +365,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Lets no MMU use the entry at `index` of a leaf table until the next change. It is still an
     /// entry, so its place is not filled again. Returns what it was.
-    #[inline(always)]
+    #[inline]
     pub fn break_off(&self, index: usize) -> u64 {
         self.replace(index, Use::Walked, |raw| F::map_attr(Level::PTE, raw, |attr| attr.without(Attr::READ)))
     }
@@ -457,7 +457,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Clears every entry of a leaf table that nobody else sees any more, and calls
     /// `gone(index, entry)` for each.
-    #[inline(always)]
+    #[inline]
     pub fn clear_all(&self, mut gone: impl FnMut(usize, u64)) {
         let Some(record) = self.record() else { return };
         let mut n = 0;
@@ -521,7 +521,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Calls `visit` for each link to a table from `first` to `last` (inclusive); returns how many
     /// of them it has cut.
-    #[inline(always)]
+    #[inline]
     pub fn each_link(&self, first: usize, last: usize, mut visit: impl FnMut(Link<'_, F>)) -> usize {
         let mut cleared = Cleared { node: self, n: 0 };
         self.each(first, last, |index, raw| {
@@ -556,7 +556,7 @@ struct Entries<'g, F: Format> {
 }
 
 impl<F: Format> Clone for Entries<'_, F> {
-    #[inline(always)]
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -565,12 +565,12 @@ impl<F: Format> Copy for Entries<'_, F> {}
 
 impl<'g, F: Format> Entries<'g, F> {
     /// Those of the table of `level` that `guard` has open.
-    #[inline(always)]
+    #[inline]
     fn of<G: WindowGuard>(guard: &'g G, level: Level) -> Self {
         Entries { base: guard.base().cast(), level, _open: PhantomData }
     }
 
-    #[inline(always)]
+    #[inline]
     fn slot(self, index: usize) -> &'g F::Slot {
         let index = index & (F::entries(self.level) - 1);
         // SAFETY: the guard, which is borrowed, is valid for the whole table (contract of `Window`,
@@ -580,7 +580,7 @@ impl<'g, F: Format> Entries<'g, F> {
     }
 
     /// `n` entries from `first` on, or those that there are.
-    #[inline(always)]
+    #[inline]
     fn slots(self, first: usize, n: usize) -> &'g [F::Slot] {
         let all = F::entries(self.level);
         let first = first.min(all);
@@ -591,7 +591,7 @@ impl<'g, F: Format> Entries<'g, F> {
     /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32
     /// bits for the user's entries, however many these are: the other word of the map belongs to
     /// the registry of roots.
-    #[inline(always)]
+    #[inline]
     fn line_shift(self) -> u32 {
         let root = const { F::USER_ROOT_ENTRIES.div_ceil(32).next_power_of_two().trailing_zeros() };
         let other = (F::entries(self.level) / LINES).trailing_zeros();
@@ -599,7 +599,7 @@ impl<'g, F: Format> Entries<'g, F> {
     }
 
     /// Entries that are handed over together.
-    #[inline(always)]
+    #[inline]
     fn line_len(self) -> usize {
         (1 << self.line_shift()).min(MOST)
     }
@@ -641,7 +641,7 @@ impl<'g, F: Format> Entries<'g, F> {
 
     /// The lines, as bits of the record's map, all of whose entries are from `first` to `last`
     /// (inclusive).
-    #[inline(always)]
+    #[inline]
     fn lines_inside(self, first: usize, last: usize) -> u64 {
         let shift = self.line_shift();
         let from = (first + (1 << shift) - 1) >> shift;
@@ -649,7 +649,7 @@ impl<'g, F: Format> Entries<'g, F> {
         if from >= end { 0 } else { u64::MAX << from & u64::MAX >> (64 - end) }
     }
 
-    #[inline(always)]
+    #[inline]
     fn forget_lines(self, record: &FrameMeta) {
         if const { F::KEPT != 0 } && self.level == Level::PTE {
             // They say where bits may be left.
@@ -683,7 +683,7 @@ fn open<W: OpenWindow>(window: &W, level: Level, at: PhysAddr) -> W::Guard<'_> {
 
 /// Reads one entry of the table of `level` at `at`, which belongs to a tree of format `F` that the
 /// caller holds or reads.
-#[inline(always)]
+#[inline]
 pub(super) fn read<F: Format, W: OpenWindow>(window: &W, level: Level, at: PhysAddr, index: usize) -> u64 {
     Entries::<F>::of(&open(window, level, at), level).slot(index).load()
 }
@@ -706,7 +706,7 @@ pub(crate) struct Link<'a, F: Format> {
 
 impl<F: Format> Link<'_, F> {
     /// Clears the entry.
-    #[inline(always)]
+    #[inline]
     pub fn cut(self) {
         self.slot.store(0);
         *self.cut += 1;
@@ -721,7 +721,7 @@ struct Cleared<'a, 'w, F: Format, W: OpenWindow> {
 }
 
 impl<F: Format, W: OpenWindow> Drop for Cleared<'_, '_, F, W> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         if self.n > 0 {
             self.node.removed(self.n as u16);

@@ -53,7 +53,7 @@ const EITHER: u8 = 2;
 
 impl<M: Machine, L> Unmap<'_, '_, M, L> {
     /// Whether the whole tree goes.
-    #[inline(always)]
+    #[inline]
     fn is_all<const WAY: u8>(&self) -> bool {
         match WAY {
             RANGE => false,
@@ -65,7 +65,7 @@ impl<M: Machine, L> Unmap<'_, '_, M, L> {
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
 /// `range`.
-#[inline(always)]
+#[inline]
 fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usize) {
     let shift = F::shift(level);
     let first = range.start.saturating_sub(base) >> shift;
@@ -86,13 +86,13 @@ struct Stale<'a, 'g, M: Machine> {
 impl<'a, 'g, M: Machine> Stale<'a, 'g, M> {
     /// Of a table with pages of 2^`shift` bytes that maps addresses from `base` on; entries from
     /// `first` to `last` (inclusive).
-    #[inline(always)]
+    #[inline]
     fn new(gather: &'g mut Gather<'a, M>, base: u64, shift: u32, (first, last): (usize, usize)) -> Self {
         Stale { gather, base, shift, first, last }
     }
 
     /// Tells the gather: entries from `first` to `last` (inclusive), if any.
-    #[inline(always)]
+    #[inline]
     fn end(self, changed: Option<(usize, usize)>) {
         let mut all = core::mem::ManuallyDrop::new(self);
         if let Some((first, last)) = changed {
@@ -101,7 +101,7 @@ impl<'a, 'g, M: Machine> Stale<'a, 'g, M> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn tell(&mut self) {
         let at = |index: usize| self.base + ((index as u64) << self.shift);
         self.gather.changed_run(at(self.first), at(self.last + 1));
@@ -116,13 +116,13 @@ impl<M: Machine> Drop for Stale<'_, '_, M> {
 }
 
 /// Whether the MMU may use a page in all ways that `raw` allows, and more.
-#[inline(always)]
+#[inline]
 fn gains<F: Format>(raw: u64, new: u64) -> bool {
     F::is_present(Level::PTE, raw) && F::attr(Level::PTE, new).has(F::attr(Level::PTE, raw))
 }
 
 /// Adds the attributes of `new` to those of an entry.
-#[inline(always)]
+#[inline]
 fn gain<F: Format>(new: u64) -> impl Fn(u64) -> u64 {
     let gained = F::attr(Level::PTE, new);
     move |now| {
@@ -137,7 +137,7 @@ struct Span(Option<(usize, usize)>);
 
 impl Span {
     /// Notes an entry above those before.
-    #[inline(always)]
+    #[inline]
     fn add(&mut self, index: usize) {
         self.0 = Some((self.0.map_or(index, |(first, _)| first), index));
     }
@@ -184,7 +184,7 @@ impl<F: Format> Tables<F> {
     }
 
     /// As [`unmap`](Self::unmap), of a range or of all.
-    #[inline(always)]
+    #[inline]
     fn unmap_way<'a, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
         &mut self,
         range: VirtRange,
@@ -242,7 +242,7 @@ impl<F: Format> Tables<F> {
         self.change_leaves::<M, true>(range, gather, change);
     }
 
-    #[inline(always)]
+    #[inline]
     fn change_leaves<M: Machine, const GAINS: bool>(
         &mut self,
         range: VirtRange,
@@ -600,7 +600,7 @@ fn scrub<F: Format, M: Machine>(on: On<'_, M>, space: &SpaceTlb, runs: &Runs) {
 impl<F: Format> Tables<F> {
     /// A gather for operations on these tables, which are those of `space`. As
     /// [`Gather::open`] otherwise.
-    #[inline(always)]
+    #[inline]
     pub fn gather<'a, M: Machine>(
         &self,
         on: On<'a, M>,
@@ -621,7 +621,7 @@ impl<F: Format> Tables<F> {
 impl<F: Format> Tables<F> {
     /// A gather for the end of these tables and of `space`, which is theirs. As [`Gather::ending`]
     /// otherwise.
-    #[inline(always)]
+    #[inline]
     pub fn ending<'a, M: Machine>(
         &self,
         on: On<'a, M>,
@@ -707,7 +707,7 @@ fn walk_table<F: Format, M: Machine>(
 }
 
 /// Calls `inner` with each table in `range` that the one at `at` links, and its first address.
-#[inline(always)]
+#[inline]
 fn walk_links<F: Format, M: Machine>(
     on: On<'_, M>,
     at: PhysAddr,
@@ -753,7 +753,7 @@ fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64)
 }
 
 /// Unmaps with `inner` the pages of each table that the one at `at` links; see [`unmap_table`].
-#[inline(always)]
+#[inline]
 fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, 'g, M, L>,
     at: PhysAddr,
@@ -800,7 +800,7 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
 }
 
 /// Unmaps the pages of the leaf table at `at`; its record if it is empty now.
-#[inline(always)]
+#[inline]
 fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, '_, M, L>,
     at: PhysAddr,

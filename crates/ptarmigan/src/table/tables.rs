@@ -29,7 +29,7 @@ pub(super) struct TableCounts([AtomicU32; MAX_LEVELS]);
 
 impl TableCounts {
     /// Counts tables, held exclusively.
-    #[inline(always)]
+    #[inline]
     pub fn add(&self, level: Level, change: i32) {
         let n = &self.0[level.at() % MAX_LEVELS];
         n.store(n.load(Relaxed).wrapping_add_signed(change), Relaxed);
@@ -45,7 +45,7 @@ pub(crate) struct Descent {
 
 /// Goes down from the table of `level` at `at` towards `va`, to the table of level `to` if there is
 /// one.
-#[inline(always)]
+#[inline]
 pub(super) fn descend<F: Format, W: OpenWindow>(
     window: &W,
     mut at: PhysAddr,
@@ -131,13 +131,13 @@ impl<F: Format> Tables<F> {
     }
 
     /// The physical address of the root: the value for the MMU's root register.
-    #[inline(always)]
+    #[inline]
     pub fn root(&self) -> PhysAddr {
         self.root
     }
 
     /// Tables of a level; 0 of one that trees do not have.
-    #[inline(always)]
+    #[inline]
     pub fn count(&self, level: Level) -> u32 {
         self.count.0.get(level.at()).map_or(0, |count| count.load(Relaxed))
     }
@@ -148,7 +148,7 @@ impl<F: Format> Tables<F> {
     }
 
     /// Counts tables, held exclusively.
-    #[inline(always)]
+    #[inline]
     pub(super) fn add(&self, level: Level, change: i32) {
         self.count.add(level, change);
     }
@@ -220,7 +220,7 @@ impl<F: Format> Tables<F> {
     }
 
     /// Goes down towards the leaf table that maps `va`, a user address.
-    #[inline(always)]
+    #[inline]
     pub(super) fn descend<M: Machine>(&self, on: On<'_, M>, va: u64) -> Descent {
         descend::<F, _>(on.window(), self.root, Self::ROOT, va, Level::PTE)
     }
@@ -549,7 +549,7 @@ struct Unfinished<'a, F: Format, M: Machine> {
 }
 
 impl<F: Format, M: Machine> Unfinished<'_, F, M> {
-    #[inline(always)]
+    #[inline]
     fn end(self) -> Path<F> {
         let path = &ManuallyDrop::new(self).path;
         Path { tables: path.tables, len: path.len, _format: PhantomData }

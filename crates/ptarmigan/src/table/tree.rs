@@ -124,13 +124,13 @@ impl<F: Format> Tree<F> {
     }
 
     /// Returns the physical address of the root: the value for the MMU's root register.
-    #[inline(always)]
+    #[inline]
     pub fn root(&self) -> PhysAddr {
         self.tables.root()
     }
 
     /// Returns the number of tables of a level; 0 for a level that the format does not have.
-    #[inline(always)]
+    #[inline]
     pub fn count(&self, level: Level) -> u32 {
         self.tables.count(level)
     }
@@ -227,19 +227,19 @@ impl<F: Format> Clone for TreeRef<'_, F> {
 impl<F: Format> Copy for TreeRef<'_, F> {}
 
 impl<'a, F: Format> TreeRef<'a, F> {
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new(tables: &'a Tables<F>, tlb: &'a SpaceTlb) -> Self {
         TreeRef { tables, tlb }
     }
 
     /// Returns the physical address of the root.
-    #[inline(always)]
+    #[inline]
     pub fn root(self) -> PhysAddr {
         self.tables.root()
     }
 
     /// Returns the number of tables of a level; 0 for a level that the format does not have.
-    #[inline(always)]
+    #[inline]
     pub fn count(self, level: Level) -> u32 {
         self.tables.count(level)
     }
@@ -343,7 +343,7 @@ pub struct TreeMut<'a, F: Format, M: Machine> {
 }
 
 impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
-    #[inline(always)]
+    #[inline]
     fn on(&self) -> On<'a, M> {
         self.gather.on()
     }
@@ -563,7 +563,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 /// # Errors
 ///
 /// [`MapError::Refused`] in the middle of a flush of this CPU.
-#[inline(always)]
+#[inline]
 pub(super) fn flush_stale<F: Format, M: Machine>(
     gather: &mut Gather<'_, M>,
     start: u64,
@@ -577,7 +577,7 @@ pub(super) fn flush_stale<F: Format, M: Machine>(
 
 /// The entry `raw` with the attributes `attr`, and those of the MMU's own that it got since it was
 /// `seen`.
-#[inline(always)]
+#[inline]
 pub(super) fn with_attr<F: Format>(seen: u64, raw: u64, attr: Attr) -> u64 {
     let news = F::attr(Level::PTE, raw).without(F::attr(Level::PTE, seen));
     let kept = Attr(news.0 & (Attr::ACCESSED | Attr::DIRTY).0);
@@ -585,7 +585,7 @@ pub(super) fn with_attr<F: Format>(seen: u64, raw: u64, attr: Attr) -> u64 {
 }
 
 /// Returns the part of `attr` that a page of the user's half may have.
-#[inline(always)]
+#[inline]
 pub(super) const fn of_user(attr: Attr) -> Attr {
     attr.without(Attr::GLOBAL)
 }

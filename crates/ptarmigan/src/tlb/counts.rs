@@ -89,13 +89,13 @@ pub(super) struct FlushTally {
 
 impl FlushTally {
     /// Counts a flush of the kernel's half.
-    #[inline(always)]
+    #[inline]
     pub fn count_kernel(&self, plan: Plan) {
         self.kernel[plan as usize].add(1);
     }
 
     /// Counts a flush of a space.
-    #[inline(always)]
+    #[inline]
     pub fn count(&self, scope: &Scope) {
         match scope {
             Scope::Page(_) => self.page.add(1),

@@ -23,13 +23,13 @@ pub enum Structures {
 
 impl Structures {
     /// Whether a flush has to name an address of each table.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn is_tagged(self) -> bool {
         matches!(self, Structures::Tagged)
     }
 
     /// Whether no flush by address will do.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn wants_everything(self) -> bool {
         matches!(self, Structures::WholeSpace)
     }

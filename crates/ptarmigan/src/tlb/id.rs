@@ -15,7 +15,7 @@ impl SpaceId {
     pub(super) const NONE: SpaceId = SpaceId(0);
 
     /// Returns the number behind the name, for tables and reports. It is not 0.
-    #[inline(always)]
+    #[inline]
     pub const fn number(self) -> u64 {
         self.0
     }
@@ -30,13 +30,13 @@ pub struct Generation(pub usize);
 
 impl Generation {
     /// The one after.
-    #[inline(always)]
+    #[inline]
     pub fn next(self) -> Self {
         Generation(self.0.wrapping_add(1))
     }
 
     /// Whether this one is `other` or came after it.
-    #[inline(always)]
+    #[inline]
     pub fn reaches(self, other: Generation) -> bool {
         self.0.wrapping_sub(other.0) as isize >= 0
     }

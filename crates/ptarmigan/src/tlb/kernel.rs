@@ -179,7 +179,7 @@ impl<S: Shootdown> Tlb<S> {
     /// Plans a flush into `scope`, which is [`Scope::Full`], and counts the stale pages that were
     /// put into the hash table. The machine takes these out one by one, by whatever plan covers
     /// them; the others cost it a search each.
-    #[inline(always)]
+    #[inline]
     pub(super) fn plan_into(&self, pin: &Pinned<'_>, stale: &Runs, scope: &mut Scope) {
         if const { S::WALKS_TABLES } {
             self.config.costs.plan_into(stale, &Facts::UNKNOWN, scope);
@@ -190,7 +190,7 @@ impl<S: Shootdown> Tlb<S> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn tally_hashed(&self, pin: &Pinned<'_>, facts: &Facts) {
         if const { !S::WALKS_TABLES } {
             self.tally(pin).hashed.add(facts.hashed.unwrap_or(0) as usize);
@@ -215,7 +215,7 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Tells the machine of entries that have become valid or allow more than they did, if it
     /// [needs](super::Mmu::NEEDS_ENTRY_VALID) to be told. Called once they can be walked to.
-    #[inline(always)]
+    #[inline]
     pub fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
         if S::NEEDS_ENTRY_VALID {
             self.hardware.entry_became_valid(pin, entry);

@@ -66,7 +66,7 @@ impl Mailboxes {
     }
 
     /// Returns whether some CPU asks `me`.
-    #[inline(always)]
+    #[inline]
     pub fn is_asked(&self, me: CpuId) -> bool {
         self.boxes.get(me.0 as usize).is_some_and(|own| !own.asked_by.is_empty())
     }

@@ -136,7 +136,7 @@ impl Parking {
     }
 
     /// Whether anything may be parked.
-    #[inline(always)]
+    #[inline]
     pub fn is_on(&self) -> bool {
         self.limit > 0
     }

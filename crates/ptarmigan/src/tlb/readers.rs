@@ -24,7 +24,7 @@ pub struct Epoch(usize);
 
 impl Epoch {
     /// Returns whether `seen` is this moment or a later one.
-    #[inline(always)]
+    #[inline]
     fn is_reached_by(self, seen: usize) -> bool {
         seen.wrapping_sub(self.0) as isize >= 0
     }
@@ -37,7 +37,7 @@ const SEVERAL: u32 = u32::MAX;
 
 /// The part of a name that cells hold. Spaces that share it are taken for one: CPUs wait for a
 /// reader too many then, never for one too few.
-#[inline(always)]
+#[inline]
 fn short(space: SpaceId) -> u32 {
     space.number() as u32
 }
@@ -80,7 +80,7 @@ impl Readers {
         BootMemory::bytes_each::<Cell>(cpus)
     }
 
-    #[inline(always)]
+    #[inline]
     fn cell(&self, cpu: CpuId) -> &Cell {
         self.cells.of(usize::from(cpu.0))
     }
@@ -123,7 +123,7 @@ impl Readers {
     /// # Errors
     ///
     /// As for [`walk`](Self::walk).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn enter<'a>(
         &'a self,
         pin: &'a Pinned<'_>,
@@ -180,14 +180,14 @@ impl Readers {
 
     /// Returns the argument for [`cleaned`](Self::cleaned). Called before a CPU drops everything it
     /// knows of user space.
-    #[inline(always)]
+    #[inline]
     pub(super) fn now(&self) -> usize {
         self.epoch.load(Ordering::SeqCst)
     }
 
     /// Records that this CPU has dropped all translations of user space at `now`, and uses no older
     /// one.
-    #[inline(always)]
+    #[inline]
     pub(super) fn cleaned(&self, cpu: CpuId, now: usize) {
         self.cell(cpu).clean.store(now, Ordering::Release);
     }

@@ -42,7 +42,7 @@ impl Runs {
 
     /// Makes an empty set of pages of 2^`shift` bytes. Another number than 1 to 63 is taken for the
     /// nearest of these.
-    #[inline(always)]
+    #[inline]
     pub const fn new(shift: u32) -> Self {
         let shift = match shift {
             0 => 1,
@@ -63,7 +63,7 @@ impl Runs {
     /// Inserts the pages that lie in `start..end`, wholly or partly. An `end` of 0 is the end of
     /// the address space, so that `0..0` is all of it; otherwise the call has no effect if `end` is
     /// not above `start`.
-    #[inline(always)]
+    #[inline]
     pub fn insert(&mut self, start: u64, end: u64) {
         let last = end.wrapping_sub(1);
         if last < start {
@@ -126,19 +126,19 @@ impl Runs {
     }
 
     /// Takes all pages out.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
     }
 
     /// Counts a page that was put into the hash table.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add_hashed(&mut self) {
         self.hashed = self.hashed.saturating_add(1);
     }
 
     /// Counts no page.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn forget_hashed(&mut self) {
         self.hashed = 0;
     }
@@ -149,7 +149,7 @@ impl Runs {
     }
 
     /// Returns whether no page is in it.
-    #[inline(always)]
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -160,7 +160,7 @@ impl Runs {
     }
 
     /// Returns the binary logarithm of the page size.
-    #[inline(always)]
+    #[inline]
     pub const fn shift(&self) -> u32 {
         self.shift as u32
     }
@@ -204,7 +204,7 @@ impl Runs {
         self.used().iter().any(|run| (run.first..run.end).contains(&page))
     }
 
-    #[inline(always)]
+    #[inline]
     fn used(&self) -> &[Run] {
         self.runs.get(..usize::from(self.len)).unwrap_or(&[])
     }

@@ -23,7 +23,7 @@ pub enum Scope {
 
 impl Scope {
     /// Returns whether it covers all addresses.
-    #[inline(always)]
+    #[inline]
     pub const fn is_full(&self) -> bool {
         matches!(self, Scope::Full)
     }
@@ -93,7 +93,7 @@ impl Scope {
 }
 
 /// The pages of 2^`stride` bytes in a range; empty where there is no such page.
-#[inline(always)]
+#[inline]
 const fn pages(start: u64, end: u64, stride: u32) -> u64 {
     match end.wrapping_sub(start).checked_shr(stride) {
         Some(pages) => pages,

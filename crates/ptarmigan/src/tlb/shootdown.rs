@@ -121,7 +121,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Ends a call that has had the CPU's state for itself and asks no other CPU.
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(not(feature = "small"), inline)]
     pub(super) fn leave(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>) {
         drop(loaded);
         self.serve(pin);
@@ -189,7 +189,7 @@ impl<S: Shootdown> Tlb<S> {
     /// which serves them before it returns. A pin of another machine serves no request.
     ///
     /// [`Ipi::send`]: super::Ipi::send
-    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(not(feature = "small"), inline)]
     pub fn serve(&self, pin: &Pinned<'_>) {
         if self.mailboxes.is_asked(pin.cpu()) {
             self.serve_all(pin);

@@ -59,25 +59,25 @@ impl SpaceTlb {
     }
 
     /// Returns the machine that named the space.
-    #[inline(always)]
+    #[inline]
     pub fn machine(&self) -> MachineId {
         self.machine
     }
 
     /// The space's name.
-    #[inline(always)]
+    #[inline]
     pub fn id(&self) -> SpaceId {
         self.id
     }
 
     /// The current generation.
-    #[inline(always)]
+    #[inline]
     pub fn generation(&self) -> Generation {
         Generation(self.generation.load(Ordering::SeqCst))
     }
 
     /// Begins a flush: the generation that CPUs have to reach.
-    #[inline(always)]
+    #[inline]
     pub(super) fn raise(&self) -> Generation {
         Generation(self.generation.fetch_add(1, Ordering::SeqCst)).next()
     }
@@ -91,7 +91,7 @@ impl SpaceTlb {
     }
 
     /// Whether others than the holder may walk its tables or load its root.
-    #[inline(always)]
+    #[inline]
     pub fn is_shared(&self) -> bool {
         self.shared.load(Ordering::Relaxed)
     }
@@ -113,7 +113,7 @@ impl SpaceTlb {
 
     /// Returns whether a flush was refused or has unwound, and no later flush has made up for it
     /// yet.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn owes_flush(&self) -> bool {
         // The effects of the flush that made up for it have happened before.
         self.debt.load(Ordering::Acquire) & OWED != 0
@@ -121,7 +121,7 @@ impl SpaceTlb {
 
     /// Returns the flushes that were refused or have unwound, if the caller has to make up for
     /// them: with a flush of everything, and then [`settle_debt`](Self::settle_debt).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn debt(&self) -> Option<Debt> {
         let debt = self.debt.load(Ordering::Acquire);
         (debt & OWED != 0).then_some(Debt(debt))

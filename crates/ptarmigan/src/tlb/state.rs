@@ -143,7 +143,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Returns the machine whose TLBs these are.
-    #[inline(always)]
+    #[inline]
     pub fn machine(&self) -> MachineId {
         self.machine
     }
@@ -160,14 +160,14 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Returns the cells in which CPUs note that they read tables.
-    #[inline(always)]
+    #[inline]
     pub fn readers(&self) -> &Readers {
         const { assert!(S::HAS_READERS, "the machine says that it has no readers") };
         &self.readers
     }
 
     /// As [`readers`](Self::readers), for code that is left out on machines without readers.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn cells(&self) -> &Readers {
         &self.readers
     }
@@ -213,7 +213,7 @@ impl<S: Shootdown> Tlb<S> {
         self.tally(pin).forced.add(1);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn tally(&self, pin: &Pinned<'_>) -> &FlushTally {
         self.tallies.of(usize::from(pin.cpu().0))
     }

@@ -85,7 +85,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Runs `change` on the CPU's state, and serves the requests that came in meanwhile.
-    #[inline(always)]
+    #[inline]
     fn switch(
         &self,
         pin: &Pinned<'_>,

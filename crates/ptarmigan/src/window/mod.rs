@@ -46,7 +46,7 @@ pub unsafe trait Window {
     /// # Errors
     ///
     /// As [`map`](Self::map).
-    #[inline(always)]
+    #[inline]
     fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
         self.map(at)
     }
@@ -62,14 +62,14 @@ pub unsafe trait Window {
 /// one.
 pub trait OpenWindow: Window<Error = Infallible> + Sync {
     /// Opens a window on the memory at `at`.
-    #[inline(always)]
+    #[inline]
     fn open(&self, at: PhysAddr) -> Self::Guard<'_> {
         let Ok(guard) = self.map(at);
         guard
     }
 
     /// Opens a window on memory that the caller knows to be [low](crate::frames::ZoneClass::Low).
-    #[inline(always)]
+    #[inline]
     fn open_low(&self, at: PhysAddr) -> Self::Guard<'_> {
         let Ok(guard) = self.map_low(at);
         guard
@@ -86,12 +86,12 @@ unsafe impl<W: Window + ?Sized> Window for &W {
         Self: 'a;
     type Error = W::Error;
 
-    #[inline(always)]
+    #[inline]
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
         (**self).map(at)
     }
 
-    #[inline(always)]
+    #[inline]
     fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
         (**self).map_low(at)
     }
@@ -167,13 +167,13 @@ impl DirectMap {
     }
 
     /// Returns the first physical address behind the memory that it reaches.
-    #[inline(always)]
+    #[inline]
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
     /// Returns whether it reaches `bytes` bytes at `at`.
-    #[inline(always)]
+    #[inline]
     pub fn reaches(&self, at: PhysAddr, bytes: u64) -> bool {
         at.0.checked_add(bytes).is_some_and(|end| end <= self.limit)
     }
@@ -188,7 +188,7 @@ unsafe impl Window for DirectMap {
     type Guard<'a> = DirectGuard;
     type Error = Infallible;
 
-    #[inline(always)]
+    #[inline]
     fn map(&self, at: PhysAddr) -> Result<DirectGuard, Infallible> {
         debug_assert!(at.0 < self.limit, "{at} is not below {:#x}", self.limit);
         // An address beyond the limit makes a pointer that must not be used. The check would cost
@@ -203,7 +203,7 @@ unsafe impl Window for DirectMap {
 
 // SAFETY: the map outlives the guard and never changes.
 unsafe impl WindowGuard for DirectGuard {
-    #[inline(always)]
+    #[inline]
     fn base(&self) -> *mut u8 {
         self.0
     }

@@ -73,37 +73,37 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
         self.table_share
     }
 
-    #[inline(always)]
+    #[inline]
     fn frames(&self) -> &Frames {
         self.frames
     }
 
-    #[inline(always)]
+    #[inline]
     fn data(&self) -> &DataFrames {
         &self.data
     }
 
-    #[inline(always)]
+    #[inline]
     fn window(&self) -> &A::Tables {
         &self.tables
     }
 
-    #[inline(always)]
+    #[inline]
     fn policy(&self) -> &Lists<A> {
         &self.lists
     }
 
-    #[inline(always)]
+    #[inline]
     fn tlb(&self) -> &Tlb<A::Hardware> {
         &self.tlb
     }
 
-    #[inline(always)]
+    #[inline]
     fn parking(&self) -> &Parking {
         &self.parking
     }
 
-    #[inline(always)]
+    #[inline]
     fn data_has_memory(&self) -> bool {
         true
     }
@@ -138,7 +138,7 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
 // through. 2. Objects have frames of their own, taken from the zones and never handed to
 // `DataFrames`, and keep them while a task has the object mapped (`Objects`, "Life").
 unsafe impl<A: Arch> SpaceMachine for Machine<A> {
-    #[inline(always)]
+    #[inline]
     fn zero_frame(&self) -> Pfn {
         self.zero
     }
@@ -155,7 +155,7 @@ impl<A: Arch> Machine<A> {
     }
 
     /// Returns the window on low memory.
-    #[inline(always)]
+    #[inline]
     pub fn low(&self) -> &A::Window {
         &self.low
     }
@@ -175,7 +175,7 @@ impl<A: Arch> Machine<A> {
 
 impl<A: Arch> Kernel<A> {
     /// Returns proof of being on this CPU.
-    #[inline(always)]
+    #[inline]
     pub fn pin(&self) -> Pinned<'static> {
         let cpu = A::cpu();
         let node = self.cpus[cpu].node.load(core::sync::atomic::Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Returns the machine, seen from where the pin says that code runs.
-    #[inline(always)]
+    #[inline]
     pub fn on<'a>(&'static self, pin: &'a Pinned<'a>) -> On<'a, Machine<A>> {
         match self.machine.get().on(pin) {
             Ok(on) => on,
@@ -195,7 +195,7 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Counts one event on this CPU.
-    #[inline(always)]
+    #[inline]
     pub fn count(&self, what: Count) {
         self.cpus[A::cpu()].counts.add(what);
     }

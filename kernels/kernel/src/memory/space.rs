@@ -74,7 +74,7 @@ impl<A: Arch> TaskSpace<A> {
     /// # Errors
     ///
     /// [`FaultError`].
-    #[inline(always)]
+    #[inline]
     pub fn fault(
         &mut self,
         on: On<'_, Machine<A>>,
@@ -108,7 +108,7 @@ impl<A: Arch> TaskSpace<A> {
     /// # Errors
     ///
     /// [`Errno::EFAULT`] if there is no space, or if `f` is called within another one's `f`.
-    #[inline(always)]
+    #[inline]
     pub fn edit<R>(
         &mut self,
         on: On<'_, Machine<A>>,

@@ -120,7 +120,7 @@ impl Pending {
     }
 
     /// Returns the signals as a set.
-    #[inline(always)]
+    #[inline]
     pub const fn set(&self) -> u64 {
         self.set
     }

@@ -101,13 +101,13 @@ pub struct Sys<'a, A: Arch> {
 
 impl<'a, A: Arch> Sys<'a, A> {
     /// Returns the machine, seen from the caller's CPU.
-    #[inline(always)]
+    #[inline]
     pub fn on(&self) -> On<'a, Machine<A>> {
         self.kernel.on(self.pin)
     }
 
     /// Returns the caller's space.
-    #[inline(always)]
+    #[inline]
     pub fn space(&mut self) -> &mut TaskSpace<A> {
         &mut self.body.space
     }

@@ -45,7 +45,7 @@ impl<A: Arch> Kernel<A> {
     ///    not run.
     /// 2. The caller has no other reference to this body.
     #[expect(clippy::mut_from_ref, reason = "the caller answers for its being the only one")]
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn body(&self, slot: usize) -> &mut Body<A> {
         // SAFETY: 1. Nobody else uses the body (point 1): CPUs give tasks up, and take them, with
         // the kernel lock held. 2. Point 2 is passed on.

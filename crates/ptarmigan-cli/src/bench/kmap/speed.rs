@@ -57,14 +57,14 @@ trait MapPair: Sync {
 type Wires = Wired<NoTlb>;
 
 impl MapPair for Pool<'_, Wires, StoreSlots> {
-    #[inline(always)]
+    #[inline]
     fn pair(&self, pin: &Pinned<'_>, frame: Pfn) -> bool {
         self.try_map(pin, frame).is_ok()
     }
 }
 
 impl MapPair for LinuxPool<'_, Wires, StoreSlots> {
-    #[inline(always)]
+    #[inline]
     fn pair(&self, pin: &Pinned<'_>, frame: Pfn) -> bool {
         // SAFETY: 1. mapped just now, and the address is not used.
         self.try_map(pin, frame).is_ok() && unsafe { self.unmap(pin, frame) } == Ok(true)
@@ -86,7 +86,7 @@ impl Locked {
 }
 
 impl MapPair for Locked {
-    #[inline(always)]
+    #[inline]
     fn pair(&self, _: &Pinned<'_>, frame: Pfn) -> bool {
         let word = &self.words[(frame.0 - HIGH) as usize];
         for _ in 1..self.operations {

@@ -58,7 +58,7 @@ impl RealWindow {
     }
 
     /// Writes to a slot: a fault, if the host has no translation.
-    #[inline(always)]
+    #[inline]
     pub fn touch(&self, slot: usize) {
         let at = self.base.as_ptr().wrapping_add(slot % SlotSet::SLOTS * PAGE).cast::<u64>();
         // SAFETY: a word of the window, which has no other users.

@@ -40,7 +40,7 @@ impl Arena {
     }
 
     /// Returns the first page.
-    #[inline(always)]
+    #[inline]
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }

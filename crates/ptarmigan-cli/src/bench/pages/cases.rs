@@ -18,20 +18,20 @@ use crate::measure::stats::median;
 const ENTRIES: usize = PAGE / 8;
 
 /// Returns the entry of a page that its user writes in the given turn.
-#[inline(always)]
+#[inline]
 fn entry(pages: &impl Pages, page: NonZeroU64, turn: usize) -> *mut u64 {
     let hash = page.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ENTRIES.trailing_zeros());
     pages.entries(page).wrapping_add((hash as usize + turn) % ENTRIES)
 }
 
 /// Allocates a page and writes its entry. Returns `None` if no page is left.
-#[inline(always)]
+#[inline]
 pub(super) fn take(pages: &mut impl Pages) -> Option<NonZeroU64> {
     take_in_turn(pages, 0)
 }
 
 /// As [`take`], for the entry of the given turn.
-#[inline(always)]
+#[inline]
 fn take_in_turn(pages: &mut impl Pages, turn: usize) -> Option<NonZeroU64> {
     let page = pages.alloc()?;
     // SAFETY: the entry lies in the page, which is ours (promise 1 of `Pages`).
@@ -47,7 +47,7 @@ fn take_in_turn(pages: &mut impl Pages, turn: usize) -> Option<NonZeroU64> {
 ///
 /// 1. `page` came from [`take`] on a CPU of the same contender, and the caller owns it and gives it
 ///    away.
-#[inline(always)]
+#[inline]
 pub(super) unsafe fn give(pages: &mut impl Pages, page: NonZeroU64) {
     // SAFETY: 1. passed on.
     unsafe { give_in_turn(pages, page, 0) };
@@ -58,7 +58,7 @@ pub(super) unsafe fn give(pages: &mut impl Pages, page: NonZeroU64) {
 /// # Safety
 ///
 /// 1. As for [`give`], and the turn is the same.
-#[inline(always)]
+#[inline]
 unsafe fn give_in_turn(pages: &mut impl Pages, page: NonZeroU64, turn: usize) {
     // SAFETY: the entry lies in the page, which is ours (promise 1 of `Pages`).
     unsafe { entry(pages, page, turn).write_volatile(0) };
@@ -72,7 +72,7 @@ unsafe fn give_in_turn(pages: &mut impl Pages, page: NonZeroU64, turn: usize) {
 /// It is the same page every time, so each turn takes the next entry. A processor has a load wait
 /// for an older store to an address with the same low 12 bits; with one entry for all, a
 /// contender's whole result depends on whether its own memory lies like that.
-#[inline(always)]
+#[inline]
 pub(super) fn pairs(pages: &mut impl Pages, n: usize) -> Option<()> {
     for turn in 0..n {
         let page = take_in_turn(pages, turn)?;
@@ -83,7 +83,7 @@ pub(super) fn pairs(pages: &mut impl Pages, n: usize) -> Option<()> {
 }
 
 /// Fills `held` with pages and frees them, the last one first.
-#[inline(always)]
+#[inline]
 pub(super) fn batch(pages: &mut impl Pages, held: &mut [Option<NonZeroU64>]) -> Option<()> {
     for place in held.iter_mut() {
         *place = Some(take(pages)?);
@@ -96,7 +96,7 @@ pub(super) fn batch(pages: &mut impl Pages, held: &mut [Option<NonZeroU64>]) -> 
 }
 
 /// Replaces a pseudo-random one of the held pages by a new one, `n` times.
-#[inline(always)]
+#[inline]
 fn exchange(
     pages: &mut impl Pages,
     held: &mut [Option<NonZeroU64>],

@@ -63,13 +63,13 @@ impl PageContender for PoolContender {
 // as `page_size` says, and its owner's until it is given back. 2. pages of a pool may be given back
 // on any thread.
 unsafe impl Pages for Thread<'_> {
-    #[inline(always)]
+    #[inline]
     fn alloc(&mut self) -> Option<NonZeroU64> {
         let page = self.0.page().ok()?.into_raw();
         NonZeroU64::new(page.base().as_ptr().expose_provenance() as u64)
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn free(&mut self, page: NonZeroU64) {
         let Some(base) = NonNull::new(self.entries(page).cast()) else { return };
         // SAFETY: 1. `alloc` kept the page as an address, and the caller gives it away. 2.
@@ -79,7 +79,7 @@ unsafe impl Pages for Thread<'_> {
         unsafe { page.give_back_clean() };
     }
 
-    #[inline(always)]
+    #[inline]
     fn entries(&self, page: NonZeroU64) -> *mut u64 {
         ptr::with_exposed_provenance_mut(page.get() as usize)
     }

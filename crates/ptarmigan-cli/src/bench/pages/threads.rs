@@ -29,7 +29,7 @@ impl Meeting {
     }
 
     /// Waits until `ready` returns true. Returns `None` if the other thread has failed.
-    #[inline(always)]
+    #[inline]
     fn wait(&self, mut ready: impl FnMut() -> bool) -> Option<()> {
         let mut looks = 0_u32;
         while !ready() {

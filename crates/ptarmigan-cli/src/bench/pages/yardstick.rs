@@ -22,14 +22,14 @@ impl Stack {
         Stack { n: items.len(), items }
     }
 
-    #[inline(always)]
+    #[inline]
     fn pop(&mut self) -> Option<u32> {
         self.n = self.n.checked_sub(1)?;
         self.items.get(self.n).copied()
     }
 
     /// Pushes a number. Returns false if the stack is full.
-    #[inline(always)]
+    #[inline]
     fn push(&mut self, item: u32) -> bool {
         let Some(place) = self.items.get_mut(self.n) else { return false };
         *place = item;
@@ -39,7 +39,7 @@ impl Stack {
 }
 
 /// Returns the address of a page's bytes.
-#[inline(always)]
+#[inline]
 fn at(arena: &Arena, page: NonZeroU64) -> *mut u64 {
     arena.base().wrapping_add((page.get() as usize - 1) * PAGE).cast()
 }
@@ -89,19 +89,19 @@ impl PageContender for ArrayYardstick {
 // SAFETY: 1. numbers are those of pages of the zeroed arena, each in one place. 2. both stacks
 // share the arena, and a page may lie on either.
 unsafe impl Pages for One<'_> {
-    #[inline(always)]
+    #[inline]
     fn alloc(&mut self) -> Option<NonZeroU64> {
         NonZeroU64::new(u64::from(self.stack.pop()?))
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn free(&mut self, page: NonZeroU64) {
         // There is a place for every page. If there were none, the page would be lost and the next
         // check would fail.
         self.stack.push(page.get() as u32);
     }
 
-    #[inline(always)]
+    #[inline]
     fn entries(&self, page: NonZeroU64) -> *mut u64 {
         at(self.arena, page)
     }
@@ -188,13 +188,13 @@ impl Side<'_> {
 
 // SAFETY: as for `One`.
 unsafe impl Pages for Side<'_> {
-    #[inline(always)]
+    #[inline]
     fn alloc(&mut self) -> Option<NonZeroU64> {
         let item = self.stack.pop().or_else(|| self.refill())?;
         NonZeroU64::new(u64::from(item))
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn free(&mut self, page: NonZeroU64) {
         let item = page.get() as u32;
         if !self.stack.push(item) {
@@ -202,7 +202,7 @@ unsafe impl Pages for Side<'_> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn entries(&self, page: NonZeroU64) -> *mut u64 {
         at(&self.whole.arena, page)
     }

@@ -98,7 +98,7 @@ impl<'h> Bank<'h> {
     }
 
     /// Clears the frames of a range, and writes to `lines` lines of each right afterwards.
-    #[inline(always)]
+    #[inline]
     fn clear(&mut self, of: std::ops::Range<usize>, clear: Clear, lines: usize) {
         for held in &mut self.held[of] {
             if let Some(frame) = held.take() {
@@ -124,7 +124,7 @@ impl<'h> Bank<'h> {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn write(window: &DirectMap, frame: &Frame<Dirty>, lines: usize) {
     let guard = window.open(frame.addr());
     for line in 0..lines.min(PAGE as usize / LINE) {

@@ -47,7 +47,7 @@ impl<C: PageContender> PageContender for Zeroing<C> {
 // SAFETY: 1. and 2. as for the inner contender, except that pages need not be zero there: they are
 // cleared here.
 unsafe impl<P: Pages> Pages for Cleared<P> {
-    #[inline(always)]
+    #[inline]
     fn alloc(&mut self) -> Option<NonZeroU64> {
         let page = self.0.alloc()?;
         // SAFETY: the page is ours, 4096 bytes from that address on (promise 1 of `Pages`).
@@ -55,13 +55,13 @@ unsafe impl<P: Pages> Pages for Cleared<P> {
         Some(page)
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn free(&mut self, page: NonZeroU64) {
         // SAFETY: 1. and 2. by the contract of this function.
         unsafe { self.0.free(page) }
     }
 
-    #[inline(always)]
+    #[inline]
     fn entries(&self, page: NonZeroU64) -> *mut u64 {
         self.0.entries(page)
     }

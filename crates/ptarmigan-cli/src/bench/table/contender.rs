@@ -82,7 +82,7 @@ impl ForkShape {
     }
 
     /// Returns the spaces, each as pairs of addresses and frames to map.
-    #[inline(always)]
+    #[inline]
     pub fn spaces(&self) -> impl Iterator<Item = ForkSpace<'_>> {
         self.pages.as_chunks::<SPARSE>().0.iter().map(|offsets| ForkSpace { offsets })
     }
@@ -96,7 +96,7 @@ pub struct ForkSpace<'a> {
 
 impl<'a> ForkSpace<'a> {
     /// Returns its (virtual, physical) pairs, ascending.
-    #[inline(always)]
+    #[inline]
     pub fn pages(self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
         self.offsets
             .iter()
@@ -106,7 +106,7 @@ impl<'a> ForkSpace<'a> {
 }
 
 /// Returns the (virtual, physical) pairs of the contiguous cases.
-#[inline(always)]
+#[inline]
 pub fn contiguous() -> impl Iterator<Item = (usize, usize)> {
     (0..PAGES).map(|i| (VIRT + i * PAGE, PHYS + i * PAGE))
 }

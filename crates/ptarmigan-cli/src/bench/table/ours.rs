@@ -46,12 +46,12 @@ impl<'h, P: Policy> LibraryTree<'h, P> {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn virt(at: usize) -> VirtAddr {
     VirtAddr(at as u64)
 }
 
-#[inline(always)]
+#[inline]
 fn phys(at: usize) -> PhysAddr {
     PhysAddr(at as u64)
 }

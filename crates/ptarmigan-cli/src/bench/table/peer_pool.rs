@@ -83,7 +83,7 @@ fn arena() -> usize {
 /// # Panics
 ///
 /// If no table is left.
-#[inline(always)]
+#[inline]
 pub fn alloc_raw() -> usize {
     POOL.with(|pool| {
         pool.live.set(pool.live.get() + 1);
@@ -108,7 +108,7 @@ fn exhausted() -> ! {
 }
 
 /// Allocates a table with all entries zero.
-#[inline(always)]
+#[inline]
 pub fn alloc_zeroed() -> usize {
     let table = alloc_raw();
     // SAFETY: the pool hands out whole pages of its arena, each to one owner at a time.
@@ -117,7 +117,7 @@ pub fn alloc_zeroed() -> usize {
 }
 
 /// Frees a table.
-#[inline(always)]
+#[inline]
 pub fn free(table: usize) {
     POOL.with(|pool| {
         pool.live.set(pool.live.get() - 1);

@@ -27,7 +27,7 @@ fn table(address: usize) -> Table {
     ptr::with_exposed_provenance_mut(address)
 }
 
-#[inline(always)]
+#[inline]
 fn target(entry: u64) -> Table {
     table((entry & ADDRESS) as usize)
 }
@@ -37,7 +37,7 @@ fn target(entry: u64) -> Table {
 /// # Safety
 ///
 /// `table` is a table of 512 entries.
-#[inline(always)]
+#[inline]
 unsafe fn entry(table: Table, virt: usize, level: usize) -> *mut u64 {
     // SAFETY: the index is below 512.
     unsafe { table.add((virt >> (12 + 9 * level)) & 511) }
@@ -48,7 +48,7 @@ unsafe fn entry(table: Table, virt: usize, level: usize) -> *mut u64 {
 /// # Safety
 ///
 /// `root` is the root of a tree built by this function alone, and `zeroed` returns zeroed tables.
-#[inline(always)]
+#[inline]
 unsafe fn leaf(root: Table, virt: usize, mut zeroed: impl FnMut() -> usize) -> *mut u64 {
     let mut at = root;
     for level in (1..4).rev() {
@@ -97,12 +97,12 @@ impl Default for TableYardstick {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn take(zero: &mut Vec<usize>) -> usize {
     zero.pop().unwrap_or_else(peer_pool::alloc_zeroed)
 }
 
-#[inline(always)]
+#[inline]
 fn put(zero: &mut Vec<usize>, table: Table) {
     if zero.len() < LISTED {
         zero.push(table.addr());

@@ -184,16 +184,16 @@ impl<'a> ByClass<'a> {
 }
 
 impl Watch for ByClass<'_> {
-    #[inline(always)]
+    #[inline]
     fn begins(&mut self) {
         self.before = (self.tables.made.load(Relaxed), self.tables.freed.load(Relaxed));
         self.began = self.clock.now();
     }
 
-    #[inline(always)]
+    #[inline]
     fn served(&mut self, _: usize, _: u64, _: Access) {}
 
-    #[inline(always)]
+    #[inline]
     fn done(&mut self, at: usize) {
         let ns = self.clock.between(self.began, self.clock.now());
         let count = &mut self.counts[OpClass::of(self.ops[at], self.trace) as usize];

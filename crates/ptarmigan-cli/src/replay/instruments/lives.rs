@@ -253,10 +253,10 @@ impl Watch for LifeWatch<'_> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn served(&mut self, _: usize, _: u64, _: Access) {}
 
-    #[inline(always)]
+    #[inline]
     fn done(&mut self, at: usize) {
         let next = at as u32 + 1;
         self.lives.now.store(next, Relaxed);

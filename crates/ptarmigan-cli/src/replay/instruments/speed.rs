@@ -27,10 +27,10 @@ impl Timed {
 }
 
 impl Watch for Timed {
-    #[inline(always)]
+    #[inline]
     fn served(&mut self, _: usize, _: u64, _: Access) {}
 
-    #[inline(always)]
+    #[inline]
     fn done(&mut self, at: usize) {
         let now = self.clock.now();
         self.ticks[at] = u32::try_from(now - self.last).unwrap_or(u32::MAX);

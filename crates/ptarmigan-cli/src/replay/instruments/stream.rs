@@ -158,12 +158,12 @@ unsafe impl Policy for Nothing {
         MAX_CPUS
     }
 
-    #[inline(always)]
+    #[inline]
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         None
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
         let at = PhysAddr(u64::from(level.0) << 12 | u64::from(pin.cpu().0) << 20);
         // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only
@@ -171,19 +171,19 @@ unsafe impl Policy for Nothing {
         Ok(unsafe { Clean::from_raw(std::hint::black_box(at), level) })
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn free_unlinked(&self, _: &Pinned<'_>, page: Clean) {
         std::hint::black_box((page.level(), page.into_raw()));
     }
 
     unsafe fn flushed(&self, _: &Pinned<'_>, _: Flushed) {}
 
-    #[inline(always)]
+    #[inline]
     unsafe fn gather_end(&self, pin: &Pinned<'_>) {
         std::hint::black_box(pin.cpu());
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn idle(&self, pin: &Pinned<'_>) {
         std::hint::black_box(pin.cpu());
     }

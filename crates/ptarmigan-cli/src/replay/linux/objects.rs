@@ -13,7 +13,7 @@ pub fn of_pages(pages: u64) -> u32 {
 }
 
 /// Returns whether an object has a page.
-#[inline(always)]
+#[inline]
 pub fn has_page(object: u32, page: u64) -> bool {
     object & SHARED == 0 || page < u64::from(object & !SHARED) || object == u32::MAX
 }

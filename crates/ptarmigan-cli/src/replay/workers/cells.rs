@@ -83,7 +83,7 @@ impl<T> Claims<'_, T> {
     ///
     /// # Errors
     /// [`OutOfOrder`] if this worker has not claimed the cell.
-    #[inline(always)]
+    #[inline]
     pub fn get(&mut self, n: u32) -> Result<&mut Option<Box<T>>, OutOfOrder> {
         if !self.mine[n as usize] {
             return Err(OutOfOrder);

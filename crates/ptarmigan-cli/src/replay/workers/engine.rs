@@ -78,7 +78,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
     }
 
     /// Answers the flush requests to this worker's CPUs.
-    #[inline(always)]
+    #[inline]
     fn serve(&self) {
         for slot in &self.slots {
             self.m.tlb().serve(&slot.pin());
@@ -118,7 +118,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         Err(FailedStep { event, error })
     }
 
-    #[inline(always)]
+    #[inline]
     fn step(&mut self, op: Op) -> Result<(), StepError> {
         if !matches!(op, Op::Wait { .. } | Op::Milestone) {
             self.watch.begins();
@@ -150,7 +150,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     fn fault(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), StepError> {
         let Ok(own) = self.spaces.own(space) else {
             return self.fault_shared(page, space, slot, flags);
@@ -237,7 +237,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         self.served(result, cpu, va, access)
     }
 
-    #[inline(always)]
+    #[inline]
     fn served(
         &mut self,
         result: Result<Done, FaultError>,
@@ -425,7 +425,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
 }
 
 /// What a recorded fault did with its address.
-#[inline(always)]
+#[inline]
 fn access(write: bool, flags: FaultFlags) -> Access {
     match write {
         true => Access::Write,

@@ -85,7 +85,7 @@ impl<F: Format, P: Policy, S: Mmu, W: TableReach> ReplayMachine<F> for EitherMac
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn arguments(&self, on: On<'_, Self>, space: &Space<F>, range: VirtRange) -> Result<(), NoFrame> {
         match &self.high {
             Some(high) => Self::write_arguments(high, on, space, range),
@@ -106,27 +106,27 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for EitherM
         self.inner.table_share()
     }
 
-    #[inline(always)]
+    #[inline]
     fn frames(&self) -> &Frames {
         self.inner.frames()
     }
-    #[inline(always)]
+    #[inline]
     fn data(&self) -> &DataFrames {
         self.inner.data()
     }
-    #[inline(always)]
+    #[inline]
     fn window(&self) -> &Self::Window {
         self.inner.window()
     }
-    #[inline(always)]
+    #[inline]
     fn policy(&self) -> &P {
         self.inner.policy()
     }
-    #[inline(always)]
+    #[inline]
     fn tlb(&self) -> &Tlb<Self::Shootdown> {
         self.inner.tlb()
     }
-    #[inline(always)]
+    #[inline]
     fn parking(&self) -> &Parking {
         self.inner.parking()
     }
@@ -151,7 +151,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for EitherM
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn data_has_memory(&self) -> bool {
         self.has_data
     }
@@ -169,11 +169,11 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for EitherM
 
 // SAFETY: 1. and 2. both frames are those of the machine within, or of the one with high memory.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for EitherMachine<'_, '_, F, P, S, W> {
-    #[inline(always)]
+    #[inline]
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()
     }
-    #[inline(always)]
+    #[inline]
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
         if !has_page(object, page) {
             return None;

@@ -84,7 +84,7 @@ impl Progress {
     }
 
     /// Returns whether `worker` has reached milestone `number`.
-    #[inline(always)]
+    #[inline]
     pub fn is_reached(&self, worker: usize, number: u32) -> bool {
         self.milestones[worker].reached.load(Ordering::Acquire) >= number
     }

@@ -73,7 +73,7 @@ impl<F: Format> WorkerSpaces<'_, F> {
     ///
     /// # Errors
     /// [`OutOfOrder`] if this worker has not claimed it.
-    #[inline(always)]
+    #[inline]
     pub fn own(&mut self, n: u32) -> Result<&mut Option<Box<Space<F>>>, OutOfOrder> {
         self.own.get(n)
     }

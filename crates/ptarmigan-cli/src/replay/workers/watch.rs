@@ -13,29 +13,29 @@ pub trait Watch {
 
     /// Such a CPU looks the page at `va` up, and puts it in if it is missed: `entry` is the
     /// software's entry then, or `None` for a fault.
-    #[inline(always)]
+    #[inline]
     fn refill(&mut self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<Refill<u64>>) {}
 
     /// Returns whether the observer looks at the space of `op` at that moment.
-    #[inline(always)]
+    #[inline]
     fn looks(_op: &Op, _when: When) -> bool {
         false
     }
 
     /// Looks at the space of `op`: before the operation, and after it if the space is still there.
     /// Spaces that several workers share are not shown.
-    #[inline(always)]
+    #[inline]
     fn look<F: Format, M: Machine>(&mut self, _on: On<'_, M>, _op: &Op, _when: When, _space: &Space<F>) {}
 
     /// An operation that may change tables begins. [`done`](Self::done) marks its end.
-    #[inline(always)]
+    #[inline]
     fn begins(&mut self) {}
 
     /// A fault on `cpu` has been served.
     fn served(&mut self, cpu: usize, va: u64, access: Access);
 
     /// The operation at index `at` of the program is done.
-    #[inline(always)]
+    #[inline]
     fn done(&mut self, _at: usize) {}
 }
 
@@ -44,6 +44,6 @@ pub trait Watch {
 pub struct Unwatched;
 
 impl Watch for Unwatched {
-    #[inline(always)]
+    #[inline]
     fn served(&mut self, _: usize, _: u64, _: Access) {}
 }

@@ -40,25 +40,25 @@ pub struct DataFrame {
 
 impl DataFrame {
     /// Returns the number of the first frame.
-    #[inline(always)]
+    #[inline]
     pub fn pfn(&self) -> Pfn {
         self.pfn
     }
 
     /// Returns the physical address of the first byte.
-    #[inline(always)]
+    #[inline]
     pub fn addr(&self) -> PhysAddr {
         self.pfn.addr()
     }
 
     /// Returns the machine whose memory it is.
-    #[inline(always)]
+    #[inline]
     pub fn machine(&self) -> MachineId {
         self.machine
     }
 
     /// Gives up the type: the number, to be kept in an entry that owns the reference from now on.
-    #[inline(always)]
+    #[inline]
     pub fn into_raw(self) -> Pfn {
         self.pfn
     }
@@ -70,7 +70,7 @@ impl DataFrame {
     /// 1. The caller must own a reference to the data frame `pfn` of `machine`: it came from
     ///    [`into_raw`](Self::into_raw) or one of the `_raw` functions of
     ///    [`DataFrames`](super::DataFrames), and no other code has taken it back.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn from_raw(machine: MachineId, pfn: Pfn) -> Self {
         DataFrame { pfn, machine }
     }

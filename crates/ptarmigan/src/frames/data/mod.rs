@@ -51,17 +51,17 @@ type Own<'a> = Guard<'a, List, Shown>;
 
 impl Own<'_> {
     /// Returns the number of frames in the list, without the zero frames.
-    #[inline(always)]
+    #[inline]
     fn n(&self) -> usize {
         self.shown().n.load(Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     fn set_n(&self, n: usize) {
         self.shown().n.store(n, Relaxed);
     }
 
-    #[inline(always)]
+    #[inline]
     fn push(&mut self, pfn: Pfn) {
         let (n, start) = (self.n(), self.start);
         self.items.set(start + n, pfn);
@@ -69,7 +69,7 @@ impl Own<'_> {
     }
 
     /// The newest.
-    #[inline(always)]
+    #[inline]
     fn pop(&mut self) -> Option<Pfn> {
         let n = self.n().checked_sub(1)?;
         self.set_n(n);
@@ -215,7 +215,7 @@ impl DataFrames {
     }
 
     /// Returns the machine whose frames these are.
-    #[inline(always)]
+    #[inline]
     pub fn machine(&self) -> MachineId {
         self.lists.machine()
     }
@@ -339,7 +339,7 @@ impl DataFrames {
     }
 
     /// A block becomes data, with one reference that no gather has claimed.
-    #[inline(always)]
+    #[inline]
     fn begin(frames: &Frames, pfn: Pfn, order: u8) {
         let record = frames.meta(pfn);
         record.set_usage(Use::Data);
@@ -485,7 +485,7 @@ impl DataFrames {
     /// # Safety
     ///
     /// 1. `pfn` is a data frame of `frames`, and a reference to it stays as long as the call lasts.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn share_raw(frames: &Frames, pfn: Pfn) {
         let record = frames.meta(pfn);
         debug_assert_eq!(record.usage(), Use::Data);
@@ -498,7 +498,7 @@ impl DataFrames {
     ///
     /// 1. `pfn` is a data frame of `frames`. The answer counts only if the caller owns a reference
     ///    to it.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn is_sole_raw(frames: &Frames, pfn: Pfn) -> bool {
         frames.meta(pfn).is_sole_reference()
     }
@@ -510,7 +510,7 @@ impl DataFrames {
     ///
     /// 1. `pfn` is a data frame of `frames`.
     /// 2. The caller owns a reference to it, and gives it away.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn release_raw(frames: &Frames, pfn: Pfn) -> bool {
         let record = frames.meta(pfn);
         debug_assert_eq!(record.usage(), Use::Data);

@@ -27,14 +27,14 @@ impl<const N: usize> Room<N> {
     }
 
     /// Returns the number at `i`, modulo `N`.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self, i: usize) -> Pfn {
         // SAFETY: there are `N` (`new`), and the index is below it.
         unsafe { *self.0.get_unchecked(i & Self::MASK) }
     }
 
     /// Sets the number at `i`, modulo `N`.
-    #[inline(always)]
+    #[inline]
     pub fn set(&mut self, i: usize, pfn: Pfn) {
         // SAFETY: there are `N` (`new`), and the index is below it.
         unsafe { *self.0.get_unchecked_mut(i & Self::MASK) = pfn };

@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 impl Own<'_> {
     /// The zero frame that was put here last.
-    #[inline(always)]
+    #[inline]
     pub(super) fn pop_zero(&mut self) -> Option<Pfn> {
         let n = self.shown().zero.load(Relaxed).checked_sub(1)?;
         self.shown().zero.store(n, Relaxed);
@@ -95,7 +95,7 @@ impl DataFrames {
     /// # Safety
     ///
     /// 1. `pin` must be of the machine that this was made for.
-    #[inline(always)]
+    #[inline]
     unsafe fn on_cpu(&self, pin: &Pinned<'_>) -> Option<TakenData> {
         // SAFETY: 1. passed on.
         let mut list = unsafe { self.lists.enter_unchecked(pin) }?;

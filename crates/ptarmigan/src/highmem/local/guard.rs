@@ -128,7 +128,7 @@ impl<S: Shootdown, L: Slots> Drop for LocalGuard<'_, '_, S, L> {
 
 // SAFETY: the slot shows the frame until the guard is dropped, and the guard stays on its CPU.
 unsafe impl<S: Shootdown, L: Slots> WindowGuard for LocalGuard<'_, '_, S, L> {
-    #[inline(always)]
+    #[inline]
     fn base(&self) -> *mut u8 {
         self.base
     }

@@ -214,7 +214,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
     }
 
     /// Tells the machine that slot `at` shows a frame. It may unwind.
-    #[inline(always)]
+    #[inline]
     fn tell(&self, pin: &Pinned<'_>, at: usize, raw: u64) {
         let va = self.slots.page(self.slot(pin.cpu(), at));
         let entry = NewEntry::of_kernel(va, self.slots.shift(), raw);

@@ -28,7 +28,7 @@ impl FrameCell {
     }
 
     /// Adds a user, if the frame is mapped; returns its slot then.
-    #[inline(always)]
+    #[inline]
     pub fn join(&self) -> Result<Option<usize>, Full> {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
@@ -45,13 +45,13 @@ impl FrameCell {
     }
 
     /// Maps the frame in `slot`, which shows it, with one user; false if it is mapped already.
-    #[inline(always)]
+    #[inline]
     pub fn publish(&self, slot: usize) -> bool {
         self.0.compare_exchange(0, Self::word(slot, USED), Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
     /// Takes a user off; whether that was the last one.
-    #[inline(always)]
+    #[inline]
     pub fn leave(&self) -> bool {
         // Before the look at the queue of waiters, which look at cells after they have queued.
         let old = self.0.fetch_sub(1, Ordering::SeqCst);
@@ -60,7 +60,7 @@ impl FrameCell {
     }
 
     /// Ends the mapping in `slot`, if it has no users; whether it did.
-    #[inline(always)]
+    #[inline]
     pub fn expire(&self, slot: usize) -> bool {
         let stale = Self::word(slot, STALE);
         self.0.load(Ordering::SeqCst) == stale

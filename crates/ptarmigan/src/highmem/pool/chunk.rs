@@ -68,7 +68,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Takes the lowest slot out.
-    #[inline(always)]
+    #[inline]
     pub fn pop(&mut self) -> Option<usize> {
         let bit = self.bits.trailing_zeros() as usize;
         (self.bits != 0).then(|| {

@@ -82,7 +82,7 @@ impl Color {
     }
 
     /// Takes a slot that the CPU has at hand.
-    #[inline(always)]
+    #[inline]
     pub fn pop(&self, pin: &Pinned<'_>) -> Option<usize> {
         let mut hand = self.hands.enter(pin)?;
         let slot = hand.batch.pop()?;

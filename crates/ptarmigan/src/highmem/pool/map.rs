@@ -65,7 +65,7 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn map_in(&self, pin: &Pinned<'_>, pfn: Pfn, turn: Turn) -> Result<Mapped<'_, K>, PoolError> {
         pin.check(self.machine)?;
         let cell = self.cells.of(self.frames, pfn).ok_or(PoolError::NoSuchFrame(pfn))?;
@@ -127,7 +127,7 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn mapped<'a>(&'a self, cell: &'a FrameCell, color: usize, slot: usize) -> Mapped<'a, K> {
         let queue = &self.colors[color].queue;
         Mapped { base: self.slots.address(slot), _user: Some(User { cell, queue, wake: self.wake }) }

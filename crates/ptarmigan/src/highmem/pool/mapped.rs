@@ -21,7 +21,7 @@ unsafe impl<K: Wake> Sync for Mapped<'_, K> {}
 
 // SAFETY: the frame's word counts this user, so the slot shows the frame while the guard lives.
 unsafe impl<K: Wake> WindowGuard for Mapped<'_, K> {
-    #[inline(always)]
+    #[inline]
     fn base(&self) -> *mut u8 {
         self.base
     }
@@ -49,7 +49,7 @@ pub(super) struct User<'p, K: Wake> {
 }
 
 impl<K: Wake> Drop for User<'_, K> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         if self.cell.leave() {
             self.queue.notify_after_rmw(self.wake);

@@ -160,7 +160,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
             + colors * Color::bytes(config, (slots / colors).max(1))
     }
 
-    #[inline(always)]
+    #[inline]
     fn color(&self, pfn: Pfn) -> usize {
         if self.config.colors == 1 { 0 } else { (self.config.color_of)(pfn) % self.config.colors }
     }

@@ -70,7 +70,7 @@ impl Queue {
     }
 
     /// Returns whether anybody waits.
-    #[inline(always)]
+    #[inline]
     pub fn is_waited_on(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) != 0
     }
@@ -102,7 +102,7 @@ impl Queue {
 
     /// As [`notify`](Self::notify), right after a sequentially consistent read-modify-write that
     /// has made the slot available.
-    #[inline(always)]
+    #[inline]
     pub fn notify_after_rmw<K: Wake + ?Sized>(&self, wake: &K) {
         fence_after_rmw();
         if self.is_waited_on() {

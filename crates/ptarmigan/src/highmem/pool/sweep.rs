@@ -18,7 +18,7 @@ const ROUNDS: usize = 8;
 
 impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     /// Takes a slot of `color`, as its index among those; nothing shows there.
-    #[inline(always)]
+    #[inline]
     pub(super) fn acquire(&self, pin: &Pinned<'_>, color: usize, turn: Turn) -> Result<usize, PoolError> {
         let its = &self.colors[color];
         if turn == Turn::Newcomer
@@ -176,7 +176,7 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     }
 
     /// The number of slot `index` of a colour.
-    #[inline(always)]
+    #[inline]
     pub(super) fn slot(&self, color: usize, index: usize) -> usize {
         index * self.config.colors + color
     }

@@ -39,7 +39,7 @@ unsafe impl<'m, S: Shootdown, L: Slots, K: Wake> Window for PoolWindow<'_, 'm, S
 
 // SAFETY: as of the window.
 unsafe impl<K: Wake> WindowGuard for PoolGuard<'_, K> {
-    #[inline(always)]
+    #[inline]
     fn base(&self) -> *mut u8 {
         self.mapped.base().wrapping_add(self.offset)
     }

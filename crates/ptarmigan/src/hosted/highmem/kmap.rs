@@ -109,11 +109,11 @@ impl<'h> HighSlots<'h> {
 
 // SAFETY: 1. to 5. by the slots within.
 unsafe impl Slots for HighSlots<'_> {
-    #[inline(always)]
+    #[inline]
     fn len(&self) -> usize {
         either!(&self.slots, slots => slots.len())
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
         if let Some(count) = self.installs.get(index) {
             count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
@@ -121,20 +121,20 @@ unsafe impl Slots for HighSlots<'_> {
         // SAFETY: 1. to 3. by the caller.
         either!(&self.slots, slots => unsafe { slots.install(index, frame) })
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
         // SAFETY: 1. and 2. by the caller.
         either!(&self.slots, slots => unsafe { slots.remove(index) })
     }
-    #[inline(always)]
+    #[inline]
     fn address(&self, index: usize) -> *mut u8 {
         either!(&self.slots, slots => slots.address(index))
     }
-    #[inline(always)]
+    #[inline]
     fn page(&self, index: usize) -> u64 {
         either!(&self.slots, slots => slots.page(index))
     }
-    #[inline(always)]
+    #[inline]
     fn shift(&self) -> u32 {
         either!(&self.slots, slots => slots.shift())
     }

@@ -135,27 +135,27 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
         self.inner.table_share()
     }
 
-    #[inline(always)]
+    #[inline]
     fn frames(&self) -> &Frames {
         self.inner.frames()
     }
-    #[inline(always)]
+    #[inline]
     fn data(&self) -> &DataFrames {
         self.inner.data()
     }
-    #[inline(always)]
+    #[inline]
     fn window(&self) -> &W {
         self.inner.window()
     }
-    #[inline(always)]
+    #[inline]
     fn policy(&self) -> &P {
         self.inner.policy()
     }
-    #[inline(always)]
+    #[inline]
     fn tlb(&self) -> &Tlb<Wired<S>> {
         self.inner.tlb()
     }
-    #[inline(always)]
+    #[inline]
     fn parking(&self) -> &Parking {
         self.inner.parking()
     }
@@ -191,7 +191,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
     }
 
     /// Anonymous pages are cleared, in memory or not: that takes a slot.
-    #[inline(always)]
+    #[inline]
     fn data_has_memory(&self) -> bool {
         true
     }
@@ -208,11 +208,11 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
 // SAFETY: 1. the zero frame is the host's own, and nothing writes to it. 2. frames of files are the
 // host's own too.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HighMachine<'_, '_, F, P, S, W> {
-    #[inline(always)]
+    #[inline]
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()
     }
-    #[inline(always)]
+    #[inline]
     fn backing_frame(&self, _object: u32, page: u64) -> Option<Pfn> {
         Some(self.inner.host().file_frame(page))
     }

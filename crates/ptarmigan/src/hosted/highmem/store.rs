@@ -49,35 +49,35 @@ impl StoreSlots {
 // have no addresses of their own: a frame is reached where the direct map has it. 3. nothing walks
 // the array. 4. both are fixed. 5. indices are below the length (contracts of both).
 unsafe impl Slots for StoreSlots {
-    #[inline(always)]
+    #[inline]
     fn len(&self) -> usize {
         self.entries.len()
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
         self.entries[index].store(frame.0, Ordering::Release);
         Ok(frame.addr().0)
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
         self.entries[index].store(Pfn::NONE.0, Ordering::Release);
         Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     fn address(&self, index: usize) -> *mut u8 {
         let frame = self.entries.get(index).map_or(0, |entry| entry.load(Ordering::Acquire));
         self.memory.open(Pfn(frame).addr()).base()
     }
 
-    #[inline(always)]
+    #[inline]
     fn page(&self, index: usize) -> u64 {
         self.base.wrapping_add((index as u64) << FRAME_SHIFT)
     }
 
-    #[inline(always)]
+    #[inline]
     fn shift(&self) -> u32 {
         FRAME_SHIFT
     }

@@ -59,12 +59,12 @@ pub struct Threads;
 unsafe impl OwnCpu for Threads {
     type Stay = ();
 
-    #[inline(always)]
+    #[inline]
     fn stay(&self) -> ((), CpuId) {
         ((), CpuId(NUMBER.with(|number| number.0)))
     }
 
-    #[inline(always)]
+    #[inline]
     fn forget(&self, _: u64) {}
 }
 
@@ -163,12 +163,12 @@ unsafe impl Window for HostTables {
     type Guard<'a> = MixedGuard<<TableWindow<StoreSlots, Threads> as Window>::Guard<'a>>;
     type Error = Infallible;
 
-    #[inline(always)]
+    #[inline]
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Infallible> {
         self.window.map(at)
     }
 
-    #[inline(always)]
+    #[inline]
     fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Infallible> {
         self.window.map_low(at)
     }

@@ -159,7 +159,7 @@ impl<S: PageState> PagePool<S> {
         Ok(pool)
     }
 
-    #[inline(always)]
+    #[inline]
     fn core(&self) -> &Core<S> {
         // SAFETY: it is the pool's own until it is dropped, and used through shared references
         // only.
@@ -171,7 +171,7 @@ impl<S: PageState> PagePool<S> {
     /// # Errors
     ///
     /// [`PoolError::Full`] or [`PoolError::State`]; the pool is unchanged then.
-    #[inline(always)]
+    #[inline]
     pub fn page(&self) -> Result<Page<'_, S>, PoolError> {
         let base = self.core().take()?;
         // SAFETY: 1. just taken.
@@ -198,7 +198,7 @@ impl<S: PageState> PagePool<S> {
     ///    this is the only call for it.
     /// 2. Nobody uses the page through its address any more, or will before it is kept as an
     ///    address again.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn page_from_raw(&self, base: NonNull<u8>) -> Page<'_, S> {
         if S::TRACKS_ADDRESSES {
             self.core().workshop().arena.keep(self.core().map().raw(base), false);
@@ -247,7 +247,7 @@ impl<S: PageState> PagePool<S> {
     }
 
     /// Bytes in a page.
-    #[inline(always)]
+    #[inline]
     pub fn page_size(&self) -> usize {
         self.core().map().size()
     }

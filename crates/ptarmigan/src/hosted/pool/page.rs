@@ -101,7 +101,7 @@ impl<H: PoolHandle> PageIn<H> {
     /// # Safety
     ///
     /// 1. `base` must have come from `take` of the core of `pool`, and nobody else has it.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn new(pool: H, base: NonNull<u8>) -> Self {
         PageIn { pool, base, dirty: 0 }
     }
@@ -113,7 +113,7 @@ impl<H: PoolHandle> PageIn<H> {
 
     /// Returns where it is. The permitted accesses depend on its state. To write to a page that is
     /// to be zero, use [`as_mut_ptr`](Self::as_mut_ptr) instead.
-    #[inline(always)]
+    #[inline]
     pub fn raw(&self) -> RawPage {
         self.pool.core().map().raw(self.base)
     }
@@ -123,7 +123,7 @@ impl<'p, S: PageState> Page<'p, S> {
     /// Gives up the type, to keep the page as an address: for pages that foreign code holds. The
     /// page is out until [`PagePool::page_from_raw`] or [`PagePool::try_page_from_raw`] makes it a
     /// page again.
-    #[inline(always)]
+    #[inline]
     pub fn into_raw(self) -> RawPage {
         let page = ManuallyDrop::new(self);
         if S::TRACKS_ADDRESSES {
@@ -137,7 +137,7 @@ impl<'p, S: PageState> Page<'p, S> {
     /// # Safety
     ///
     /// 1. `base` must have come from `take` of the core of `pool`, and nobody else has it.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn again(pool: &'p PagePool<S>, base: NonNull<u8>) -> Self {
         PageIn { pool, base, dirty: pool.page_size() }
     }
@@ -184,7 +184,7 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
     /// # Safety
     ///
     /// 1. Every byte of the page must be zero.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn give_back_clean(self) {
         // Not through the destructor, which would have to look whether there is anything to clear.
         let page = ManuallyDrop::new(self);
@@ -221,7 +221,7 @@ impl<H: PoolHandle<State = Zeroed>> DerefMut for PageIn<H> {
 }
 
 impl<H: PoolHandle> Drop for PageIn<H> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         let core = self.pool.core();
         let state = &core.workshop().state;

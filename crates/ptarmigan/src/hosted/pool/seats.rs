@@ -105,14 +105,14 @@ thread_local! {
     static TAKEN: RefCell<Vec<Taken>> = const { RefCell::new(Vec::new()) };
 }
 
-#[inline(always)]
+#[inline]
 fn near<R>(pool: u64, f: impl FnOnce(&Cell<Seat>) -> R) -> Option<R> {
     // `with` is a call, even where it cannot fail.
     NEAR.try_with(|cells| f(&cells[pool as usize % WAYS])).ok()
 }
 
 /// The calling thread's seat in a pool, if it is at hand.
-#[inline(always)]
+#[inline]
 pub(super) fn at_hand(pool: u64) -> Option<Seat> {
     let seat = near(pool, Cell::get)?;
     (seat.pool == pool).then_some(seat)

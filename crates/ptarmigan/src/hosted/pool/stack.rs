@@ -29,11 +29,11 @@ unsafe impl PageState for Stacks {
         Ok(())
     }
     unsafe fn destruct(&self, _: RawPage) {}
-    #[inline(always)]
+    #[inline]
     unsafe fn restore(&self, _: RawPage, _: usize) {}
 
     /// Whether the caller runs on it.
-    #[inline(always)]
+    #[inline]
     fn is_in_use(&self, page: RawPage) -> bool {
         let here = 0_u8;
         let offset = (&raw const here).addr().wrapping_sub(page.base().addr().get());

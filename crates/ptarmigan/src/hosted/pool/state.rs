@@ -94,7 +94,7 @@ pub unsafe trait PageState: Send + Sync + 'static {
     /// Whether the code that gives `page` back still uses it, as far as that can be told. Asked of
     /// every page given back. One that is in use stays out until the pool ends, its memory until the
     /// process does, and [`PoolStats::still_in_use`](super::PoolStats) counts it.
-    #[inline(always)]
+    #[inline]
     fn is_in_use(&self, _page: RawPage) -> bool {
         false
     }
@@ -109,13 +109,13 @@ pub struct Zeroed;
 unsafe impl PageState for Zeroed {
     const DESTRUCTS: bool = false;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn construct(&self, _: RawPage) -> Result<(), StateError> {
         Ok(())
     }
-    #[inline(always)]
+    #[inline]
     unsafe fn destruct(&self, _: RawPage) {}
-    #[inline(always)]
+    #[inline]
     unsafe fn restore(&self, page: RawPage, dirty: usize) {
         if dirty > 0 {
             // SAFETY: the page is the caller's alone (1.); no more than its size is written.

@@ -34,7 +34,7 @@ pub struct Site<'s, 'm, W, C> {
 }
 
 impl<W, C> Clone for Site<'_, '_, W, C> {
-    #[inline(always)]
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -63,7 +63,7 @@ pub trait Check: Sync {
 pub struct Unchecked;
 
 impl Check for Unchecked {
-    #[inline(always)]
+    #[inline]
     fn made<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean, _: bool) {}
     #[inline(always)]
     fn given<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
@@ -73,7 +73,7 @@ impl Check for Unchecked {
     fn taken<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
         true
     }
-    #[inline(always)]
+    #[inline]
     fn leaves<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) {}
 }
 
@@ -124,7 +124,7 @@ const CPU: u32 = 5;
 const STATE: u32 = (1 << CPU) - 1;
 
 /// Returns the word that follows `last`.
-#[inline(always)]
+#[inline]
 fn after(last: u32, event: Event) -> u32 {
     let number = (last & (u32::MAX << NUMBER)).wrapping_add(1 << NUMBER);
     let rests = if event.rests { RESTS } else { 0 };
@@ -172,7 +172,7 @@ impl Checked {
 
     /// Returns whether a page has words of its own: tables smaller than a frame share those of the
     /// frame.
-    #[inline(always)]
+    #[inline]
     fn is_tracked<W: OpenWindow, C: Construct>(site: &Site<'_, '_, W, C>) -> bool {
         !site.source.layout().is_small(site.level)
     }

@@ -37,7 +37,7 @@ impl Sample {
     }
 
     /// Returns whether it is the turn of event `number`.
-    #[inline(always)]
+    #[inline]
     pub const fn is_due(self, number: u32) -> bool {
         (number.wrapping_mul(self.step) as u64) < self.bound
     }

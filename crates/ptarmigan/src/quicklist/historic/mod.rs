@@ -404,11 +404,11 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         self.lists.cpus()
     }
 
-    #[inline(always)]
+    #[inline]
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         Some(self)
     }
-    #[inline(always)]
+    #[inline]
     fn root(&self) -> Option<Level> {
         Some(self.source.layout().root())
     }

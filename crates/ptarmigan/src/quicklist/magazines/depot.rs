@@ -115,7 +115,7 @@ impl Depot {
     }
 
     /// Iterates over all shards, the CPU's own first.
-    #[inline(always)]
+    #[inline]
     fn from(&self, cpu: CpuId) -> impl Iterator<Item = &Shard> {
         let (own, mask) = (usize::from(cpu.0), self.shards.len() - 1);
         (0..self.shards.len()).map(move |i| &self.shards[(own + i) & mask])

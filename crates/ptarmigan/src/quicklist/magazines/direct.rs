@@ -10,7 +10,7 @@ use crate::page::{Clean, Construct, Level};
 use crate::window::OpenWindow;
 
 impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C, K>> {
-    #[inline(always)]
+    #[inline]
     fn here(&self) -> Here<'_> {
         // SAFETY: 1. a `PolicyOn` is made of a policy and a pin of its machine.
         unsafe { Here::new(self.pin()) }
@@ -18,7 +18,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
 
     /// Hands out a page from this CPU's magazines, in the state of `level`; `None` if they are
     /// empty or in use, or trees have no such level.
-    #[inline(always)]
+    #[inline]
     pub fn at_hand(self, level: Level) -> Option<Clean> {
         let lists = self.policy();
         if level == lists.root {
@@ -45,7 +45,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     /// # Safety
     ///
     /// 1. `top` must be the level of root tables in the layout that the lists were made for.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn root_at_hand(self, top: Level) -> Option<Clean> {
         debug_assert_eq!(top, self.policy().root);
         self.policy().take_at_hand(&self.here(), ROOT, top)
@@ -61,7 +61,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     /// # Safety
     ///
     /// 1. The page must have come from this policy, as a root table.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn top_to_hand(self, page: Clean) -> Result<(), Clean> {
         debug_assert_eq!(page.level(), self.policy().root);
         // SAFETY: 1. by the caller.

@@ -21,7 +21,7 @@ impl Doorbell {
     }
 
     /// Returns the word, to be compared with the CPU's last [response](Self::responded).
-    #[inline(always)]
+    #[inline]
     pub fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }

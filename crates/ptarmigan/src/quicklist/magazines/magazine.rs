@@ -49,18 +49,18 @@ pub(super) struct Magazines<'a> {
 }
 
 impl<'a> Magazines<'a> {
-    #[inline(always)]
+    #[inline]
     pub fn new<S>(guard: &'a mut Guard<'_, [MagazineStore; CLASSES], S>, class: usize) -> Self {
         let (stores, word) = guard.parts();
         Magazines { store: &mut stores[class % CLASSES], word, class }
     }
 
-    #[inline(always)]
+    #[inline]
     fn shift(&self) -> u32 {
         self.class as u32 * LANE
     }
 
-    #[inline(always)]
+    #[inline]
     fn n(&self) -> u32 {
         *self.word >> self.shift() & LANE_MASK
     }

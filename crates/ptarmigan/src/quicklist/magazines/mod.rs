@@ -237,7 +237,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// Returns whether there is such a node.
-    #[inline(always)]
+    #[inline]
     fn has(&self, node: NodeId) -> bool {
         usize::from(node.0) < self.nodes.len()
     }
@@ -292,12 +292,12 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         self.config.magazine
     }
 
-    #[inline(always)]
+    #[inline]
     fn node(&self, node: NodeId) -> &Node {
         self.nodes.of(usize::from(node.0))
     }
 
-    #[inline(always)]
+    #[inline]
     fn depot(&self, node: NodeId, class: usize) -> &Depot {
         self.node(node).depot(class)
     }
@@ -323,13 +323,13 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         unsafe { self.cpus.enter_unchecked(here) }
     }
 
-    #[inline(always)]
+    #[inline]
     fn site<'s>(&'s self, here: &Here<'_>, level: Level) -> Site<'s, 'm, W, C> {
         Site { source: &self.source, cpu: here.cpu(), level }
     }
 
     /// Returns the class of a page.
-    #[inline(always)]
+    #[inline]
     fn class_of(&self, page: &Clean) -> usize {
         if page.level() == self.root {
             ROOT
@@ -366,7 +366,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Items are frame numbers, so that 16 TiB can be named. Roots, which may be smaller than a
     /// frame, are counted in their own size.
-    #[inline(always)]
+    #[inline]
     fn shift(&self, class: usize) -> u32 {
         if class == ROOT { self.root_shift } else { FRAME_SHIFT }
     }
@@ -444,11 +444,11 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
         self.cpus.cpus()
     }
 
-    #[inline(always)]
+    #[inline]
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         None
     }
-    #[inline(always)]
+    #[inline]
     fn root(&self) -> Option<Level> {
         Some(self.root)
     }

@@ -16,7 +16,7 @@ pub(super) struct Basis {
 
 impl Basis {
     /// Returns a number that changes with it, but for rare pairs of changes.
-    #[inline(always)]
+    #[inline]
     fn key(self) -> u32 {
         self.low ^ self.high.rotate_left(12)
     }
@@ -43,7 +43,7 @@ impl Node {
     }
 
     /// Returns the depot of a class.
-    #[inline(always)]
+    #[inline]
     pub fn depot(&self, class: usize) -> &Depot {
         self.depots.of(class)
     }
@@ -54,7 +54,7 @@ impl Node {
     }
 
     /// Returns whether the depots' limits are those of `basis` already.
-    #[inline(always)]
+    #[inline]
     pub fn has_limits_of(&self, basis: Basis) -> bool {
         self.basis.load(Relaxed) == basis.key()
     }

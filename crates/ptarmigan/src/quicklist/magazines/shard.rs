@@ -30,12 +30,12 @@ impl Shard {
     }
 
     /// Returns the number of pages in it.
-    #[inline(always)]
+    #[inline]
     pub fn held(&self) -> u32 {
         self.held.load(Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     fn limit(&self) -> u32 {
         self.limit.load(Relaxed)
     }

@@ -20,23 +20,23 @@ pub(in crate::space) struct Hint(NonZeroU32);
 
 impl Hint {
     /// The one that was [stored](Self::store) there, if any was.
-    #[inline(always)]
+    #[inline]
     pub fn load(from: &AtomicU32) -> Option<Self> {
         NonZeroU32::new(from.load(Relaxed)).map(Hint)
     }
 
     /// Leaves it there for later faults.
-    #[inline(always)]
+    #[inline]
     pub fn store(self, to: &AtomicU32) {
         to.store(self.0.get(), Relaxed);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn of(at: Spot) -> Hint {
         Hint(NonZeroU32::MIN | (at.leaf as u32) << 9 | (at.index as u32) << 1)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn spot(self) -> Spot {
         let at = self.0.get();
         Spot { leaf: (at >> 9) as usize, index: (at >> 1 & 0xff) as usize }
@@ -55,7 +55,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    #[inline(always)]
+    #[inline]
     pub(super) fn area(&self) -> Area {
         let flags = AreaFlags(self.flags.load(Relaxed));
         let Record { start, end, offset, object, tag, .. } = *self;
@@ -63,21 +63,21 @@ impl Record {
     }
 
     /// Makes it one that fork has passed on.
-    #[inline(always)]
+    #[inline]
     pub(super) fn inherit(&self) {
         let flags = AreaFlags(self.flags.load(Relaxed));
         self.flags.store(flags.inherited().0, Relaxed);
     }
 
     /// The area's flags, if `va` lies in it.
-    #[inline(always)]
+    #[inline]
     pub(super) fn flags_around(&self, va: u64) -> Option<AreaFlags> {
         (self.start <= va && va < self.end).then(|| AreaFlags(self.flags.load(Relaxed)))
     }
 }
 
 impl From<Area> for Record {
-    #[inline(always)]
+    #[inline]
     fn from(area: Area) -> Self {
         let Area { start, end, offset, object, flags, tag } = area;
         Record { start, end, offset, object, flags: AtomicU16::new(flags.0), tag }
@@ -93,21 +93,21 @@ pub(super) struct Leaf {
 
 impl Leaf {
     /// The record at `index`, which is below the number of places.
-    #[inline(always)]
+    #[inline]
     pub(super) fn at(&self, index: usize) -> &Record {
         debug_assert!(index < LEAF);
         &self.records[index.min(LEAF - 1)]
     }
 
     /// The same, to be written.
-    #[inline(always)]
+    #[inline]
     pub(super) fn at_mut(&mut self, index: usize) -> &mut Record {
         debug_assert!(index < LEAF);
         &mut self.records[index.min(LEAF - 1)]
     }
 
     /// The records in use.
-    #[inline(always)]
+    #[inline]
     pub(super) fn used(&self) -> &[Record] {
         &self.records[..(self.n as usize).min(LEAF)]
     }

@@ -38,7 +38,7 @@ pub struct AreasRef<'a> {
 }
 
 impl<'a> AreasRef<'a> {
-    #[inline(always)]
+    #[inline]
     pub(in crate::space) fn new(areas: &'a Areas, machine: MachineId) -> Self {
         AreasRef { areas, machine }
     }

@@ -27,7 +27,7 @@ impl Areas {
     }
 
     /// The flags of the area that `va` lies in, if it is where the hint says.
-    #[inline(always)]
+    #[inline]
     pub(in crate::space) fn hinted<M: Machine>(
         &self,
         on: On<'_, M>,

@@ -40,7 +40,7 @@ impl Areas {
     }
 
     /// Runs `f` on a leaf.
-    #[inline(always)]
+    #[inline]
     pub(super) fn leaf<M: Machine, R>(&self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&Leaf) -> R) -> R {
         let guard = on.window().open_low(self.leaf_pfn(on, leaf).addr());
         // SAFETY: the frame is this map's own and was initialised as a leaf when it was taken; the
@@ -55,7 +55,7 @@ impl Areas {
         f(unsafe { &mut *guard.base().cast::<Leaf>() })
     }
 
-    #[inline(always)]
+    #[inline]
     fn leaf_pfn<M: Machine>(&self, on: On<'_, M>, leaf: usize) -> Pfn {
         if self.leaves <= 1 {
             return self.root;

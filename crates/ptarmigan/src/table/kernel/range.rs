@@ -655,7 +655,7 @@ impl<'a, M: Machine> Stale<'a, M> {
 
     /// Notes that `change` changes the entry of the page at `va`; it returns the entry, from before
     /// or after. Where the entry says that the page was not hashed, no CPU knows it.
-    #[inline(always)]
+    #[inline]
     fn change<F: Format>(&mut self, va: u64, change: impl FnOnce() -> u64) -> u64 {
         if const { F::KEPT == 0 } {
             self.insert(va);

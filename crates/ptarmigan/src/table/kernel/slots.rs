@@ -127,7 +127,7 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     }
 
     /// Changes the entry of slot `index`; returns its new value.
-    #[inline(always)]
+    #[inline]
     fn change(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> Result<u64, SlotError> {
         let entries = F::entries(Level::PTE);
         // There is no such slot: as a host says of an argument that is out of range.
@@ -148,24 +148,24 @@ unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'
         (self.range.len() >> F::PAGE_SHIFT) as usize
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
         // No MMU writes to an entry that is not present, and the caller has the slot for itself.
         self.change(index, Use::Private, |_| F::leaf(Level::PTE, frame, self.attr))
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
         let hidden = |raw| F::map_attr(Level::PTE, raw, |_| self.attr.without(Attr::READ));
         self.change(index, Use::Walked, hidden).map(drop)
     }
 
-    #[inline(always)]
+    #[inline]
     fn address(&self, index: usize) -> *mut u8 {
         core::ptr::with_exposed_provenance_mut(self.page(index) as usize)
     }
 
-    #[inline(always)]
+    #[inline]
     fn page(&self, index: usize) -> u64 {
         self.range.start().0 + ((index as u64) << F::PAGE_SHIFT)
     }

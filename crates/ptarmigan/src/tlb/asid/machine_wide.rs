@@ -51,12 +51,12 @@ impl Tag {
     }
 
     /// The number, whatever is held.
-    #[inline(always)]
+    #[inline]
     fn number(&self) -> u16 {
         self.0[0].load(Ordering::SeqCst) as u16
     }
 
-    #[inline(always)]
+    #[inline]
     fn load(&self) -> u64 {
         (0..WORDS)
             .fold(0, |tag, word| tag | (self.0[word].load(Ordering::SeqCst) as u64) << (word * BITS % 64))
@@ -91,7 +91,7 @@ impl SpaceAsid {
     }
 
     /// Returns the number that the space has, or had last; 0 if it never had one.
-    #[inline(always)]
+    #[inline]
     pub fn number(&self) -> u16 {
         self.0.number()
     }
@@ -189,7 +189,7 @@ impl MachineWideAsids {
     }
 
     /// Notes that a CPU uses `tag` and no longer `was`, unless a rollover has come in between.
-    #[inline(always)]
+    #[inline]
     fn exchange(&self, used: &Tag, was: u64, tag: u64) -> bool {
         used.0[0].compare_exchange(was as usize, tag as usize, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }

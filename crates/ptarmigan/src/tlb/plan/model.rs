@@ -59,7 +59,7 @@ impl CostModel {
     }
 
     /// Plans how the one page of 2^`shift` bytes at `page` is forgotten.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn plan_page(&self, page: u64, shift: u32) -> Scope {
         match self {
             CostModel::LinuxCeiling { pages: 1.. } => Scope::Page(page),

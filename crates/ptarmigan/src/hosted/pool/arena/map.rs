@@ -65,27 +65,27 @@ impl Map {
     }
 
     /// Returns the page of a number under management.
-    #[inline(always)]
+    #[inline]
     pub fn nth(self, number: usize) -> RawPage {
         // SAFETY: numbers under management are those of pages of the arena.
         RawPage { base: unsafe { self.base.add(number * self.stride) }, size: self.size }
     }
 
     /// Returns the page of an address under management.
-    #[inline(always)]
+    #[inline]
     pub fn page(self, at: PhysAddr) -> RawPage {
         // SAFETY: as in `nth`; the address of a frame is its number in frames.
         RawPage { base: unsafe { self.base.add(at.0 as usize * self.scale) }, size: self.size }
     }
 
     /// Returns the page at `base`.
-    #[inline(always)]
+    #[inline]
     pub fn raw(self, base: NonNull<u8>) -> RawPage {
         RawPage { base, size: self.size }
     }
 
     /// Returns the bytes of a page.
-    #[inline(always)]
+    #[inline]
     pub fn size(self) -> usize {
         self.size
     }
@@ -102,7 +102,7 @@ impl Map {
     }
 
     /// Returns the number of the page at `base`.
-    #[inline(always)]
+    #[inline]
     pub fn number(self, base: NonNull<u8>) -> usize {
         self.addr(base).0 as usize >> FRAME_SHIFT
     }
@@ -115,7 +115,7 @@ impl Map {
     }
 
     /// Returns the address under which the library knows the page at `base`.
-    #[inline(always)]
+    #[inline]
     pub fn addr(self, base: NonNull<u8>) -> PhysAddr {
         let offset = base.addr().get() - self.base.addr().get();
         // The offset is n * scale * 4096. What is left of that is n * 4096.
@@ -152,7 +152,7 @@ unsafe impl Window for Map {
     type Guard<'a> = MapGuard;
     type Error = Infallible;
 
-    #[inline(always)]
+    #[inline]
     fn map(&self, at: PhysAddr) -> Result<MapGuard, Infallible> {
         Ok(MapGuard(self.base.as_ptr().wrapping_add(at.0 as usize * self.scale)))
     }
@@ -160,7 +160,7 @@ unsafe impl Window for Map {
 
 // SAFETY: the arena outlives the guard and never moves.
 unsafe impl WindowGuard for MapGuard {
-    #[inline(always)]
+    #[inline]
     fn base(&self) -> *mut u8 {
         self.0
     }

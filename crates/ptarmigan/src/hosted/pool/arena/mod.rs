@@ -128,7 +128,7 @@ impl Arena {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn map(&self) -> Map {
         self.map
     }

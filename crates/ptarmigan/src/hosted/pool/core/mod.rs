@@ -151,12 +151,12 @@ impl<S: PageState> Core<S> {
         &self.link
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn map(&self) -> Map {
         *self.lists.source().window()
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn workshop(&self) -> &Workshop<S> {
         self.lists.source().constructor()
     }
@@ -172,7 +172,7 @@ impl<S: PageState> Core<S> {
 
     /// The lists, for the holder of `pin`: every pin in here is one of the core's own seats, for
     /// which its lists were made.
-    #[inline(always)]
+    #[inline]
     fn lists_on<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Lists<S>> {
         // SAFETY: 1. no pin of another machine gets here: they are made in this file, for the
         // core's seats.
@@ -184,7 +184,7 @@ impl<S: PageState> Core<S> {
     }
 
     /// A page in its state, the caller's own.
-    #[inline(always)]
+    #[inline]
     pub fn take(&self) -> Result<NonNull<u8>, PoolError> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
@@ -265,7 +265,7 @@ impl<S: PageState> Core<S> {
     /// 1. `base` must have come from [`take`](Self::take) of this core, and must not have been
     ///    given back since.
     /// 2. The page must be in its state, and nobody uses it any more.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn give(&self, base: NonNull<u8>) {
         // SAFETY: 1. and 2. by the caller. 3. no MMU walks it.
         let mut page = unsafe { Clean::from_raw(self.map().addr(base), LEVEL) };
