@@ -90,8 +90,11 @@ mod features {
         let cr4: u64;
         // SAFETY: Reading the register has no effect.
         unsafe { asm!("mov {}, cr4", out(reg) cr4, options(nomem, nostack, preserves_flags)) };
-        let leaves = __cpuid_count(0, 0).eax;
-        let invpcid = leaves >= 7 && __cpuid_count(7, 0).ebx & INVPCID != 0;
+        // Older compilers declare it unsafe.
+        #[allow(unused_unsafe)]
+        // SAFETY: Every CPU with 64 bits has CPUID.
+        let cpuid = |leaf| unsafe { __cpuid_count(leaf, 0) };
+        let invpcid = cpuid(0).eax >= 7 && cpuid(7).ebx & INVPCID != 0;
         Features { global: cr4 & PGE != 0, pcid: cr4 & PCIDE != 0, invpcid, global_kernel: false }
     }
 }
