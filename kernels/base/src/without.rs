@@ -17,7 +17,7 @@ pub fn read(arguments: &str, names: &[&str]) -> bool {
 }
 
 /// Returns whether the part with a number is left out.
-#[inline(always)]
+#[inline]
 pub fn leaves_out(part: u32) -> bool {
     LEFT_OUT.load(Ordering::Relaxed) >> part & 1 != 0
 }
