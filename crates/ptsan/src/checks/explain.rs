@@ -5,7 +5,7 @@ use crate::report::Rule;
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// Describes the last flush of a CPU, and why what the CPU holds for `space` (and `va`)
+    /// Describes the last flush of a CPU, and why the entry that the CPU holds for `space` (and `va`)
     /// outlived it. `rule` says what is held if it is no translation. `since` is the event at which
     /// the CPU got it.
     pub(crate) fn explain_flush(

@@ -1,11 +1,11 @@
 //! The cached translations and paging structures of one address space on one CPU.
 //!
 //! The TLB is one hash table by page, the paging-structure cache another by table position: "the
-//! table of level L for this part of the address space". Memory goes with what is held now, not with
-//! what was mapped once. An access, and an invalidation by address, look at one slot for each level
-//! that has translations; dropping everything costs a few words. How many translations were read at
-//! a position is counted, so that the usual question about a table, whether any outlived it, is
-//! answered without a search.
+//! table of level L for this part of the address space". Memory goes with the entries held now, not
+//! with all that was mapped once. An access, and an invalidation by address, look at one slot for
+//! each level that has translations; dropping everything costs a few words. How many translations
+//! were read at a position is counted, so that the usual question about a table, whether any
+//! outlived it, is answered without a search.
 use super::entry::{Table, TlbEntry};
 use super::flush::Strides;
 use super::slots::Slots;
@@ -117,7 +117,7 @@ impl Context {
         self.read_at(arch, position).next().map(|(va, _)| va)
     }
 
-    /// Lists what was read from the table at a position, by address.
+    /// Lists the entries that were read from the table at a position, by address.
     fn read_at<'a>(&'a self, arch: &'a Arch, position: u64) -> impl Iterator<Item = (u64, Held)> + 'a {
         let level = (position & 7) as usize;
         let l = &arch.levels[level];
@@ -214,7 +214,7 @@ impl Context {
         }
     }
 
-    /// Drops what is held for one address and nothing else, as a fault does.
+    /// Drops the entries for one address only, as a fault does.
     pub(crate) fn drop_address(&mut self, arch: &Arch, va: u64) {
         self.drop_translations(arch, va);
         self.drop_path(arch, va);
@@ -263,7 +263,7 @@ impl Context {
         }
     }
 
-    /// Returns what `choose` says of a translation to any of `size` bytes at `phys`, given its
+    /// Returns the answer of `choose` to a translation to any of `size` bytes at `phys`, given its
     /// address and level: of those of which it says anything, the one at the lowest address.
     pub(crate) fn translating_to<R>(
         &self,

@@ -1,4 +1,4 @@
-//! One CPU: what it has loaded and what it holds.
+//! One CPU: the roots that it has loaded and the entries that it holds.
 use super::context::Context;
 use super::entry::Table;
 use super::flush::{Flush, Strides, Target};
@@ -71,8 +71,8 @@ pub(crate) struct Cpu {
     pub(crate) flights: Vec<Flight>,
     /// The roots below which it may have walked.
     pub(crate) visits: Visits,
-    /// It came back to a space at this event, from another or from lazy mode. What it owed there by
-    /// then is due when it does anything but flush.
+    /// It came back to a space at this event, from another or from lazy mode. Its debts there by
+    /// then are due when it does anything but flush.
     pub(crate) returned: Option<u64>,
     /// The space's number stood for this root, and has not been flushed since.
     pub(crate) other_root: Option<Visit>,
@@ -205,7 +205,7 @@ impl Cpu {
         self.visits.forget(space);
     }
 
-    /// Returns whether the CPU runs in the space, and uses what it cached there before `since`.
+    /// Returns whether the CPU runs in the space, and uses entries cached there before `since`.
     pub(crate) fn uses(&self, space: u64, since: u64) -> bool {
         self.state == CpuState::Active && self.runs(space) && self.returned.is_none_or(|at| at < since)
     }

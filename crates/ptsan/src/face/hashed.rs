@@ -75,8 +75,8 @@ impl Sanitizer {
 }
 
 impl Sanitizer {
-    /// Has a CPU with a hashed page table forget what the flush covers. A flush by address in one
-    /// space is one of its virtual segment, else of all segments.
+    /// Has a CPU with a hashed page table forget the entries that the flush covers. A flush by
+    /// address in one space is one of its virtual segment, else of all segments.
     pub(super) fn invalidate_hashed(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
         let event = self.event;
         self.cpus[cpu].note_flush(event, flush);
@@ -112,7 +112,7 @@ impl Sanitizer {
         self.check_space(cpu, space);
     }
 
-    /// Forgets what CPUs hold of a space that is gone, and its segments.
+    /// Forgets the entries of a space that is gone, and its segments.
     pub(super) fn forget_hashed(&mut self, space: u64) {
         if self.config.arch.hashed.is_some() {
             let hashed = &self.hashed;

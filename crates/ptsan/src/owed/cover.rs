@@ -1,4 +1,4 @@
-//! What a flush covers.
+//! The extent of a flush.
 use super::debt::{GLOBAL, PageDebt, TableDebt};
 use crate::arch::{Arch, StoreOrdering, StructureScope};
 use crate::cpu::{Flush, Strides, Target};
@@ -12,7 +12,7 @@ pub(crate) struct Cover<'a> {
     pub(crate) loaded: Option<u64>,
     /// Stores from this event on were not ordered before the flush.
     pub(crate) before: u64,
-    /// The addresses are those of stage 2: CPUs keep what they combined of both stages.
+    /// The addresses are those of stage 2: CPUs keep translations that combine both stages.
     pub(crate) two_stages: bool,
 }
 

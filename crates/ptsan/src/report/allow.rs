@@ -56,9 +56,9 @@ pub struct Suppressions {
 pub struct SuppressionError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What it says.
+    /// The line of the file.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub what: &'static str,
 }
 

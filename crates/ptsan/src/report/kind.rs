@@ -1,7 +1,7 @@
 //! The kinds of findings.
 use std::fmt;
 
-/// What is wrong.
+/// The kind of a defect.
 /// ```
 /// use ptsan::{Arch, Kind, Session};
 ///
@@ -41,7 +41,7 @@ pub enum Kind {
     BreakBeforeMake,
     /// Entries of a run that hardware may cache as one translation contradict each other.
     ContiguousRange,
-    /// The hash table, or a bit that says what it may hold, contradicts the tables.
+    /// The hash table, or a bit that bounds its content, contradicts the tables.
     HashTable,
     /// A table became reachable with entries in it that are older than its allocation.
     LinkedBeforeCleared,

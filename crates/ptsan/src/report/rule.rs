@@ -39,11 +39,11 @@ macro_rules! rules {
 }
 
 rules! {
-    /// The cached translation maps what memory no longer maps.
+    /// The cached translation maps an address that memory no longer maps.
     Unmapped = "memory no longer maps the page, but a cached translation was used; a flush is missing",
     /// The cached translation maps another frame than memory does.
     Remapped = "memory maps the page elsewhere, but a cached translation was used; a flush is missing",
-    /// The cached translation allows what memory forbids.
+    /// The cached translation allows an access that memory forbids.
     PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
     /// The page is mapped, but the registers that hold the root's entries do not say so.
     NotReloaded = "memory maps the page, but the root's entries held in registers do not; reload the root",
@@ -59,7 +59,7 @@ rules! {
     /// since.
     RestrictNotFlushed = "a permission was taken away, and a CPU that may hold the old translation has not flushed it since",
     /// The dirty bit was cleared, and a CPU that may hold the page as dirty has not flushed it since:
-    /// what it writes there is not noticed.
+    /// its writes there are not noticed.
     DirtyNotFlushed = "a dirty bit was cleared, and a CPU that may hold the page as dirty has not flushed it since",
     /// A page was made no longer global, and a CPU that may hold it as global has not flushed it
     /// since.
@@ -68,7 +68,7 @@ rules! {
     TypeNotFlushed = "a page was given another memory type, and a CPU that may hold the old one has not flushed it since",
     /// A table was unlinked and freed, and a CPU that may hold it has not flushed it in between.
     UnlinkNotFlushed = "a table was unlinked and freed, and a CPU that may hold it was not flushed in between",
-    /// A number of a space stands for another root, and what belongs to the old one was not flushed.
+    /// A number of a space stands for another root, and entries of the old one were not flushed.
     NumberReused = "the number of an address space stands for another root; flush it on each CPU that used the old one",
     /// A data frame was given away, and a CPU may still translate to it.
     DataNotFlushed = "a CPU may still translate to a data frame that was given away; flush it first",
@@ -98,7 +98,7 @@ rules! {
     HashedTwice = "a page has two valid entries in the hash table; look for one before another is made",
     /// A table was freed with hash bits in it.
     FreedWithBit = "a table was freed with a hash bit in it; flush the page and clear the bit first",
-    /// The tables map what the code says is not mapped.
+    /// The tables map an address that the code says is not mapped.
     OnlyTablesMapIt = "the tables map the address, but the code says that it is not mapped",
     /// The code says that an address is mapped which the tables do not map.
     OnlyCodeMapsIt = "the code says that the address is mapped, but the tables do not map it",

@@ -20,7 +20,7 @@ pub enum Severity {
     WrongAnswer,
     /// Memory is lost.
     Resource,
-    /// The sanitizer was called wrongly. What it says of the code under test may be wrong.
+    /// The sanitizer was called wrongly. Its findings about the code under test may be wrong.
     Misuse,
 }
 

@@ -1,7 +1,7 @@
 //! Which frames of a trace belong to the code under test.
 use super::caller::TraceFrame;
 
-/// Crates that run the code under test: harnesses, and what these run threads on.
+/// Crates that run the code under test: harnesses, and the libraries that start their threads.
 const HARNESSES: [&str; 13] = [
     "test",
     "proptest",
@@ -31,7 +31,7 @@ pub(super) fn trimmed(frames: Vec<TraceFrame>) -> Vec<TraceFrame> {
     };
     let in_thread = frames.into_iter().take_while(|f| !begins_thread(f));
     let mut own: Vec<_> = in_thread.filter(|f| !is_foreign(f)).collect();
-    // What is below `main`, and the entry of a thread that the runtime did not start.
+    // The frames below `main`, and the entry of a thread that the runtime did not start.
     while own.last().is_some_and(|f| is_entry(&f.symbol)) {
         own.pop();
     }
