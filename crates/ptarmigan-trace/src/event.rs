@@ -3,7 +3,7 @@
 //! All addresses and lengths are in pages of `Header::page_shift`, 4 KiB on x86-64. A page number
 //! is a virtual address shifted right.
 
-/// One event: the CPU, the task, and what happened.
+/// One event: the CPU, the task, and the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The task. Numbers are dense, in order of creation; 0 is the recorded command. No number is
@@ -11,7 +11,7 @@ pub struct Event {
     pub task: u32,
     /// The CPU.
     pub cpu: u16,
-    /// What happened.
+    /// The kind.
     pub kind: Kind,
 }
 
@@ -80,7 +80,7 @@ impl MapFlags {
     pub const NO_HUGE: u16 = 256;
     /// The kernel may drop its pages (`MAP_DROPPABLE`).
     pub const DROPPABLE: u16 = 512;
-    /// The area does not join others: what is mapped is no plain file (a device, a ring).
+    /// The area does not join others: the mapped object is no plain file (a device, a ring).
     pub const ALONE: u16 = 1024;
     /// A System V segment.
     pub const SEGMENT: u16 = 2048;
@@ -246,7 +246,7 @@ pub enum Sampled {
     Exec = 1,
 }
 
-/// What happened. `page` and `start` are page numbers; `pages` are lengths in pages.
+/// The kinds of events. `page` and `start` are page numbers; `pages` are lengths in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A page fault.
@@ -260,7 +260,7 @@ pub enum Kind {
     Clone {
         /// The new task's number.
         child: u32,
-        /// What it shares.
+        /// The parts that it shares.
         kind: CloneKind,
     },
     /// `execve` passed the point of no return. The task has a new address space with nothing but

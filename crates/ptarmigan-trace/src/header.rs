@@ -1,4 +1,4 @@
-//! The header: what was recorded, how, and what that method does not record.
+//! The header: the program, the method of recording, and the events that the method misses.
 use crate::{ReadError, VERSION, WriteError, hash};
 use std::io::{BufRead, Read};
 
@@ -106,7 +106,7 @@ impl HugePages {
     }
 }
 
-/// What is not recorded: a set of the constants below.
+/// Events that are not recorded: a set of the constants below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Unseen(pub u16);
 
@@ -181,7 +181,7 @@ pub struct Header {
     pub method: Method,
     /// Where the machine used huge pages.
     pub huge: HugePages,
-    /// What the method does not record.
+    /// Events that the method does not record.
     pub unseen: Unseen,
 }
 

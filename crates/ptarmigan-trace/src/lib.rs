@@ -1,6 +1,6 @@
 //! Recorded address-space activity.
 //!
-//! A trace lists, in order, what the tasks of a real program asked of their address spaces
+//! A trace lists, in order, the requests of a real program's tasks to their address spaces
 //! (`mmap`, `munmap`, `fork`, `execve` ...), and the pages they faulted on. It also contains the
 //! size of each process's page tables as Linux reported it (`VmPTE`), to check a replay against.
 //!

@@ -406,7 +406,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Reads what follows the end mark: the end of the frame, then the trailer, then nothing.
+    /// Reads on from the end mark: the end of the frame, then the trailer, then no more.
     fn end(&mut self) -> Result<Summary, ReadError> {
         self.seen.row_bytes = self.before + self.at as u64;
         match self.byte() {

@@ -1,4 +1,4 @@
-//! What reader and writer share about rows: kind numbers, tag bits, and the validity of events.
+//! Rows, as reader and writer share them: kind numbers, tag bits, and the validity of events.
 use crate::{Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, tasks::Tasks};
 
 /// The kind number that ends the rows.
@@ -114,7 +114,7 @@ pub(crate) fn check_v1(e: &Event) -> Result<(), &'static str> {
     }
 }
 
-/// Returns what is wrong with an event at this point, or `Ok`.
+/// Returns the error of an event at this point, or `Ok`.
 #[inline]
 pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static str> {
     if e.cpu >= cpus {

@@ -16,16 +16,16 @@ pub struct Decoded<'a> {
     pub check: Check,
 }
 
-/// What is wrong with a record.
+/// An error of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// Bytes are missing: as many as the record has are given.
     Short(usize),
     /// The check does not match: bytes before it were changed, lost or repeated.
     Check {
-        /// What the log says.
+        /// The value in the log.
         found: u16,
-        /// What the bytes give.
+        /// The value of the bytes.
         expected: u16,
     },
     /// A kind of record that is not known and may not be skipped.

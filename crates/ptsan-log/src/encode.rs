@@ -73,7 +73,7 @@ impl<S: Sink> Encoder<S> {
         self.write(None, record)
     }
 
-    /// Writes a record of what the instruction at `pc`, a virtual address, did.
+    /// Writes a record of the effect of the instruction at `pc`, a virtual address.
     ///
     /// # Errors
     /// The sink's.
@@ -81,7 +81,7 @@ impl<S: Sink> Encoder<S> {
         self.write(Some(pc), record)
     }
 
-    /// Writes what `bytes` of memory from `phys` on hold, in as many records as that takes.
+    /// Writes the content of memory, `bytes` from `phys` on, in as many records as that takes.
     ///
     /// # Errors
     /// The sink's.

@@ -1,4 +1,4 @@
-//! The header: what machine the log is about.
+//! The header: the machine of the log.
 use crate::wire::Check;
 use core::fmt;
 
@@ -77,7 +77,7 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// What machine a log is about.
+/// The machine of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The page-table format.
@@ -157,8 +157,8 @@ impl Header {
         if length < FIELDS { Err(HeaderError::Short(length)) } else { Ok(length) }
     }
 
-    /// Reads what follows the length, without the check. Bytes behind the fields that are known are
-    /// ignored.
+    /// Reads the bytes behind the length, without the check. Bytes behind the fields that are known
+    /// are ignored.
     ///
     /// # Errors
     /// See [`HeaderError`].
@@ -180,7 +180,7 @@ impl Header {
     }
 }
 
-/// What is wrong with a header.
+/// An error of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// It does not begin with [`MAGIC`].

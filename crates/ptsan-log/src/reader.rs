@@ -22,7 +22,7 @@ pub struct Entry<'a> {
     pub record: Record<'a>,
 }
 
-/// What is wrong with a log.
+/// An error of a log.
 #[derive(Debug)]
 pub enum What {
     /// It could not be read.
@@ -48,12 +48,12 @@ pub struct ReadError {
     pub offset: u64,
     /// The number of the record, counted from 1; 0 is the header.
     pub record: u64,
-    /// What is wrong.
+    /// The kind of error.
     pub what: What,
 }
 
 impl ReadError {
-    /// Returns whether the log only ends too early: what came before is intact.
+    /// Returns whether the log only ends too early: the records before are intact.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         matches!(self.what, What::Cut | What::NoEnd)
@@ -170,7 +170,7 @@ impl<R: Read> Reader<R> {
     /// Reads the next record. `None` is the end. Records of unknown kinds that may be skipped are.
     ///
     /// # Errors
-    /// The log cannot be read, is cut, or is damaged. What came before is good.
+    /// The log cannot be read, is cut, or is damaged. The records before are good.
     #[expect(clippy::should_implement_trait, reason = "the record borrows from the reader")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
         while !self.over {

@@ -1,4 +1,4 @@
-//! What happened: the records of a log.
+//! The records of a log: one for each event.
 
 /// The most bytes of a text mark. A longer one is cut at a character.
 pub const MAX_TEXT: usize = 200;
@@ -10,20 +10,20 @@ pub const MAX_FILL: u64 = 1 << 16;
 /// The field behind those of a store that was an atomic exchange.
 pub(crate) const EXCHANGED: u64 = 1;
 
-/// What is known of a table's content when it is announced.
+/// The knowledge of a table's content when it is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Content {
     /// Zero, as the allocator promised. The sanitizer checks it.
     Zero = 0,
     /// Anything: the code clears the table before it links it. [`Record::Memory`] before the
-    /// announcement says what it holds.
+    /// announcement gives its content.
     Unknown = 1,
     /// Anything, and not to be checked.
     Unchecked = 2,
 }
 
-/// What an invalidation covers.
+/// The extent of an invalidation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The translations of one address.
@@ -59,7 +59,7 @@ pub enum Scope {
     All,
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AccessKind {
@@ -94,7 +94,7 @@ pub enum Record<'a> {
         size: u64,
         /// The level, if it is known. Level 0 has the smallest pages.
         level: Option<u8>,
-        /// What it holds.
+        /// Its content.
         content: Content,
     },
     /// A table was given back: from now on it may be allocated again.
@@ -108,17 +108,17 @@ pub enum Record<'a> {
     Store {
         /// Where: a multiple of `bytes`.
         phys: u64,
-        /// What is there now.
+        /// The new content.
         value: u64,
         /// 1, 2, 4 or 8.
         bytes: u8,
     },
-    /// Code exchanged an entry: an atomic instruction stored to it and returned what it held, with the
-    /// bits that hardware had set. On the wire it is a store with a field more.
+    /// Code exchanged an entry: an atomic instruction stored to it and returned the old content, with
+    /// the bits that hardware had set. On the wire it is a store with a field more.
     Exchange {
         /// Where: a multiple of `bytes`.
         phys: u64,
-        /// What is there now.
+        /// The new content.
         value: u64,
         /// 1, 2, 4 or 8.
         bytes: u8,
@@ -129,10 +129,10 @@ pub enum Record<'a> {
         phys: u64,
         /// How many bytes: a multiple of 8, at most [`MAX_FILL`].
         bytes: u64,
-        /// What each 8 bytes are now.
+        /// The new content, 8 bytes each.
         value: u64,
     },
-    /// What memory holds, without a store: the content of a table that is about to be announced.
+    /// The content of memory, without a store: the content of a table that is about to be announced.
     Memory {
         /// Where.
         phys: u64,
@@ -147,7 +147,7 @@ pub enum Record<'a> {
         root: u64,
         /// The address space, or its hardware number.
         space: u64,
-        /// Whether the load also dropped what the CPU held for the space.
+        /// Whether the load also dropped the CPU's entries for the space.
         flushes: bool,
     },
     /// A CPU runs kernel code and keeps its root loaded.
@@ -169,7 +169,7 @@ pub enum Record<'a> {
     Invalidate {
         /// The CPU; `None` is all of them, as an instruction that broadcasts does.
         cpu: Option<u16>,
-        /// What it covers.
+        /// Its extent.
         scope: Scope,
         /// Whether it spares paging-structure caches.
         leaf_only: bool,
@@ -221,12 +221,12 @@ pub enum Record<'a> {
         /// The CPU. It is CPU 0 before the first of these records.
         cpu: u16,
     },
-    /// An operation that changes tables begins. Until it ends, CPUs may use what they hold.
+    /// An operation that changes tables begins. Until it ends, CPUs may use entries that they hold.
     OperationBegins {
         /// A number that no other operation under way has.
         id: u64,
     },
-    /// The operation ends: what it changed has been flushed everywhere.
+    /// The operation ends: its changes have been flushed everywhere.
     OperationEnds {
         /// Its number.
         id: u64,

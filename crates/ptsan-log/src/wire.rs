@@ -1,4 +1,4 @@
-//! Numbers, and the check of what was written so far.
+//! Numbers, and the check sum of the bytes so far.
 
 /// The most bytes between a record's length and its check.
 pub(crate) const MAX_PAYLOAD: usize = 255;
@@ -102,7 +102,7 @@ impl Payload {
 /// The payload of a record that is being read. Each method names the field for the error.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
-/// What is wrong with a field.
+/// An error of a field.
 pub(crate) type Bad = (&'static str, Option<u64>);
 
 impl<'a> Fields<'a> {
