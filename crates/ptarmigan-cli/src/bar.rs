@@ -22,8 +22,8 @@ pub(crate) fn spinner() -> ProgressBar {
     bar
 }
 
-/// Shows which round is being measured. The line changes only in [`say`](Self::say), so nothing
-/// runs beside the clock.
+/// Shows which round is being measured. The line changes only in [`say`](Self::say), so no other
+/// thread runs beside the clock.
 pub(crate) struct RoundLine {
     line: ProgressBar,
     rounds: u32,
@@ -40,7 +40,7 @@ impl RoundLine {
         RoundLine { line, rounds }
     }
 
-    /// Shows what is measured next. The caller does not call this while a clock runs.
+    /// Shows the next measurement. The caller must not call this while a clock runs.
     pub(crate) fn say(&self, round: u32, what: &str) {
         self.line.set_message(format!("round {round}/{}: {what}", self.rounds));
     }

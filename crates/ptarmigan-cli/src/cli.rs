@@ -1,4 +1,4 @@
-//! The command line: its grammar, its help, and what each command does.
+//! The command line: its grammar, its help, and the dispatch to commands.
 //!
 //! [`command`] is the grammar with examples and exit codes in every help text. The pages of the
 //! manual ([`pages`]) and the completions of shells are made of it.
@@ -88,7 +88,7 @@ impl Command {
 }
 
 impl Cli {
-    /// Does what the command line says.
+    /// Executes the command line.
     ///
     /// # Errors
     /// As each command.
@@ -108,7 +108,7 @@ impl Cli {
     }
 }
 
-/// Parses the command line of this process and does what it says. Returns the exit code.
+/// Parses the command line of this process and executes it. Returns the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());

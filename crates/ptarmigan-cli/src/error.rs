@@ -1,4 +1,4 @@
-//! How a command fails: one line on standard error and an exit status.
+//! Reports the failure of a command: one line on standard error and an exit status.
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ impl Failure {
         self
     }
 
-    /// Returns the message; it is empty for a failure that prints nothing.
+    /// Returns the message; it is empty for a failure without a printed line.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -39,7 +39,7 @@ impl Failure {
     }
 }
 
-/// Adds to an error what the command was doing.
+/// Adds to an error the operation that failed.
 pub trait Context<T> {
     /// Turns an error into a [`Failure`] that reads `what: error`.
     ///

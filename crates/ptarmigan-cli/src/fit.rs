@@ -39,7 +39,7 @@ fn push(out: &mut String, line: &str) {
     out.push('\n');
 }
 
-/// Breaks a line between words. What follows is indented by two more than the line.
+/// Breaks a line between words. The following lines are indented by two more than the first.
 fn wrap(out: &mut String, line: &str, width: usize) {
     let indent = line.len() - line.trim_start().len();
     let mut now = " ".repeat(indent.min(width / 2));
@@ -99,7 +99,7 @@ impl Table {
             let to = to.min(line.len());
             line.get(from.min(to)..to).map_or(String::new(), |cell| cell.iter().collect::<String>())
         };
-        // A column of numbers has a name, which is none.
+        // A column of numbers has a name, which is not a number.
         let numbers = |column: (usize, usize)| {
             let named = |cell: &str| !cell.is_empty() && !cell.starts_with(is_number);
             named(cell(&lines[0], column).trim())

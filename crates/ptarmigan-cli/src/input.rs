@@ -8,8 +8,9 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Opens a trace, and checks it as a whole. `-` is standard input. The name of a shipped recording
-/// stands for it if there is no such file. What cannot be read twice, a pipe for example, is read to
-/// its end or to the first byte that is wrong, and copied to a temporary file that has no name.
+/// stands for it if there is no such file. An input that cannot be read twice, such as a pipe, is
+/// read to its end or to the first byte that is wrong, and copied to a temporary file that has no
+/// name.
 ///
 /// # Errors
 /// If the trace cannot be read, or is not a complete trace of a supported version. The error for a
@@ -60,7 +61,7 @@ fn shipped(path: &Path) -> Result<TraceFile, ReadError> {
     TraceFile::new(copy)
 }
 
-/// Says what there is instead of a file that does not exist.
+/// Lists the files that could be meant instead of one that does not exist.
 fn missing(path: &Path) -> String {
     let mut known: Vec<String> = SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect();
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());

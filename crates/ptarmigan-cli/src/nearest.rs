@@ -1,6 +1,6 @@
 //! Suggestions for a name that is not known.
 
-/// Returns `; did you mean …?` with the nearest of `known`, or an empty string if none is near.
+/// Returns `; did you mean …?` with the nearest of `known`, or an empty string if no name is near.
 pub(crate) fn hint<S: AsRef<str>>(name: &str, known: &[S]) -> String {
     match nearest(name, known).as_slice() {
         [] => String::new(),

@@ -19,8 +19,8 @@ impl Output {
     /// Resolves `path` to the file that is written.
     ///
     /// # Errors
-    /// If `path` does not name a file, names something other than a regular file, is a symbolic
-    /// link to nothing, or cannot be looked up.
+    /// If `path` does not name a file, names something other than a regular file, is a dangling
+    /// symbolic link, or cannot be looked up.
     pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
         let name_of_a_file = path.file_name().is_some_and(|last| {
@@ -70,7 +70,7 @@ impl Output {
         drop(file);
         let done = written.and_then(|()| self.install(&partial));
         if done.is_err() {
-            // If it cannot be removed there is nothing else to do about it.
+            // If the removal fails, too, the partial file stays.
             let _ = fs::remove_file(&partial);
         }
         done
@@ -87,7 +87,7 @@ impl Output {
     }
 }
 
-/// Describes what is not a regular file.
+/// Describes a file that is not a regular one.
 fn describe(kind: FileType) -> &'static str {
     match kind {
         k if k.is_dir() => "a directory",

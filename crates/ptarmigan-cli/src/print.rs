@@ -56,7 +56,7 @@ pub fn failure(failure: &Failure) -> ExitCode {
     failure.status()
 }
 
-/// Writes a line to standard error that says what the command is about to do.
+/// Writes a line to standard error that announces the next step of the command.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! What the terminal can show: its width, and colour.
+//! Detects the abilities of the terminal: its width, and colour.
 use std::io::IsTerminal;
 
 /// The least width that text is fitted to. A narrower terminal breaks lines by itself.
@@ -16,8 +16,8 @@ pub(crate) fn narrow() -> Option<usize> {
     Some(usize::from(width.0)).filter(|width| (1..USUAL).contains(width)).map(|width| width.max(LEAST))
 }
 
-/// Returns whether to colour what is written to `stream`: only on a terminal that can, and not if
-/// the environment has `NO_COLOR`.
+/// Returns whether to use colour on `stream`: only on a terminal that can, and not if the
+/// environment has `NO_COLOR`.
 pub(crate) fn colour(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

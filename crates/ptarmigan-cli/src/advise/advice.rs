@@ -1,4 +1,4 @@
-//! Pieces of advice, and what was looked at without finding any.
+//! Pieces of advice, and those that were considered and rejected.
 use super::figures::{Figures, Saved};
 use serde::Serialize;
 
@@ -19,13 +19,13 @@ pub struct Advice {
     pub kind: &'static str,
     /// Whom it is for.
     pub to: To,
-    /// What to do, in a few words.
+    /// The change that it advises, in a few words.
     pub title: String,
-    /// What it saves, as sentences.
+    /// The saving, as sentences.
     pub figure: String,
     /// How to do it.
     pub how: String,
-    /// What was not measured.
+    /// The effects that were not measured.
     pub not_measured: String,
     /// The part of the whole that it saves, 0 to 1: pieces of advice are sorted by it.
     pub value: f64,
@@ -43,7 +43,7 @@ pub struct Advice {
 /// Another replay.
 #[derive(Debug, Serialize)]
 pub struct Variant {
-    /// What is different.
+    /// The difference from the replay of the advice.
     pub name: String,
     /// Tables made.
     pub tables_made: u64,
@@ -57,13 +57,13 @@ pub struct Variant {
     pub refills: u64,
     /// The most pages that the lists kept.
     pub cached_peak: u64,
-    /// What flushes cost by the model, in nanoseconds.
+    /// Cost of flushes by the model, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_ns: Option<f64>,
 }
 
 impl Variant {
-    /// Takes what a replay has counted.
+    /// Makes a variant of the counts of a replay.
     pub fn new(name: impl Into<String>, figures: &Figures) -> Self {
         let &Figures { tables_made, tables_peak, tables_at_end, misses, refills, cached_peak, .. } = figures;
         let name = name.into();
@@ -93,7 +93,7 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// What comes of a look.
+/// The result of the search for one kind of advice.
 pub enum Verdict {
     /// It pays.
     Advised(Box<Advice>),

@@ -35,7 +35,7 @@ pub struct AdviseArgs {
 }
 
 impl AdviseArgs {
-    /// Checks what clap cannot.
+    /// Checks the combinations that clap cannot express.
     ///
     /// # Errors
     /// If standard input is named twice, or an option has no use.

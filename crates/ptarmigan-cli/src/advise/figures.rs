@@ -1,4 +1,4 @@
-//! What a replay counts, and what is saved between two of them.
+//! Counts of a replay, and the savings between two replays.
 use crate::replay::{CountedRun, OpClass};
 use crate::words::several;
 use serde::Serialize;
@@ -67,7 +67,7 @@ impl Figures {
     }
 }
 
-/// What is saved. A number below 0 is lost.
+/// Savings of one replay over another. A negative number is a loss.
 #[derive(Clone, Debug, Serialize)]
 pub struct Saved {
     /// Page faults.
@@ -115,8 +115,8 @@ impl Saved {
         self.cause_shares.clear();
     }
 
-    /// Returns whether a change of the program is worth it: one count falls by a hundredth at
-    /// least, and by more than a handful, and none rises by a hundredth.
+    /// Returns whether a change of the program pays: one count falls by at least a hundredth, and
+    /// by more than a handful, and no count rises by a hundredth.
     pub fn pays(&self, without: &Figures) -> bool {
         let counts = self.counts(without);
         let falls = |(saved, of, least): &(i64, u64, i64)| {
@@ -126,7 +126,8 @@ impl Saved {
         counts.iter().any(falls) && !counts.iter().any(rises)
     }
 
-    /// Returns the counts: what is saved, of how much, and how little is too little.
+    /// Returns the counts: the saving, the count without the change, and the least saving that
+    /// matters.
     fn counts(&self, without: &Figures) -> [(i64, u64, i64); 4] {
         [
             (self.faults, without.faults, LEAST_FAULTS),
@@ -169,7 +170,7 @@ impl Saved {
         (less, more)
     }
 
-    /// Returns what is saved as sentences.
+    /// Returns the savings as sentences.
     pub fn sentence(&self, without: &Figures) -> String {
         let (mut less, more) = self.parts(without);
         let whole: f64 = without.causes.values().map(|cause| cause.ns).sum();

@@ -23,7 +23,7 @@ pub struct Measure {
     spinner: ProgressBar,
 }
 
-/// What a comparison has found.
+/// The result of a comparison.
 pub struct Compared {
     /// The one side.
     pub without: Figures,
@@ -44,7 +44,7 @@ impl Measure {
         }
     }
 
-    /// Shows on a terminal what is measured next.
+    /// Shows the next measurement on a terminal.
     pub fn say(&self, what: &str) {
         self.spinner.set_message(what.to_owned());
     }

@@ -1,11 +1,11 @@
-//! `ptarmigan advise`: what would help a recorded program, and a kernel that runs it.
+//! `ptarmigan advise`: finds changes that help a recorded program, or a kernel that runs it.
 //!
-//! Nothing is estimated that can be replayed. For each piece of advice, the recording is written
-//! anew as a mended program would make it, or replayed with other settings. What is saved is the
-//! difference of the two replays. docs/advise.md says how and why.
+//! No figure is estimated if a replay can measure it. For each piece of advice, the recording is
+//! written anew as the corrected program would make it, or replayed with other settings. The saving
+//! is the difference of the two replays. docs/advise.md says how and why.
 //!
 //! * `program` has the advice to the author of the program, `kernel` that to a kernel.
-//! * `measure` replays both sides in turns; `figures` are what a replay counts.
+//! * `measure` replays both sides in turns; `figures` are the counts of a replay.
 //! * `report` is the result, which serialises to the JSON document; `text` prints it.
 mod advice;
 mod args;

@@ -36,13 +36,13 @@ pub struct TraceReport {
     pub events: u64,
     /// Events that the recorder lost.
     pub lost: u64,
-    /// What weakens the advice, as sentences.
+    /// Reasons to trust the advice less, as sentences.
     pub notes: Vec<String>,
     /// The replay as recorded.
     pub whole: Figures,
     /// The advice, the most valuable first.
     pub advice: Vec<Advice>,
-    /// What else was looked at.
+    /// Advice that was considered and rejected.
     pub rejected: Vec<Rejected>,
 }
 
@@ -72,7 +72,7 @@ impl TraceReport {
     }
 }
 
-/// Returns what weakens the advice.
+/// Returns the reasons to trust the advice less.
 fn notes(trace: &Trace, (checked, equal): (u64, u64)) -> Vec<String> {
     let header = &trace.header;
     let mut notes = Vec::new();

@@ -26,7 +26,7 @@ struct Compared {
     unit: String,
     before: f64,
     now: f64,
-    /// `now` divided by `before`; nothing if `before` is 0.
+    /// `now` divided by `before`; absent if `before` is 0.
     ratio: Option<f64>,
 }
 
@@ -34,7 +34,7 @@ impl Comparison {
     /// Compares the figures that both have.
     ///
     /// # Errors
-    /// If they have none in common, or are of different recordings with one name.
+    /// If they share no figure, or are of different recordings with one name.
     pub fn of(name: &str, before: &[Figure], now: &[Figure]) -> Result<Self, Failure> {
         let same = |a: &Figure, b: &Figure| a.of == b.of && a.what == b.what && a.unit == b.unit;
         let mut figures = Vec::new();
@@ -64,7 +64,8 @@ impl Comparison {
         Ok(Comparison { baseline: name.to_owned(), figures, only_before, only_now })
     }
 
-    /// Prints the table. What has become worse is red on a terminal with colour and 80 columns.
+    /// Prints the table. Figures that have become worse are red on a terminal with colour and 80
+    /// columns.
     ///
     /// # Errors
     /// As [`print::report`].

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// What it is a figure of: trace, policy and level, or case and contender.
+    /// Its subject: trace, policy and level, or case and contender.
     pub of: String,
     /// The name of the field in the JSON document.
     pub what: String,

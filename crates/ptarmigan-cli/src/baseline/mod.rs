@@ -79,8 +79,8 @@ impl BaselineRun {
     /// measured. Warns if the baseline is of another host.
     ///
     /// # Errors
-    /// If there is no such baseline, it is of another command or of other options, or nothing can
-    /// be saved.
+    /// If there is no such baseline, it is of another command or of other options, or the figures
+    /// cannot be saved.
     pub fn begin(args: &BaselineArgs, command: &str) -> Result<Self, Failure> {
         let mut before = None;
         if let Some(name) = &args.compare {
@@ -106,7 +106,7 @@ impl BaselineRun {
     /// Compares figures with the baseline, if one is loaded.
     ///
     /// # Errors
-    /// If none of the figures is in the baseline.
+    /// If no figure is in the baseline.
     pub fn compare(&self, figures: &[Figure]) -> Result<Option<Comparison>, Failure> {
         let Some((name, baseline)) = &self.before else { return Ok(None) };
         Comparison::of(name, &baseline.figures, figures).map(Some)

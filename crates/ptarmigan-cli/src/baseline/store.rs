@@ -37,7 +37,7 @@ impl Baseline {
     /// Checks that a run of `command` with `settings` can be compared with the baseline.
     ///
     /// # Errors
-    /// Says what differs first.
+    /// A message that names the first difference.
     pub fn fits(&self, command: &str, settings: &BTreeMap<String, String>) -> Result<(), String> {
         if self.command != command {
             return Err(format!("it is of `{}`, this run is `{command}`", self.command));
@@ -58,7 +58,7 @@ impl Baseline {
 /// Checks the name of a baseline, which becomes the name of a file.
 ///
 /// # Errors
-/// Says what a name may be.
+/// A message with the names that are allowed.
 pub(super) fn parse_name(name: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name.len() > 64 || name.starts_with(['.', '-']) || !name.chars().all(good) {
@@ -73,7 +73,7 @@ pub(super) fn parse_name(name: &str) -> Result<String, String> {
 /// Returns the directory of baselines. It need not exist.
 ///
 /// # Errors
-/// If the environment names none.
+/// If the environment names no directory.
 pub(super) fn directory() -> Result<PathBuf, Failure> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(directory) = set("PTARMIGAN_BASELINES") {
@@ -93,7 +93,7 @@ fn file(directory: &Path, name: &str) -> PathBuf {
 /// Reads the baseline `name`.
 ///
 /// # Errors
-/// If there is none, with the nearest names, or it cannot be used.
+/// If there is no such baseline (the message has the nearest names), or it cannot be used.
 pub(super) fn load(name: &str) -> Result<Baseline, Failure> {
     let directory = directory()?;
     let path = file(&directory, name);
@@ -113,7 +113,7 @@ pub(super) fn load(name: &str) -> Result<Baseline, Failure> {
     serde_json::from_str(&text).context(format_args!("{}: no baseline", path.display()))
 }
 
-/// What is read before anything else is believed.
+/// The schema, which is read first and tells whether the rest can be.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,
@@ -139,7 +139,7 @@ fn unknown(name: &str, directory: &Path) -> String {
 /// Makes the directory, and checks that the baseline `name` can be in it. Returns its file.
 ///
 /// # Errors
-/// If there can be no directory, or what is there is not a regular file.
+/// If there can be no directory, or a file of that name exists and is not a regular one.
 pub(super) fn prepare(name: &str) -> Result<Output, Failure> {
     let directory = directory()?;
     fs::create_dir_all(&directory).context(directory.display())?;
@@ -149,7 +149,7 @@ pub(super) fn prepare(name: &str) -> Result<Output, Failure> {
 /// Writes the baseline `name`. It takes the place of an older one when it is complete.
 ///
 /// # Errors
-/// If it cannot be written, or what is there is not a regular file.
+/// If it cannot be written, or a file of that name exists and is not a regular one.
 pub(super) fn save(name: &str, baseline: &Baseline) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(baseline).context("baseline")? + "\n";
     prepare(name)?.write(text.as_bytes())

@@ -9,12 +9,12 @@
 //!
 //! * `table`: page-table operations and faults.
 //! * `pages`: allocating, freeing and clearing table pages.
-//! * `hash`: what a hash table takes, and when it is too small.
+//! * `hash`: the work of a hash table, and the effect of its size.
 //! * `flush`: flushes of a machine with a hash table, priced by a cost model, beside this host's.
 //! * `kmap`: windows of slots for high memory.
-//! * `userpte`: leaf tables in high memory: what they cost, and when they pay.
+//! * `userpte`: leaf tables in high memory: their cost, and when they pay.
 //! * `turns`: contenders that are closures.
-//! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
+//! * `history`: the reports of 2004 and 2008 on quicklists, measured again.
 mod flush;
 mod hash;
 mod history;

@@ -1,9 +1,9 @@
 //! Examples and exit codes, which every help text and every page of the manual ends with.
 
-/// An example: what it does, and the command line.
+/// An example: its effect, and the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Example {
-    /// What the line does, as a verb in the third person.
+    /// The effect of the line, with a verb in the third person.
     pub does: &'static str,
     /// The line.
     pub line: &'static str,

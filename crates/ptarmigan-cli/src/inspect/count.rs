@@ -1,4 +1,4 @@
-//! Counts what a trace contains.
+//! Counts the contents of a trace.
 use super::events;
 use crate::input;
 use indicatif::ProgressBar;

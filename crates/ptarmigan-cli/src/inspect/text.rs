@@ -1,4 +1,4 @@
-//! What a trace contains, as text.
+//! Prints the contents of a trace as text.
 use super::count::Inspection;
 use crate::words::several;
 use std::fmt::Write;

@@ -4,7 +4,7 @@ use std::path::Path;
 /// Returns how many bytes this process can still allocate before the host swaps, or `None` if the
 /// host does not say.
 ///
-/// The result is the minimum of what the host and the process's control groups leave.
+/// The result is the minimum of the memory left by the host and by the process's control groups.
 pub(crate) fn available() -> Option<u64> {
     let host = meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -17,7 +17,8 @@ fn meminfo(text: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns what the group on one line of `/proc/self/cgroup`, and the groups around it, leave.
+/// Returns the memory left by the group on one line of `/proc/self/cgroup`, and by the groups
+/// around it.
 fn group(line: &str) -> Option<u64> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     let (root, limit, used) = match controllers {
@@ -32,7 +33,7 @@ fn group(line: &str) -> Option<u64> {
     path.ancestors().filter_map(|group| left(&Path::new(root).join(group), limit, used)).min()
 }
 
-/// Returns what a group leaves. Cached files count as free.
+/// Returns the memory that a group leaves. Cached files count as free.
 fn left(group: &Path, limit: &str, used: &str) -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

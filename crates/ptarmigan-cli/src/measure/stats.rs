@@ -1,6 +1,6 @@
 //! Statistics over several rounds.
 
-/// Returns the median: for an even number of values the mean of the middle two, for none NaN.
+/// Returns the median: for an even number of values the mean of the middle two, NaN without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What the host counts of this process.
+//! Reads the host's counts of this process.
 use std::mem::MaybeUninit;
 
 /// How often threads of this process have lost their processor.
@@ -28,7 +28,7 @@ impl Switches {
         })
     }
 
-    /// Returns what has been counted since `before`.
+    /// Returns the counts since `before`.
     pub(crate) fn since(self, before: Switches) -> Self {
         Switches {
             taken: self.taken.saturating_sub(before.taken),

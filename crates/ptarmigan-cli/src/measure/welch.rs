@@ -14,7 +14,7 @@ pub(crate) struct Summary {
     pub deviation: f64,
 }
 
-/// What Welch's test finds.
+/// The result of Welch's test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Welch {
     /// The difference of the means over its standard error.

@@ -1,4 +1,4 @@
-//! What is wrong with a cost model.
+//! Errors of a cost model.
 use std::fmt;
 
 /// Why a cost model cannot be used.
@@ -9,7 +9,7 @@ pub(crate) struct ModelError {
     pub problem: Problem,
 }
 
-/// What is wrong.
+/// The error.
 #[derive(Debug)]
 pub(crate) enum Problem {
     /// It cannot be read, and is not one of these shipped models either.

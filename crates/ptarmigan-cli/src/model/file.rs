@@ -16,7 +16,7 @@ const MOST_PAGES: u64 = u32::MAX as u64;
 pub(crate) struct Model {
     /// Its name, for reports.
     pub name: String,
-    /// The host it was measured on; `None` for a rule that belongs to none.
+    /// The host it was measured on; `None` for a rule, which does not depend on a host.
     pub host: Option<HostName>,
     /// The rule for the planner.
     pub rule: CostModel,
@@ -38,7 +38,7 @@ struct File {
     costs: Option<CostFile>,
 }
 
-/// What is there costs something; what the machine does not have is left out.
+/// Costs of a machine. A cost that does not exist on the machine is left out.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields, expecting = "an object of costs")]
 struct CostFile {
@@ -63,7 +63,7 @@ impl Model {
     /// Reads the text of a model.
     ///
     /// # Errors
-    /// The [`Problem`], with the field and what is allowed.
+    /// The [`Problem`], with the field and its allowed values.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let file: File = serde_json::from_str(text).map_err(Problem::Malformed)?;
         let refuse = |field: &str, found: &Value, allowed: &str| Problem::NotAllowed {
@@ -96,7 +96,7 @@ impl Model {
             Some("always-page") => CostModel::ALWAYS_PAGE,
             _ => return Err(refuse("rule", &file.rule, "one of costs, ceiling, always-full, always-page")),
         };
-        // What a rule does not look at would be an option that does nothing.
+        // A cost that the rule never reads would be an option without effect.
         if file.costs.is_some() && file.rule != "costs" {
             let found = Value::from("there");
             return Err(refuse("costs", &found, "left out unless the rule is \"costs\""));

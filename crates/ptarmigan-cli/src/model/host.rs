@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What tells one host from another.
+/// Identification of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, expecting = "an object of cpu, cpus, hypervisor and kernel")]
 pub(crate) struct HostName {

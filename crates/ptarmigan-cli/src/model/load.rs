@@ -19,7 +19,7 @@ const SHIPPED: [(&str, &str); 4] = [
 /// was measured on another host.
 ///
 /// # Errors
-/// [`ModelError`], with the file, the field and what is allowed.
+/// [`ModelError`], with the file, the field and its allowed values.
 pub(crate) fn load(name: &str) -> Result<Model, ModelError> {
     if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
         return Model::parse(text).map_err(|problem| problem.at(name));
@@ -56,7 +56,7 @@ fn read(name: &str) -> io::Result<String> {
         return refused(format!("{bytes} bytes, and a model has at most {LONGEST}"));
     }
     let mut text = String::new();
-    // What says that it is empty is no file on a disk, and reading may wait.
+    // A file that reports 0 bytes is not on a disk (a pipe, `/proc`), and reading may wait.
     file.take(bytes).read_to_string(&mut text)?;
     Ok(text)
 }

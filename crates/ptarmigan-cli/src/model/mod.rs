@@ -1,6 +1,6 @@
-//! Cost models: files that say what flushes cost on a machine. docs/cost-models.md has the schema.
+//! Cost models: files with the cost of flushes on a machine. docs/cost-models.md has the schema.
 //!
-//! * `error`: what is wrong with a file.
+//! * `error`: the errors of a file.
 //! * `parameter`: one cost, with its bounds.
 //! * `file`: the schema.
 //! * `host`: the machine that this process runs on.

@@ -10,7 +10,7 @@ const MOST_NS: f64 = 1e9;
 /// The highest number of pages or entries.
 const MOST: u64 = 1 << 40;
 
-/// A cost as the file has it. What it says is checked by name, so that an error names it.
+/// A cost as the file has it. Its value is checked by name, so that an error names it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object of value, unit and basis")]
 pub(super) struct Parameter {

@@ -2,8 +2,8 @@
 //!
 //! There are two methods. `tracefs` (root) reads page faults, clones, execs, exits, system calls
 //! and TLB flushes from the kernel's tracepoints. `perf` (no privileges) reads user-mode faults
-//! from a perf event and everything else by ptrace. Both use ptrace for what no event reports: the
-//! areas that execve makes, and `VmPTE`, the kernel's own count of page-table pages.
+//! from a perf event and everything else by ptrace. Both use ptrace for state that no event
+//! reports: the areas that execve makes, and `VmPTE`, the kernel's own count of page-table pages.
 use crate::error::Failure;
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub use args::{MethodChoice, RecordArgs};
 /// that ended it.
 ///
 /// # Errors
-/// If the command cannot be started, nothing can be recorded, or the trace cannot be written. No
+/// If the command cannot be started, no event can be recorded, or the trace cannot be written. No
 /// output file is left then.
 pub fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -82,7 +82,7 @@ pub struct ReplayArgs {
     /// file as in docs/cost-models.md [default: linux-33; power3-2001 on ppc32].
     #[arg(help_heading = "Machine", long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
-    /// What `model` says, once it is loaded.
+    /// The contents of `model`, once it is loaded.
     #[arg(skip)]
     pub(super) costs: Option<CostModel>,
     #[command(flatten)]
@@ -152,7 +152,7 @@ impl ReplayArgs {
         matches!(self.arch, MachineName::I386 | MachineName::I386Pae)
     }
 
-    /// Returns the low memory of such a machine, where nothing is said.
+    /// Returns the default low memory of such a machine.
     pub(super) fn usual_low(&self) -> Option<u64> {
         self.is_small_x86().then_some(768 << 20)
     }

@@ -1,4 +1,5 @@
-//! Recordings replayed by one worker for what they make of tables: counts and times by class of operation.
+//! Replays recordings with one worker, for the tables that they make: counts and times by class of
+//! operation.
 use super::input::schedule::{CpuMap, Op, Program, Schedule};
 use super::input::trace::Trace;
 use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
@@ -19,7 +20,7 @@ use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
 pub(crate) struct CountedMachine {
     /// Bytes of memory.
     pub memory: u64,
-    /// Pages in a magazine; 0: nothing is cached.
+    /// Pages in a magazine; 0 turns caching off.
     pub magazine: usize,
     /// Pages that are cached at the most; `None`: a sixteenth of the memory.
     pub budget: Option<u32>,
@@ -35,7 +36,7 @@ impl CountedMachine {
     }
 }
 
-/// What one replay did.
+/// Counts of one replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CountedRun {
     /// By the number of the class.

@@ -33,9 +33,9 @@ impl HashedSlots {
     }
 }
 
-// SAFETY: 1. to 3. nothing walks the tables of a hosted machine, so nothing is ever cached. 4. as
-// above. 5. one call is enough, as no CPU has anything to forget; `entry_became_valid` is needed to
-// count. 6. and 7. nothing is kept of a root, and nothing unwinds.
+// SAFETY: 1. to 3. no MMU walks the tables of a hosted machine, so no translation is ever cached.
+// 4. as above. 5. one call is enough, as no CPU has a translation to forget; `entry_became_valid`
+// is needed to count. 6. and 7. no root is kept, and no method unwinds.
 unsafe impl Mmu for &HashedSlots {
     // As `tlbie` does there.
     const BROADCASTS: bool = true;

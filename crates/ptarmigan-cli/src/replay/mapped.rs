@@ -1,5 +1,5 @@
-//! Recordings replayed on a machine of 512 + 512 MiB for what is mapped there alone: counts, no
-//! times.
+//! Replays recordings on a machine of 512 + 512 MiB and counts the frames that only such a machine
+//! maps. No time is measured.
 use super::hashed_slots::HashedSlots;
 use super::high::KmapReport;
 use super::input::schedule::{CpuMap, Schedule};
@@ -28,8 +28,7 @@ impl MappedTrace {
 
     /// Reads a recording.
     ///
-    /// # Errors
-    /// If it is none.
+    /// If the bytes are not a recording.
     pub fn new(bytes: &[u8], name: &str) -> Result<Self, Failure> {
         let trace = Trace::from_bytes(bytes, name)?;
         let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, trace.cpus), true);

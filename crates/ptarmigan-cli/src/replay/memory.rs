@@ -1,4 +1,4 @@
-//! What a machine of a given size costs the host, reported before anything is set up.
+//! Reports the host memory that a machine of a given size needs, before it is set up.
 use crate::error::Failure;
 use crate::measure::memory::available;
 use crate::print;
@@ -43,7 +43,7 @@ fn number(text: &str) -> Result<Option<u64>, String> {
     Ok(number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)))
 }
 
-/// Reports what a machine with `memory` bytes costs, if that is at least [`NOTABLE`].
+/// Reports the host memory for a machine with `memory` bytes, if that is at least [`NOTABLE`].
 ///
 /// # Errors
 /// If the host does not have that much left.

@@ -16,11 +16,11 @@
 //! # Rooms
 //!
 //! * `input` reads a trace and turns it into a program for each worker.
-//! * `high` is high memory, if the machine has any. `mapped` replays for what is mapped there alone,
-//!   `placed` for tables there, and `counted` for tables and times by class of operation.
+//! * `high` is high memory, if the machine has any. `mapped` replays for the frames that are mapped
+//!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * `observed` replays once and writes down the lives of tables, for reports.
 //! * `workers` execute the programs.
-//! * `instruments` count, time and check what the workers do.
+//! * `instruments` count, time and check the work of the workers.
 //! * `passes` puts these together, and `report` prints the result.
 mod args;
 mod counted;

@@ -54,7 +54,7 @@ pub(crate) struct PlacedTrace {
     schedule: Schedule,
 }
 
-/// What one replay took, and where its tables were.
+/// The time of one replay, and the places of its tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlacedRun {
     /// Processor time of the workers: the library's calls, and the loop that makes them.
@@ -79,8 +79,7 @@ pub(crate) struct PlacedPeaks {
 impl PlacedTrace {
     /// Reads a recording, moves it and plans its replay.
     ///
-    /// # Errors
-    /// If it is none, or does not fit into 3 GiB.
+    /// If it is not a recording, or does not fit into 3 GiB.
     pub fn read(from: &Recording) -> Result<Self, Failure> {
         Self::new(match from {
             Recording::Shipped => Trace::from_bytes(COMPILE, "the shipped compile")?,
@@ -121,8 +120,8 @@ impl PlacedTrace {
         Ok(PlacedRun { calls: elapsed.processor * job.workers() as u32, tables: placed, all_tables })
     }
 
-    /// Replays it on the library's policy, and finds how much low and high memory tables took at
-    /// most. Times nothing.
+    /// Replays it on the library's policy, and finds the peaks of low and high memory in tables. No
+    /// time is measured.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -159,8 +158,8 @@ impl PlacedTrace {
     ) -> Result<(Elapsed, PolicyCounts), Failure> {
         let config = HighConfig { kmap: Kmap::Pool, slots: SlotKind::Store, pool_slots: POOL_SLOTS };
         let tlb = TlbConfig::new(job.cpus());
-        // SAFETY: 1. the window was made for this host and reaches all of its memory, which is what
-        // the lists draw on.
+        // SAFETY: 1. the window was made for this host and reaches all of its memory, from which
+        // the lists draw.
         let machine = unsafe { HostMachine::with_window(host, policy, NoTlb, tlb, Delivery::AtOnce, tables) };
         let machine = machine.context("machine")?;
         let slots = HighSlots::new(host, &config).context("high memory")?;

@@ -28,8 +28,8 @@ fn shipped(name: &str) -> Trace {
     Trace::open(&path).expect("a shipped trace")
 }
 
-/// What is left of a replay: the areas and pages of each space, without names of spaces and numbers
-/// of frames.
+/// The final state of a replay: the areas and pages of each space, without names of spaces and
+/// numbers of frames.
 #[derive(Debug, Default, PartialEq)]
 struct Left {
     /// In the order of their contents.

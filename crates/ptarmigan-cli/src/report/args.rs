@@ -39,7 +39,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Checks what clap cannot.
+    /// Checks the combinations that clap cannot express.
     ///
     /// # Errors
     /// If options contradict each other.

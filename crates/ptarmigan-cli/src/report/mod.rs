@@ -4,7 +4,7 @@
 //!
 //! * `args` are the options, `words` writes numbers as people read them.
 //! * `collect` replays a recording once and derives figures, without a thought of how they look.
-//! * `draw` makes pictures, without knowing what they are of.
+//! * `draw` makes pictures, without knowing their subjects.
 //! * `page` puts figures and pictures together. `data` and `timeline` write the same figures for
 //!   machines.
 mod args;
@@ -28,12 +28,11 @@ use std::process::ExitCode;
 
 /// Writes a page about traces.
 ///
-/// # Errors
-/// If a trace cannot be read or replayed, or a file cannot be written. What was at the place of the
-/// page is still there then.
+/// If a trace cannot be read or replayed, or a file cannot be written. An earlier file at the place
+/// of the page is then still there.
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     args.check()?;
-    // What cannot be written is found before anything is replayed.
+    // A path that cannot be written is found before a replay begins.
     let page_to = if args.output.as_os_str() == "-" { None } else { Some(Output::new(&args.output)?) };
     if let Some(dir) = &args.data {
         check_directory(dir)?;
@@ -75,7 +74,7 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes the data behind the pictures. Nothing is written if one of the files cannot be replaced.
+/// Writes the data behind the pictures. No file is written if one of them cannot be replaced.
 fn write_data(dir: &Path, all: &[Figures], with_userpte: bool) -> Result<(), Failure> {
     fs::create_dir_all(dir).context(format_args!("{}: cannot be made", dir.display()))?;
     let outputs = data::names(with_userpte).into_iter().map(|name| {

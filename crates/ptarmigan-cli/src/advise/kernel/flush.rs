@@ -1,5 +1,5 @@
-//! How TLBs are flushed: the recording is replayed under each rule, and its flushes are priced with
-//! the costs of the kernel's machine.
+//! Compares the rules for TLB flushes: the recording is replayed under each, and its flushes are
+//! priced with the costs of the kernel's machine.
 use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Measure, Side};
@@ -9,8 +9,8 @@ use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Work};
 
 const KIND: &str = "flush-model";
 
-/// Returns what flushes cost, in nanoseconds. Other CPUs are asked as often under each rule, so that
-/// is left out. A flush of several pages counts as one run.
+/// Returns the cost of flushes, in nanoseconds. Other CPUs are asked equally often under each rule,
+/// so that cost is left out. A flush of several pages counts as one run.
 fn price(costs: &Costs, counts: &FlushCounts, runs: bool) -> f64 {
     let number = |n: usize| n as u64;
     let (ranges, fulls) = (number(counts.range), number(counts.full));

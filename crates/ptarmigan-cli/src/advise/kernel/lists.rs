@@ -32,7 +32,7 @@ fn settings(on: &CountedMachine) -> String {
     format!("quicklist=on,magazine={}{budget}", on.magazine)
 }
 
-/// Compares caching with none.
+/// Compares replays with and without caching.
 pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Failure> {
     measure.say("replaying with and without caching");
     let usual = measure.usual;

@@ -1,6 +1,6 @@
 //! Huge pages: regions of 2 MiB that a program fills page by page.
 //!
-//! A region counts if it lies in one private anonymous area, nothing is mapped there at its first
+//! A region counts if it lies in one private anonymous area, no page of it is mapped at its first
 //! fault, and the program touches at least seven eighths of its pages before it gives a part of it
 //! away, forks, or ends. With a huge page the first fault stays, and the first write if that one
 //! read: Linux maps a huge page of zeroes until then. The others go.
@@ -45,7 +45,7 @@ struct Life {
     split: bool,
 }
 
-/// What faults on a region do.
+/// The effect of faults on a region.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum State {
     /// The huge page may be written.
@@ -70,7 +70,7 @@ pub struct HugeRegions {
     heaps: HashMap<u32, u64>,
     /// Faults that go.
     spared: HashSet<u32>,
-    /// The first faults of full regions that nothing splits.
+    /// The first faults of full regions that are never split.
     whole: HashSet<u32>,
     /// Writes that split a huge page.
     splits: HashSet<u32>,

@@ -1,7 +1,7 @@
-//! Advice to the author of a program: the recording is written anew as a mended program would make
-//! it, and both are replayed.
+//! Advice to the author of a program: the recording is written anew as the corrected program would
+//! make it, and both are replayed.
 //!
-//! * `seen` is what a finder sees of a replay; `survey` is the replay that shows it.
+//! * `seen` is a finder's view of a replay; `survey` is the replay that provides it.
 //! * `edit` writes a recording anew.
 //! * `huge`, `empty`, `zones` with `pack`, and `share` each know one kind of advice.
 mod edit;
@@ -29,7 +29,7 @@ use zones::Zones;
 struct Proposal {
     kind: &'static str,
     title: String,
-    /// What comes before what is saved, as sentences; may be empty.
+    /// The text before the savings, as sentences; may be empty.
     before: String,
     how: &'static str,
     not_measured: &'static str,

@@ -85,7 +85,7 @@ impl Packed {
     }
 }
 
-/// Returns the first place at or above `lowest` where nothing is ever mapped, for so many pages and a
+/// Returns the first place at or above `lowest` that is never mapped, for so many pages and a
 /// region on both sides.
 fn gap(mapped: &[(u64, u64)], lowest: u64, pages: u64) -> u64 {
     let mut mapped = mapped.to_vec();

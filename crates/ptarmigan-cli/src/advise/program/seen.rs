@@ -1,4 +1,4 @@
-//! What the finders of advice see of a replay.
+//! The view of a replay that the finders of advice get.
 use crate::replay::{Look, When};
 use ptarmigan_trace::{FaultFlags, Kind};
 
@@ -7,7 +7,7 @@ pub const REGION: u64 = 512;
 /// Binary logarithm of the size of a page in bytes.
 pub const PAGE: u32 = 12;
 
-/// What happens to a space.
+/// An operation on a space.
 #[derive(Clone, Copy, Debug)]
 pub enum Happens {
     /// A fault on a page.

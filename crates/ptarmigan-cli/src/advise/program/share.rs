@@ -2,9 +2,9 @@
 //! then, and with `fork` they get copies.
 //!
 //! A fork counts if the child makes no call about memory and no task of its own before its `execve`
-//! or exit. With `vfork` the child's events come first, in its parent's space. What goes: the child's
-//! faults on pages that the parent has touched, and the parent's faults on pages that fork had
-//! write-protected.
+//! or exit. With `vfork` the child's events come first, in its parent's space. The saving is the
+//! child's faults on pages that the parent has touched, and the parent's faults on pages that fork
+//! had write-protected.
 use super::edit::Edit;
 use crate::replay::{PackedEvent, PackedKind, Trace};
 use ptarmigan_trace::{CloneKind, FaultFlags, Kind};

@@ -1,6 +1,6 @@
-//! What each program maps for itself, and which pages of it are touched.
+//! Finds the memory that each program maps for itself, and the pages of it that are touched.
 //!
-//! A *zone* is what `mmap` has made of private anonymous memory: calls whose places overlap make one
+//! A *zone* is private anonymous memory that `mmap` has made: calls whose places overlap make one
 //! zone, and `munmap` cuts off untouched ends. A zone that a file or shared memory was mapped into,
 //! or that `mremap` has moved, cannot be packed.
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
@@ -9,8 +9,8 @@ use ptarmigan::space::AreaFlags;
 use ptarmigan_trace::{Kind, MapFlags};
 use std::collections::{BTreeMap, HashMap};
 
-/// Lengths of what the C library's allocator maps for an arena of 64 MiB: the arena itself, and
-/// twice that to cut an aligned one out of.
+/// Lengths that the C library's allocator maps for an arena of 64 MiB: the arena itself, and twice
+/// that to cut an aligned one out of.
 const ARENA: [u64; 2] = [(64 << 20) >> PAGE, (128 << 20) >> PAGE];
 
 /// Addresses that a program has mapped for itself, in pages.
@@ -109,7 +109,7 @@ impl Layout {
         self.zones.push(zone);
     }
 
-    /// Cuts the ends of zones off that are unmapped, if nothing was touched there.
+    /// Cuts off the ends of zones that are unmapped and were never touched.
     fn cut(&mut self, start: u64, end: u64) {
         let touched = &self.touched;
         for zone in &mut self.zones {

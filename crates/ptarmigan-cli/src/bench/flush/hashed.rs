@@ -11,12 +11,13 @@ use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed64, Mapping, Refill, Tag
 pub(super) const PAGE_SHIFT: u32 = 12;
 /// The first address of the kernel's half.
 const KERNEL: u32 = 0xc000_0000;
-/// The hash table of the machine, in bytes: a quarter of what its memory of 1 GiB would get.
+/// The hash table of the machine, in bytes: a quarter of the size that its memory of 1 GiB would
+/// get.
 const BYTES: usize = 4 << 20;
 /// The kernel's context.
 const CONTEXT: u32 = 0;
 
-/// What the flush of a page did.
+/// Counts of the flush of a page.
 #[derive(Clone, Copy)]
 pub(super) struct Flushed {
     /// The hash bit was set.
@@ -35,7 +36,7 @@ pub(super) struct HashedMachine {
 }
 
 impl HashedMachine {
-    /// Makes a machine with nothing mapped.
+    /// Makes a machine without any mapping.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Flushes of the machine of 2001, priced: each case is carried out on a hash table, its operations
 //! are counted, and a cost model prices the counts.
 //!
-//! The machine of 2001 is not timed: no hash table of this host's would tell what a POWER3 took.
-//! Beside it stand flushes of this host, which are.
+//! The machine of 2001 is not timed: no hash table of this host predicts the times of a POWER3.
+//! Flushes of this host stand beside it, and they are timed.
 mod hashed;
 
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use hashed::{Flushed, HashedMachine, PAGE_SHIFT};
 /// The first address of the window of kmap slots.
 const WINDOW: u32 = 0xff80_0000;
 
-/// What was carried out.
+/// Operations that were carried out.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Counts {
     /// Pages that were flushed by name.
@@ -47,7 +47,8 @@ pub(crate) struct FlushRow {
     /// In `unit`.
     value: f64,
     unit: &'static str,
-    /// What was carried out; `None` for a row that follows from others or from the model.
+    /// Operations that were carried out; `None` for a row that follows from others or from the
+    /// model.
     counts: Option<Counts>,
 }
 
@@ -99,17 +100,17 @@ pub(crate) fn run(model: &Model) -> Result<FlushReport, String> {
     Ok(FlushReport { bench: "flush", model: model.name.clone(), rows, notes })
 }
 
-/// A row in which nothing was carried out.
+/// Makes a row without operations of its own.
 fn derived(case: &str, value: f64, unit: &'static str) -> FlushRow {
     FlushRow { case: case.to_owned(), contender: "model", value, unit, counts: None }
 }
 
-/// The most pages for which a model is asked what it does: more than fit into an address space of
+/// The most pages for which a model is asked for its choice: more than fit into an address space of
 /// the machine.
 const MOST_PAGES: u64 = 1 << 24;
 
-/// Returns the size of the smallest range of hashed pages that the model flushes with everything.
-/// Nothing is known beside the range. `None` if there is none.
+/// Returns the size of the smallest range of hashed pages that the model flushes with everything,
+/// without any other facts; `None` if there is no such size.
 fn break_even(rule: &CostModel) -> Option<u64> {
     let is_full = |pages: u64| {
         let run = Runs::one(1 << 40, (1 << 40) + (pages << PAGE_SHIFT), PAGE_SHIFT);
@@ -125,7 +126,7 @@ fn break_even(rule: &CostModel) -> Option<u64> {
 }
 
 impl FlushReport {
-    /// Adds flushes of this host, or a note why there are none.
+    /// Adds flushes of this host, or a note with the reason why they are missing.
     pub(crate) fn add_host(&mut self, times: Result<Vec<HostTime>, Failure>) {
         match times {
             Ok(times) => self.rows.extend(times.into_iter().map(FlushRow::from)),
@@ -141,7 +142,7 @@ impl From<HostTime> for FlushRow {
     }
 }
 
-/// The price in picoseconds; `None` if the model does not say what a byte of the hash table costs.
+/// The price in picoseconds; `None` if the model has no cost for a byte of the hash table.
 fn price(costs: &Costs, wipe_byte: Option<u64>, counts: &Counts) -> Option<u64> {
     let Counts { pages, ranged, steps, entries, invalidations, wiped_bytes, .. } = *counts;
     if wiped_bytes > 0 {
@@ -152,12 +153,12 @@ fn price(costs: &Costs, wipe_byte: Option<u64>, counts: &Counts) -> Option<u64> 
         return Some(costs.price(&Work { fulls, ..Work::default() }));
     }
     let runs = u64::from(ranged > 0 && fulls == 0);
-    // A page that is taken out of the hash table costs what it costs above one that is not in it.
+    // Each invalidation took a page out of the hash table, which adds the cost of a hashed page.
     let hashed = invalidations;
     Some(costs.price(&Work { pages, ranged, hashed, steps, runs, fulls, entries, ..Work::default() }))
 }
 
-/// A case: its name, what happens before, and what is counted.
+/// A case: its name, its preparation, and the operations that are counted.
 type Case = (&'static str, fn(&mut HashedMachine), fn(&mut HashedMachine) -> Result<Counts, String>);
 
 const CASES: [Case; 6] = [

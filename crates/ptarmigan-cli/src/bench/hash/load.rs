@@ -90,7 +90,7 @@ impl<L: HashLayout> Load<L> {
         self.pages.len() as u64
     }
 
-    /// Returns what was done with the table.
+    /// Returns the counts of the table's operations.
     pub fn counts(&self) -> HashCounts {
         self.table.counts()
     }

@@ -1,8 +1,8 @@
-//! What a hash table takes: entries looked at and stored to, and pages that TLBs are told to
-//! forget, counted; and evictions by the size of the table. A cost model prices flushes and the
-//! clearing of the whole table.
+//! Counts the work of a hash table: entries looked at and stored to, pages that TLBs are told to
+//! forget, and evictions by the size of the table. A cost model prices flushes and the clearing of
+//! the whole table.
 //!
-//! Nothing is timed. The machine is that of 2001: 1 GiB of memory, all of it in use by 256
+//! No time is measured. The machine is that of 2001: 1 GiB of memory, all of it in use by 256
 //! programs.
 mod load;
 

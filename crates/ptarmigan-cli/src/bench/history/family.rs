@@ -106,7 +106,7 @@ impl<'h, P: Policy> Family<'h, P> {
         look(m.policy())
     }
 
-    /// Makes every CPU idle until the policy gives nothing back any more.
+    /// Makes every CPU idle until the policy gives back no more pages.
     pub fn quiesce(&self) {
         loop {
             let before = self.kept();

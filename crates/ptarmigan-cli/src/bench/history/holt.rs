@@ -3,7 +3,7 @@
 //! At a stride of 512 pages every read fault needs its own PTE table, so the time is mostly that of
 //! allocating one. The library serves the faults on a hosted machine, with each of its policies.
 //! Beside it, the host's kernel runs the same program, where a fault also costs an exception. One
-//! pair of clock readings times the 32 faults of a child, and nothing else.
+//! pair of clock readings times exactly the 32 faults of a child.
 use std::time::Instant;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};

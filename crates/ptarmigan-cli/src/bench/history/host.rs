@@ -2,7 +2,7 @@
 //!
 //! At a stride of 512 pages and more, every fault of the child needs its own leaf table. So the
 //! time per fault is mostly that of allocating page-table pages. Reads map the shared zero page,
-//! and nothing is written.
+//! and the child writes no page.
 
 use std::io::{PipeReader, Read};
 use std::os::fd::AsRawFd;

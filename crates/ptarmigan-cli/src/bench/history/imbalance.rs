@@ -1,9 +1,9 @@
 //! Fork on CPU 0, exit elsewhere: how much memory the lists of the other CPUs cache.
 //!
 //! The lists of CPU 0 never fill. Those of the CPUs on which children exit fill up to their cap. At
-//! the fixed point, a historic policy caches what a closed form predicts (`expected`). The
-//! benchmark simulates this with the real policies, child by child, until nothing changes. The same
-//! load also runs on the library's lists, which must never exceed their node's budget; the
+//! the fixed point, the pages that a historic policy caches follow a closed form (`expected`). The
+//! benchmark simulates this with the real policies, child by child, until the counts are stable.
+//! The same load also runs on the library's lists, which must never exceed their node's budget; the
 //! benchmark checks this twice per child.
 use std::fmt::Write as _;
 
@@ -59,11 +59,11 @@ const REPORT_KEPT: u64 = 844_800;
 /// `shape` with `free` frames free or cached on each node.
 ///
 /// Each of the `lists` lists of each caching CPU then has `F / 16` pages (`F / 16 / C` since 2008),
-/// at least 25, where `F` is what is still free on that CPU's node. All pages belong to the node of
-/// CPU 0, so only there does caching lower `F`. With Q cached pages and C' caching CPUs there, `Q =
-/// N C' (F0 - Q) / 16`, or `Q / (F + Q) = N C' / (16 + N C')`. CPUs of other nodes keep a share of
-/// free memory that does not shrink, unless the policy tests for the node. A root is listed after
-/// the trim: where lists are at their floor, each caching CPU holds one page more.
+/// at least 25, where `F` is the number of free pages on that CPU's node. All pages belong to the
+/// node of CPU 0, so only there does caching lower `F`. With Q cached pages and C' caching CPUs
+/// there, `Q = N C' (F0 - Q) / 16`, or `Q / (F + Q) = N C' / (16 + N C')`. CPUs of other nodes keep
+/// a share of free memory that does not shrink, unless the policy tests for the node. A root is
+/// listed after the trim: where lists are at their floor, each caching CPU holds one page more.
 fn expected(rules: Rules, lists: u32, shape: MachineShape, free: f64) -> f64 {
     let on_node = (shape.cpus / shape.nodes) as f64;
     let parts = if rules.divides_by_cpus { 16.0 * on_node } else { 16.0 };
@@ -75,7 +75,7 @@ fn expected(rules: Rules, lists: u32, shape: MachineShape, free: f64) -> f64 {
     if (free - kept) / parts < FLOOR { home * FLOOR + away + roots } else { kept }
 }
 
-/// What a policy caches in the end.
+/// Pages that a policy caches in the end.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImbalanceRow {
     /// `one-node`, or `report-of-2008`.
@@ -84,7 +84,7 @@ pub struct ImbalanceRow {
     pub cpus: usize,
     /// The policy.
     pub policy: &'static str,
-    /// Children until nothing changed any more.
+    /// Children until the counts were stable.
     pub children: u64,
     /// Kilobytes cached.
     pub kept_kib: u64,
@@ -98,7 +98,7 @@ pub struct ImbalanceRow {
 }
 
 impl ImbalanceRow {
-    /// Returns `kib` as a percentage of what is free or cached.
+    /// Returns `kib` as a percentage of the free and cached memory.
     fn percent(&self, kib: f64) -> f64 {
         100.0 * kib / (self.kept_kib + self.free_kib).max(1) as f64
     }
@@ -123,12 +123,12 @@ pub struct ImbalanceReport {
     pub lists: u8,
     /// The rows, by machine and policy.
     pub rows: Vec<ImbalanceRow>,
-    /// The moment at which the policy of 2.6.24 cached what the report says.
+    /// The moment at which the policy of 2.6.24 cached as much as the report says.
     pub moment: Option<Moment>,
 }
 
-/// Runs the load until nothing changes. Calls `after` with the kilobytes cached and free after each
-/// child.
+/// Runs the load until the counts are stable. Calls `after` with the kilobytes cached and free
+/// after each child.
 fn settle<P: Policy>(
     host: &Host<F>,
     policy: P,
@@ -211,8 +211,8 @@ impl Forker {
     }
 
     /// The policy of 2004: its lists are cut to the low watermark each time that they reach the
-    /// high one, so the row has the most that was cached. There is none if the watermarks of all
-    /// CPUs are more than the machine has: the lists would take all its memory.
+    /// high one, so the row has the most that was cached. Returns `None` if the watermarks of all
+    /// CPUs exceed the memory of the machine: the lists would take all of it.
     fn v2004(&self, shape: MachineShape, case: &'static str) -> Result<Option<ImbalanceRow>, String> {
         let made = self.host.v2004().map_err(|e| e.to_string())?;
         let (cpus, high) = (shape.cpus, made.high_watermark());

@@ -22,7 +22,7 @@ const BYTES_PER_NODE: u64 = 256 << 20;
 /// Children in a row.
 const CHILDREN: [u32; 2] = [1, 1000];
 
-/// What one policy leaves where.
+/// Pages that one policy leaves on each node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MigrationRow {
     /// Nodes of the machine, with two CPUs each.

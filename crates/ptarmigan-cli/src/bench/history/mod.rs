@@ -1,4 +1,4 @@
-//! What was reported of quicklists in 2004 and 2008, measured again.
+//! Repeats the reports of 2004 and 2008 on quicklists.
 mod family;
 pub(super) mod holt;
 mod host;

@@ -29,7 +29,7 @@ pub(super) fn name(plan: Plan) -> &'static str {
     }
 }
 
-/// A stale set, and what the other slots are.
+/// A stale set, and the state of the other slots.
 pub(super) struct StaleCase {
     pub spread: Spread,
     /// The other slots are in use, not free.
@@ -62,12 +62,12 @@ impl StaleCase {
         self.stale.len()
     }
 
-    /// Returns what a sweep knows beyond the stale set: the slots that are in use.
+    /// Returns the facts that a sweep knows beyond the stale set: the slots that are in use.
     pub fn facts(&self) -> Facts {
         Facts { live: Some(self.others.len() as u64), ..Facts::UNKNOWN }
     }
 
-    /// Forgets the stale slots by the rule `plan`, or by what `model` chooses, and uses all live
+    /// Forgets the stale slots by the rule `plan`, or by the choice of `model`, and uses all live
     /// slots once. Returns the time of both, the choice included, in nanoseconds.
     #[inline(never)]
     pub fn time(&self, window: &RealWindow, clock: Clock, plan: Option<Plan>, model: &CostModel) -> f64 {

@@ -11,7 +11,7 @@ use ptarmigan::tlb::{CostModel, Costs, Plan, SlotSet};
 /// Rounds over all points. Contenders for the processor come and go, so points take turns.
 const ROUNDS: usize = 41;
 
-/// Measures what `plan` takes on each case, in nanoseconds: the lower quartile of the rounds.
+/// Measures the time of `plan` on each case, in nanoseconds: the lower quartile of the rounds.
 fn times(window: &RealWindow, clock: Clock, points: &[(StaleCase, Plan)]) -> Vec<f64> {
     let mut all = vec![Vec::new(); points.len()];
     // The first half warms the host up.
@@ -37,7 +37,7 @@ fn times(window: &RealWindow, clock: Clock, points: &[(StaleCase, Plan)]) -> Vec
 pub(super) fn measure(window: &RealWindow, clock: Clock, random: &[usize]) -> Costs {
     let all = SlotSet::SLOTS;
     let case = |spread, live, size| StaleCase::new(window, spread, live, size, random);
-    // Stale slots at both ends, and nothing or live slots between.
+    // Stale slots at both ends; between them, free or live slots.
     let ends = |live| {
         let order: Vec<usize> = [0, all - 1].into_iter().chain(1..all - 1).collect();
         StaleCase::new(window, Spread::Random, live, 2, &order)
@@ -62,7 +62,7 @@ pub(super) fn measure(window: &RealWindow, clock: Clock, random: &[usize]) -> Co
     let present = (whole - part) / (all - 128) as f64;
     // A page is a window of one. The difference of two long times would be all noise.
     let begin = (by_name - present).max(0.0);
-    // Going over a slot that is not present, and what a present one costs more.
+    // Passing a slot that is not present, and the extra cost of a present one.
     let over = ((ends_free - 2.0 * by_name) / (all - 2) as f64).clamp(0.0, present);
     let more = present - over;
     // Live slots are taken and come back. Their use alone is in the time by pages.

@@ -1,6 +1,6 @@
 //! `ptarmigan bench kmap`: windows of slots through which a kernel sees high memory.
 //!
-//! * `traces`: what sweeps find on recorded programs, for Linux's pool and the library's, and by
+//! * `traces`: counts of sweeps on recorded programs, for Linux's pool and the library's, and by
 //!   the size of the pool.
 //! * `speed`: both pools, by one thread and by two.
 //! * `window`: real slots. `case` is a stale set on them, `costs` measures the cost model of this

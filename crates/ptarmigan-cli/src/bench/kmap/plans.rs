@@ -9,7 +9,8 @@ use ptarmigan::tlb::{CostModel, Costs, Plan, SlotSet};
 
 /// Sizes of stale sets, from 1 to 1,024.
 const SIZES: usize = 64;
-/// The rules, the planner, and the planner once more: what two equal arms differ by is noise.
+/// The rules, the planner, and the planner once more: the difference between two equal arms is
+/// noise.
 const ARMS: usize = RULES.len() + 2;
 const PLANNER: usize = RULES.len();
 const TWIN: usize = PLANNER + 1;
@@ -92,7 +93,7 @@ impl TimedCase {
     }
 }
 
-/// What the planner is held to, and what was found.
+/// The targets of the planner, and the results.
 pub(super) struct Verdict {
     pub rows: Vec<KmapRow>,
     pub notes: Vec<String>,

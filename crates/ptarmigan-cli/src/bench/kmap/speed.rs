@@ -71,8 +71,8 @@ impl MapPair for LinuxPool<'_, Wires, StoreSlots> {
     }
 }
 
-/// The locked operations of a map and unmap alone: what this machine takes for any pool whose frames
-/// have a count of users.
+/// The locked operations of a map and unmap alone: the least cost on this machine for any pool
+/// whose frames have a count of users.
 struct Locked {
     words: Vec<AtomicU32>,
     operations: usize,

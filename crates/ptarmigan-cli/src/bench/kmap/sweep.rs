@@ -1,4 +1,4 @@
-//! A sweep by each plan: what this host took, and what cost models price it at.
+//! Compares sweeps by each plan: the times on this host, and the prices of cost models.
 use super::case::{RULES, name};
 use super::plans::TimedCase;
 use super::report::{Part, row};

@@ -12,7 +12,7 @@ const SLOTS: usize = 1024;
 const POOLS: [usize; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 /// The recording of a compile of the kernel.
 const COMPILE_NAME: &str = "compile";
-/// What the mail of 2001 says of its compile.
+/// The figure of the mail of 2001 for its compile.
 const MAIL: f64 = 1023.9;
 
 fn config(kmap: Kmap, pool_slots: usize) -> HighConfig {

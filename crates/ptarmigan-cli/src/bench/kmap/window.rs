@@ -22,11 +22,11 @@ pub(super) struct RealWindow {
 }
 
 impl RealWindow {
-    /// Maps the window. All pages exist, and none has a translation.
+    /// Maps the window. All pages exist, and no page has a translation.
     ///
     /// # Errors
     ///
-    /// What the host says.
+    /// The error of the host.
     pub fn new() -> io::Result<Self> {
         // SAFETY: the name is a string, and the call makes a new file.
         let file = unsafe { libc::memfd_create(c"ptarmigan-window".as_ptr(), libc::MFD_CLOEXEC) };
@@ -65,7 +65,7 @@ impl RealWindow {
         unsafe { at.write_volatile(slot as u64) };
     }
 
-    /// Has the host forget what `scope` covers; runs are a call each.
+    /// Makes the host forget the slots that `scope` covers; runs are a call each.
     #[inline]
     pub fn forget(&self, scope: &Scope) {
         let base = self.base.as_ptr() as u64;
@@ -85,7 +85,7 @@ impl RealWindow {
         self.forget(&Scope::Full);
     }
 
-    /// Returns whether the host has refused a call: times would mean nothing then.
+    /// Returns whether the host has refused a call: the times are then meaningless.
     pub fn refused(&self) -> bool {
         self.refused.get()
     }

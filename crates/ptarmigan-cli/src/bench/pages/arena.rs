@@ -1,4 +1,4 @@
-//! Memory for contenders that have none of their own.
+//! Memory for contenders that do not own any.
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 

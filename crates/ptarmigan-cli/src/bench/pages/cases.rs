@@ -1,4 +1,4 @@
-//! The loops of the cases with one thread, and what every case does with a page.
+//! The loops of the cases with one thread, and the use that every case makes of a page.
 //!
 //! A page is used like a table that maps one page. One entry is written after the allocation and
 //! cleared before the page is freed; a hash of the page's number picks the entry. So every

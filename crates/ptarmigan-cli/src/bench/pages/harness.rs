@@ -27,7 +27,7 @@ pub trait Entrant {
     ///
     /// # Errors
     ///
-    /// If a page is not what it should be.
+    /// If a page is not as it should be.
     fn check(&self, sizes: &Workload) -> Result<(), String>;
 
     /// Runs one round of a case. Returns nanoseconds per page allocated and freed.
@@ -92,7 +92,7 @@ impl<C: PageContender> Entrant for C {
 ///
 /// # Errors
 ///
-/// If a machine cannot be set up, or pages are not what they should be or are lost.
+/// If a machine cannot be set up, or pages are not as they should be or are lost.
 pub fn side_by_side(
     rounds: u32,
     sizes: &Workload,

@@ -1,9 +1,9 @@
-//! `bench quicklist` and `bench zero`: what it costs to allocate, free and clear table pages.
+//! `bench quicklist` and `bench zero`: the cost of allocating, freeing and clearing table pages.
 //!
 //! Every contender of `bench quicklist` hands out zeroed pages and gets them back zeroed. Those
 //! that know this need not clear anything; the others clear each page on allocation.
 //!
-//! | contender | what it is |
+//! | contender | description |
 //! |---|---|
 //! | `yardstick` | an array of page numbers: the reference |
 //! | `ptarmigan` | the library's lists |

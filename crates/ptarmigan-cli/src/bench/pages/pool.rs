@@ -1,7 +1,7 @@
 //! The library's pool for programs, as a contender. Its pages are known to be zero because they are
 //! given back zeroed, as tables are.
 //!
-//! A thread is a CPU of the pool, and keeps its magazines from one case to the next. Nothing goes
+//! A thread is a CPU of the pool, and keeps its magazines from one case to the next. No page goes
 //! back to the host during the benchmark, as with the other contenders: pages that decay between
 //! two cases would be faulted in again, and only that would be measured.
 use std::num::NonZeroU64;

@@ -96,8 +96,8 @@ unsafe impl Pages for One<'_> {
 
     #[inline]
     unsafe fn free(&mut self, page: NonZeroU64) {
-        // There is a place for every page. If there were none, the page would be lost and the next
-        // check would fail.
+        // There is a place for every page. Without one, the page would be lost and the next check
+        // would fail.
         self.stack.push(page.get() as u32);
     }
 

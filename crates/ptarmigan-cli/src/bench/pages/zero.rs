@@ -1,7 +1,7 @@
 //! `bench zero`: clearing frames through the caches and past them, right before their use and ahead
 //! of it.
 //!
-//! | case | what is measured |
+//! | case | measurement |
 //! |---|---|
 //! | `hot` | clearing the same few frames again and again |
 //! | `cold` | clearing frames that no cache holds, in random order |

@@ -1,5 +1,5 @@
-//! Clears every page on allocation, whatever is known of it: for contenders that know nothing, and
-//! to measure what the knowledge is worth.
+//! Clears every page on allocation: for contenders that do not know whether pages are zero, and to
+//! measure the value of that knowledge.
 use std::num::NonZeroU64;
 
 use super::contender::{PAGE, PageCase, PageContender, Pages};

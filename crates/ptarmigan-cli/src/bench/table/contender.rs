@@ -117,7 +117,7 @@ impl Default for ForkShape {
     }
 }
 
-/// Returns what [`TableContender::query`] returns while everything is mapped.
+/// Returns the result of [`TableContender::query`] while everything is mapped.
 pub fn all_frames() -> usize {
     contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
 }

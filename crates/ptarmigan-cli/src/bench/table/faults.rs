@@ -117,7 +117,7 @@ fn threads(
                 let (there, work) = (&there, &work);
                 scope.spawn(move || {
                     // The scheduler puts new threads beside the one that makes them. Two on one
-                    // processor measure nothing.
+                    // processor would invalidate the measurement.
                     let place = AffinityGuard::on(t);
                     let slot = host.slot(t);
                     there.fetch_add(1, Ordering::AcqRel);

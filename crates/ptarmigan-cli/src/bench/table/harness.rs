@@ -43,7 +43,7 @@ pub fn policies(rounds: u32) -> Result<BenchReport, String> {
 ///
 /// # Panics
 ///
-/// If the work of a contender fails its check: then there is nothing to report.
+/// If the work of a contender fails its check: the times are then worthless.
 pub fn run(rounds: u32, mut field: Vec<Box<dyn TableContender + '_>>) -> Result<BenchReport, String> {
     // Migration between CPUs would measure cold caches.
     let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;

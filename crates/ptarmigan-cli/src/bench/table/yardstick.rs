@@ -3,7 +3,7 @@
 //!
 //! Single-page cases walk all four levels every time; ranges keep the pointer to the leaf table.
 //! For `fork-shape`, [`TableYardstick`] knows which entries it wrote and clears them. So its tables
-//! are zero when they are freed and are reused without a memset. [`ZeroingYardstick`] does what the
+//! are zero when they are freed and are reused without a memset. [`ZeroingYardstick`] works as the
 //! peers do: it zeroes a table on allocation and scans it on teardown.
 
 use std::hint::black_box;

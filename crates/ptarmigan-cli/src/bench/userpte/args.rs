@@ -110,7 +110,7 @@ impl TimeOptions {
 }
 
 impl MemoryOptions {
-    /// Returns what tables are made for.
+    /// Returns the rows and columns of the tables.
     ///
     /// # Errors
     /// If there are more columns than a table has room for, more memory than a machine can have, or

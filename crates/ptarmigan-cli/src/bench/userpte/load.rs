@@ -21,10 +21,11 @@ pub(super) struct SparseLoad {
     pub one_in: u64,
 }
 
-/// What became of the processes.
+/// The fate of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
-    /// The process that got no memory, counted from 1; `None` if all got what they wanted.
+    /// The process that got no memory, counted from 1; `None` if all got the pages that they
+    /// wanted.
     pub died: Option<u64>,
     /// Leaf tables of the processes that had got all, at the end.
     pub tables: u64,
@@ -73,8 +74,8 @@ impl SparseLoad {
         (last < self.processes()).then_some(last + 1)
     }
 
-    /// Runs the processes until all have got what they want, or one gets no memory. All of them
-    /// have ended when this returns. `high` returns the leaf tables in high memory.
+    /// Runs the processes until all have got the pages that they want, or one gets no memory. All
+    /// of them have ended when this returns. `high` returns the leaf tables in high memory.
     ///
     /// # Errors
     /// If something other than memory is missing.

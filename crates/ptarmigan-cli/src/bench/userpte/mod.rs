@@ -1,9 +1,9 @@
-//! `ptarmigan bench userpte`: leaf tables in high memory, what they cost and when they pay.
+//! `ptarmigan bench userpte`: leaf tables in high memory, their cost and when they pay.
 //!
 //! * `time`: the experiment of 2010, on a recording.
-//! * `model`: what takes low memory; `table` and `picture` show it.
-//! * `simulate`: sparse processes on the library, on a small machine, beside what the model says.
-//!   `load` is what they do.
+//! * `model`: the users of low memory; `table` and `picture` show it.
+//! * `simulate`: sparse processes on the library, on a small machine, beside the model's
+//!   prediction. `load` is their work.
 //! * `args` are the options, `report` the rows.
 mod args;
 mod load;
@@ -28,7 +28,7 @@ use args::PartName;
 /// written, or `auto` dies where `high` does not.
 pub(crate) fn run(options: &UserPteOptions) -> Result<UserPteBench, Failure> {
     let mut parts = Vec::new();
-    // What is wrong with either part shows before the first one takes its time.
+    // Errors in either part show before the first one takes its time.
     let has = |part| options.part == part || options.part == PartName::All;
     let grid = has(PartName::Memory).then(|| options.memory.grid(options.low)).transpose()?;
     let machine = has(PartName::Time).then(|| options.time.machine(options.low)).transpose()?;

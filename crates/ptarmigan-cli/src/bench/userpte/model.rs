@@ -1,4 +1,4 @@
-//! What tables, page records and the kernel take of low memory, on 32-bit x86 with PAE.
+//! Models low memory on 32-bit x86 with PAE: the parts for tables, page records and the kernel.
 //!
 //! # The model
 //!
@@ -90,7 +90,7 @@ impl Records {
         }
     }
 
-    /// Returns what the records of a machine take, in bytes.
+    /// Returns the size of the records of a machine, in bytes.
     pub fn bytes(self, ram: u64, low: u64) -> u64 {
         let frames = ram / FRAME;
         match self {
@@ -110,7 +110,7 @@ impl Records {
     }
 }
 
-/// Low memory, and what is taken of it on every machine.
+/// Low memory, and the part of it that is taken on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LowMemory {
     /// All of it, in bytes.
@@ -119,7 +119,7 @@ pub(super) struct LowMemory {
     pub kernel: u64,
     /// Spaces.
     pub spaces: u64,
-    /// What is mapped, in percent of all memory; `None`: all high memory.
+    /// The mapped memory, in percent of all memory; `None`: all high memory.
     pub mapped: Option<u32>,
 }
 
@@ -129,7 +129,8 @@ impl LowMemory {
         ram.saturating_sub(self.bytes)
     }
 
-    /// Returns the bytes that are mapped; 0 if that is all high memory and there is none.
+    /// Returns the bytes that are mapped; 0 if that is all high memory and the machine has no high
+    /// memory.
     pub fn mapped(&self, ram: u64) -> f64 {
         match self.mapped {
             Some(percent) => ram as f64 * f64::from(percent) / 100.0,
@@ -179,7 +180,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
     const LOW: u64 = 768 * MIB;
-    /// As in the argument of 2010: nothing but tables and records.
+    /// As in the argument of 2010: only tables and records.
     const BARE: LowMemory = LowMemory { bytes: LOW, kernel: 0, spaces: 0, mapped: Some(100) };
 
     #[test]
@@ -196,8 +197,8 @@ mod tests {
 
     #[test]
     fn page_records_take_four_times_what_dense_tables_do_and_64_gib_leave_128_mib() {
-        // RAM, dense tables, their share of low memory in tenths of a percent, records, what is
-        // left of low memory, and the sharing at which tables take a quarter of it.
+        // RAM, dense tables, their share of low memory in tenths of a percent, records, the rest of
+        // low memory, and the sharing at which tables take a quarter of it.
         for (ram, dense, share, records, left, quarter) in [
             (4, 8, 10, 32, 728, 24.0),
             (8, 16, 21, 64, 688, 12.0),

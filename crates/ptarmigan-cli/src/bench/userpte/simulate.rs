@@ -1,4 +1,5 @@
-//! Sparse processes on the library, on a machine of a 32nd of the size, beside what the model says.
+//! Runs sparse processes on the library, on a machine of a 32nd of the size, beside the prediction
+//! of the model.
 use super::load::{Fate, SparseLoad};
 use super::model::{FRAME, LowMemory, Records};
 use super::report::{Part, Row, row};
@@ -26,12 +27,12 @@ const DATA: u64 = 4;
 /// The least low and high memory that a machine has.
 const LEAST: u64 = 64 * FRAME;
 
-/// A machine, what it runs, and what became of that.
+/// A machine, its load, and the results.
 struct SimCase {
     ram: u64,
     one_in: u32,
     load: SparseLoad,
-    /// What the model says of `nohigh`: who dies.
+    /// The process that dies under `nohigh` by the model.
     predicted: Option<u64>,
     nohigh: Fate,
     high: Fate,
@@ -122,8 +123,8 @@ fn run(low: &LowMemory, ram: u64, load: &SparseLoad, userpte: UserPte) -> Result
         // SAFETY: 1. they were made for this host.
         let source = unsafe { tables.source(&host) };
         let lists = host.quicklists_of(ListsConfig::new(1), source).context("lists")?;
-        // SAFETY: 1. the window was made for this host and reaches all of its memory, which is what
-        // the lists draw on.
+        // SAFETY: 1. the window was made for this host and reaches all of its memory, from which
+        // the lists draw.
         let machine = unsafe {
             HostMachine::with_window(&host, lists, NoTlb, TlbConfig::new(1), Delivery::AtOnce, &tables)
         };

@@ -4,7 +4,7 @@ use super::report::{Part, Row, row};
 use ptarmigan::params::AutoParams;
 use std::fmt::{Result as Written, Write as _};
 
-/// What the tables are made for.
+/// Rows and columns of the tables: memory sizes and sparseness.
 pub(super) struct Grid {
     /// Low memory.
     pub low: LowMemory,

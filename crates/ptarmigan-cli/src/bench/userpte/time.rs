@@ -1,11 +1,11 @@
-//! What high tables cost: the experiment of 2010 on a recording.
+//! Measures the cost of high tables: the experiment of 2010 on a recording.
 //!
 //! # One run
 //!
-//! A run reads the recording, sets the machine up, and replays. It measures what the mail of 2010
-//! lists for a run of its kernel builds:
+//! A run reads the recording, sets the machine up, and replays. It measures the figures that the
+//! mail of 2010 lists for a run of its kernel builds:
 //!
-//! | here | what it is |
+//! | here | description |
 //! |---|---|
 //! | elapsed | the whole run, by the clock on the wall |
 //! | user | processor time to read the recording, move it to 3 GiB and plan its replay: no table is touched, so it is the control |
@@ -100,7 +100,7 @@ const QUANTITIES: [Quantity; 8] = [
     },
 ];
 
-/// What one run measured.
+/// The measurements of one run.
 struct Sample {
     elapsed: f64,
     user: f64,

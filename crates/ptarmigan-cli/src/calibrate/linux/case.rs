@@ -1,4 +1,5 @@
-//! What is timed: a call on so many pages, beside a working set, on one CPU or two.
+//! Defines the cases that are timed: a call on so many pages, beside a working set, on one CPU or
+//! two.
 use serde::{Deserialize, Serialize};
 
 /// A system call that changes page-table entries.
@@ -7,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Call {
     /// `mprotect` that takes all access away. It flushes.
     Revoke,
-    /// `mprotect` that allows reads where nothing was allowed. It does the same work on entries,
-    /// and flushes nothing, as the TLB holds no entries that allow nothing.
+    /// `mprotect` that allows reads of pages without any access. It does the same work on entries,
+    /// but flushes no page, as the TLB holds no entries without access.
     Allow,
     /// `mremap` to another address. It flushes.
     Move,
@@ -21,7 +22,7 @@ impl Call {
 /// Where calls are timed: beside how many pages in use, and on how many CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Setting {
-    /// CPUs on which the process runs. The second one does nothing but run.
+    /// CPUs on which the process runs. The second one only runs a busy loop.
     pub cpus: u32,
     /// Pages that are read again after the call, in random order. They are part of the time.
     pub working_set: usize,

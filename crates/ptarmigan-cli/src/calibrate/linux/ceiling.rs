@@ -8,14 +8,14 @@ use super::case::Grid;
 use crate::error::Failure;
 
 const PATH: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
-/// What the kernel starts with.
+/// The kernel's value after boot.
 const DEFAULT: usize = 33;
 
 /// The ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Ceiling {
     pub pages: usize,
-    /// The kernel says so; otherwise it is what Linux starts with.
+    /// The kernel says so; otherwise it is Linux's value after boot.
     pub known: bool,
 }
 

@@ -35,7 +35,7 @@ impl FoundAgainNs {
     }
 }
 
-/// Costs in nanoseconds. What costs nothing, or is lost in the noise, is `None`.
+/// Costs in nanoseconds; `None` for a cost that is 0 or lost in the noise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct CostsNs {
     /// A flush of one page by name.

@@ -8,7 +8,7 @@ use crate::measure::stats::median;
 
 /// Processes below which there is no range.
 pub(super) const LEAST: usize = 9;
-/// What two estimates may differ by: the larger of a page and so much of them.
+/// The most by which two estimates may differ: the larger of a page and so much of them.
 const APART: f64 = 0.15;
 
 /// The number of pages above which everything is cheaper.
@@ -37,13 +37,13 @@ impl BreakEven {
     }
 }
 
-/// What the processes say about one setting.
+/// The estimate of all processes for one setting.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
     pub break_even: BreakEven,
-    /// What a flush by name costs before the first page, in nanoseconds.
+    /// The cost of a flush by name before the first page, in nanoseconds.
     pub start: f64,
-    /// What each page costs, in nanoseconds.
+    /// The cost of each page, in nanoseconds.
     pub page: f64,
 }
 
@@ -83,7 +83,8 @@ impl Estimate {
 }
 
 /// Returns the range in which the median of the population is with a confidence of 95 %: from one
-/// value to another as far from the other end. Nothing is assumed about how values are distributed.
+/// value to another as far from the other end. It makes no assumption about the distribution of
+/// values.
 fn range(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let n = values.len();

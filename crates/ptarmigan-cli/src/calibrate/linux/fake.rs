@@ -8,15 +8,15 @@ pub(super) struct FakeFlush {
     pub grid: Grid,
     pub page: f64,
     pub full: f64,
-    /// Finding a page again. It costs nothing after a flush by name.
+    /// Cost of finding a page again. It is 0 after a flush by name.
     pub refill: f64,
-    /// What a tenant adds at most in nine of ten cases.
+    /// The most that a tenant adds in nine of ten cases.
     pub noise: f64,
     pub random: Random,
 }
 
 impl FakeFlush {
-    /// What a flush by name costs before the first page.
+    /// Cost of a flush by name before the first page.
     pub(super) const START: f64 = 150.0;
 
     /// Makes a machine on which everything is cheaper above `pages` pages of 175 ns.

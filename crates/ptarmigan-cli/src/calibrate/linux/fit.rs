@@ -1,4 +1,4 @@
-//! What one process says about one setting.
+//! Fits one process's samples of one setting.
 use super::case::{Call, Grid, Setting};
 use super::line::Line;
 use super::sample::Sample;
@@ -10,9 +10,9 @@ pub(super) struct Fit {
     /// Pages above which everything is cheaper, by `mprotect` and by `mremap`. Below 0 if
     /// everything is cheaper than the beginning of a flush by name.
     pub break_even: [f64; 2],
-    /// What a flush by name costs before the first page, beyond the work on entries.
+    /// Cost of a flush by name before the first page, beyond the work on entries.
     pub start: f64,
-    /// What each page costs.
+    /// Cost of each page.
     pub page: f64,
 }
 

@@ -1,7 +1,7 @@
 //! A line through times by size.
 use crate::measure::stats::median;
 
-/// A line: so much at nothing, and so much for each page.
+/// A line: its value at 0 pages, and its slope for each page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
     pub start: f64,
@@ -10,7 +10,7 @@ pub(super) struct Line {
 
 impl Line {
     /// Fits a line to (pages, nanoseconds): the median of the slopes between all pairs, and the
-    /// median of what remains (Theil and Sen). A few wild points do not move it.
+    /// median of the residuals (Theil and Sen). A few wild points do not move it.
     pub(super) fn fit(points: &[(f64, f64)]) -> Option<Self> {
         let pairs = points.iter().enumerate().flat_map(|(i, a)| points[i + 1..].iter().map(move |b| (a, b)));
         let slopes = pairs.filter(|(a, b)| a.0 != b.0).map(|(a, b)| (b.1 - a.1) / (b.0 - a.0));

@@ -60,7 +60,7 @@ impl Mappings {
         (self.home..self.home + pages).for_each(|page| self.moving.write(page * PAGE));
         match call {
             Call::Revoke | Call::Move => Ok(()),
-            // All pages, so that what the TLB holds does not depend on how many there are.
+            // All pages, so that the entries in the TLB do not depend on how many there are.
             Call::Allow => self.moving.protect(self.home, self.pages, MprotectFlags::empty()),
         }
     }
@@ -122,8 +122,8 @@ impl Area {
     #[inline]
     fn write(&self, offset: usize) {
         assert!(offset < self.pages * PAGE);
-        // SAFETY: 1. The byte lies in the area, which is mapped; nothing refers to it. 2. Only
-        // pages between `call` and `undo` are not writable, and none is written to there.
+        // SAFETY: 1. The byte lies in the area, which is mapped; no reference to it exists. 2. Only
+        // pages between `call` and `undo` are not writable, and no page is written to there.
         unsafe { self.at(offset).write_volatile(1) };
     }
 
@@ -148,7 +148,7 @@ impl Area {
         let (from, to) = (self.range(from, pages)?, self.range(to, pages)?);
         let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
         // SAFETY: 1. Both addresses are those of pages. 2. Both ranges lie in the area (`range`),
-        // so what is replaced is its own. 3. No reference into it exists.
+        // so the call replaces only its pages. 3. No reference into it exists.
         unsafe { mremap_fixed(from, pages * PAGE, pages * PAGE, flags, to) }.map(|_| ())
     }
 

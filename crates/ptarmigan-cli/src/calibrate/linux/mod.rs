@@ -1,10 +1,10 @@
 //! Calibration on Linux on x86-64.
 //!
-//! Measuring knows nothing of estimating. Between them are samples: the time of a case in a
+//! Measuring does not depend on estimating. Between them are samples: the time of a case in a
 //! process.
 //!
 //! * `random`: numbers that look random.
-//! * `case`: what is timed.
+//! * `case`: the cases that are timed.
 //! * `sample`: taking the time of all cases, on anything that flushes.
 //! * `mappings`, `neighbour`, `host`: this host, as something that flushes.
 //! * `ceiling`: up to how many pages its kernel flushes by name.
@@ -12,7 +12,7 @@
 //! * `line`, `fit`, `estimate`: from samples to the break-even.
 //! * `costs`: from estimates to a cost model.
 //! * `brief`: this host's times in one process, for a benchmark.
-//! * `picture`, `report`, `session`: what the command prints and writes.
+//! * `picture`, `report`, `session`: the output of the command, on the terminal and as a file.
 pub(super) mod brief;
 mod case;
 mod ceiling;

@@ -1,4 +1,4 @@
-//! A thread on the second CPU, which does nothing but run, so that flushes have to reach that CPU.
+//! A thread on the second CPU that runs a busy loop, so that flushes have to reach that CPU.
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::measure::affinity::AffinityGuard;
 
-/// What both threads see.
+/// State that both threads share.
 #[derive(Default)]
 struct Shared {
     /// Goes up as long as the neighbour runs.
@@ -28,7 +28,7 @@ impl Neighbour {
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().spawn(move || {
             let _there = AffinityGuard::on(1)?;
-            // Nothing but the counter is handed over.
+            // Only the counter is handed over.
             while !theirs.stop.load(Ordering::Relaxed) {
                 theirs.beats.store(theirs.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 std::hint::spin_loop();

@@ -1,13 +1,13 @@
-//! A picture of the curve: what a flush costs by its size.
+//! A picture of the curve: the cost of a flush by its size.
 
 const COLUMNS: usize = 64;
 const ROWS: usize = 14;
 
-/// What to draw, in nanoseconds over pages.
+/// The data of the picture, in nanoseconds over pages.
 pub(super) struct Picture {
-    /// What was measured.
+    /// The measured points.
     pub points: Vec<(usize, f64)>,
-    /// The line of flushes by name: its start, and what each page adds.
+    /// The line of flushes by name: its start, and its slope for each page.
     pub named: (f64, f64),
     /// The cost of everything.
     pub full: f64,

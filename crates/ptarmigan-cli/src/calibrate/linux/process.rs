@@ -9,7 +9,7 @@ use super::sample::{Sample, sample};
 use crate::error::{Context, Failure};
 use crate::print;
 
-/// What a process is to do.
+/// The work of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Order {

@@ -12,7 +12,7 @@ use super::sample::Sample;
 use crate::measure::stats::median;
 use crate::model::HostName;
 
-/// What processes measured, by the number of their CPUs.
+/// The samples of the processes, by the number of their CPUs.
 pub(super) struct Measured {
     pub grid: Grid,
     pub processes: Vec<Vec<Sample>>,
@@ -155,7 +155,7 @@ impl Calibration {
         Picture { points, named: (run.unwrap_or(0.0), ranged_page), full, break_even: self.break_even_pages }
     }
 
-    /// Returns what is wrong with a noisy calibration.
+    /// Returns the reason why a calibration is too noisy.
     pub(super) fn noise(&self) -> String {
         let noisy = self.break_even.iter().find(|b| b.setting.cpus == 1 && b.is_noisy());
         let range = noisy.map_or(String::new(), |b| {

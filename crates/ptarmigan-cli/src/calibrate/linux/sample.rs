@@ -21,8 +21,8 @@ pub(super) struct Sample {
     pub ns: f64,
 }
 
-/// Interrupts and other tenants only add time, so the lower end of the times is what the calls
-/// cost.
+/// Interrupts and other tenants only add time, so the lower end of the times is the cost of the
+/// calls.
 const PERCENTILE: usize = 10;
 
 /// Takes the time of all cases, `passes` times each. Each pass goes through them in another order.

@@ -1,4 +1,4 @@
-//! Measuring, estimating, and what is left of it.
+//! Measures, estimates, prints the result and writes the model.
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that a file can be there, before minutes are spent on what it is to hold.
+/// Checks that a file can be there, before minutes are spent on its contents.
 fn writable(path: &Path) -> Result<(), Failure> {
     let name = path.display();
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -1,4 +1,4 @@
-//! What this machine allows a recorder to do, and why not.
+//! Checks which recording methods this machine allows, and reports why one is refused.
 use super::system::proc::status;
 use crate::error::Failure;
 use std::fs;
@@ -17,8 +17,8 @@ pub(crate) fn may_filter() -> bool {
     mask.is_some_and(|mask| mask >> 21 & 1 != 0)
 }
 
-/// Returns the tracer of a task: its name and number. `None` if there is none, or it is outside of
-/// this pid namespace.
+/// Returns the tracer of a task: its name and number. `None` if the task has no tracer, or the
+/// tracer is outside of this pid namespace.
 fn tracer(pid: i32) -> Option<(String, i32)> {
     let number = status(&pid.to_string(), "TracerPid")?.parse::<i32>().ok().filter(|number| *number > 0)?;
     Some((status(&number.to_string(), "Name").unwrap_or_default(), number))

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The call that is being answered, in memory that both processes share; 0 if there is none.
+/// The call that is being answered, in memory that both processes share; 0 without such a call.
 static ANSWERING: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
 /// The number of the process that waits.
@@ -24,7 +24,7 @@ pub(crate) fn number() -> u32 {
     FIRST.load(Ordering::SeqCst)
 }
 
-/// What this process is.
+/// The role of this process.
 pub(crate) enum Role {
     /// The one that waits; the recording has ended with this status.
     Waited(ExitCode),

@@ -1,8 +1,8 @@
-//! What an execve has made, as `/proc` reports it.
+//! Reads the result of an execve from `/proc`.
 use super::system::proc::{self, Area, PAGE_SHIFT, Program};
 use ptarmigan_trace::{AreaKind, Prot};
 
-/// What `execve` made.
+/// The result of an `execve`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Made {
     pub(crate) stack_end: u64,
@@ -35,7 +35,7 @@ impl Made {
         w
     }
 
-    /// Decodes what `encode` made, word by word.
+    /// Decodes the words of `encode`.
     pub(crate) fn decode(mut word: impl FnMut() -> Option<u64>) -> Option<Self> {
         let (stack_end, arg_pages, heap, stack_limit) = (word()?, word()? as u32, word()?, word()?);
         let name: Vec<u8> = [word()?, word()?].iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -61,7 +61,7 @@ impl Made {
         self.areas.iter().any(|a| a.kind == AreaKind::Stack)
     }
 
-    /// Reads what an execve made, from a task that is stopped at its end.
+    /// Reads the result of an execve, from a task that is stopped at its end.
     pub(crate) fn look(pid: i32) -> Self {
         let areas = proc::areas(pid);
         let Program { name, arguments, heap } = proc::program(pid).unwrap_or_default();

@@ -172,7 +172,7 @@ impl Raw {
         w
     }
 
-    /// Decodes what `encode` made, without the first word.
+    /// Decodes the words of `encode`, without the first one.
     pub(crate) fn decode(w: &[u64]) -> Option<Self> {
         let [time, cpu, pid, tag, rest @ ..] = w else { return None };
         let what = match (*tag, rest) {

@@ -333,7 +333,7 @@ fn write(
     Ok(())
 }
 
-/// Says what the trace has, in the numbers that `inspect` counts.
+/// Summarizes the trace, in the numbers that `inspect` counts.
 fn written(summary: &Summary, bytes: u64) -> String {
     let faults = summary.count(&Kind::Fault { page: 0, flags: FaultFlags(0) });
     let execs = summary.count(&Kind::Exec { stack_end: 0, arg_pages: 0 });

@@ -3,7 +3,7 @@ use crate::error::Failure;
 use crate::replay::memory;
 use ptarmigan::hosted::{HighConfig, Kmap, SlotKind};
 
-/// Slots of a pool where nothing else is said, as on Linux.
+/// Default number of slots of a pool, as on Linux.
 const SLOTS: usize = 1024;
 
 /// High memory, and how the kernel of the machine reaches it.
@@ -27,8 +27,8 @@ pub struct HighArgs {
 }
 
 impl HighArgs {
-    /// Returns whether there is a pool of the library's: with high memory, which `usual` says that
-    /// the machine has where nothing is said.
+    /// Returns whether the pool is the library's: with high memory, which `usual` says that the
+    /// machine has by default.
     pub(in crate::replay) fn has_pool(&self, usual: bool) -> bool {
         (usual || self.low.is_some()) && matches!(self.kmap, None | Some(KmapName::Pool))
     }
@@ -65,8 +65,8 @@ pub struct High {
 }
 
 impl HighArgs {
-    /// Returns the high memory of a machine with `memory` bytes, if there is any. `usual_low` is the
-    /// low memory of such machines where nothing is said.
+    /// Returns the high memory of a machine with `memory` bytes, if there is any. `usual_low` is
+    /// the default low memory of such machines.
     ///
     /// # Errors
     /// If options contradict each other or the rest of the machine.

@@ -1,4 +1,4 @@
-//! High memory in a replay: its options, and what was mapped.
+//! High memory in a replay: its options, and counts of the frames that were mapped.
 //!
 //! A map is counted where a kernel would make one: for each anonymous page that is cleared, for the
 //! source and the target of each page that is copied, and for each page of arguments of a program

@@ -1,14 +1,14 @@
-//! What was mapped, for people and for machines.
+//! Reports the frames that were mapped, as text and as JSON.
 use ptarmigan::hosted::{HighConfig, Kmap, KmapCounts, SlotKind};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What was mapped in a replay, and what sweeps found.
+/// Frames that were mapped in a replay, and slots that sweeps found.
 #[derive(Serialize, Clone, Debug)]
 pub struct KmapReport {
-    /// What frames were mapped with.
+    /// The way in which frames were mapped.
     pub kmap: &'static str,
-    /// What slots were.
+    /// The kind of the slots.
     pub window: &'static str,
     /// Frames mapped to be cleared.
     pub cleared: u64,
@@ -27,15 +27,15 @@ pub struct KmapReport {
     pub sweeps: u64,
     /// Sweeps that found no stale slot.
     pub idle_sweeps: u64,
-    /// Means; nothing without sweeps.
+    /// Means; absent without sweeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_sweep: Option<PerSweep>,
-    /// Flushes of the kernel's half on all CPUs. With local maps there are none: a CPU forgets each
+    /// Flushes of the kernel's half on all CPUs. With local maps the count is 0: a CPU forgets each
     /// slot by itself when its frame is unmapped.
     pub flushes: Plans,
 }
 
-/// Slots that a sweep looks at, by what it finds. The sum of the first three is the last.
+/// Slots that a sweep looks at, by their state. The sum of the first three is the last.
 #[derive(Serialize, Clone, Copy, Debug)]
 pub struct PerSweep {
     /// Without users, and forgotten by the sweep.

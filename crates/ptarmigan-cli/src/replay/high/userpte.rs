@@ -1,4 +1,4 @@
-//! Where tables were placed, for people and for machines.
+//! Reports where tables were placed, as text and as JSON.
 use ptarmigan::hosted::HostTables;
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::PolicyCounts;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// Where leaf tables were placed, and how often they were opened.
 #[derive(Serialize, Clone, Copy, Debug)]
 pub struct UserPteReport {
-    /// What `userpte=` says: `nohigh`, `high` or `auto`.
+    /// The value of `userpte=`: `nohigh`, `high` or `auto`.
     pub userpte: &'static str,
     /// Leaf tables handed out.
     pub tables: u64,

@@ -1,15 +1,15 @@
 //! Moves a recording to the address space of another format.
 //!
-//! A *region* is what one table of the lowest level maps in that format. A program, from its
-//! `execve` to the end of the last task that inherited its space, has one layout, because forked
-//! tasks keep their parent's addresses.
+//! A *region* is the range that one table of the lowest level maps in that format. A program, from
+//! its `execve` to the end of the last task that inherited its space, has one layout, because
+//! forked tasks keep their parent's addresses.
 //!
 //! 1. One recorded page is one page, at the same place in its region. So every recorded area has
 //!    as many pages as before, and every region of it has the same entries in use.
 //! 2. Regions with something in them keep their order. Regions that follow each other stay
 //!    together.
-//! 3. A gap of one or more regions becomes a gap of one. So areas that shared no table share none,
-//!    and the tables of the upper level are the only ones that become fuller.
+//! 3. A gap of one or more regions becomes a gap of one. So areas with separate tables keep
+//!    separate tables, and the tables of the upper level are the only ones that become fuller.
 //!
 //! Linux's counts of tables are of another format: they are left out.
 use super::trace::{PackedEvent, PackedKind, Trace};
@@ -28,7 +28,7 @@ pub struct Room {
     pub regions: u64,
 }
 
-/// What was moved.
+/// Counts of the move.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Relayout {
     /// The name of the format.
@@ -88,7 +88,7 @@ impl Program {
         }
     }
 
-    /// Notes where a range begins and ends, and nothing of what is in it.
+    /// Notes the first and the last page of a range, but not the pages between.
     fn names(&mut self, room: Room, start: u64, pages: u64) {
         if pages > 0 {
             self.uses(room, start, 1);
@@ -210,7 +210,7 @@ impl Trace {
         Ok(report)
     }
 
-    /// Finds out what each program uses.
+    /// Collects the regions that each program uses.
     fn survey(&self, room: Room) -> Vec<Program> {
         let mut tasks = Tasks::new(self);
         let mut programs = vec![Program::default()];

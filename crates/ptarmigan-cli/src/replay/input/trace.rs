@@ -60,7 +60,7 @@ pub struct LinuxFlush {
 /// A trace in memory.
 #[derive(Clone)]
 pub struct Trace {
-    /// What the file says of the recording.
+    /// The recording's header, as the file has it.
     pub header: Header,
     /// Name of the workload.
     pub name: String,

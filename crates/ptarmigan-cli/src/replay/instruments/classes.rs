@@ -1,4 +1,5 @@
-//! What makes tables, what takes them, and how long it takes: faults, forks, execs, exits, calls.
+//! Counts and times tables by the class of operation that makes or takes them: faults, forks,
+//! execs, exits, calls.
 use crate::measure::clock::Clock;
 use crate::replay::input::schedule::Op;
 use crate::replay::input::trace::Trace;
@@ -64,7 +65,7 @@ impl OpClass {
             Op::Exec { .. } => OpClass::Exec,
             Op::Exit { .. } => OpClass::Exit,
             Op::Call { rare, .. } => match trace.rare[rare as usize] {
-                // What execve maps.
+                // The areas that execve maps.
                 Kind::Area { .. } => OpClass::Exec,
                 Kind::Touched { flags: SPLIT, .. } => OpClass::Fault,
                 Kind::Touched { flags, .. } if is_found(flags) => OpClass::Found,
@@ -82,7 +83,7 @@ fn is_split(op: Op, trace: &Trace) -> bool {
 /// No fault of a replay takes so many nanoseconds: the worker was interrupted.
 const INTERRUPTED: f64 = 100_000.0;
 
-/// What the operations of one class have done.
+/// Counts of the operations of one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClassCount {
     /// How often it came.
@@ -105,7 +106,7 @@ pub(crate) struct TableCounts<'a> {
 }
 
 impl<'a> TableCounts<'a> {
-    /// Counts from nothing.
+    /// Counts from 0.
     pub fn new(frames: &'a Frames) -> Self {
         let zero = || AtomicU64::new(0);
         TableCounts { frames, made: zero(), freed: zero(), peak: zero(), peak_cached: zero() }

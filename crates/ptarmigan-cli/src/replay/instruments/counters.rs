@@ -1,7 +1,7 @@
 //! `--counters`: all counters of a policy by CPU, level and node, as text and as JSON.
 //!
 //! The counts cover the whole counting pass. The memory is that of one moment: after the last space
-//! has ended, and before the policy gives back what it caches. The text has lines like those of
+//! has ended, and before the policy gives back its cached pages. The text has lines like those of
 //! `/proc/meminfo`, which [`ptarmigan::quicklist::Memory`] describes, and tables. In JSON,
 //! `meminfo` holds the same lines in bytes, `levels` and `cpus` the counts, and `nodes` the lines
 //! and the lists of each node.
@@ -62,7 +62,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Counting for Quicklists<'_, W, C, K>
     }
 }
 
-/// What tables there are.
+/// The tables of a format.
 #[derive(Clone, Copy)]
 pub struct TableShape {
     layout: Layout,
@@ -90,7 +90,8 @@ impl<'a> Snapshot<'a> {
         Snapshot { frames, cpus, shape, read: OnceLock::new() }
     }
 
-    /// What was read; what `policy` has counted by now if it has not been drained.
+    /// Returns the counters of the snapshot, or the present ones of `policy` if it has not been
+    /// drained.
     pub fn counters(&self, policy: &impl Counting) -> Counters {
         self.read.get_or_init(|| Counters::read(policy, self.frames, self.cpus, self.shape)).clone()
     }
@@ -136,7 +137,7 @@ struct NodeCounters {
     lists: NodeLists,
 }
 
-/// What a node caches and may cache, in pages.
+/// Pages that a node caches and may cache.
 #[derive(Clone, Serialize)]
 struct NodeLists {
     budget: u32,

@@ -3,7 +3,7 @@
 //!
 //! A table's entries are counted before each operation that may take some of them, and at no other
 //! time: between two such operations entries only come. So the largest of these counts is the most
-//! that the table ever held, and the last one is what it held when it went.
+//! that the table ever held, and the last one is its number of entries at the end.
 use crate::replay::input::schedule::Op;
 use crate::replay::input::trace::Trace;
 use crate::replay::linux::PAGE;
@@ -69,7 +69,7 @@ pub struct Lives<'a> {
 }
 
 impl<'a> Lives<'a> {
-    /// Nothing written down yet.
+    /// Makes a log without lives.
     pub fn new(frames: &'a Frames) -> Self {
         Lives { frames, now: AtomicU32::new(START), log: Mutex::default() }
     }
@@ -155,7 +155,8 @@ pub struct FlushSample {
     pub flushes: [u64; 3],
 }
 
-/// The observer of the worker: tells [`Lives`] what is being executed, and counts flushes.
+/// The observer of the worker: tells [`Lives`] which operation is being executed, and counts
+/// flushes.
 pub struct LifeWatch<'a> {
     /// Where the lives are written down.
     pub lives: &'a Lives<'a>,

@@ -94,7 +94,7 @@ pub struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    /// Nothing written down yet.
+    /// Makes an instrument without records.
     pub fn new(frames: &'a Frames, layout: Layout, clock: Clock) -> Self {
         let log = CallLog {
             calls: Vec::new(),

@@ -21,7 +21,7 @@ struct Bytes {
 }
 
 impl<'a> Peaks<'a> {
-    /// Nothing handed out yet.
+    /// Counts from 0.
     pub fn new(frames: &'a Frames, layout: Layout) -> Self {
         Peaks { frames, layout, bytes: Mutex::default() }
     }

@@ -6,7 +6,7 @@ use ptarmigan_rig::SoftMmu;
 use ptsan::Operation;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The sanitizer of a replay, and what the replay itself finds with its help.
+/// The sanitizer of a replay, and the faults that the replay itself finds with its help.
 pub struct Sanitized<'h, F: Format> {
     mmu: SoftMmu<'h, F>,
     /// Pages that could not be used right after their fault.

@@ -89,7 +89,7 @@ impl Stream {
     /// # Errors
     /// [`NoFrame`] if memory ran out, as it did in the run. Pages that are allocated at that point
     /// are lost.
-    #[inline(never)] // so that profilers tell it from what surrounds it
+    #[inline(never)] // so that profilers tell it from the surrounding code
     pub fn run<P: Policy>(&self, policy: &P, cpus: &[CpuSlot]) -> Result<Duration, NoFrame> {
         let mut out = vec![PhysAddr(0); self.slots_used as usize];
         let mut pages = self.pages.as_slice();
@@ -142,13 +142,12 @@ impl Stream {
     }
 }
 
-/// A policy that does nothing: what a stream takes over it is the stream's own. For the CPUs of the
-/// machine that it names.
+/// A policy without effect, for the CPUs of the machine that it names: the time of a stream over it
+/// is the stream's own.
 pub struct Nothing(pub MachineId);
 
-// SAFETY: 1. the machine is a field, the number of CPUs a constant; pages are no frames, but
-// nothing links them. 2. they are of the level that is asked for. 3. nothing ever looks
-// at them.
+// SAFETY: 1. the machine is a field, the number of CPUs a constant; pages are no frames, but no
+// code links them. 2. they are of the level that is asked for. 3. no code ever looks at them.
 unsafe impl Policy for Nothing {
     fn machine(&self) -> MachineId {
         self.0

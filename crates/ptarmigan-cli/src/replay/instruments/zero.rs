@@ -18,7 +18,7 @@ pub struct IdleRound {
     pub with: Duration,
     /// The part of `with` that was spent clearing frames in idle time.
     pub ahead: Duration,
-    /// Of a replay in which idle CPUs clear nothing.
+    /// Of a replay in which idle CPUs do not clear frames.
     pub without: Duration,
 }
 
@@ -72,7 +72,7 @@ pub struct IdleTimes {
     pub ahead_ns: f64,
     /// Of both.
     pub total_ns: f64,
-    /// Of a replay in which idle CPUs clear nothing.
+    /// Of a replay in which idle CPUs do not clear frames.
     pub without_ns: f64,
     /// `replay_ns` divided by `without_ns`. Below 1, programs wait less than without idle zeroing.
     pub replay_ratio: f64,

@@ -63,7 +63,7 @@ pub fn tables_of<F: Format, M: SpaceMachine>(space: &SpaceMut<'_, F, M>, kind: K
     parts.map(|(piece, _)| of(piece).saturating_sub(1)).sum()
 }
 
-/// Makes a call that changes areas or tables of one space; others do nothing.
+/// Makes a call that changes areas or tables of one space; other calls have no effect.
 ///
 /// # Errors
 /// [`CallError`] if there was no memory or the call makes no sense in this space.
@@ -248,7 +248,7 @@ fn mprotect<F: Format, M: SpaceMachine>(
             space.retag(piece, |old| old & !tags::ACCOUNT)?;
         }
         if grants && area.tag & tags::LOCKED != 0 {
-            // What was readable is present already, as far as its file goes.
+            // Readable pages are present already, as far as their file goes.
             let readable = had.0 & AreaFlags::PERMISSIONS.0 != 0;
             populate(space, piece, if readable { Extent::AllButFiles } else { Extent::All })?;
         }
@@ -266,7 +266,7 @@ fn mremap<F: Format, M: SpaceMachine>(
     failed: bool,
 ) -> Result<(), CallError> {
     if from.is_empty() {
-        // A second mapping of what is shared there.
+        // A second mapping of the shared pages there.
         let Some(area) = space.area(VirtAddr(from.start)) else {
             return Err(CallError::Refused(format!("no area lies at {:#x}", from.start)));
         };

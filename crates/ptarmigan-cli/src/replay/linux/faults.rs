@@ -1,4 +1,4 @@
-//! What Linux does at a fault before it looks for a page.
+//! Performs the steps that Linux takes at a fault before it looks for a page.
 use super::error::CallError;
 use super::pieces::PAGE;
 use super::tags;
@@ -7,7 +7,7 @@ use ptarmigan::format::Format;
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Area, AreaFlags, SpaceMachine, SpaceMut};
 
-/// Size of a huge page, in bytes: what a table of entries of 4 KiB maps.
+/// Size of a huge page, in bytes: the range that a table of entries of 4 KiB maps.
 const HUGE: u64 = 2 << 20;
 
 /// A fault that Linux refused in an area that allows it: beyond the end of a file. The tables above

@@ -58,12 +58,12 @@ pub fn lock<F: Format, M: SpaceMachine>(
     if failed && complete {
         let mut refused = pieces(space, range);
         if !refused.any(|(_, area)| area.flags.0 & AreaFlags::PERMISSIONS.0 == 0 || may_end(&area)) {
-            // The limit of locked memory: nothing was done.
+            // The limit of locked memory: the call changed no page.
             return Ok(());
         }
     }
     mark(space, range, tag)?;
-    // After a hole nothing is made present.
+    // After a hole no page is made present.
     if tag == 0 || !complete {
         return Ok(());
     }

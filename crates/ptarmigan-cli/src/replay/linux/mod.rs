@@ -1,5 +1,5 @@
-//! What Linux does with a call beyond what the library does: properties that keep areas apart,
-//! pages that are locked, calls that fail half-way.
+//! Performs the parts of Linux's calls that the library leaves out: properties that keep areas
+//! apart, pages that are locked, calls that fail half-way.
 //!
 //! The rules are those of [docs/linux.md](../../../../../docs/linux.md#life-of-a-space).
 mod advice;

@@ -1,5 +1,5 @@
-//! What areas map: files, of which the trace does not say how long they are, and shared anonymous
-//! memory, which is as long as it was when it was mapped.
+//! The objects that areas map: files, of which the trace does not say how long they are, and shared
+//! anonymous memory, which is as long as it was when it was mapped.
 
 /// Any file.
 pub const FILE: u32 = 1;

@@ -1,5 +1,5 @@
-//! Where the steps of a trace are on the axis of a picture: by time, or by number of events where a
-//! trace has no times.
+//! Maps the steps of a trace to the axis of a picture: by time, or by number of events for a trace
+//! without times.
 use crate::replay::input::trace::Trace;
 
 /// The axis of a trace.

@@ -1,4 +1,4 @@
-//! What made a table, and what took it.
+//! Finds the operation that made a table, and the one that took it.
 use crate::replay::input::schedule::Op;
 use crate::replay::input::trace::Trace;
 use crate::replay::instruments::lives::START;
@@ -17,7 +17,7 @@ pub(crate) enum Cause {
     Exec,
     /// The end of the last task of a space.
     Exit,
-    /// `mmap`: pages made present at once, or what was mapped there before.
+    /// `mmap`: pages made present at once, or the earlier mapping that it replaced.
     Mmap,
     /// `munmap`.
     Munmap,
@@ -35,7 +35,7 @@ pub(crate) enum Cause {
     Start,
     /// Left when the recording ended.
     End,
-    /// None of these.
+    /// Any other operation.
     Other,
 }
 

@@ -1,5 +1,4 @@
-//! One recording, replayed once with the lives of its tables written down: what a report is drawn
-//! from.
+//! Replays one recording once and writes down the lives of its tables: the data of a report.
 //!
 //! # Passes
 //!
@@ -47,7 +46,7 @@ pub(crate) struct ObservedTrace {
     clock: Clock,
 }
 
-/// What was seen in the pass.
+/// Observations of the pass.
 pub(crate) struct Observation {
     /// The lives of all tables, in order of birth.
     pub lives: Vec<Life>,
@@ -76,8 +75,7 @@ impl ObservedTrace {
     /// Reads a trace, `None` for the shipped recording of a compile. `memory` is that of the
     /// machine that it is replayed on, in bytes.
     ///
-    /// # Errors
-    /// If it is none.
+    /// If the file is not a recording.
     pub fn read(path: Option<&Path>, memory: u64) -> Result<Self, Failure> {
         let trace = match path {
             Some(path) => Trace::open(path)?,
@@ -102,7 +100,7 @@ impl ObservedTrace {
         Programs::of(&self.trace, &self.schedule)
     }
 
-    /// Returns what the clock cannot tell apart, in nanoseconds.
+    /// Returns the resolution of the clock, in nanoseconds.
     pub fn resolution(&self) -> f64 {
         self.clock.resolution()
     }

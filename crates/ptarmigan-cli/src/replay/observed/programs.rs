@@ -13,8 +13,8 @@ use std::collections::HashMap;
 pub(crate) struct RecordedProgram {
     /// Its name, if the recording has it.
     pub name: Option<String>,
-    /// Pages of files that `execve` mapped for it, its loader included. 0 for what ran before the
-    /// first program started.
+    /// Pages of files that `execve` mapped for it, its loader included. 0 for the tasks that ran
+    /// before the first program started.
     pub pages: u64,
     /// How often it was started.
     pub starts: u64,
@@ -35,7 +35,7 @@ enum Key {
     Image(u64),
 }
 
-/// What is known of a space.
+/// The known origin of a space.
 #[derive(Clone)]
 enum Origin {
     Forked(u32),

@@ -52,7 +52,7 @@ struct Replay<'a, P> {
     alone: Option<Schedule>,
 }
 
-/// What a machine has counted in a pass.
+/// Counts of a machine in a pass.
 struct Passed {
     outcome: Outcome,
     flushes: FlushCounts,
@@ -66,7 +66,7 @@ struct Counted {
     stream: Stream,
     /// The calls of each level by themselves.
     levels: Vec<Stream>,
-    /// For each round: the time of the stream over the policy, and over nothing.
+    /// For each round: the time of the stream over the policy, and over `Nothing`.
     stream_ns: Vec<(f64, f64)>,
     /// The same by level.
     level_ns: Vec<Vec<(f64, f64)>>,
@@ -251,8 +251,8 @@ impl<'a, P: Platform> Replay<'a, P> {
         delivery: Delivery,
     ) -> Result<HostMachine<'h, P::Format, Q, S, P::Reach<'h>>, Failure> {
         let reach = P::reach(tables, host);
-        // SAFETY: 1. the callers have just made `tables` for the host, and the policy draws on what
-        // it reaches.
+        // SAFETY: 1. the callers have just made `tables` for the host, and the policy draws on
+        // memory that it reaches.
         let machine = unsafe { HostMachine::with_window(host, policy, mmu, tlb, delivery, reach) };
         machine.context("machine")
     }

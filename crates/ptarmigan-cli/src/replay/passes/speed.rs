@@ -69,7 +69,7 @@ impl<P: Platform> Replay<'_, P> {
         })
     }
 
-    /// Runs a stream of allocator calls over a policy and over nothing. Returns both times in
+    /// Runs a stream of allocator calls over a policy and over [`Nothing`]. Returns both times in
     /// nanoseconds.
     pub(super) fn stream(&self, policy: Choice, stream: &Stream) -> Result<(f64, f64), Failure> {
         let host = self.host(&self.job())?;

@@ -30,9 +30,9 @@ pub(super) fn room<F: Format>() -> Room {
 
 /// A machine that traces are replayed on.
 pub trait Platform: Sized + Sync {
-    /// What its tables look like.
+    /// The format of its tables.
     type Format: Watchable;
-    /// What its CPUs find translations in.
+    /// The structures in which its CPUs find translations.
     type Mmus: Sync;
     /// The MMU of a CPU.
     type Mmu<'m>: Mmu
@@ -46,11 +46,11 @@ pub trait Platform: Sized + Sync {
     type CheckedMmu<'m>: Mmu
     where
         Self: 'm;
-    /// What tables are reached through, if that is more than the host's own map.
+    /// The mappings through which tables are reached, if the host's own map is not enough.
     type Tables: Sync;
     /// How the machine reaches its tables.
     type Reach<'h>: TableReach;
-    /// An observer, and what CPUs do after a fault.
+    /// An observer, with the work of CPUs after a fault.
     type Watched<'m, W: Watch + Send>: Watch + Send
     where
         Self: 'm;
@@ -59,7 +59,7 @@ pub trait Platform: Sized + Sync {
     fn mmus(&self, cpus: usize) -> Result<Self::Mmus, Failure>;
     /// Returns the MMU as the machine takes it.
     fn mmu(mmus: &Self::Mmus) -> Self::Mmu<'_>;
-    /// Makes what the tables of a host are reached through.
+    /// Makes the mappings through which the tables of a host are reached.
     fn tables(&self, host: &Host<Self::Format>) -> Result<Self::Tables, Failure>;
     /// Returns how a machine on `host` reaches its tables.
     fn reach<'h>(tables: &'h Self::Tables, host: &'h Host<Self::Format>) -> Self::Reach<'h>;
@@ -72,11 +72,11 @@ pub trait Platform: Sized + Sync {
         tables: &'h Self::Tables,
         host: &'h Host<Self::Format>,
     ) -> Source<'h, Self::Reach<'h>, &'h KernelMap<Self::Format, DirectMap>>;
-    /// Returns what was placed where, if tables may be in high memory.
+    /// Returns the placement of tables, if they may be in high memory.
     fn placed(&self, _tables: &Self::Tables, _counts: &PolicyCounts) -> Option<UserPteReport> {
         None
     }
-    /// Adds to an observer what CPUs do after a fault.
+    /// Adds the work of CPUs after a fault to an observer.
     fn watch<W: Watch + Send>(mmus: &Self::Mmus, watch: W) -> Self::Watched<'_, W>;
     /// Returns the observer alone.
     fn unwatch<W: Watch + Send>(watched: Self::Watched<'_, W>) -> W;
@@ -86,7 +86,7 @@ pub trait Platform: Sized + Sync {
         host: &'h Host<Self::Format>,
         config: Config,
     ) -> Result<SoftMmu<'h, Self::Format>, Failure>;
-    /// Tells the sanitizer what is over, when all programs have ended.
+    /// Tells the sanitizer that all programs have ended.
     fn ended(&self, _soft: &SoftMmu<'_, Self::Format>) {}
     /// Makes MMUs that a sanitizer watches.
     fn checked<'s>(
@@ -101,7 +101,7 @@ pub trait Platform: Sized + Sync {
         checked: &'m Self::Checked<'s>,
         watch: W,
     ) -> Self::Watched<'m, W>;
-    /// Returns what was done with the hash table, if there is one.
+    /// Returns the use of the hash table, if there is one.
     fn hash_use(_mmus: &Self::Mmus) -> Option<HashUse> {
         None
     }
@@ -113,7 +113,7 @@ pub trait Platform: Sized + Sync {
     fn tlb(&self, config: TlbConfig) -> TlbConfig {
         config
     }
-    /// Returns what a recording has to be moved to, if addresses are not as recorded.
+    /// Returns the room that a recording must be moved to, if addresses are not as recorded.
     fn room(&self) -> Option<Room> {
         None
     }

@@ -39,13 +39,13 @@ pub(super) struct TraceReport {
     pub(super) events: u64,
     pub(super) faults: u64,
     pub(super) lost: u64,
-    /// What the recording does not have, as far as it may change a number of tables.
+    /// Parts that the recording lacks and that may change a number of tables.
     pub(super) not_recorded: Vec<&'static str>,
     /// Flushes by Linux during the recording.
     pub(super) linux_flushes: Flushes,
 }
 
-/// What a recording may lack without a difference to any number of tables.
+/// Parts that a recording may lack without a difference to any number of tables.
 const UNCOUNTED: u16 = Unseen::TLB_FLUSHES | Unseen::IDLE | Unseen::TRUTH;
 
 /// One policy.
@@ -82,10 +82,10 @@ pub struct PolicyReport {
     pub peak_cached_bytes: u64,
     /// Flushes issued by the library.
     pub flushes: Flushes,
-    /// What was done with the hash table, if there is one.
+    /// The use of the hash table, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<HashReport>,
-    /// What was mapped, if the machine has high memory.
+    /// Counts of mapped frames, if the machine has high memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kmap: Option<KmapReport>,
     /// Where leaf tables were, if they may be in high memory.
@@ -190,7 +190,7 @@ impl From<FlushCounts> for Flushes {
     }
 }
 
-/// What was done with the hash table in the counting pass.
+/// The use of the hash table in the counting pass.
 #[derive(Serialize, Clone, Copy)]
 pub struct HashReport {
     /// All entries.
@@ -277,7 +277,7 @@ pub struct TruthReport {
     /// before `execve`.
     pub differences: BTreeMap<i64, [u64; 2]>,
     /// Tables, of all samples, that the recording knows from the pages present at stops only: the
-    /// comparison says nothing about these.
+    /// comparison does not cover these.
     pub tables_from_stops: u64,
     /// The tasks of the first ten samples that differed.
     pub first_differing_tasks: Vec<u32>,

@@ -424,7 +424,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
     }
 }
 
-/// What a recorded fault did with its address.
+/// Returns the access of a recorded fault.
 #[inline]
 fn access(write: bool, flags: FaultFlags) -> Access {
     match write {

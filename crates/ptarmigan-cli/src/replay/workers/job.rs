@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
-/// What to replay, and how.
+/// The trace to replay, and the way to replay it.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The trace.

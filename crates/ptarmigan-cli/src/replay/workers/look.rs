@@ -1,4 +1,4 @@
-//! What observers see of a space.
+//! Shows a space to observers.
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};

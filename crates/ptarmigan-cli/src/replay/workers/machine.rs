@@ -11,13 +11,13 @@ use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Space, SpaceMachine};
 use ptarmigan::tlb::{Mmu, Parking, Tlb};
 
-/// What a job needs of its machine.
+/// Requirements of a job on its machine.
 pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {
     /// Returns the host.
     fn host(&self) -> &Host<F>;
 
-    /// Takes back what the machine keeps at hand. Returns what was mapped until then, if frames are
-    /// mapped.
+    /// Takes back the pages and slots that the machine caches. Returns the counts of maps until
+    /// then, if frames are mapped.
     ///
     /// # Errors
     /// If a slot is in use.

@@ -47,7 +47,7 @@ pub struct Outcome {
     pub out_of_memory: u64,
     /// The first time that memory ran out: event, task, reason.
     pub first_out_of_memory: Option<(u32, u32, NoFrame)>,
-    /// What was mapped, by all workers together, if the machine has high memory.
+    /// Counts of mapped frames, by all workers together, if the machine has high memory.
     pub kmap: Option<KmapCounts>,
 }
 

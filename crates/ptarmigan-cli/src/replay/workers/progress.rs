@@ -1,4 +1,4 @@
-//! How far each worker has come, and how workers wait for each other.
+//! Tracks the progress of each worker, and lets workers wait for each other.
 //!
 //! # Protocol
 //!

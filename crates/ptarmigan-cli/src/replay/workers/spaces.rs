@@ -69,7 +69,7 @@ impl<F: Format> Spaces<F> {
 }
 
 impl<F: Format> WorkerSpaces<'_, F> {
-    /// Returns a claimed space, or `None` if there is none.
+    /// Returns a claimed space, or `None` if its place is empty.
     ///
     /// # Errors
     /// [`OutOfOrder`] if this worker has not claimed it.

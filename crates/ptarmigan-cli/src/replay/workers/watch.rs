@@ -6,7 +6,7 @@ use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Access, Space};
 use ptarmigan::tlb::hash::Refill;
 
-/// Observes the operations of one worker. [`Unwatched`] costs nothing.
+/// Observes the operations of one worker. [`Unwatched`] has no cost.
 pub trait Watch {
     /// CPUs look a page up in a hash table after its fault was served.
     const REFILLS: bool = false;
@@ -39,7 +39,7 @@ pub trait Watch {
     fn done(&mut self, _at: usize) {}
 }
 
-/// Observes nothing.
+/// An observer without effect.
 #[derive(Clone, Copy)]
 pub struct Unwatched;
 

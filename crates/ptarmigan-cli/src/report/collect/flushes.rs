@@ -33,7 +33,7 @@ impl FlushFigures {
         let Flushes { page, range, full } = seen.flushes;
         let mut before = [0; 3];
         for (part, point) in points.iter_mut().enumerate() {
-            // What is flushed when the last spaces end is in the last part.
+            // Flushes at the end of the last spaces belong to the last part.
             let until = if part + 1 == parts.len() {
                 [page, range, full]
             } else {

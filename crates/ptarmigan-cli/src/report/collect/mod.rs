@@ -23,7 +23,7 @@ const PARTS: usize = 320;
 #[derive(Serialize)]
 pub(super) struct Figures {
     pub facts: Facts,
-    /// What a reader must know before trusting a figure.
+    /// Facts that a reader must know before trusting a figure.
     pub warnings: Vec<String>,
     pub live: Live,
     pub tables: TableFigures,
@@ -33,7 +33,7 @@ pub(super) struct Figures {
     pub userpte: Vec<PlacedFigures>,
 }
 
-/// What was recorded, and how it was replayed.
+/// The recording, and the settings of its replay.
 #[derive(Serialize)]
 pub(super) struct Facts {
     pub name: String,
@@ -45,7 +45,7 @@ pub(super) struct Facts {
     pub events: u64,
     pub faults: u64,
     pub lost: u64,
-    /// What the recording does not contain.
+    /// Parts that the recording lacks.
     pub unseen: Vec<&'static str>,
     /// The unit of the axes: `us` or `events`.
     pub axis: &'static str,
@@ -53,7 +53,7 @@ pub(super) struct Facts {
     pub axis_end: u64,
     /// Memory of the machine, in bytes.
     pub memory: u64,
-    /// What the clock cannot tell apart, in nanoseconds.
+    /// The resolution of the clock, in nanoseconds.
     pub clock_ns: f64,
     /// The levels of the page table, lowest first.
     pub levels: &'static [&'static str],
@@ -129,8 +129,7 @@ impl Parts<'_> {
         self.bounds.len()
     }
 
-    /// Returns the part that an operation is in. What is after the last operation is in the last
-    /// part.
+    /// Returns the part that an operation is in. Later events are in the last part.
     fn of_op(&self, op: u32) -> usize {
         let part = self.bounds.partition_point(|&bound| bound <= op);
         part.min(self.len().saturating_sub(1))

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Where tables were on a 32-bit machine with PAE.
 #[derive(Serialize)]
 pub(crate) struct PlacedFigures {
-    /// What `userpte=` says.
+    /// The value of `userpte=`.
     pub userpte: &'static str,
     /// The most bytes of low memory in tables.
     pub peak_low_bytes: u64,

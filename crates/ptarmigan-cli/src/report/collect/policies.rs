@@ -66,7 +66,7 @@ impl PolicyFigures {
     }
 }
 
-/// Returns for each part the most bytes kept, what was kept at its beginning included.
+/// Returns for each part the peak of the bytes kept, including those kept at its beginning.
 fn kept(changes: &[(u32, u64)], parts: usize, part_of: impl Fn(u32) -> usize) -> Vec<u64> {
     let mut changes = changes.iter().peekable();
     let mut now = 0;

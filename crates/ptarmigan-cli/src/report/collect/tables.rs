@@ -1,4 +1,5 @@
-//! Tables one by one: how full they were, how long they lived, what made and what took them.
+//! Tables one by one: how full they were, how long they lived, and the operations that made and
+//! took them.
 use crate::replay::{Cause, Life, Observation, ObservedTrace};
 use serde::Serialize;
 
@@ -58,7 +59,7 @@ pub(in crate::report) struct LifetimeBin {
     pub upper: u64,
 }
 
-/// What a cause did.
+/// Tables that a cause made and took.
 #[derive(Serialize)]
 pub(in crate::report) struct CauseRow {
     pub cause: Cause,
@@ -164,7 +165,7 @@ impl Lifetimes {
     }
 }
 
-/// Returns the bin of a life: 0 for none, n for at least 2^(n - 1).
+/// Returns the bin of a life: 0 for no event, n for at least 2^(n - 1).
 fn bin(span: u64) -> u32 {
     (u64::BITS - span.leading_zeros()).min(63)
 }

@@ -1,4 +1,4 @@
-//! What a reader must know before trusting a figure.
+//! Collects warnings: facts that a reader must know before trusting a figure.
 use super::Facts;
 use crate::report::words::{count, share};
 

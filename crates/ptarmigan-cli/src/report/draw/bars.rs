@@ -7,7 +7,7 @@ pub(in crate::report) struct Bar {
     pub label: String,
     /// Its segments, in order: class and value.
     pub segments: Vec<(&'static str, f64)>,
-    /// What is said at its end.
+    /// The text at its end.
     pub said: String,
 }
 
@@ -16,9 +16,9 @@ pub(in crate::report) struct Bars<'a> {
     pub bars: &'a [Bar],
     /// The end of the scale.
     pub end: f64,
-    /// What the segments are: class and text. Empty if there is one.
+    /// The meaning of the segments: class and text. Empty if there is one.
     pub key: &'a [(&'static str, &'static str)],
-    /// Room for the labels, and for what is said at the ends, in pixels.
+    /// Room for the labels, and for the texts at the ends, in pixels.
     pub room: (f64, f64),
 }
 

@@ -7,11 +7,11 @@ use super::{KEY, NARROW, X_ROOM, key};
 pub(in crate::report) struct Columns<'a> {
     /// The lower bound of each column, as text, and its two values.
     pub columns: &'a [(String, [f64; 2])],
-    /// What the segments are: class and text.
+    /// The meaning of the segments: class and text.
     pub key: [(&'static str, &'static str); 2],
     /// The end of the scale upwards.
     pub y_end: f64,
-    /// What the bounds are.
+    /// The meaning of the bounds.
     pub what: &'static str,
     /// A column with a mark, and its text.
     pub mark: Option<(usize, String)>,

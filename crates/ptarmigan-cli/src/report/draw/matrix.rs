@@ -7,7 +7,7 @@ pub(in crate::report) struct Cell {
     pub bins: Vec<(f64, f64, f64)>,
     /// A value with a mark.
     pub mark: Option<f64>,
-    /// What is said in the corner.
+    /// The text in the corner.
     pub said: String,
     pub class: &'static str,
 }

@@ -3,15 +3,15 @@ use super::scale::{Field, Unit, ticks};
 use super::svg::{Anchor, Svg};
 use super::{KEY, X_ROOM, XAxis, key};
 
-/// What goes up and what goes down, in three segments each.
+/// Values that go up and values that go down, in three segments each.
 pub(in crate::report) struct Mirror<'a> {
-    /// What goes up and what goes down, as text.
+    /// The meaning of both directions, as text.
     pub labels: [&'static str; 2],
     /// For each part of the axis, the segments upwards and downwards.
     pub parts: &'a [[[f64; 3]; 2]],
     /// Classes of the segments, upwards and downwards.
     pub classes: [[&'static str; 3]; 2],
-    /// What the segments are.
+    /// The meaning of the segments.
     pub key: [&'static str; 3],
     pub x: XAxis,
     /// The end of both scales.

@@ -1,4 +1,4 @@
-//! Pictures as SVG: what they show is given, how it is drawn is decided here.
+//! Draws pictures as SVG: the caller gives the data, and this module decides how they are drawn.
 //!
 //! Each picture is drawn for a width in pixels and is shown at that width, so text has one size in
 //! all of them. A page has pictures of two widths and shows those that fit.
@@ -33,13 +33,13 @@ pub(super) struct XAxis {
     /// the rest of it empty.
     pub values_end: f64,
     pub unit: Unit,
-    /// What the numbers are.
+    /// The meaning of the numbers.
     pub what: &'static str,
 }
 
 /// Below this width a picture has its key under it instead of beside it.
 const NARROW: f64 = 600.0;
-/// The room below a picture for the numbers of its axis, and for what they are.
+/// The room below a picture for the numbers of its axis, and for their meaning.
 const X_ROOM: f64 = 42.0;
 /// The height of a line of a key.
 const KEY: f64 = 19.0;

@@ -5,7 +5,7 @@ use super::{X_ROOM, XAxis};
 
 /// Areas in rows.
 pub(in crate::report) struct Rows<'a> {
-    /// What each row is, what is said at its end, and its values.
+    /// The label of each row, the text at its end, and its values.
     pub rows: &'a [(String, String, Vec<f64>)],
     pub x: XAxis,
     /// The end of the scale upwards, of all rows.

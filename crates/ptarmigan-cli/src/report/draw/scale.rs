@@ -2,7 +2,7 @@
 use super::svg::{Anchor, Svg, number, width_of};
 use crate::report::words;
 
-/// What the numbers on a scale are.
+/// The kind of the numbers on a scale.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::report) enum Unit {
     /// Numbers of something.
@@ -49,7 +49,7 @@ pub(in crate::report) fn ticks(end: f64, n: usize, unit: Unit) -> Vec<f64> {
     (0..=(end / step + 1e-9) as usize).map(|i| i as f64 * step).collect()
 }
 
-/// The field of a picture, and what its sides stand for. Both scales begin at 0.
+/// The field of a picture, and the meaning of its sides. Both scales begin at 0.
 ///
 /// Values for equal parts of the scale to the right end at `values_end`.
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ impl Field {
         }
     }
 
-    /// Draws the marks of the scale to the right with their numbers, and below them what they are.
+    /// Draws the marks of the scale to the right with their numbers, and below them their meaning.
     pub fn draw_x(&self, svg: &mut Svg, unit: Unit, what: &str) {
         let n = ((self.right - self.left) / 80.0) as usize;
         for tick in ticks(self.x_end, n.max(2), unit) {

@@ -119,7 +119,7 @@ impl Svg {
             writeln!(self.body, r#"<circle cx="{}" cy="{}" r="3" class="{class}"/>"#, number(x), number(y));
     }
 
-    /// Returns the picture. `label` says what it shows to people who do not see it.
+    /// Returns the picture. `label` describes it for people who do not see it.
     pub fn finish(self, label: &str) -> String {
         let Svg { width, height, body } = self;
         let (width, height, label) = (number(width), number(height), escape(label));

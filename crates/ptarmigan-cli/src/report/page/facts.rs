@@ -1,10 +1,10 @@
-//! What was recorded, and the figures that say most.
+//! Writes the lines about the recording, and the figures that say most.
 use super::html::{Table, letter, name};
 use crate::report::collect::{Facts, Figures};
 use crate::report::draw::escape;
 use crate::report::words::{count, on_axis, plural, share, size, times};
 
-/// Returns the first lines: what was recorded.
+/// Returns the first lines: the programs that were recorded.
 pub(super) fn lead(all: &[Figures]) -> String {
     let mut html = String::new();
     for (n, one) in all.iter().enumerate() {
@@ -161,7 +161,7 @@ fn figures(one: &Figures) -> Vec<Fact> {
     ]
 }
 
-/// Formats a length on the axis with what it is of.
+/// Formats a length on the axis with its unit.
 pub(super) fn with_unit(facts: &Facts, length: u64) -> String {
     let unit = if facts.is_time() { "" } else { " events" };
     format!("{}{unit}", on_axis(length, facts.is_time()))

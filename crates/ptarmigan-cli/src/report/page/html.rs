@@ -9,7 +9,7 @@ const HALF: f64 = 472.0;
 const MIDDLE: f64 = 620.0;
 const SLIM: f64 = 336.0;
 
-/// Returns what a trace is called on the page: its name, with a letter if there are several.
+/// Returns the name of a trace on the page: its own, with a letter if there are several.
 pub(super) fn name(n: usize, all: &[Figures]) -> String {
     let name = if all[n].facts.name.is_empty() { "(no name)" } else { &all[n].facts.name };
     if all.len() > 1 { format!("{} · {name}", letter(n)) } else { name.to_owned() }

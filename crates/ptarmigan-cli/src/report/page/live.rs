@@ -76,7 +76,7 @@ pub(super) fn programs(all: &[Figures]) -> String {
                 }
                 (program.label.clone(), said, values)
             })
-            // A row without anything in it says nothing.
+            // A row without any table is left out.
             .filter(|(_, _, values)| values.iter().any(|tables| *tables > 0.0))
             .collect();
         Rows { rows: &rows, x: x_axis(all, one), y_end: end }.draw(width, "Table pages alive by program")

@@ -1,4 +1,4 @@
-//! How the figures came about.
+//! Explains the origin of the figures.
 use super::html::said;
 use crate::report::collect::Figures;
 use crate::report::draw::escape;

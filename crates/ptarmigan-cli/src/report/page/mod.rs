@@ -1,4 +1,4 @@
-//! The page: one HTML document that needs nothing else, neither files nor scripts.
+//! The page: one HTML document that needs no other files and no scripts.
 mod facts;
 mod flushes;
 mod html;
@@ -44,7 +44,7 @@ pub(super) fn page(all: &[Figures]) -> String {
     html + "</body>\n</html>\n"
 }
 
-/// Returns what a reader must know before trusting a figure.
+/// Returns the facts that a reader must know before trusting a figure.
 fn warnings(all: &[Figures]) -> String {
     let mut lines = Vec::new();
     for (n, one) in all.iter().enumerate() {

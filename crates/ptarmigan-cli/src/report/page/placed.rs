@@ -5,7 +5,7 @@ use crate::report::collect::{Figures, PlacedFigures};
 use crate::report::draw::{Bar, Bars};
 use crate::report::words::{count, size};
 
-/// Low and high memory in tables; nothing if it was not asked for.
+/// Returns the part about low and high memory in tables; empty if it was not asked for.
 pub(super) fn placed(all: &[Figures]) -> String {
     let Some(first) = all.first().filter(|one| !one.userpte.is_empty()) else { return String::new() };
     let low = |placed: &PlacedFigures| format!("{} {}", placed.userpte, size(placed.peak_low_bytes));

@@ -8,11 +8,11 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// What a colour is for, as a contrast with what is behind it (WCAG 2.2).
+    /// The least contrast of a colour with its background, by its use (WCAG 2.2).
     const TEXT: f64 = 4.5;
     const GRAPHIC: f64 = 3.0;
 
-    /// Colours in front, what is behind them, and the least contrast.
+    /// Colours in front, their backgrounds, and the least contrast.
     const PAIRS: [(&str, &str, f64); 20] = [
         ("fg", "bg", TEXT),
         ("fg", "warn-bg", TEXT),
@@ -36,11 +36,11 @@ mod tests {
         ("fg", "shade", GRAPHIC),
         ("muted", "shade", GRAPHIC),
     ];
-    /// What nothing is read from: backgrounds, rules of tables and scales, and the area that has an
-    /// outline.
+    /// Colours that carry no information: backgrounds, rules of tables and scales, and the area
+    /// that has an outline.
     const NOT_READ: [&str; 4] = ["bg", "warn-bg", "grid", "shade"];
 
-    /// Returns the colours of a scheme: the light one, or what the dark one makes of it.
+    /// Returns the colours of a scheme; the dark one overrides colours of the light one.
     fn colours(dark: bool) -> BTreeMap<&'static str, &'static str> {
         let blocks: Vec<&str> =
             STYLE.split(":root {").skip(1).filter_map(|block| block.split('}').next()).collect();

@@ -1,4 +1,5 @@
-//! Tables one by one: how full they were, how long they lived, what made and what took them.
+//! Tables one by one: how full they were, how long they lived, and the operations that made and
+//! took them.
 use super::facts::with_unit;
 use super::html::{note, pictures, said, section};
 use super::live::LEVELS;
@@ -98,7 +99,7 @@ pub(super) fn lifetimes(all: &[Figures]) -> String {
     section("lifetimes", &heading, &caption, &(content + &note(&cut)))
 }
 
-/// What made tables and what took them.
+/// Returns the table of operations that made and took tables.
 pub(super) fn causes(all: &[Figures]) -> String {
     let first = |rows: &[CauseRow]| {
         let all: u64 = rows.iter().map(CauseRow::total).sum();

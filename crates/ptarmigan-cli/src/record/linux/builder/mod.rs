@@ -18,7 +18,7 @@ const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 
-/// The usual limit of a stack, in pages: 8 MiB. A reader takes it where nothing else is said.
+/// The usual limit of a stack, in pages: 8 MiB. A reader takes it by default.
 const USUAL_STACK: u64 = 2048;
 
 /// The most raw events of unknown tasks that are kept.
@@ -29,7 +29,7 @@ const MOST_EARLY: usize = 1 << 16;
 struct SpaceUsers {
     /// Number of tasks.
     users: u32,
-    /// Number of tasks that change nothing: they are exiting, or wait for the child of a vfork.
+    /// Number of tasks that make no change: they are exiting, or wait for the child of a vfork.
     still: u32,
     /// Where events have made tables.
     known: KnownTables,
@@ -45,7 +45,7 @@ struct TaskState {
     /// While this task waits for the child of its vfork: its events that arrived early because two
     /// clocks differ.
     held: Option<Vec<Raw>>,
-    /// Whether its events are written. Nothing is written below a program that could not be looked
+    /// Whether its events are written. No event is written below a program that could not be looked
     /// at.
     recorded: bool,
     /// The system call in progress, with its arguments and the place reserved for its event.
@@ -99,7 +99,7 @@ pub(crate) struct Seen {
     pub(crate) blank: u64,
 }
 
-/// Looks up what an execve made, by task and time.
+/// Looks up the result of an execve, by task and time.
 pub(crate) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<Made>;
 
 pub(crate) struct TraceBuilder<'a, W: Write> {
@@ -385,7 +385,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
-    /// Ends what is written of a task, whose new program could not be looked at.
+    /// Ends the events of a task whose new program could not be looked at.
     fn leave_unrecorded(&mut self, pid: i32) -> Result<(), WriteError> {
         self.put(pid, Kind::Exit { last: true })?;
         if let Some(task) = self.tasks.get_mut(&pid) {

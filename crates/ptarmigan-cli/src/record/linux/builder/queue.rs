@@ -62,7 +62,7 @@ impl<W: Write> Queue<W> {
         place
     }
 
-    /// Returns what stands at a place, if it is still kept.
+    /// Returns the event at a place, if it is still kept.
     fn slot(&mut self, place: u64) -> Option<&mut QueuedEvent> {
         place.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize))
     }
@@ -170,7 +170,7 @@ mod tests {
         for n in 0..KEPT as u64 {
             q.push(6, brk(10 + n)).expect("memory");
         }
-        // Written already, all but what waits behind the empty place.
+        // Written already, except for the events behind the empty place.
         q.delay(1, 7).expect("memory");
         q.resolve(empty, 7, None).expect("memory");
         assert_eq!(ends(q)[..4], [4, 2, 1, 10]);

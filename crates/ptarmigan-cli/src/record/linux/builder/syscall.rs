@@ -26,7 +26,7 @@ fn moves_several() -> bool {
 const HALF_WAY: [i64; 4] =
     [libc::ENOMEM as i64, libc::EINVAL as i64, libc::EFAULT as i64, libc::EAGAIN as i64];
 
-/// Returns the event of a system call, or `None` if the call changed nothing.
+/// Returns the event of a system call, or `None` if the call made no change.
 pub(crate) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
     let kind = done(call, args, result)?;
     if !(-4095..0).contains(&result) {
@@ -46,7 +46,7 @@ pub(crate) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind
             }
             FailedCall::Mremap { start: from, pages: old_pages, to: args[4] >> PAGE_SHIFT, keep }
         }
-        // The reservation of huge pages fails when what was there is gone.
+        // The reservation of huge pages fails after the old mapping is gone.
         Kind::Mmap { pages, flags, .. }
             if flags.0 & MapFlags::HUGE_ONLY != 0
                 && flags.0 & MapFlags::FIXED != 0
@@ -61,7 +61,7 @@ pub(crate) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind
     (aligned && HALF_WAY.contains(&-result)).then_some(Kind::Failed { errno, call })
 }
 
-/// Returns what a system call does if nothing stops it.
+/// Returns the effect of a system call that succeeds.
 fn done(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
     let [a, b, c, d, _] = args;
     let (start, end) = (a >> PAGE_SHIFT, pages(a.saturating_add(b)));
@@ -70,7 +70,7 @@ fn done(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
     let kind = match call {
         MmCall::Mmap => {
             let has = |flag: i32, bit: u16| if d & flag as u64 != 0 { bit } else { 0 };
-            // What is populated of a file depends on where it ends: the tracer looks.
+            // The populated part of a file depends on where it ends: the tracer looks.
             let anon = d & libc::MAP_ANONYMOUS as u64 != 0;
             let populate = d & libc::MAP_POPULATE as u64 != 0 && d & libc::MAP_NONBLOCK as u64 == 0 && anon;
             let locked = if anon { MapFlags::POPULATE } else { 0 } | MapFlags::LOCKED;

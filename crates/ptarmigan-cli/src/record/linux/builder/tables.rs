@@ -1,4 +1,4 @@
-//! Where the events so far have made last-level tables, as far as that is certain.
+//! Tracks the last-level tables that the events so far have certainly made.
 //!
 //! Of the pages that are found at a stop only those are written into the trace that lie where no
 //! event has made a table. So a trace does not grow where faults have told everything.
@@ -18,7 +18,7 @@ pub(crate) struct KnownTables {
     last: Option<u64>,
 }
 
-/// What events say about a span.
+/// The state of a span according to the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// There was a table, and it may have been freed.
@@ -45,13 +45,13 @@ impl KnownTables {
         }
     }
 
-    /// What is certain of a copy by fork.
+    /// Returns the spans that are certain after a copy by fork.
     pub(crate) fn forked(&self) -> Self {
         let copied = self.spans.iter().filter(|(_, known)| **known == Known::Written);
         Self { spans: copied.map(|(span, known)| (*span, *known)).collect(), last: None }
     }
 
-    /// Forgets what a call may have freed.
+    /// Forgets the tables that a call may have freed.
     pub(crate) fn forget_by(&mut self, kind: &Kind) {
         match *kind {
             Kind::Mmap { start, pages, .. }
@@ -134,7 +134,7 @@ mod tests {
         known.add(600, true);
         assert_eq!(known.news(&[found(500, 1000)]), (vec![found(500, 12), found(1024, 476)], 2));
         assert_eq!(known.news(&[found(500, 1000)]), (vec![], 0));
-        // What may have been freed is written again, and was no surprise.
+        // A table that may have been freed is written again, and was no surprise.
         known.forget_by(&Kind::Munmap { start: 700, pages: 1 });
         assert_eq!(known.news(&[found(510, 3), found(514, 1)]), (vec![found(512, 1), found(514, 1)], 0));
         known.forget_by(&Kind::Brk { end: 1023 });

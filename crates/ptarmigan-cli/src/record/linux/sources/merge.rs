@@ -23,7 +23,7 @@ pub(crate) struct Finished {
 pub(crate) struct Merge<'a> {
     sources: Vec<Stream<'a>>,
     cut: bool,
-    /// Nothing after this time is wanted.
+    /// Events after this time are dropped.
     until: u64,
     next: Vec<Option<Raw>>,
     heap: BinaryHeap<Reverse<(u64, usize)>>,

@@ -1,4 +1,4 @@
-//! Where raw events come from, and where they wait until the end of the recording.
+//! Collects raw events from their sources, and keeps them until the end of the recording.
 pub(crate) mod merge;
 pub(crate) mod perf;
 pub(crate) mod spill;

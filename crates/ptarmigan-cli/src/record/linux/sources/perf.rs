@@ -67,7 +67,7 @@ impl PerfRing {
             let e = io::Error::last_os_error();
             return Err(allowed::no_perf_events(&e));
         }
-        // SAFETY: the call succeeded, so `fd` is open, and nothing else owns it.
+        // SAFETY: the call succeeded, so `fd` is open, and this is its only owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.

@@ -20,7 +20,7 @@ pub(crate) struct Spill {
 }
 
 /// Room on a disk that a recording may fill. A part is set aside at the start and given back when
-/// the rest is taken: what is on its way then has a place.
+/// the rest is taken: events on their way then have a place.
 pub(crate) struct Room {
     reserve: PathBuf,
     /// When the recording ended for lack of room, or 0.
@@ -31,10 +31,10 @@ pub(crate) struct Room {
 const RESERVE: u64 = 1 << 20;
 
 impl Room {
-    /// Ends the recording: nothing that happens from now on is kept.
+    /// Ends the recording: no later event is kept.
     pub(crate) fn end(&self) {
         if self.ended.compare_exchange(0, sys::now(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            // Without it there is less room, or none.
+            // Without it the room is smaller, or 0.
             let _ = fs::remove_file(&self.reserve);
         }
     }
@@ -47,7 +47,7 @@ impl Room {
     /// Writes to a file. If there is no room, the recording ends, and the room that was set aside is
     /// used.
     pub(crate) fn write(&self, to: &mut BufWriter<File>, bytes: &[u8]) -> io::Result<()> {
-        // Nothing of `bytes` is in the buffer after an error.
+        // No byte of `bytes` is in the buffer after an error.
         if to.buffer().len() + bytes.len() > to.capacity()
             && let Err(e) = to.flush()
         {
@@ -57,7 +57,7 @@ impl Room {
         to.write_all(bytes)
     }
 
-    /// Writes what is buffered.
+    /// Writes the contents of the buffer.
     pub(crate) fn flush(&self, to: &mut BufWriter<File>) -> io::Result<()> {
         to.flush().or_else(|e| self.failed(e).and_then(|()| to.flush()))
     }
@@ -107,7 +107,7 @@ fn remove_stale(output: &Path, prefix: &str) {
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
         {
-            // What cannot be removed stays.
+            // Directories that cannot be removed stay.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -120,7 +120,7 @@ impl Drop for Spill {
     }
 }
 
-/// The tracer's files: raw events in order of time, and what each execve made.
+/// The tracer's files: raw events in order of time, and the results of execves.
 pub(crate) struct Notes {
     events: BufWriter<File>,
     events_at: PathBuf,
@@ -130,7 +130,7 @@ pub(crate) struct Notes {
     /// For each task: the times of its execs, and the offsets in `made`.
     execs: HashMap<i32, VecDeque<(u64, u64)>>,
     room: Arc<Room>,
-    /// Why nothing is written any more.
+    /// Why writing has stopped.
     failed: Option<io::Error>,
 }
 
@@ -230,14 +230,14 @@ impl Iterator for NotedEvents {
     }
 }
 
-/// What each execve made, by task and time.
+/// The results of execves, by task and time.
 pub(crate) struct NotedExecs {
     file: BufReader<File>,
     execs: HashMap<i32, VecDeque<(u64, u64)>>,
 }
 
 impl NotedExecs {
-    /// Returns what the execve made that task `pid` began at `time`.
+    /// Returns the result of the execve that task `pid` began at `time`.
     pub(crate) fn after(&mut self, pid: i32, time: u64) -> Option<Made> {
         let execs = self.execs.get_mut(&pid)?;
         while execs.front().is_some_and(|(done, _)| *done < time) {

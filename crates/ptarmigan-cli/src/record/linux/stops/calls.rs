@@ -1,4 +1,4 @@
-//! System calls whose effect no event tells in full: what is looked at before and after them.
+//! Looks at memory before and after system calls whose effect no event tells in full.
 use crate::record::linux::raw::RawKind;
 use crate::record::linux::system::pagemap::{self, Found};
 use crate::record::linux::system::{proc, sys};
@@ -22,7 +22,7 @@ pub(crate) const LOOKED_AT: [i64; 9] = [
 /// pages: the space may be that of a large parent.
 const LITTLE: u64 = 4096;
 
-/// What is known of a system call before its end.
+/// Facts about a system call before its end.
 pub(crate) enum Pending {
     /// `mmap` of a file whose pages are made present at once, with its arguments.
     Populate([u64; 6]),
@@ -41,10 +41,10 @@ pub(crate) enum Pending {
     Advise(i32, Vec<(u64, u64)>, u16),
 }
 
-/// What a look finds: the events, each with its task.
+/// The result of a look: the events, each with its task.
 pub(crate) type Looked = Vec<(i32, RawKind)>;
 
-/// Looks at a call before it is made. Returns `None` if it is nothing to wait for.
+/// Looks at a call before it is made. Returns `None` for a call without a second look.
 pub(crate) fn before(pid: i32, number: i64, args: [u64; 6]) -> Option<Pending> {
     match number {
         libc::SYS_shmat => Some(Pending::Attach),

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// What a task does at the system calls that are looked at.
+/// The action of a task at the system calls that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtCalls {
     /// It stops for its tracer.
@@ -53,7 +53,7 @@ impl Start {
             AtCalls::Stop => libc::SECCOMP_RET_TRACE,
             AtCalls::Ask => libc::SECCOMP_RET_USER_NOTIF,
         };
-        // A task that no tracer follows could make none of the calls that stop for it.
+        // A task without a tracer could make none of the calls that stop for it.
         let traced = at_calls == AtCalls::Stop;
         let mut filter = vec![
             // 32-bit system calls have other numbers. They are allowed.
@@ -239,6 +239,6 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: pipe2 writes two ints, to an array that lives until the call returns.
     sys::ok(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
-    // SAFETY: the call succeeded, so both descriptors are open, and nothing else owns them.
+    // SAFETY: the call succeeded, so both descriptors are open, and these are their only owners.
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }

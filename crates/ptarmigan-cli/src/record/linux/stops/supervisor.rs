@@ -1,7 +1,7 @@
 //! Follows the tasks of a recording by tracepoints, which need no tracer: a task waits for the
 //! recorder only before execve, before its exit and before a few rare calls.
 //!
-//! What a call has done is looked at after it. For that the task is traced from the call's
+//! The effect of a call is looked at after it. For that the task is traced from the call's
 //! beginning to its end, and is free again then: signals, debuggers and tracers of the program's
 //! own find it untraced. Where another tracer is attached already, the look is left out.
 use super::calls::{self, Exiting, Looked, Pending};
@@ -27,7 +27,7 @@ enum Traced {
     Exit,
 }
 
-/// What the recording could not look at.
+/// Counts of programs and calls that the recording could not look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missed {
     /// Calls of `execve` under another tracer. Those that fail on the way along a path are among

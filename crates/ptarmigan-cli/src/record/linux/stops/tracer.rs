@@ -71,7 +71,7 @@ impl Ended {
     }
 }
 
-/// What following the tasks needs of its surroundings.
+/// Callbacks of the code that follows tasks.
 pub(crate) trait Surroundings {
     /// The command has started, and has not run yet.
     fn begun(&mut self);

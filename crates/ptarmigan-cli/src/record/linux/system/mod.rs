@@ -1,4 +1,4 @@
-//! What the kernel offers: system calls without a wrapper, `/proc`, signals, notifications.
+//! Interfaces of the kernel: system calls without a wrapper, `/proc`, signals, notifications.
 pub(crate) mod notify;
 pub(crate) mod pagemap;
 pub(crate) mod proc;

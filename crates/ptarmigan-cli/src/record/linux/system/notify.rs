@@ -69,7 +69,7 @@ impl Listener {
     }
 }
 
-/// What the listener has to say.
+/// An event of the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     /// A call waits.

@@ -3,7 +3,7 @@
 //! Pages that the kernel brings in on behalf of a program (direct I/O, `process_vm_writev`,
 //! `userfaultfd`, core dumps, ...) raise no fault that a tracepoint reports. They are found at the
 //! stops, with one call that looks at page tables only, whatever the areas' sizes (`PAGEMAP_SCAN`,
-//! Linux 6.7). Older kernels find nothing. That call does not tell private pages of this space
+//! Linux 6.7). Older kernels do not find them. That call does not tell private pages of this space
 //! alone from those that a fork shares: of private pages the words of `pagemap` are read, too.
 use super::proc::{PAGE_SHIFT, USER_END};
 use super::sys::{self, PageRegion};
@@ -42,7 +42,7 @@ impl Found {
         self.start | self.pages.min(Self::LONGEST) << Self::PAGE | flags
     }
 
-    /// What [`Found::word`] made.
+    /// Decodes a word of [`Found::word`].
     pub(crate) fn of(word: u64) -> Self {
         Self {
             start: word & ((1 << Self::PAGE) - 1),
@@ -106,7 +106,7 @@ pub(crate) fn works() -> bool {
     present_in(std::process::id() as i32, here, here + (1 << PAGE_SHIFT)).is_some()
 }
 
-/// Returns the runs of all present pages, in order; nothing if the kernel cannot tell.
+/// Returns the runs of all present pages, in order; no run if the kernel cannot tell.
 pub(crate) fn present(pid: i32) -> Vec<Found> {
     present_in(pid, 0, END).unwrap_or_default()
 }
@@ -149,7 +149,7 @@ mod tests {
         let page = vec![1u8; 3 << PAGE_SHIFT];
         let inside = (page.as_ptr() as u64 >> PAGE_SHIFT) + 1;
         let found = present(std::process::id() as i32);
-        // Kernels before 6.7 find nothing.
+        // Kernels before 6.7 find no page.
         assert_eq!(works(), !found.is_empty());
         if works() {
             let run = found.iter().find(|f| (f.start..f.start + f.pages).contains(&inside));
@@ -175,7 +175,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             loop {
-                // SAFETY: pause takes nothing.
+                // SAFETY: pause takes no argument.
                 unsafe { libc::pause() };
             }
         }

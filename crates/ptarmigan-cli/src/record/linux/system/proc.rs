@@ -1,4 +1,4 @@
-//! What /proc reports about a stopped task.
+//! Reads `/proc` of a stopped task.
 use super::sys;
 use ptarmigan_trace::{AreaKind, HugePages, Prot};
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ pub(crate) struct Area {
     pub(crate) shared: bool,
     /// Where in its file the area begins, in pages.
     pub(crate) offset: u64,
-    /// The number of its file on its device, 0 if there is none.
+    /// The number of its file on its device, 0 without a file.
     pub(crate) inode: u64,
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
     found
 }
 
-/// What `execve` made outside the listed areas.
+/// The parts of a new program outside the listed areas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Program {
     /// Its name, as the kernel keeps it.
@@ -231,7 +231,7 @@ pub(crate) struct Program {
     pub(crate) heap: u64,
 }
 
-/// Returns what the `execve` of a task made.
+/// Returns these parts for the program that a task's `execve` made.
 pub(crate) fn program(pid: i32) -> Option<Program> {
     let stat = read(pid, "stat", 1024, true)?;
     let stat = String::from_utf8_lossy(&stat);

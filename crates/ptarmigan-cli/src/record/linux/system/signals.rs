@@ -1,8 +1,9 @@
 //! Signals to the recorder. Ctrl-C while recording reaches the recorded program, too; the recording
 //! ends with it, and the trace is kept.
 //!
-//! What the recorder was started with is the command's, too: a signal that is ignored stays ignored,
-//! by the recorder itself as well (`nohup`, `trap '' INT`), and a signal that is blocked stays blocked.
+//! The command inherits the signal settings that the recorder was started with: a signal that is
+//! ignored stays ignored, by the recorder itself as well (`nohup`, `trap '' INT`), and a signal
+//! that is blocked stays blocked.
 use super::sys;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -26,7 +27,7 @@ pub(crate) const ORPHANED: i32 = libc::SIGUSR1;
 const CHANGED: [i32; 7] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM, libc::SIGCHLD, ORPHANED];
 
-/// What the recorder was started with.
+/// Signal settings at the start of the recorder.
 struct AtStart {
     /// The signals of [`CHANGED`] that are ignored, as bits.
     ignored: u64,
@@ -90,8 +91,8 @@ fn milliseconds() -> u64 {
     t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
 }
 
-/// Notes what the recorder was started with. Ends of children are signals from then on, whatever the
-/// recorder was started with: it waits for them.
+/// Notes the signal settings at the start of the recorder. Ends of children are signals from then
+/// on, whatever the setting was: the recorder waits for them.
 pub(crate) fn remember() {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     let mut ignored = 0;
@@ -173,7 +174,7 @@ pub(crate) fn hold() {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const held, ptr::null_mut()) };
 }
 
-/// Makes the signals of this process what the recorder was started with. Async-signal-safe.
+/// Restores the signal settings from the start of the recorder. Async-signal-safe.
 pub(crate) fn restore() {
     let action = |signal| if was_ignored(signal) { libc::SIG_IGN } else { libc::SIG_DFL };
     // SAFETY: neither action runs code. The mask is set from one set, which lives until the call

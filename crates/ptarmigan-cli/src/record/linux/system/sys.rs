@@ -15,8 +15,9 @@ pub(crate) fn ok(r: libc::c_long) -> io::Result<libc::c_long> {
 
 /// Makes a ptrace request whose `data` is a number.
 fn ptrace(request: libc::c_uint, pid: i32, data: usize) -> io::Result<()> {
-    // SAFETY: none of the requests made through this function (SEIZE, INTERRUPT, CONT, SYSCALL,
-    // LISTEN, DETACH) reads or writes memory of this process: `data` is a signal number or a set of options.
+    // SAFETY: the requests made through this function (SEIZE, INTERRUPT, CONT, SYSCALL, LISTEN,
+    // DETACH) do not read or write memory of this process: `data` is a signal number or a set of
+    // options.
     ok(unsafe { libc::ptrace(request, pid, 0usize, data) }).map(drop)
 }
 
@@ -103,7 +104,7 @@ pub(crate) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     Ok(unsafe { regs.assume_init() })
 }
 
-/// Returns the limit of a task's stack, in bytes; `u64::MAX` is none.
+/// Returns the limit of a task's stack, in bytes; `u64::MAX` is no limit.
 pub(crate) fn stack_limit(pid: i32) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: prlimit reads no new limit through a null pointer, and writes one rlimit, to a
@@ -193,7 +194,7 @@ impl PageRegion {
     pub(crate) const HUGE: u64 = 1 << 6;
 }
 
-/// What `PAGEMAP_SCAN` reads and writes (`struct pm_scan_arg`).
+/// The argument of `PAGEMAP_SCAN`, read and written (`struct pm_scan_arg`).
 #[repr(C)]
 struct ScanRequest {
     size: u64,

@@ -155,7 +155,8 @@ impl ScheduleBuilder<'_> {
         self.users[space as usize] == 0
     }
 
-    /// Returns what a CPU has loaded. When a space ends, every CPU that had it loaded has left it.
+    /// Returns the space that a CPU has loaded. When a space ends, every CPU that had it loaded has
+    /// left it.
     fn loaded(&self, cpu: u16) -> Option<CpuState> {
         let current = self.current[usize::from(cpu)];
         (current.space != NONE && self.users[current.space as usize] > 0).then_some(current)

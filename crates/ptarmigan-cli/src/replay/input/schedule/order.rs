@@ -171,7 +171,7 @@ impl Order {
         }
     }
 
-    /// Appends what has to come before an operation uses a space.
+    /// Appends the steps that must precede the use of a space by an operation.
     fn before(&mut self, worker: usize, space: u32, access: &mut Sharing, how: SpaceUse, origin: u32) {
         match access {
             Sharing::Own(Some(last)) if usize::from(last.worker) == worker => {}

@@ -28,8 +28,7 @@ impl Decoder {
     /// of a page of the buffers, in bytes. Tracepoints that a recording can do without are left out
     /// if they are missing, or have other fields than it needs.
     ///
-    /// # Errors
-    /// What is missing, in words.
+    /// The missing field or tracepoint, in words.
     pub(super) fn new(read: impl Fn(&str) -> io::Result<String>, sub_buffer: usize) -> Result<Self, String> {
         let page = read("header_page").map_err(|e| format!("events/header_page: {e}"))?;
         let layout = PageLayout::new(&page, sub_buffer)
@@ -201,7 +200,7 @@ mod tests {
         let user = "exceptions/page_fault_user";
         let no_address = format!("this kernel's tracepoint {user} has no number address");
         assert_eq!(lacks(user, "address", "ip"), Some(no_address.clone()));
-        // An array is not a number, and neither is what has three bytes.
+        // An array is not a number, and neither are three bytes.
         assert_eq!(
             lacks(user, "address; offset:16; size:8", "address; offset:16; size:16"),
             Some(no_address.clone())
@@ -248,7 +247,8 @@ mod tests {
 
     #[test]
     fn any_format_file_is_read_or_refused() {
-        // Bytes of the formats change, and records of any bytes are decoded with what comes of it.
+        // Bytes of the formats change, and the resulting decoder gets records of any
+        // bytes.
         let mut state = 0x1234_5678_9abc_def1_u64;
         let mut random = move |below: usize| {
             state ^= state << 13;

@@ -86,7 +86,7 @@ impl Instance {
         Decoder::new(read_event, LEAST_SUB_BUFFER).map(drop)
     }
 
-    /// Creates an instance that records nothing yet, with readers that write to `spill`.
+    /// Creates an instance that does not record yet, with readers that write to `spill`.
     pub(crate) fn new(spill: &Spill) -> Result<Self, Failure> {
         let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", keeper::number()));
         remove_stale();

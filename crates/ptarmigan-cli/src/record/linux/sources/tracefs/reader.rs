@@ -50,7 +50,7 @@ pub(super) fn start(
             }
             if on && room.ended().is_some() {
                 on = false;
-                // Otherwise the kernel drops and counts what has no room.
+                // Otherwise the kernel drops and counts the events that have no room.
                 let _ = OpenOptions::new().write(true).open(&switch).and_then(|mut f| f.write_all(b"0"));
             }
             if last {
