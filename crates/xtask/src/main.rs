@@ -6,6 +6,7 @@ mod check;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
 mod figures;
+mod lines;
 mod prose;
 
 /// Checks of the workspace beside its tests.
@@ -24,6 +25,8 @@ enum Task {
     Figures(figures::FiguresArgs),
     /// Counts words that make comments and documents hard to read; fails above the limits of a list.
     Prose(prose::ProseArgs),
+    /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
+    Lines(lines::LinesArgs),
     /// Records random programs and compares a replay with Linux's count of tables after every call.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Fidelity(fidelity::FidelityArgs),
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Check(args) => check::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
+        Task::Lines(args) => lines::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Task::Fidelity(args) => fidelity::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
