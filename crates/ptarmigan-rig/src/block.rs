@@ -32,7 +32,7 @@ impl HashMemory {
     /// multiple of all sizes.
     pub const PHYS: u64 = 1 << 48;
 
-    /// Allocates memory for a table of that size, all zero; `None` if there is none.
+    /// Allocates memory for a table of that size, all zero; `None` if the host refuses it.
     pub fn new(size: HashSize) -> Option<Self> {
         let layout = Layout::from_size_align(size.bytes(), size.bytes()).ok()?;
         // SAFETY: no table has 0 bytes.
@@ -56,7 +56,8 @@ impl HashMemory {
         match bytes {
             4 => Some(self.word(offset)?.swap_bytes().into()),
             8 => {
-                // The valid bit is in the second word: what was written before it is seen.
+                // The valid bit is in the second word: stores to the first one, which come before
+                // it, are seen.
                 let low = self.word(offset.checked_add(4)?)?;
                 let high = self.word(offset)?;
                 Some((u64::from(high) << 32 | u64::from(low)).swap_bytes())

@@ -7,7 +7,7 @@ use ptsan::{AccessKind, Arch};
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// A format is not what it promises to be, or not what the sanitizer decodes: the message names the
+/// A format breaks its contract, or differs from the sanitizer's decoding: the message names the
 /// format, the entry and the difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nonconforming(String);
@@ -38,14 +38,15 @@ pub fn conform<F: Watchable>() {
     }
 }
 
-/// Compares the format `F` with what [`Format`] promises, and with `arch`, which the sanitizer's
+/// Compares the format `F` with the contract of [`Format`], and with `arch`, which the sanitizer's
 /// authors wrote from the architecture's manual: links of all levels, and leaves of all
-/// [`LEAF_LEVELS`](Format::LEAF_LEVELS) with all attributes, those of the format's own among them, of
-/// the first frames, the last one, and others between. Entries are compared as they lie in memory.
+/// [`LEAF_LEVELS`](Format::LEAF_LEVELS) with all attributes, those of the format's own among them,
+/// of the first frames, the last one, and others between. Entries are compared as they lie in
+/// memory.
 ///
-/// Of [`Format::allows`], pages of the user are compared: what it says of others is not asked. A
-/// tree that no MMU walks (PowerPC with a hash table) has no accessed bits, and what is compared is
-/// what the refill of the hash table would let through.
+/// [`Format::allows`] is compared for pages of the user only. A tree that no MMU walks (PowerPC
+/// with a hash table) has no accessed bits; there, the accesses that the refill of the hash table
+/// would let through are compared.
 ///
 /// # Errors
 ///
@@ -97,7 +98,7 @@ fn in_memory<F: Format>(raw: u64) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Frames that an entry of `level` can begin with: multiples of what it maps, from the first to the
+/// Frames that an entry of `level` can begin with: multiples of its size, from the first to the
 /// last one that has a number.
 fn frames<F: Format>(level: Level) -> Vec<Pfn> {
     let size = F::shift(level) - F::PAGE_SHIFT;
@@ -126,7 +127,7 @@ fn links<F: Format>(arch: &Arch, level: Level) -> Checked {
     Ok(())
 }
 
-/// All attributes of the library, each alone with one of the format's own, or none of them.
+/// All attributes of the library, each alone and with each of the format's own.
 fn attributes() -> impl Iterator<Item = Attr> {
     let own = (0..16).map(|bit| 1 << bit).filter(|bit| Attr::OWN.0 & bit != 0);
     std::iter::once(0).chain(own).flat_map(|own| (0..256).map(move |bits| Attr(own | bits)))
@@ -141,7 +142,7 @@ fn leaves<F: Format>(arch: &Arch, level: Level) -> Checked {
         }
         grows::<F>(level, attr)?;
     }
-    // Special or not makes no difference, and what the MMU notes comes together.
+    // Special or not makes no difference, and the bits that the MMU sets come together.
     let noted = Attr::ACCESSED | Attr::DIRTY;
     let fewer = |attr: &Attr| !attr.has(Attr::SPECIAL) && (attr.has(noted) || attr.0 & noted.0 == 0);
     let all: Vec<_> = attributes().filter(fewer).collect();
@@ -171,7 +172,7 @@ fn grows<F: Format>(level: Level, attr: Attr) -> Checked {
     Ok(())
 }
 
-/// One leaf: the promises, then what the MMU does with it.
+/// Checks one leaf: the promises, then the accesses that the MMU allows with it.
 fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked {
     let raw = F::leaf(level, pfn, given);
     let what = || format!("the leaf {raw:#x} of level {} of {pfn} with {given} ({:#x})", level.0, given.0);

@@ -38,10 +38,10 @@ macro_rules! of {
     };
 }
 
-/// What CPUs did with the hash table.
+/// Counts of the CPUs' use of the hash table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashUse {
-    /// What was done with the table.
+    /// Counts of the table's operations.
     pub table: HashCounts,
     /// Accesses that found their page in it.
     pub found: usize,
@@ -85,7 +85,8 @@ pub fn hash_size(layout: HashLayout, bytes: u64) -> Result<HashSize, ptarmigan::
 }
 
 impl<'s> HashedMmu<'s> {
-    /// Makes the MMUs of `cpus` CPUs, with a table in `memory` that nothing else uses.
+    /// Makes the MMUs of `cpus` CPUs, with a table in `memory` of which the caller must make no
+    /// other use.
     ///
     /// # Errors
     /// [`HashSizeError`](ptarmigan::tlb::hash::HashSizeError) if the memory is no table of the
@@ -129,7 +130,7 @@ impl<'s> HashedMmu<'s> {
         HashedMmu { soft: Some(soft), ..self }
     }
 
-    /// Returns what has been done so far. The valid entries are counted now.
+    /// Returns the counts until now. The valid entries are counted now.
     pub fn usage(&self) -> HashUse {
         let load = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         HashUse {
@@ -224,7 +225,7 @@ impl<'s> HashedMmu<'s> {
     }
 }
 
-/// What the hash table gets for an entry: writable once it was written to.
+/// Returns the mapping in the hash table for an entry: writable once the page was written to.
 fn mapping(raw: u64) -> Mapping {
     let attr = Ppc32::attr(Level::PTE, raw);
     let writable = attr.has(Attr::WRITE) && attr.has(Attr::DIRTY);
@@ -241,10 +242,10 @@ fn segments(context: u32) -> [u64; 16] {
 }
 
 // SAFETY: 1. and 2. pages are taken out of the one table and of all TLBs, or all of the context's
-// are and the TLBs are emptied. 3. TLBs know pages by context, so that of another space nothing is
-// used; if numbers are handed out anew, table and TLBs are emptied. 4. the CPU walks no tables. 5.
-// one invalidation reaches all CPUs, and none walks tables. 6. No root is kept beyond the call. 7.
-// `load` finds no translations.
+// are and the TLBs are emptied. 3. TLBs know pages by context, so that no translation of another
+// space is used; if numbers are handed out anew, table and TLBs are emptied. 4. the CPU walks no
+// tables. 5. one invalidation reaches all CPUs, and no CPU walks tables. 6. No root is kept beyond
+// the call. 7. `load` finds no translations.
 unsafe impl Mmu for &HashedMmu<'_> {
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;

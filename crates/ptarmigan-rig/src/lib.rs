@@ -5,8 +5,8 @@
 //!
 //! A [`SoftMmu`] owns the sanitizer. It stands between the library and the sanitizer twice:
 //!
-//! * as the machine's [`Mmu`](ptarmigan::tlb::Mmu), it has the software MMU of a CPU forget what
-//!   the library tells that CPU to forget, and nothing else;
+//! * as the machine's [`Mmu`](ptarmigan::tlb::Mmu), it makes the software MMU of a CPU forget
+//!   exactly the translations that the library tells that CPU to forget;
 //! * as a [`Layer`](ptarmigan::quicklist::Layer) around a policy, it tells the sanitizer which
 //!   pages are tables. A page is *allocated* when the policy hands it out. It is *freed* when the
 //!   policy gets it back from where it may be handed out again: in `flushed`, in `free_unlinked`,
@@ -35,17 +35,17 @@
 //!
 //! # Ports to other architectures
 //!
-//! The software MMUs cache what the architecture of the configuration lets them cache
-//! ([`ptsan::Arch`]). [`SoftMmu::like`] takes, as a type, what the library is told of them:
-//! [`Broadcasting`] for machines like AArch64, with barriers around each invalidation
+//! The software MMUs cache everything that the architecture of the configuration allows
+//! ([`ptsan::Arch`]). [`SoftMmu::like`] takes, as a type, the description of them that the library
+//! gets: [`Broadcasting`] for machines like AArch64, with barriers around each invalidation
 //! ([`ptsan::Config::barriers`]), [`Fencing`] for those like RISC-V, or an [`MmuTraits`] of the
 //! caller's own. A format needs [`Watchable`] only where its [`ptsan::Arch`] is to be found by its
 //! type.
 //!
 //! # Stores
 //!
-//! The sanitizer compares tables with what it knew of them when something happens: a walk, a flush.
-//! With [`Told`] around the format, it is told of each store as well, and sees a live entry that is
+//! The sanitizer compares tables with their last known contents at each walk and each flush. With
+//! [`Told`] around the format, it is told of each store as well, and sees a live entry that is
 //! replaced without the break that the architecture demands:
 //!
 //! ```

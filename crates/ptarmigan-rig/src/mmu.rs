@@ -16,8 +16,9 @@ use std::sync::{Mutex, MutexGuard};
 
 /// A sanitizer that watches one host.
 ///
-/// The software MMUs cache what the architecture of the sanitizer's configuration lets them cache.
-/// `T` says what the library is told of them, and so what it asks them to forget.
+/// The software MMUs cache everything that the architecture of the sanitizer's configuration
+/// allows. `T` describes them to the library, and so decides which translations the library asks
+/// them to forget.
 pub struct SoftMmu<'h, F: Format, T = Interrupting> {
     host: &'h Host<F>,
     hash: Option<HashMemory>,
@@ -92,8 +93,8 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
     /// if the format's slots tell ([`Told`](crate::Told)). Calls may be nested; the innermost
     /// `SoftMmu` is told then.
     ///
-    /// Either all stores are told or none: all that is done to tables belongs into `f`, on whatever
-    /// threads.
+    /// The sanitizer must see all stores or no store: a caller must make all changes to tables
+    /// within `f`, on whatever threads.
     pub fn told<R>(&self, f: impl FnOnce() -> R) -> R {
         let base = self.host.window().open(PhysAddr(0)).base().addr();
         let hook = |slot: usize, exchanged| {
@@ -127,7 +128,7 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
     }
 
     /// Calls `f` with the sanitizer and the memory that it reads. The sanitizer is locked
-    /// meanwhile: no CPU invalidates translations, and none stores to an entry that is
+    /// meanwhile: no CPU invalidates translations, and no CPU stores to an entry that is
     /// [told](Self::told).
     pub fn with<R>(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'h, F>) -> R) -> R {
         f(&mut self.lock().sanitizer, &self.memory())
@@ -183,13 +184,14 @@ fn flushes(
     Some(runs.map(move |(start, end, stride)| Flush { target: range(start, end, 1 << stride), leaf_only }))
 }
 
-// SAFETY: 1. and 2. the software MMUs forget what the scope covers, with the links on the way to its
-// addresses, or more, as the sanitizer's architecture does; where `T` claims what the architecture
-// does not do, that is what is tried, and the sanitizer reports it: no memory is reached through
-// what they know. 3. `load` switches the software MMU, which uses nothing of another space, and
-// forgets first what is not to be kept. 4. `unload` takes the CPU's root away. 5. A flush reaches
-// one CPU, or all if `T` says so, and CPUs walk tables by themselves. 6. No root is kept beyond the
-// call, only its space's number. 7. `load` finds no translations.
+// SAFETY: 1. and 2. the software MMUs forget the translations that the scope covers, with the links
+// on the way to its addresses, or more, as the sanitizer's architecture does; where `T` claims more
+// than the architecture does, the claim is under test, and the sanitizer reports it: no memory is
+// reached through their translations. 3. `load` switches the software MMU, which uses no
+// translation of another space, and first forgets those that must not be kept. 4. `unload` takes
+// the CPU's root away. 5. A flush reaches one CPU, or all if `T` says so, and CPUs walk tables by
+// themselves. 6. No root is kept beyond the call, only its space's number. 7. `load` finds no
+// translations.
 unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
     const BROADCASTS: bool = T::BROADCASTS;
     const STRUCTURES: Structures = T::STRUCTURES;
@@ -197,7 +199,7 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
         let (cpu, space) = (cpu(pin), self.number(what.space, what.asid));
-        // Where all links go with any invalidation, none spares them.
+        // If any invalidation drops all links, no leaf-only invalidation spares them.
         let leaf_only = !what.tables_freed && T::STRUCTURES != Structures::AnyInvalidation;
         let range = |start, end, stride| match stride {
             1 => Target::Page { space, va: start },
@@ -256,7 +258,8 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
         }
     }
 
-    /// Makes the calling CPU forget pages that were valid, and may be cached with what they denied.
+    /// Makes the calling CPU forget pages that were valid, and may be cached with the permissions
+    /// that they lacked.
     fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
         let (cpu, stride) = (cpu(pin), 1 << entry.shift);
         let (start, end) = (entry.va, entry.va.wrapping_add(entry.pages << entry.shift));

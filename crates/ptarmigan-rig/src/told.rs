@@ -83,7 +83,7 @@ unsafe impl<S: Slot> Slot for ToldSlot<S> {
 /// without a break in between, a table that is linked before it is cleared.
 ///
 /// Without `BREAK`, the library is told that the format never demands a break. A test whose format
-/// does then has findings; one without any would notice nothing.
+/// does then has findings; a format that never demands one would pass unnoticed.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<F, const BREAK: bool = true>(PhantomData<F>);
 

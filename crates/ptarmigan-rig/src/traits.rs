@@ -1,8 +1,8 @@
-//! How the MMUs of machines differ, as the library is told.
+//! Describes the MMUs of machines to the library.
 use ptarmigan::tlb::Structures;
 
-/// What a [`SoftMmu`](crate::SoftMmu) tells the library of the MMUs that it stands for: the
-/// constants of [`Mmu`](ptarmigan::tlb::Mmu) by the same names.
+/// Properties of the MMUs that a [`SoftMmu`](crate::SoftMmu) stands for, as the library sees them:
+/// the constants of [`Mmu`](ptarmigan::tlb::Mmu) by the same names.
 pub trait MmuTraits: 'static {
     /// See [`Mmu::BROADCASTS`](ptarmigan::tlb::Mmu::BROADCASTS).
     const BROADCASTS: bool;

@@ -66,7 +66,7 @@ fn a_page_of_the_kernels_becomes_global_or_a_devices_with_a_break() {
         for add in [Attr::GLOBAL, DEVICE] {
             assert_eq!(kernel_page_becomes::<true>(pages, add), (0, 0), "{pages} pages: {add:?}");
         }
-        // Permissions alone need none.
+        // Permissions alone need no break.
         assert_eq!(kernel_page_becomes::<true>(pages, Attr::EXEC), (0, 0));
     }
     let (breaks, _) = kernel_page_becomes::<false>(1, Attr::GLOBAL);
@@ -268,7 +268,7 @@ fn told<F: Format, T: MmuTraits, const BREAK: bool>(seed: u64, asids: u16, arch:
     random::<Told<F, BREAK>, T>(seed, 2000, asids, config)
 }
 
-/// Nothing is found in random calls on MMUs like `T` that walk `F`.
+/// Random calls on MMUs like `T` that walk `F` have no findings.
 fn is_silent<F: Format, T: MmuTraits>(arch: &Arch) {
     for seed in 1..12 {
         for asids in [0, 3, 200] {

@@ -83,7 +83,7 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
     }
 }
 
-/// What is said of a format with a mistake.
+/// Returns the message about a format with a mistake.
 fn found<const MISTAKE: u8>() -> String {
     let found = conforms_to::<Wrong<MISTAKE>>(&Arch::x86_64());
     found.expect_err(&format!("mistake {MISTAKE} is not noticed")).to_string()
@@ -111,7 +111,7 @@ fn a_mistake_in_a_format_is_found_and_named() {
     }
 }
 
-/// Defines what a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
+/// Defines the parts that a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
 /// `needs_break`.
 macro_rules! entries_of_aarch64 {
     ($like:ty) => {

@@ -13,7 +13,7 @@ use ptarmigan_rig::{SoftMmu, Watchable};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
-/// MMUs of which every so-many-th invalidation of a space does nothing.
+/// MMUs of which every so-many-th invalidation of a space has no effect.
 struct Forgetful<'a, 'h> {
     inner: &'a SoftMmu<'h, X86_64>,
     /// 0: all of them work.
@@ -21,8 +21,8 @@ struct Forgetful<'a, 'h> {
     calls: AtomicU32,
 }
 
-// SAFETY: with `skips` 0 all promises are those of `inner`. Otherwise the first is broken, which is
-// what the sanitizer has to notice: no real MMU uses the memory, so nothing comes of it.
+// SAFETY: with `skips` 0 all promises are those of `inner`. Otherwise the first is broken, which
+// the sanitizer has to notice; no real MMU uses the memory, so the violation has no effect.
 unsafe impl Mmu for &Forgetful<'_, '_> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -109,8 +109,8 @@ fn work<M: SpaceMachine>(
                 let works = || mmu.with(|san, memory| san.translate(memory, cpu, at, access).is_ok());
                 if !works() {
                     let access = if write { Access::Write } else { Access::Read };
-                    // Refused where nothing is mapped; another CPU may have unmapped it since. A
-                    // page that is copied is unmapped in between.
+                    // Refused for an unmapped page; another CPU may have unmapped it since. A page
+                    // that is copied is unmapped in between.
                     let operation = mmu.with(|san, _| san.operation_begins());
                     let _ = space.fault(on, VirtAddr(at), access);
                     mmu.with(|san, memory| san.operation_ends(memory, operation));

@@ -168,7 +168,7 @@ fn inline_paths(text: &str) -> Vec<Module> {
     for (at, start) in code.match_indices("crate::") {
         let before = code[..at].chars().next_back().unwrap_or(' ');
         let line = code[..at].rfind('\n').map_or(0, |n| n + 1);
-        // `$crate::` is part of a macro, and a macro may stand below what it is used in.
+        // `$crate::` is part of a macro, and a macro may be defined below its use.
         if before == '$' || before.is_alphanumeric() || code[line..at].contains("use ") {
             continue;
         }
@@ -182,7 +182,7 @@ fn inline_paths(text: &str) -> Vec<Module> {
 struct Crate {
     /// The text of each module.
     texts: BTreeMap<Module, String>,
-    /// What each module passes on by `pub use`: name to path.
+    /// The names that each module passes on by `pub use`: name to path.
     passed_on: BTreeMap<Module, BTreeMap<String, Module>>,
 }
 
@@ -210,7 +210,7 @@ impl Crate {
         Crate { texts, passed_on }
     }
 
-    /// The module that defines what `path` names; `None` if it is none of this crate's.
+    /// The module that defines the item at `path`; `None` if it is not of this crate.
     fn definer(&self, path: &Module) -> Option<Module> {
         let mut path = path.clone();
         // Names that are passed on are followed, a few times at most.
@@ -233,7 +233,7 @@ impl Crate {
             // Passing on is not using.
             let imported = imports(module, text).into_iter().filter(|i| !i.passes_on).map(|i| i.path);
             for path in imported.chain(inline_paths(text)) {
-                // The root of a crate is what everything stands in.
+                // The root of a crate contains all its modules.
                 if let Some(to) = self.definer(&path)
                     && to != *module
                     && !to.is_empty()

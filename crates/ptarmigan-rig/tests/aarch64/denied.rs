@@ -16,8 +16,8 @@ use std::sync::Mutex;
 struct Keeps<const TOLD: bool>(Mutex<HashMap<u64, u64>>);
 
 impl<const TOLD: bool> Keeps<TOLD> {
-    /// An access; whether it is let through. What is found is kept if it is valid, whatever it
-    /// allows.
+    /// An access; whether it is let through. The entry that the walk finds is kept if it is valid,
+    /// whatever it allows.
     fn access(&self, at: u64, walked: u64, access: Access) -> bool {
         let mut tlb = self.0.lock().unwrap();
         let raw = *tlb.entry(at).or_insert(walked);
@@ -28,7 +28,7 @@ impl<const TOLD: bool> Keeps<TOLD> {
     }
 }
 
-// SAFETY: 1. to 7. what is kept is dropped where it has to be; with `TOLD` false, the machine
+// SAFETY: 1. to 7. kept entries are dropped where they have to be; with `TOLD` false, the machine
 // claims that it need not be told, which the test is about.
 unsafe impl<const TOLD: bool> Mmu for &Keeps<TOLD> {
     const STRUCTURES: Structures = Structures::Tagged;
@@ -44,7 +44,7 @@ unsafe impl<const TOLD: bool> Mmu for &Keeps<TOLD> {
         self.0.lock().unwrap().clear();
     }
     fn entry_became_valid(&self, _: &Pinned<'_>, entry: &NewEntry) {
-        // What was not valid is never cached.
+        // An invalid entry is never cached.
         if entry.was == 0 || !Aarch64::is_present(Level::PTE, entry.was) {
             return;
         }

@@ -119,7 +119,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     space.edit(on).unwrap().mmap(page, RWX, 0).unwrap();
     space.fault(on, VirtAddr(AT), Access::Write).unwrap();
     assert_eq!(told(), [(frame(&space), 1)]);
-    // Fork shares what is clean already; the copy that a write makes is another frame.
+    // Fork shares frames that are clean already; the copy that a write makes is another frame.
     let child = space.edit(on).unwrap().fork().unwrap();
     assert_eq!(told(), []);
     // The entry is still there, and leads to the old frame.
@@ -128,7 +128,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     assert_eq!(told(), [(frame(&space), 1)]);
     *machine.watched.lock().unwrap() = (kernel_root, AT);
     child.end(on).unwrap();
-    // What is not executed is not told, until mprotect allows it.
+    // Frames without execution are not told, until mprotect allows it.
     space.edit(on).unwrap().mmap(page, RW, 0).unwrap();
     space.fault(on, VirtAddr(AT), Access::Write).unwrap();
     assert_eq!(told(), []);

@@ -1,4 +1,4 @@
-//! Tables of the kernel's half that go: what the MMU is told to forget.
+//! Tables of the kernel's half that go: the invalidations that the MMU is told.
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, X86_64};
@@ -9,17 +9,17 @@ use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structur
 use std::sync::Mutex;
 
 const PAGE: u64 = 4096;
-/// What a leaf table maps.
+/// The range that a leaf table maps.
 const TABLE: u64 = 2 << 20;
 
-/// Notes what it is told.
+/// Notes the invalidations that it is told.
 #[derive(Default)]
 struct Notes<const TAGGED: bool> {
     scopes: Mutex<Vec<Scope>>,
     entries: Mutex<Vec<NewEntry>>,
 }
 
-// SAFETY: nothing walks the tables of the host, so that nothing is cached.
+// SAFETY: no MMU walks the tables of the host, so that no translation is cached.
 unsafe impl<const TAGGED: bool> Mmu for &Notes<TAGGED> {
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = if TAGGED { Structures::Tagged } else { Structures::AnyInvalidation };
@@ -39,7 +39,7 @@ unsafe impl<const TAGGED: bool> Mmu for &Notes<TAGGED> {
 type Pages = Vec<u64>;
 
 /// Maps a page in the second of three leaf tables, and 512 from the third on, and releases the
-/// range. Returns what is told to be forgotten, in pages from the start of the range; and which
+/// range. Returns the pages that the MMU is told to forget, from the start of the range; and which
 /// entries have become valid.
 fn release<const TAGGED: bool>() -> (Vec<Option<Pages>>, Vec<(u64, u64)>) {
     let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
@@ -53,7 +53,7 @@ fn release<const TAGGED: bool>() -> (Vec<Option<Pages>>, Vec<(u64, u64)>) {
     let start = 0xffff_c000_0000_0000;
     let mut range = host.kernel().claim(on, VirtAddr(start), 3 * TABLE).unwrap();
     for (at, pages) in [(start + TABLE + PAGE, 1), (start + 2 * TABLE, 512)] {
-        // SAFETY: 1. nothing reads or writes through the mapping.
+        // SAFETY: 1. no code reads or writes through the mapping.
         unsafe { range.map(on, VirtAddr(at), Pfn(100), pages, Attr::READ, AllocFlags::NORMAL) }.unwrap();
     }
     range.release(on, |_, _| {}).map_err(|(e, _)| e).unwrap();

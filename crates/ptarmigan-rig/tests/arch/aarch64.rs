@@ -31,8 +31,8 @@ fn range(operand: u64) -> (u64, u64) {
     (start, start.wrapping_add((num + 1) << (5 * scale + 1) << 12))
 }
 
-// SAFETY: The software MMUs do what the instruction of the name does, but for the one that is left
-// out, which the sanitizer is to notice.
+// SAFETY: The software MMUs execute the instruction of the name, except for the one that is left
+// out, which the sanitizer has to notice.
 unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
     fn tlbi(&self, pin: &Pinned<'_>, op: Op, operand: u64) {
         let (name, here, leaf_only) = match op {
@@ -195,7 +195,7 @@ fn code_is_cleaned_line_by_line_and_then_fetched_anew() {
         let log = Log { ctr, log: Mutex::default() };
         // SAFETY: 1. No CPU has any translation.
         let mmu = unsafe { Tlbi::with_features(NoIpi, &log, Features::ARMV8_0) };
-        // SAFETY: 1. Nothing is read.
+        // SAFETY: 1. No byte is read.
         unsafe { mmu.clean_code(&pin, std::ptr::without_provenance(at), bytes) };
         mmu.invalidate_code(&pin);
         std::mem::take(&mut *log.log.lock().unwrap()).join(" ")
@@ -206,7 +206,7 @@ fn code_is_cleaned_line_by_line_and_then_fetched_anew() {
     // From the middle of a line to the middle of another.
     assert_eq!(executed(4 << 16, 0x1030, 80), format!("0x1030 0x1040 {fetched}"));
     assert_eq!(executed(4 << 16, 0x1030, 0), fetched);
-    // Caches that need none of it.
+    // Caches that need no cleaning.
     assert_eq!(executed(1 << 28 | 4 << 16, 0x1000, 192), fetched);
     assert_eq!(executed(1 << 29 | 4 << 16, 0x1000, 64), "0x1000 DsbIsh Isb");
 }

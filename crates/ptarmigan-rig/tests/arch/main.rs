@@ -1,5 +1,5 @@
-//! The `Mmu`s of `ptarmigan::arch`, made of recorders that tell the sanitizer what each instruction
-//! would have done.
+//! Tests the `Mmu`s of `ptarmigan::arch`, made of recorders that tell the sanitizer the effect that
+//! each instruction would have had.
 //!
 //! Random calls have no finding, and a machine that leaves one instruction out has some. Each test
 //! lists the instructions whose lack the sanitizer does not see, with the reason.

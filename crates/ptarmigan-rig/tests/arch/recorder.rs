@@ -1,4 +1,4 @@
-//! Tells the sanitizer what each instruction of an `Mmu` would have done.
+//! Tells the sanitizer the effect that each instruction of an `Mmu` would have had.
 use crate::driver::{Calls, calls, host};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
@@ -18,7 +18,7 @@ pub struct Recorder<'s, 'h, F: Format> {
     soft: &'s SoftMmu<'h, F>,
     /// The register with the root, by CPU.
     registers: Vec<AtomicU64>,
-    /// The instruction that does nothing.
+    /// The instruction that has no effect.
     left_out: &'static str,
     /// How often each was executed.
     executed: Mutex<BTreeMap<&'static str, u64>>,
@@ -63,7 +63,7 @@ pub struct Outcome {
 /// The hardware as the sanitizer is told of it.
 pub struct Port {
     pub config: Config,
-    /// The sanitizer's number of what a CPU tags with a number.
+    /// The sanitizer's number for the tag of a CPU.
     pub tag: fn(usize, u16) -> u64,
     /// The value of the register that loads a root under the number 0.
     pub register: fn(u64) -> u64,

@@ -16,8 +16,8 @@ fn tag(cpu: usize, asid: u16) -> u64 {
     (cpu as u64) << 16 | u64::from(asid)
 }
 
-// SAFETY: The software MMU of the hart does what the instruction of the name does, but for the one that
-// is left out, which the sanitizer is to notice.
+// SAFETY: The software MMU of the hart executes the instruction of the name, except for the one
+// that is left out, which the sanitizer has to notice.
 unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
     fn sfence_vma(&self, pin: &Pinned<'_>, at: Option<u64>, asid: Option<u16>) {
         let name = match (at, asid) {
@@ -55,7 +55,7 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
 
 fn machine_of<F: Format + Watchable>(asids: u16) -> impl Fn(u64, Machine) -> Outcome {
     move |seed, machine| {
-        // A load of `satp` forgets nothing, whether there are numbers or not.
+        // A load of `satp` forgets no translation, whether there are numbers or not.
         let config = Config { asids: true, ..Config::new(F::arch()) };
         let port = Port { config, tag, register: |root| 8 << 60 | root >> 12 };
         run::<Told<F>>(seed, machine, &port, |recorder, root, what| {

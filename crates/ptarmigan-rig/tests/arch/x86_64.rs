@@ -21,8 +21,8 @@ fn tag(cpu: usize, pcid: u16) -> u64 {
     (cpu as u64) << 16 | u64::from(pcid)
 }
 
-// SAFETY: The software MMU of the CPU does what the instruction of the name does, but for the one that
-// is left out, which the sanitizer is to notice.
+// SAFETY: The software MMU of the CPU executes the instruction of the name, except for the one that
+// is left out, which the sanitizer has to notice.
 unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
     fn invlpg(&self, pin: &Pinned<'_>, at: u64) {
         let pcid = (self.register(pin).load(Relaxed) & PCID) as u16;

@@ -37,10 +37,10 @@ impl Rng {
     }
 }
 
-/// What a run has found, and done.
+/// Findings and counts of a run.
 pub struct Found {
     pub findings: u64,
-    /// What the sanitizer says of them.
+    /// The sanitizer's report of them.
     pub report: String,
     /// Faults that were served.
     pub served: u64,
@@ -48,9 +48,9 @@ pub struct Found {
     pub passed: u64,
 }
 
-/// Makes `steps` random maps, unmaps, changes, moves, forks, switches and accesses by several spaces
-/// of `F`, on MMUs like `T`. TLBs have `asids` numbers, 0 for none. Stores are told if the slots of
-/// `F` tell.
+/// Makes `steps` random maps, unmaps, changes, moves, forks, switches and accesses by several
+/// spaces of `F`, on MMUs like `T`. TLBs have `asids` numbers; 0 turns them off. Stores are told if
+/// the slots of `F` tell.
 pub fn random<F: Format, T: MmuTraits>(seed: u64, steps: u32, asids: u16, config: Config) -> Found {
     let cpus = config.cpus;
     let host = host::<F>(cpus);
