@@ -1,4 +1,4 @@
-//! What the kernel needs of an architecture: the leaves that an image brings.
+//! The kernel's interface to an architecture: the leaves that an image brings.
 
 use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::BootMemory;
@@ -24,7 +24,7 @@ pub enum Trap {
     Fault {
         /// The address.
         at: u64,
-        /// What the program did.
+        /// The access that the program made.
         access: Access,
     },
     /// The timer's interrupt.
@@ -37,7 +37,7 @@ pub enum Trap {
     Signal {
         /// The signal.
         signal: u8,
-        /// What is said of it.
+        /// The information for the program.
         info: Info,
     },
 }
@@ -53,7 +53,7 @@ pub trait Context: Clone + Send {
     fn number(&self) -> u64;
     /// Returns argument `n`, from 0 to 5, of the system call.
     fn argument(&self, n: usize) -> u64;
-    /// Sets what the system call returns.
+    /// Sets the result of the system call.
     fn set_result(&mut self, value: u64);
     /// Has the program make the same call again when it goes on.
     fn repeat_call(&mut self);
@@ -65,23 +65,23 @@ pub trait Context: Clone + Send {
     fn instruction(&self) -> u64;
     /// Goes on `bytes` further.
     fn skip(&mut self, bytes: u64);
-    /// Returns what the bytes of an instruction at [`instruction`](Self::instruction) write to a
-    /// port: the port, the value, and the length of the instruction; `None` if they do not.
+    /// Returns the port write of an instruction with `bytes` at [`instruction`](Self::instruction):
+    /// the port, the value, and the length of the instruction; `None` if it is no such instruction.
     fn port_write(&self, bytes: &[u8]) -> Option<(u16, u8, u64)>;
     /// Sets the base of the thread's memory; false if `at` is no address of programs.
     fn set_thread(&mut self, at: u64) -> bool;
     /// Returns the base of the thread's memory.
     fn thread(&self) -> u64;
-    /// Enters a handler of signals: writes what has to lie on the program's stack to `frame`, and
-    /// returns where it has to lie and how much it is.
+    /// Enters a handler of signals: writes the handler's frame to `frame`, and returns its address
+    /// on the program's stack and its length.
     fn enter_handler(&mut self, delivery: &Delivery, frame: &mut [u8; SIGNAL_FRAME]) -> (u64, usize);
     /// Says where the frame lies that [`leave_handler`](Self::leave_handler) wants, and its bytes.
     fn handler_frame(&self) -> (u64, usize);
     /// Leaves a handler: takes the registers from the frame; returns the mask of signals and the
     /// stack that it names. Whatever the bytes are, the program stays in user mode.
     fn leave_handler(&mut self, frame: &[u8]) -> Left;
-    /// Keeps what the processor said of the trap that has just happened, for frames of handlers:
-    /// the vector, the error code, and the address if it was an access.
+    /// Keeps the processor's report of the trap that has just happened, for frames of handlers: the
+    /// vector, the error code, and the address if it was an access.
     fn note_trap(&mut self, address: Option<u64>);
 }
 
@@ -102,13 +102,13 @@ pub const SIGNAL_FRAME: usize = 1280;
 /// 4. [`page`](Self::page) calls the function with a pointer to the [`FRAME_SIZE`] bytes of that
 ///    frame, valid while it runs.
 /// 5. [`Window`](Self::Window) reaches all low memory.
-/// 6. What [`tables`](Self::tables) returns reaches all memory if [`HIGH_TABLES`](Self::HIGH_TABLES)
-///    says that tables may be in high memory, and all low memory if not; it reaches the same bytes
-///    as [`Window`](Self::Window).
+/// 6. The window of [`tables`](Self::tables) reaches all memory if
+///    [`HIGH_TABLES`](Self::HIGH_TABLES) says that tables may be in high memory, and all low memory
+///    if not; it reaches the same bytes as [`Window`](Self::Window).
 ///
 /// [`FRAME_SIZE`]: ptarmigan::addr::FRAME_SIZE
 pub unsafe trait Arch: Sized + Sync + 'static {
-    /// What entries look like.
+    /// The format of entries.
     type Format: Format;
     /// How low memory is reached.
     type Window: OpenWindow + Copy + Send;
@@ -118,15 +118,15 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     type Hardware: Shootdown + Send;
     /// Registers of programs.
     type Context: Context;
-    /// What programs expect of calls.
+    /// The calling convention of programs.
     const ABI: Abi;
     /// Where the stack of a program ends.
     const STACK_END: u64;
-    /// What `uname` says of the machine.
+    /// The name of the machine for `uname`.
     const MACHINE: &'static str;
 
-    /// Whether a CPU with nothing to do clears frames ahead. Not where there is high memory, which
-    /// the window does not reach.
+    /// Whether an idle CPU clears frames ahead. Not where there is high memory, which the window
+    /// does not reach.
     const CLEARS_AHEAD: bool = true;
 
     /// Whether there may be high memory, and leaf tables of programs in it.
@@ -144,7 +144,7 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     fn tables_opened() -> usize {
         0
     }
-    /// Prints what the image itself has counted, at the kernel's end.
+    /// Prints the image's own counts, at the kernel's end.
     fn print_counts() {}
     /// Returns the kernel.
     fn kernel() -> &'static Kernel<Self>;
@@ -181,13 +181,13 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// 1. `at` is a page-aligned page of memory that nothing else uses meanwhile.
+    /// 1. `at` is a page-aligned page of memory, and the caller is its only user meanwhile.
     unsafe fn clear_page(at: *mut u8);
     /// Copies a page.
     ///
     /// # Safety
     ///
-    /// 1. `to` is a page-aligned page of memory that nothing else uses meanwhile.
+    /// 1. `to` is a page-aligned page of memory, and the caller is its only user meanwhile.
     /// 2. `from` is another page-aligned page of memory.
     unsafe fn copy_page(from: *const u8, to: *mut u8);
     /// Names the instructions that clear and copy pages.

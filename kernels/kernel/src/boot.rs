@@ -14,7 +14,7 @@ use crate::task::{Doing, INIT};
 use crate::{Kernel, State, params, say, without};
 
 impl<A: Arch> Kernel<A> {
-    /// Unpacks the initial file system and makes process 1 of `init=`, `/init` if nothing is said.
+    /// Unpacks the initial file system and makes process 1 of `init=`, by default `/init`.
     /// [`run`](Self::run) runs it. The machine ends if that cannot be done.
     pub fn start(&'static self, archive: &[u8], command_line: &CommandLine) {
         let mut state = self.lock();
@@ -56,7 +56,7 @@ impl<A: Arch> Kernel<A> {
         let body = unsafe { self.body(INIT) };
         let mut sys = Sys { kernel: self, state, body, me: INIT, pin: &pin };
         if let Err(stop) = sys.begin(inode, name.as_bytes()) {
-            // Nothing runs that it could wait for.
+            // No other task runs that it could wait for.
             let e = if let Stop::Error(e) = stop { e } else { Errno::EAGAIN };
             let wanted = match e {
                 Errno::ENOMEM => "give the machine more memory",
@@ -87,7 +87,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 }
 
-/// Makes the devices that programs expect. What the archive has already stays.
+/// Makes the devices that programs expect. Devices of the archive stay.
 fn make_devices(state: &mut State) {
     let tree = &mut state.tree;
     let dev = match tree.find(ROOT, b"dev") {

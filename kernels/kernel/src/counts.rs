@@ -1,8 +1,8 @@
-//! What each CPU counts; the kernel prints the sums at its end.
+//! Counters of each CPU; the kernel prints the sums at its end.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is counted.
+/// The counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Count {

@@ -11,7 +11,7 @@ macro_rules! errors {
         impl Errno {
             $(#[doc = $what] pub const $name: Errno = Errno($number);)*
 
-            /// Returns what it means, as a sentence.
+            /// Returns its meaning, as a sentence.
             pub const fn text(self) -> &'static str {
                 match self.0 {
                     $($number => $what,)*

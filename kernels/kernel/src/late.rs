@@ -25,7 +25,7 @@ impl<T> Late<T> {
     ///
     /// 1. It is called once, while one CPU runs.
     pub unsafe fn set(&self, value: T) -> &T {
-        // SAFETY: 1. Nothing reads the value before `made` is set, and nothing else writes it
+        // SAFETY: 1. No code reads the value before `made` is set, and no other code writes it
         // (point 1).
         let there = unsafe { (*self.value.get()).write(value) };
         self.made.store(true, Ordering::Release);

@@ -1,8 +1,8 @@
 //! A small kernel that runs static Linux programs in user mode on the library.
 //!
-//! | room | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`arch`] | what an image brings: entry, traps, console, interrupts |
+//! | [`arch`] | the parts that an image brings: entry, traps, console, interrupts |
 //! | [`memory`] | the library's machine, pages of objects, the memory of programs |
 //! | [`fs`] | the tree of files, open files, pipes, the console, `/proc`, the initial file system |
 //! | [`signal`] | signals and their delivery |
@@ -13,16 +13,16 @@
 //! # The kernel lock
 //!
 //! One lock ([`lock`]) guards [`State`]: tasks, files, pipes. A system call holds it throughout. A
-//! page fault does not take it: a space belongs to the CPU that runs its task, and what several
-//! tasks run in has a lock of its own ([`TaskSpace`](memory::TaskSpace)).
+//! page fault does not take it: a space belongs to the CPU that runs its task, and a space that
+//! several tasks run in has a lock of its own ([`TaskSpace`](memory::TaskSpace)).
 //!
 //! 1. A CPU that waits for the lock serves requests of other CPUs to forget translations.
 //! 2. The lock of a shared space is taken after it, and that of [`Objects`](memory::Objects) last.
-//! 3. What a task's CPU alone uses is its [`Body`](task::Body): registers and space. A CPU gives a
+//! 3. A task's [`Body`](task::Body) (registers and space) is used by its CPU alone. A CPU gives a
 //!    body up only with the kernel lock held, after it has saved the registers.
 //!
-//! The kernel is never preempted and never blocks: a call that has to wait is made again when what
-//! it waits for has come. So a CPU needs one stack, and a task none.
+//! The kernel is never preempted and never blocks: a call that has to wait is made again after the
+//! event that it waits for. So a CPU needs one stack, and a task needs no stack.
 #![no_std]
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ use ptarmigan::space::Done;
 use task::{Bodies, Tasks};
 use without::{Part, leaves_out};
 
-/// What the kernel lock guards.
+/// The data that the kernel lock guards.
 pub struct State {
     /// Tasks and the run queue.
     pub tasks: Tasks,
@@ -77,13 +77,13 @@ pub struct State {
     pub console: fs::Console,
     /// System calls that are not there and were named already.
     pub named: syscall::Named,
-    /// What the boot loader passed.
+    /// The boot loader's command line.
     pub command_line: params::CommandLine,
 }
 
-/// What belongs to one CPU.
+/// Data of one CPU.
 pub struct Cpu {
-    /// What it counts.
+    /// Its counts.
     pub counts: Counts,
     /// The node that it is on.
     pub node: AtomicU8,
@@ -91,7 +91,7 @@ pub struct Cpu {
     pub idle: AtomicBool,
     /// Its faults that came back.
     pub stuck: stuck::Stuck,
-    /// It serves what others ask of it.
+    /// It serves requests of other CPUs.
     serving: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ pub struct Kernel<A: Arch> {
     pub frames: Late<Frames>,
     /// The kernel's half of all roots.
     pub half: Late<KernelHalf<A>>,
-    /// The controller of `userpte=auto`, if that is what the command line says.
+    /// The controller of `userpte=auto`, if the command line asks for it.
     pub auto: Late<AutoPlacement>,
     /// The library's machine.
     pub machine: Late<Machine<A>>,
@@ -187,8 +187,8 @@ impl<A: Arch> Kernel<A> {
         });
     }
 
-    /// Serves what other CPUs ask of this one's TLB. Called by the handler of their interrupts,
-    /// with interrupts masked.
+    /// Serves the requests of other CPUs to this one's TLB. Called by the handler of their
+    /// interrupts, with interrupts masked.
     pub fn serve(&'static self) {
         use ptarmigan::machine::Machine as _;
         let pin = self.pin();

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crate::arch::Arch;
 use crate::{Kernel, State};
 
-/// A lock around what it guards. Interrupts are masked in the kernel, so no handler takes it.
+/// A lock around its data. Interrupts are masked in the kernel, so no handler takes it.
 pub struct KernelLock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
@@ -28,7 +28,7 @@ impl<T> KernelLock<T> {
     }
 }
 
-/// The right to use what the kernel lock guards.
+/// The right to use the data that the kernel lock guards.
 pub struct Guard<'a> {
     lock: &'a KernelLock<State>,
 }

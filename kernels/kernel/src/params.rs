@@ -14,7 +14,7 @@ pub struct CommandLine {
     len: usize,
 }
 
-/// What became of a text that could not be taken as it was.
+/// The losses of a text that could not be taken as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misread {
     /// Bytes that were left out at the end.
@@ -43,7 +43,7 @@ impl CommandLine {
     }
 
     /// Takes a text over. One that is too long is cut between words: a part of a word could mean
-    /// something else. What is no UTF-8 becomes `?`.
+    /// something else. Bytes that are no UTF-8 become `?`.
     pub fn read(text: &[u8]) -> (Self, Option<Misread>) {
         let mut line = CommandLine::new();
         let kept = match text.get(..MOST) {
@@ -90,8 +90,8 @@ fn words(text: &str) -> impl DoubleEndedIterator<Item = (usize, &str)> {
     text.split_ascii_whitespace().map(move |word| (word.as_ptr().addr() - text.as_ptr().addr(), word))
 }
 
-/// Reads the library's parameters out of a command line; calls `wrong` with what is wrong with
-/// those that it does not take, which change nothing. All other words are programs'.
+/// Reads the library's parameters out of a command line; calls `wrong` with the error of each one
+/// that it rejects, which has no effect. All other words are programs'.
 pub fn library(text: &str, mut wrong: impl FnMut(ParamError<'_>)) -> Params {
     let mut params = Params::default();
     for (at, word) in words(text) {
@@ -124,12 +124,12 @@ fn value_at<'a>(text: &'a str, key: &str) -> Option<(usize, &'a str)> {
     })
 }
 
-/// Returns the name that the last `key=name` says, one of those in `names` (`"a, b"`), and what
-/// stands for it in `values`.
+/// Returns the name in the last `key=name`, one of those in `names` (`"a, b"`), and its counterpart
+/// in `values`.
 ///
 /// # Errors
 ///
-/// [`ParamError`] if it is none of them.
+/// [`ParamError`] if it is no such name.
 pub fn choice<'a, T: Copy>(
     text: &'a str,
     key: &str,

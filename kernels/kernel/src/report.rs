@@ -1,4 +1,4 @@
-//! What the kernel prints at its end.
+//! Prints the kernel's results at its end.
 
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
 
@@ -12,12 +12,12 @@ use crate::say;
 
 /// The port of QEMU's isa-debug-exit device, which programs that asked for ports may write to.
 pub const EXIT_PORT: u16 = 0xf4;
-/// What is written to the exit device if all is well: QEMU's exit status is 33.
+/// The value for the exit device if all is well: QEMU's exit status is 33.
 pub const PASS: u8 = 0x10;
-/// What is written to it if not: 35.
+/// The value for it if not: 35.
 pub const FAIL: u8 = 0x11;
 
-/// Ends the machine before there is a process: says why, and what to do.
+/// Ends the machine before there is a process: prints the reason and the remedy.
 #[cold]
 #[inline(never)]
 pub fn refuse<A: Arch>(why: core::fmt::Arguments<'_>) -> ! {
@@ -63,7 +63,7 @@ impl<A: Arch> Kernel<A> {
         self.cpus.iter().map(|cpu| cpu.counts.get(index)).sum()
     }
 
-    /// Prints what was counted.
+    /// Prints the counts.
     fn print_counts(&'static self) {
         for (i, name) in NAMES.iter().enumerate() {
             say!(A, "kernel: {name}: {}", self.sum(i));
@@ -91,7 +91,7 @@ impl<A: Arch> Kernel<A> {
         A::print_counts();
     }
 
-    /// A program has written to the exit device: prints what was counted, and writes it.
+    /// A program has written to the exit device: prints the counts, and writes the value.
     pub(crate) fn end_by_port(&'static self, value: u8) -> ! {
         say!(A, "kernel: a program ends the machine with {value:#x}");
         self.print_counts();

@@ -1,4 +1,4 @@
-//! Faults that come back although nothing is missing.
+//! Detects faults that come back although no page is missing.
 //!
 //! A fault that finds everything in order is served by returning: the CPU's translation was stale.
 //! If the CPU does not see the tables where they are, that never ends. Emulators have had such
@@ -15,14 +15,14 @@ use crate::report::refuse;
 /// of 4 GiB has as many.
 const MOST: u32 = 1 << 20;
 
-/// What a CPU, which alone writes it, knows of its last such faults.
+/// A CPU's record of its last such faults, which it alone writes.
 pub struct Stuck {
     in_a_row: AtomicU32,
     progress: AtomicU64,
 }
 
 impl Stuck {
-    /// Makes one of a CPU that has had none.
+    /// Makes the record of a CPU that has had no such fault.
     pub const fn new() -> Self {
         Stuck { in_a_row: AtomicU32::new(0), progress: AtomicU64::new(0) }
     }

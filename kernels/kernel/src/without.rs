@@ -1,9 +1,9 @@
-//! What a run leaves out on purpose, to show that it is missed: `without=flush` on the command line.
-//! Only images that are built with the feature `negative` do.
+//! Parts that a run leaves out on purpose, to show that they are missed: `without=flush` on the
+//! command line. Only images that are built with the feature `negative` do.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// What can be left out.
+/// The parts that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Part {

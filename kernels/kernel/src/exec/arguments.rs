@@ -33,12 +33,12 @@ impl Arguments {
         &self.bytes[..self.len]
     }
 
-    /// Adds a text: `fill` writes it to the start of what it is given, and returns its length
-    /// without the zero.
+    /// Adds a text: `fill` writes it to the start of its buffer, and returns its length without the
+    /// zero.
     ///
     /// # Errors
     ///
-    /// [`Errno::E2BIG`], and what `fill` returns.
+    /// [`Errno::E2BIG`], and the error of `fill`.
     pub fn add(
         &mut self,
         environment: bool,

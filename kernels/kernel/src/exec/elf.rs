@@ -30,7 +30,7 @@ pub struct Elf {
 /// A segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// What it is for.
+    /// Its purpose.
     pub kind: u32,
     /// Permissions: 4 to read, 2 to write, 1 to execute.
     pub flags: u32,
@@ -52,7 +52,7 @@ pub const INTERPRETER: u32 = 3;
 /// The pages of a segment, below the end of programs' addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// Pages of the file; empty if there are none.
+    /// Pages of the file; empty if it has no such pages.
     pub file: VirtRange,
     /// Where the first of them is in the file.
     pub offset: u64,
@@ -113,7 +113,7 @@ impl Elf {
     ///
     /// # Errors
     ///
-    /// [`Errno::ENOEXEC`] if there can be nothing.
+    /// [`Errno::ENOEXEC`] if the header would lie at no offset.
     pub fn segment_at(&self, i: usize) -> Result<u64, Errno> {
         self.segments_at.checked_add((i * self.segment_size) as u64).ok_or(Errno::ENOEXEC)
     }
@@ -155,8 +155,8 @@ impl Segment {
     /// # Errors
     ///
     /// [`Errno::ENOEXEC`] if it has no bytes, has more in the file than in memory, or wants bytes
-    /// that the file does not have or addresses that it may not use: those of page 0, and what lies
-    /// at or above the limit.
+    /// that the file does not have or addresses that it may not use: those of page 0, and those at
+    /// or above the limit.
     pub fn pages(&self, shift: u64, limit: u64, size: u64) -> Result<Pages, Errno> {
         self.try_pages(shift, limit, size).ok_or(Errno::ENOEXEC)
     }
@@ -227,7 +227,7 @@ mod tests {
     const SIZE: usize = 0x2000;
     const ABIS: [Abi; 2] = [Abi::X86_64, Abi::I386];
 
-    /// What loading makes of a file: the entry and all pages, or an error.
+    /// The result of loading a file: the entry and all pages, or an error.
     fn load(abi: Abi, file: &[u8]) -> Result<(u64, Vec<Pages>), Errno> {
         let elf = Elf::parse(abi, &file[..file.len().min(HEADER)])?;
         let shift = if elf.movable { 0x5655_5000 } else { 0 };
@@ -261,8 +261,8 @@ mod tests {
     }
 
     /// A program of five segments: one that is whole pages, one with pages of memory behind its
-    /// bytes, one that has nothing but memory, one with memory that ends in its last page, and one
-    /// that ends with its bytes.
+    /// bytes, one of memory alone, one with memory that ends in its last page, and one that ends
+    /// with its bytes.
     fn program(abi: Abi) -> Vec<u8> {
         let wide = abi == Abi::X86_64;
         let mut file = vec![0; SIZE];
@@ -318,8 +318,8 @@ mod tests {
                 (pages[2].file.end - pages[2].file.start, pages[2].zero),
                 (0, range(0x50_0000, 0x50_1000))
             );
-            // Memory of 40 bytes: the rest of the page is cleared with it. Nothing is cleared
-            // behind a segment that has no memory of its own.
+            // Memory of 40 bytes: the rest of the page is cleared with it. No byte is cleared
+            // behind a segment without memory of its own.
             assert_eq!(pages[3].tail, range(0x60_0800, 0x60_1000));
             assert_eq!((pages[3].zero.start, pages[3].zero.end), (0x60_1000, 0x60_1000));
             assert_eq!(pages[4].tail, range(0x70_0800, 0x70_0800));

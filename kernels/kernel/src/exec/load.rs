@@ -137,7 +137,7 @@ impl<A: Arch> Sys<'_, A> {
             Ok::<_, AreaError>(())
         });
         mapped?.map_err(|_| Errno::ENOMEM)?;
-        // What the file's last page has after the data is the program's, and zero.
+        // The bytes of the file's last page after the data belong to the program, and are zero.
         if tail.start < tail.end && permissions.has(AreaFlags::WRITE) {
             user::clear::<A>(on, space, tail.start, (tail.end - tail.start) as usize)?;
         }

@@ -31,8 +31,8 @@ impl<A: Arch> Sys<'_, A> {
     /// # Errors
     ///
     /// [`Errno::EACCES`] if the script may not be executed, [`Errno::ENOEXEC`] if its first line
-    /// names no program, [`Errno::E2BIG`], and what becomes of a path to a program that there is
-    /// not.
+    /// names no program, [`Errno::E2BIG`], and the errors of a path to a program that does not
+    /// exist.
     pub fn begin_arguments(&mut self, inode: u16, name: &[u8]) -> Result<(u16, bool), Errno> {
         self.state.tasks.arguments.clear();
         let Kind::File(object) = self.state.tree.get(inode).kind else { return Ok((inode, false)) };

@@ -8,7 +8,7 @@ use crate::arch::{Abi, Arch};
 use crate::errno::Errno;
 use crate::memory::{Machine, TaskSpace, user};
 
-/// What the auxiliary vector says of the program.
+/// The facts about the program in the auxiliary vector.
 pub struct Facts {
     /// Where the headers of its segments are in memory.
     pub headers: u64,

@@ -1,4 +1,4 @@
-//! The console: what is typed becomes lines, as a terminal makes them.
+//! The console: makes lines of typed bytes, as a terminal does.
 
 use crate::arch::Arch;
 use crate::signal::{Info, number};
@@ -20,7 +20,7 @@ const OPOST_ONLCR: u32 = 0o5;
 const ISIG: u32 = 0o1;
 /// `c_lflag`: whole lines.
 const ICANON: u32 = 0o2;
-/// `c_lflag`: what is typed is shown.
+/// `c_lflag`: typed bytes are echoed.
 const ECHO: u32 = 0o10;
 
 /// How the terminal behaves: the structure `termios`, as the kernel has it.
@@ -69,7 +69,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Makes a console on which nothing was typed.
+    /// Makes a console without input.
     pub const fn new() -> Self {
         Console {
             line: [0; LINE],
@@ -92,7 +92,7 @@ impl Console {
         self.count
     }
 
-    /// Whether there is room for a whole line. What is typed otherwise waits in the serial port.
+    /// Whether there is room for a whole line. Other typed bytes wait in the serial port.
     fn has_room(&self) -> bool {
         self.count + LINE < READY
     }
@@ -166,7 +166,7 @@ pub fn show<A: Arch>(termios: &Termios, bytes: &[u8]) {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Takes what was typed.
+    /// Takes the typed bytes.
     pub(crate) fn take_typed(&'static self, state: &mut State) {
         let mut any = false;
         while state.console.has_room()

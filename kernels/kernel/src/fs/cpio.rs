@@ -15,12 +15,12 @@ const END: &[u8] = b"TRAILER!!!";
 /// Entries that are named on the console if they are left out; more are only counted.
 const NAMED: usize = 8;
 
-/// What is wrong with an archive, and where.
+/// An error in an archive, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpioError {
     /// It ends in the middle of something.
     Cut(usize),
-    /// A header does not begin with its magic number, or a number is none.
+    /// A header does not begin with its magic number, or a number is malformed.
     Header(usize),
     /// A name does not end with a zero.
     Name(usize),
@@ -38,7 +38,7 @@ impl fmt::Display for CpioError {
     }
 }
 
-/// What became of the entries of an archive.
+/// Counts of an archive's entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     /// Those that are there.
@@ -83,7 +83,8 @@ fn entry(archive: &[u8], at: usize) -> Result<Entry<'_>, CpioError> {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Makes files of an archive. What cannot be made is named on the console and left out.
+    /// Makes files of an archive. Entries that cannot be made are named on the console and left
+    /// out.
     ///
     /// # Errors
     ///

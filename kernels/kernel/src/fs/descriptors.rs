@@ -5,7 +5,8 @@ use crate::errno::Errno;
 /// Descriptors of a task at the most.
 pub const DESCRIPTORS: usize = 64;
 
-/// Which open file each descriptor of a task leads to. Open file `n` is `n + 1` here; 0 is none.
+/// Which open file each descriptor of a task leads to. Open file `n` is `n + 1` here; 0 is a free
+/// descriptor.
 #[derive(Clone)]
 pub struct Descriptors {
     files: [u16; DESCRIPTORS],

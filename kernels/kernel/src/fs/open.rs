@@ -8,10 +8,10 @@ use crate::{Kernel, State};
 /// Open files at the most.
 pub const OPEN: usize = 512;
 
-/// What an open file leads to.
+/// The object that an open file leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Nothing: a free slot.
+    /// A free slot.
     Nothing,
     /// A file of the tree.
     Inode(u16),
@@ -24,7 +24,7 @@ pub enum What {
 /// An open file: descriptors that came from each other share one.
 #[derive(Clone, Copy)]
 pub struct OpenFile {
-    /// What it leads to.
+    /// Its object.
     pub what: What,
     /// `O_` flags.
     pub flags: u32,
@@ -82,7 +82,7 @@ impl OpenFiles {
         self.get_mut(file).users += 1;
     }
 
-    /// Has one descriptor less lead to an open file; returns what it led to if that was the last.
+    /// Removes one descriptor of an open file; returns its object if that was the last.
     pub fn release(&mut self, file: usize) -> Option<What> {
         let open = self.get_mut(file);
         open.users = open.users.saturating_sub(1);

@@ -19,7 +19,7 @@ pub struct Found {
     /// The last name: its place in `name`.
     name: [u8; super::tree::NAME],
     len: usize,
-    /// The file; [`NONE`] if there is none of that name.
+    /// The file; [`NONE`] if no file has that name.
     pub file: u16,
     /// The path ends with a slash.
     pub wants_directory: bool,
@@ -35,8 +35,8 @@ impl Found {
     ///
     /// # Errors
     ///
-    /// [`Errno::ENOENT`] if there is none; [`Errno::ENOTDIR`] if the path wants a directory and it
-    /// is none.
+    /// [`Errno::ENOENT`] if no file has that name; [`Errno::ENOTDIR`] if the path wants a directory
+    /// and the file is not one.
     pub fn existing(&self, tree: &Tree) -> Result<u16, Errno> {
         match self.file {
             NONE => Err(Errno::ENOENT),
@@ -77,7 +77,7 @@ impl Rest {
         Some((from..self.start, more, !rest.is_empty()))
     }
 
-    /// Puts what a link names before the rest.
+    /// Puts the target of a link before the rest.
     fn insert(&mut self, target: &[u8]) -> Result<(), Errno> {
         let mut bytes = [0; PATH];
         let rest = self.len - self.start;

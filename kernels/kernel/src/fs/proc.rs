@@ -10,7 +10,7 @@ use crate::{Kernel, State};
 
 const MOST: usize = 4096;
 
-/// Text of a bounded length; what is more is cut off.
+/// Text of a bounded length; longer text is cut off.
 pub struct Text {
     bytes: [u8; MOST],
     len: usize,

@@ -6,7 +6,7 @@ use crate::errno::Errno;
 pub const INODES: usize = 2048;
 /// Bytes of a name at the most.
 pub const NAME: usize = 60;
-/// Symbolic links at the most, and bytes of what one names.
+/// Symbolic links at the most, and bytes of a target.
 const LINKS: usize = 512;
 /// Bytes of a symbolic link's target at the most.
 pub const TARGET: usize = 64;
@@ -26,27 +26,27 @@ pub enum Device {
     Console,
 }
 
-/// What a file of `/proc` tells.
+/// The contents of a file of `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proc {
     /// The kernel's command line.
     CommandLine,
     /// Memory.
     MemInfo,
-    /// What is mounted.
+    /// Mounts.
     Mounts,
     /// Time since boot.
     Uptime,
     /// The kernel's name.
     Version,
-    /// What the kernel counts.
+    /// The kernel's counts.
     Counts,
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: a free slot.
+    /// A free slot.
     Free,
     /// A directory.
     Directory,
@@ -63,7 +63,7 @@ pub enum Kind {
 /// A file or a directory.
 #[derive(Clone, Copy)]
 pub struct Inode {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Permissions.
     pub mode: u16,
@@ -124,7 +124,7 @@ pub struct Tree {
     target_lens: [u8; LINKS],
 }
 
-/// What is left to do when a file goes: its pages are given back.
+/// The work that is left when a file goes: its pages are given back.
 #[must_use = "pages of a file that is gone are lost"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Gone(pub Option<u32>);
@@ -236,14 +236,14 @@ impl Tree {
         Ok(made)
     }
 
-    /// Returns what a symbolic link names; nothing for other files.
+    /// Returns the target of a symbolic link; empty for other files.
     pub fn target(&self, number: u16) -> &[u8] {
         let Kind::Link(place) = self.get(number).kind else { return &[] };
         let place = usize::from(place) % LINKS;
         &self.targets[place][..usize::from(self.target_lens[place]).min(TARGET)]
     }
 
-    /// Takes a file out of its directory. It goes when nothing uses it any more.
+    /// Takes a file out of its directory. It goes when its last user is gone.
     pub fn unlink(&mut self, number: u16) -> Gone {
         self.detach(number);
         self.get_mut(number).linked = false;
@@ -262,7 +262,7 @@ impl Tree {
         }
     }
 
-    /// Moves a file to another directory, under another name, which nothing has there.
+    /// Moves a file to another directory, under another name, which must be free there.
     ///
     /// # Errors
     ///

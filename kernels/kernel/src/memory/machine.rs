@@ -160,7 +160,7 @@ impl<A: Arch> Machine<A> {
         &self.low
     }
 
-    /// Gives back what this CPU's lists hold, and with `all` what the nodes' do.
+    /// Gives back the pages in this CPU's lists, and with `all` those of the nodes.
     pub fn drain(&self, all: bool) {
         let pin = A::kernel().pin();
         let Ok(on) = self.on(&pin) else { return };
@@ -180,8 +180,8 @@ impl<A: Arch> Kernel<A> {
         let cpu = A::cpu();
         let node = self.cpus[cpu].node.load(core::sync::atomic::Ordering::Relaxed);
         // SAFETY: 1. The kernel is not preempted: it gives its CPU up only by entering user mode or
-        // by waiting for an interrupt, and handlers of interrupts return before what they
-        // interrupt goes on. 2. `Arch`, point 1; `set_up` sets nodes that the machine has.
+        // by waiting for an interrupt, and handlers of interrupts return before the interrupted
+        // code goes on. 2. `Arch`, point 1; `set_up` sets nodes that the machine has.
         unsafe { Pinned::assume(self.frames.get().machine(), CpuId(cpu as u16), NodeId(node)) }
     }
 

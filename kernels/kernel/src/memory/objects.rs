@@ -31,7 +31,7 @@ pub const OBJECTS: usize = 2048;
 const NUMBERS: usize = FRAME_SIZE / 4;
 /// Bytes of an object at the most.
 pub const MOST_BYTES: u64 = NUMBERS as u64 * NUMBERS as u64 * FRAME_SIZE as u64;
-/// No frame: what cleared memory holds, as no frame that is handed out has number 0.
+/// No frame: cleared memory reads as this number, and no frame that is handed out has number 0.
 const HOLE: u32 = 0;
 
 #[derive(Clone, Copy)]
@@ -79,10 +79,10 @@ fn take<W: OpenWindow>(frames: &Frames, window: &W) -> Result<u32, NoMemory> {
 ///
 /// # Safety
 ///
-/// 1. `number` came from [`take`], and nothing uses the frame or gives it back again.
+/// 1. `number` came from [`take`], and no code uses the frame or gives it back again.
 unsafe fn give(frames: &Frames, number: u32) {
     let machine: MachineId = frames.machine();
-    // SAFETY: 1. Point 1 is passed on. 2. `Dirty` says nothing of the content.
+    // SAFETY: 1. Point 1 is passed on. 2. `Dirty` makes no claim about the content.
     frames.give(unsafe { Frame::<Dirty>::from_raw(machine, Pfn(number), 0) });
 }
 
@@ -197,7 +197,7 @@ impl<A: Arch> Objects<A> {
         }
     }
 
-    /// Sets the size. What is cut off reads as zeroes if the object grows again.
+    /// Sets the size. The part that is cut off reads as zeroes if the object grows again.
     ///
     /// # Errors
     ///
@@ -225,7 +225,8 @@ impl<A: Arch> Objects<A> {
             let kept = if page == first { (size % FRAME_SIZE as u64) as usize } else { 0 };
             if kept == 0 && sole {
                 forget(window, found.top, page);
-                // SAFETY: 1. A page of the object that nothing maps or reads: there is one user.
+                // SAFETY: 1. A page of the object that no space maps and no code reads: there is
+                // one user.
                 unsafe { give(frames, pfn.0) };
                 continue;
             }

@@ -39,7 +39,7 @@ pub enum SetUpError {
     Frame(NoFrame),
     /// The kernel's half could not be made.
     Map(KernelMapError),
-    /// Boot memory is short of what the window on tables takes.
+    /// Boot memory is too short for the window on tables.
     Tables,
     /// There is no low memory, or too little for the library's arrays.
     NoLowMemory {
@@ -84,7 +84,7 @@ from!(
     KernelMapError => Map
 );
 
-/// What an image says of its machine.
+/// An image's description of its machine.
 pub struct Board<'a, A: Arch> {
     /// Memory, ascending. The library's own arrays are cut off the largest low run.
     pub runs: &'a mut [MemoryRun],
@@ -96,11 +96,11 @@ pub struct Board<'a, A: Arch> {
     pub hardware: A::Hardware,
     /// Bytes that the image itself wants of boot memory.
     pub extra: usize,
-    /// What boot parameters say of the library.
+    /// The library's boot parameters.
     pub params: Params,
 }
 
-/// Sets the library up; returns what is left of boot memory, for the image.
+/// Sets the library up; returns the rest of boot memory, for the image.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub struct Board<'a, A: Arch> {
 ///
 /// # Safety
 ///
-/// 1. Nothing else uses the memory of the runs, now or later; the low ones are reached by the
+/// 1. No other code uses the memory of the runs, now or later; the low ones are reached by the
 ///    window in every space.
 /// 2. It is called once, while one CPU runs.
 pub unsafe fn set_up<A: Arch>(
@@ -159,8 +159,8 @@ pub unsafe fn set_up<A: Arch>(
     let root = A::Format::LAYOUT.root();
     let entries = 1usize << A::Format::INDEX_BITS[root.0 as usize];
     for index in A::Format::USER_ROOT_ENTRIES..entries {
-        // SAFETY: 1. Entries of the kernel's own root: the user may use none of what they map, and
-        // the tables that they link stay for good.
+        // SAFETY: 1. Entries of the kernel's own root: the user may not use their pages, and the
+        // tables that they link stay for good.
         unsafe { half.set(frames, index, A::kernel_entry(index)) };
     }
     // SAFETY: 1. Point 2 of the caller's.
@@ -185,8 +185,7 @@ pub unsafe fn set_up<A: Arch>(
     let lists = Quicklists::new(&mut boot, lists_config, source)?;
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
-    // 5. TLBs, and what waits for them.
-    // SAFETY: 1. The name is new, and nothing else makes a `Tlb`.
+    // 5. TLBs, and the requests that wait for them.
     let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb_config, hardware)? };
     let parking = Parking::new(&mut boot, frames.machine(), cpus, tlb_config.park)?;
 
@@ -238,7 +237,7 @@ unsafe fn placement<A: Arch>(
     }
 }
 
-/// Measures what it takes to open a high frame and to close it again, in nanoseconds.
+/// Measures the time to open a high frame and to close it again, in nanoseconds.
 fn map_ns<A: Arch>(frames: &Frames, tables: &A::Tables) -> u32 {
     const TIMES: u64 = 256;
     let request = Request {

@@ -21,7 +21,7 @@ use crate::task::Shown;
     expect(clippy::large_enum_variant, reason = "mostly it is the large one, and there is no heap")
 )]
 pub enum TaskSpace<A: Arch> {
-    /// There is none: an empty slot.
+    /// An empty slot.
     None,
     /// One that no other task runs in.
     Own(Space<A::Format>),
@@ -56,7 +56,7 @@ impl<A: Arch> TaskSpace<A> {
         }
     }
 
-    /// Runs nothing of the space on this CPU for now, but keeps its root loaded.
+    /// Stops running in the space on this CPU for now, but keeps its root loaded.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl<A: Arch> TaskSpace<A> {
         }
     }
 
-    /// Counts what the areas show; there are places for their objects.
+    /// Counts the pages that the areas show; there are places for their objects.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ fn fault_shared<A: Arch>(
 pub struct SharedSpaces<A: Arch>([UnsafeCell<Option<SharedSpace<A::Format>>>; TASKS]);
 
 // SAFETY: 1. A place is written by a sole user of its record only, see `Kernel::share_space` and
-// `Kernel::take_space`; others read what it holds, which may be shared.
+// `Kernel::take_space`; others read its value, which may be shared.
 unsafe impl<A: Arch> Sync for SharedSpaces<A> {}
 
 impl<A: Arch> SharedSpaces<A> {
@@ -164,7 +164,7 @@ impl<A: Arch> Kernel<A> {
     ///
     /// # Safety
     ///
-    /// 1. `space` is what the record `number` is about, which has this one user.
+    /// 1. `space` is the space of record `number`, which has this one user.
     pub(crate) unsafe fn share_space(&'static self, number: usize, space: &mut TaskSpace<A>) {
         if !matches!(space, TaskSpace::Own(_)) {
             return;
@@ -185,7 +185,7 @@ impl<A: Arch> Kernel<A> {
     ///
     /// # Safety
     ///
-    /// 1. `space` is what the record `number` is about, and no other task has it.
+    /// 1. `space` is the space of record `number`, and no other task has it.
     pub(crate) unsafe fn take_space(
         &'static self,
         number: usize,

@@ -51,7 +51,7 @@ fn frame<A: Arch>(
 ///
 /// # Errors
 ///
-/// [`Errno::EFAULT`] if the program may not do that; [`Errno::ENOMEM`]; what `f` returns. Pieces
+/// [`Errno::EFAULT`] if the program may not do that; [`Errno::ENOMEM`]; the error of `f`. Pieces
 /// before have been passed to `f` then.
 pub fn each_piece<A: Arch>(
     on: On<'_, Machine<A>>,

@@ -1,4 +1,4 @@
-//! What is done about one signal.
+//! Actions on a signal.
 
 use super::info::Info;
 use super::stack::SignalStack;
@@ -16,7 +16,7 @@ pub const SA_ONSTACK: u64 = 0x0800_0000;
 /// Calls that the handler interrupted are made again.
 pub const SA_RESTART: u64 = 0x1000_0000;
 
-/// What a task does about a signal.
+/// A task's action on a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     /// The handler, [`DEFAULT`] or [`IGNORE`].
@@ -39,11 +39,11 @@ impl Action {
 pub struct Delivery {
     /// The signal.
     pub signal: u8,
-    /// What to do about it.
+    /// The action on it.
     pub action: Action,
     /// The mask that `sigreturn` brings back.
     pub mask: u64,
-    /// What is said of the signal.
+    /// The information about it.
     pub info: Info,
     /// The stack that `sigreturn` brings back.
     pub stack: SignalStack,
@@ -51,7 +51,7 @@ pub struct Delivery {
     pub top: Option<u64>,
 }
 
-/// What a handler's frame says of the task, beside registers.
+/// The part of a handler's frame that describes the task, beside registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     /// Signals that are masked.

@@ -12,7 +12,7 @@ use crate::task::{After, Body, Doing, Ends, INIT, Tasks};
 use crate::{Kernel, State};
 
 impl Tasks {
-    /// Sends a signal that the task cannot avoid: what it has just done cannot go on.
+    /// Sends a signal that the task cannot avoid: its last operation cannot go on.
     pub fn force(&mut self, slot: usize, signal: u8, info: Info) {
         let process = self.process_of_mut(slot);
         let is_ignored = process.actions.is_ignored(signal);
@@ -24,7 +24,7 @@ impl Tasks {
         self.get_mut(slot).signals.pending.add(signal, info);
     }
 
-    /// Sets what the process of a task does about a signal; what is ignored from now on is not
+    /// Sets the action of a task's process on a signal; a signal that is ignored from now on is not
     /// pending any more.
     pub fn set_action(&mut self, slot: usize, signal: u8, action: Action) {
         let process = self.get(slot).process;
@@ -88,7 +88,7 @@ impl<A: Arch> Kernel<A> {
         }
     }
 
-    /// Delivers what is pending for the task that this CPU runs.
+    /// Delivers the pending signals of the task that this CPU runs.
     pub(crate) fn deliver(
         &'static self,
         state: &mut State,

@@ -3,9 +3,9 @@
 use super::info::{BUS_ADRALN, FPE_INTDIV, ILL_ILLOPN, Info, TRAP_TRACE};
 use super::number;
 
-/// Returns the signal for an exception of a program, and what is said of it. `at` is the program's
-/// next instruction, `vectors` what `fxsave` has written. Page faults and general protection are
-/// not asked for.
+/// Returns the signal for an exception of a program, and its information. `at` is the program's
+/// next instruction, `vectors` the bytes of `fxsave`. Page faults and general protection are not
+/// asked for.
 pub fn signal(vector: u8, at: u64, vectors: &[u8; 512]) -> (u8, Info) {
     let word = |n: usize| u16::from_le_bytes([vectors[n], vectors[n + 1]]);
     match vector {

@@ -1,4 +1,5 @@
-//! What a program is told of a signal (`siginfo_t`), and signals that wait to be delivered.
+//! The information that a program gets about a signal (`siginfo_t`), and signals that wait to be
+//! delivered.
 
 use super::number::bit;
 use crate::abi::Abi;
@@ -31,19 +32,19 @@ const CLD_KILLED: i32 = 2;
 /// Bytes of `siginfo_t` that are written: all others are zero.
 pub const INFO_BYTES: usize = 32;
 
-/// What is said of one signal.
+/// The information about one signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// `si_code`.
     pub code: i32,
-    /// What else is said.
+    /// The fields beside the code.
     pub detail: Detail,
 }
 
-/// What is said of a signal beside its code.
+/// The fields of a signal beside its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Nothing.
+    /// No field.
     Nothing,
     /// `si_addr`.
     Address(u64),
@@ -56,7 +57,7 @@ pub enum Detail {
 impl Info {
     /// By the kernel.
     pub const KERNEL: Info = Info { code: SI_KERNEL, detail: Detail::Nothing };
-    /// A signal of which nothing was kept, as Linux says it.
+    /// A signal whose information was not kept, as Linux reports it.
     const LOST: Info = Info { code: SI_USER, detail: Detail::Sender(0) };
 
     /// By process `pid`, with `kill` or, if `code` says so, to one of its threads.
@@ -85,7 +86,7 @@ impl Info {
             }
         };
         let word = abi.word();
-        // Number, error, code; on 64 bits what follows is aligned to 8.
+        // Number, error, code; on 64 bits the rest is aligned to 8.
         let rest = if word == 8 { 16 } else { 12 };
         put(0, &i32::from(signal).to_le_bytes());
         put(8, &self.code.to_le_bytes());
@@ -102,8 +103,8 @@ impl Info {
     }
 }
 
-/// Signals of which it is kept what is to be said of them. As under Linux without memory, the
-/// others are delivered too, and nothing is said of them.
+/// Number of signals whose information is kept. As under Linux without memory, the others are
+/// delivered too, but without information.
 const KEPT: usize = 8;
 
 /// Signals that wait to be delivered, each once.
@@ -136,7 +137,7 @@ impl Pending {
         }
     }
 
-    /// Takes a signal out, if it waits; what is to be said of it.
+    /// Takes a signal out, if it waits; returns its information.
     pub fn take(&mut self, signal: u8) -> Option<Info> {
         if self.set & bit(signal) == 0 {
             return None;
@@ -177,7 +178,7 @@ mod tests {
             number(&Info::at(1, 0xffff_8000_0000_0000).bytes(Abi::X86_64, 11), 20) as u32,
             0xffff_8000
         );
-        // An address is a word of the program's: nothing of it lies behind.
+        // An address is a word of the program's: the bytes behind it are zero.
         assert_eq!(number(&Info::at(1, u64::MAX).bytes(Abi::I386, 11), 16), 0);
         let ended = Info::ended(77, 3 << 8);
         let wide = ended.bytes(Abi::X86_64, 17);
@@ -191,7 +192,7 @@ mod tests {
         let mut pending = Pending::new();
         for signal in 1..=64 {
             pending.add(signal, Info::sent(SI_USER, i32::from(signal)));
-            // The second one of a kind is none.
+            // The second one of a kind is not kept.
             pending.add(signal, Info::KERNEL);
         }
         pending.add(0, Info::KERNEL);

@@ -1,4 +1,4 @@
-//! Signals: what is pending, what a process does about it, and delivery.
+//! Signals: pending ones, the actions of a process, and delivery.
 
 pub mod action;
 mod deliver;

@@ -38,8 +38,8 @@ signals! {
     SIGWINCH = 28, "The terminal's size has changed.";
 }
 
-/// Whether a signal does nothing unless the program asks for it. Tasks are never stopped, so that
-/// signals that stop do nothing either.
+/// Whether a signal has no effect unless the program asks for it. Tasks are never stopped, so
+/// signals that stop tasks have no effect either.
 pub const fn is_ignored_by_default(signal: u8) -> bool {
     matches!(signal, SIGCHLD | SIGCONT | SIGSTOP | SIGTSTP | SIGTTIN | SIGTTOU | SIGURG | SIGWINCH)
 }

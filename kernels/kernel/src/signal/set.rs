@@ -1,11 +1,11 @@
-//! Sets of signals, and what is done about each.
+//! Sets of signals, and the action on each.
 
 use super::action::{Action, DEFAULT, IGNORE};
 use super::info::Pending;
 use super::number::{self, SIGNALS, bit};
 use super::stack::SignalStack;
 
-/// What a process does about signals.
+/// A process's actions on signals.
 #[derive(Clone)]
 pub struct Actions([Action; SIGNALS]);
 
@@ -55,7 +55,7 @@ impl Actions {
         }
     }
 
-    /// Whether a signal does nothing.
+    /// Whether a signal has no effect.
     pub fn is_ignored(&self, signal: u8) -> bool {
         match self.get(signal).handler {
             IGNORE => true,
@@ -72,7 +72,7 @@ impl Default for Actions {
 }
 
 impl Signals {
-    /// Makes those of a new program: nothing is masked.
+    /// Makes those of a new program, without masked signals.
     pub const fn new() -> Self {
         Signals { pending: Pending::new(), blocked: 0, suspended: None, stack: SignalStack::NONE }
     }

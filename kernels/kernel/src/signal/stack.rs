@@ -4,9 +4,9 @@ use crate::errno::Errno;
 
 /// `SS_ONSTACK`: the task runs on it.
 const ONSTACK: u32 = 1;
-/// `SS_DISABLE`: there is none.
+/// `SS_DISABLE`: no such stack.
 const DISABLE: u32 = 2;
-/// `SS_AUTODISARM`: there is none while a handler runs on it.
+/// `SS_AUTODISARM`: the stack is disabled while a handler runs on it.
 const AUTODISARM: u32 = 1 << 31;
 /// `MINSIGSTKSZ`.
 const LEAST: u64 = 2048;
@@ -16,14 +16,14 @@ const LEAST: u64 = 2048;
 pub struct SignalStack {
     /// Its lowest address.
     pub at: u64,
-    /// Its bytes; 0 if there is none.
+    /// Its bytes; 0 without a stack.
     pub size: u64,
     /// `SS_` flags, as a program set them.
     pub flags: u32,
 }
 
 impl SignalStack {
-    /// There is none.
+    /// No stack.
     pub const NONE: SignalStack = SignalStack { at: 0, size: 0, flags: DISABLE };
 
     /// Whether a task whose stack pointer is `stack` runs on it.
@@ -43,13 +43,13 @@ impl SignalStack {
         mode | self.flags & AUTODISARM
     }
 
-    /// Returns where a handler that wants the stack begins; `None` if there is none, or if the task
+    /// Returns where a handler that wants the stack begins; `None` without a stack, or if the task
     /// runs on it already.
     pub const fn top(&self, stack: u64) -> Option<u64> {
         if self.size == 0 || self.holds(stack) { None } else { Some(self.at.wrapping_add(self.size)) }
     }
 
-    /// Returns what is set while a handler runs.
+    /// Returns the setting while a handler runs.
     pub const fn in_handler(self) -> Self {
         if self.flags & AUTODISARM != 0 { SignalStack::NONE } else { self }
     }

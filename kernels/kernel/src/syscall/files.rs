@@ -151,7 +151,7 @@ impl<A: Arch> Sys<'_, A> {
                         break;
                     }
                 }
-                // What was done counts.
+                // The bytes until then count.
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),
             }

@@ -15,7 +15,7 @@ impl<const N: usize> Layout<N> {
         Layout { bytes: [0; N], len: 0, word: abi.word() }
     }
 
-    /// Adds the lowest `size` bytes of a number; what does not fit is left out.
+    /// Adds the lowest `size` bytes of a number; bytes that do not fit are left out.
     pub fn put(&mut self, size: usize, value: u64) -> &mut Self {
         if let Some(place) = self.bytes.get_mut(self.len..self.len + size) {
             place.copy_from_slice(&value.to_le_bytes()[..size]);
@@ -51,7 +51,7 @@ impl<const N: usize> Layout<N> {
         self
     }
 
-    /// Adds bytes; what does not fit is left out.
+    /// Adds bytes; those that do not fit are left out.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         if let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
             place.copy_from_slice(bytes);
@@ -60,7 +60,7 @@ impl<const N: usize> Layout<N> {
         self
     }
 
-    /// Returns what was put together.
+    /// Returns the bytes that were added.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -32,10 +32,10 @@ const PROT_GROWSUP: u64 = 0x200_0000;
 const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_DONTUNMAP: u64 = 4;
-/// Nothing is mapped in the last page of user addresses: an instruction that followed the last one
-/// there would be at no address of programs.
+/// The last page of user addresses stays unmapped: an instruction that followed the last one there
+/// would be at no address of programs.
 const GUARD: u64 = PAGE;
-/// What lies between the highest mapping and the stack: its largest size, and more.
+/// The gap between the highest mapping and the stack: its largest size, and more.
 const BELOW_STACK: u64 = 16 << 20;
 /// The tag of areas that `mprotect` cannot make writable: shared ones of files that were opened
 /// to be read.
@@ -75,7 +75,7 @@ impl Reach {
         Reach { end: start, stops: None }
     }
 
-    /// Goes on to an area. `allows` says if the call may do to it what it does.
+    /// Goes on to an area. `allows` says if the call may change it.
     fn visit(&mut self, area: &Area, allows: Result<(), Errno>) {
         if self.stops.is_some() {
             return;
@@ -89,7 +89,7 @@ impl Reach {
         }
     }
 
-    /// Ends at `end`: where nothing lies before it, the call stops.
+    /// Ends at `end`: at a hole before it, the call stops.
     fn up_to(self, end: u64) -> Self {
         let stops = if self.end < end { self.stops.or(Some(Errno::ENOMEM)) } else { None };
         Reach { end: self.end.min(end), stops }
@@ -97,9 +97,9 @@ impl Reach {
 }
 
 impl<A: Arch> Sys<'_, A> {
-    /// Calls `f`, which changes areas in `ranges` and nowhere else, and counts what the space shows
-    /// afterwards. The caller has made a place for a new object. `grows` are the pages that are
-    /// mapped in `ranges` after `f`, at the most.
+    /// Calls `f`, which changes areas in `ranges` and nowhere else, and counts the pages that the
+    /// space shows afterwards. The caller has made a place for a new object. `grows` are the pages
+    /// that are mapped in `ranges` after `f`, at the most.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl<A: Arch> Sys<'_, A> {
                 // The space is of the one machine that there is.
                 let _ = edit.areas().each(on, range, |area| shown.remove(area, range));
             }
-            // What does not grow is never too much.
+            // A mapping that does not grow is never too large.
             let result = if shown.pages().saturating_add(grows) <= most.max(before) {
                 Ok(f(on, &mut edit))
             } else {
@@ -144,7 +144,7 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Errno::EINVAL);
         }
         let is_anonymous = flags & MAP_ANONYMOUS != 0;
-        // Bits of the protection that mean nothing are nothing, as under Linux.
+        // Undefined bits of the protection are ignored, as under Linux.
         let (shared, prot) = (flags & 3 != MAP_PRIVATE, prot & 7);
         let mut tag = 0;
         let object = if is_anonymous {
@@ -157,7 +157,7 @@ impl<A: Arch> Sys<'_, A> {
             object
         };
         if flags & MAP_HUGETLB != 0 {
-            // There are no huge pages, and none for files anywhere.
+            // Huge pages do not exist, nor would any file have them.
             return Err(if is_anonymous { Errno::ENOMEM } else { Errno::EINVAL });
         }
         if len == 0 {
@@ -209,7 +209,7 @@ impl<A: Arch> Sys<'_, A> {
             edit.map_area(area).map_err(error)?;
             if flags & MAP_POPULATE != 0 {
                 let access = if area.flags.has(AreaFlags::WRITE) { Access::Write } else { Access::Read };
-                // What is not there comes when it is touched.
+                // Pages that are missing come when they are touched.
                 let _ = edit.populate(range, access);
             }
             Ok(range.start)
@@ -286,7 +286,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     /// `mprotect`. As under Linux it stops at the first hole, and at the first area that must not
-    /// become what is asked for; what lies before has changed.
+    /// get the permissions; the areas before it have changed.
     pub(super) fn protect(&mut self, at: u64, len: u64, prot: u64) -> Result<u64, Errno> {
         let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
         let prot = prot & !grows;
@@ -340,7 +340,7 @@ impl<A: Arch> Sys<'_, A> {
         let area = self.space().edit(on, |edit| edit.areas().find(on, at))?.ok_or(Errno::EFAULT)?;
         let here = VirtRange { start: at, end: at.checked_add(new).ok_or(Errno::ENOMEM)? };
         if !has_target && !keeps && new <= from.len() {
-            // Whatever lies there: nothing is moved.
+            // Regardless of other areas there: no page is moved.
             if here.end < from.end {
                 self.unmap(here.end, from.end - here.end)?;
             }
@@ -378,7 +378,7 @@ impl<A: Arch> Sys<'_, A> {
             None => return Err(Errno::ENOMEM),
         };
         if from.is_empty() {
-            // A second place for what is shared.
+            // A second place for the shared pages.
             let object = Object { id: area.object, offset: area.offset_at(at) };
             let flags = AreaFlags(area.flags.0 & (AreaFlags::PERMISSIONS.with(AreaFlags::SHARED)).0);
             return self.map_at(mapped(target, flags, object, area.tag), 0);
@@ -512,7 +512,7 @@ fn grown<A: Arch>(
             Err(Errno::EINVAL)
         };
     }
-    // Nothing grows up.
+    // No area grows up.
     Err(if first.start > range.start { Errno::ENOMEM } else { Errno::EINVAL })
 }
 

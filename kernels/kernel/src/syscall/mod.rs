@@ -1,8 +1,8 @@
 //! System calls.
 //!
 //! A call returns a number or an error; or it has to wait ([`Stop::Block`]) and is made again from
-//! the beginning when what it waits for may have come. So a call changes nothing before it knows
-//! that it need not wait.
+//! the beginning when the event may have happened. So a call makes no change before it knows that
+//! it need not wait.
 
 mod directories;
 mod files;
@@ -30,7 +30,7 @@ use crate::{Kernel, State, say};
 
 pub use number::Call;
 
-/// Why a call returns nothing.
+/// The reason why a call has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It failed.
@@ -89,7 +89,7 @@ impl Default for Named {
 pub struct Sys<'a, A: Arch> {
     /// The kernel.
     pub kernel: &'static Kernel<A>,
-    /// What the kernel lock guards; it is held.
+    /// The data of the kernel lock, which is held.
     pub state: &'a mut State,
     /// The caller's registers and space.
     pub body: &'a mut Body<A>,

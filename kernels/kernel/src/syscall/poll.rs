@@ -13,7 +13,7 @@ const HUP: u16 = 16;
 const INVALID: u16 = 32;
 
 impl<A: Arch> Sys<'_, A> {
-    /// Returns what a descriptor is ready for.
+    /// Returns the readiness of a descriptor.
     fn readiness(&mut self, descriptor: u64) -> u16 {
         let Ok(file) = self.file(descriptor) else { return INVALID };
         match self.state.open.get(file).what {

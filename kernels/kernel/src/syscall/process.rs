@@ -22,7 +22,7 @@ const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_DETACHED: u64 = 0x40_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
-/// What threads share, all of it or nothing.
+/// The properties that threads share, all of them or not one.
 const THREAD: u64 = CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
 const KNOWN: u64 = THREAD
     | CLONE_VM
@@ -35,7 +35,7 @@ const KNOWN: u64 = THREAD
     | CLONE_CHILD_SETTID
     | 0xff;
 
-/// What a program says of a new task.
+/// A program's description of a new task.
 struct CloneArguments {
     flags: u64,
     stack: u64,

@@ -71,7 +71,7 @@ impl<A: Arch> Sys<'_, A> {
         Ok(seconds)
     }
 
-    /// `times`: nothing is charged to tasks.
+    /// `times`: no time is charged to tasks.
     pub(super) fn times(&mut self, at: u64) -> Result<u64, Errno> {
         if at != 0 {
             self.write_bytes(at, &[0; 32][..4 * A::ABI.word()])?;

@@ -1,4 +1,4 @@
-//! What a task's CPU alone uses.
+//! The part of a task that its CPU alone uses.
 
 use core::cell::UnsafeCell;
 

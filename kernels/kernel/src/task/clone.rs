@@ -8,7 +8,7 @@ use crate::memory::TaskSpace;
 use crate::signal::Signals;
 use crate::syscall::Sys;
 
-/// What a new task is to be.
+/// The properties of a new task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct New {
     /// Where its stack is; 0 for where the caller's is.
@@ -62,7 +62,7 @@ impl<A: Arch> Sys<'_, A> {
         (task.deadline, task.in_call, task.woken, task.vforked) = (0, false, false, 0);
         task.signals = Signals::new();
         task.signals.blocked = blocked;
-        // A thread has a stack of its own, and so none for its handlers.
+        // A thread has a stack of its own, and so no stack for its handlers.
         if !new.shares_space || new.is_vfork {
             task.signals.stack = stack;
         }

@@ -14,7 +14,7 @@ use crate::{Kernel, State};
 /// The slot of process 1 and of its first task.
 pub const INIT: usize = 0;
 
-/// What ends.
+/// The tasks that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// One task.

@@ -31,7 +31,7 @@ pub struct Limits {
     pub space: Limit,
     /// Bytes of a stack.
     pub stack: Limit,
-    /// Bytes of a core file. None is ever written.
+    /// Bytes of a core file, which is never written.
     core: Limit,
 }
 
@@ -76,7 +76,7 @@ impl Limits {
             STACK => self.stack = new,
             CORE => self.core = new,
             FILES if new.soft > old.soft => return Err(Errno::EPERM),
-            // A limit that nothing keeps is none.
+            // A limit without enforcement is no limit.
             _ if new.soft < old.soft => return Err(Errno::EINVAL),
             _ => {}
         }

@@ -1,8 +1,9 @@
 //! Tasks, which are threads, and the processes that they belong to.
 //!
 //! A process is named by the slot of its first task, which stays taken until its parent has asked
-//! for its end. What all threads share is in [`Process`], what is a thread's own in [`Task`] and
-//! [`Body`]. A space has a [`SpaceRecord`], as a process that was made by `vfork` uses its parent's.
+//! for its end. The state that all threads share is in [`Process`], a thread's own state in
+//! [`Task`] and [`Body`]. A space has a [`SpaceRecord`], as a process that was made by `vfork` uses
+//! its parent's.
 
 mod body;
 mod clone;
@@ -27,10 +28,10 @@ pub use wait::{Futex, Key, Wait};
 
 use crate::signal::set::Signals;
 
-/// What a task does.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// There is none in this slot.
+    /// A free slot.
     Nothing,
     /// It waits for a CPU.
     Ready,
@@ -44,9 +45,9 @@ pub enum Doing {
     Ended(i32),
 }
 
-/// A task, without what its CPU alone uses.
+/// A task, without its [`Body`].
 pub struct Task {
-    /// What it does.
+    /// Its state.
     pub doing: Doing,
     /// Its number.
     pub tid: i32,
@@ -60,11 +61,11 @@ pub struct Task {
     pub in_call: bool,
     /// It ends without its process.
     pub is_leaving: bool,
-    /// What it has waited for on a futex has come.
+    /// It has been woken from its futex.
     pub woken: bool,
     /// When it began to wait on a futex, as the count of such waits.
     pub waits_since: u64,
-    /// The child that it made by `vfork` and waits for; 0 for none.
+    /// The child that it made by `vfork` and waits for; 0 without such a child.
     pub vforked: i32,
     /// Where a zero is written when it ends, and a waiter woken; 0 for nowhere.
     pub clear_tid: u64,

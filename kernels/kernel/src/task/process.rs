@@ -1,4 +1,4 @@
-//! What the threads of a process share.
+//! The state that the threads of a process share.
 
 use crate::fs::Descriptors;
 use crate::signal::Pending;
@@ -31,7 +31,7 @@ pub struct Process {
     pub program: u16,
     /// The record of its space.
     pub space: usize,
-    /// What it does about signals.
+    /// Its actions on signals.
     pub actions: Actions,
     /// Signals that any of its threads may take.
     pub pending: Pending,
@@ -39,7 +39,7 @@ pub struct Process {
     pub ports: bool,
     /// When it was started, in nanoseconds since boot.
     pub started: u64,
-    /// What it may use at the most.
+    /// Its limits.
     pub limits: Limits,
 }
 
@@ -66,7 +66,8 @@ impl Process {
         }
     }
 
-    /// Copies what a child has of its parent: all but number, parent, threads and space.
+    /// Copies the state that a child inherits from its parent: all but number, parent, threads and
+    /// space.
     pub fn inherit(&mut self, parent: &Process) {
         (self.group, self.session) = (parent.group, parent.session);
         self.files.clone_from(&parent.files);
@@ -78,7 +79,7 @@ impl Process {
     }
 }
 
-/// What the kernel notes of a space, beside the space itself.
+/// The kernel's record of a space, beside the space itself.
 pub struct SpaceRecord {
     /// Tasks that run in it.
     pub users: u32,
@@ -86,7 +87,7 @@ pub struct SpaceRecord {
     pub heap: u64,
     /// Where it ends, to the byte.
     pub heap_end: u64,
-    /// What it shows. It is a user of each of the objects.
+    /// The pages that it shows. It is a user of each of their objects.
     pub shown: Shown,
     /// Areas of it may be left out by fork.
     pub forks_in_part: bool,

@@ -125,7 +125,7 @@ impl Tasks {
         self.slots().filter(alive).max_by_key(size)
     }
 
-    /// Makes the record `to` what the record `from` is.
+    /// Copies the record `from` to the record `to`.
     pub fn copy_record(&mut self, to: usize, from: usize) {
         if let Ok([to, from]) = self.spaces.get_disjoint_mut([to % TASKS, from % TASKS]) {
             (to.users, to.heap, to.heap_end) = (from.users, from.heap, from.heap_end);
@@ -240,7 +240,8 @@ impl Tasks {
         self.slots().find(|slot| self.get(*slot).tid == tid && self.get(*slot).is_alive())
     }
 
-    /// Has every call that waits for what `which` says be made again; whether there was one.
+    /// Makes every call with a wait for which `which` returns true be made again; returns whether
+    /// there was one.
     pub fn wake(&mut self, which: impl Fn(Wait) -> bool) -> bool {
         let mut any = false;
         for slot in self.slots() {

@@ -13,13 +13,13 @@ use crate::lock::Guard;
 use crate::signal::{Info, bit, info, number};
 use crate::{Kernel, State};
 
-/// What becomes of a task after a trap.
+/// The next step of a task after a trap.
 pub(crate) enum After {
     /// It goes on.
     Resume,
     /// Others first. The lock is held.
     GiveWay(Guard<'static>),
-    /// A call of its waits. The lock is held, so that what it waits for cannot have come yet.
+    /// A call of its waits. The lock is held, so that the event cannot have happened yet.
     Block(Guard<'static>, Wait),
     /// It ends, or its process, with this status.
     End(Ends, i32),
@@ -125,8 +125,8 @@ impl<A: Arch> Kernel<A> {
         }
     }
 
-    /// Does what is to be done before a task goes on in user mode: a call that has waited, signals
-    /// that came while it did not run.
+    /// Does the work before a task goes on in user mode: a call that has waited, signals that came
+    /// while it did not run.
     fn first_step(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         let mut state = self.lock();
         let task = state.tasks.get_mut(slot);
@@ -183,7 +183,7 @@ impl<A: Arch> Kernel<A> {
         Some(After::GiveWay(state))
     }
 
-    /// Sends a signal to a task for what it has just done.
+    /// Sends a signal to a task for its last operation.
     fn force(
         &'static self,
         slot: usize,
@@ -235,7 +235,7 @@ impl<A: Arch> Kernel<A> {
         self.deliver(&mut state, slot, body, pin)
     }
 
-    /// Takes what was typed, and has calls be made again whose time has come.
+    /// Takes the typed bytes, and makes calls be made again whose time has come.
     pub(crate) fn pass_time(&'static self, state: &mut State) {
         if A::cpu() == 0 {
             self.take_typed(state);

@@ -1,8 +1,8 @@
-//! What a space shows: how many pages of each object, and how many in all.
+//! Counts the pages that a space shows: of each object, and in all.
 //!
-//! Every change of areas takes away what its range showed before and adds what it shows afterwards
-//! ([`Shown::remove`], [`Shown::add`]). So a call costs time for the areas in its own range, and
-//! nothing for all others of the space.
+//! Every change of areas takes away the pages that its range showed before and adds those that it
+//! shows afterwards ([`Shown::remove`], [`Shown::add`]). So the time of a call depends on the areas
+//! in its own range only.
 
 use ptarmigan::addr::{FRAME_SIZE, VirtRange};
 use ptarmigan::space::{Area, AreaFlags};
@@ -57,7 +57,7 @@ impl Shown {
         self.pages
     }
 
-    /// Makes a place for an object; true if there was none.
+    /// Makes a place for an object; true if it had no place.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Shown {
         self.parts.get_mut(..self.len)?.iter_mut().find(|part| part.object == object)
     }
 
-    /// Adds what an area shows in `range`. There is a place for its object.
+    /// Adds the pages that an area shows in `range`. There is a place for its object.
     pub fn add(&mut self, area: &Area, range: VirtRange) {
         let pages = pages(area, range);
         if !area.flags.has(AreaFlags::GROWS_DOWN) {
@@ -102,7 +102,7 @@ impl Shown {
         }
     }
 
-    /// Takes away what an area shows in `range`.
+    /// Takes away the pages that an area shows in `range`.
     pub fn remove(&mut self, area: &Area, range: VirtRange) {
         let pages = pages(area, range);
         if !area.flags.has(AreaFlags::GROWS_DOWN) {
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(shown.begin(7), Ok(true));
         shown.add(&area(10, 20, 7), range(0, 100));
         assert_eq!(shown.begin(7), Ok(false));
-        // The middle goes: what is left are two areas.
+        // The middle goes: two areas are left.
         shown.remove(&area(10, 20, 7), range(12, 18));
         assert_eq!((shown.take_gone(), shown.pages()), (None, 4));
         shown.remove(&area(10, 12, 7), range(0, 12));

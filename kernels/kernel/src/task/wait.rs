@@ -1,9 +1,9 @@
-//! What calls wait for.
+//! Events that calls wait for.
 
 use crate::signal::bit;
 use crate::signal::number::SIGKILL;
 
-/// What a call waits for. The call is made again then, and looks for itself.
+/// The event that a call waits for. The call is made again then, and looks for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The end of a child.
@@ -45,7 +45,7 @@ pub struct Futex {
     pub bits: u32,
 }
 
-/// What names a futex: the same word of memory, whatever address it has.
+/// The name of a futex: the same word of memory, whatever address it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A word of private memory.

@@ -5,7 +5,7 @@ mod x86_64;
 
 use crate::arch::Abi;
 
-/// A system call, by what Linux calls it.
+/// A system call, by its name under Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// `read`.
