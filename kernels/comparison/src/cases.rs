@@ -1,8 +1,8 @@
-//! What the program does, and what is counted meanwhile.
+//! Defines the cases of the program, and reads the plugin's counts of them.
 
-/// What the program does between two marks.
+/// The operation of the program between two marks.
 pub struct Case {
-    /// The name in rows, and in what the program prints.
+    /// The name in rows, and in the program's output.
     pub name: &'static str,
     /// Operations between two marks.
     pub operations: u64,
@@ -26,7 +26,7 @@ pub fn number(name: &str) -> Option<usize> {
 /// Instructions by which pages are cleared or copied, as the plugin tells them apart.
 pub const BY: [&str; 3] = ["rep stos", "rep movs", "stores"];
 
-/// What the plugin counted in a case, of all operations together.
+/// The plugin's counts of a case, of all operations together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub times: u64,
@@ -40,7 +40,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads what the plugin has written. `None` if a case is missing.
+    /// Reads the plugin's output. `None` if a case is missing.
     pub fn parse(text: &str) -> Option<Vec<Counts>> {
         let mut all = vec![Counts::default(); CASES.len()];
         for line in text.lines().filter(|line| !line.starts_with("at ")) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What programs are compiled for.
+/// The target of compiled programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
     /// 32 bits, PAE.
@@ -33,7 +33,7 @@ pub struct Contender {
     pub name: &'static str,
     pub arch: Arch,
     pub system: System,
-    /// What is added to the command line.
+    /// The addition to the command line.
     pub append: &'static str,
     pub about: &'static str,
 }

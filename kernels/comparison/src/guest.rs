@@ -15,7 +15,7 @@ const OUTPUT: u64 = 64 << 10;
 /// counted.
 const SECONDS: &str = "1200";
 
-/// What boots of one architecture share.
+/// The files that boots of one architecture share.
 pub struct Files {
     /// Our image.
     pub image: PathBuf,
@@ -35,11 +35,11 @@ pub struct Guest<'a> {
     pub profiled: Option<usize>,
 }
 
-/// What a boot has brought.
+/// The results of a boot.
 pub struct Boot {
     /// For each case, the instructions of an operation in each round.
     pub values: Vec<Vec<u64>>,
-    /// For each case, what the plugin counted.
+    /// For each case, the plugin's counts.
     pub counts: Option<Vec<Counts>>,
     /// How often each instruction of the kernel was executed in the case that is profiled.
     pub profile: Option<Vec<(u64, u64)>>,
@@ -52,7 +52,7 @@ impl Guest<'_> {
     ///
     /// # Errors
     ///
-    /// QEMU cannot be started, or the guest has not printed what it should.
+    /// QEMU cannot be started, or the guest's output is incomplete.
     pub fn boot(&self) -> Result<Boot, String> {
         let Guest { contender, files, counter, profiled } = self;
         // The same processor for both; NX, as our entries carry it.
@@ -75,7 +75,7 @@ impl Guest<'_> {
         command.arg("-kernel").arg(image).arg("-initrd").arg(&files.archive);
         command.arg("-append").arg(format!("{common} {}", contender.append));
         if let Some((plugin, out)) = counter {
-            // What a boot before has left does not count.
+            // The output of an earlier boot does not count.
             let _ = fs::remove_file(out);
             let mut plugin = format!("{},kernel={kernel_start},out={}", plugin.display(), out.display());
             if let Some(case) = profiled {

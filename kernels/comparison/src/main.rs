@@ -1,12 +1,13 @@
-//! One program on Debian's Linux and on the library's kernel, under the same QEMU with one processor
-//! and one time-stamp count an instruction: what its faults, forks and execs cost on each.
+//! One program on Debian's Linux and on the library's kernel, under the same QEMU with one
+//! processor and one time-stamp count an instruction: the cost of its faults, forks and execs on
+//! each.
 //!
-//! | module | what it does |
+//! | module | task |
 //! |---|---|
 //! | [`linux`] | fetches Linux |
 //! | [`contender`] | who is compared |
 //! | [`guest`] | one boot |
-//! | [`rows`] | medians of boots; counts of what happened meanwhile |
+//! | [`rows`] | medians of boots; counts of events meanwhile |
 //! | [`print`] | tables, bars |
 //! | [`profile`] | functions of our kernel in which a case spends its instructions |
 
@@ -42,13 +43,13 @@ struct Options {
     /// Boots of each contender; the figures are medians of all rounds of all boots.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=50))]
     boots: u8,
-    /// Prints rows as JSON: case, contender, value, unit, and what happened meanwhile.
+    /// Prints rows as JSON: case, contender, value, unit, and counts of events meanwhile.
     #[arg(long)]
     json: bool,
     /// Compares only contenders whose names contain one of these parts.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Leaves out the boot that counts cleared pages, and what is derived from it.
+    /// Leaves out the boot that counts cleared pages, and the figures derived from it.
     #[arg(long)]
     no_counts: bool,
     /// Prints the functions of our kernel in which this case spends its instructions.
@@ -73,7 +74,7 @@ struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is in the system's directory for such files.
+        // Files that cannot be removed are in the system's directory for temporary ones.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -84,7 +85,7 @@ fn scratch() -> Result<Scratch, String> {
     Ok(Scratch(path))
 }
 
-/// Runs a command to its end; returns what it printed.
+/// Runs a command to its end; returns its output.
 fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|e| format!("{name}: {e}"))?;
@@ -96,7 +97,7 @@ fn run(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What all boots of an architecture share.
+/// Makes the files that all boots of an architecture share.
 fn prepare(options: &Options, work: &Path, arch: Arch, linux: bool) -> Result<guest::Files, String> {
     let program = work.join(format!("init-{arch}"));
     let source = options.here.join("programs/faults.c");

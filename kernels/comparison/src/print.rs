@@ -1,4 +1,4 @@
-//! What is printed: tables, bars, remarks; rows as JSON.
+//! Prints the results: tables, bars, remarks; rows as JSON.
 
 use crate::cases::{BY, CASES};
 use crate::contender::{Contender, System};
@@ -76,7 +76,7 @@ pub fn tables(rows: &[Row]) {
     }
 }
 
-/// Prints what our kernel has said of a boot.
+/// Prints our kernel's messages about a boot.
 pub fn notes(contender: &Contender, boots: &[Boot]) {
     if contender.system == System::Linux {
         return;
@@ -187,7 +187,7 @@ pub fn bars(rows: &[Row]) {
     }
 }
 
-/// Prints what the figures do not say.
+/// Prints the facts that the figures do not show.
 pub fn remarks() {
     println!();
     println!("Linux does more than this kernel: control groups, RCU, reverse mappings, page");

@@ -1,4 +1,4 @@
-//! Where the instructions of a case go: functions of our kernel.
+//! Assigns the instructions of a case to functions of our kernel.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Rows: for each case and contender, the median of all rounds, and what happened meanwhile.
+//! Rows: for each case and contender, the median of all rounds, and counts of events meanwhile.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub struct Pages {
     pub pages: f64,
 }
 
-/// What happened in one operation, on average.
+/// Events in one operation, on average.
 #[derive(Clone, Debug, Serialize)]
 pub struct Happened {
     /// Instructions of programs.
@@ -53,7 +53,8 @@ fn median(values: &mut [u64]) -> f64 {
 pub fn of(contender: &Contender, boots: &[Boot]) -> Vec<Row> {
     let counts = boots.iter().find_map(|boot| boot.counts.as_ref());
     let rows = CASES.iter().enumerate().map(|(index, case)| {
-        // Marks do nothing, and the plugin is not seen by the guest: its boot counts like others.
+        // Marks have no effect, and the plugin is not seen by the guest: its boot counts like
+        // others.
         let mut values: Vec<u64> = boots.iter().flat_map(|boot| boot.values[index].iter().copied()).collect();
         let value = median(&mut values);
         let happened = counts.map(|counts| {

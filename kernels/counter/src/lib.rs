@@ -1,6 +1,6 @@
-//! A plugin of QEMU that counts what a guest does between marks: instructions of programs and of the
-//! kernel, pages that the kernel clears and copies and by which instructions, pages that the TLB is
-//! told to forget, roots that are loaded. Neither guest knows of it, so that two kernels are
+//! A plugin of QEMU that counts a guest's operations between marks: instructions of programs and of
+//! the kernel, pages that the kernel clears and copies and by which instructions, pages that the
+//! TLB is told to forget, roots that are loaded. Neither guest knows of it, so that two kernels are
 //! counted alike.
 //!
 //! ```text
@@ -36,7 +36,7 @@ pub const REPORT: usize = CASES - 1;
 /// The mark's displacement, without the case.
 const MARK: u32 = 0x5054_4100;
 
-// What the guest's translated code adds to by itself.
+// Counters to which the guest's translated code adds by itself.
 static PROGRAMS: AtomicU64 = AtomicU64::new(0);
 static KERNEL: AtomicU64 = AtomicU64::new(0);
 static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
@@ -44,7 +44,7 @@ static ROOTS: AtomicU64 = AtomicU64::new(0);
 
 /// The first address of the kernel.
 static KERNEL_START: AtomicU64 = AtomicU64::new(u64::MAX);
-/// A case has begun: before, nothing is followed.
+/// A case has begun: before, no access is followed.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The file that the counts are written to.
 static OUT: OnceLock<String> = OnceLock::new();
@@ -54,7 +54,7 @@ static PROFILED: OnceLock<usize> = OnceLock::new();
 /// and how often it was executed.
 static INSTRUCTIONS: Mutex<BTreeMap<u64, &'static AtomicU64>> = Mutex::new(BTreeMap::new());
 
-/// What is counted, at one moment or between two.
+/// The counts, at one moment or between two.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     programs: u64,
@@ -87,7 +87,7 @@ thread_local! {
 }
 
 impl Counts {
-    /// Adds what has happened between two moments.
+    /// Adds the events between two moments.
     fn add(&mut self, from: &Counts, to: &Counts) {
         self.programs += to.programs - from.programs;
         self.kernel += to.kernel - from.kernel;
@@ -130,7 +130,7 @@ impl Counter {
         }
     }
 
-    /// Adds what has been executed since the case began, or begins.
+    /// Adds the instructions executed since the case began, or begins.
     fn profile(&mut self, ends: bool) {
         let counts = instructions();
         if !ends {
@@ -179,7 +179,7 @@ fn count_of(at: u64) -> &'static AtomicU64 {
     instructions().entry(at).or_insert_with(|| Box::leak(Box::new(AtomicU64::new(0))))
 }
 
-/// What an instruction is, as far as it is counted by itself.
+/// The kind of an instruction, as far as it is counted by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Mark(usize),

@@ -2,16 +2,16 @@
 //!
 //! A page has been written when stores without a gap have reached from its first byte to its last
 //! one; it was copied if loads without a gap have gone through a page meanwhile, and cleared if
-//! not. A few pages at a time are followed, so that an interrupt in between loses none.
+//! not. A few pages at a time are followed, so that an interrupt in between loses no page.
 //!
-//! Code that looks at what it copies, entries of page tables say, copies no page in this sense: it
-//! takes more than [`TIGHT`] instructions a store.
+//! Code that looks at the words that it copies, such as entries of page tables, copies no page in
+//! this sense: it takes more than [`TIGHT`] instructions a store.
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 /// Pages that are followed at a time.
 const FOLLOWED: usize = 4;
-/// What loads may be behind stores, in bytes: a copy may load its last words before it stores them.
+/// Bytes by which loads may be behind stores: a copy may load its last words before it stores them.
 const SLACK: u64 = 128;
 
 /// Instructions a store that a loop may take which only clears or copies.

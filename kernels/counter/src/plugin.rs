@@ -1,4 +1,4 @@
-//! What QEMU calls.
+//! The functions that QEMU calls.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -45,8 +45,8 @@ extern "C" fn accessed(_: c_uint, access: u32, at: u64, data: *mut c_void) {
 extern "C" fn translated(_: Id, block: *mut Block) {
     let place = |count: &'static AtomicU64| count.as_ptr().cast::<c_void>();
     // SAFETY: the block is QEMU's and is good during this call, its instructions too; each has as
-    // many bytes as it says. What is added to are statics. The functions that are registered are
-    // the plugin's own, which stays loaded.
+    // many bytes as it says. The counters are statics. The functions that are registered are the
+    // plugin's own, which stays loaded.
     unsafe {
         for index in 0..api::qemu_plugin_tb_n_insns(block) {
             let instruction = api::qemu_plugin_tb_get_insn(block, index);

@@ -1,4 +1,4 @@
-//! What the loader says (multiboot): memory, the archive, the command line.
+//! Reads the loader's information (multiboot): memory, the archive, the command line.
 
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -19,8 +19,8 @@ use crate::pc::Pc;
 global_asm!(include_str!("boot.s"));
 global_asm!(include_str!("../../x86/src/check.s"), features = const FEATURES, extended = const EXTENDED);
 
-/// What the CPU has to have: time-stamp counter, model-specific registers, PAE, CMPXCHG8B, a local
-/// interrupt controller, FXSAVE, SSE; pages that are not executable.
+/// Features that the CPU must have: time-stamp counter, model-specific registers, PAE, CMPXCHG8B, a
+/// local interrupt controller, FXSAVE, SSE; pages that are not executable.
 const FEATURES: u32 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 24 | 1 << 25;
 const EXTENDED: u32 = 1 << 20;
 
@@ -39,13 +39,13 @@ const KEPT: usize = 32;
 /// Runs of memory at the most: one of those may be low and high.
 pub const RUNS: usize = KEPT + 1;
 
-/// What the loader says.
+/// The loader's information.
 pub struct Info {
     /// Memory that is free, ascending.
     pub runs: [MemoryRun; RUNS],
     /// How many runs there are.
     pub run_count: usize,
-    /// The initial file system; empty if there is none.
+    /// The initial file system; empty without an archive.
     pub archive: &'static [u8],
     /// The command line.
     pub command_line: CommandLine,
@@ -78,7 +78,7 @@ const HIGHEST: u64 = 1 << 40;
 ///
 /// # Safety
 ///
-/// 1. `information` is what the loader passed at entry, and the memory it describes has not been
+/// 1. `information` is the loader's value at entry, and the memory it describes has not been
 ///    written to, nor will be where the result refers to it.
 pub unsafe fn read(information: u32) -> Info {
     let reached = "below the 768 MiB that the kernel reaches at boot";
@@ -99,7 +99,7 @@ pub unsafe fn read(information: u32) -> Info {
         // SAFETY: 1. `entry` has the bytes of two numbers.
         let [start, end] = unsafe { entry.as_ptr().cast::<[u32; 2]>().read_unaligned() };
         module = Span { start: start.into(), end: end.into() };
-        // SAFETY: 1. The module is memory that nothing writes: it is reserved below.
+        // SAFETY: 1. The module is memory that no code writes: it is reserved below.
         archive = match unsafe { memory(start, module.bytes() as usize) } {
             Some(bytes) => bytes,
             None => refuse::<Pc>(format_args!(
@@ -175,7 +175,7 @@ pub unsafe fn read(information: u32) -> Info {
 ///
 /// # Safety
 ///
-/// 1. The loader says that there are so many bytes, and nothing writes to them while they are used.
+/// 1. The loader says that there are so many bytes, and no code writes to them while they are used.
 unsafe fn memory(at: u32, len: usize) -> Option<&'static [u8]> {
     let end = u64::from(at).checked_add(len as u64)?;
     // SAFETY: 1. The direct map shows them, and they stay as they are (point 1).

@@ -1,4 +1,4 @@
-//! What each CPU needs before it can enter user mode: segments and vectors.
+//! Prepares each CPU for user mode: segments and vectors.
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
@@ -7,7 +7,7 @@ use ptarmigan_kernel::arch::CPUS;
 
 global_asm!(include_str!("trap.s"));
 
-/// What lies at `fs` while the kernel runs. The assembly knows the layout.
+/// Data at `fs` while the kernel runs. The assembly knows the layout.
 #[repr(C)]
 pub struct Local {
     kernel_stack: u32,
@@ -15,7 +15,7 @@ pub struct Local {
     tss: u32,
 }
 
-/// What the processor reads and writes by itself.
+/// Memory that the processor reads and writes by itself.
 #[repr(C, align(128))]
 struct PerCpu<T>(UnsafeCell<T>);
 
@@ -81,7 +81,7 @@ pub unsafe fn init(cpu: usize) {
     // SAFETY: 1. The statics of this CPU are its own, and it does not use them yet (point 1); CPU 0
     // writes the vectors before others run.
     unsafe {
-        // The kernel's stack segment; ports: none.
+        // The kernel's stack segment; no ports are allowed.
         ((*tss)[2], (*tss)[25]) = (KERNEL_DATA, 104 << 16);
         *gdt = [
             0,

@@ -3,8 +3,9 @@
 //!
 //! The kernel for programs never sleeps, so this is the one place where its tasks do. They run on
 //! the CPU that boots, one at a time, until all have ended. A task that holds a slot gives way, so
-//! that the others find none and sleep; code that gives a slot back wakes the first of them. If all
-//! that have not ended sleep, nobody is left who could wake them. That is reported, not waited for.
+//! that the others find no slot and sleep; code that gives a slot back wakes the first of them. If
+//! all that have not ended sleep, nobody is left who could wake them. That is reported, not waited
+//! for.
 
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -35,7 +36,7 @@ const TASKS: usize = 4;
 /// How often each task maps a frame.
 const ROUNDS: u32 = 64;
 
-/// What a task does.
+/// The states of a task.
 const READY: u8 = 0;
 const SLEEPING: u8 = 1;
 const ENDED: u8 = 2;
@@ -226,7 +227,7 @@ pub enum Failed {
         /// How many arrived.
         arrived: u32,
     },
-    /// No task slept, so nothing was shown.
+    /// No task slept, so the test shows no sleep.
     NobodySlept,
 }
 
@@ -306,7 +307,7 @@ pub const fn bytes() -> usize {
 /// # Safety
 ///
 /// 1. It is called once, while one CPU runs, after the library was set up.
-/// 2. Nothing else uses `slots`, which has [`SLOTS`] slots.
+/// 2. No other code uses `slots`, which has [`SLOTS`] slots.
 pub unsafe fn init(boot: &mut BootMemory, rule: FlushRule, slots: Window) -> Result<(), BootMemoryShort> {
     let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
     // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its limit.
@@ -316,7 +317,7 @@ pub unsafe fn init(boot: &mut BootMemory, rule: FlushRule, slots: Window) -> Res
     Ok(())
 }
 
-/// Runs the tasks, once. Says what was found; without high memory, that there was nothing to map.
+/// Runs the tasks, once. Prints the results; without high memory, that there was no frame to map.
 ///
 /// # Errors
 ///
@@ -351,7 +352,7 @@ pub fn test(name: &str) -> Result<(), Failed> {
     result.and(forgotten.map_err(Failed::Pool))
 }
 
-/// Runs the tasks, and compares what they found.
+/// Runs the tasks, and compares their results.
 fn run(name: &str) -> Result<(), Failed> {
     SCHEDULER.run();
     if let Some(failed) = *WRONG.lock() {

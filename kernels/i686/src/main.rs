@@ -49,7 +49,8 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
     }
     port::mask_old_controllers();
     serial::init();
-    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    // SAFETY: 1. This is the loader's own pointer, and no memory has been written outside the
+    // image.
     let info = unsafe { boot::read(information) };
     clock::init();
     let text = info.command_line.text();
@@ -77,7 +78,7 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
         params,
     };
     // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out,
-    // and the direct map reaches what is low. 2. The other CPUs have not been started.
+    // and the direct map reaches low memory. 2. The other CPUs have not been started.
     let mut left = match unsafe { set_up(&KERNEL, board) } {
         Ok(left) => left,
         Err(e) => refuse::<Pc>(format_args!(

@@ -1,4 +1,4 @@
-//! The direct map, and what the TLBs of [`Hardware`] need of the image.
+//! The direct map, and the image's part of the TLBs of [`Hardware`].
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -24,7 +24,7 @@ pub fn limit() -> u64 {
     LIMIT.load(Ordering::Relaxed).into()
 }
 
-/// Makes high memory of what is above `limit`. Boot does it, before anything is reached.
+/// Makes high memory of the frames above `limit`. Boot does it, before any access.
 pub fn set_limit(limit: u64) {
     LIMIT.store(limit.min(DIRECT_MAP_END) as u32, Ordering::Relaxed);
 }
@@ -53,7 +53,7 @@ pub fn direct_map() -> DirectMap {
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What the hardware needs of the image.
+/// The image's functions for the hardware.
 pub struct Cpus;
 
 /// TLBs, and interrupts between CPUs.

@@ -66,7 +66,7 @@ fn other_trap(vector: u32, context: &mut Registers) -> Trap {
 // SAFETY: 1. `fs` leads to the number that the CPU got when it was started. 2. There is one static.
 // 3. `enter_user` goes to ring 3 with the segments of programs, and saves registers to the context.
 // 4. The direct map shows low frames, and a window of this CPU's any other. 5. Low frames are below
-//    the direct map's limit. 6. What is not below it is shown by a window on tables.
+//    the direct map's limit. 6. Other frames are shown by a window on tables.
 unsafe impl Arch for Pc {
     type Format = X86Pae;
     type Window = DirectMap;
@@ -121,7 +121,7 @@ unsafe impl Arch for Pc {
         // of programs, so that the return to user mode cannot fail.
         let vector = unsafe { enter_user(context) };
         if vector == PAGE_FAULT {
-            // Faults are what has to be fast.
+            // Faults have to be fast.
             let access = match context.error & (WRITE | FETCH) {
                 0 => Access::Read,
                 FETCH => Access::Exec,
@@ -157,7 +157,7 @@ unsafe impl Arch for Pc {
 
     fn wait_for_interrupt() {
         // SAFETY: 1. The handlers of interrupts in the kernel end the interrupt and serve requests,
-        // and touch nothing else. `sti` takes effect after `hlt`, so none is missed.
+        // and touch no other state. `sti` takes effect after `hlt`, so no interrupt is missed.
         unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
     }
 
@@ -201,7 +201,7 @@ unsafe impl Arch for Pc {
     }
 }
 
-/// What the stub of a trap in the kernel saved.
+/// Registers that the stub of a trap in the kernel saved.
 #[repr(C)]
 struct KernelFrame {
     saved: [u32; 8],

@@ -30,7 +30,7 @@ pub struct Registers {
     _pad: u32,
     /// Floating point and vectors, as `fxsave` has them.
     pub vectors: [u8; 512],
-    /// What the processor said of the last trap that was answered with a signal: the vector, the
+    /// The processor's report of the last trap that was answered with a signal: the vector, the
     /// error code, the address of the last access.
     pub trap: [u32; 3],
     /// The base of the thread's memory.
@@ -93,7 +93,7 @@ impl Registers {
         self.eflags = flags & USER_FLAGS | INTERRUPTS;
     }
 
-    /// Keeps what the processor said of a trap.
+    /// Keeps the processor's report of a trap.
     pub fn note_trap(&mut self, address: Option<u64>) {
         /// Of a page fault: the tables do not allow it. Addresses that programs cannot have are
         /// said to be mapped, as Linux says it.
@@ -103,7 +103,7 @@ impl Registers {
         self.trap = [self.vector, code, address.map_or(self.trap[2], |at| at as u32)];
     }
 
-    /// Sets floating point and vectors to what a program wrote.
+    /// Sets floating point and vectors to a program's values.
     pub fn set_vectors(&mut self, bytes: &[u8; 512]) {
         self.vectors = *bytes;
         let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & MXCSR;

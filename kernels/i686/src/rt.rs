@@ -1,4 +1,5 @@
-//! What the compiler expects to find: memory functions, an unwinder's name, a panic handler.
+//! Provides the symbols that the compiler expects: memory functions, an unwinder's name, a panic
+//! handler.
 
 use core::arch::global_asm;
 use core::panic::PanicInfo;
@@ -20,7 +21,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     port::exit(report::FAIL)
 }
 
-// The target expects these from libc and libstd. Nothing unwinds: the profile says abort.
+// The target expects these from libc and libstd. No code unwinds: the profile says abort.
 global_asm!(
     r#"
 .section .text

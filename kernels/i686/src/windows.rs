@@ -58,8 +58,8 @@ pub struct Window {
 }
 
 // SAFETY: 1. The table is linked at `START` in every space: the entry shows the frame there. 2.
-// Each slot is a page of its own, and nothing else is mapped there. 3. Likewise; a slot that was
-// removed is 0. 4. They are constants. 5. Nothing unwinds.
+// Each slot is a page of its own, and no other frame is mapped there. 3. Likewise; a slot that was
+// removed is 0. 4. They are constants. 5. No function unwinds.
 unsafe impl Slots for Window {
     fn len(&self) -> usize {
         self.len
@@ -188,7 +188,7 @@ pub fn with<R>(pin: &Pinned<'_>, pfn: Pfn, f: impl FnOnce(*mut u8) -> R) -> Resu
     }
 }
 
-/// Returns what the sweeps of Linux's pool found, if data is shown there.
+/// Returns the counts of Linux's pool, if data is shown there.
 pub fn sweeps() -> Option<PoolCounts> {
     match MAPS.get() {
         Maps::Local(_) => None,
@@ -237,7 +237,7 @@ pub unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Tables> {
     // SAFETY: 1. Point 1 of the caller's.
     let high = unsafe { TABLES.set(made) };
     // SAFETY: 1. Frames below the direct map's limit are reached through it alone. 2. `boot` makes
-    // what is above it high memory.
+    // high memory of the frames above it.
     Some(unsafe { MixedWindow::new(mmu::direct_map(), high) })
 }
 

@@ -1,5 +1,5 @@
-//! QEMU's interface for plugins, version 1 (QEMU 4.2 to 8.2): what of it is used. From its manual,
-//! "QEMU TCG Plugins".
+//! QEMU's interface for plugins, version 1 (QEMU 4.2 to 8.2): the parts that are used. From its
+//! manual, "QEMU TCG Plugins".
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -24,7 +24,7 @@ pub struct Place {
     _opaque: [u8; 0],
 }
 
-/// What a plugin is told about the machine; not used.
+/// QEMU's description of the machine for a plugin; not used.
 #[repr(C)]
 pub struct Machine {
     _opaque: [u8; 0],

@@ -1,6 +1,6 @@
 //! Instructions of address translation, told by their bytes.
 
-/// What the recorder needs to know of an architecture.
+/// The architectures that the recorder knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
     /// x86-64 without PCIDs.
@@ -9,7 +9,7 @@ pub enum Arch {
     Riscv64,
 }
 
-/// What an instruction does. Its operands are in registers, which a plugin cannot read.
+/// The effect of an instruction. Its operands are in registers, which a plugin cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Loads a root.

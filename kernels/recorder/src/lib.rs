@@ -1,4 +1,4 @@
-//! A plugin of QEMU that records what a guest does to its page tables and TLBs, as a log for
+//! A plugin of QEMU that records a guest's operations on its page tables and TLBs, as a log for
 //! `ptsan replay` (`docs/ptsan-log.md`).
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! mailbox=0x80212000,ram=RAM,base=0x80000000,out=LOG ...
 //! ```
 //!
-//! # What a plugin sees, and what it does not
+//! # The view of a plugin
 //!
 //! It is called after each store, with the address and the size. The guest counts a word up when it
 //! begins, which shows that it is "after". A plugin is not told the value, nor any register. So

@@ -1,4 +1,4 @@
-//! What QEMU calls.
+//! The functions that QEMU calls.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard};
@@ -66,7 +66,7 @@ extern "C" fn translated(_: Id, block: *mut Block) {
     };
     // SAFETY: the block is QEMU's and is good during this call, its instructions too; each has as
     // many bytes as it says. The functions that are registered are the plugin's own, which stays
-    // loaded; `executed` gets what it expects.
+    // loaded; `executed` gets the argument that it expects.
     unsafe {
         for index in 0..api::qemu_plugin_tb_n_insns(block) {
             let instruction = api::qemu_plugin_tb_get_insn(block, index);

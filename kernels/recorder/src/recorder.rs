@@ -1,4 +1,4 @@
-//! What is recorded, and when.
+//! Decides which records are written, and when.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -35,7 +35,7 @@ struct Run {
     bytes: Range<u64>,
 }
 
-/// What is known of a CPU.
+/// The state of a CPU.
 #[derive(Default)]
 struct Cpu {
     operands: Option<[u64; 2]>,
@@ -93,7 +93,7 @@ impl Recorder {
         })
     }
 
-    /// What was set up.
+    /// Returns the set-up.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -182,7 +182,7 @@ impl Recorder {
             state.runs = known;
         }
         if !known {
-            // The kernel's own, which maps nothing of a space.
+            // The kernel's own root, which maps no page of a space.
             return self.event(pc, &Record::Leave { cpu });
         }
         // Without numbers in hardware, a space is called by its root.
@@ -297,7 +297,7 @@ impl Recorder {
         }
     }
 
-    /// Writes a record after the stores before it. What CPUs access from here on is new.
+    /// Writes a record after the stores before it. Later accesses of CPUs are new.
     fn event(&mut self, pc: u64, record: &Record<'_>) {
         self.end_run();
         self.cpus.iter_mut().for_each(|cpu| cpu.seen.clear());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::decode::Arch;
 
-/// What is recorded, from where, and where to.
+/// The options of a recording: its subject, its source and its log.
 pub struct Setup {
     /// The architecture.
     pub arch: Arch,

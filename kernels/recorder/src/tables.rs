@@ -1,4 +1,4 @@
-//! The memory of tables: what the log says that it holds.
+//! The memory of tables, as the log describes it.
 
 use std::collections::HashMap;
 
@@ -26,8 +26,8 @@ impl Tables {
         self.0.get(&(phys / PAGE)).is_some_and(|table| table.live)
     }
 
-    /// A page has become a table. Calls `differs` for each run of bytes that are not what the log
-    /// says, with its offset.
+    /// A page has become a table. Calls `differs` for each run of bytes that differ from the log,
+    /// with its offset.
     pub fn allocated(&mut self, phys: u64, now: &[u8; PAGE as usize], mut differs: impl FnMut(usize, &[u8])) {
         let zero = || Table { live: true, bytes: [0; PAGE as usize] };
         let table = self.0.entry(phys / PAGE).or_insert_with(zero);
@@ -54,7 +54,7 @@ impl Tables {
         }
     }
 
-    /// What a page holds from `phys` on was stored.
+    /// Bytes of a page from `phys` on were stored.
     pub fn stored(&mut self, phys: u64, bytes: &[u8]) {
         let at = (phys % PAGE) as usize;
         if let Some(table) = self.0.get_mut(&(phys / PAGE))
@@ -64,7 +64,7 @@ impl Tables {
         }
     }
 
-    /// What the page holds from `phys` on, up to its end.
+    /// Returns the bytes of the page from `phys` on, up to its end.
     pub fn content(&self, phys: u64) -> &[u8] {
         self.0.get(&(phys / PAGE)).map_or(&[], |table| &table.bytes[(phys % PAGE) as usize..])
     }

@@ -6,7 +6,7 @@ use crate::memory_map::PAGE;
 /// Ranges of memory, and CPUs, that are told apart.
 pub const MOST: usize = 16;
 
-/// What the table says.
+/// The contents of the table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nodes {
     memory: [(u64, u64, u8); MOST],
@@ -17,7 +17,7 @@ pub struct Nodes {
 
 impl Nodes {
     /// Returns the node of the memory at `at`, and the page from which on that may change; node 0
-    /// if nothing is said.
+    /// if the table has no entry.
     pub fn of_memory(&self, at: u64) -> (u8, u64) {
         let ranges = &self.memory[..self.memories];
         let here = ranges.iter().find(|(start, end, _)| (*start..*end).contains(&at));
@@ -29,7 +29,8 @@ impl Nodes {
         (node, end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
     }
 
-    /// Returns the node of the CPU whose interrupt controller has a number; 0 if nothing is said.
+    /// Returns the node of the CPU whose interrupt controller has a number; 0 if the table has no
+    /// entry.
     pub fn of_cpu(&self, controller: u8) -> u8 {
         let cpus = &self.cpus[..self.cpu_count];
         cpus.iter().find(|(id, _)| *id == controller).map_or(0, |(_, node)| *node)
@@ -60,7 +61,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
 }
 
 /// Reads the table by way of the root pointer at `pointer`. `memory` returns bytes of physical
-/// memory, or `None` where there are none. `None`: the firmware has no such table.
+/// memory, or `None` where it cannot reach them. Returns `None` if the firmware has no such table.
 pub fn nodes<'a>(pointer: u64, memory: impl Fn(u64, usize) -> Option<&'a [u8]>) -> Option<Nodes> {
     let root = memory(pointer, 36)?;
     if !root.starts_with(b"RSD PTR ") {

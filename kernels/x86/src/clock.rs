@@ -6,7 +6,7 @@ use crate::{lapic, port};
 
 /// Ticks of the interval timer in a second.
 const INTERVAL_HZ: u64 = 1_193_182;
-/// What is measured: 10 ms.
+/// The time that is measured: 10 ms.
 const MEASURED: u64 = 100;
 /// Timer interrupts in a second.
 pub const HZ: u64 = 250;
@@ -24,7 +24,7 @@ pub fn counter() -> u64 {
     use core::arch::x86::_rdtsc;
     #[cfg(target_arch = "x86_64")]
     use core::arch::x86_64::_rdtsc;
-    // SAFETY: 1. Reading the counter changes nothing; every CPU here has it.
+    // SAFETY: 1. Reading the counter has no effect; every CPU here has it.
     unsafe { _rdtsc() }
 }
 

@@ -9,14 +9,14 @@ use ptarmigan::tlb::Ipi;
 
 use crate::table;
 
-/// What an image brings.
+/// The functions that an image brings.
 ///
 /// # Safety
 ///
 /// An implementation promises:
 ///
 /// 1. [`kernel_root`](Self::kernel_root) is the address of a root that maps the kernel as all roots
-///    do, and nothing of programs, and that stays for good.
+///    do, but no page of programs, and that stays for good.
 pub unsafe trait Cpus: Sync {
     /// Whether the calling CPU forgets translations when it should: always, but in runs that leave
     /// that out on purpose.
@@ -36,8 +36,8 @@ pub unsafe trait Cpus: Sync {
 /// The instructions of a CPU, counted, and left out in runs that do so on purpose.
 pub struct Counted<C>(PhantomData<C>);
 
-// SAFETY: Each function has the CPU execute the instruction, unless the run leaves flushes out: then
-// none forgets, which such a run is to show.
+// SAFETY: Each function has the CPU execute the instruction, unless the run leaves flushes out:
+// then no instruction forgets, and such a run shows the effect.
 unsafe impl<C: Cpus> Instructions for Counted<C> {
     #[inline]
     fn invlpg(&self, _: &Pinned<'_>, at: u64) {
@@ -86,7 +86,7 @@ pub fn forget_page<C: Cpus>(at: u64) {
 pub struct Interrupts<C>(PhantomData<C>);
 
 impl<C: Cpus> Ipi for Interrupts<C> {
-    /// The interrupt controller keeps what is sent until the CPU takes it.
+    /// The interrupt controller keeps a request until the CPU takes it.
     const RESEND_AFTER: u32 = u32::MAX;
 
     fn send(&self, _: &Pinned<'_>, cpus: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {

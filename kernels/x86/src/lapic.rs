@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where its registers are in physical memory.
 pub const PHYSICAL: u64 = 0xfee0_0000;
-/// The vector of interrupts that came to nothing.
+/// The vector of spurious interrupts.
 pub const SPURIOUS: u8 = 0xff;
 /// The vector of the timer.
 pub const TIMER: u8 = 0x20;

@@ -1,5 +1,5 @@
-//! What 32-bit and 64-bit PCs have in common: ports, the serial line, interrupt controllers,
-//! clocks, nodes, maps of memory, tables, TLBs and the start of CPUs.
+//! Shared parts of 32-bit and 64-bit PCs: ports, the serial line, interrupt controllers, clocks,
+//! nodes, maps of memory, tables, TLBs and the start of CPUs.
 #![no_std]
 
 #[cfg(test)]

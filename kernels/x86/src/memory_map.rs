@@ -1,16 +1,16 @@
-//! From what a boot loader says of memory to runs of pages that the kernel may use.
+//! Turns a boot loader's map of memory into runs of pages that the kernel may use.
 //!
-//! # What is made of bad maps
+//! # Malformed maps
 //!
 //! 1. Entries may have any order, and overlap. A byte is free if an entry says that it is memory,
-//!    no entry says that it is anything else, and nothing is reserved there.
+//!    no entry says that it is anything else, and the byte is not reserved.
 //! 2. Runs are whole pages, ascending, apart from each other, and below the limit. Entries that
 //!    touch each other within a page make it whole.
-//! 3. An entry without bytes says nothing. Memory that would wrap around 2^64 is left out; anything
-//!    else that would reaches to the end.
+//! 3. An entry without bytes is ignored. Memory that would wrap around 2^64 is left out; any other
+//!    entry that would wrap reaches to the end.
 //! 4. Of more runs than there is room for, the largest are kept.
 //!
-//! What is left out is counted, so that boot can say it.
+//! Parts that are left out are counted, so that boot can report them.
 
 use core::fmt;
 
@@ -40,7 +40,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Makes a span; what would wrap around 2^64 reaches to the end.
+    /// Makes a span; one that would wrap around 2^64 reaches to the end.
     pub fn new(start: u64, len: u64) -> Self {
         Span { start, end: start.saturating_add(len) }
     }
@@ -120,7 +120,7 @@ impl<const N: usize> MemoryMap<N> {
         &self.runs[..self.count]
     }
 
-    /// Says what was left out, line by line.
+    /// Reports the parts that were left out, line by line.
     pub fn tell(&self, mut line: impl FnMut(fmt::Arguments<'_>)) {
         if self.wrapped > 0 {
             line(format_args!("{} entries wrap around 2^64 and are left out", self.wrapped));
@@ -166,7 +166,7 @@ fn next_piece<E: Iterator<Item = Entry> + Clone>(entries: &E, reserved: &[Span],
     let said = entries.clone().filter(memory).map(|entry| (entry.span(), entry.is_memory));
     let all = said.chain(reserved.iter().map(|span| (*span, false))).filter(|(span, _)| span.bytes() > 0);
     let (mut at, mut start) = (from, None);
-    // From border to border: nothing changes between two.
+    // From border to border: bytes between two are alike.
     loop {
         let (mut is_memory, mut is_taken, mut next) = (false, false, None);
         for (span, frees) in all.clone() {
@@ -184,7 +184,7 @@ fn next_piece<E: Iterator<Item = Entry> + Clone>(entries: &E, reserved: &[Span],
             (Some(start), false) => return Some(Span { start, end: at }),
             _ => {}
         }
-        // What is free ends at a border, as memory does not wrap: at the last one nothing is.
+        // A free piece ends at a border, as memory does not wrap: no byte is free at the last one.
         at = next?;
     }
 }

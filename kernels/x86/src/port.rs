@@ -36,7 +36,7 @@ pub fn exit(status: u8) -> ! {
     }
 }
 
-/// Masks all interrupts of the two 8259 controllers, which nothing here uses.
+/// Masks all interrupts of the two 8259 controllers, which the kernel does not use.
 pub fn mask_old_controllers() {
     // SAFETY: 1. These are the mask registers of the two controllers.
     unsafe {

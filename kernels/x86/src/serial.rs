@@ -9,7 +9,7 @@ const RECEIVED: u8 = 1;
 /// Status bit: a byte can be sent.
 const READY: u8 = 0x20;
 
-/// Turns the port's queues on, so that what is typed between two looks is not lost.
+/// Turns the port's queues on, so that bytes typed between two looks are not lost.
 pub fn init() {
     // SAFETY: 1. Registers of the serial port: no interrupts, queues on and empty.
     unsafe {
@@ -20,7 +20,7 @@ pub fn init() {
 
 /// Sends a byte.
 pub fn put(byte: u8) {
-    // SAFETY: 1. Registers of the serial port; reading its status changes nothing.
+    // SAFETY: 1. Registers of the serial port; reading its status has no effect.
     unsafe {
         while port::read(STATUS) & READY == 0 {}
         port::write(PORT, byte);

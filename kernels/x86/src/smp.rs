@@ -28,7 +28,7 @@ pub struct Trampoline {
 /// Returns the number of CPUs that the machine has: QEMU's firmware interface keeps it in the
 /// clock's memory.
 pub fn count() -> usize {
-    // SAFETY: 1. The index and data ports of the clock's memory; reading changes nothing.
+    // SAFETY: 1. The index and data ports of the clock's memory; reading has no effect.
     let others = unsafe {
         port::write(0x70, 0x5f);
         port::read(0x71)
@@ -58,7 +58,7 @@ pub fn arrived() {
 ///
 /// 1. `code` has `len` bytes, with room for four at `cpu_at`, and is code that a CPU can begin with
 ///    at the page's start.
-/// 2. The page is memory that nothing else uses, mapped at `target`.
+/// 2. The page is memory that no other code uses, mapped at `target`.
 pub unsafe fn start(cpus: usize, trampoline: &Trampoline) -> Result<(), usize> {
     let Trampoline { code, len, cpu_at, page, target } = *trampoline;
     CONTROLLERS[0].store(lapic::id(), Ordering::Relaxed);

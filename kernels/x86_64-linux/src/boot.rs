@@ -1,4 +1,4 @@
-//! What the loader says: memory, the archive, the command line.
+//! Reads the loader's information: memory, the archive, the command line.
 
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -23,8 +23,8 @@ global_asm!(
     features = const FEATURES, extended = const EXTENDED
 );
 
-/// What the CPU has to have: time-stamp counter, model-specific registers, PAE, a local interrupt
-/// controller, FXSAVE, SSE, SSE2; SYSCALL, pages that are not executable, long mode.
+/// Features that the CPU must have: time-stamp counter, model-specific registers, PAE, a local
+/// interrupt controller, FXSAVE, SSE, SSE2; SYSCALL, pages that are not executable, long mode.
 const FEATURES: u32 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9 | 1 << 24 | 1 << 25 | 1 << 26;
 const EXTENDED: u32 = 1 << 11 | 1 << 20 | 1 << 29;
 
@@ -43,13 +43,13 @@ const KEPT: usize = 32;
 /// Runs of memory at the most: each range of a node has two borders.
 pub const RUNS: usize = KEPT + 2 * acpi::MOST;
 
-/// What the loader says.
+/// The loader's information.
 pub struct Info {
     /// Memory that is free, ascending.
     pub runs: [MemoryRun; RUNS],
     /// How many runs there are.
     pub run_count: usize,
-    /// The initial file system; empty if there is none.
+    /// The initial file system; empty without an archive.
     pub archive: &'static [u8],
     /// The command line.
     pub command_line: CommandLine,
@@ -95,8 +95,8 @@ const COMMAND_LINE: usize = 1 << 16;
 ///
 /// # Safety
 ///
-/// 1. `start_info` is what the loader passed at entry, and the memory it describes has not been
-///    written to, nor will be where the result refers to it.
+/// 1. `start_info` is the loader's value at entry, and the memory it describes has not been written
+///    to, nor will be where the result refers to it.
 pub unsafe fn read(start_info: u64) -> Info {
     let reached = "below the 4 GiB that the kernel reaches";
     // SAFETY: 1. The loader's structure (point 1).
@@ -115,7 +115,7 @@ pub unsafe fn read(start_info: u64) -> Info {
         // SAFETY: 1. There are as many bytes as the structure has, which is made of numbers.
         let Module { start, len, .. } = unsafe { entry.as_ptr().cast::<Module>().read_unaligned() };
         module = Span::new(start, len);
-        // SAFETY: 1. The module is memory that nothing writes: it is reserved below.
+        // SAFETY: 1. The module is memory that no code writes: it is reserved below.
         archive = match unsafe { memory(start, len) } {
             Some(bytes) => bytes,
             None => refuse::<Pc>(format_args!(
@@ -157,7 +157,7 @@ pub unsafe fn read(start_info: u64) -> Info {
         )),
     };
     map.tell(|line| say!(Pc, "kernel: memory: {line}"));
-    // SAFETY: 1. The firmware's tables are memory that is not free, and nothing writes to them
+    // SAFETY: 1. The firmware's tables are memory that is not free, and no code writes to them
     // (point 1).
     let tables = |at: u64, len: usize| unsafe { memory(at, len as u64) };
     let nodes = acpi::nodes(info.rsdp, tables).unwrap_or_default();
@@ -176,7 +176,8 @@ pub unsafe fn read(start_info: u64) -> Info {
             from = to;
         }
     }
-    // The library wants numbers without gaps; a node may have no memory, or none that is used.
+    // The library wants numbers without gaps; a node may have no memory, or only memory that is not
+    // used.
     let numbers = Numbers::new(runs[..run_count].iter().map(|run| run.node.0));
     for run in &mut runs[..run_count] {
         run.node = NodeId(numbers.of(run.node.0));
@@ -189,7 +190,7 @@ pub unsafe fn read(start_info: u64) -> Info {
 ///
 /// # Safety
 ///
-/// 1. There are said to be so many bytes, and nothing writes to them while they are used.
+/// 1. There are said to be so many bytes, and no code writes to them while they are used.
 unsafe fn memory(at: u64, len: u64) -> Option<&'static [u8]> {
     let end = at.checked_add(len)?;
     let is_reached = at != 0 && end <= DIRECT_MAP_LIMIT;
@@ -197,8 +198,8 @@ unsafe fn memory(at: u64, len: u64) -> Option<&'static [u8]> {
     is_reached.then(|| unsafe { core::slice::from_raw_parts(mmu::direct::<u8>(at), len as usize) })
 }
 
-/// Returns a text that ends with a zero, without it; as much of it as can be reached. There is none
-/// at address 0.
+/// Returns a text that ends with a zero, without it; as much of it as can be reached. The text at
+/// address 0 is empty.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What each CPU needs before it can enter user mode: segments, vectors, the entry of system calls.
+//! Prepares each CPU for user mode: segments, vectors, the entry of system calls.
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
@@ -7,7 +7,7 @@ use ptarmigan_kernel::arch::CPUS;
 
 global_asm!(include_str!("trap.s"));
 
-/// What lies at `gs` while the kernel runs. The assembly knows the layout.
+/// Data at `gs` while the kernel runs. The assembly knows the layout.
 #[repr(C)]
 pub struct Local {
     kernel_stack: u64,
@@ -17,7 +17,7 @@ pub struct Local {
     tss: u64,
 }
 
-/// What the processor reads and writes by itself.
+/// Memory that the processor reads and writes by itself.
 #[repr(C, align(128))]
 struct PerCpu<T>(UnsafeCell<T>);
 
@@ -32,7 +32,8 @@ static GDT: [PerCpu<[u64; 8]>; CPUS] = [const { PerCpu(UnsafeCell::new([0; 8])) 
 static LOCAL: [PerCpu<Local>; CPUS] = [const {
     PerCpu(UnsafeCell::new(Local { kernel_stack: 0, context_end: 0, user_stack: 0, cpu: 0, tss: 0 }))
 }; CPUS];
-/// Stacks for what must not happen: double faults, machine checks, interrupts that are not masked.
+/// Stacks for events that must not happen: double faults, machine checks, interrupts that are not
+/// masked.
 static STACKS: [PerCpu<[u8; STACK]>; CPUS] = [const { PerCpu(UnsafeCell::new([0; STACK])) }; CPUS];
 static IDT: PerCpu<[[u64; 2]; 256]> = PerCpu(UnsafeCell::new([[0; 2]; 256]));
 
@@ -108,7 +109,7 @@ pub unsafe fn init(cpu: usize) {
     // SAFETY: 1. The statics of this CPU are its own, and it does not use them yet (point 1); CPU 0
     // writes the vectors before others run.
     unsafe {
-        // Interrupt stack 1 is at byte 36. Ports: none.
+        // Interrupt stack 1 is at byte 36. No ports are allowed.
         ((*tss)[9], (*tss)[10], (*tss)[25]) = (stack as u32, (stack >> 32) as u32, 104 << 16);
         *gdt = [
             0,

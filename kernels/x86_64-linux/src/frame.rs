@@ -20,7 +20,7 @@ const VECTORS: usize = SIGINFO + 128;
 /// Bytes of the frame.
 pub const BYTES: usize = VECTORS + 512;
 const _: () = assert!(BYTES <= SIGNAL_FRAME && (VECTORS + 8).is_multiple_of(16));
-/// What lies below the stack pointer of a program is its own.
+/// Bytes below the stack pointer of a program that belong to it.
 const RED_ZONE: u64 = 128;
 /// Places of r8 to rcx in [`Registers::general`], in the order of `struct sigcontext`: r8 to r15,
 /// rdi, rsi, rbp, rbx, rdx, rax, rcx.

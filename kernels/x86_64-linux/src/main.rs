@@ -43,7 +43,8 @@ extern "C" fn kernel_main(start_info: u64, cpu: u64) -> ! {
     }
     port::mask_old_controllers();
     serial::init();
-    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    // SAFETY: 1. This is the loader's own pointer, and no memory has been written outside the
+    // image.
     let info = unsafe { boot::read(start_info) };
     clock::init();
     let text = info.command_line.text();

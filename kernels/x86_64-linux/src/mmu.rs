@@ -1,4 +1,4 @@
-//! The direct map, and what the TLBs of [`Hardware`] need of the image.
+//! The direct map, and the image's part of the TLBs of [`Hardware`].
 
 use core::ptr;
 
@@ -41,7 +41,7 @@ pub fn direct_map() -> DirectMap {
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What the hardware needs of the image.
+/// The image's functions for the hardware.
 pub struct Cpus;
 
 /// TLBs, and interrupts between CPUs.

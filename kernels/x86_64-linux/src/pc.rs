@@ -99,7 +99,7 @@ unsafe impl Arch for Pc {
         // user mode cannot fail.
         let vector = unsafe { enter_user(context) };
         if vector == PAGE_FAULT {
-            // Faults are what has to be fast.
+            // Faults have to be fast.
             let access = match context.error & (WRITE | FETCH) {
                 0 => Access::Read,
                 FETCH => Access::Exec,
@@ -112,8 +112,8 @@ unsafe impl Arch for Pc {
 
     fn load(context: &Registers) {
         let (fs, gs) = context.bases();
-        // SAFETY: 1. The bases are addresses of programs. 2. The bytes are what `fxsave` wrote, or
-        // were checked by `set_vectors`; they are aligned to 16.
+        // SAFETY: 1. The bases are addresses of programs. 2. The bytes were written by `fxsave`, or
+        // checked by `set_vectors`; they are aligned to 16.
         unsafe {
             cpu::write_msr(cpu::FS_BASE, fs);
             cpu::write_msr(cpu::OTHER_GS_BASE, gs);
@@ -142,7 +142,7 @@ unsafe impl Arch for Pc {
 
     fn wait_for_interrupt() {
         // SAFETY: 1. The handlers of interrupts in the kernel end the interrupt and serve requests,
-        // and touch nothing else. `sti` takes effect after `hlt`, so none is missed.
+        // and touch no other state. `sti` takes effect after `hlt`, so no interrupt is missed.
         unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
     }
 
@@ -182,7 +182,7 @@ unsafe impl Arch for Pc {
     }
 }
 
-/// What the stub of a trap in the kernel saved.
+/// Registers that the stub of a trap in the kernel saved.
 #[repr(C)]
 struct KernelFrame {
     saved: [u64; 10],

@@ -24,7 +24,7 @@ pub struct Registers {
     ss: u64,
     /// Floating point and vectors, as `fxsave` has them.
     pub vectors: [u8; 512],
-    /// What the processor said of the last trap that was answered with a signal: the vector, the
+    /// The processor's report of the last trap that was answered with a signal: the vector, the
     /// error code, the address of the last access.
     pub trap: [u64; 3],
     /// The base of `fs`.
@@ -46,7 +46,7 @@ pub const R8: usize = 9;
 pub const R9: usize = 8;
 /// The place of r10.
 pub const R10: usize = 7;
-/// The vector of system calls, which is none of the processor's.
+/// The vector of system calls, which the processor does not use.
 pub const CALL: u64 = 0x100;
 /// Flags that programs may set: arithmetic, direction, trap, alignment checks, identification.
 const USER_FLAGS: u64 = 0x24_0dd5;
@@ -84,13 +84,13 @@ impl Registers {
         self.rflags = flags & USER_FLAGS | INTERRUPTS;
     }
 
-    /// Sets the next instruction. A place that is no address of programs becomes 0, where nothing
+    /// Sets the next instruction. A place that is no address of programs becomes 0, where no page
     /// is mapped.
     pub fn set_instruction(&mut self, at: u64) {
         self.rip = if at < X86_64::USER_END { at } else { 0 };
     }
 
-    /// Keeps what the processor said of a trap.
+    /// Keeps the processor's report of a trap.
     pub fn note_trap(&mut self, address: Option<u64>) {
         /// Of a page fault: the tables do not allow it. Addresses that programs cannot have are
         /// said to be mapped, as Linux says it.
@@ -100,7 +100,7 @@ impl Registers {
         self.trap = [self.vector, code, address.unwrap_or(self.trap[2])];
     }
 
-    /// Sets floating point and vectors to what a program wrote.
+    /// Sets floating point and vectors to a program's values.
     pub fn set_vectors(&mut self, bytes: &[u8; 512]) {
         self.vectors = *bytes;
         let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & MXCSR;

@@ -1,4 +1,4 @@
-//! From the loader's 32-bit entry to Rust in long mode, and what the loader said about memory.
+//! From the loader's 32-bit entry to Rust in long mode, and the loader's description of memory.
 
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -39,9 +39,9 @@ pub fn shared_tables() -> impl Iterator<Item = (u64, u8)> {
     core::iter::once((boot_upper.physical(DIRECT_MAP), 2)).chain(directories)
 }
 
-/// What the loader says.
+/// The loader's information.
 pub struct Info {
-    /// Memory behind the image that nothing uses.
+    /// Unused memory behind the image.
     pub memory: MemoryMap<RUNS>,
     /// The command line, or the beginning of a long one.
     pub command_line: &'static [u8],
@@ -71,13 +71,13 @@ const MAP_ENTRY: u64 = 24;
 /// The longest command line that is read.
 const COMMAND_LINE: u64 = 1024;
 
-/// Reads the start information; `None` if it is none, or names places that the direct map does not
-/// reach.
+/// Reads the start information; `None` if it is malformed, or names places that the direct map does
+/// not reach.
 ///
 /// # Safety
 ///
-/// 1. `start_info` is what the loader passed at entry, and the memory it describes has not been
-///    written to, nor will be while the result is used.
+/// 1. `start_info` is the loader's value at entry, and the memory it describes has not been written
+///    to, nor will be while the result is used.
 pub unsafe fn read(start_info: u64) -> Option<Info> {
     // SAFETY: 1. The loader's structure (point 1).
     let bytes = unsafe { memory(start_info, size_of::<StartInfo>() as u64) }?;
@@ -111,7 +111,7 @@ impl Info {
 ///
 /// # Safety
 ///
-/// 1. There are said to be so many bytes, and nothing writes to them while they are used.
+/// 1. There are said to be so many bytes, and no code writes to them while they are used.
 unsafe fn memory(at: u64, len: u64) -> Option<&'static [u8]> {
     let is_reached = at != 0 && at.checked_add(len)? <= DIRECT_MAP_LIMIT;
     // SAFETY: the direct map shows them, and they stay as they are (point 1).

@@ -2,9 +2,9 @@
 //! everything else ends the run.
 //!
 //! The vectors run on three stacks: page faults on one, double faults on one, the rest on the
-//! third, so that a fault inside the page-fault hook is reported instead of overwriting what it
-//! interrupted. The hook itself must not fault on a page: that would reuse the stack it stands on,
-//! and ends the run.
+//! third, so that a fault inside the page-fault hook is reported instead of overwriting the
+//! interrupted frame. The hook itself must not fault on a page: that would reuse the stack it
+//! stands on, and ends the run.
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
@@ -29,7 +29,7 @@ static PAGE_FAULTS: AtomicU64 = AtomicU64::new(0);
 static LAST_ADDRESS: AtomicU64 = AtomicU64::new(0);
 static LAST_ERROR: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the function that handles page faults from now on; `None`: there is none.
+/// Sets the function that handles page faults from now on; `None` removes it.
 pub fn set_page_fault_hook(hook: Option<PageFaultHook>) {
     let pointer = hook.map_or(ptr::null_mut(), |h| h as *mut ());
     HOOK.store(pointer, Ordering::Release);
@@ -61,7 +61,7 @@ pub unsafe fn read(address: u64) -> Option<u64> {
 ///
 /// # Safety
 ///
-/// If the address is mapped, nothing but the caller uses the word.
+/// If the address is mapped, the caller must be the word's only user.
 pub unsafe fn write(address: u64, value: u64) -> bool {
     // SAFETY: the fault of this one instruction is expected.
     unsafe { probe_write(address, value) == 0 }
@@ -76,7 +76,7 @@ unsafe extern "C" {
     static trap_stubs: u8;
 }
 
-/// What the stub saved, lowest address first.
+/// Registers that the stub saved, lowest address first.
 #[repr(C)]
 struct Frame {
     registers: [u64; 11],
@@ -163,7 +163,7 @@ pub fn init() {
     let tss = TSS.0.get();
     let idt = IDT.0.get();
     let stubs = (&raw const trap_stubs).addr() as u64;
-    // SAFETY: nothing else runs yet and traps are not set up, so the statics are ours; the indices
+    // SAFETY: no other code runs yet and traps are not set up, so the statics are ours; the indices
     // are constants within bounds.
     unsafe {
         for stack in 0..3 {
