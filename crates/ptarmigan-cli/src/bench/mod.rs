@@ -5,7 +5,7 @@
 //! median over the rounds counts, and ratios to a reference of the same run say more than
 //! nanoseconds.
 //!
-//! # Rooms
+//! # Modules
 //!
 //! * `table`: page-table operations and faults.
 //! * `pages`: allocating, freeing and clearing table pages.

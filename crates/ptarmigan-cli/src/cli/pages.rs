@@ -45,6 +45,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
 
 /// Writes the pages of the manual and prints their names.
 ///
+/// # Errors
 /// If one cannot be written, or a file of that name exists and is not a regular one.
 pub fn man(args: &ManArgs) -> Result<ExitCode, Failure> {
     fs::create_dir_all(&args.directory).context(args.directory.display())?;

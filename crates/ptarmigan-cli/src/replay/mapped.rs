@@ -28,6 +28,7 @@ impl MappedTrace {
 
     /// Reads a recording.
     ///
+    /// # Errors
     /// If the bytes are not a recording.
     pub fn new(bytes: &[u8], name: &str) -> Result<Self, Failure> {
         let trace = Trace::from_bytes(bytes, name)?;

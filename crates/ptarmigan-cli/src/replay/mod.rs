@@ -13,7 +13,7 @@
 //! Kinds 3 and 4 alternate between the policies, so a machine that changes its speed treats all
 //! policies alike.
 //!
-//! # Rooms
+//! # Modules
 //!
 //! * `input` reads a trace and turns it into a program for each worker.
 //! * `high` is high memory, if the machine has any. `mapped` replays for the frames that are mapped

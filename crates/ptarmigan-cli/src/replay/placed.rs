@@ -79,6 +79,7 @@ pub(crate) struct PlacedPeaks {
 impl PlacedTrace {
     /// Reads a recording, moves it and plans its replay.
     ///
+    /// # Errors
     /// If it is not a recording, or does not fit into 3 GiB.
     pub fn read(from: &Recording) -> Result<Self, Failure> {
         Self::new(match from {

@@ -1,6 +1,6 @@
 //! `ptarmigan report`: one page about the table pages of recorded programs.
 //!
-//! # Rooms
+//! # Modules
 //!
 //! * `args` are the options, `words` writes numbers as people read them.
 //! * `collect` replays a recording once and derives figures, without a thought of how they look.
@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 /// Writes a page about traces.
 ///
+/// # Errors
 /// If a trace cannot be read or replayed, or a file cannot be written. An earlier file at the place
 /// of the page is then still there.
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {

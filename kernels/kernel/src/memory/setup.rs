@@ -186,6 +186,7 @@ pub unsafe fn set_up<A: Arch>(
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
     // 5. TLBs, and the requests that wait for them.
+    // SAFETY: 1. The name is new, and no other code makes a `Tlb`.
     let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb_config, hardware)? };
     let parking = Parking::new(&mut boot, frames.machine(), cpus, tlb_config.park)?;
 

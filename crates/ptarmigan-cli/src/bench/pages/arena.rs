@@ -1,4 +1,4 @@
-//! Memory for contenders that do not own any.
+//! Memory for contenders without memory of their own.
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 

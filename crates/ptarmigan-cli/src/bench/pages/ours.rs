@@ -4,8 +4,8 @@
 //! `free_unlinked` is how a page comes back that was never linked, and it is the path of a hit:
 //! tables that come back by way of a flush ([`Policy::flushed`]) are put into the same magazine in
 //! the same way, once they have been taken off the chain that the flush was for. Chains are made by
-//! trees alone, which know the contents of a table's record; their extra cost is in `ptarmigan
-//! bench table`, case `fork-shape`.
+//! trees alone, which know the contents of a table's record; their extra cost is in
+//! `ptarmigan bench table`, case `fork-shape`.
 use std::num::NonZeroU64;
 
 use ptarmigan::addr::PhysAddr;

@@ -27,8 +27,8 @@ pub struct HighArgs {
 }
 
 impl HighArgs {
-    /// Returns whether the pool is the library's: with high memory, which `usual` says that the
-    /// machine has by default.
+    /// Returns whether the machine has the library's pool: it must have high memory, which `usual`
+    /// says that it has by default.
     pub(in crate::replay) fn has_pool(&self, usual: bool) -> bool {
         (usual || self.low.is_some()) && matches!(self.kmap, None | Some(KmapName::Pool))
     }

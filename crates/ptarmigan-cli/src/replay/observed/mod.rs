@@ -75,6 +75,7 @@ impl ObservedTrace {
     /// Reads a trace, `None` for the shipped recording of a compile. `memory` is that of the
     /// machine that it is replayed on, in bytes.
     ///
+    /// # Errors
     /// If the file is not a recording.
     pub fn read(path: Option<&Path>, memory: u64) -> Result<Self, Failure> {
         let trace = match path {

@@ -129,7 +129,7 @@ impl Parts<'_> {
         self.bounds.len()
     }
 
-    /// Returns the part that an operation is in. Later events are in the last part.
+    /// Returns the part that an operation is in: the last part for those after the last operation.
     fn of_op(&self, op: u32) -> usize {
         let part = self.bounds.partition_point(|&bound| bound <= op);
         part.min(self.len().saturating_sub(1))

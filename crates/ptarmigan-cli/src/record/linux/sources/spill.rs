@@ -34,7 +34,7 @@ impl Room {
     /// Ends the recording: no later event is kept.
     pub(crate) fn end(&self) {
         if self.ended.compare_exchange(0, sys::now(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            // Without it the room is smaller, or 0.
+            // Without the removal there is less room, or no room.
             let _ = fs::remove_file(&self.reserve);
         }
     }

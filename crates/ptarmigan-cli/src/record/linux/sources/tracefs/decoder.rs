@@ -28,6 +28,7 @@ impl Decoder {
     /// of a page of the buffers, in bytes. Tracepoints that a recording can do without are left out
     /// if they are missing, or have other fields than it needs.
     ///
+    /// # Errors
     /// The missing field or tracepoint, in words.
     pub(super) fn new(read: impl Fn(&str) -> io::Result<String>, sub_buffer: usize) -> Result<Self, String> {
         let page = read("header_page").map_err(|e| format!("events/header_page: {e}"))?;
@@ -247,8 +248,7 @@ mod tests {
 
     #[test]
     fn any_format_file_is_read_or_refused() {
-        // Bytes of the formats change, and the resulting decoder gets records of any
-        // bytes.
+        // Bytes of the formats change, and the resulting decoder gets records of any bytes.
         let mut state = 0x1234_5678_9abc_def1_u64;
         let mut random = move |below: usize| {
             state ^= state << 13;
