@@ -1,5 +1,5 @@
-//! Replays recordings on a machine of 512 + 512 MiB and counts the frames that only such a machine
-//! maps. No time is measured.
+//! Replays recordings on a machine of 512 + 512 MiB and counts the frames that the kernel maps
+//! there. No time is measured.
 use super::hashed_slots::HashedSlots;
 use super::high::KmapReport;
 use super::input::schedule::{CpuMap, Schedule};

@@ -39,7 +39,7 @@ pub enum SetUpError {
     Frame(NoFrame),
     /// The kernel's half could not be made.
     Map(KernelMapError),
-    /// Boot memory is too short for the window on tables.
+    /// Boot memory is too small for the window on tables.
     Tables,
     /// There is no low memory, or too little for the library's arrays.
     NoLowMemory {
