@@ -18,10 +18,11 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 /// The owner that keeps a block alive; absent if the block is there for ever.
-#[cfg(feature = "hosted")]
-type Owner = Option<std::sync::Arc<dyn Send + Sync>>;
-#[cfg(not(feature = "hosted"))]
-type Owner = ();
+#[derive(Clone, Default)]
+struct Owner {
+    #[cfg(feature = "hosted")]
+    _kept: Option<std::sync::Arc<dyn Send + Sync>>,
+}
 
 /// A block of memory from which arrays are carved.
 pub struct BootMemory {
@@ -72,7 +73,7 @@ impl BootMemory {
         base: NonNull<u8>,
         len: usize,
     ) -> Self {
-        BootMemory { next: 0, end: len, base, owner: Some(owner) }
+        BootMemory { next: 0, end: len, base, owner: Owner { _kept: Some(owner) } }
     }
 
     /// Carves an array of `n` elements, each made by `make` from its index.
