@@ -16,7 +16,7 @@
 //! the flush, so the lock is released and the pool marked as being swept; others wait for that mark
 //! as they would for the lock. And Linux wakes all sleepers at once; here they are woken one after
 //! the other, first come first served, as only one of them can have the slot.
-use super::pool::queue::{Queue, Waiter};
+use super::pool::queue::{Queue, map_or_sleep};
 use super::pool::{MaySleep, PoolCounts, PoolError, SweepCounts, SweepTally, Wake};
 use super::slots::{MAX_SLOTS, SlotError, Slots};
 use crate::addr::Pfn;
@@ -27,7 +27,6 @@ use crate::sync::{SpinLock, SpinLockGuard};
 use crate::tlb::{NewEntry, Runs, Shootdown, Tlb};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
 use core::mem::ManuallyDrop;
-use core::pin::pin;
 
 /// Buckets of the hash from frames to slots.
 const BUCKETS: usize = 128;
@@ -162,24 +161,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
     /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait any
     /// longer; others at once, as of [`try_map`](Self::try_map).
     pub fn map(&self, context: &mut impl MaySleep, pfn: Pfn) -> Result<*mut u8, PoolError> {
-        match context.pinned(|pin| self.try_map(pin, pfn)) {
-            Err(PoolError::Exhausted { .. }) => {}
-            done => return done,
-        }
-        let waiter = pin!(Waiter::new(context.task()));
-        let waiter = waiter.as_ref();
-        // It leaves the queue when the call ends, and wakes the next one.
-        let _place = self.waiting.join(waiter, self.wake);
-        loop {
-            waiter.rearm();
-            let slots = match context.pinned(|pin| self.try_map(pin, pfn)) {
-                Err(PoolError::Exhausted { slots }) => slots,
-                done => return done,
-            };
-            if !context.sleep(&|| waiter.is_woken()) {
-                return Err(PoolError::TimedOut { slots });
-            }
-        }
+        map_or_sleep(|| &self.waiting, self.wake, context, |pin, _| self.try_map(pin, pfn))
     }
 
     /// Maps a frame, and returns its address, from a context that may not sleep.

@@ -32,7 +32,7 @@ impl PoolConfig {
 
 /// Who asks for a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(in crate::highmem) enum Turn {
     /// A caller that has just come: callers that wait are served first.
     Newcomer,
     /// The first of those that wait.

@@ -2,7 +2,7 @@
 use super::cell::{FrameCell, Full};
 use super::config::{PoolError, Turn};
 use super::mapped::{Mapped, Orphan, User};
-use super::queue::Waiter;
+use super::queue::map_or_sleep;
 use super::sleep::{MaySleep, Wake};
 use super::{ORPHAN, Pool};
 use crate::addr::Pfn;
@@ -12,7 +12,6 @@ use crate::sync::atomic::Ordering;
 use crate::tlb::{NewEntry, Shootdown};
 use crate::window::{OpenWindow, WindowGuard};
 use core::mem::forget;
-use core::pin::pin;
 
 impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     /// Maps a frame, from a context that may not sleep.
@@ -42,27 +41,8 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait
     /// any longer; others at once.
     pub fn map(&self, context: &mut impl MaySleep, pfn: Pfn) -> Result<Mapped<'_, K>, PoolError> {
-        match context.pinned(|pin| self.try_map(pin, pfn)) {
-            Err(PoolError::Exhausted { .. }) => {}
-            done => return done,
-        }
-        let waiter = pin!(Waiter::new(context.task()));
-        let waiter = waiter.as_ref();
-        let place = self.colors[self.color(pfn)].queue.join(waiter, self.wake);
-        loop {
-            waiter.rearm();
-            let found = context.pinned(|pin| {
-                let turn = if place.is_first() { Turn::First } else { Turn::Newcomer };
-                self.map_in(pin, pfn, turn)
-            });
-            match found {
-                Err(PoolError::Exhausted { .. }) => {}
-                done => return done,
-            }
-            if !context.sleep(&|| waiter.is_woken()) {
-                return Err(PoolError::TimedOut { slots: self.slots_of_color() });
-            }
-        }
+        let queue = || &self.colors[self.color(pfn)].queue;
+        map_or_sleep(queue, self.wake, context, |pin, turn| self.map_in(pin, pfn, turn))
     }
 
     #[inline]

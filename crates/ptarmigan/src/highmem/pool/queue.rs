@@ -12,16 +12,51 @@
 //! caller that did not see that store would not look at the word. Only the first of the queue
 //! looks for slots; when it leaves, with a slot or without, it wakes the next one, which looks in
 //! its turn.
-use super::sleep::Wake;
+use super::config::{PoolError, Turn};
+use super::sleep::{MaySleep, Wake};
+use crate::cpu::Pinned;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use crate::sync::{SpinLock, fence_after_rmw};
 use core::cell::Cell;
 use core::marker::PhantomPinned;
-use core::pin::Pin;
+use core::pin::{Pin, pin};
 use core::ptr;
 
+/// Calls `attempt` until it fails for another reason than a lack of slots, or does not. Between two
+/// attempts the caller sleeps, with a place in the queue that `queue` names after the first one.
+///
+/// The place is left when the call ends, which wakes the next one.
+pub(in crate::highmem) fn map_or_sleep<'q, T, K: Wake + ?Sized>(
+    queue: impl FnOnce() -> &'q Queue,
+    wake: &K,
+    context: &mut impl MaySleep,
+    mut attempt: impl FnMut(&Pinned<'_>, Turn) -> Result<T, PoolError>,
+) -> Result<T, PoolError> {
+    match context.pinned(|pin| attempt(pin, Turn::Newcomer)) {
+        Err(PoolError::Exhausted { .. }) => {}
+        done => return done,
+    }
+    let waiter = pin!(Waiter::new(context.task()));
+    let waiter = waiter.as_ref();
+    let place = queue().join(waiter, wake);
+    loop {
+        waiter.rearm();
+        let found = context.pinned(|pin| {
+            let turn = if place.is_first() { Turn::First } else { Turn::Newcomer };
+            attempt(pin, turn)
+        });
+        let slots = match found {
+            Err(PoolError::Exhausted { slots }) => slots,
+            done => return done,
+        };
+        if !context.sleep(&|| waiter.is_woken()) {
+            return Err(PoolError::TimedOut { slots });
+        }
+    }
+}
+
 /// One caller that sleeps.
-pub(in crate::highmem) struct Waiter {
+struct Waiter {
     next: Cell<*const Waiter>,
     previous: Cell<*const Waiter>,
     task: usize,
@@ -76,7 +111,7 @@ impl Queue {
     }
 
     /// Puts a caller at the end. It leaves when the result is dropped, which wakes the next one.
-    pub fn join<'a, K: Wake + ?Sized>(&'a self, waiter: Pin<&'a Waiter>, wake: &'a K) -> Place<'a, K> {
+    fn join<'a, K: Wake + ?Sized>(&'a self, waiter: Pin<&'a Waiter>, wake: &'a K) -> Place<'a, K> {
         let this: *const Waiter = &*waiter;
         let mut ends = self.ends.lock();
         waiter.previous.set(ends.last);
@@ -128,7 +163,7 @@ impl Queue {
 }
 
 /// A place in the queue.
-pub(in crate::highmem) struct Place<'a, K: Wake + ?Sized> {
+struct Place<'a, K: Wake + ?Sized> {
     queue: &'a Queue,
     waiter: Pin<&'a Waiter>,
     wake: &'a K,
