@@ -58,7 +58,7 @@ const SUBJECTS: [Subject; 4] = [
     subject!("x86_64", x86_64::run),
 ];
 
-/// What to run.
+/// The selection of cases and contenders.
 #[derive(Clone, Copy, Default)]
 pub struct Choice<'a> {
     /// A crate, or one of its contenders; otherwise all.

@@ -47,15 +47,15 @@ pub fn out(pages: &OurPages) -> usize {
 #[derive(Clone, Copy)]
 pub struct Here;
 
-// SAFETY: 1. they are those of `with_pages`, until it returns. 2. nothing else calls them.
-// 3. the direct map is one offset, which `with_pages` has stored.
+// SAFETY: 1. they are those of `with_pages`, until it returns. 2. no other code calls them. 3. the
+// direct map is one offset, which `with_pages` has stored.
 unsafe impl Home for Here {
     type Policy = &'static Lists;
     type Pin = CpuSlot;
 
     #[inline]
     fn pages() -> &'static OurPages {
-        // SAFETY: null, or what `with_pages` leaked; only the thread that is in there makes spaces.
+        // SAFETY: null, or leaked by `with_pages`; only the thread that is in there makes spaces.
         unsafe { PAGES.load(Relaxed).as_ref() }.expect("hooks are called in `with_pages`")
     }
 

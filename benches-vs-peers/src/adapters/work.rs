@@ -1,11 +1,11 @@
-//! What each space maps.
+//! Makes the workload of each space.
 use ptarmigan_cli::bench::table::contender::{ForkShape, PAGE, PHYS, VIRT};
 
 /// Spaces that are made, filled and dropped.
 pub struct Work {
     /// The case's name.
     pub name: &'static str,
-    /// What is said of it below the table.
+    /// The remark below the table.
     pub about: &'static str,
     /// Pages that are mapped with one call each, in each space.
     spaces: Vec<Vec<(usize, usize)>>,

@@ -37,7 +37,7 @@ where
     let all = Page::range_inclusive(page(VIRT), page(VIRT + end - PAGE));
     for pages in work.spaces() {
         let root = root(frames);
-        // SAFETY: a zeroed table, which nothing else has.
+        // SAFETY: a zeroed table, which no other code has.
         let mut mapper = unsafe { MappedPageTable::new(&mut *reach().frame_to_pointer(root), reach()) };
         let pages = || pages.iter().copied().chain(work.range.into_iter().flat_map(|range| range.pages()));
         for (at, to) in pages() {

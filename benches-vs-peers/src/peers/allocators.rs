@@ -1,4 +1,4 @@
-//! Allocators that know nothing of a freed page's contents: each clears the page on allocation.
+//! Allocators that do not track a freed page's contents: each clears the page on allocation.
 //!
 //! The allocators for programs do this themselves, in their documented call for zeroed memory. They
 //! may skip pages known to be fresh from the kernel. `buddy_system_allocator` hands out frame

@@ -72,7 +72,7 @@ pub trait Kind {
     ///
     /// # Safety
     ///
-    /// `root` is a zeroed table from the pool that nothing else uses while the mapper lives.
+    /// `root` is a zeroed table from the pool that no other code uses while the mapper lives.
     unsafe fn over(root: usize) -> Self::Mapper;
 }
 

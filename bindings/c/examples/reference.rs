@@ -1,5 +1,5 @@
-//! What `tests/c/same.c` does, in Rust and with the library itself: the same calls on the same trees,
-//! printed in the same way. A test compares the two.
+//! Does the same as `tests/c/same.c`, in Rust and with the library itself: the same calls on the
+//! same trees, printed in the same way. A test compares the two.
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
@@ -27,7 +27,7 @@ const PAGE: u64 = FRAME_SIZE as u64;
 /// There is no MMU.
 struct None;
 
-// SAFETY: 1. to 7. nothing is cached, and nothing is done.
+// SAFETY: 1. to 7. no translation is cached, and no hook has an effect.
 unsafe impl Mmu for None {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -95,7 +95,7 @@ impl Machine {
         // SAFETY: it has a size.
         let ram = unsafe { std::alloc::alloc_zeroed(ram) };
         let boot = NonNull::from(Vec::leak(vec![0u64; 1 << 20])).cast();
-        // SAFETY: the block is leaked: it is there for ever and used by nothing else.
+        // SAFETY: the block is leaked: it is there for ever and used by no other code.
         let boot = &mut unsafe { BootMemory::new(boot, 8 << 20) };
         // SAFETY: 1. and 2. memory below the limit is at `ram`, and reached through this alone.
         let window = unsafe { DirectMap::new(ram, BYTES as u64) }.expect("it fits");
@@ -133,7 +133,7 @@ impl Random {
     }
 }
 
-/// What `host.h` names frames by.
+/// The names of frames in `host.h`.
 #[derive(Default)]
 struct Names(HashMap<u64, usize>);
 
@@ -144,7 +144,7 @@ impl Names {
         let n = if root { Entries::USER_ROOT_ENTRIES } else { Entries::entries(level) };
         let entries = window.open(table).base().cast::<u64>();
         for i in 0..n {
-            // SAFETY: a table of the tree, which nothing changes.
+            // SAFETY: a table of the tree, which no code changes.
             let entry = unsafe { entries.add(i).read() };
             let frame = entry & ADDRESS;
             if entry == 0 {
@@ -201,7 +201,7 @@ impl Run {
                         // SAFETY: 1. taken just now.
                         unsafe { on.machine().clear_data(on.pin(), frame.pfn()) }.expect("it is reached");
                     }
-                    // SAFETY: 1. nothing runs in the space.
+                    // SAFETY: 1. no CPU runs in the space.
                     match unsafe { edit!().map(VirtAddr(va), frame.pfn(), attr, AllocFlags::NORMAL) } {
                         Ok(()) => {
                             let _ = frame.into_raw();
@@ -233,7 +233,7 @@ impl Run {
                 }
                 8 => {
                     let first = PhysAddr(DEVICE + va % (1 << 21)).pfn();
-                    // SAFETY: 1. nothing runs in the space.
+                    // SAFETY: 1. no CPU runs in the space.
                     refused += u32::from(unsafe { edit!().map_range(range, first, attr) }.is_err());
                 }
                 _ => {

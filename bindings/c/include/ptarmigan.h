@@ -29,7 +29,7 @@
 #endif
 #define PT_ALIGNED(n) __attribute__((aligned(n)))
 
-// What functions return that did as they were told. Errors are negative, see `enum pt_error`.
+// The result of functions that succeeded. Errors are negative, see `enum pt_error`.
 #define PT_OK 0
 
 #if defined(__x86_64__)
@@ -73,7 +73,7 @@
 // Words of 8 bytes in a `pt_gather`.
 #define PT_GATHER_WORDS 64
 
-// Why a call was refused. A refused call has changed nothing, unless its function says so.
+// Why a call was refused. A refused call has no effect, unless its function says so.
 // `pt_error_text` says more.
 enum pt_error {
     // A pointer is NULL where it must not be, or misaligned.
@@ -96,7 +96,7 @@ enum pt_error {
     PT_ERROR_RANGE = -8,
     // Something is mapped there already.
     PT_ERROR_MAPPED = -9,
-    // Nothing is mapped there.
+    // No page is mapped there.
     PT_ERROR_NOT_MAPPED = -10,
     // The page did not come from the library, or not from the function that goes with this one.
     PT_ERROR_FOREIGN = -11,
@@ -116,7 +116,7 @@ enum pt_error {
     PT_ERROR_NO_SLOT = -18,
 };
 
-// What may be done with a page, combined with `|`.
+// Permissions of a page, combined with `|`.
 enum pt_attr {
     // It may be read. A page without this is not present for the MMU and keeps its frame.
     PT_ATTR_READ = 1,
@@ -161,17 +161,17 @@ typedef void (*pt_panic_hook)(void *context,
                               size_t file_length,
                               uint32_t line);
 
-// What the kernel does for the library. Every function acts on the CPU that it is called on, must
-// not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`.
+// The kernel's functions for the library. Every function acts on the CPU that it is called on,
+// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`.
 struct pt_hooks {
     // Passed to all of them.
     void *context;
-    // Loads CR3 with the root at the physical address. Nothing that is not global may be known to
-    // the TLB afterwards: process-context identifiers are off.
+    // Loads CR3 with the root at the physical address. Afterwards the TLB may hold global
+    // translations only: process-context identifiers are off.
     pt_address_hook load_root;
     // INVLPG of the page at the address. It drops all paging-structure caches as well.
     pt_address_hook invalidate_page;
-    // Loads CR3 with what it holds: everything goes that is not global.
+    // Loads CR3 with its own value: everything goes that is not global.
     pt_hook invalidate_all;
     // Drops everything, global pages too: CR4.PGE off and on. If no page is global, as
     // `invalidate_all`.
@@ -186,7 +186,7 @@ struct pt_hooks {
     pt_panic_hook panic;
 };
 
-// What a kernel says of its machine. Set all members to zero, then those that matter.
+// A kernel's description of its machine. Set all members to zero, then those that matter.
 struct pt_config {
     // `sizeof(struct pt_config)`.
     size_t size;
@@ -200,8 +200,8 @@ struct pt_config {
     size_t run_count;
     // Where physical address 0 is mapped in every space, at the border of a page.
     void *direct_map;
-    // The first physical address that is not mapped there. What lies behind it in runs is high
-    // memory on i386, and refused on x86-64.
+    // The first physical address that is not mapped there. Memory behind it in runs is high memory
+    // on i386, and refused on x86-64.
     uint64_t direct_map_end;
     // The physical address of a root whose user half is empty. New roots copy its kernel half, and
     // a CPU that runs in no space has it loaded. It lies in the direct map and in no run.
@@ -209,7 +209,7 @@ struct pt_config {
     // The number of CPUs, 1 to 256.
     uint32_t cpus;
     // Each CPU looks at the content of each so-many-th table that is given back: 1 looks at all, 0
-    // at none. 255 costs a tenth of a pair.
+    // never looks. 255 costs a tenth of a pair.
     uint32_t verify_every;
     // i386: the tables of the window for high memory, one after the other, in the direct map and
     // linked in the kernel's half of `kernel_root`. NULL if there is no window.
@@ -218,7 +218,7 @@ struct pt_config {
     void *kmap_base;
     // i386: its pages, at most 512 for each table, and 65,536.
     uint32_t kmap_slots;
-    // What the kernel does for the library.
+    // The kernel's functions for the library.
     struct pt_hooks hooks;
 };
 
@@ -249,7 +249,7 @@ struct PT_ALIGNED(64) pt_tree {
     uint64_t opaque[PT_TREE_WORDS];
 };
 
-// A page of a tree, or of a C kernel's own: where it is mapped to and what may be done with it.
+// A page of a tree, or of a C kernel's own: where it is mapped to and its permissions.
 struct pt_page {
     // Its address.
     uint64_t va;
@@ -259,24 +259,24 @@ struct pt_page {
     uint32_t attr;
 };
 
-// Called for a page with what was passed beside it. It may call functions for other objects.
+// Called for a page with the pointer passed beside it. It may call functions for other objects.
 typedef void (*pt_visit)(void *context, const struct pt_page *page);
 
-// What CPUs know of a space whose tables are the kernel's own. Zero before `pt_space_init`; not
+// The CPUs' use of a space whose tables are the kernel's own. Zero before `pt_space_init`; not
 // moved between that and `pt_space_exit`.
 struct PT_ALIGNED(64) pt_space {
     // The library's.
     uint64_t opaque[PT_SPACE_WORDS];
 };
 
-// What an operation has unlinked so far. Zero before `pt_gather_begin`; not moved between that and
-// `pt_gather_finish`. Usually a local of the operation.
+// The tables and frames that an operation has unlinked so far. Zero before `pt_gather_begin`; not
+// moved between that and `pt_gather_finish`. Usually a local of the operation.
 struct PT_ALIGNED(64) pt_gather {
     // The library's.
     uint64_t opaque[PT_GATHER_WORDS];
 };
 
-// What a machine has counted. Exact when no CPU is in a call.
+// The counts of a machine. Exact when no CPU is in a call.
 struct pt_counts {
     // Frames under management.
     uint64_t frames;
@@ -324,7 +324,7 @@ size_t pt_machine_bytes(const struct pt_config *config);
 // - `config` is NULL or points to a configuration that is true: memory below `direct_map_end` that
 //   is in runs, the boot memory and the kernel's root are mapped from `direct_map` on in every
 //   space, and reached in no other way by code in C; the kernel's half of the root is the kernel's
-//   alone, its tables stay for ever, and its user's half is empty; the functions do what their
+//   alone, its tables stay for ever, and its user's half is empty; the functions do as their
 //   members say.
 int32_t pt_machine_init(struct pt_machine *machine,
                         const struct pt_config *config);
@@ -336,7 +336,7 @@ int32_t pt_machine_init(struct pt_machine *machine,
 //
 // # Safety
 //
-// - `machine` is NULL or points to a `struct pt_machine`, and nothing else uses it any more.
+// - `machine` is NULL or points to a `struct pt_machine`, and no other code uses it any more.
 // - `missing` is NULL or may be written.
 int32_t pt_machine_exit(struct pt_machine *machine,
                         uint64_t *missing);
@@ -359,7 +359,7 @@ int32_t pt_cpu_init(struct pt_cpu *cpu,
                     uint32_t node);
 
 // Gives back all that the CPU holds, and ends it: before it goes offline, and before the machine
-// ends. The last CPU gives back what rests for all of them.
+// ends. The last CPU gives back the pages that rest for all of them.
 //
 // Fails with `PT_ERROR_IN_USE` while one of its gathers has not finished.
 //
@@ -369,7 +369,7 @@ int32_t pt_cpu_init(struct pt_cpu *cpu,
 // - The CPU has left every space: others would wait for its answer.
 int32_t pt_cpu_exit(struct pt_cpu *cpu);
 
-// Does what other CPUs ask of this one: the handler of the interrupt that `send_ipi` causes calls
+// Answers the requests of other CPUs: the handler of the interrupt that `send_ipi` causes calls
 // it. It may be called at any moment, costs a few loads if no CPU asks, and is the only function
 // that a handler may call.
 //
@@ -378,9 +378,9 @@ int32_t pt_cpu_exit(struct pt_cpu *cpu);
 // `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 int32_t pt_cpu_serve(struct pt_cpu *cpu);
 
-// Does a bounded amount of work for a CPU that has nothing to run: trims its lists, and clears up
-// to `budget` free frames ahead of their use. Returns how many it cleared, or an error. An idle loop
-// calls it until it returns 0; 16 frames are some 10 microseconds.
+// Does a bounded amount of work for an idle CPU: trims its lists, and clears up to `budget` free
+// frames ahead of their use. Returns how many it cleared, or an error. An idle loop calls it until
+// it returns 0; 16 frames are some 10 microseconds.
 //
 // # Safety
 //
@@ -389,7 +389,7 @@ int32_t pt_cpu_idle(struct pt_cpu *cpu,
                     uint32_t budget);
 
 // Returns why the last function on this CPU that returns a pointer or a physical address returned
-// NULL or 0; `PT_OK` if none has.
+// NULL or 0; `PT_OK` if no function has.
 //
 // # Safety
 //
@@ -397,7 +397,7 @@ int32_t pt_cpu_idle(struct pt_cpu *cpu,
 int32_t pt_cpu_error(const struct pt_cpu *cpu);
 
 // Returns a page for a table of `level`, at its address in the direct map: all zero, or for a root
-// with the kernel's half in place. NULL if there is none; `pt_cpu_error` says why.
+// with the kernel's half in place. If there is no page, returns NULL, and `pt_cpu_error` says why.
 //
 // A hit takes no lock and does not clear the page: it came back as it is. `level` is 0 for tables
 // that hold pages, and below `PT_LEVELS`. On i386 roots are smaller than a page, and are made by
@@ -412,10 +412,11 @@ void *pt_quicklist_alloc(struct pt_cpu *cpu,
 // Gives back a page that was never linked, or that no CPU can reach any more: no flush takes place.
 // The page is as it was handed out.
 //
-// Fails, and takes nothing, with `PT_ERROR_POINTER` if `page` is not the beginning of a page,
-// `PT_ERROR_FOREIGN` if it did not come from `pt_quicklist_alloc`, `PT_ERROR_FREED` if it was given
-// back before or waits in a gather, `PT_ERROR_UNFLUSHED` if `pt_table_touched` was told of an entry
-// in it, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`) and something is left.
+// Fails, and does not take the page, with `PT_ERROR_POINTER` if `page` is not the beginning of a
+// page, `PT_ERROR_FOREIGN` if it did not come from `pt_quicklist_alloc`, `PT_ERROR_FREED` if it
+// was given back before or waits in a gather, `PT_ERROR_UNFLUSHED` if `pt_table_touched` was told
+// of an entry in it, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`) and
+// something is left.
 //
 // # Safety
 //
@@ -427,7 +428,7 @@ int32_t pt_quicklist_free(struct pt_cpu *cpu,
 // Tells that the entry at `entry`, in a page of `pt_quicklist_alloc`, is about to be written to
 // something that is not 0. Mostly a neighbour came before, and it costs a load and a comparison.
 //
-// `pt_gather_table` clears what was told, and nothing else. So an entry that is cleared need not be
+// `pt_gather_table` clears the reported entries only. So an entry that is cleared need not be
 // told, and the table need not be cleared.
 //
 // Fails with `PT_ERROR_FOREIGN` or `PT_ERROR_FREED` for another page, and with `PT_ERROR_RANGE` for
@@ -450,14 +451,15 @@ int64_t pt_quicklist_trim(struct pt_cpu *cpu,
                           uint64_t min_pages,
                           uint64_t max_free);
 
-// Returns how many pages rest in the lists of all CPUs and nodes; 0 for what is no machine.
+// Returns how many pages rest in the lists of all CPUs and nodes; 0 for an object that is no
+// machine.
 //
 // # Safety
 //
 // `machine` is NULL or points to a `struct pt_machine` that does not end meanwhile.
 uint64_t pt_quicklist_total_size(const struct pt_machine *machine);
 
-// Returns the physical address of a frame for data, all zero; 0 if there is none, and
+// Returns the physical address of a frame for data, all zero. If there is no frame, returns 0, and
 // `pt_cpu_error` says why. On i386 it is mostly high memory: `pt_kmap` shows it.
 //
 // # Safety
@@ -467,10 +469,10 @@ uint64_t pt_page_alloc(struct pt_cpu *cpu);
 
 // Gives back a frame that is mapped nowhere.
 //
-// Fails, and takes nothing, with `PT_ERROR_RANGE` if the address is not that of a page,
-// `PT_ERROR_FOREIGN` if it did not come from `pt_page_alloc`, `PT_ERROR_FREED` if it was given back
-// before or waits in a gather, and `PT_ERROR_IN_USE` if a tree maps it: then the tree's unmap gives
-// it back, after the flush.
+// Fails, and does not take the frame, with `PT_ERROR_RANGE` if the address is not that of a page,
+// `PT_ERROR_FOREIGN` if it did not come from `pt_page_alloc`, `PT_ERROR_FREED` if it was given
+// back before or waits in a gather, and `PT_ERROR_IN_USE` if a tree maps it: then the tree's unmap
+// gives it back, after the flush.
 //
 // # Safety
 //
@@ -480,9 +482,9 @@ uint64_t pt_page_alloc(struct pt_cpu *cpu);
 int32_t pt_page_free(struct pt_cpu *cpu,
                      uint64_t phys);
 
-// Returns an address at which a frame of `pt_page_alloc` can be read and written, on all CPUs, until
-// `pt_kunmap`. NULL if there is none, and `pt_cpu_error` says why: `PT_ERROR_NO_SLOT` if the window
-// for high memory is full.
+// Returns an address at which a frame of `pt_page_alloc` can be read and written, on all CPUs,
+// until `pt_kunmap`. If there is no address, returns NULL, and `pt_cpu_error` says why:
+// `PT_ERROR_NO_SLOT` if the window for high memory is full.
 //
 // Low frames, and all frames on x86-64, are found in the direct map. A high frame that is mapped
 // several times has one address.
@@ -493,7 +495,7 @@ int32_t pt_page_free(struct pt_cpu *cpu,
 void *pt_kmap(struct pt_cpu *cpu,
               uint64_t phys);
 
-// Ends a use of a frame that `pt_kmap` has mapped; nothing is flushed. A frame need not be unmapped
+// Ends a use of a frame that `pt_kmap` has mapped, without a flush. A frame need not be unmapped
 // on the CPU that mapped it.
 //
 // Fails with `PT_ERROR_FOREIGN` for an address that `pt_kmap` never returns, and on i386 with
@@ -525,7 +527,7 @@ int32_t pt_tree_init(struct pt_tree *tree,
 //
 // # Safety
 //
-// - `tree` is NULL or points to a `struct pt_tree` that nothing else uses any more.
+// - `tree` is NULL or points to a `struct pt_tree` that no other code uses any more.
 // - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 int32_t pt_tree_exit(struct pt_tree *tree, struct pt_cpu *cpu);
 
@@ -569,9 +571,9 @@ int64_t pt_tree_tables(struct pt_tree *tree,
 // `pt_page_alloc` belongs to the tree from then on: it is given back when it is unmapped, or with the
 // tree. Any other frame that is not the library's may be mapped too: a device's, the kernel's own.
 //
-// Fails, and changes nothing, with `PT_ERROR_MAPPED`, `PT_ERROR_NO_MEMORY`, `PT_ERROR_RANGE`,
-// `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and for a frame of the library's that
-// is not data of the caller's as `pt_page_free` does.
+// Fails, without a change, with `PT_ERROR_MAPPED`, `PT_ERROR_NO_MEMORY`, `PT_ERROR_RANGE`,
+// `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and for a frame of the library's
+// that is not data of the caller's as `pt_page_free` does.
 //
 // # Safety
 //
@@ -584,7 +586,7 @@ int32_t pt_tree_map(struct pt_tree *tree,
                     uint32_t attr);
 
 // Maps the `bytes` from `va` on to the frames from `phys` on, as `pt_tree_map` maps each. If one
-// fails, none is mapped.
+// fails, no page is mapped.
 //
 // # Safety
 //
@@ -614,8 +616,8 @@ int32_t pt_tree_unmap(struct pt_tree *tree,
                       pt_visit visit,
                       void *context);
 
-// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. What MMUs have
-// noted is kept. Every CPU has forgotten the pages as they were when it returns.
+// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. Bits that
+// MMUs have set are kept. Every CPU has forgotten the pages as they were when it returns.
 //
 // # Safety
 //
@@ -627,7 +629,7 @@ int32_t pt_tree_protect(struct pt_tree *tree,
                         uint64_t bytes,
                         uint32_t attr);
 
-// Writes to `page` what is mapped at `va`, even where the MMU would not let the access through.
+// Writes the mapping at `va` to `page`, even where the MMU would not let the access through.
 //
 // Fails with `PT_ERROR_NOT_MAPPED`.
 //
@@ -689,12 +691,12 @@ int32_t pt_space_deactivate(struct pt_space *space,
 // Ends a space that no CPU has loaded, and gives back its root, unless `root` is NULL. Its other
 // tables went to gathers.
 //
-// Fails, and changes nothing, with `PT_ERROR_IN_USE` while a CPU has the space loaded or a gather
-// has not finished, and as `pt_quicklist_free` does for `root`; `PT_ERROR_ARGUMENT` if it is no root.
+// Fails, without a change, with `PT_ERROR_IN_USE` while a CPU has the space loaded or a gather has
+// not finished, and as `pt_quicklist_free` does for `root`; `PT_ERROR_ARGUMENT` if it is no root.
 //
 // # Safety
 //
-// - `space` is NULL or points to a `struct pt_space` that nothing else uses, `cpu` to the
+// - `space` is NULL or points to a `struct pt_space` that no other code uses, `cpu` to the
 //   `struct pt_cpu` of the calling CPU.
 // - `root` is NULL or the root of the space's tables, which is not used any more.
 int32_t pt_space_exit(struct pt_space *space,
@@ -729,8 +731,9 @@ int32_t pt_gather_changed(struct pt_gather *gather,
                           uint64_t bytes);
 
 // Takes over a table of `pt_quicklist_alloc` that has just been unlinked; it mapped addresses from
-// `va` on. What `pt_table_touched` was told of is cleared now; after the flush the page goes to the
-// lists. Tables below it go to the same gather, or went before. A root goes to `pt_space_exit`.
+// `va` on. Entries reported by `pt_table_touched` are cleared now; after the flush the page goes
+// to the lists. Tables below it go to the same gather, or went before. A root goes to
+// `pt_space_exit`.
 //
 // Fails with `PT_ERROR_POINTER`, `PT_ERROR_FOREIGN` and `PT_ERROR_FREED` as `pt_quicklist_free` does,
 // `PT_ERROR_ARGUMENT` for a root, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`)
@@ -740,7 +743,7 @@ int32_t pt_gather_changed(struct pt_gather *gather,
 //
 // - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 // - No entry leads to a table that came from `pt_quicklist_alloc` any more, it was one of the
-//   gather's space, and nothing writes to it.
+//   gather's space, and no code writes to it.
 int32_t pt_gather_table(struct pt_gather *gather,
                         void *table,
                         uint64_t va);
@@ -748,7 +751,7 @@ int32_t pt_gather_table(struct pt_gather *gather,
 // Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It is
 // given back after the flush.
 //
-// Fails, and takes nothing, as `pt_page_free` does.
+// Fails, and does not take the frame, as `pt_page_free` does.
 //
 // # Safety
 //
@@ -758,8 +761,8 @@ int32_t pt_gather_page(struct pt_gather *gather,
                        uint64_t va,
                        uint64_t phys);
 
-// Has every CPU forget what the gather was told of, waits for all of them, and gives back the tables
-// and frames. Interrupts are on, or the other CPUs answer without them.
+// Has every CPU forget the addresses of the gather, waits for all of them, and gives back the
+// tables and frames. Interrupts are on, or the other CPUs answer without them.
 //
 // # Safety
 //
@@ -795,7 +798,7 @@ int32_t pt_kernel_flush(struct pt_cpu *cpu,
                         uint64_t va,
                         uint64_t bytes);
 
-// Writes what has been counted so far.
+// Writes the counts so far.
 //
 // # Safety
 //
@@ -803,7 +806,7 @@ int32_t pt_kernel_flush(struct pt_cpu *cpu,
 // - `counts` is NULL or may be written.
 int32_t pt_counts(const struct pt_machine *machine, struct pt_counts *counts);
 
-// Returns what a result of a function means and what to do, as text that ends with 0 and stays.
+// Returns the meaning of a function's result and the remedy, as text that ends with 0 and stays.
 const char *pt_error_text(int32_t code);
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
 //! The one configuration of each target.
 use ptarmigan::format::Format;
 
-/// What entries look like.
+/// The format of entries.
 #[cfg(target_arch = "x86_64")]
 pub(crate) type Entries = ptarmigan::format::X86_64;
-/// What entries look like.
+/// The format of entries.
 #[cfg(target_arch = "x86")]
 pub(crate) type Entries = ptarmigan::format::X86Pae;
 

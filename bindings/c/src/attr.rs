@@ -1,7 +1,7 @@
-//! What is mapped at an address, and what may be done with it.
+//! Describes the mapping of an address, and its permissions.
 use crate::error::PtError;
 
-/// A page of a tree, or of a C kernel's own: where it is mapped to and what may be done with it.
+/// A page of a tree, or of a C kernel's own: where it is mapped to and its permissions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PtPage {
@@ -13,7 +13,7 @@ pub struct PtPage {
     pub attr: u32,
 }
 
-/// What may be done with a page, combined with `|`.
+/// Permissions of a page, combined with `|`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtAttr {
@@ -31,7 +31,7 @@ pub enum PtAttr {
     Dirty = 64,
 }
 
-/// What a caller may ask for.
+/// The attributes that a caller may ask for.
 const ASKED: u32 = PtAttr::Read as u32 | PtAttr::Write as u32 | PtAttr::Exec as u32 | PtAttr::User as u32;
 
 /// Reads attributes that are asked for.

@@ -1,4 +1,4 @@
-//! What a kernel says of its machine.
+//! Reads the kernel's description of its machine.
 use crate::arch::{PT_PAGE_SIZE, ROOT_ALIGN};
 use crate::error::PtError;
 use crate::hooks::PtHooks;
@@ -22,7 +22,7 @@ pub struct PtRun {
     pub node: u32,
 }
 
-/// What a kernel says of its machine. Set all members to zero, then those that matter.
+/// A kernel's description of its machine. Set all members to zero, then those that matter.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PtConfig {
@@ -38,8 +38,8 @@ pub struct PtConfig {
     pub run_count: usize,
     /// Where physical address 0 is mapped in every space, at the border of a page.
     pub direct_map: *mut c_void,
-    /// The first physical address that is not mapped there. What lies behind it in runs is high
-    /// memory on i386, and refused on x86-64.
+    /// The first physical address that is not mapped there. Memory behind it in runs is high memory
+    /// on i386, and refused on x86-64.
     pub direct_map_end: u64,
     /// The physical address of a root whose user half is empty. New roots copy its kernel half, and
     /// a CPU that runs in no space has it loaded. It lies in the direct map and in no run.
@@ -47,7 +47,7 @@ pub struct PtConfig {
     /// The number of CPUs, 1 to 256.
     pub cpus: u32,
     /// Each CPU looks at the content of each so-many-th table that is given back: 1 looks at all, 0
-    /// at none. 255 costs a tenth of a pair.
+    /// never looks. 255 costs a tenth of a pair.
     pub verify_every: u32,
     /// i386: the tables of the window for high memory, one after the other, in the direct map and
     /// linked in the kernel's half of `kernel_root`. NULL if there is no window.
@@ -56,11 +56,11 @@ pub struct PtConfig {
     pub kmap_base: *mut c_void,
     /// i386: its pages, at most 512 for each table, and 65,536.
     pub kmap_slots: u32,
-    /// What the kernel does for the library.
+    /// The kernel's functions for the library.
     pub hooks: PtHooks,
 }
 
-/// A run of memory of which nothing is known.
+/// A run of unknown memory.
 const NO_RUN: MemoryRun = MemoryRun { start: Pfn(0), frames: 0, node: NodeId(0), class: ZoneClass::Low };
 
 /// Runs that have been read. Each may be in two parts, below the end of the direct map and above.
@@ -146,7 +146,7 @@ impl PtConfig {
             let run = unsafe { self.runs.add(i).read() };
             self.add(&mut runs, run)?;
         }
-        // What the library was told of is no memory to hand out.
+        // Memory that the library was told of is not handed out.
         self.spare(&runs, self.boot_memory.addr(), self.boot_bytes)?;
         self.spare(&runs, self.kmap_tables.addr(), self.kmap_slots as usize * 8)?;
         runs.spare(self.kernel_root, self.kernel_root + ROOT_ALIGN)?;
@@ -162,7 +162,7 @@ impl PtConfig {
         if bytes == 0 {
             return Err(PtError::Runs);
         }
-        // Frame numbers have 32 bits, of which the last is none.
+        // Frame numbers have 32 bits, of which the last is reserved.
         if end > u64::from(u32::MAX) * PT_PAGE_SIZE {
             return Err(PtError::Range);
         }
@@ -175,7 +175,7 @@ impl PtConfig {
         runs.add(border, end, node, ZoneClass::High)
     }
 
-    /// Refuses runs that have anything in common with what lies at an address of the direct map.
+    /// Refuses runs that overlap memory at an address of the direct map.
     pub(crate) fn spare(&self, runs: &Runs, at: usize, bytes: usize) -> Result<(), PtError> {
         let start = at.wrapping_sub(self.direct_map.addr()) as u64;
         if bytes == 0 || start >= self.direct_map_end {

@@ -19,7 +19,7 @@ pub struct PtCpu {
     pub opaque: [u64; PT_CPU_WORDS],
 }
 
-/// What is in a `pt_cpu`.
+/// The content of a `pt_cpu`.
 #[repr(C)]
 pub struct Cpu {
     word: Word,
@@ -30,7 +30,7 @@ pub struct Cpu {
     error: Cell<i32>,
     /// Gathers that have begun and not finished.
     gathers: Cell<u32>,
-    /// What `on` refers to.
+    /// The pin that `on` refers to.
     pin: Pinned<'static>,
 }
 
@@ -105,7 +105,7 @@ impl Cpu {
         }
         parts.cpus().set(id);
         // SAFETY: the storage is this call's alone, has room (`object::finish` compares) and stays
-        // (1.); the pin is written before what refers to it. Of `assume`: 1. code that names the
+        // (1.); the pin is written before the reference to it. Of `assume`: 1. code that names the
         // object runs on that CPU alone (contract of `pt_cpu`). 2. just looked.
         unsafe {
             let pin = &raw mut (*cpu).pin;
@@ -120,11 +120,11 @@ impl Cpu {
         Ok(())
     }
 
-    /// Ends the CPU, which has given back what it held.
+    /// Ends the CPU, which has given back its pages.
     ///
     /// # Safety
     ///
-    /// 1. Nothing uses the CPU's object any more.
+    /// 1. No code uses the CPU's object any more.
     pub unsafe fn end(&self) {
         self.parts().cpus().clear(self.on.cpu());
         // SAFETY: 1. passed on.

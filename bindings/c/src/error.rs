@@ -1,9 +1,9 @@
-//! What functions return, and why they refuse a call.
+//! Defines the results of functions, and the reasons for refused calls.
 
-/// What functions return that did as they were told. Errors are negative, see `enum pt_error`.
+/// The result of functions that succeeded. Errors are negative, see `enum pt_error`.
 pub const PT_OK: i32 = 0;
 
-/// Why a call was refused. A refused call has changed nothing, unless its function says so.
+/// Why a call was refused. A refused call has no effect, unless its function says so.
 /// `pt_error_text` says more.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum PtError {
     Range = -8,
     /// Something is mapped there already.
     Mapped = -9,
-    /// Nothing is mapped there.
+    /// No page is mapped there.
     NotMapped = -10,
     /// The page did not come from the library, or not from the function that goes with this one.
     Foreign = -11,
@@ -49,14 +49,14 @@ pub enum PtError {
 }
 
 impl PtError {
-    /// Returns what C gets.
+    /// Returns the number for C.
     #[inline]
     pub(crate) fn code(self) -> i32 {
         self as i32
     }
 }
 
-/// Returns what C gets of a result.
+/// Returns the number for C of a result.
 #[inline]
 pub(crate) fn answer(result: Result<(), PtError>) -> i32 {
     match result {

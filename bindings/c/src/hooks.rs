@@ -1,4 +1,4 @@
-//! What the kernel does for the library: its MMU, its interrupts between CPUs.
+//! Calls the kernel's hooks: its MMU, its interrupts between CPUs.
 use core::ffi::{c_char, c_void};
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
@@ -23,19 +23,19 @@ pub type PtPanicHook = Option<
     ),
 >;
 
-/// What the kernel does for the library. Every function acts on the CPU that it is called on, must
-/// not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`.
+/// The kernel's functions for the library. Every function acts on the CPU that it is called on,
+/// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PtHooks {
     /// Passed to all of them.
     pub context: *mut c_void,
-    /// Loads CR3 with the root at the physical address. Nothing that is not global may be known to
-    /// the TLB afterwards: process-context identifiers are off.
+    /// Loads CR3 with the root at the physical address. Afterwards the TLB may hold global
+    /// translations only: process-context identifiers are off.
     pub load_root: PtAddressHook,
     /// INVLPG of the page at the address. It drops all paging-structure caches as well.
     pub invalidate_page: PtAddressHook,
-    /// Loads CR3 with what it holds: everything goes that is not global.
+    /// Loads CR3 with its own value: everything goes that is not global.
     pub invalidate_all: PtHook,
     /// Drops everything, global pages too: CR4.PGE off and on. If no page is global, as
     /// `invalidate_all`.
@@ -104,12 +104,12 @@ fn number(pin: &Pinned<'_>) -> u32 {
     u32::from(pin.cpu().0)
 }
 
-// SAFETY: by the contract of `PtHooks`: 1. INVLPG drops a page and all paging-structure caches, and a
-// load of CR3 all that is not global, as no page of a space is. Stores are seen in order. On PAE a
-// root whose entries have changed is loaded anew. 2. INVLPG drops global pages too, and
-// `invalidate_global` everything. 3. A load of CR3 leaves nothing that is not global. 4. The kernel's
+// SAFETY: by the contract of `PtHooks`: 1. INVLPG drops a page and all paging-structure caches, and
+// a load of CR3 all that is not global, as no page of a space is. Stores are seen in order. On PAE
+// a root whose entries have changed is loaded anew. 2. INVLPG drops global pages too, and
+// `invalidate_global` everything. 3. A load of CR3 leaves global translations only. 4. The kernel's
 // own root has no user entries (contract of `pt_machine_init`). 5. x86 does not broadcast, walks
-// tables, and caches no entry that is not present. 6. Nothing is kept. 7. Nothing unwinds.
+// tables, and caches no entry that is not present. 6. No state is kept. 7. No function unwinds.
 unsafe impl Mmu for Hardware {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

@@ -22,7 +22,7 @@ mod direct {
     use ptarmigan::tlb::Tlb;
     use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
-    /// Nothing.
+    /// Slots are not needed: all memory is in the direct map.
     pub struct Kmap(DirectMap);
 
     impl Kmap {
@@ -53,7 +53,7 @@ mod direct {
             Ok(self.0.open(pfn.addr()).base().cast())
         }
 
-        /// What is in no window needs no unmapping.
+        /// A frame in no window needs no unmapping.
         pub fn unmap(&self, _: &Pinned<'_>, _: *mut c_void) -> Result<(), PtError> {
             Err(PtError::Foreign)
         }

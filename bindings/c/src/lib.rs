@@ -1,8 +1,8 @@
-//! The library for kernels in C: what `include/ptarmigan.h` declares.
+//! Exports the library to kernels in C, as `include/ptarmigan.h` declares it.
 //!
 //! One configuration for each target: four levels and one direct map on x86-64; PAE, a direct map
 //! of low memory and slots for the rest on i386. The C side allocates everything; the functions
-//! check what can be checked cheaply, and return an error for it.
+//! check all arguments that can be checked cheaply, and return an error for it.
 //!
 //! `README.md` shows the use from C. The static library is built by `build`.
 #![no_std]

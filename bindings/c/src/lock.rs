@@ -3,7 +3,7 @@ use crate::cpu::Cpu;
 use crate::error::PtError;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The CPU that is in a call, plus 1; 0 if none is.
+/// The CPU that is in a call, plus 1; 0 if no CPU is.
 pub struct Turn(AtomicU32);
 
 /// A call. Its end is the next one's turn.
@@ -14,7 +14,7 @@ impl Turn {
         Turn(AtomicU32::new(0))
     }
 
-    /// Waits for calls of other CPUs to end, and does what these ask for meanwhile.
+    /// Waits for calls of other CPUs to end, and answers their requests meanwhile.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ pub struct PtMachine {
 type Kernel = KernelMap<Entries, DirectMap>;
 type Lists = Quicklists<'static, DirectMap, &'static Kernel>;
 
-/// What is in a `pt_machine`. Parts refer to those before them, so the object is not moved.
+/// The content of a `pt_machine`. Parts refer to those before them, so the object is not moved.
 #[repr(C)]
 pub struct Parts {
     word: Word,
@@ -68,7 +68,7 @@ unsafe impl Object for Parts {
 /// The machine that panics are told to.
 static PANIC: AtomicPtr<PtHooks> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns what the last machine that was made wants called.
+/// Returns the hooks of the last machine that was made.
 #[cfg_attr(not(feature = "panic-handler"), allow(dead_code, reason = "its caller is the handler"))]
 pub fn panic_hook() -> Option<&'static PtHooks> {
     // SAFETY: NULL, or a machine's that has not ended.
@@ -129,7 +129,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// [`PtError`]; nothing has been kept then.
+    /// [`PtError`]; no reference has been kept then.
     ///
     /// # Safety
     ///
@@ -210,7 +210,7 @@ impl Parts {
     ///
     /// # Safety
     ///
-    /// 1. Nothing uses the machine any more.
+    /// 1. No code uses the machine any more.
     pub unsafe fn end(&self, missing: &mut u64) -> Result<(), PtError> {
         let counts = self.frames.counts();
         let kept = self.kernel.tables() as u32;
@@ -220,7 +220,7 @@ impl Parts {
         }
         let hooks = (&raw const self.hooks).cast_mut();
         let _ = PANIC.compare_exchange(hooks, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
-        // SAFETY: 1. by the caller. The parts own nothing but the memory that was handed over.
+        // SAFETY: 1. by the caller. The parts own only the memory that was handed over.
         unsafe { object::end(self) };
         Ok(())
     }
@@ -291,8 +291,8 @@ unsafe fn copy_kernel_half(frames: &Frames, kernel: &Kernel, window: &DirectMap,
     }
 }
 
-// SAFETY: 1. `make` makes all of them for one name and one number of CPUs. 2. they are fields. 3. the
-// window reaches all low frames, where all tables are; what is written is the frame that is named.
+// SAFETY: 1. `make` makes all of them for one name and one number of CPUs. 2. they are fields. 3.
+// the window reaches all low frames, where all tables are; writes go to the named frame.
 unsafe impl Machine for Parts {
     type Window = DirectMap;
     type Policy = Lists;

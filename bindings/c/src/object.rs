@@ -6,7 +6,7 @@
 use crate::error::PtError;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the library keeps in an object. The word is the first field.
+/// The library's content of an object. The word is the first field.
 ///
 /// # Safety
 ///
@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// 2. It fits into [`Storage`](Self::Storage), and is no more aligned.
 /// 3. No two kinds have the same [`KIND`](Self::KIND), which is odd.
 pub unsafe trait Object: Sized {
-    /// What C allocates.
+    /// The storage that C allocates.
     type Storage;
     /// The constant of the kind.
     const KIND: usize;
@@ -51,7 +51,7 @@ pub unsafe fn find<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, P
     unsafe { find_inline(storage) }
 }
 
-/// As [`find`], for what is called thousands of times a second.
+/// As [`find`], for functions that are called thousands of times a second.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ pub unsafe fn finish<T: Object>(object: *mut T) {
 ///
 /// # Safety
 ///
-/// 1. The object is this call's alone; nothing uses it later.
+/// 1. The object is this call's alone; no code uses it later.
 pub unsafe fn end<T: Object>(object: &T) {
     // SAFETY: a word is the first field (`Object`, 1.), and a cell.
     unsafe { &*(&raw const *object).cast::<Word>() }.0.store(0, Ordering::Release);

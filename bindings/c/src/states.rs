@@ -1,4 +1,4 @@
-//! What the C side has of each frame: one byte.
+//! Keeps the C side's state of each frame: one byte.
 //!
 //! A page that is given back twice, never came from here or is of another kind is told by this byte,
 //! and so is a table that has been written to. Loads and stores are plain: two CPUs that give back
@@ -106,7 +106,7 @@ impl State<'_> {
         (state & !LEVEL == TABLE).then_some(Level(state & LEVEL))
     }
 
-    /// Returns the level of a table that was not written to, or why it is none.
+    /// Returns the level of a table that was not written to, or the reason why it is no such table.
     pub fn unwritten(self) -> Result<Level, PtError> {
         self.table_unwritten().ok_or_else(|| self.why_no_table())
     }

@@ -1,4 +1,4 @@
-//! Pairs of alloc and free in Rust, on the machine of a `pt_cpu`: what the same in C is compared with.
+//! Pairs of alloc and free in Rust, on the machine of a `pt_cpu`: the baseline for the same in C.
 use crate::arch::Entries;
 use crate::cpu::{Cpu, PtCpu};
 use core::hint::black_box;
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn pt_yardstick_checked(cpu: *mut PtCpu, memory: *mut u8, 
     // SAFETY: 1. by the caller: the lists end with this call.
     let boot = &mut unsafe { BootMemory::new(memory, bytes) };
     let Ok(checked) = Checked::new(boot, parts.frames(), CheckConfig::new(|_| {})) else { return };
-    // SAFETY: 1. the direct map reaches all low frames. 2. nothing is constructed. 3. so it is.
+    // SAFETY: 1. the direct map reaches all low frames. 2. no page is constructed. 3. so it is.
     let source = unsafe { Source::new(parts.frames(), *parts.window(), NoConstruct, Entries::LAYOUT) };
     let Ok(lists) = Quicklists::with_check(boot, ListsConfig::new(1), source, checked) else { return };
     let Some(on) = PolicyOn::new(&lists, cpu.on().pin()) else { return };

@@ -57,8 +57,8 @@ fn compiled(name: &str, target: &str, option: Option<&str>, flags: &[&str]) -> P
     program
 }
 
-/// Runs a program in each configuration, with and without the library's own checks; returns what it
-/// printed, the same each time.
+/// Runs a program in each configuration, with and without the library's own checks; returns its
+/// output, the same each time.
 fn everywhere(name: &str, expected: &str) {
     for (target, option) in
         [(X86_64, None), (X86_64, Some("--checked")), (I386, None), (I386, Some("--checked"))]
@@ -94,7 +94,7 @@ fn frames_of_high_memory_have_one_address_each_while_they_are_mapped() {
     everywhere("kmap", "mapped\n");
 }
 
-/// What the reference in Rust prints.
+/// Returns the output of the reference in Rust.
 fn reference(target: &str) -> String {
     let manifest = root().join("Cargo.toml");
     let cargo = |command| {
@@ -167,7 +167,7 @@ fn the_header_compiles_as_c_and_as_cpp() {
     }
 }
 
-/// What the example in README.md needs of a kernel.
+/// The functions of a kernel that the example in README.md needs.
 const STUBS: &str = "
 #define DIRECT_MAP UINT64_C(0xffff800000000000)
 #define MEMORY_END (UINT64_C(4) << 30)
@@ -190,7 +190,7 @@ fn the_example_in_the_readme_compiles() {
         .arg(source));
 }
 
-/// A bound against growth, 2 % above what it takes; README.md says what the aim is.
+/// A bound against growth, 2 % above the present size; README.md has the aim.
 #[test]
 fn the_library_has_no_more_text_than_it_had() {
     let text = run(Command::new(root().join("text")).arg(library("x86_64-unknown-none", None)));

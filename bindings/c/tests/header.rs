@@ -1,4 +1,4 @@
-//! The header is what the source says. `PT_WRITE=1 cargo test -p ptarmigan-c --test header` writes it
+//! The header equals the source. `PT_WRITE=1 cargo test -p ptarmigan-c --test header` writes it
 //! anew.
 use std::path::Path;
 

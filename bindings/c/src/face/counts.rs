@@ -1,4 +1,4 @@
-//! What a machine has counted.
+//! Reports the counts of a machine.
 use super::put;
 use crate::error::{PtError, answer};
 use crate::machine::{Parts, PtMachine};
@@ -6,7 +6,7 @@ use crate::object;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 
-/// What a machine has counted. Exact when no CPU is in a call.
+/// The counts of a machine. Exact when no CPU is in a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PtCounts {
@@ -28,7 +28,7 @@ pub struct PtCounts {
     pub ipis: u64,
 }
 
-/// Writes what has been counted so far.
+/// Writes the counts so far.
 ///
 /// # Safety
 ///

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn pt_cpu_init(
 }
 
 /// Gives back all that the CPU holds, and ends it: before it goes offline, and before the machine
-/// ends. The last CPU gives back what rests for all of them.
+/// ends. The last CPU gives back the pages that rest for all of them.
 ///
 /// Fails with `PT_ERROR_IN_USE` while one of its gathers has not finished.
 ///
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn pt_cpu_exit(cpu: *mut PtCpu) -> i32 {
     answer(exit())
 }
 
-/// Does what other CPUs ask of this one: the handler of the interrupt that `send_ipi` causes calls
+/// Answers the requests of other CPUs: the handler of the interrupt that `send_ipi` causes calls
 /// it. It may be called at any moment, costs a few loads if no CPU asks, and is the only function
 /// that a handler may call.
 ///
@@ -71,9 +71,9 @@ pub unsafe extern "C" fn pt_cpu_serve(cpu: *mut PtCpu) -> i32 {
     answer(unsafe { Cpu::find(cpu) }.map(|here| here.on().tlb().serve(here.on().pin())))
 }
 
-/// Does a bounded amount of work for a CPU that has nothing to run: trims its lists, and clears up
-/// to `budget` free frames ahead of their use. Returns how many it cleared, or an error. An idle loop
-/// calls it until it returns 0; 16 frames are some 10 microseconds.
+/// Does a bounded amount of work for an idle CPU: trims its lists, and clears up to `budget` free
+/// frames ahead of their use. Returns how many it cleared, or an error. An idle loop calls it until
+/// it returns 0; 16 frames are some 10 microseconds.
 ///
 /// # Safety
 ///
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn pt_cpu_idle(cpu: *mut PtCpu, budget: u32) -> i32 {
 }
 
 /// Returns why the last function on this CPU that returns a pointer or a physical address returned
-/// NULL or 0; `PT_OK` if none has.
+/// NULL or 0; `PT_OK` if no function has.
 ///
 /// # Safety
 ///

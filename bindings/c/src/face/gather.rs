@@ -1,4 +1,5 @@
-//! Gathers: what an operation on a kernel's own tables unlinks, flushed once, and only then free.
+//! Gathers tables and frames that an operation on a kernel's own tables unlinks, and frees them
+//! after one flush.
 use super::page::own;
 use super::quicklist::{foreign, is_clean, own_table};
 use super::space::{PtSpace, Space};
@@ -18,15 +19,15 @@ use ptarmigan::page::Level;
 /// Words of 8 bytes in a `pt_gather`.
 pub const PT_GATHER_WORDS: usize = 64;
 
-/// What an operation has unlinked so far. Zero before `pt_gather_begin`; not moved between that and
-/// `pt_gather_finish`. Usually a local of the operation.
+/// The tables and frames that an operation has unlinked so far. Zero before `pt_gather_begin`; not
+/// moved between that and `pt_gather_finish`. Usually a local of the operation.
 #[repr(C, align(64))]
 pub struct PtGather {
     /// The library's.
     pub opaque: [u64; PT_GATHER_WORDS],
 }
 
-/// What is in a `pt_gather`.
+/// The content of a `pt_gather`.
 #[repr(C)]
 struct Open {
     word: Word,
@@ -113,8 +114,9 @@ pub unsafe extern "C" fn pt_gather_changed(gather: *mut PtGather, va: u64, bytes
 }
 
 /// Takes over a table of `pt_quicklist_alloc` that has just been unlinked; it mapped addresses from
-/// `va` on. What `pt_table_touched` was told of is cleared now; after the flush the page goes to the
-/// lists. Tables below it go to the same gather, or went before. A root goes to `pt_space_exit`.
+/// `va` on. Entries reported by `pt_table_touched` are cleared now; after the flush the page goes
+/// to the lists. Tables below it go to the same gather, or went before. A root goes to
+/// `pt_space_exit`.
 ///
 /// Fails with `PT_ERROR_POINTER`, `PT_ERROR_FOREIGN` and `PT_ERROR_FREED` as `pt_quicklist_free` does,
 /// `PT_ERROR_ARGUMENT` for a root, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`)
@@ -124,7 +126,7 @@ pub unsafe extern "C" fn pt_gather_changed(gather: *mut PtGather, va: u64, bytes
 ///
 /// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 /// - No entry leads to a table that came from `pt_quicklist_alloc` any more, it was one of the
-///   gather's space, and nothing writes to it.
+///   gather's space, and no code writes to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_gather_table(gather: *mut PtGather, table: *mut c_void, va: u64) -> i32 {
     let unhook = || {
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn pt_gather_table(gather: *mut PtGather, table: *mut c_vo
             if cpu.verifies() && !is_clean(cpu.parts(), at, level) {
                 return Err(PtError::Dirty);
             }
-            // SAFETY: 1. by the caller. 2. its state says so. 3. what was noted is cleared, and the
+            // SAFETY: 1. by the caller. 2. its state says so. 3. noted entries are cleared, and the
             // rest is as it was. 4. pages are frames. 5. the lists say the level of their roots.
             unsafe { gather.foreign_table(at, level, va) }.map_err(|_| PtError::Argument)?;
             state.become_freed();
@@ -160,7 +162,7 @@ pub unsafe extern "C" fn pt_gather_table(gather: *mut PtGather, table: *mut c_vo
 /// Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It is
 /// given back after the flush.
 ///
-/// Fails, and takes nothing, as `pt_page_free` does.
+/// Fails, and does not take the frame, as `pt_page_free` does.
 ///
 /// # Safety
 ///
@@ -187,8 +189,8 @@ pub unsafe extern "C" fn pt_gather_page(gather: *mut PtGather, va: u64, phys: u6
     answer(unhook())
 }
 
-/// Has every CPU forget what the gather was told of, waits for all of them, and gives back the tables
-/// and frames. Interrupts are on, or the other CPUs answer without them.
+/// Has every CPU forget the addresses of the gather, waits for all of them, and gives back the
+/// tables and frames. Interrupts are on, or the other CPUs answer without them.
 ///
 /// # Safety
 ///
@@ -199,7 +201,7 @@ pub unsafe extern "C" fn pt_gather_finish(gather: *mut PtGather) -> i32 {
         // SAFETY: 1. and 2. by the caller.
         let open = unsafe { object::find::<Open>(gather)? };
         let (cpu, space) = (open.cpu, open.space);
-        // SAFETY: the gather is the caller's alone, `pt_gather_begin` has written it, and nothing
+        // SAFETY: the gather is the caller's alone, `pt_gather_begin` has written it, and no code
         // reads it again: the object ends before it is used. Of `end`: 1. by the caller.
         let gather = unsafe {
             let gather = (*open.gather.get()).assume_init_read();

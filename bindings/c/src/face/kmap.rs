@@ -6,9 +6,9 @@ use core::ffi::c_void;
 use ptarmigan::addr::Pfn;
 use ptarmigan::machine::Machine;
 
-/// Returns an address at which a frame of `pt_page_alloc` can be read and written, on all CPUs, until
-/// `pt_kunmap`. NULL if there is none, and `pt_cpu_error` says why: `PT_ERROR_NO_SLOT` if the window
-/// for high memory is full.
+/// Returns an address at which a frame of `pt_page_alloc` can be read and written, on all CPUs,
+/// until `pt_kunmap`. If there is no address, returns NULL, and `pt_cpu_error` says why:
+/// `PT_ERROR_NO_SLOT` if the window for high memory is full.
 ///
 /// Low frames, and all frames on x86-64, are found in the direct map. A high frame that is mapped
 /// several times has one address.
@@ -34,7 +34,7 @@ fn check(cpu: &Cpu, pfn: Pfn) -> Result<(), PtError> {
     if state.is_data() { Ok(()) } else { Err(PtError::Foreign) }
 }
 
-/// Ends a use of a frame that `pt_kmap` has mapped; nothing is flushed. A frame need not be unmapped
+/// Ends a use of a frame that `pt_kmap` has mapped, without a flush. A frame need not be unmapped
 /// on the CPU that mapped it.
 ///
 /// Fails with `PT_ERROR_FOREIGN` for an address that `pt_kmap` never returns, and on i386 with

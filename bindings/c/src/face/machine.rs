@@ -33,7 +33,7 @@ pub unsafe extern "C" fn pt_machine_bytes(config: *const PtConfig) -> usize {
 /// - `config` is NULL or points to a configuration that is true: memory below `direct_map_end` that
 ///   is in runs, the boot memory and the kernel's root are mapped from `direct_map` on in every
 ///   space, and reached in no other way by code in C; the kernel's half of the root is the kernel's
-///   alone, its tables stay for ever, and its user's half is empty; the functions do what their
+///   alone, its tables stay for ever, and its user's half is empty; the functions do as their
 ///   members say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_machine_init(machine: *mut PtMachine, config: *const PtConfig) -> i32 {
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn pt_machine_init(machine: *mut PtMachine, config: *const
 ///
 /// # Safety
 ///
-/// - `machine` is NULL or points to a `struct pt_machine`, and nothing else uses it any more.
+/// - `machine` is NULL or points to a `struct pt_machine`, and no other code uses it any more.
 /// - `missing` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_machine_exit(machine: *mut PtMachine, missing: *mut u64) -> i32 {

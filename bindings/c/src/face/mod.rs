@@ -1,4 +1,4 @@
-//! The functions for C, by what they are about.
+//! The functions for C, by subject.
 pub mod counts;
 pub mod cpu;
 pub mod gather;
@@ -14,7 +14,7 @@ pub mod tree;
 use crate::arch::PT_PAGE_SIZE;
 use crate::error::PtError;
 
-/// Refuses what is not at the border of a page.
+/// Refuses a number that is not at the border of a page.
 pub(crate) fn aligned(number: u64) -> Result<(), PtError> {
     if number.is_multiple_of(PT_PAGE_SIZE) { Ok(()) } else { Err(PtError::Range) }
 }

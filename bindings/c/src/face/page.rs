@@ -6,7 +6,7 @@ use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::frames::{AllocFlags, DataFrames};
 use ptarmigan::machine::Machine;
 
-/// Returns the physical address of a frame for data, all zero; 0 if there is none, and
+/// Returns the physical address of a frame for data, all zero. If there is no frame, returns 0, and
 /// `pt_cpu_error` says why. On i386 it is mostly high memory: `pt_kmap` shows it.
 ///
 /// # Safety
@@ -84,10 +84,10 @@ pub(super) fn own(cpu: &Cpu, phys: u64) -> Result<(State<'static>, Pfn), PtError
 
 /// Gives back a frame that is mapped nowhere.
 ///
-/// Fails, and takes nothing, with `PT_ERROR_RANGE` if the address is not that of a page,
-/// `PT_ERROR_FOREIGN` if it did not come from `pt_page_alloc`, `PT_ERROR_FREED` if it was given back
-/// before or waits in a gather, and `PT_ERROR_IN_USE` if a tree maps it: then the tree's unmap gives
-/// it back, after the flush.
+/// Fails, and does not take the frame, with `PT_ERROR_RANGE` if the address is not that of a page,
+/// `PT_ERROR_FOREIGN` if it did not come from `pt_page_alloc`, `PT_ERROR_FREED` if it was given
+/// back before or waits in a gather, and `PT_ERROR_IN_USE` if a tree maps it: then the tree's unmap
+/// gives it back, after the flush.
 ///
 /// # Safety
 ///

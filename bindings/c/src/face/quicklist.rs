@@ -15,7 +15,7 @@ use ptarmigan::page::{Clean, ForeignTable, Level};
 type Entries = crate::arch::Entries;
 
 /// Returns a page for a table of `level`, at its address in the direct map: all zero, or for a root
-/// with the kernel's half in place. NULL if there is none; `pt_cpu_error` says why.
+/// with the kernel's half in place. If there is no page, returns NULL, and `pt_cpu_error` says why.
 ///
 /// A hit takes no lock and does not clear the page: it came back as it is. `level` is 0 for tables
 /// that hold pages, and below `PT_LEVELS`. On i386 roots are smaller than a page, and are made by
@@ -28,7 +28,8 @@ type Entries = crate::arch::Entries;
 pub unsafe extern "C" fn pt_quicklist_alloc(cpu: *mut PtCpu, level: u32) -> *mut c_void {
     // SAFETY: 1. and 2. by the caller.
     let Ok(cpu) = (unsafe { Cpu::find_inline(cpu) }) else { return core::ptr::null_mut() };
-    // A hit, with nothing to keep across a call: registers that a slow path needs are saved there.
+    // A hit, without values to keep across a call: registers that a slow path needs are saved
+    // there.
     if level < PT_LEVELS - 1
         && let Some(page) = cpu.on().policy().at_hand(Level(level as u8))
     {
@@ -91,10 +92,11 @@ fn table(cpu: &Cpu, address: *const c_void) -> Result<Found<'static>, PtError> {
 /// Gives back a page that was never linked, or that no CPU can reach any more: no flush takes place.
 /// The page is as it was handed out.
 ///
-/// Fails, and takes nothing, with `PT_ERROR_POINTER` if `page` is not the beginning of a page,
-/// `PT_ERROR_FOREIGN` if it did not come from `pt_quicklist_alloc`, `PT_ERROR_FREED` if it was given
-/// back before or waits in a gather, `PT_ERROR_UNFLUSHED` if `pt_table_touched` was told of an entry
-/// in it, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`) and something is left.
+/// Fails, and does not take the page, with `PT_ERROR_POINTER` if `page` is not the beginning of a
+/// page, `PT_ERROR_FOREIGN` if it did not come from `pt_quicklist_alloc`, `PT_ERROR_FREED` if it
+/// was given back before or waits in a gather, `PT_ERROR_UNFLUSHED` if `pt_table_touched` was told
+/// of an entry in it, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`) and
+/// something is left.
 ///
 /// # Safety
 ///
@@ -176,7 +178,7 @@ fn users_entries(level: Level) -> usize {
 /// Tells that the entry at `entry`, in a page of `pt_quicklist_alloc`, is about to be written to
 /// something that is not 0. Mostly a neighbour came before, and it costs a load and a comparison.
 ///
-/// `pt_gather_table` clears what was told, and nothing else. So an entry that is cleared need not be
+/// `pt_gather_table` clears the reported entries only. So an entry that is cleared need not be
 /// told, and the table need not be cleared.
 ///
 /// Fails with `PT_ERROR_FOREIGN` or `PT_ERROR_FREED` for another page, and with `PT_ERROR_RANGE` for
@@ -204,12 +206,12 @@ pub unsafe extern "C" fn pt_table_touched(cpu: *mut PtCpu, entry: *const c_void)
 
 /// A table of the caller's, whose state says that it has one.
 pub(super) fn foreign(cpu: &Cpu, at: PhysAddr, level: Level) -> ForeignTable<'static> {
-    // SAFETY: 1. the table came from this machine's policy and has not been handed back (its state).
-    // 2. nothing hands it back but the caller of this.
+    // SAFETY: 1. the table came from this machine's policy and has not been handed back (its
+    // state). 2. only the caller of this hands it back.
     unsafe { ForeignTable::from_raw(cpu.parts().frames(), &Entries::LAYOUT, level, at) }
 }
 
-/// Finds a table of the caller's by its address, and what it is.
+/// Finds a table of the caller's by its address, and its kind.
 pub(super) fn own_table(
     cpu: &Cpu,
     page: *const c_void,
@@ -241,7 +243,8 @@ pub unsafe extern "C" fn pt_quicklist_trim(cpu: *mut PtCpu, min_pages: u64, max_
     }
 }
 
-/// Returns how many pages rest in the lists of all CPUs and nodes; 0 for what is no machine.
+/// Returns how many pages rest in the lists of all CPUs and nodes; 0 for an object that is no
+/// machine.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Spaces whose tables are the kernel's own: what CPUs may know of them.
+//! Tracks the CPUs' use of spaces whose tables are the kernel's own.
 use super::quicklist::{foreign, give, own_table};
 use crate::arch::{Entries, ROOT_ALIGN};
 use crate::cpu::{Cpu, PtCpu};
@@ -13,7 +13,7 @@ use ptarmigan::tlb::SpaceTlb;
 /// Words of 8 bytes in a `pt_space`.
 pub const PT_SPACE_WORDS: usize = 24;
 
-/// What CPUs know of a space whose tables are the kernel's own. Zero before `pt_space_init`; not
+/// The CPUs' use of a space whose tables are the kernel's own. Zero before `pt_space_init`; not
 /// moved between that and `pt_space_exit`.
 #[repr(C, align(64))]
 pub struct PtSpace {
@@ -21,7 +21,7 @@ pub struct PtSpace {
     pub opaque: [u64; PT_SPACE_WORDS],
 }
 
-/// What is in a `pt_space`.
+/// The content of a `pt_space`.
 #[repr(C)]
 pub(super) struct Space {
     word: Word,
@@ -122,12 +122,12 @@ pub unsafe extern "C" fn pt_space_deactivate(space: *mut PtSpace, cpu: *mut PtCp
 /// Ends a space that no CPU has loaded, and gives back its root, unless `root` is NULL. Its other
 /// tables went to gathers.
 ///
-/// Fails, and changes nothing, with `PT_ERROR_IN_USE` while a CPU has the space loaded or a gather
-/// has not finished, and as `pt_quicklist_free` does for `root`; `PT_ERROR_ARGUMENT` if it is no root.
+/// Fails, without a change, with `PT_ERROR_IN_USE` while a CPU has the space loaded or a gather has
+/// not finished, and as `pt_quicklist_free` does for `root`; `PT_ERROR_ARGUMENT` if it is no root.
 ///
 /// # Safety
 ///
-/// - `space` is NULL or points to a `struct pt_space` that nothing else uses, `cpu` to the
+/// - `space` is NULL or points to a `struct pt_space` that no other code uses, `cpu` to the
 ///   `struct pt_cpu` of the calling CPU.
 /// - `root` is NULL or the root of the space's tables, which is not used any more.
 #[unsafe(no_mangle)]
@@ -144,15 +144,15 @@ pub unsafe extern "C" fn pt_space_exit(space: *mut PtSpace, cpu: *mut PtCpu, roo
             if level != Entries::LAYOUT.root() {
                 return Err(PtError::Argument);
             }
-            // SAFETY: 1. to 3. the space ends, and no CPU has it loaded. What was not noted is as it
-            // was (contract). 4. the direct map shows it.
+            // SAFETY: 1. to 3. the space ends, and no CPU has it loaded. Entries that were not
+            // noted are as they were (contract). 4. the direct map shows it.
             let cleared = unsafe { foreign(cpu, at, level).clear_touched(cpu.on().window()) };
             if !super::quicklist::is_clean(cpu.parts(), at, level) {
                 return Err(PtError::Dirty);
             }
             state.become_freed();
-            // SAFETY: of `never_walked`: 1. no CPU has it loaded, and none can load it any more; CPUs
-            // that did have loaded another root since. Of `give`: 1. its state says so.
+            // SAFETY: of `never_walked`: 1. no CPU has it loaded, and no CPU can load it any more;
+            // CPUs that did have loaded another root since. Of `give`: 1. its state says so.
             unsafe { give(cpu, cleared.never_walked()) };
         }
         // SAFETY: 1. by the caller.

@@ -1,8 +1,8 @@
-//! What errors mean, as text.
+//! Describes errors in text.
 use crate::error::PtError;
 use core::ffi::{CStr, c_char};
 
-/// Returns what a result of a function means and what to do, as text that ends with 0 and stays.
+/// Returns the meaning of a function's result and the remedy, as text that ends with 0 and stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn pt_error_text(code: i32) -> *const c_char {
     const TEXTS: [(PtError, &CStr); 18] = [

@@ -33,7 +33,7 @@ pub struct PtTree {
     pub opaque: [u64; PT_TREE_WORDS],
 }
 
-/// What is in a `pt_tree`.
+/// The content of a `pt_tree`.
 #[repr(C)]
 struct Held {
     word: Word,
@@ -48,7 +48,7 @@ unsafe impl Object for Held {
     const KIND: usize = 0x7472_6539;
 }
 
-/// Called for a page with what was passed beside it. It may call functions for other objects.
+/// Called for a page with the pointer passed beside it. It may call functions for other objects.
 pub type PtVisit = Option<unsafe extern "C" fn(context: *mut c_void, page: *const PtPage)>;
 
 /// Runs `f` on the tree in `tree`, in its turn.
@@ -108,7 +108,7 @@ fn become_mapped(cpu: &Cpu, pfn: Pfn) {
     }
 }
 
-/// Takes the frame of a page that goes away from the tree that owned it; false if none did.
+/// Takes the frame of a page that goes away from the tree that owned it; false if no tree did.
 fn disown(cpu: &Cpu, pfn: Pfn) -> bool {
     let state = cpu.parts().states().of(cpu.parts().frames(), pfn);
     let owned = state.filter(|state| state.is_mapped());
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn pt_tree_init(tree: *mut PtTree, cpu: *mut PtCpu) -> i32
 ///
 /// # Safety
 ///
-/// - `tree` is NULL or points to a `struct pt_tree` that nothing else uses any more.
+/// - `tree` is NULL or points to a `struct pt_tree` that no other code uses any more.
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_exit(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
@@ -243,9 +243,9 @@ pub unsafe extern "C" fn pt_tree_tables(tree: *mut PtTree, cpu: *mut PtCpu, leve
 /// `pt_page_alloc` belongs to the tree from then on: it is given back when it is unmapped, or with the
 /// tree. Any other frame that is not the library's may be mapped too: a device's, the kernel's own.
 ///
-/// Fails, and changes nothing, with `PT_ERROR_MAPPED`, `PT_ERROR_NO_MEMORY`, `PT_ERROR_RANGE`,
-/// `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and for a frame of the library's that
-/// is not data of the caller's as `pt_page_free` does.
+/// Fails, without a change, with `PT_ERROR_MAPPED`, `PT_ERROR_NO_MEMORY`, `PT_ERROR_RANGE`,
+/// `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and for a frame of the library's
+/// that is not data of the caller's as `pt_page_free` does.
 ///
 /// # Safety
 ///
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn pt_tree_map(
 }
 
 /// Maps the `bytes` from `va` on to the frames from `phys` on, as `pt_tree_map` maps each. If one
-/// fails, none is mapped.
+/// fails, no page is mapped.
 ///
 /// # Safety
 ///
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn pt_tree_map_range(
         for (at, pfn) in (range.start..range.end).step_by(PT_PAGE_SIZE as usize).zip(frames.clone()) {
             // SAFETY: 1. by the caller; frames that may be handed out again were refused.
             if let Err(e) = unsafe { edit.map(VirtAddr(at), Pfn(pfn), attr, AllocFlags::NORMAL) } {
-                // No frame is the tree's yet: none is given back.
+                // The tree does not own a frame yet: it gives no frame back.
                 unmap(cpu, &mut edit, VirtRange { start: range.start, end: at }, None, ptr::null_mut());
                 return Err(e.into());
             }
@@ -372,8 +372,8 @@ fn described(va: VirtAddr, pfn: Pfn, attr: Attr) -> PtPage {
     PtPage { va: va.0, phys: pfn.addr().0, attr: attr.0.into() }
 }
 
-/// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. What MMUs have
-/// noted is kept. Every CPU has forgotten the pages as they were when it returns.
+/// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. Bits that
+/// MMUs have set are kept. Every CPU has forgotten the pages as they were when it returns.
 ///
 /// # Safety
 ///
@@ -398,7 +398,7 @@ pub unsafe extern "C" fn pt_tree_protect(
     answer(unsafe { with(tree, cpu, protect) })
 }
 
-/// Writes to `page` what is mapped at `va`, even where the MMU would not let the access through.
+/// Writes the mapping at `va` to `page`, even where the MMU would not let the access through.
 ///
 /// Fails with `PT_ERROR_NOT_MAPPED`.
 ///

@@ -38,7 +38,7 @@ unsafe impl Sync for Window {}
 
 impl Window {
     fn entry(&self, index: usize) -> Option<&[AtomicU32; 2]> {
-        // SAFETY: there are so many entries, which nothing else writes (contract of `Kmap::new`).
+        // SAFETY: there are so many entries, which no other code writes (contract of `Kmap::new`).
         (index < self.len).then(|| unsafe { &*self.entries.add(index) })
     }
 
@@ -52,7 +52,7 @@ impl Window {
 
 // SAFETY: 1. the tables are linked at the base (contract of `Kmap::new`): an entry shows the frame
 // there. 2. each slot is a page of its own. 3. likewise; a slot that was removed is not present. 4.
-// they do not change. 5. nothing unwinds.
+// they do not change. 5. no function unwinds.
 unsafe impl Slots for Window {
     fn len(&self) -> usize {
         self.len
@@ -120,7 +120,7 @@ impl Kmap {
     ///
     /// 1. `low` reaches all low frames.
     /// 2. The tables have so many entries, are linked in the kernel's half at the base, and are
-    ///    written by nothing else.
+    ///    written by no other code.
     pub unsafe fn new(
         boot: &mut BootMemory,
         config: &PtConfig,
@@ -177,7 +177,7 @@ impl Kmap {
     /// Ends a use of a high frame.
     pub fn unmap(&self, pin: &Pinned<'_>, at: *mut c_void) -> Result<(), PtError> {
         let (Some(pool), Some(slot)) = (&self.pool, self.slot(at)) else { return Err(PtError::Foreign) };
-        // One user at the least: none but `map` forgets a use.
+        // One user at the least: only `map` forgets a use.
         if pool.state(slot) < 2 {
             return Err(PtError::Freed);
         }
