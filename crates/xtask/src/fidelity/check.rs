@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// The policies that a recording is replayed with.
 const POLICIES: &str = "plain,ptarmigan";
 
-/// What came of one recording.
+/// The result of one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Samples that were compared.
@@ -24,7 +24,7 @@ pub struct Found {
     pub lost: u64,
     /// Tables that the trace knows from pages found at stops only: no rule explains them.
     pub unexplained: u64,
-    /// What the replay says about the first difference.
+    /// The replay's message about the first difference.
     pub first: String,
 }
 
@@ -34,7 +34,7 @@ impl Found {
         self.equal == self.checked && self.findings == 0 && self.unexplained == 0
     }
 
-    /// Takes what the replay says.
+    /// Reads the replay's report.
     fn of(report: &Value) -> Self {
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         let mut found = Found { lost: number(&report["trace"]["lost"]), ..Found::default() };
@@ -104,7 +104,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Says why nothing can be compared here, if that is so.
+    /// Returns an error with the reason if this host cannot compare.
     pub fn probe(&self) -> Result<(), String> {
         let found = self.check(&[], 1)?;
         let _ = std::fs::remove_file(self.program());
@@ -127,8 +127,8 @@ impl Checker {
         self.replay(cpus)
     }
 
-    /// Records a command, which is ended after `most`. Returns its status and what the recorder and
-    /// it have written to standard error.
+    /// Records a command, which is ended after `most`. Returns its status, and the text that the
+    /// recorder and it have written to standard error.
     ///
     /// # Errors
     /// If no trace came of it.
@@ -141,7 +141,7 @@ impl Checker {
         let _ = std::fs::remove_file(&trace);
         let said = self.dir.join("said");
         let error = |e: std::io::Error| format!("{}: {e}", self.ptarmigan.display());
-        // A file: daemons keep what they were given open.
+        // A file: daemons keep their standard error open.
         let errors = std::fs::File::create(&said).map_err(|e| format!("{}: {e}", said.display()))?;
         let recorder = Command::new(&self.ptarmigan)
             .args(["record", "--method", "tracefs", "--level", "1", "-o"])
@@ -208,7 +208,7 @@ fn ended(mut recorder: Child, most: Duration) -> std::io::Result<ExitStatus> {
         if !asked && start.elapsed() > most {
             asked = true;
             // SAFETY: the recorder is our child and has not been waited for. It passes the signal
-            // on, and kills what is left after three seconds.
+            // on, and kills the remaining processes after three seconds.
             unsafe { libc::kill(recorder.id() as libc::pid_t, libc::SIGTERM) };
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -4,7 +4,7 @@ use super::program::{ARENA, ARENA_PAGES, Call, FILE_PAGES, Program, Step};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What programs use besides the arena.
+/// The resources of programs besides the arena.
 struct World {
     files: [i32; FILE_PAGES.len()],
     segments: [i32; 2],
@@ -52,8 +52,8 @@ extern "C" fn refused(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
 
 fn touch(at: u64, write: bool) {
     let mut place: u64;
-    // SAFETY: the handler passes over an access that is refused; what is not refused is memory of
-    // the arena, which nothing of Rust's lies in. Both instructions have two bytes.
+    // SAFETY: the handler passes over an access that is refused; any other access is to memory of
+    // the arena, which holds no object of Rust's. Both instructions have two bytes.
     unsafe {
         if write {
             std::arch::asm!(
@@ -143,8 +143,8 @@ impl World {
     fn call(&self, call: &Call) {
         let a = |n: usize| call.args.get(n).copied().unwrap_or(0);
         let system = |number: i64, args: [u64; 6]| {
-            // SAFETY: the calls work on the arena, in which nothing of Rust's lies, on the heap
-            // above what the allocator uses, or on limits; addresses outside are not generated.
+            // SAFETY: the calls work on the arena, which holds no object of Rust's, on the heap
+            // above the allocator's part, or on limits; addresses outside are not generated.
             unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]) }
         };
         let plain = |number: i64| system(number, [a(0), a(1), a(2), a(3), a(4), a(5)]);

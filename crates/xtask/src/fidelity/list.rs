@@ -6,7 +6,7 @@ use std::str::FromStr;
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// What is run, by a shell if it is more than words.
+    /// The command, run by a shell if it is more than words.
     pub command: String,
     /// Why samples may differ, if they may.
     pub reason: Option<String>,

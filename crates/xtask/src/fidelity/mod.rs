@@ -54,8 +54,8 @@ pub struct FidelityArgs {
     ptarmigan: Option<PathBuf>,
 }
 
-/// Runs the comparison. The exit status is 0 if enough samples are equal and the sanitizer found
-/// nothing, 2 if nothing can be recorded here.
+/// Runs the comparison. The exit status is 0 if enough samples are equal and the sanitizer has no
+/// finding, 2 if this host cannot record.
 pub fn run(args: &FidelityArgs) -> ExitCode {
     let checker = match Checker::new(args.ptarmigan.as_deref()).and_then(|c| c.probe().map(|()| c)) {
         Ok(checker) => checker,

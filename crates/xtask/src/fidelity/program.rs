@@ -58,7 +58,7 @@ const CALLS: [(&str, usize); 19] = [
     ("limit", 1),
 ];
 
-/// What programs may do beyond calls.
+/// The permissions of programs beyond calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowed {
     /// Whether they fork.

@@ -28,7 +28,8 @@ pub fn shrink(steps: &[Step], tries: usize, fails: &mut dyn FnMut(&[Step]) -> bo
             chunk = chunk.div_ceil(2);
         }
     }
-    // What is inside children and threads, one block after the other; and blocks that need not be.
+    // The calls inside children and threads, one block after the other; and blocks that need not
+    // be.
     for at in 0..best.len() {
         let inner = match &best[at] {
             Step::Call(_) => continue,

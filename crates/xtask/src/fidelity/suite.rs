@@ -36,7 +36,7 @@ pub struct SuiteArgs {
     ptarmigan: Option<PathBuf>,
 }
 
-/// What came of all commands.
+/// The results of all commands.
 #[derive(Default)]
 struct Totals {
     commands: u64,
@@ -51,7 +51,7 @@ struct Totals {
 }
 
 /// Runs the comparison. The exit status is 0 if enough samples are equal or have a reason and the
-/// sanitizer found nothing, 2 if nothing can be recorded here.
+/// sanitizer has no finding, 2 if this host cannot record.
 pub fn run(args: &SuiteArgs) -> ExitCode {
     let checker = match Checker::new(args.ptarmigan.as_deref()).and_then(|c| c.probe().map(|()| c)) {
         Ok(checker) => checker,
@@ -117,7 +117,7 @@ fn zoo(dir: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&list.stdout).into_owned())
 }
 
-/// Records a command and replays it. Returns the worst replay, and what else is to be said.
+/// Records a command and replays it. Returns the worst replay, and further remarks.
 fn compare(checker: &Checker, entry: &Entry, args: &SuiteArgs) -> Result<(Found, String), String> {
     let command = entry.words().into_iter().map(OsStr::new);
     let (status, _) = checker.record(command, Duration::from_secs(args.seconds))?;

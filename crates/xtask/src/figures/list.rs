@@ -43,9 +43,9 @@ pub struct Figure {
     /// The document, or the file that has `here` in it.
     pub group: String,
     pub name: String,
-    /// What the document says.
+    /// The words of the document.
     pub says: String,
-    /// The command; empty if there is none.
+    /// The command; empty if the figure has no command.
     pub run: String,
     /// The text around the values, with an expression for each.
     pub template: String,
@@ -77,7 +77,7 @@ impl List {
     /// Reads the list.
     ///
     /// # Errors
-    /// With the line that is none of a list.
+    /// With the line that does not belong to a list.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut list =
             List { head: Vec::new(), times: String::new(), quick: Vec::new(), figures: Vec::new() };

@@ -1,9 +1,9 @@
 //! Figures of documents: a list of them (`lists/figures.list`), run, compared and written down.
 //!
-//! * `cargo xtask figures` runs the commands of all counts, prints what has changed, and writes the
+//! * `cargo xtask figures` runs the commands of all counts, prints the changes, and writes the
 //!   list, docs/figures.md between its markers and the lines of other documents.
 //! * `--times` runs those of times, too, several times each. For a quiet machine.
-//! * `--check` changes nothing, and fails if a count or a document differs.
+//! * `--check` writes no file, and fails if a count or a document differs.
 mod list;
 mod value;
 
@@ -63,7 +63,7 @@ pub fn run(args: &FiguresArgs) -> ExitCode {
     }
 }
 
-/// Returns what differs, of a check, or could not be run.
+/// Returns the differences of a check, and the figures that could not be run.
 fn figures(args: &FiguresArgs) -> Result<Vec<String>, String> {
     let path = list_path();
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -105,7 +105,7 @@ fn figures(args: &FiguresArgs) -> Result<Vec<String>, String> {
     Ok(problems)
 }
 
-/// Runs a figure's command, and compares, or writes down, what it prints.
+/// Runs a figure's command, and compares its output, or writes it down.
 fn bring_up_to_date(
     figure: &mut Figure,
     wanted: bool,
@@ -128,7 +128,7 @@ fn bring_up_to_date(
         }
     }
     match figure.file() {
-        // A new figure: the document has to have what the command prints.
+        // A new figure: the document has to have the command's output.
         Some(file) if before.is_empty() && !check => {
             documents.replace(file, &figure.here, &figure.here, check).inspect_err(|_| figure.here.clear())
         }
@@ -229,7 +229,7 @@ impl Documents {
         Ok(())
     }
 
-    /// Replaces what stands between the markers of `name`.
+    /// Replaces the text between the markers of `name`.
     fn between(&mut self, file: &Path, name: &str, now: &str, check: bool) -> Result<(), String> {
         let text = self.text(file)?;
         let [start, end] = [format!("<!-- figures: {name} -->\n"), format!("<!-- end: {name} -->\n")];

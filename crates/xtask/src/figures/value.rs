@@ -3,17 +3,18 @@
 //! An expression is postfix: `kept free kept + / 100 *` is 100 kept / (kept + free). Its operands
 //! are numbers, and of a JSON document paths: `rows(case=range,policy=v5).levels.*.misses`.
 //! Brackets choose the one element of an array whose fields have these values; `*` adds up all
-//! fields, or elements; none are 0. Of other output an operand in quotes is the number that follows that text: `"faults: "`.
+//! fields, or elements; the sum of no elements is 0. Of other output an operand in quotes is the
+//! number that follows that text: `"faults: "`.
 use serde_json::Value;
 
-/// What a command printed.
+/// The output of a command.
 pub enum Output {
     Json(Value),
     Text(String),
 }
 
 impl Output {
-    /// Reads what a command printed.
+    /// Reads the output of a command.
     pub fn new(text: String) -> Self {
         match serde_json::from_str(&text) {
             Ok(value @ Value::Object(_)) => Output::Json(value),
@@ -144,7 +145,7 @@ fn path(root: &Value, path: &str) -> Result<f64, String> {
         }
     }
     let numbers: Option<Vec<f64>> = at.into_iter().map(Value::as_f64).collect();
-    // A sum may have nothing in it.
+    // A sum may have no elements.
     let numbers = numbers.filter(|numbers| path.contains('*') || !numbers.is_empty());
     Ok(numbers.ok_or_else(|| format!("{path}: no number"))?.iter().sum())
 }
@@ -166,7 +167,7 @@ fn grouped(value: f64, digits: usize) -> String {
     sign.to_owned() + &grouped + &part.map_or(String::new(), |part| format!(".{part}"))
 }
 
-/// The numbers of a text, and what is between them.
+/// Splits a text into its numbers and the texts between them.
 fn numbers(mut text: &str) -> (Vec<f64>, Vec<&str>) {
     let (mut found, mut between) = (Vec::new(), Vec::new());
     while let Some(at) = text.find(|c: char| c.is_ascii_digit()) {

@@ -17,7 +17,7 @@ pub struct List {
     pub limits: Vec<Limit>,
     /// First words that the documentation of a module must not begin with, in lower case.
     pub first: Vec<String>,
-    /// What is counted and printed: a name, and the files or directories.
+    /// The parts that are counted and printed: a name, and the files or directories.
     pub parts: Vec<Part>,
 }
 
@@ -37,7 +37,7 @@ impl List {
     ///
     /// # Errors
     ///
-    /// A text that names the line, if the file cannot be read or a line is none of the four kinds.
+    /// A text that names the line, if the file cannot be read or a line is not of the four kinds.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|err| format!("{}: {err}", path.display()))?;
         Self::parse(&text).map_err(|err| format!("{}:{err}", path.display()))

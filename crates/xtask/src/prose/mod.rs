@@ -143,7 +143,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a count in 10,000 words, rounded up so that a limit means what it says.
+/// Returns a count in 10,000 words, rounded up so that a limit is exact.
 fn rate(hits: usize, words: usize) -> usize {
     (hits * 10_000).div_ceil(words.max(1))
 }
