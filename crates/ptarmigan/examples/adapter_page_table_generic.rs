@@ -78,11 +78,11 @@ std::thread_local! {
     static PAGES: Cell<Option<&'static Mine>> = const { Cell::new(None) };
 }
 
-/// Leads the hooks to the pages. Private, so nothing else calls them.
+/// Leads the hooks to the pages. Private, so no other code calls them.
 #[derive(Clone, Copy)]
 struct Here;
 
-// SAFETY: 1. the only thread sets them once. 2. nothing else knows the type.
+// SAFETY: 1. the only thread sets them once. 2. no other code knows the type.
 unsafe impl Home for Here {
     type Policy = &'static Lists;
     type Pin = CpuSlot;

@@ -1,4 +1,4 @@
-//! A sparse space of the crate `x86_64` on pages of the lists, which keep what comes back until the
+//! A sparse space of the crate `x86_64` on pages of the lists, which keep returned tables until the
 //! TLBs have forgotten it.
 //!
 //! ```sh

@@ -1,5 +1,5 @@
-//! What a page of a `PagePool` costs, beside the same page from the host's allocator and a bare
-//! array, in one run:
+//! Measures the cost of a page of a `PagePool`, beside the same page from the host's allocator and
+//! a bare array, in one run:
 //!
 //! ```sh
 //! cargo run --release -p ptarmigan --example page_pool

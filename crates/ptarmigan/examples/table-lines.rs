@@ -2,9 +2,9 @@
 //! `table-lines [--json]`. It runs itself under valgrind, which must be installed.
 //!
 //! valgrind's tool lackey names every load and store. Stores to [`MARKS`] say where an operation
-//! begins and ends. Between them, distinct lines count once, by what they belong to: pages of the
-//! machine, records of frames, and all others (lists, counters, tables of functions). Lines of the
-//! stack are left out, and so is code: both are warm, whatever the policy.
+//! begins and ends. Between them, distinct lines count once, by their owner: pages of the machine,
+//! records of frames, and all others (lists, counters, tables of functions). Lines of the stack are
+//! left out, and so is code: both are warm, whatever the policy.
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;
@@ -125,7 +125,7 @@ fn traced(policy: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The lines that one operation touched, by their size and what they belong to.
+/// The lines that one operation touched, by their size and owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Lines {
     page: usize,
@@ -166,8 +166,8 @@ fn trace(policy: &str) -> Result<Traced, Box<dyn Error>> {
         }
         Ok(ranges)
     });
-    // The program says where its marks are before it sets its machine up. Until that is read here,
-    // nothing is measured.
+    // The program says where its marks are before it sets its machine up. Measuring starts when
+    // that is read here.
     let mut first = None;
     let mut last: Accesses = vec![Vec::new(); OPERATIONS.len()];
     let mut now = None;

@@ -19,7 +19,7 @@ const PAGE: u64 = 4096;
 
 type X = X86_64;
 
-/// What an area is, by page; the number keeps apart what is backed, which never joins.
+/// Areas by page; the number keeps backed areas apart, which never join.
 type Model = BTreeMap<u64, (AreaFlags, u32, u64)>;
 
 fn range(start: u64, n: u64) -> VirtRange {
@@ -45,7 +45,8 @@ fn list<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>) -> Vec<Area> {
     all
 }
 
-/// What an area says of a page: flags, object, and which page of the object if there is one.
+/// Returns a page's properties in an area: flags, object, and which page of the object if there is
+/// one.
 fn shows(area: &Area, page: u64) -> (AreaFlags, u32, u64) {
     let backed = area.flags.has(AreaFlags::BACKED);
     (area.flags, area.object, if backed { area.offset_at(page * PAGE) / PAGE } else { 0 })
@@ -169,7 +170,7 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
                 _ => {}
             }
             for place in &places {
-                // A gap after each, so that none joins.
+                // A gap after each, so that they do not join.
                 apply(&mut space, on, &mut model, &Op::Insert(place * 3, 2, 3, 0)).unwrap();
             }
             check(&space, on, &model);

@@ -1,4 +1,4 @@
-//! Numbers and addresses that there are not: they are refused, nothing panics.
+//! Numbers and addresses that there are not: they are refused without a panic.
 #![cfg(not(loom))]
 mod common;
 use common::small;
@@ -58,7 +58,7 @@ fn pages_of_no_size_are_none() {
     assert_eq!(VirtRange { start: 1, end: 0 }.len(), 0);
     let scope = Scope::Range { start: 0, end: 1, stride: 64 };
     assert_eq!((scope.len(), scope.pages().map(Iterator::count)), (0, Some(0)));
-    // Larger pages cover what was inserted, too.
+    // Larger pages cover the inserted ones, too.
     for (shift, taken) in [(0, 1), (64, 63), (u32::MAX, 63)] {
         let runs = Runs::one(HEAP, HEAP + 1, shift);
         assert!(runs.shift() == taken && runs.contains(HEAP));

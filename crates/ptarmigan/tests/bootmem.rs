@@ -10,7 +10,7 @@ use std::rc::Rc;
 fn block(bytes: usize) -> BootMemory {
     let memory = Box::leak(vec![0u64; bytes.div_ceil(8) + 1].into_boxed_slice());
     let base = NonNull::from(&mut memory[1..]).cast();
-    // SAFETY: 1. the block was leaked just now: valid for ever, and nothing else has it.
+    // SAFETY: 1. the block was leaked just now: valid for ever, and no other code has it.
     unsafe { BootMemory::new(base, bytes) }
 }
 
@@ -138,7 +138,7 @@ fn what_is_carved_of_a_hosts_memory_outlives_the_host() {
     assert_eq!(nested[1][3], 3);
 }
 
-/// Address spaces of machines that are gone take nothing.
+/// Address spaces of ended machines take no memory.
 #[cfg(all(feature = "hosted", target_os = "linux", not(miri)))]
 #[test]
 fn a_block_goes_when_all_that_was_carved_of_it_is_gone() {
@@ -152,7 +152,7 @@ fn a_block_goes_when_all_that_was_carved_of_it_is_gone() {
         })
     };
     let host = Host::<X86_64>::new(HostConfig { bytes: 4 << 20, ..HostConfig::default() }).unwrap();
-    // Larger than what the C library might map there next.
+    // Larger than any mapping that the C library might make there next.
     let mut boot = host.boot(64 << 20).unwrap();
     let outer = boot.take_with(3, |boot, _| boot.take(1 << 20, |_| 0u64)).unwrap();
     let at = outer[2].as_ptr() as usize;
@@ -178,7 +178,7 @@ mod a_machine {
 
     struct Nothing;
 
-    // SAFETY: 1. to 3. without an MMU nothing is ever cached.
+    // SAFETY: 1. to 3. without an MMU no translation is ever cached.
     unsafe impl Mmu for Nothing {
         const STRUCTURES: Structures = Structures::AnyInvalidation;
         const NEEDS_ENTRY_VALID: bool = false;
@@ -227,7 +227,7 @@ mod a_machine {
                 // SAFETY: 1. no frame is ever taken. 2. the identity is new.
                 let frames = unsafe { Frames::new(boot, machine, &runs) }.expect("`bytes` suffices");
                 let source = || {
-                    // SAFETY: 1. and 2. nothing is reached: no page is ever made.
+                    // SAFETY: 1. and 2. no memory is reached: no page is ever made.
                     let window = unsafe { DirectMap::new(std::ptr::null_mut(), 1 << 30) }.expect("it fits");
                     // SAFETY: 1. as above.
                     unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) }
@@ -243,8 +243,8 @@ mod a_machine {
                 let checked =
                     Checked::new(boot, &frames, CheckConfig::new(|_| ())).expect("`bytes` suffices");
                 CheckedLists::with_check(boot, lists, source(), checked).expect("`bytes` suffices");
-                // And not much more than suffices: lines that arrays begin at, and what each node's
-                // depot is rounded up by.
+                // And not much more than suffices: lines that arrays begin at, and the rounding of
+                // each node's depot.
                 assert!(boot.left() < bytes / 4 + 16_384, "{} of {bytes} bytes are left", boot.left());
             }
         }

@@ -1,4 +1,4 @@
-//! Levels, nodes, orders and CPUs that there are not: calls refuse them, and nothing is handed out
+//! Levels, nodes, orders and CPUs that there are not: calls refuse them, and no page is handed out
 //! twice or used out of bounds. Parts that are made for fewer CPUs than the machine has are
 //! refused.
 #![cfg(not(loom))]
@@ -36,7 +36,7 @@ fn refuses_levels_that_there_are_not<P: Policy>(host: &Host<X86_64>, policy: &P)
     let slot = host.slot(0).unwrap();
     let pin = slot.pin();
     let here = policy.at(&pin);
-    // Nothing at hand, and something.
+    // Without cached pages, and with some.
     for _ in 0..2 {
         let free = host.frames().counts().free;
         for level in NONE {

@@ -23,7 +23,7 @@ fn pages(start: u64, n: u64) -> VirtRange {
     VirtRange { start, end: start + n * PAGE }
 }
 
-/// What a CPU's TLB holds, by the number that it had when it was found.
+/// The translations in a CPU's TLB, by the number of the space when they were found.
 #[derive(Default)]
 struct Held {
     loaded: Option<(SpaceId, u16)>,
@@ -43,7 +43,7 @@ impl ByNumber {
     }
 
     /// The user of the space that the CPU has loaded accesses a page, which the tables map to
-    /// `now`; what it gets.
+    /// `now`; returns the frame that it reaches.
     fn access(&self, cpu: usize, va: u64, now: Option<Pfn>) -> Option<Pfn> {
         let held = &mut self.cpus.lock().unwrap()[cpu];
         let (_, asid) = held.loaded?;
@@ -59,9 +59,10 @@ impl ByNumber {
     }
 }
 
-// SAFETY: 1. every CPU drops what is covered under the number. 2. nothing of the kernel's half is
-// held. 3. what is found under another number is not used; what is not to be kept is dropped. 4.
-// nothing is used any more. 5. as 1. says. 6. neither is kept. 7. `load` finds no translations.
+// SAFETY: 1. every CPU drops covered translations under the number. 2. no translation of the
+// kernel's half is held. 3. translations under another number are not used; those that must not be
+// kept are dropped. 4. no translation is used any more. 5. as 1. says. 6. neither is kept. 7.
+// `load` finds no translations.
 unsafe impl Mmu for &ByNumber {
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
@@ -154,7 +155,7 @@ fn no_cpu_uses_what_was_flushed_or_what_it_knows_of_another_space_under_its_numb
                     _ = spaces[at].fault(on, va(area.start), access);
                 }
             }
-            // Programs of all CPUs use what their MMUs know.
+            // Programs of all CPUs use the translations of their MMUs.
             for (cpu, slot) in slots.iter().enumerate() {
                 let Some(id) = mmu.loaded(cpu) else { continue };
                 let space = spaces.iter().find(|s| s.tlb().id() == id).expect("loaded spaces exist");
@@ -196,14 +197,14 @@ fn a_machine_that_broadcasts_wants_more_numbers_than_cpus() {
     }
 }
 
-/// What CPUs were told of the kernel's half, and of new entries.
+/// Requests to CPUs for the kernel's half, and reports of new entries.
 #[derive(Default)]
 struct Kernel<const BROADCASTS: bool> {
     told: Mutex<Vec<(u16, Scope)>>,
     entries: Mutex<Vec<NewEntry>>,
 }
 
-// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+// SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl<const B: bool> Mmu for &Kernel<B> {
     const BROADCASTS: bool = B;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
@@ -222,7 +223,8 @@ unsafe impl<const B: bool> Mmu for &Kernel<B> {
 
 const HALF: u64 = 0xffff_8000_0000_0000;
 
-/// What is told for `stale`: CPU 0 runs in a space, CPU 1 keeps it lazily, CPU 2 has never had one.
+/// Returns the requests for `stale`: CPU 0 runs in a space, CPU 1 keeps it lazily, CPU 2 has never
+/// had one.
 fn told<const B: bool>(costs: CostModel, stale: &Runs) -> Vec<(u16, Scope)> {
     let host = Host::<X86_64>::new(small(3, 1, 16)).unwrap();
     let mmu = Kernel::<B>::default();
@@ -293,7 +295,7 @@ fn a_machine_is_told_of_new_entries_if_it_needs_to_be() {
 #[derive(Default)]
 struct Numbers<const BROADCASTS: bool>(Mutex<(Vec<Option<u16>>, u16)>);
 
-// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+// SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl<const B: bool> Mmu for &Numbers<B> {
     const BROADCASTS: bool = B;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
@@ -312,7 +314,7 @@ unsafe impl<const B: bool> Mmu for &Numbers<B> {
 
 #[test]
 fn a_new_entry_has_the_number_that_the_cpu_knows_the_space_by() {
-    /// What is told before the space is loaded; when it is; when the CPU keeps it lazily; and when
+    /// The reports before the space is loaded; when it is; when the CPU keeps it lazily; and when
     /// the other CPU alone has it. And the number that the CPU loaded it under.
     fn numbers<const B: bool>(asids: u16) -> (Vec<Option<u16>>, u16) {
         let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();

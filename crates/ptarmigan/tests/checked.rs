@@ -1,4 +1,4 @@
-//! Lists that look after their pages, sizes out of range, and what an interval leaves.
+//! Lists that look after their pages, sizes out of range, and the remains of an interval.
 mod common;
 use common::{At, Rng, any_frame, assert_zero, poke, small};
 use ptarmigan::addr::{Pfn, PhysAddr};

@@ -1,4 +1,4 @@
-//! What is left when memory runs short in the middle of a call, or a callback panics there.
+//! Checks the state after memory runs short in the middle of a call, or a callback panics there.
 #![cfg(not(loom))]
 mod common;
 
@@ -47,8 +47,8 @@ fn a_move_that_memory_is_too_short_for_leaves_pages_and_areas_where_they_were() 
     let pin = slot.pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let on = m.on(&pin).unwrap();
-    // The move needs a record for the new place and two for what is left around the old one: with
-    // so many areas before, their memory ends at each of the three.
+    // The move needs a record for the new place and two for the remains around the old one: with so
+    // many areas before, their memory ends at each of the three.
     for others in 124..128 {
         let mut space = Space::<X86_64>::new(on).unwrap();
         let mut edit = space.edit(on).unwrap();
@@ -143,10 +143,10 @@ thread_local! {
     static TOLD: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// An MMU that is told of entries, and does what `TOLD` says when it is.
+/// An MMU that is told of entries, and then runs `TOLD`.
 struct Told;
 
-// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+// SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for Told {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
@@ -164,7 +164,7 @@ unsafe impl Mmu for Told {
 
 #[test]
 fn an_mmu_is_told_of_an_entry_when_its_table_is_not_locked() {
-    // Leaked: what the MMU does when it is told holds references to all of it.
+    // Leaked: the MMU's callback holds references to all of it.
     let host: &'static Host<X86_64> = Box::leak(Box::new(Host::new(small(1, 1, 16)).unwrap()));
     let lists = host.quicklists().unwrap();
     let m = HostMachine::new(host, lists, Told).unwrap();

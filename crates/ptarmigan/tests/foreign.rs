@@ -1,5 +1,5 @@
-//! Tables of trees that are not the library's: what they write is cleared and nothing else, and
-//! they become pages again by a flush or because nothing walked them.
+//! Tables of trees that are not the library's: exactly the written lines are cleared, and they
+//! become pages again by a flush or because no MMU walked them.
 mod common;
 use common::{At, assert_constructed, assert_zero, poke, small};
 use ptarmigan::addr::PhysAddr;
@@ -33,11 +33,10 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
     }
     let lines: Vec<_> = table.touched_lines().collect();
     assert_eq!(lines, [0..64, 64..128, 2368..2432, 4032..4096]);
-    // A line that is not noted stays as it is: that is what makes it cheap, and why the call is
-    // unsafe.
+    // A line that is not noted stays as it is: this makes the call cheap, and unsafe.
     poke(&host, table.addr().0 + 1024, 5);
     let at = table.into_raw();
-    // SAFETY: 1. `into_raw` gave it just now. 2. nothing else has it.
+    // SAFETY: 1. `into_raw` gave it just now. 2. no other code has it.
     let table = unsafe { ForeignTable::from_raw(host.frames(), &X86_64::LAYOUT, PTE, at) };
     // SAFETY: 1. it never was linked. 2. not so: the line that was left out is cleared by hand
     // below. 3. `put` is done. 4. the host's.
@@ -49,13 +48,13 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
     assert_zero(&host, at);
     // SAFETY: 1. no MMU.
     lists.at(&pin).free_unlinked(unsafe { cleared.never_walked() });
-    // The same page again, and its record is one of a table that nothing was written to.
+    // The same page again, and its record is one of an unwritten table.
     let again = lists.at(&pin).alloc(PTE, AllocFlags::NORMAL).unwrap();
     assert_eq!(again.addr(), at);
     // SAFETY: 1. as above.
     let table = unsafe { again.into_table(host.frames(), &X86_64::LAYOUT) };
     assert_eq!(table.touched_lines().count(), 0);
-    // SAFETY: 1. to 4. nothing was done to it, and the window is the host's.
+    // SAFETY: 1. to 4. it was not used, and the window is the host's.
     let cleared = unsafe { table.clear_touched(&host.window()) };
     // SAFETY: 1. no MMU.
     lists.at(&pin).free_unlinked(unsafe { cleared.never_walked() });
@@ -79,7 +78,7 @@ fn ranges_are_noted_as_their_entries_would_be_one_by_one() {
             (bytes.start..bytes.end.min(4096)).for_each(|at| two.touched(at));
             assert_eq!(one.touched_lines().collect::<Vec<_>>(), two.touched_lines().collect::<Vec<_>>());
             for table in [one, two] {
-                // SAFETY: 1. to 3. nothing was written. 4. the host's.
+                // SAFETY: 1. to 3. they were not written to. 4. the host's.
                 let cleared = unsafe { table.clear_touched(&host.window()) };
                 // SAFETY: 1. no MMU.
                 here.free_unlinked(unsafe { cleared.never_walked() });
@@ -107,7 +106,7 @@ fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kerne
         let table = unsafe { page.into_table(host.frames(), &X86_64::LAYOUT) };
         put(&host, &table, 17);
         used.push((level, table.addr()));
-        // SAFETY: 1. nothing is loaded. 2. `put` notes. 3. it is done. 4. the host's.
+        // SAFETY: 1. no root is loaded. 2. `put` notes. 3. it is done. 4. the host's.
         let cleared = unsafe { table.clear_touched(&host.window()) };
         assert_eq!(cleared.level(), level);
         assert!(cleared.unhook(&mut chain).is_ok());
@@ -118,7 +117,7 @@ fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kerne
     assert_eq!(seen, used, "the chain knows their levels");
     here.unhooked(&mut chain);
     assert_eq!(lists.counts().live(), 4, "not before the flush");
-    // SAFETY: 1. there is no MMU, hence nothing that has not forgotten them.
+    // SAFETY: 1. there is no MMU, hence no CPU that has not forgotten them.
     here.flushed(chain.flushed(unsafe { FlushProof::claim() }));
     assert_eq!(lists.counts().live(), 0);
     for (level, at) in used {
@@ -141,7 +140,7 @@ fn tables_smaller_than_a_frame_are_cleared_whole_and_a_chain_takes_one() {
     // SAFETY: 1. they are the host's.
     let tables = tables.map(|page| unsafe { page.into_table(host.frames(), &X86Pae::LAYOUT) });
     assert!(tables.iter().all(|table| table.touched_lines().eq(std::iter::once(0..32))));
-    // SAFETY: 1. never linked. 2. and 3. nothing was written. 4. the host's.
+    // SAFETY: 1. never linked. 2. and 3. they were not written to. 4. the host's.
     let [one, two] = tables.map(|table| unsafe { table.clear_touched(&host.window()) });
     assert!(one.unhook(&mut chain).is_ok());
     let two = two.unhook(&mut chain).expect_err("there is room for one");

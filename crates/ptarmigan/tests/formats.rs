@@ -1,4 +1,4 @@
-//! What the library demands of formats that others write.
+//! Checks the library's demands on formats of other crates.
 #![cfg(not(loom))]
 #[macro_use]
 #[path = "common/entries.rs"]
@@ -28,7 +28,7 @@ impl<const SCATTERED: bool> Odd<SCATTERED> {
 
 // SAFETY: 1. to 4. the entries are those of `X86_64`, with other bits for the frame. 5. if they are
 // upside down, the entry shrinks by the same amount each time; `SCATTERED` breaks it on purpose, in
-// a test that maps frames that nothing reaches.
+// a test that maps frames without accesses.
 unsafe impl<const SCATTERED: bool> Format for Odd<SCATTERED> {
     type Slot = Slot64;
     const NAME: &'static str = "odd";

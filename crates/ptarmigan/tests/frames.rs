@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 /// Frames of the given runs, records on the heap (never freed: tests are short).
 fn frames(runs: &[MemoryRun]) -> Frames {
-    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the
+    // SAFETY: 1. no code ever reads this memory: only the allocator's books are asked. 2. the
     // identity is new.
     unsafe { Frames::new(&mut boot(runs), MachineId::new(), runs) }.expect("`bytes` says how much is needed")
 }
@@ -332,7 +332,7 @@ fn data_frames_that_rest_on_a_cpu_are_of_its_node() {
     let host = Host::<X86_64>::new(small(2, 2, 8)).unwrap();
     let cpus = host.slots();
     let (frames, data) = (host.frames(), host.data());
-    // Taken on node 0, given back on node 1: nothing of it may stay there.
+    // Taken on node 0, given back on node 1: no frame may stay there.
     let held: Vec<DataFrame> =
         (0..100).map(|_| data.take(frames, &cpus[0].pin(), AllocFlags::NORMAL).unwrap()).collect();
     data.drain(frames, &cpus[0].pin());
@@ -370,8 +370,8 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
                 } else if !held.is_empty() {
                     let at = held.swap_remove(rng.below(held.len() as u64) as usize);
                     out.remove(&at);
-                    // SAFETY: 1. taken above and forgotten here. 2. nothing else knows it.
-                    // 3. always the host's frames and window.
+                    // SAFETY: 1. taken above and forgotten here. 2. no other code knows it. 3.
+                    // always the host's frames and window.
                     unsafe { slab.give(frames, &window, PhysAddr(at)) };
                 }
             }
@@ -407,7 +407,7 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
             give_last(data, frames, pin, frame);
         }
     };
-    // More than a CPU's list and batches hold together: what is too much goes back to the zone.
+    // More than a CPU's list and batches hold together: the excess goes back to the zone.
     const MANY: usize = 20_000;
     let first = take(&a, MANY);
     assert_eq!(first.len(), MANY);
@@ -423,8 +423,7 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
     assert!(again.iter().all(|frame| known.contains(&frame.pfn())));
     give(&a, again);
     assert_eq!(frames.counts().free, before);
-    // The other one asks the zone, until nothing but the reserve is left there; then it takes those
-    // too.
+    // The other one asks the zone, until only the reserve is left there; then it takes that too.
     let part = take(&b, 6000);
     assert!(before - frames.counts().free >= 6000);
     let rest = take(&b, usize::MAX);
@@ -445,8 +444,8 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
 #[test]
 fn memory_that_is_zero_from_the_start_is_known_to_be_however_it_is_split() {
     let runs = [run(3, 1061, 0, ZoneClass::Low), run(2048, 700, 1, ZoneClass::Low)];
-    // SAFETY: 1. and 3. nothing ever looks at this memory: only what is known of it is asked.
-    // 2. the identity is new.
+    // SAFETY: 1. and 3. no code ever reads this memory: only the records are read. 2. the
+    // identity is new.
     let frames = unsafe { Frames::new_zero(&mut boot(&runs), MachineId::new(), &runs) };
     let frames = frames.expect("`bytes` says how much is needed");
     let counts = frames.counts();

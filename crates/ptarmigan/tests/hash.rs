@@ -28,7 +28,7 @@ impl<L: HashLayout> Owned<L> {
 
 impl<L: HashLayout> Drop for Owned<L> {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; nothing uses the table any more.
+        // SAFETY: allocated with this layout; no code uses the table any more.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
@@ -59,8 +59,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs the steps on a table and on a map. Whatever the table says of a page is what was put there
-/// last, and a page that was taken out is not found; only eviction may lose one.
+/// Runs the steps on a table and on a map. The table's answer for a page is the last one put there,
+/// and a page that was taken out is not found; only eviction may lose one.
 fn agree<L: HashLayout>(bytes: usize, steps: &[Step]) -> Result<(), TestCaseError> {
     let owned = Owned::<L>::new(bytes);
     let table = &owned.table;
@@ -167,7 +167,7 @@ fn a_page_goes_to_its_primary_group_then_its_secondary_one_then_over_another() {
     let found: Vec<_> = neighbours(20).map(|tag| table.look_up(tag).is_some()).collect();
     assert_eq!(found[..5], [true, false, false, false, false]);
     assert!(found[5..].iter().all(|found| *found));
-    // None was hashed before, so none was searched: 1 to 8 entries, 9 to 16, all 16.
+    // No page was hashed before, so none was searched: 1 to 8 entries, 9 to 16, all 16.
     assert_eq!(table.counts().probes, 36 + 100 + 4 * 16);
     assert_eq!(table.counts().evicted, 4);
     // A page that had to go is flushed all the same.
@@ -211,7 +211,7 @@ fn memory_of_another_size_or_place_is_refused_and_not_touched() {
     for bytes in [0, 4096, 96 << 10, 1 << 40] {
         assert_eq!(refused(0, bytes), error(bytes));
     }
-    // SAFETY: allocated above, and nothing has taken it over.
+    // SAFETY: allocated above, and no table has taken it over.
     assert!(unsafe { std::slice::from_raw_parts(base.as_ptr(), 2 * bytes) }.iter().all(|b| *b == 0x5a));
     // SAFETY: allocated above with this layout.
     unsafe { dealloc(base.as_ptr(), layout) };

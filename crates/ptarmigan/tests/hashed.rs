@@ -1,4 +1,5 @@
-//! Machines with a hashed page table: what is stale, what is left in entries, and what CPUs find.
+//! Machines with a hashed page table: stale pages, bits left in entries, and translations that CPUs
+//! find.
 #![cfg(not(loom))]
 #[path = "hashed/machine.rs"]
 mod machine;
@@ -233,8 +234,7 @@ fn an_entry_over_one_that_was_cleared_and_not_flushed_keeps_its_bit() {
 }
 
 /// Pages are missed and refilled on two CPUs while a third one unmaps them, takes permissions away
-/// and maps others. Whenever all of them stop, the hash table and the TLBs hold what the tables
-/// say.
+/// and maps others. Whenever all of them stop, the hash table and the TLBs agree with the tables.
 #[test]
 fn refills_on_two_cpus_put_in_nothing_that_a_third_one_has_changed() {
     const ROUNDS: u64 = 150;
@@ -302,8 +302,8 @@ fn refills_on_two_cpus_put_in_nothing_that_a_third_one_has_changed() {
     });
 }
 
-/// Whatever happens, every access of every CPU gets what the tables say, every entry of the hash
-/// table has its bit and is one of a live page, and tables are handed out all zero.
+/// Whatever happens, every access of every CPU reaches the frame in the tables, every entry of the
+/// hash table has its bit and is one of a live page, and tables are handed out all zero.
 fn survives<L: HashLayout>(costs: CostModel, asids: u16, bytes: usize, seed: u64) {
     let rig = Rig::<L>::sized(3, asids, bytes);
     rig.run(costs, |m, mmu, slots| {
@@ -366,7 +366,7 @@ fn change<M: ptarmigan::space::SpaceMachine>(
         0 => spaces.swap_remove(at).end(on).unwrap(),
         1 => spaces[at].edit(on).unwrap().munmap(range).unwrap(),
         2..=4 => {
-            // With what lies between the pages that are used.
+            // With the addresses between the pages that are used.
             let end = (range.start + 12 * STRIDE).min(area(AREAS - 1).end);
             spaces[at].edit(on).unwrap().mmap(VirtRange { end, ..range }, RW, 0).unwrap();
         }
@@ -400,8 +400,8 @@ fn change<M: ptarmigan::space::SpaceMachine>(
     }
 }
 
-/// More than a million accesses in all, each of which gets what the tables say: both layouts, and
-/// tables of any size, give the same answers.
+/// More than a million accesses in all, each of which reaches the frame in the tables: both
+/// layouts, and tables of any size, give the same answers.
 #[test]
 fn no_cpu_finds_what_was_flushed_and_no_page_is_hashed_without_its_bit() {
     for (costs, asids, seed) in [(BY_PAGE, 200, 1), (CostModel::LINUX, 200, 2), (BY_PAGE, 5, 3)] {

@@ -1,5 +1,5 @@
-//! Hazards of quicklists (docs/hazards.md) that want a test of their own: what is called while
-//! nothing may be held, what does not count, which owner is charged.
+//! Hazards of quicklists (docs/hazards.md) that want a test of their own: calls while no lock may
+//! be held, memory that does not count, and charged owners.
 mod common;
 use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -45,7 +45,7 @@ fn look(which: usize) {
     // Not while it is at it itself.
     let Some(spare) = SPARE.take() else { return };
     let pin = pin();
-    // One that rests, or if none does the spare one, which then rests.
+    // A page that rests, or otherwise the spare one, which then rests.
     let page = lists.at(&pin).at_hand(PTE).or_else(|| {
         lists.at(&pin).free_unlinked(again(&spare));
         lists.at(&pin).at_hand(PTE).inspect(|page| assert_eq!(page.addr(), spare.addr()))
@@ -85,7 +85,7 @@ unsafe impl Window for ProbedWindow {
 /// A constructor and destructor that use the lists.
 struct Probe;
 
-// SAFETY: 1. to 3. tables stay all zero, and nothing is kept.
+// SAFETY: 1. to 3. tables stay all zero, and no reference is kept.
 unsafe impl Construct for Probe {
     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {
         look(1);
@@ -206,7 +206,7 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
     assert!(cached >= 6);
     assert!(policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::ATOMIC).is_err());
     assert_eq!(policy.counts().cached(), cached, "nothing was given up for it");
-    // A caller that may wait gets it: from what is cached.
+    // A caller that may wait gets it from the cached pages.
     let top = policy
         .at(&cpus[0].pin())
         .alloc(ROOT, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
@@ -241,9 +241,9 @@ type Interrupted = Quicklists<'static, DirectMap, NoConstruct, Interrupts>;
 
 thread_local! {
     static INTERRUPTED: OnceCell<&'static Interrupted> = const { OnceCell::new() };
-    /// What the next interrupt gives back; it comes if there is something.
+    /// The page that the next interrupt gives back; the interrupt comes if there is one.
     static NEXT: RefCell<Option<Clean>> = const { RefCell::new(None) };
-    /// What interrupts have taken.
+    /// Pages that interrupts have taken.
     static TAKEN: RefCell<Vec<Clean>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -342,14 +342,14 @@ struct Accounts {
     charged: Mutex<HashMap<Owner, usize>>,
     /// Bytes of each charge, in order.
     charges: Mutex<Vec<(Level, usize)>>,
-    /// What was charged to all when a TLB was told to forget.
+    /// The bytes charged to all owners at each invalidation.
     at_flushes: Mutex<Vec<usize>>,
 }
 
 /// An MMU that looks at the accounts when it is told to forget.
 struct Auditor(&'static Accounts);
 
-// SAFETY: nothing is ever cached, so all promises hold at once.
+// SAFETY: no translation is ever cached, so all promises hold at once.
 unsafe impl Mmu for Auditor {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

@@ -123,7 +123,7 @@ fn a_fault_opens_a_high_table_twice_at_most() {
         let mut space = Space::<X86Pae>::new(on).unwrap();
         let area = VirtRange { start: 16 * MIB, end: 80 * MIB };
         space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
-        // Tables at hand, so that none has to be cleared.
+        // Tables at hand, so that no page has to be cleared.
         for at in (area.start..area.end).step_by(2 << 20) {
             space.fault(on, VirtAddr(at), Access::Read).unwrap();
         }

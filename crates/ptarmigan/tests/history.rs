@@ -1,5 +1,6 @@
-//! What Linux did, against plain models that are written from its rules (docs/linux.md): quicklists
-//! in all versions, and PowerPC's hash table. Random operations; each answer is compared.
+//! Compares the library's versions of Linux's code with plain models of its rules (docs/linux.md):
+//! quicklists in all versions, and PowerPC's hash table. Random operations; each answer is
+//! compared.
 //!
 //! A short run is part of every test run. Runs of a million operations are ignored, and have a step
 //! of their own in `.ci/nightly`.
@@ -58,8 +59,8 @@ impl Marks {
     }
 }
 
-// SAFETY: 1. the lower half stays zero. 2. the mark goes, so that all is zero. 3. nothing is kept
-// of a root that is gone.
+// SAFETY: 1. the lower half stays zero. 2. the mark goes, so that all is zero. 3. no reference to
+// an ended root is kept.
 unsafe impl Construct for &Marks {
     unsafe fn construct(&self, _: &Frames, root: PhysAddr) {
         self.call(true, root.0);
@@ -69,7 +70,7 @@ unsafe impl Construct for &Marks {
     }
 }
 
-/// What the rules say, for each version in its own words.
+/// The rules of each version, written a second time.
 struct Model {
     rules: Rules,
     lists: usize,
@@ -124,7 +125,7 @@ impl Model {
         }
     }
 
-    /// A trim on a node with so many free frames; `free` says it anew for what has gone by then.
+    /// A trim on a node with so many free frames; `free` gives the new number after some have gone.
     fn trim(&mut self, cpu: usize, free: impl Fn(&[u64]) -> (usize, usize)) -> Vec<u64> {
         let mut gone = Vec::new();
         let (min, max) = match self.rules.trim {
@@ -427,7 +428,7 @@ fn compare_hash(seed: u64, steps: usize) {
     let base = block.cast::<u8>();
     // SAFETY: the aligned half lies in the block.
     let base = unsafe { base.add(base.as_ptr().align_offset(bytes)) };
-    // SAFETY: 1. leaked, and nothing else uses it but to read it below.
+    // SAFETY: 1. leaked, and other code only reads it below.
     let table = unsafe { HashTable::<Hashed32>::new(base, bytes as u64) }.expect("a size that there is");
     let mut model = Htab { groups: vec![[None; 8]; bytes / 64], last: 0, hashed: BTreeSet::new() };
     for step in 0..steps {

@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 type F = X86_64;
 const AREA: VirtRange = VirtRange { start: 0x40_0000, end: 0x40_1000 };
 
-/// TLBs that count what they are asked, and fail once when they are told to.
+/// TLBs that count requests, and fail once when they are told to.
 #[derive(Default)]
 struct Counting {
     invalidations: AtomicUsize,
     fails: AtomicBool,
 }
 
-// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+// SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for &Counting {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -41,7 +41,7 @@ unsafe impl Mmu for &Counting {
 /// The same, reached by broadcasts.
 struct Broadcasting;
 
-// SAFETY: 1. to 4. as above. 5. there is nothing to be reached.
+// SAFETY: 1. to 4. as above. 5. there is no other CPU to reach.
 unsafe impl Mmu for Broadcasting {
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
@@ -69,7 +69,7 @@ fn a_host_has_one_machine_at_a_time() {
     let host = Host::<F>::new(small(1, 1, 16)).unwrap();
     let lists = || host.quicklists().unwrap();
     let one = HostMachine::new(&host, lists(), NoTlb).unwrap();
-    // What CPUs have loaded through `one` is not known here: a flush would not reach it.
+    // Roots that CPUs have loaded through `one` are not known here: a flush would not reach it.
     assert_eq!(HostMachine::new(&host, lists(), NoTlb).err(), Some(HostError::InUse));
     drop(one);
     assert!(HostMachine::new(&host, lists(), NoTlb).is_ok());

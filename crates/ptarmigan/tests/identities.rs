@@ -105,7 +105,7 @@ fn definitions(root: &Path) -> Vec<Definition> {
 /// Finds the types that hold an identity or a borrow of their owner, in a field or in that of a
 /// type that they hold.
 ///
-/// Enums are not looked into: which variant there is decides what they hold.
+/// Enums are not looked into: their content depends on the variant.
 fn find_identities(all: &mut [Definition]) {
     for definition in &mut *all {
         let seeded = definition.words().any(|word| SEEDS.contains(&word));

@@ -27,7 +27,7 @@ static MASK: InterruptMask = InterruptMask {
     },
 };
 
-/// What the handler has to work with. It is entered from the thread that made it, and never twice.
+/// The data of the handler. It is entered from the thread that made it, and never twice.
 struct Scene<'a> {
     policy: &'a dyn Policy,
     cpu: &'a CpuSlot,
@@ -82,8 +82,8 @@ fn step(work: impl FnOnce()) {
 
 #[test]
 fn a_handler_that_allocates_and_frees_between_any_two_instructions_gets_no_page_twice() {
-    // SAFETY: 1. the only thread that takes traps looks at the depth first. 2. they count. 3.
-    // nothing of the library runs yet.
+    // SAFETY: 1. the only thread that takes traps looks at the depth first. 2. they count. 3. no
+    // code of the library runs yet.
     unsafe { install_interrupt_mask(&MASK) }.unwrap();
     let host = Host::<X86_64>::new(small(1, 1, 8)).unwrap();
     let cpu = host.slot(0).unwrap();
@@ -117,7 +117,7 @@ fn a_handler_that_allocates_and_frees_between_any_two_instructions_gets_no_page_
         most = most.max(out.len());
     }
     SCENE.store(std::ptr::null_mut(), Relaxed);
-    // SAFETY: nothing traps any more.
+    // SAFETY: no code traps any more.
     unsafe { libc::signal(libc::SIGTRAP, before) };
     let (calls, masked) = (scene.calls.load(Relaxed), scene.masked.load(Relaxed));
     assert!(calls > 50_000 && masked > 50 && most > 30, "{calls} calls, {masked} masked, {most} pages");

@@ -1,5 +1,5 @@
-//! Ranges of the kernel's half: what their owners map is seen in every space at once, and what they
-//! unmap is known to no CPU when its frame is named.
+//! Ranges of the kernel's half: mappings of their owners are seen in every space at once, and no
+//! CPU knows a page any more when its frame is named.
 #![cfg(not(loom))]
 use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
@@ -30,7 +30,7 @@ fn config(cpus: usize, mib: u64) -> HostConfig {
 
 type Range<'k> = KernelRange<'k, X86_64, DirectMap>;
 
-/// What one owner has mapped.
+/// The mappings of one owner.
 struct Owner<'k> {
     range: Range<'k>,
     mapped: BTreeMap<u64, (Pfn, Attr)>,
@@ -116,7 +116,7 @@ fn every_cpu_sees_in_every_space_what_is_mapped_and_nothing_that_was_unmapped() 
                 _ => {
                     let pfn = Pfn(rng.below(4000) as u32);
                     tlbs.valid.lock().unwrap().clear();
-                    // SAFETY: 1. nothing reads or writes through the mapping.
+                    // SAFETY: 1. no code reads or writes through the mapping.
                     let done = unsafe { owner.range.map(on, at, pfn, n, RW, AllocFlags::NORMAL) };
                     match addresses.clone().find(|va| owner.mapped.contains_key(va)) {
                         Some(va) => assert_eq!(done, Err(MapError::Occupied { at: VirtAddr(va) })),
@@ -200,7 +200,7 @@ fn what_cannot_be_claimed_is_refused_and_says_why() {
         assert_eq!(claim(start, bytes), Err(ClaimError::Taken { at: VirtAddr(start) }));
     }
     assert_eq!(claim(START + 4 * LEAF, LEAF), Ok(LEAF));
-    // What was dropped stays claimed.
+    // A dropped range stays claimed.
     assert_eq!(claim(START + 4 * LEAF, LEAF), Err(ClaimError::Taken { at: VirtAddr(START + 4 * LEAF) }));
     let more: Vec<_> =
         (5..).map_while(|i| host.kernel().claim(on, VirtAddr(START + i * LEAF), LEAF).ok()).collect();
@@ -220,7 +220,7 @@ fn nothing_is_mapped_where_anything_is_wrong() {
     let (pin, other_pin) = (slots[0].pin(), others[0].pin());
     let (on, elsewhere) = (m.on(&pin).unwrap(), foreign.on(&other_pin).unwrap());
     let mut range = host.kernel().claim(on, VirtAddr(START), 1 << 30).unwrap();
-    // SAFETY: 1. nothing reads or writes through the mappings of this test.
+    // SAFETY: 1. no code reads or writes through the mappings of this test.
     let map = |range: &mut Range<'_>, at: u64, pages| unsafe {
         range.map(on, VirtAddr(at), Pfn(7), pages, RW, AllocFlags::NORMAL)
     };
@@ -269,7 +269,7 @@ fn nothing_is_mapped_where_anything_is_wrong() {
     ));
     taken.into_iter().for_each(give_back);
     map(&mut range, START + 8 * LEAF, 1024).unwrap();
-    // A callback that panics: what was not named yet is named the next time.
+    // A callback that panics: the remaining frames are named the next time.
     let mut named = Vec::new();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         range.unmap(on, VirtAddr(START + 8 * LEAF), 1024, |va, _| {
@@ -299,7 +299,7 @@ fn roots_in_registers_get_their_table_before_the_first_of_them_is_made() {
     let mut range = host.kernel().claim(on, start, 4 << 20).unwrap();
     assert_eq!((range.start(), range.len()), (start, 4 << 20));
     let space = Space::<X86Pae>::new(on).unwrap();
-    // SAFETY: 1. nothing reads or writes through the mapping.
+    // SAFETY: 1. no code reads or writes through the mapping.
     unsafe { range.map(on, VirtAddr(0xffff_f000), Pfn(9), 1, RW, AllocFlags::NORMAL).unwrap() };
     assert_eq!(walk(&host, space.tree().root(), 0xffff_f000), Some((Pfn(9), RW)));
     // The same entry of the root: it is there.

@@ -36,7 +36,7 @@ fn claim<'h>(host: &'h Host<F>, on: On<'_, impl Machine>, va: u64) -> KernelRang
 /// Maps the first page of a range.
 fn map(range: &mut KernelRange<'_, F, DirectMap>, on: On<'_, impl Machine>, attr: Attr) {
     let at = range.start();
-    // SAFETY: 1. nothing reads or writes through the mapping.
+    // SAFETY: 1. no code reads or writes through the mapping.
     unsafe { range.map(on, at, Pfn(7), 1, attr, NORMAL).unwrap() };
 }
 
@@ -55,7 +55,7 @@ enum Moment {
     Invalidate,
 }
 
-/// What is to run, and when.
+/// A function, and the moment when it runs.
 type Hook = (Moment, Box<dyn FnOnce()>);
 
 thread_local! {
@@ -104,7 +104,7 @@ unsafe impl<P: Policy> Layer<P> for Hooked {
     }
 }
 
-/// TLBs that keep what they know until they are told to forget it.
+/// TLBs that keep translations until they are told to forget them.
 #[derive(Default)]
 struct Tlbs {
     known: Mutex<BTreeSet<(CpuId, u64)>>,
@@ -119,8 +119,8 @@ impl Tlbs {
     }
 }
 
-// SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
-// reaches one CPU, and need not be told. 6. it keeps nothing.
+// SAFETY: 1., 3. and 4. no translation of user space is held. 2. the CPU drops covered
+// translations. 5. it reaches one CPU, and need not be told. 6. it keeps neither.
 unsafe impl Mmu for &Tlbs {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -285,8 +285,8 @@ fn a_permission_of_the_kernel_is_taken_from_all_cpus_also_if_one_fails() {
         assert!(!tlbs.knows(2, START), "CPU 2 still writes");
         range.protect(on, VirtAddr(START), 1, |_| RW).unwrap();
     }
-    // A callback that fails: what it was asked before is flushed all the same.
-    // SAFETY: 1. nothing reads or writes through the mapping.
+    // A callback that fails: its earlier changes are flushed all the same. SAFETY: 1. no code reads
+    // or writes through the mapping.
     unsafe { range.map(on, VirtAddr(START + PAGE), Pfn(8), 1, Attr::READ, NORMAL).unwrap() };
     tlbs.learn(2, START);
     let change = |attr| if attr == RW { Attr::READ } else { panic!("the caller's code fails") };
@@ -349,7 +349,7 @@ fn a_range_whose_owner_fails_while_a_frame_is_named_is_not_lost() {
     let on = leaked(NoTlb);
     let host = host_of(on);
     let mut range = claim(host, on, START);
-    // SAFETY: 1. nothing reads or writes through the mapping.
+    // SAFETY: 1. no code reads or writes through the mapping.
     unsafe { range.map(on, VirtAddr(START), Pfn(7), 3, RW, NORMAL).unwrap() };
     let mut named = Vec::new();
     let mut name = |_: VirtAddr, pfn: Pfn| {

@@ -1,5 +1,5 @@
-//! Layers around policies: every call arrives at the policy inside, every hook is told of what it
-//! is for, and pages are said to come back before the policy gets them.
+//! Layers around policies: every call arrives at the policy inside, every hook is told of its
+//! events, and pages are said to come back before the policy gets them.
 mod common;
 use common::{At, small};
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
@@ -13,7 +13,7 @@ use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyCounts, PolicyOn, Rules
 use ptarmigan::space::{Access, AreaFlags, Space};
 use std::sync::Mutex;
 
-/// What was called, in order.
+/// The calls, in order.
 #[derive(Default)]
 struct Calls(Mutex<Vec<String>>);
 
@@ -34,7 +34,7 @@ struct Recording<'c> {
 }
 
 // SAFETY: 1. all are constants or a field, but pages are no frames. 2. they are of the level that
-// is asked for. 3. nothing is ever linked: tests look at the calls alone.
+// is asked for. 3. no page is ever linked: tests look at the calls alone.
 unsafe impl Policy for Recording<'_> {
     fn machine(&self) -> MachineId {
         self.machine
@@ -95,7 +95,7 @@ unsafe impl TakesUnhooked for Recording<'_> {
     }
 }
 
-/// A layer that defines nothing but what it must.
+/// A layer with the required items only.
 struct Bare;
 
 // SAFETY: 1. `alloc` is the default.

@@ -103,7 +103,7 @@ fn a_moved_area_with_pages_joins_only_what_it_continues() {
             assert_eq!(edit.areas().len(), areas, "touched: {touched}");
             edit.munmap(pages(BASE, 4)).unwrap();
         }
-        // Back where it was, it continues what is there.
+        // Back where it was, it continues the area there.
         let mut edit = space.edit(on).unwrap();
         edit.mmap(pages(BASE, 4), RW, 0).unwrap();
         edit.fault(VirtAddr(BASE + 2 * PAGE), Access::Write).unwrap();

@@ -13,14 +13,14 @@ use ptarmigan::tlb::TlbConfig;
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
-/// What a leaf table maps.
+/// Bytes that a leaf table maps.
 const SPAN: u64 = 2 * MIB;
 /// The user's part of the address space.
 const USER: u64 = 3 << 30;
 /// Leaf tables of a process with something in each.
 const MOST: u64 = USER / SPAN;
 
-/// What was there when the last process had got all that it wanted, or one had got no memory.
+/// The state when the last process had got all that it wanted, or one had got no memory.
 struct End {
     /// Processes that had got all.
     processes: u64,
@@ -104,7 +104,7 @@ fn one_process_that_touches_6_mib_pins_1536_leaf_tables() {
     assert_eq!((end.processes, MOST), (1, 1536));
     assert_eq!(live(&end, 0), 1536);
     assert_eq!(end.counts.high.live(), 0);
-    // Its data: 6 MiB, and what the CPU has at hand.
+    // Its data: 6 MiB, and the frames in the CPU's list.
     assert!((1536..1536 + 64).contains(&end.high_taken), "{}", end.high_taken);
 }
 

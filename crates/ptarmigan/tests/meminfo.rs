@@ -16,7 +16,7 @@ use std::fmt::{self, Write};
 const PTE: Level = Level(0);
 const PMD: Level = Level(1);
 
-/// The system's allocator, counting what the thread asks of it.
+/// The system's allocator, counting the thread's requests.
 struct Counting;
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! Memory as the firmware describes it: what is refused, the last frames that have a number, and
+//! Memory as the firmware describes it: refused runs, the last frames that have a number, and
 //! holes.
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
@@ -42,7 +42,7 @@ impl Rng {
 /// A block on the heap that is never freed.
 fn block(bytes: usize) -> BootMemory {
     let memory = Box::leak(vec![0u64; bytes.div_ceil(8) + 1].into_boxed_slice());
-    // SAFETY: 1. the block was leaked just now: valid for ever, and nothing else has it.
+    // SAFETY: 1. the block was leaked just now: valid for ever, and no other code has it.
     unsafe { BootMemory::new(NonNull::from(&mut memory[1..]).cast(), bytes) }
 }
 
@@ -51,7 +51,7 @@ fn manage(runs: &[MemoryRun]) -> Result<Frames, FramesError> {
     let bytes = Frames::bytes(&MemorySize::of(runs));
     // Runs of more than all numbers are refused before anything is carved.
     let mut boot = block(if bytes > 1 << 30 { 0 } else { bytes });
-    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the
+    // SAFETY: 1. no code ever reads this memory: only the allocator's books are asked. 2. the
     // identity is new.
     unsafe { Frames::new(&mut boot, MachineId::new(), runs) }
 }
@@ -245,7 +245,7 @@ fn a_frame_without_a_record_is_said_so_once() {
     }
 }
 
-/// A machine whose memory is a block of the heap, with one CPU: what interpreters can run.
+/// A machine whose memory is a block of the heap, with one CPU, so that interpreters can run it.
 #[test]
 fn memory_of_the_heap_is_cleared_shared_cut_up_and_given_back() {
     const FRAMES: u32 = 256;
@@ -315,6 +315,6 @@ fn memory_of_the_heap_is_cleared_shared_cut_up_and_given_back() {
         unsafe { slab.give(&frames, &window, at) };
     }
     assert_eq!(frames.counts().free, FRAMES);
-    // SAFETY: allocated above with this layout; nothing reaches it any more.
+    // SAFETY: allocated above with this layout; no code reaches it any more.
     unsafe { std::alloc::dealloc(base, layout) };
 }

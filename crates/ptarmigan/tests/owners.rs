@@ -1,4 +1,4 @@
-//! What stands for something of one owner is refused by another, by an error that names both.
+//! Objects of one owner are refused by another, by an error that names both.
 #![cfg(not(loom))]
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{MachineId, Pinned, Refused, WrongMachine};
@@ -208,7 +208,7 @@ fn slots_that_programs_could_reach_are_refused() {
     range.release(on, |_, _| panic!("the range maps nothing")).ok().unwrap();
 }
 
-/// Calls with the extremes of addresses and levels, and says what they return.
+/// Calls with the extremes of addresses and levels, and checks their results.
 fn extremes<F: Format>() {
     let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(config).unwrap();

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 fn per_cpu(machine: MachineId, cpus: usize) -> PerCpu<u64, Counter> {
     let bytes = PerCpu::<u64, Counter>::bytes(cpus);
     let block = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
-    // SAFETY: 1. the block was leaked just now: valid for ever, and nothing else has it.
+    // SAFETY: 1. the block was leaked just now: valid for ever, and no other code has it.
     let mut boot = unsafe { BootMemory::new(NonNull::from(block).cast(), bytes) };
     PerCpu::new(&mut boot, machine, cpus, |cpu| cpu as u64 * 100).expect("`bytes` says how much is needed")
 }
@@ -16,7 +16,7 @@ fn per_cpu(machine: MachineId, cpus: usize) -> PerCpu<u64, Counter> {
 /// A pin of a machine that this test made.
 fn pin(machine: MachineId, cpu: u16) -> Pinned<'static> {
     // SAFETY: 1. tests run each CPU of their machines on one thread. 2. no pin of this file is used
-    // but with checked calls: the number of CPUs is what is tested.
+    // but with checked calls: the test is about the number of CPUs.
     unsafe { Pinned::assume(machine, CpuId(cpu), NodeId(0)) }
 }
 
@@ -53,7 +53,7 @@ fn a_value_in_use_is_entered_by_nothing_else_and_is_free_after_a_panic() {
     let own = pin(machine, 0);
     let mut first = values.enter(&own).expect("free");
     *first = 7;
-    // What a handler finds that comes in between: on its own CPU nothing, on others what is there.
+    // A handler that comes in between finds no value on its own CPU, and the value on others.
     assert!(values.enter(&own).is_none());
     assert_eq!(*values.enter(&pin(machine, 1)).expect("another CPU"), 100);
     drop(first);
@@ -80,7 +80,7 @@ mod between_any_two_instructions {
     #[derive(Clone, Copy)]
     struct Pair(usize, usize);
 
-    /// What the interrupted code and its handler use.
+    /// The data of the interrupted code and its handler.
     struct Scene {
         values: PerCpu<Pair, Counter>,
         pin: Pinned<'static>,
@@ -135,7 +135,7 @@ mod between_any_two_instructions {
         work();
         // SAFETY: as above.
         unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], -257", "popfq") };
-        // SAFETY: nothing traps any more.
+        // SAFETY: no code traps any more.
         unsafe { libc::signal(libc::SIGTRAP, before) };
     }
 
@@ -144,7 +144,7 @@ mod between_any_two_instructions {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
         let machine = MachineId::new();
         let block = Box::leak(vec![0u64; PerCpu::<Pair, Counter>::bytes(1).div_ceil(8)].into_boxed_slice());
-        // SAFETY: 1. the block was leaked just now: valid for ever, and nothing else has it.
+        // SAFETY: 1. the block was leaked just now: valid for ever, and no other code has it.
         let mut boot = unsafe { BootMemory::new(NonNull::from(&mut *block).cast(), size_of_val(block)) };
         let values =
             PerCpu::new(&mut boot, machine, 1, |_| Pair(0, 0)).expect("`bytes` says how much is needed");

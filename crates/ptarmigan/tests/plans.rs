@@ -8,7 +8,7 @@ const SHIFT: u32 = 12;
 const PAGE: u64 = 1 << SHIFT;
 const BASE: u64 = 0xff80_0000;
 
-/// What the mail of 2001 measured on a POWER3.
+/// The measurements of the mail of 2001 on a POWER3.
 const POWER3: Costs = Costs {
     page_hashed: 998_500,
     step: 56_000,
@@ -17,7 +17,7 @@ const POWER3: Costs = Costs {
     ..Costs::new(110_000, 0)
 };
 
-/// Prices from nothing to much, some of them more than can be added up.
+/// Prices from 0 to much, some of them more than can be added up.
 fn price() -> impl Strategy<Value = u64> {
     prop_oneof![2 => Just(0u64), 8 => 1u64..100, 4 => 100u64..100_000, 1 => Just(u64::MAX)]
 }
@@ -84,7 +84,7 @@ fn scopes(set: &SlotSet, plan: Plan) -> Vec<Scope> {
     scopes
 }
 
-/// The price of a plan, written down as a sum: with 128 bits, in which nothing overflows.
+/// The price of a plan, written down as a sum: with 128 bits, which cannot overflow.
 fn sum(costs: &Costs, shape: &Shape, facts: &Facts, plan: Plan) -> u128 {
     let n = u128::from;
     let (pages, others) = (shape.pages, shape.hull - shape.pages);
@@ -242,7 +242,7 @@ fn where_everything_is_the_range_over_all_entries_it_is_never_cheaper_than_a_ran
             assert!(!model.plan_with(&stale, &facts).is_full(), "{n} pages, {hashed:?} of them hashed");
         }
     }
-    // The mail's flush of everything did what its range did, and went through the rest.
+    // The mail's flush of everything did the work of its range, and went through the rest.
     let all = set(&(0..1024).collect()).shape();
     let [range, full] = [Plan::Runs, Plan::Full]
         .map(|plan| POWER3.price(&all.work(plan, &POWER3, &Facts::default())) as f64 / 1e6);

@@ -35,7 +35,8 @@ fn is_resident(at: *const u8) -> bool {
     u64::from_le_bytes(entry) >> 63 == 1
 }
 
-/// Counts what it makes and unmakes; refuses on demand. A constructed page begins with a mark.
+/// Counts pages that it makes and unmakes; refuses on demand. A constructed page begins with a
+/// mark.
 #[derive(Default)]
 struct Marked {
     made: AtomicUsize,
@@ -139,8 +140,8 @@ fn a_page_given_back_as_clean_that_is_not_is_noticed_in_debug_builds() {
     let pool = pool(64 * KIB);
     let mut page = pool.page().expect("16 fit");
     page[3000] = 1;
-    // SAFETY: it is not zero, which is what the test is about; the check comes before anybody gets
-    // the page.
+    // SAFETY: it is not zero, the subject of the test; the check comes before anybody gets the
+    // page.
     unsafe { page.give_back_clean() };
 }
 
@@ -441,7 +442,7 @@ fn a_page_freed_on_a_foreign_node_goes_home() {
     let again: Vec<_> = (0..500).map(|_| pool.page().expect("they are kept")).collect();
     assert!(again.iter().all(|p| node_of(p) == 0));
     assert_eq!(pool.stats().misses, misses, "all of them were at home");
-    // A thread that moves takes nothing along.
+    // A thread that moves takes no page along.
     drop(again);
     NODE.set(1);
     let moved: Vec<_> = (0..500).map(|_| pool.page().expect("they are kept")).collect();

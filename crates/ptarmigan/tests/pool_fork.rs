@@ -1,5 +1,5 @@
-//! Pools in a child that a fork made: pages that are out stay usable, nothing waits for a lock that a
-//! thread held which is not there, and the parent's pool is as it was.
+//! Pools in a child that a fork made: pages that are out stay usable, no call waits for a lock of a
+//! thread that does not exist in the child, and the parent's pool is as it was.
 mod child;
 use ptarmigan::hosted::{PagePool, PoolConfig, PoolError, Stacks, Topology};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

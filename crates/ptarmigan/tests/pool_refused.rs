@@ -1,5 +1,5 @@
-//! Pools on hosts that refuse: each call that a pool makes fails, in a process of its own. Nothing is
-//! lost, and the error says what, where and what to do.
+//! Pools on hosts that refuse: each call that a pool makes fails, in a process of its own. No page
+//! is lost, and the error names the call, the place and the remedy.
 #![cfg(target_endian = "little")]
 mod child;
 use ptarmigan::hosted::{Bind, MetricsHook, PagePool, PoolConfig, PoolError, PoolEvent, Refusal, Topology};
@@ -14,7 +14,7 @@ fn config(size: usize, most: usize) -> PoolConfig {
     PoolConfig { decay: None, threads: 8, topology: Topology::one(), ..PoolConfig::stacks(size, most) }
 }
 
-/// A hook, and what it heard that was refused.
+/// A hook, and the refusals that it heard.
 fn listener() -> (MetricsHook, Arc<Mutex<Vec<Refusal>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let writes = heard.clone();
@@ -59,7 +59,7 @@ fn without_guards_in_page_tables_each_is_a_mapping_that_faults_as_well() {
         assert_eq!(pool.stats().return_calls, 1);
         let stack = pool.page().expect("8 fit");
         println!("guards are mappings");
-        // SAFETY: none: the test is that the process ends here.
+        // SAFETY: broken on purpose: the process must end here.
         unsafe { stack.bottom().sub(1).write_volatile(1) };
         return;
     };
@@ -114,7 +114,7 @@ fn memory_that_the_host_does_not_take_back_is_cleared_and_goes_round() {
         for page in &mut all {
             assert!(page.iter().all(|byte| *byte == 0));
             page.fill(7);
-            // SAFETY: it is not zero, and is given back to the host, which is what the test is about.
+            // SAFETY: it is not zero, and is given back to the host: the subject of the test.
             page.fill(0);
         }
         drop(all);
@@ -165,7 +165,7 @@ fn without_numa_or_the_right_to_bind_memory_lies_where_it_is_touched() {
         .join()
         .expect("it does not panic");
     }
-    // A machine of one node is asked nothing.
+    // A machine of one node makes no such call.
     child::deny(libc::SYS_mbind, None, libc::EPERM);
     let one = PagePool::stacks(PoolConfig { bind: Bind::Strict, ..config(64 * KIB, 8) }).expect("one node");
     assert_eq!(one.stats().refused, 0);

@@ -35,8 +35,8 @@ fn addr(at: NonNull<u8>) -> usize {
     at.addr().get()
 }
 
-/// The last byte of each stack, and how many of them have memory. Debug builds read the lowest page of
-/// what comes from the host and of what goes back, so that one has memory there.
+/// The last byte of each stack, and how many of them have memory. Debug builds read the lowest page
+/// of stacks that come from the host or go back, so that one has memory there.
 fn tops(stacks: &[Stack<'_>]) -> Vec<usize> {
     stacks.iter().map(|stack| addr(stack.top()) - 1).collect()
 }
@@ -53,7 +53,7 @@ fn the_guard_faults_and_the_stack_above_it_does_not() {
         // SAFETY: all of it is the stack's.
         unsafe { stack.bottom().write_bytes(1, 64 * KIB) };
         println!("the stack can be written to");
-        // SAFETY: none: the test is that the process ends here.
+        // SAFETY: broken on purpose: the process must end here.
         unsafe { stack.bottom().sub(1).write_volatile(1) };
         println!("its guard as well");
         return;
@@ -204,7 +204,7 @@ fn memory_goes_back_with_one_call_for_a_run_of_stacks() {
     drop(kept);
     assert_eq!(pool.trim(), 512 * 32 * KIB);
     assert_eq!(resident(&tops), 0);
-    // In the order of their addresses: what goes is next to each other.
+    // In the order of their addresses: stacks that go back are neighbours.
     let mut all: Vec<_> = (0..512).map(|_| pool.page().expect("512 fit")).collect();
     all.sort_by_key(|stack| addr(stack.bottom()));
     drop(all);
@@ -218,7 +218,7 @@ fn memory_goes_back_with_one_call_for_a_run_of_stacks() {
 fn a_pool_says_how_much_memory_its_stacks_take() {
     let pool = stacks(MIB, 40);
     let all: Vec<_> = (0..40).map(|_| pool.page().expect("40 fit")).collect();
-    // What debug builds have read.
+    // Pages that debug builds have read.
     let before = pool.resident().expect("the host says");
     assert!(before <= 40 * 4 * KIB, "{before}");
     all.iter().for_each(|stack| touch(stack, 1));
@@ -280,7 +280,7 @@ fn a_stack_ends_on_another_thread_and_comes_round() {
         let stack = loop {
             match pool.arc_page() {
                 Ok(stack) => break stack,
-                // What is on its way is with the other thread.
+                // The missing stacks are with the other thread.
                 Err(PoolError::Full { .. }) => std::thread::yield_now(),
                 Err(other) => panic!("{other}"),
             }
@@ -301,7 +301,7 @@ fn an_address_is_refused_that_is_another_pools_or_comes_twice_or_is_no_stacks() 
     let in_use = pool.page().expect("8 fit");
     let refuse = |pool: &PagePool<Stacks>, base: NonNull<u8>, why: &str| {
         let before = pool.stats();
-        // SAFETY: 1. nothing uses any of the stacks.
+        // SAFETY: 1. no code uses any of the stacks.
         let error = unsafe { pool.try_page_from_raw(base) }.expect_err(why);
         assert!(matches!(&error, PoolError::Address(text) if text.contains(why)), "{error}");
         assert_eq!(pool.stats(), before, "nothing has changed");
@@ -313,7 +313,7 @@ fn an_address_is_refused_that_is_another_pools_or_comes_twice_or_is_no_stacks() 
     // SAFETY: within the pool's address space.
     refuse(&pool, unsafe { base.add(8 * 68 * KIB) }, "not the base of a page of this pool");
     refuse(&pool, in_use.bottom(), "not kept as an address");
-    // SAFETY: 1. nothing uses the stack.
+    // SAFETY: 1. no code uses the stack.
     drop(unsafe { pool.try_page_from_raw(base) }.expect("it is kept as an address"));
     refuse(&pool, base, "not kept as an address");
     assert_eq!(pool.stats().in_use, 64 * KIB);

@@ -74,8 +74,8 @@ fn the_right_to_write_comes_back_at_once_to_pages_that_are_the_spaces_alone() {
     space.end(on).unwrap();
 }
 
-/// CPU 1 has what was allowed before. It faults, finds what is allowed now, and writes to the same
-/// frame; a child has its own.
+/// CPU 1 has the old permissions. It faults, finds the new ones, and writes to the same frame; a
+/// child has its own.
 #[test]
 fn no_cpu_has_to_be_asked_when_pages_gain_rights_and_none_writes_to_another_frame() {
     let host = Host::<X86_64>::new(small(2, 1, 64)).unwrap();
@@ -120,7 +120,7 @@ fn no_cpu_has_to_be_asked_when_pages_gain_rights_and_none_writes_to_another_fram
     assert_eq!(flushes(), before, "nothing has to be forgotten");
     assert_eq!(write(&mut space, 0, 0, 20), 0, "the right came back without a fault");
     assert!(write(&mut space, 1, 1, 21) <= 1);
-    // A child shares page 2; what comes back to the parent is not the child's.
+    // A child shares page 2; rights that come back to the parent are not the child's.
     let mut child = watch.changing(|| space.edit(on0).unwrap().fork().unwrap());
     watch.changing(|| space.edit(on0).unwrap().mprotect(all, AreaFlags::READ).unwrap());
     watch.changing(|| space.edit(on0).unwrap().mprotect(all, RW).unwrap());

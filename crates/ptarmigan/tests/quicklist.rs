@@ -1,5 +1,5 @@
-//! Policies: what they hand out, keep and count, and those of history against a model of their own.
-//! The invariants have tests of their own, `invariants`.
+//! Policies: pages that they hand out and keep, their counts, and those of history against a model
+//! of their own. The invariants have tests of their own, `invariants`.
 mod common;
 use common::{At, Rng, any_frame, assert_constructed, assert_zero, peek, small};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 const ROOT: Level = Level(3);
 const PTE: Level = Level::PTE;
 
-/// Gives pages back the way a gather does, nothing having walked them.
+/// Gives pages back the way a gather does, without an MMU that walked them.
 fn give_back<P: Policy>(policy: &P, cpu: &CpuSlot, page: Clean) {
     policy.at(&cpu.pin()).free_unlinked(page);
 }
@@ -28,7 +28,8 @@ fn lists(cpus: usize, magazine: usize, share: u32) -> ListsConfig {
     ListsConfig { magazine, budget_divisor: share, ..ListsConfig::new(cpus) }
 }
 
-/// What a policy may hold of a node: its share of the node's memory, magazines included.
+/// Returns a policy's limit of cached pages of a node: its share of the node's memory, magazines
+/// included.
 fn budget<F: Format>(host: &Host<F>, node: u8, share: u32) -> usize {
     (host.frames().node_frames(NodeId(node)) / share) as usize
 }
@@ -263,7 +264,7 @@ fn pages_freed_on_a_foreign_node_go_home() {
                 give_back(&policy, &slots[to], page);
             }
         }
-        // What rests on a CPU comes out at that CPU first, and must be of its node, as must the
+        // Pages that rest on a CPU come out at that CPU first, and must be of its node, as must the
         // refills.
         for slot in &slots {
             let node = slot.pin().node();
@@ -293,7 +294,7 @@ fn pages_that_come_home_one_by_one_are_all_still_there() {
         for page in pages {
             give_back(&policy, &slots[1], page);
         }
-        // The home CPU fetches what came, and frees more than it can keep.
+        // The home CPU fetches the returned pages, and frees more than it can keep.
         let pages: Vec<Clean> =
             (0..300).map(|_| policy.at(&slots[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap()).collect();
         for page in pages {
@@ -347,8 +348,7 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
             policy.at(&cpu.pin()).drain();
         }
         policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
-        // No top is left: a change reaches nobody.
-        // SAFETY: 1. the entry is none.
+        // No top is left: a change reaches nobody. SAFETY: 1. the entry is empty.
         assert_eq!(unsafe { host.kernel().set(host.frames(), 300, 0) }, 0);
         host.audit().unwrap();
     }
@@ -394,7 +394,7 @@ fn a_policy_without_memory_says_so_and_changes_nothing() {
         assert!(policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::ATOMIC).is_err());
         assert!(policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::ATOMIC).is_err());
         assert_eq!((host.frames().counts(), policy.counts()), before);
-        // Nothing is left on lists while a request that may wait fails.
+        // The lists are empty when a request that may wait fails.
         assert_eq!(policy.counts().cached(), 0);
         for page in live {
             give_back(&policy, &cpus[1], page);
@@ -435,7 +435,7 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
         assert!((1..=16).contains(&freed), "{freed} pages in one call");
     }
     assert_eq!(policy.at(&cpus[0].pin()).reclaim(NodeId(0), 5), 5.min(policy.counts().cached() as u32));
-    // And a request that may wait gets at what is left.
+    // And a request that may wait gets the remaining pages.
     while let Ok(f) = host.frames().take(any_frame(0)) {
         frames.push(f.dirty());
     }
@@ -523,7 +523,8 @@ proptest! {
             let grow = (rng.next() >> 40).is_multiple_of(2);
             match rng.below(20) {
                 0 => {
-                    // The trim reads F anew for each list, after what the lists before gave back.
+                    // The trim reads F anew for each list, after the pages that earlier lists gave
+                    // back.
                     let mut free = host.frames().node_free(pin.node());
                     for list in 0..nr {
                         let k = model.trim(pin.node(), model.cpus[c].lists[list].len(), free);

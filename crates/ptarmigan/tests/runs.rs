@@ -12,7 +12,7 @@ const PAGE: u64 = 1 << SHIFT;
 /// Costs of a page, of beginning a run or a window, and of everything.
 fn costs(page: u32, run: u32, full: u32) -> CostModel {
     let [page, run, full] = [page, run, full].map(u64::from);
-    // No machine without page operations: by their name, pages cost what runs of one do.
+    // No machine without page operations: by their name, pages cost as much as runs of one.
     CostModel::Costs(Costs {
         page: page + run,
         page_hashed: page + run,
@@ -89,7 +89,7 @@ proptest! {
         for model in [CostModel::LinuxCeiling { pages: ceiling }, costs(page, run, full)] {
             let scope = model.plan(&stale);
             prop_assert!(pages.iter().all(|p| scope.covers(p * PAGE)), "{scope:?} of {stale:?}");
-            // What hardware is told page by page is the same.
+            // The requests to hardware page by page are the same.
             if let Some(told) = scope.pages().filter(|_| scope.len() < 10_000) {
                 let told: BTreeSet<u64> = told.map(|va| va / PAGE).collect();
                 prop_assert!(told.is_superset(&pages), "{scope:?} of {stale:?}");

@@ -1,5 +1,5 @@
-//! Machines that `Setup` makes: bad descriptions are refused before anything is written, and what is
-//! made serves spaces and gives every frame back.
+//! Machines that `Setup` makes: bad descriptions are refused before any write, and a machine serves
+//! spaces and gives every frame back.
 #![cfg(not(loom))]
 use ptarmigan::addr::{FRAME_SIZE, Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
@@ -16,7 +16,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A CPU that translates nothing, and keeps the root that it was told of.
+/// A CPU that does not translate, and keeps the root that it was told of.
 #[derive(Default)]
 struct Cpu {
     root: AtomicU64,
@@ -61,7 +61,7 @@ impl Memory {
         // SAFETY: the size is not 0.
         let base = unsafe { alloc(Self::layout(frames)) };
         assert!(!base.is_null());
-        // SAFETY: all of it was allocated. What set-up takes is of unknown content.
+        // SAFETY: all of it was allocated. Memory that set-up takes is of unknown content.
         unsafe { base.write_bytes(0xa5, Self::layout(frames).size()) };
         // SAFETY: the kernel's part, which is behind the frames.
         unsafe { base.add(frames as usize * FRAME_SIZE).write_bytes(0, KEPT as usize * FRAME_SIZE) };
@@ -107,7 +107,7 @@ fn build<'m, F: Format, O: Objects>(
     setup: Setup<'_, DirectMap, Cpu, O>,
     place: &'m Place<F, DirectMap>,
 ) -> Result<Parts<'m, F, O>, SetupError> {
-    // SAFETY: 1. and 2. each test has a memory of its own, which outlives the place. 3. Nothing
+    // SAFETY: 1. and 2. each test has a memory of its own, which outlives the place. 3. No MMU
     // translates.
     unsafe { setup.build_in(place) }.map(|(parts, _)| parts)
 }
@@ -134,7 +134,7 @@ fn serves<F: Format, O: Objects>(m: &Parts<'_, F, O>) {
         use ptarmigan::window::{OpenWindow, WindowGuard};
         m.window().open(pfn.addr()).base()
     };
-    // SAFETY: a page of the space's, which nothing else uses.
+    // SAFETY: a page of the space's, which no other code uses.
     unsafe {
         assert!((0..FRAME_SIZE).all(|at| *bytes(&space, heap.start).add(at) == 0), "a page is not cleared");
         *bytes(&space, heap.start) = 7;
@@ -181,7 +181,7 @@ fn each_root_has_the_entries_of_the_root_that_the_kernel_booted_on() {
     let on = m.on(&on_pin).expect("its own pin");
     let space = Space::<X86_64>::new(on).expect("memory");
     let at = memory.zero().wrapping_add(space.tree().root().0 as usize).cast::<u64>();
-    // SAFETY: the root of the space, which nothing writes to.
+    // SAFETY: the root of the space, which no code writes to.
     let entry = |index: usize| unsafe { at.add(index).read() };
     assert_eq!((entry(3), entry(300)), (0, link), "the lower half is the user's");
     space.end(on).expect("its machine");
@@ -195,7 +195,7 @@ fn a_machine_with_two_roots_has_no_kernel_half_and_an_empty_root() {
     assert!(m.kernel_map().is_none());
     let root = m.tlb().hardware().root.load(Ordering::Relaxed);
     let table = memory.zero().wrapping_add(root as usize);
-    // SAFETY: a frame of the machine's, which nothing writes to.
+    // SAFETY: a frame of the machine's, which no code writes to.
     assert!((0..FRAME_SIZE).all(|at| unsafe { *table.add(at) } == 0));
     serves(&m);
 }
@@ -398,7 +398,7 @@ fn a_kernel_in_a_static_is_set_up_once_and_refuses_pins_of_another() {
     let early = unsafe { FIRST_KERNEL.assume(CpuId(0)) };
     assert_eq!(FIRST_KERNEL.on(&early).err(), Some(KernelError::NotSetUp));
 
-    // SAFETY: 1. and 2. the memory is leaked for this. 3. Nothing translates.
+    // SAFETY: 1. and 2. the memory is leaked for this. 3. No MMU translates.
     let refused = unsafe { FIRST_KERNEL.set_up(first.setup(&[])) };
     assert_eq!(refused.err(), Some(SetupError::NoMemory));
     for (kernel, memory) in [(&FIRST_KERNEL, &first), (&SECOND_KERNEL, &second)] {

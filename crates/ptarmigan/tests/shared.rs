@@ -274,8 +274,8 @@ fn add_one<M: ptarmigan::space::SpaceMachine>(
 #[test]
 fn no_write_is_lost_while_pages_are_copied() {
     // All CPUs add to the same words while one of them forks again and again, which makes every
-    // page be copied at the next write: a CPU that went on writing to the old frame would lose what
-    // it adds.
+    // page be copied at the next write: a CPU that went on writing to the old frame would lose its
+    // additions.
     let cpus = 3;
     for delivery in [Delivery::AtOnce, Delivery::Adverse(7)] {
         let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();

@@ -1,5 +1,5 @@
-//! Shootdowns between CPUs: which are asked, what is skipped and what grows, lazy CPUs, numbers of
-//! spaces, parked chains, and what happens when a machine does not keep its promises.
+//! Shootdowns between CPUs: which are asked, which requests are skipped or grow, lazy CPUs, numbers
+//! of spaces, parked chains, and machines that do not keep their promises.
 mod common;
 use common::{Unnumbered, Watch, small, va, watched_with};
 use ptarmigan::addr::{PhysAddr, VirtRange};
@@ -23,7 +23,7 @@ fn pages(start: u64, n: u64) -> VirtRange {
     VirtRange { start, end: start + n * PAGE }
 }
 
-/// What each CPU was told.
+/// The requests to each CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Told {
     Forget(u16, Scope),
@@ -44,7 +44,7 @@ impl Recorder {
     }
 }
 
-// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+// SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for &Recorder {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -117,7 +117,7 @@ fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
 
 #[test]
 fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
-    // CPU 1 is asked twice while its thread is busy: what it does for the first brings it past the
+    // CPU 1 is asked twice while its thread is busy: its answer to the first brings it past the
     // second.
     machine!(3, TlbConfig::new(3), |host, m, slots, told| {
         let space = m.tlb().new_space();
@@ -210,7 +210,8 @@ fn a_space_keeps_its_number_until_another_takes_it() {
                 })
                 .collect();
             assert_eq!(numbers, (1..=asids).collect(), "consecutive spaces use all numbers");
-            // All of them come back to what they left; but for the one that was changed meanwhile.
+            // All of them come back to their old translations; but for the one that was changed
+            // meanwhile.
             run_in(m.tlb(), &pin, &spaces[0]);
             assert!(matches!(told.take()[..], [Told::Load { keep, .. }] if keep), "{asids}");
             change(on, &spaces[0], 0x4000, 1);
@@ -223,7 +224,7 @@ fn a_space_keeps_its_number_until_another_takes_it() {
             run_in(m.tlb(), &pin, &spaces[0]);
             assert!(matches!(told.take()[..], [Told::Load { keep: false, .. }]), "it missed one");
             m.tlb().deactivate(&pin, &spaces[0]).unwrap();
-            // More spaces than numbers: a space that is displaced keeps nothing.
+            // More spaces than numbers: a displaced space keeps no translation.
             let others: Vec<SpaceTlb> = (0..320).map(|_| m.tlb().new_space()).collect();
             for space in &others {
                 run_in(m.tlb(), &pin, space);
@@ -300,7 +301,7 @@ fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
         assert_eq!(m.parking().parked(&pin_a), 0);
         assert_eq!(m.policy().counts_live(), live - 3);
         other.deactivate(b).unwrap();
-        // Coming back to the space itself is letting go, too: what it knew is flushed.
+        // Coming back to the space itself is letting go, too: its old translations are flushed.
         space.activate(b).unwrap();
         space.rest(b).unwrap();
         fill(&mut space, 4);
@@ -311,7 +312,7 @@ fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
         assert!(matches!(told.take()[..], [Told::Load { cpu: 1, .. }]));
         a.collect();
         assert_eq!(m.parking().parked(&pin_a), 0);
-        // More than 20 frames: what is too much is flushed by force.
+        // More than 20 frames: the excess is flushed by force.
         space.activate(c).unwrap();
         space.rest(b).unwrap();
         space.rest(c).unwrap();
@@ -353,11 +354,11 @@ impl<P: ptarmigan::quicklist::Policy> Live for P {
     }
 }
 
-/// What a machine may do wrong.
+/// The faults of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     None,
-    /// An interrupt is answered, and nothing is invalidated.
+    /// An interrupt is answered without an invalidation.
     Dropped,
     /// The answer is given first, the invalidation comes after a while.
     Late,
@@ -374,8 +375,8 @@ struct Lying<'w, 'h> {
     late: Mutex<Vec<Invalidation>>,
 }
 
-// SAFETY: it breaks the promises on purpose; what walks these tables is the sanitizer, which
-// survives it.
+// SAFETY: it breaks the promises on purpose; only the sanitizer walks these tables, and it survives
+// that.
 unsafe impl Mmu for Lying<'_, '_> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -410,7 +411,7 @@ unsafe impl Mmu for Lying<'_, '_> {
 }
 
 /// Plays a shootdown of freed tables with a CPU that runs in the space, one that is lazy, and a
-/// switch between spaces with numbers; what the sanitizer finds.
+/// switch between spaces with numbers; returns the number of findings.
 fn play(lie: Lie) -> u64 {
     let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
     let watch = Watch::with_asids(&host, true);
@@ -536,8 +537,8 @@ fn spaces_that_come_and_go_under_few_numbers_leave_nothing_stale() {
     }
 }
 
-/// Plays two spaces on a CPU whose MMU keeps what it knows of them under number 0; what the
-/// sanitizer finds.
+/// Plays two spaces on a CPU whose MMU keeps their translations under number 0; returns the
+/// findings about stale pages, and all others.
 fn play_without_numbers(load_fence: bool, unload_fence: bool) -> [u64; 2] {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let watch = Watch::with_asids(&host, true);

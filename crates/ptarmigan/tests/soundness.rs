@@ -1,4 +1,4 @@
-//! What safe code must not bring about, whatever it does.
+//! Checks that safe code cannot break memory safety.
 #![cfg(not(loom))]
 #[macro_use]
 #[path = "common/entries.rs"]
@@ -46,8 +46,8 @@ enum GivesUp {
 }
 
 /// A parent gives up a page that it shares with a child; before CPU 1, which reads the page in the
-/// parent, has forgotten it, the child writes. Returns what the child's fault did, and whether CPU
-/// 1 knew the page before it and after it.
+/// parent, has forgotten it, the child writes. Returns the result of the child's fault, and whether
+/// CPU 1 knew the page before it and after it.
 fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
     let host = Host::<X>::new(small(3, 16)).unwrap();
     let model = ExactTlbs::default();
@@ -146,7 +146,7 @@ fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
     assert!(unwound.is_err());
     assert_eq!(tree.query(on, VirtAddr(VA)), None, "the first entry is gone");
     assert!(model.invalidations.load(SeqCst) > before, "and no CPU was told");
-    // The record still says what is there.
+    // The record still names the other entries.
     tree.edit(on).unwrap().unmap_range(pages(VA, 3), Free::Empty, |_, _, _| {});
     assert_eq!(tree.tables_below_root(), 0);
     tree.end(on, |_, _, _| {}).unwrap();
@@ -212,7 +212,8 @@ fn a_dirty_bit_that_an_mmu_sets_while_permissions_change_is_kept() {
     assert!(*times.get_mut() > 1, "the change was worked out anew");
     let (_, attr) = tree.query(on, VirtAddr(VA)).unwrap();
     assert!(attr.has(Attr::DIRTY) && !attr.has(Attr::WRITE), "{attr}");
-    // A cursor and the change of one page as well: what was set since the caller looked is kept.
+    // A cursor and the change of one page as well: bits that were set since the caller looked are
+    // kept.
     entry.fetch_and(!DIRTY, SeqCst);
     let mut edit = tree.edit(on).unwrap();
     let old = edit.protect(VirtAddr(VA), Attr::READ | Attr::USER).unwrap();
@@ -481,7 +482,7 @@ fn roots_of_which_three_quarters_are_the_users_follow_the_kernel_map() {
     host.audit().unwrap();
 }
 
-/// Records what each page showed whenever the MMU was told to forget it.
+/// Records the frame of each page whenever the MMU was told to forget it.
 #[derive(Default)]
 struct Broken<'h> {
     host: Option<&'h Host<ThreeQuarters>>,
@@ -490,7 +491,7 @@ struct Broken<'h> {
     flushes: AtomicUsize,
 }
 
-// SAFETY: nothing is cached, so all promises hold at once.
+// SAFETY: no translation is cached, so all promises hold at once.
 unsafe impl Mmu for &Broken<'_> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

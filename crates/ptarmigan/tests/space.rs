@@ -31,7 +31,7 @@ struct Ran {
     failures: u64,
 }
 
-/// One history from beginning to end; nothing may be left.
+/// One history from beginning to end; no frame may be left.
 fn history<F: Watchable>(config: HostConfig, with: With, seed: u64, steps: usize, tight: bool) -> Ran {
     let host = Host::<F>::new(config).unwrap();
     let slots = host.slots();

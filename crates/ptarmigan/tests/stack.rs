@@ -23,7 +23,7 @@ fn below(end: u64, n: u64) -> VirtRange {
     VirtRange { start: end - n * PAGE, end }
 }
 
-/// What is mapped, by page counted down from `end`: whether it may be written.
+/// Returns the mapped pages, counted down from `end`, and whether each may be written.
 fn mapped<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>, end: u64) -> Vec<Option<bool>> {
     (1..=10)
         .map(|page| space.tree().query(on, VirtAddr(end - page * PAGE)))

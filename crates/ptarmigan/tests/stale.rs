@@ -1,4 +1,5 @@
-//! What TLBs still know after a flush that failed, was refused, or was told of everything.
+//! Checks the TLBs' stale translations after a flush that failed, was refused, or was told of
+//! everything.
 #![cfg(not(loom))]
 #[path = "common/remembering.rs"]
 mod remembering;
@@ -174,10 +175,10 @@ thread_local! {
     static HOOK: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
 }
 
-/// Notes what each CPU is told to forget. CPU 1 does something else before.
+/// Notes the requests to each CPU. CPU 1 does something else before.
 struct Hooked([Mutex<Vec<Scope>>; 3]);
 
-// SAFETY: nothing is cached.
+// SAFETY: no translation is cached.
 unsafe impl Mmu for &Hooked {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -346,8 +347,8 @@ fn gives_a_table_up<'a, M: Machine>(on: On<'a, M>, space: &'a SpaceTlb) -> Gathe
     // SAFETY: 1. the policy is the machine's.
     let at = unsafe { page.into_table(on.frames(), &X::LAYOUT) }.into_raw();
     let mut gather = Gather::new(on, space, 12).unwrap();
-    // SAFETY: 1. it never was linked. 2. it came from the policy just now. 3. nothing was written
-    // to it. 4. it mapped nothing. 5. it is a leaf table.
+    // SAFETY: 1. it never was linked. 2. it came from the policy just now. 3. it was not written
+    // to. 4. it mapped no page. 5. it is a leaf table.
     unsafe { gather.foreign_table(at, Level::PTE, VA).unwrap() };
     gather
 }
@@ -367,8 +368,8 @@ fn a_gather_refuses_a_root_table_and_the_registry_of_roots_stays_whole() {
     let used = usage();
     let space = m.tlb().new_space();
     let mut gather = Gather::new(on, &space, 12).unwrap();
-    // SAFETY: 1. nothing links the root. 2. it came from the policy just now. 3. nothing was written
-    // to it. 4. it mapped nothing. 5. the policy says its roots.
+    // SAFETY: 1. no entry links the root. 2. it came from the policy just now. 3. it was not
+    // written to. 4. it mapped no page. 5. the policy says its roots.
     assert_eq!(unsafe { gather.foreign_table(at, level, VA) }, Err(GatherError::Root(at)));
     assert_eq!((usage(), gather.waiting()), (used, (0, 0)), "nothing is taken, nothing is written");
     gather.finish();
@@ -468,7 +469,7 @@ fn read_each_others_trees(park: u32) {
 #[test]
 fn cpus_that_read_each_others_trees_do_not_wait_for_each_other() {
     read_each_others_trees(64);
-    // What cannot be parked is leaked.
+    // Tables that cannot be parked are leaked.
     read_each_others_trees(0);
 }
 
@@ -520,7 +521,7 @@ fn a_gather_of_pages_larger_than_a_frame_is_a_promise_of_the_callers() {
     for stride in [0, 21, 64, u32::MAX] {
         assert_eq!(Gather::new(on, tree.tlb(), stride).err(), Some(GatherError::Stride(stride)));
     }
-    // SAFETY: 1. it is told of nothing.
+    // SAFETY: 1. it is told of no entry.
     let large = |stride| unsafe { Gather::with_large_pages(on, tree.tlb(), stride) };
     assert!(large(21).is_ok());
     assert_eq!(large(64).err(), Some(GatherError::Stride(64)));

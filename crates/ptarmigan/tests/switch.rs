@@ -1,5 +1,5 @@
-//! What interrupts, panics and pins of another machine do to the TLB state: nothing is answered
-//! that was not done, nothing points to what is gone, and what makes no sense is refused.
+//! Checks the TLB state under interrupts, panics and pins of another machine: a CPU answers only
+//! after its work, no pointer outlives its object, and invalid calls are refused.
 #![cfg(not(loom))]
 mod common;
 use common::{small, va};
@@ -29,7 +29,7 @@ const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;
 const AREA: VirtRange = VirtRange { start: 0x40_0000, end: 0x40_4000 };
 
-/// What the library has the MMU of a CPU do.
+/// The MMU functions that the library calls on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Point {
     Invalidate,
@@ -51,7 +51,7 @@ struct Hooked {
 
 impl Hooked {
     fn at(&self, pin: &Pinned<'_>, point: Point) {
-        // Taken out while it runs: what it calls may come here again.
+        // Taken out while it runs: its calls may come here again.
         let hook = self.hook.lock().unwrap().take();
         if let Some(mut hook) = hook {
             hook(point, pin);
@@ -73,7 +73,7 @@ impl Hooked {
     }
 }
 
-// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+// SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for &Hooked {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -139,8 +139,8 @@ fn wait(mut is_so: impl FnMut() -> bool) -> bool {
 /// Long enough for a call that does not wait to return.
 const A_WHILE: Duration = Duration::from_millis(30);
 
-/// CPU 1 does what `switch` says. In the middle of that, CPU 0 unmaps, and CPU 1 is interrupted for
-/// it. Returns what CPU 1 has done by the time at which munmap returns, from the interrupt on.
+/// CPU 1 runs `switch`. In the middle of that, CPU 0 unmaps, and CPU 1 is interrupted for it.
+/// Returns the MMU functions called on CPU 1 from the interrupt on until munmap returns.
 fn interrupted(
     point: Point,
     prepare: impl FnOnce(&SharedSpace<F>, &M, &Pinned<'_>) + Send + 'static,
@@ -174,7 +174,7 @@ fn interrupted(
                 assert_eq!(hooked.take(), [], "a request was carried out in the middle of {point:?}");
             });
             switch(space, m, &b.pin());
-            // From here on nothing is served: the switch has done it.
+            // From here on no request is served: the switch has done it.
             assert!(wait(|| returned.load(SeqCst)), "munmap waits for ever");
         });
         go.wait();
@@ -199,7 +199,7 @@ fn a_request_in_the_middle_of_a_switch_is_carried_out_before_it_is_answered() {
     // Tables have gone: a lazy CPU leaves the space.
     assert_eq!(interrupted(Lazy, active, |s, m, pin| s.rest(m.on(pin).unwrap()).unwrap()), [Lazy, Unload]);
     assert_eq!(interrupted(Resume, lazy, active), [Resume, Invalidate]);
-    // It forgets by leaving: there is nothing left to do.
+    // It forgets by leaving: no work is left.
     assert_eq!(interrupted(Unload, active, |s, m, pin| s.deactivate(m.on(pin).unwrap()).unwrap()), [Unload]);
     // In the middle of the answer to another CPU's request, and of a flush of its own.
     let flush_kernel = |_: &SharedSpace<F>, m: &M, pin: &Pinned<'_>| {
@@ -309,7 +309,7 @@ fn more_cpus_than_can_be_named_are_refused() {
 /// A machine without MMUs that loses all interrupts.
 struct Silent;
 
-// SAFETY: nothing is ever cached.
+// SAFETY: no translation is ever cached.
 unsafe impl Mmu for Silent {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -356,7 +356,7 @@ fn readers_protect_what_they_found_in_whatever_order_they_end() {
     }
 }
 
-/// CPU 0 unmaps and its wait fails while CPU 1, which has the space active, answers nothing; then
+/// CPU 0 unmaps and its wait fails while CPU 1, which has the space active, does not answer; then
 /// `then` is CPU 1.
 fn abandoned(then: impl FnOnce(&'static M, &'static Hooked, &Pinned<'_>) + Send + 'static) {
     let (host, m, hooked) = machine(2);

@@ -18,9 +18,9 @@ thread_local! {
     /// This thread is a CPU: whether its interrupts are masked.
     static MASKED: Cell<bool> = const { Cell::new(false) };
     static EVENTS: RefCell<Vec<Event>> = const { RefCell::new(Vec::new()) };
-    /// What `save` does besides.
+    /// A further action of `save`.
     static ON_SAVE: Cell<Option<fn()>> = const { Cell::new(None) };
-    /// What is looked at in `restore`: whether a lock is free by then.
+    /// The check in `restore`: whether a lock is free by then.
     static PROBE: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
 }
 
@@ -45,7 +45,7 @@ static MASK: InterruptMask = InterruptMask {
 fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: 1. and 2. they mask nothing real. 3. tests take locks after this only.
+        // SAFETY: 1. and 2. they mask no real interrupt. 3. tests take locks after this only.
         unsafe { install_interrupt_mask(&MASK) }.expect("the first");
     });
 }

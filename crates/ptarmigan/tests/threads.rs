@@ -71,7 +71,7 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
     for nodes in [1, 2] {
         let host = Host::<X86_64>::new(small(4, nodes, 64)).unwrap();
         let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
-        // A slot cannot leave its thread: each thread takes what is free, one at a time.
+        // A slot cannot leave its thread: each thread takes free ones, one at a time.
         let turn = Mutex::new(());
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -187,7 +187,7 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
             while at_work.load(Ordering::Acquire) > 0 {
                 change += 1;
                 let i = change as usize % ENTRIES;
-                // SAFETY: 1. the entry is not present: it lets nothing through and links nothing.
+                // SAFETY: 1. the entry is not present: it gives no access and links no table.
                 unsafe { host.kernel().set(host.frames(), FIRST + i, change << 12) };
                 made[i].store(change, Ordering::Release);
             }
@@ -196,7 +196,7 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
         for node in 0..2 {
             lists.at(&slot.pin()).reclaim(NodeId(node), u32::MAX);
         }
-        // SAFETY: 1. the entry is none.
+        // SAFETY: 1. the entry is empty.
         let roots = unsafe { host.kernel().set(host.frames(), FIRST, 0) };
         assert_eq!(roots, 0, "a root that is gone is still known");
         host.audit().unwrap();
@@ -232,7 +232,7 @@ fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
                         }
                     }
                     if round % 3 == 0 {
-                        // Without a word: somebody else has to look after what it held.
+                        // Without a word: another thread has to look after its pages.
                         drop(mine);
                         died.lock().unwrap().push(cpu);
                         while died.lock().unwrap().contains(&cpu) {

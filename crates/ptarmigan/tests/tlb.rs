@@ -20,7 +20,7 @@ use ptarmigan::tlb::{
 use std::cell::Cell;
 use std::sync::Mutex;
 
-/// What happened, in order.
+/// The events, in order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     Alloc(PhysAddr),
@@ -74,12 +74,12 @@ impl Log {
 
 struct Recorder<'l> {
     log: &'l Log,
-    /// Free frames are looked at when the invalidation comes: nothing may have come back yet.
+    /// Free frames are looked at when the invalidation comes: no frame may have come back yet.
     free: &'l (dyn Fn() -> u32 + Sync),
     free_at_invalidate: &'l Mutex<Vec<u32>>,
 }
 
-// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+// SAFETY: the MMUs of these tests walk no tables and cache no translations.
 unsafe impl Mmu for Recorder<'_> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -195,8 +195,8 @@ fn tables_are_flushed_then_available() {
         host.data().drain(host.frames(), &pin);
         assert_eq!(host.frames().counts().free, free + 3 + 8 + 1, "tables, data and the area's record");
         space.end(on).unwrap();
-        // First of all the CPU that ran in it goes to the kernel's root: nobody can see what is
-        // taken down.
+        // First of all the CPU that ran in it goes to the kernel's root: nobody can see the tables
+        // that are taken down.
         assert_eq!(log.take(), [Event::Unload(0), Event::Flushed(1), Event::GatherEnd]);
     });
 }
@@ -482,7 +482,7 @@ fn dropping_a_gather_flushes_and_frees() {
         drop(edit);
         assert_eq!(log.take(), [flush(Scope::Page(0x1000), 1, true), Event::Flushed(3), Event::GatherEnd]);
         assert_eq!(freed.lock().unwrap().len(), 1);
-        // What was flushed may be looked at before it is given back.
+        // Flushed pages may be looked at before they are given back.
         map(&mut tree);
         let id = tree.tlb().id();
         let mut edit = tree.edit(on).unwrap();
@@ -534,8 +534,8 @@ fn dropping_a_gather_gives_data_frames_back_after_the_flush() {
     });
 }
 
-/// Whether entries of the tree are changed with plain stores: what an MMU sets just before the
-/// store goes unseen then. `at` is where the entry of the page at address 0 lies.
+/// Whether entries of the tree are changed with plain stores: bits that an MMU sets just before the
+/// store are lost then. `at` is where the entry of the page at address 0 lies.
 fn is_private<M: Machine>(host: &Host<X86_64>, on: On<'_, M>, tree: &mut Tree<X86_64>, at: u64) -> bool {
     const DIRTY: u64 = 1 << 6;
     poke(host, at, peek(host, at) & !DIRTY);
@@ -573,7 +573,7 @@ fn entries_are_changed_with_plain_stores_only_if_no_cpu_has_the_space() {
         tree.deactivate(on).unwrap();
         assert_eq!(log.take(), [Event::Unload(0)]);
         assert!(is_private(&host, on, &mut tree, leaf.0));
-        // What else works on tables that are not the library's own is not known.
+        // The library does not know other users of foreign tables.
         let tlb = m.tlb().new_space();
         assert!(!Gather::new(on, &tlb, 12).unwrap().is_private());
         tree.end(on, |_, _, _| {}).unwrap();

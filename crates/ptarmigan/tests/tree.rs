@@ -379,7 +379,7 @@ fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_
     host.audit().unwrap();
 }
 
-/// Linux's `free_pgd_range` and what it calls, level by level: a table in the way of `start..end`
+/// Linux's `free_pgd_range` and its callees, level by level: a table in the way of `start..end`
 /// goes if its aligned span lies between floor and ceiling.
 fn freed_by_linux<F: Format>(pages: &Pages, r: VirtRange, floor: u64, ceiling: u64) -> Vec<u32> {
     (0..F::LAYOUT.levels)
@@ -410,7 +410,7 @@ proptest! {
         untouched in any::<u8>(),
         spread in prop_oneof![Just(1u64), Just(64), Just(1 << 15)],
     ) {
-        // Areas in order, none on top of another.
+        // Areas in order, without overlap.
         let mut laid: Vec<VirtRange> = Vec::new();
         for (start, n) in areas {
             let start = (start * spread * PAGE).max(laid.last().map_or(0, |a: &VirtRange| a.end));
@@ -425,7 +425,7 @@ proptest! {
         let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
         let gone = which % laid.len();
         for (i, a) in laid.iter().enumerate() {
-            // An area counts as a neighbour although nothing in it has been touched.
+            // An area counts as a neighbour even if it has no touched page.
             if i == gone || untouched >> i & 1 == 0 {
                 tree.edit(on).unwrap().put_range(*a, Pfn(1), RW).unwrap();
             }

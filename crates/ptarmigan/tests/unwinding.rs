@@ -1,4 +1,4 @@
-//! What holds after the MMU's code, or a policy's, has unwound.
+//! Checks the state after the MMU's code, or a policy's, has unwound.
 #![cfg(not(loom))]
 #[path = "common/remembering.rs"]
 mod remembering;
@@ -37,7 +37,7 @@ enum Moment {
     AfterTheRegister,
 }
 
-/// The registers of two CPUs that hold the root, and what was loaded. The next load may fail.
+/// The registers of two CPUs that hold the root, and the loads. The next load may fail.
 #[derive(Default)]
 struct Registers<const BROADCASTS: bool> {
     fail: Mutex<Option<Moment>>,
@@ -60,8 +60,9 @@ impl<const BROADCASTS: bool> Registers<BROADCASTS> {
     }
 }
 
-// SAFETY: 1., 2. and 3. nothing is cached. 4. the register is cleared. 5. there is nothing to reach.
-// 6. roots are kept to be looked at only. 7. nothing is cached, and `unload` does not unwind.
+// SAFETY: 1., 2. and 3. no translation is cached. 4. the register is cleared. 5. there is no other
+// CPU to reach. 6. roots are kept to be looked at only. 7. no translation is cached, and `unload`
+// does not unwind.
 unsafe impl<const B: bool> Mmu for &Registers<B> {
     const BROADCASTS: bool = B;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
@@ -219,7 +220,7 @@ fn the_next_flush_makes_up_for_one_that_a_layer_kept_from_beginning() {
     let (frame, _) = space.tree().query(on, VirtAddr(VA)).unwrap();
     model.walk(1, VA, frame);
     assert!(unwinds(|| space.edit(on).unwrap().munmap(page(VA))));
-    // Nothing is there any more that could be flushed.
+    // No page is left that could be flushed.
     space.edit(on).unwrap().munmap(page(VA)).unwrap();
     space.edit(on).unwrap().mmap(page(VA), rw, 0).unwrap();
     space.fault(on, VirtAddr(VA), Access::Write).unwrap();

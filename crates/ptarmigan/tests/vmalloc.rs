@@ -58,7 +58,7 @@ fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
         let mut areas = areas(&host, on, START, 2 * LEAF);
         let rng = Rng::new(seed);
         let mut live: Vec<Area<'_>> = Vec::new();
-        // What each page shows: no frame twice.
+        // The frame of each page: no frame twice.
         let mut shown: HashMap<u64, Pfn> = HashMap::new();
         for _ in 0..400 {
             let on = m.on(&pins[rng.below(2) as usize]).unwrap();
@@ -83,7 +83,7 @@ fn areas_reach_their_own_frames_and_their_guards_reach_nothing() {
                 }
                 areas.free(on, area).unwrap();
             }
-            // Both CPUs find what is there, and what was there is forgotten.
+            // Both CPUs find the present pages, and have forgotten the old ones.
             for va in (START..START + 2 * LEAF).step_by(PAGE as usize) {
                 let cpu = rng.below(2) as usize;
                 let found = tlbs.access(&host, root, cpu, va).map(|(pfn, _)| pfn);

@@ -54,8 +54,8 @@ fn blocks(frames: &Frames) -> HashSet<(u8, u32)> {
         .collect()
 }
 
-/// A window that lets something else happen whenever a frame is about to be reached: what an
-/// interrupt or another CPU does between the steps of a refill.
+/// A window that calls a function whenever a frame is about to be reached, as an interrupt or
+/// another CPU may act between the steps of a refill.
 struct Between<'a> {
     inner: DirectMap,
     hook: &'a (dyn Fn() + Sync),
@@ -246,7 +246,7 @@ fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() 
         assert!(matches!(other, Taken::Dirty(_)), "from the {end:?}");
         frames.give(other.dirty());
     }
-    // If there is nothing but the mixed block, they get what is not zero of it.
+    // If only the mixed block is left, they get its dirty frames.
     let dirty = frames.take(Request { order: 10, ..any_frame(0) }).unwrap();
     let urgent = Request { flags: AllocFlags::URGENT, ..any_frame(0) };
     let others: Vec<_> = (0..1000).map(|_| frames.take(urgent).unwrap()).collect();
@@ -384,7 +384,7 @@ fn the_reserve_is_not_touched_and_ordinary_requests_do_not_fail_for_it() {
     let mut held: Vec<_> = std::iter::from_fn(|| frames.take(zero(0)).ok()).map(Taken::dirty).collect();
     let reserve = frames.counts().free;
     let high = reserve + reserve / 2;
-    // Short of the watermark, nothing is cleared, however much is asked for.
+    // Short of the watermark, no frame is cleared, however much is asked for.
     while frames.counts().free < high {
         assert_eq!(refill(frames, NODE, u32::MAX, &window), 0);
         frames.give(held.pop().unwrap());
@@ -554,7 +554,7 @@ fn faults_find_as_many_zero_frames_as_the_last_ones_asked_for() {
     assert_eq!(burst(&host, &pin, 100), 100);
     let counts = data.zero_counts();
     assert_eq!((counts.asked, counts.found, counts.ahead, counts.wasted), (300, 200, 200, 0));
-    // What rests on the CPU goes back as what it is.
+    // Frames that rest on the CPU go back in their state.
     refill_data(data, frames, &pin, 1000, &window);
     let known = frames.counts().zero;
     data.drain(frames, &pin);
@@ -604,7 +604,7 @@ fn the_last_frames_are_had_by_anybody_even_if_they_are_zero() {
     for frame in taken {
         give_last(data, frames, &pin, frame);
     }
-    // While memory is short, nothing is set apart either.
+    // While memory is short, no frame is set apart either.
     let rest: Vec<_> = std::iter::from_fn(|| frames.take(any_frame(0)).ok()).collect();
     burst(&host, &pin, 8);
     assert!(frames.pressed(NODE));
@@ -650,7 +650,7 @@ fn zero_frames_that_rest_on_a_cpu_are_of_its_node() {
     let pin = cpus[1].pin();
     burst(&host, &pin, 20);
     refill_data(data, frames, &pin, 20, &window);
-    // Zero frames of its node's zone come to it as well, of the other node's none.
+    // Zero frames of its node's zone come to it as well, but not those of the other node.
     data.drain(frames, &pin);
     refill(frames, NodeId(1), 64, &window);
     for _ in 0..2 {

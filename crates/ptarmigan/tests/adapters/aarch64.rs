@@ -18,7 +18,7 @@ fn range(start: usize, bytes: usize) -> MemoryRegion {
     MemoryRegion::new(start, start + bytes)
 }
 
-/// Returns what the crate finds in the first 32 MiB: where, of which level, and leading where.
+/// Returns the crate's leaves in the first 32 MiB: address, level and target.
 fn leaves(table: &RootTable<El1And0, Tables<'static, 'static, &'static Lists, CpuSlot>>) -> Vec<[usize; 3]> {
     let mut found = Vec::new();
     let walked = table.walk_range(&range(0, 32 << 20), &mut |region, entry, level| {
@@ -87,7 +87,7 @@ fn a_mapping_is_changed_by_a_function_and_tables_go_when_a_range_covers_them() {
     let read_only = |_: &MemoryRegion, entry: &mut aarch64_paging::descriptor::UpdatableDescriptor<'_, A>| {
         entry.modify_flags(A::READ_ONLY, A::empty())
     };
-    // SAFETY: 1. it sets one flag, which is none of a table.
+    // SAFETY: 1. it sets one flag, which no table entry has.
     unsafe { noted.modify_range(&range(top + PAGE, PAGE), &read_only) }.unwrap();
     assert_eq!(out(pages), 4, "one block was split");
     noted.map_range(&range(top, 3 * LARGE), PhysicalAddress(0), A::empty(), Constraints::empty()).unwrap();
@@ -107,7 +107,7 @@ fn a_call_that_finds_no_memory_unwinds_and_leaves_a_tree_that_is_cleared_as_a_wh
         noted.map_range(&huge, PhysicalAddress(0x1_0000_0000), flags(), Constraints::NO_BLOCK_MAPPINGS)
     }));
     assert!(tried.is_err(), "512 tables are more than there is memory for");
-    // A later call that succeeds does not make good what is not noted.
+    // A later call that succeeds does not repair a missing note.
     let page = range(0, PAGE);
     noted.map_range(&page, PhysicalAddress(0), A::empty(), Constraints::empty()).unwrap();
     drop(noted);

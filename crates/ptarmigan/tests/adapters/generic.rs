@@ -80,7 +80,7 @@ fn a_space_answers_as_the_crates_own_table_whatever_is_done_to_both() {
                 0 => assert_eq!(ours.unmap_page(va(at)), theirs.unmap_page(va(at))),
                 1 => assert_eq!(ours.unmap(va(at), bytes), theirs.unmap(va(at), bytes)),
                 2 => assert_eq!(ours.protect_page(va(at), 5), theirs.protect_page(va(at), 5)),
-                // It takes back what it has mapped if a page is in the way.
+                // It takes its mappings back if a page is in the way.
                 3 => {
                     let to = |at: VirtAddr| pa(at.as_usize());
                     assert_eq!(

@@ -1,5 +1,6 @@
-//! Table pages for page-table crates of other people: a space does what the crate alone does, and
-//! every table comes back zero. The lists verify the content of each page that comes back.
+//! Table pages for page-table crates of other people: a space has the same results as the crate
+//! alone, and every table comes back zero. The lists verify the content of each page that comes
+//! back.
 mod aarch64;
 mod generic;
 #[cfg(target_arch = "x86_64")]

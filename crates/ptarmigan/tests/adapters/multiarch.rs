@@ -146,7 +146,7 @@ fn entries_that_are_shared_one_call_after_another_all_stay_the_other_spaces() {
     let tables = out(pages);
     let mut user = Spaces::try_new().unwrap();
     let root = kernel.table().root_paddr();
-    // SAFETY: 1. it maps nothing there. 2. `kernel` stays longer. Both times.
+    // SAFETY: 1. it maps no page there. 2. `kernel` stays longer. Both times.
     unsafe {
         user.share_root_entries(root, 256..257);
         user.share_root_entries(root, 511..512);

@@ -1,4 +1,4 @@
-//! Pages: what they refuse, and that what waits for a flush is not handed out.
+//! Pages: their refusals, and that a page that waits for a flush is not handed out.
 use crate::rig::{assert_back, at_once, lists, out, waiting};
 use ptarmigan::adapters::{Pages, UnfitTables};
 use ptarmigan::page::{FlushProof, Layout, NoConstruct};
@@ -68,7 +68,7 @@ fn what_is_noted_is_cleared_and_a_full_table_as_a_whole() {
     // SAFETY: 1. and 3. linked nowhere.
     unsafe { pages.give_back_full(at) };
     assert_back(pages);
-    // What is left out is found.
+    // A missing note is found.
     let at = pages.alloc().unwrap();
     // SAFETY: as above.
     unsafe { pages.pointer(at).add(2048).write(1) };
@@ -81,7 +81,7 @@ fn what_is_noted_is_cleared_and_a_full_table_as_a_whole() {
 fn tables_that_are_no_frames_are_refused_and_so_is_the_cpu_of_another_machine() {
     let (host, lists) = lists(16 << 20);
     let layout = Layout { levels: 4, table_shift: [14; 5] };
-    // SAFETY: 1. to 3. the host's window and frames, and nothing is constructed or made.
+    // SAFETY: 1. to 3. the host's window and frames, and no page is constructed or made.
     let large = unsafe { Source::new(host.frames(), host.window(), NoConstruct, layout) };
     // SAFETY: 1. not so, and refused before a page is made.
     let refused = unsafe { Pages::with_policy(lists, &large, host.slot(0).unwrap()) };

@@ -34,7 +34,7 @@ pub fn lists(bytes: u64) -> (&'static Host<X86_64>, &'static Lists) {
     (host, Box::leak(Box::new(host.quicklists_checked(ListsConfig::new(1), check).unwrap())))
 }
 
-/// Sets the thread's pages up, which keep what comes back until it is flushed.
+/// Sets the thread's pages up, which keep returned tables until they are flushed.
 pub fn waiting() -> &'static Mine {
     let (host, lists) = lists(16 << 20);
     let pages = Box::leak(Box::new(Pages::new(lists, host.slot(0).unwrap()).unwrap()));

@@ -51,7 +51,7 @@ fn a_space_translates_as_the_crates_mapper_does_whatever_is_mapped_and_unmapped(
         // SAFETY: 1. tables come and go, and no data.
         let mut frames = unsafe { Frames::new(pages) };
         let root = frames.allocate_frame().unwrap();
-        // SAFETY: a zero table, which nothing else has.
+        // SAFETY: a zero table, which no other code has.
         let mut own =
             unsafe { MappedPageTable::new(&mut *Reach(pages).frame_to_pointer(root), Reach(pages)) };
         let at = |numbers: &mut Numbers| {
@@ -108,7 +108,7 @@ fn cleaned_up_tables_wait_for_the_flush() {
     unsafe { space.map_to(page(0x7000), frame(0x1000), RW) }.unwrap().ignore();
     space.unmap(page(0x7000)).unwrap().1.ignore();
     let all = Page::range_inclusive(page(0), page(1 << 30));
-    // SAFETY: 1. nothing is shared.
+    // SAFETY: 1. no table is shared.
     unsafe { space.clean_up_addr_range(all) };
     assert_eq!(out(pages), 4, "none is free before the flush");
     let gone = pages.take_waiting();

@@ -1,4 +1,4 @@
-//! TLBs that hold what the kernel has reached in its half.
+//! TLBs that hold the pages that the kernel has reached in its half.
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Entry, Format};
@@ -8,7 +8,7 @@ use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// TLBs of the kernel's half. What they know they keep until they are told to forget it.
+/// TLBs of the kernel's half. They keep translations until they are told to forget them.
 pub struct KernelTlbs {
     pub known: Mutex<Vec<HashMap<u64, (Pfn, Attr)>>>,
     pub valid: Mutex<Vec<u64>>,
@@ -19,7 +19,8 @@ impl KernelTlbs {
         KernelTlbs { known: Mutex::new(vec![HashMap::new(); cpus]), valid: Mutex::default() }
     }
 
-    /// An access of the kernel on `cpu`, which has a space with `root` loaded; what it reaches.
+    /// An access of the kernel on `cpu`, which has a space with `root` loaded; returns the frame
+    /// that it reaches.
     pub fn access<F: Format>(
         &self,
         host: &Host<F>,
@@ -37,8 +38,8 @@ impl KernelTlbs {
     }
 }
 
-// SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
-// reaches one CPU. 6. it keeps neither. 7. `load` does nothing.
+// SAFETY: 1., 3. and 4. no translation of user space is held. 2. the CPU drops covered
+// translations. 5. it reaches one CPU. 6. it keeps neither. 7. `load` has no effect.
 unsafe impl Mmu for &KernelTlbs {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = true;
@@ -56,7 +57,7 @@ unsafe impl Mmu for &KernelTlbs {
     }
 }
 
-/// What an MMU finds for `va` from `root` on.
+/// Walks to `va` from `root` on, as an MMU does.
 pub fn walk<F: Format>(host: &Host<F>, root: PhysAddr, va: u64) -> Option<(Pfn, Attr)> {
     let mut at = root;
     for level in (0..F::LAYOUT.levels).map(Level).rev() {

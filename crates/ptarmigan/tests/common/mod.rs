@@ -1,7 +1,7 @@
 //! The test rig: a hosted machine of which a sanitizer sees every table page and every
 //! invalidation.
 //!
-//! The coupling with the sanitizer is `ptarmigan_rig`'s. [`Watch`] adds what tests ask of it, and
+//! The coupling with the sanitizer is `ptarmigan_rig`'s. [`Watch`] adds the queries of tests, and
 //! [`WatchPages`] a check of root tables.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -33,7 +33,7 @@ impl<'h, F: Watchable> Watch<'h, F> {
         Self::with_asids(host, false)
     }
 
-    /// TLBs that keep what they know of other spaces, if `asids`.
+    /// TLBs that keep translations of other spaces, if `asids`.
     pub fn with_asids(host: &'h Host<F>, asids: bool) -> Self {
         let cpus = host.config().cpus;
         let mmu = SoftMmu::new(host, Config { cpus, eager_walkers: true, asids, ..Config::new(F::arch()) });
@@ -65,7 +65,8 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.mmu.with(|san, memory| san.translate(memory, cpu, va, access).map(|t| f(t.phys)))
     }
 
-    /// Runs something that changes tables. Until it returns, other CPUs may use what they know.
+    /// Runs something that changes tables. Until it returns, other CPUs may use their old
+    /// translations.
     pub fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
         let operation = self.mmu.with(|san, _| san.operation_begins());
         let result = f();
@@ -73,7 +74,7 @@ impl<'h, F: Watchable> Watch<'h, F> {
         result
     }
 
-    /// What the sanitizer has to say.
+    /// Returns the sanitizer's report.
     pub fn report(&self) -> String {
         self.mmu.with(|san, _| san.to_string())
     }
@@ -87,14 +88,14 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.mmu.with(|san, _| san.total())
     }
 
-    /// Nothing has been found so far.
+    /// Asserts that there is no finding so far.
     #[track_caller]
     pub fn assert_clean(&self) {
         self.mmu.with(|san, _| san.assert_clean());
     }
 
-    /// The machine ends: what is still a table has leaked. Returns the number of findings of each
-    /// kind.
+    /// Ends the machine: a frame that is still a table has leaked. Returns the number of findings
+    /// of each kind.
     pub fn finish(&self) -> BTreeMap<&'static str, u64> {
         let zero = self.host.zero_frame().addr().0;
         self.mmu.with(|san, memory| {
@@ -118,7 +119,7 @@ pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
 /// A policy whose pages are watched.
 pub type WatchedPolicy<'w, 'h, F, P> = Layered<WatchPages<'w, 'h, F>, P>;
 
-/// A constructed root shows the kernel map of this moment and nothing else.
+/// A constructed root shows exactly the kernel map of this moment.
 #[track_caller]
 pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
     for index in 0..F::entries(F::LAYOUT.root()) {
@@ -160,8 +161,9 @@ unsafe impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
 /// The software MMUs of the sanitizer, told to forget.
 pub type WatchedTlb<'w, 'h, F> = &'w SoftMmu<'h, F>;
 
-/// MMUs without ASIDs that drop nothing when a root is loaded: what they cache of all roots, the
-/// kernel's among them, is under number 0. So are RISC-V's with an ASID field of no bits.
+/// MMUs without ASIDs that drop no translation when a root is loaded: the translations of all
+/// roots, the kernel's among them, are under number 0. So are RISC-V's with an ASID field of no
+/// bits.
 pub struct Unnumbered<'w, 'h, F: Format> {
     pub watch: &'w Watch<'h, F>,
     /// Loading a space's root is followed by a fence.
@@ -183,8 +185,8 @@ impl<F: Watchable> Unnumbered<'_, '_, F> {
 }
 
 // SAFETY: 1. and 2. the CPU's software MMU forgets everything. 3. and 4. the same after each change
-// of the root; a test that leaves a fence out breaks that on purpose: what walks these tables is
-// the sanitizer, which survives it. 5. It reaches one CPU, and walks tables by itself. 6. Neither
+// of the root; a test that leaves a fence out breaks that on purpose: only the sanitizer walks
+// these tables, and it survives that. 5. It reaches one CPU, and walks tables by itself. 6. Neither
 // is kept. 7. A test in which something unwinds has failed.
 unsafe impl<F: Watchable> Mmu for Unnumbered<'_, '_, F> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
@@ -240,7 +242,7 @@ impl FailAt {
         FailAt { left: AtomicUsize::new(usize::MAX) }
     }
 
-    /// The `k`-th allocation from now on fails, and so do all after it; `usize::MAX`: none does.
+    /// The `k`-th allocation from now on fails, and so do all after it; `usize::MAX`: no failure.
     pub fn set(&self, k: usize) {
         self.left.store(k, Ordering::Relaxed);
     }
@@ -299,11 +301,11 @@ impl<F: Format> Drop for Starved<'_, F> {
     }
 }
 
-/// What is mapped, by page: frame and attributes.
+/// Mappings by page: frame and attributes.
 pub type Pages = BTreeMap<u64, (Pfn, Attr)>;
 
-/// Reads a tree entry by entry, as an MMU would that forgets nothing, and compares every record and
-/// every count of the tree with what is there. Returns what is mapped.
+/// Reads a tree entry by entry, as an MMU would that never forgets, and compares every record and
+/// every count of the tree with the entries. Returns the mappings.
 #[track_caller]
 pub fn scan<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, tree: TreeRef<'_, F>) -> Pages {
     let mut pages = Pages::new();
@@ -312,7 +314,8 @@ pub fn scan<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, tree: TreeRef<
     for (level, n) in tables.iter().enumerate().take(F::LAYOUT.levels as usize) {
         assert_eq!(tree.count(Level(level as u8)), *n, "tables of level {level}");
     }
-    // `walk` follows the maps of touched cache lines: what it does not find has lost its line.
+    // `walk` follows the maps of touched cache lines: a mapping that it does not find has lost its
+    // line.
     let mut walked = Pages::new();
     tree.walk(on, VirtRange { start: 0, end: F::USER_END }, |va, pfn, attr| {
         assert!(walked.insert(va.0, (pfn, attr)).is_none(), "{va} was visited twice");
@@ -361,8 +364,8 @@ fn scan_table<F: Format>(
     );
 }
 
-/// What a space shows, frames renamed in the order of addresses: equal for equal histories,
-/// whatever the policy.
+/// Returns the mappings of a space, frames renamed in the order of addresses: equal for equal
+/// histories, whatever the policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
     pub pages: Vec<(u64, usize, Attr)>,

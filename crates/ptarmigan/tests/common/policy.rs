@@ -15,8 +15,8 @@ pub trait At: Policy + Sized {
 
 impl<P: Policy> At for P {}
 
-/// A policy and a pin, for tests, which promise for each call below that what they give back came
-/// from this policy.
+/// A policy and a pin, for tests, which promise for each call below that returned pages came from
+/// this policy.
 pub struct TestedOn<'a, P>(PolicyOn<'a, P>);
 
 impl<'a, P> Deref for TestedOn<'a, P> {

@@ -1,4 +1,4 @@
-//! TLBs that forget exactly what they are told.
+//! TLBs that forget exactly the requested translations.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{CpuId, Pinned};
@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// What CPU 1 does before it carries an invalidation out, as an interrupt that arrives late lets
-/// it.
+/// A function that CPU 1 calls before it carries an invalidation out, as an interrupt that arrives
+/// late lets it.
 type Before = Box<dyn FnOnce() + Send>;
 
 /// The TLBs of a machine. CPU 1 may do something else before it carries an invalidation out, or
@@ -40,9 +40,9 @@ impl ExactTlbs {
     }
 }
 
-// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone.
-// 2. it has none of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU. 6. it
-// keeps no root. 7. `load` finds no translations.
+// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone. 2.
+// it has no translation of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one
+// CPU. 6. it keeps no root. 7. `load` finds no translations.
 unsafe impl Mmu for &ExactTlbs {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

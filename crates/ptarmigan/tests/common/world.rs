@@ -1,18 +1,18 @@
 //! A world of several address spaces on several CPUs, and a model of it page by page.
 //!
-//! The model knows what each page of each space must show: zeroes, the backing object, or a word of
-//! its own. Programs really read and write through the sanitizer's software MMUs, so sharing,
-//! copy-on-write, stale translations and lost pages all show as a wrong word.
+//! The model knows the required content of each page of each space: zeroes, the backing object, or
+//! a word of its own. Programs really read and write through the sanitizer's software MMUs, so
+//! sharing, copy-on-write, stale translations and lost pages all show as a wrong word.
 use super::*;
 use ptarmigan::space::{Access as Touch, Advice, AreaError, AreaFlags, FaultError, SpaceMachine, SpaceMut};
 
 const PAGE: u64 = 4096;
 const STACK: u64 = 24;
 
-/// What a page of the model shows.
+/// The content of a page of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
-    /// Nothing private: zeroes, or the backing object.
+    /// No private content: zeroes, or the backing object.
     Default,
     /// A private page with this word.
     Own(u64),
@@ -59,7 +59,7 @@ impl<F: Format> Process<F> {
     }
 }
 
-/// What a CPU has loaded.
+/// The space that a CPU has loaded.
 #[derive(Clone, Copy, PartialEq)]
 enum Loaded {
     Nothing,
@@ -78,11 +78,11 @@ pub struct World<'a, 'w, 'h, F: Watchable, P: Policy> {
     loaded: Vec<Loaded>,
     next_id: u32,
     next_word: u64,
-    /// What the object behind all files and shared areas holds.
+    /// The content of the object behind all files and shared areas.
     backing: u64,
     /// Calls are made with hardly any memory left: they may fail.
     tight: bool,
-    /// The policy respects the TLB: there is nothing to be found.
+    /// The policy respects the TLB: the sanitizer must have no finding.
     sound: bool,
     /// Calls that failed for lack of memory.
     pub failures: u64,
@@ -127,7 +127,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         }
     }
 
-    /// Does `steps` random things; returns what all spaces looked like now and then.
+    /// Takes `steps` random steps; returns the shapes of all spaces now and then.
     pub fn run(&mut self, steps: usize) -> Vec<Vec<Shape>> {
         let mut looks = Vec::new();
         for step in 0..steps {
@@ -170,7 +170,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     }
 
     fn permissions(&self) -> AreaFlags {
-        // None, r, rw, rx, rwx; rw is the usual.
+        // No access, r, rw, rx, rwx; rw is the usual.
         AreaFlags([0, 1, 3, 3, 3, 3, 5, 7][self.rng.below(8) as usize])
     }
 
@@ -291,7 +291,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let process = &mut self.processes[at];
         let done = process.edit(here).mmap(Self::bytes(start, end), flags, object);
         if let Err(e) = done {
-            // What was there may be gone, all or nothing.
+            // The old areas may be gone, all of them or not at all.
             if process.space.areas().at_or_after(here, start * PAGE).is_none_or(|a| a.start >= end * PAGE) {
                 process.model.clear(start, end);
             }
@@ -369,7 +369,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let result = process.edit(here).mremap(from, new, keep);
         let behind = first.flags.has(AreaFlags::BACKED) || first.flags.has(AreaFlags::SHARED);
         if behind && matches!(result, Err(AreaError::NoArea(_))) {
-            // Neighbours that look alike show different parts of what is behind them.
+            // Neighbours that look alike show different parts of their objects.
             let mut areas = 0;
             process.space.areas().each(here, from, |_| areas += 1).expect(OURS);
             assert!(areas > 1, "{result:?}");
@@ -500,8 +500,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let range = Self::bytes(start, end);
         let here = on(self.m, &pin);
         let result = self.processes[at].edit(here).madvise(range, Advice::Populate(access));
-        // Up to where it came. Private copies show what was there: from now on they do so on their
-        // own.
+        // Up to where it came. Private copies show the content at that time, and do not follow
+        // later changes.
         for page in start..end {
             let mapped = self.processes[at].space.tree().query(here, VirtAddr(page * PAGE));
             if mapped.is_some_and(|(_, attr)| !attr.has(Attr::SPECIAL)) {
@@ -598,7 +598,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         }
     }
 
-    /// A CPU has nothing to run.
+    /// A CPU idles.
     fn pause(&mut self, cpu: usize) -> Outcome {
         let pin = self.slots[cpu].pin();
         let here = on(self.m, &pin);
@@ -661,7 +661,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let result = process.space.fault(here, VirtAddr(page * PAGE + offset), touch);
         let permissions = process.model.pages.get(&page).map(|p| p.flags.0 & AreaFlags::PERMISSIONS.0);
         if permissions.is_none() && process.space.areas().find(here, page * PAGE).is_some() {
-            // Only a stack comes to where nothing was, whatever becomes of the fault.
+            // Only a stack grows into a hole, whatever becomes of the fault.
             let next = process.model.pages.range(page + 1..).next().map(|p| (*p.0, *p.1));
             let (above, stack) = next.expect("something lies above");
             assert!(stack.flags.has(AreaFlags::GROWS_DOWN), "{page:#x} is not below a stack");

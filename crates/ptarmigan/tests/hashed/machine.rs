@@ -61,7 +61,7 @@ unsafe impl<L: HashLayout> Sync for HashedMmu<L> {}
 
 impl<L: HashLayout> Drop for HashedMmu<L> {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; nothing uses the table any more.
+        // SAFETY: allocated with this layout; no code uses the table any more.
         unsafe { dealloc(self.memory.0.as_ptr(), self.memory.1) };
     }
 }
@@ -162,7 +162,7 @@ impl<L: HashLayout> HashedMmu<L> {
     }
 
     /// As [`access`](Self::access), while others are at work on the space. The access ends before
-    /// the flush of what was changed before it, as that of a CPU does.
+    /// the flush of earlier changes, as that of a CPU does.
     pub fn access_shared<M: SpaceMachine>(
         &self,
         on: On<'_, M>,
@@ -177,7 +177,7 @@ impl<L: HashLayout> HashedMmu<L> {
         let how = space.refill(on, VirtAddr(va), access, |entry| {
             let page = || {
                 let entry = entry();
-                // The lock is held: what comes between would be seen.
+                // The lock is held: an access in between would be seen.
                 std::thread::yield_now();
                 entry.map(|page| page.map(mapping))
             };
@@ -191,7 +191,7 @@ impl<L: HashLayout> HashedMmu<L> {
         how
     }
 
-    /// As [`access`](Self::access); it gets what the tables say.
+    /// As [`access`](Self::access); it reaches the frame in the tables.
     pub fn check_access<M: SpaceMachine>(
         &self,
         on: On<'_, M>,
@@ -220,7 +220,7 @@ impl<L: HashLayout> HashedMmu<L> {
     }
 }
 
-/// What the hash table gets for an entry: writable once it was written to.
+/// Returns the mapping in the hash table for an entry: writable once it was written to.
 fn mapping(raw: u64) -> Mapping {
     let writable =
         Ppc32::attr(Level::PTE, raw).has(Attr::WRITE) && Ppc32::attr(Level::PTE, raw).has(Attr::DIRTY);
@@ -228,9 +228,9 @@ fn mapping(raw: u64) -> Mapping {
 }
 
 // SAFETY: 1. and 2. pages are taken out of the one table and of all TLBs, or all of the context's.
-// 3. what is under another number is not used; everything goes if numbers are handed out anew. 4.
-// and 5. no table is walked by any of them. 6. neither is kept. 7. a test in which something
-// unwinds has failed.
+// 3. translations under another number are not used; everything goes if numbers are handed out
+// anew. 4. and 5. no table is walked by any of them. 6. neither is kept. 7. a test in which
+// something unwinds has failed.
 unsafe impl<L: HashLayout> Mmu for &HashedMmu<L> {
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
@@ -250,7 +250,7 @@ unsafe impl<L: HashLayout> Mmu for &HashedMmu<L> {
         }
         self.cpus.lock().unwrap()[usize::from(pin.cpu().0)].loaded = Some((root.space, root.asid));
         let mut numbers = self.numbers.lock().unwrap();
-        // What another space had the number for has been forgotten.
+        // The number's translations of another space have been forgotten.
         numbers.retain(|_, number| *number != root.asid);
         numbers.insert(root.space, root.asid);
     }
@@ -352,8 +352,8 @@ impl<L: HashLayout> Rig<L> {
         Ppc32::linked(Level(1), link).map_or(0, |table| read(table, Level::PTE))
     }
 
-    /// Every entry of the hash table is one of these pages of a space that is there, says what the
-    /// software's entry says, and that has its bit; an entry that is none has no bit left.
+    /// Every entry of the hash table is one of these pages of a space that is there, agrees with
+    /// the software's entry, which has its bit; an empty entry has no bit left.
     #[track_caller]
     pub fn check_entries(
         &self,
@@ -379,8 +379,8 @@ impl<L: HashLayout> Rig<L> {
         assert_eq!(found, mmu.table.valid(), "entries of pages that are not there");
     }
 
-    /// Says what is wrong if an entry of the hash table or of a TLB is not that of one of these
-    /// pages of the space, or says more than the tables say.
+    /// Returns the error if an entry of the hash table or of a TLB is not that of one of these
+    /// pages of the space, or allows more than the tables.
     pub fn check_shared<M: SpaceMachine>(
         &self,
         on: On<'_, M>,

@@ -39,7 +39,7 @@ fn pages_are_cleared_and_copied_through_slots_of_either_kind_and_everything_come
             let pin = cpus[0].pin();
             let on = machine.on(&pin).unwrap();
             let word = |pfn: Pfn| host.window().open(pfn.addr()).base().cast::<u64>();
-            // Twice: frames of the second space hold what the first one left there.
+            // Twice: frames of the second space hold the first one's content.
             for _ in 0..2 {
                 let mut parent = Space::<X86_64>::new(on).unwrap();
                 parent.edit(on).unwrap().mmap(AREA, AreaFlags::READ.with(AreaFlags::WRITE), 0).unwrap();
@@ -47,7 +47,7 @@ fn pages_are_cleared_and_copied_through_slots_of_either_kind_and_everything_come
                     parent.fault(on, VirtAddr(page), Access::Write).unwrap();
                     let pfn = frame_of(&parent, on, page);
                     assert!(pfn.addr().0 >= LOW, "data comes from high memory first");
-                    // SAFETY: the page is the space's alone, and nothing runs in it.
+                    // SAFETY: the page is the space's alone, and no CPU runs in it.
                     unsafe {
                         assert_eq!(*word(pfn), 0, "{slots:?}, {kmap:?}: not cleared");
                         *word(pfn) = page;

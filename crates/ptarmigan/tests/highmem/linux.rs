@@ -92,7 +92,7 @@ fn random_operations_keep_the_states_exact() {
     }
 }
 
-/// What Linux's rules say: states by slot, the frame of each, and where the last search ended.
+/// A model of Linux's rules: states by slot, the frame of each, and where the last search ended.
 struct Model {
     rule: FlushRule,
     states: Vec<u32>,
@@ -293,7 +293,7 @@ fn slots_are_owed_until_a_flush_has_ended() {
             used(pool, slots, tlbs, pin, 10 * round);
             *tlbs.before.lock().unwrap() = Some(Box::new(|_| panic!("the machine fails")));
             assert!(catch_unwind(AssertUnwindSafe(|| pool.flush_unused(pin))).is_err());
-            // They show nothing, and are not usable.
+            // They show no frame, and are not usable.
             assert!((0..4).all(|slot| slots.slots.frame(slot).is_none() && pool.state(slot) == 1));
             let pages = tlbs.pages.load(Ordering::Relaxed);
             used(pool, slots, tlbs, pin, 10 * round + 5);
@@ -326,8 +326,7 @@ fn in_the_middle_of_a_flush_of_its_own_a_cpu_is_refused_and_does_not_wait_for_it
         pool.flush_unused(pin).unwrap();
         let busy = Some(PoolError::Refused(TlbRefusal::Busy(pin.cpu())));
         assert_eq!(*results.lock().unwrap(), [[busy; 3]]);
-        // Nothing has changed by the calls that were refused.
-        // SAFETY: 1. mapped above.
+        // The refused calls had no effect. SAFETY: 1. mapped above.
         assert_eq!(unsafe { pool.unmap(pin, high(3)) }, Ok(true));
     });
 }
@@ -366,7 +365,7 @@ fn linux_2_4_flushes_each_round_even_if_every_slot_has_a_user() {
             pool.try_map(&pin, high(n)).unwrap();
         }
         let before = tlbs.pages.load(Ordering::Relaxed);
-        // Nothing is stale: all slots have users.
+        // No slot is stale: all have users.
         assert_eq!(pool.try_map(&pin, high(9)), Err(PoolError::Exhausted { slots: 8 }));
         let rounds = (tlbs.pages.load(Ordering::Relaxed) - before) / 8;
         assert!(if more == 0 { rounds == 0 } else { (1..=more).contains(&rounds) }, "{rule:?}: {rounds}");

@@ -40,7 +40,7 @@ fn guards_nest_and_each_cpu_has_slots_of_its_own() {
         assert_eq!(slots.frame(4), Some(high(1)));
         let mut inner = outer.map(high(2)).unwrap();
         assert_eq!(slots.frame(5), Some(high(2)));
-        // Low frames take none.
+        // Low frames take no slot.
         let low = inner.map(Pfn(3)).unwrap();
         assert_eq!((low.base(), maps.depth(&pins[1])), (host.window().open(Pfn(3).addr()).base(), 2));
         // Another CPU meanwhile; to this one, it is as an interrupt would be.
@@ -179,7 +179,7 @@ fn forgotten_guards_are_an_error_at_the_next_switch_and_their_slots_come_back() 
         maps.switch_in(&pin, &mut task).unwrap();
         assert_eq!((slots.frame(0), maps.depth(&pin)), (Some(high(1)), 1));
         drop(held);
-        // SAFETY: 1. nothing is held.
+        // SAFETY: 1. no map is held.
         unsafe { maps.switch_out(&pin, &mut task) }.unwrap();
     })
     .unwrap();

@@ -1,4 +1,4 @@
-//! A machine whose TLBs remember what slots showed until they are told to forget.
+//! A machine whose TLBs remember the frames of slots until they are told to forget.
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use ptarmigan::cpu::{Pinned, Refused};
 use ptarmigan::format::X86_64;
@@ -23,7 +23,7 @@ pub const FRAMES: u32 = 8192;
 
 type Hook = Box<dyn Fn(&Pinned<'_>) + Send>;
 
-/// TLBs that keep what they know.
+/// TLBs that keep all translations.
 pub struct Tlbs {
     known: Mutex<Vec<HashMap<u64, u32>>>,
     /// Pages that were named to be forgotten, and requests to forget everything.
@@ -58,8 +58,9 @@ impl Tlbs {
     }
 }
 
-// SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
-// reaches one CPU, and walks no tables. 6. it keeps neither. 7. `load` does nothing.
+// SAFETY: 1., 3. and 4. no translation of user space is held. 2. the CPU drops covered
+// translations. 5. it reaches one CPU, and walks no tables. 6. it keeps neither. 7. `load` has no
+// effect.
 unsafe impl Mmu for &Tlbs {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -131,7 +132,7 @@ pub fn pins(slots: &[CpuSlot]) -> Vec<Pinned<'_>> {
 /// Slots that cannot be changed now and then.
 pub struct Failing<L> {
     pub slots: L,
-    /// Calls until one fails; 0: none does.
+    /// Calls until one fails; 0: no failure.
     pub install: AtomicUsize,
     pub remove: AtomicUsize,
 }
@@ -148,7 +149,7 @@ impl<L: Slots> Failing<L> {
     }
 }
 
-// SAFETY: those of the slots beneath; a call that fails changes nothing.
+// SAFETY: those of the slots beneath; a call that fails has no effect.
 unsafe impl<L: Slots> Slots for Failing<L> {
     fn len(&self) -> usize {
         self.slots.len()
@@ -178,7 +179,7 @@ unsafe impl<L: Slots> Slots for Failing<L> {
     }
 }
 
-/// The error of a call that gives back what it was given.
+/// The error of a call that gives its argument back.
 pub fn error<T, V, E>(result: Result<T, Refused<V, E>>) -> E {
     match result {
         Ok(_) => panic!("the call was not refused"),

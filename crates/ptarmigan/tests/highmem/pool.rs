@@ -1,4 +1,4 @@
-//! States of slots, what fails and what is left then.
+//! States of slots, failures and the state after them.
 use crate::machine::{BASE, Failing, HIGH, Tlbs, host, low, machine, pins, pool, store};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::highmem::Slots;
@@ -76,7 +76,7 @@ fn an_exhausted_pool_says_so_changes_nothing_and_a_slot_that_is_given_up_is_foun
     let host = host(2);
     let (tlbs, slots) = (Tlbs::new(2), store(&host, SLOTS));
     let machine = machine(&host, &tlbs);
-    // All at hand or in the shared set of one CPU: the other finds what is left.
+    // All at hand or in the shared set of one CPU: the other finds the remaining ones.
     let pool = pool(&host, &machine, PoolConfig { batch: 1, ..PoolConfig::new(2, SLOTS) }, &slots).unwrap();
     let cpus = host.slots();
     let pins = pins(&cpus);
@@ -207,7 +207,7 @@ fn colors_have_slots_of_their_own() {
     let pool = pool(&host, &machine, config, &slots).unwrap();
     let cpus = host.slots();
     let pin = cpus[0].pin();
-    // All of one colour, and then none of it is left, but of the others.
+    // All of one colour, so that only slots of the others are left.
     let held: Vec<_> = (0..16).map(|n| pool.try_map(&pin, high(4 * n + 2)).unwrap()).collect();
     assert_eq!(pool.try_map(&pin, high(402)).err(), Some(PoolError::Exhausted { slots: 16 }));
     let other = pool.try_map(&pin, high(403)).unwrap();
@@ -289,7 +289,7 @@ fn a_mixed_window_takes_slots_for_high_frames_only() {
     let pool = pool(&host, &machine, PoolConfig::new(1, 2), &slots).unwrap();
     let cpus = host.slots();
     let pin = cpus[0].pin();
-    // SAFETY: 1. the pool bypasses what the direct map reaches. 2. which is all low memory.
+    // SAFETY: 1. the pool bypasses memory that the direct map reaches. 2. which is all low memory.
     let window = unsafe { MixedWindow::new(low(&host), pool.window(&pin)) };
     let at = ptarmigan::addr::PhysAddr((u64::from(HIGH) << FRAME_SHIFT) + 40);
     let (one, two) = (window.map(Pfn(5).addr()).unwrap(), window.map(at).unwrap());

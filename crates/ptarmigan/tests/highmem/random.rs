@@ -35,7 +35,7 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
                     Err(PoolError::Exhausted { slots }) => {
                         assert_eq!(slots, n / colors);
                         assert!(users.get(&pfn).is_none_or(Vec::is_empty), "a mapped frame needs no slot");
-                        // What is left is at hand on the other CPUs.
+                        // The remaining slots are local to the other CPUs.
                         let most = (CPUS - 1) * batch as usize;
                         assert!(free(color) <= most, "{} of colour {color} are free", free(color));
                     }
@@ -54,7 +54,7 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
                 assert_eq!(swept.pinned, users.values().filter(|its| !its.is_empty()).count());
             }
         }
-        // One slot for a frame, its count is what the model says, and no CPU reads another frame.
+        // One slot for a frame, its count agrees with the model, and no CPU reads another frame.
         let mut by_frame = HashMap::new();
         for (slot, was) in seen.iter_mut().enumerate() {
             let (state, frame) = (pool.state(slot), slots.frame(slot));
@@ -71,7 +71,7 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
                 assert_eq!(pool.address_of(frame), Some(slots.address(slot)));
                 assert_eq!(slot % colors, color_of(frame) % colors);
             }
-            // From a frame to none or to another one: not without having been forgotten.
+            // From a frame to no frame or to another one: not without having been forgotten.
             if was.1.is_some() && was.1 != frame && state == 0 {
                 assert!(
                     (0..CPUS).all(|cpu| !tlbs.knows(cpu, slots.page(slot))),

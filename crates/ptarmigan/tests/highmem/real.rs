@@ -17,7 +17,7 @@ fn what_is_written_through_one_slot_is_read_through_the_next() {
     for round in 0..3u32 {
         for n in 0..32 {
             let page = pool.try_map(&pins[0], Pfn(HIGH + n)).unwrap();
-            // SAFETY: the slot shows the frame, which nothing else uses, while the guard lives.
+            // SAFETY: the slot shows the frame, which no other code uses, while the guard lives.
             let word = unsafe { &mut *page.base().cast::<u32>() };
             assert_eq!(*word, if round == 0 { 0 } else { round << 16 | n });
             *word = (round + 1) << 16 | n;

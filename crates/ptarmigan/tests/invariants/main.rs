@@ -2,17 +2,17 @@
 //! calls by any number of CPUs on any number of nodes, with magazines and budgets of any size, CPUs
 //! that come and go, and memory that runs short.
 //!
-//! * I1 Each frame is in one place: free, in use, at rest at a CPU or in a depot; the sum is what
-//!   was taken.
-//! * I2 What is handed out is in its state, bit for bit.
+//! * I1 Each frame is in one place: free, in use, at rest at a CPU or in a depot; the sum is the
+//!   number of frames taken.
+//! * I2 A page that is handed out is in its state, bit for bit.
 //! * I3 No page is used again before the flush has reached every CPU that could walk it, lazy ones
 //!   too.
 //! * I4 No page rests at a CPU of another node than its own.
-//! * I5 What rests of a node's memory is within its budget, magazines included.
+//! * I5 Cached pages of a node are within its budget, magazines included.
 //! * I6 No call trims more than 16 pages.
 //! * I7 Pages handed out are hits and misses; those in use are handed out less taken back; all CPUs
 //!   together are exact.
-//! * I8 A CPU that is offline holds nothing.
+//! * I8 A CPU that is offline holds no page.
 //! * I9 Tables are the same with and without lists.
 //! * I10 Constructed tops show the kernel map as it is.
 //!
@@ -37,10 +37,10 @@ use std::collections::HashSet;
 /// Pages given back in one call (I6).
 const BOUND: usize = 16;
 
-// --- The checks: what has to be so after every step
+// --- The checks: conditions after every step
 // -------------------------------------------------------------------
 
-/// I1. Of each node: what is taken is what the lists know of; nothing is handed out twice.
+/// I1. Of each node: the lists know every taken frame; no page is handed out twice.
 fn each_frame_is_in_one_place(run: &Run<'_, Lists<'_>>) {
     let used = run.used();
     let distinct: HashSet<PhysAddr> = used.iter().map(|(_, at)| *at).collect();
@@ -53,7 +53,7 @@ fn each_frame_is_in_one_place(run: &Run<'_, Lists<'_>>) {
     }
 }
 
-/// I1, in the end. What is neither in a magazine nor in a depot nor in use is free.
+/// I1, in the end. A frame that is neither in a magazine nor in a depot nor in use is free.
 fn nothing_is_anywhere_else(run: &mut Run<'_, Lists<'_>>) {
     for cpu in 0..run.slots.len() {
         let found = run.empty(cpu);
@@ -71,7 +71,7 @@ fn nothing_is_anywhere_else(run: &mut Run<'_, Lists<'_>>) {
     }
 }
 
-/// I2. What has just been handed out is zero; of tops the user's half.
+/// I2. A page that has just been handed out is zero; of roots the user's half.
 fn what_is_handed_out_is_clean(run: &Run<'_, Lists<'_>>) {
     if let Some((level, at)) = run.out.last() {
         let bytes = if *level == ROOT { 8 * X86_64::USER_ROOT_ENTRIES as u64 } else { 4096 };
@@ -83,7 +83,7 @@ fn what_is_handed_out_is_clean(run: &Run<'_, Lists<'_>>) {
     }
 }
 
-/// I4. What rests at a CPU is of its node.
+/// I4. Pages that rest at a CPU are of its node.
 fn cpus_keep_pages_of_their_node(run: &Run<'_, Lists<'_>>) {
     for cpu in 0..run.slots.len() {
         let found = run.empty(cpu);
@@ -95,7 +95,7 @@ fn cpus_keep_pages_of_their_node(run: &Run<'_, Lists<'_>>) {
     }
 }
 
-/// I5. What rests is within the budget, magazines included.
+/// I5. Cached pages are within the budget, magazines included.
 fn what_rests_is_within_the_budget(run: &Run<'_, Lists<'_>>) {
     let used = run.used();
     for node in run.nodes() {
@@ -106,7 +106,7 @@ fn what_rests_is_within_the_budget(run: &Run<'_, Lists<'_>>) {
     }
 }
 
-/// I7. What is counted is what there is.
+/// I7. Counts equal the pages.
 fn counts_are_exact(run: &Run<'_, Lists<'_>>) {
     let counts = run.lists().counts();
     let used = run.used();
@@ -123,7 +123,7 @@ fn counts_are_exact(run: &Run<'_, Lists<'_>>) {
     assert_eq!(by_cpu, used.len(), "I7: all CPUs together");
 }
 
-/// I8. A CPU that is offline holds nothing.
+/// I8. A CPU that is offline holds no page.
 fn offline_cpus_hold_nothing(run: &Run<'_, Lists<'_>>) {
     for cpu in (0..run.slots.len()).filter(|cpu| !run.online[*cpu]) {
         assert_eq!(run.empty(cpu), [], "I8: CPU {cpu} is offline");
@@ -161,7 +161,7 @@ fn all_of(
         check(&run);
     }
     end(&mut run);
-    // What is left is the machine's, which ends.
+    // The remaining pages are the machine's, which ends.
     let pin = run.slots[0].pin();
     for tree in run.spaces.iter_mut().filter_map(Option::take) {
         tree.end(run.m.on(&pin).expect("its CPU"), |_, _, _| ()).expect("its tree");
@@ -169,7 +169,7 @@ fn all_of(
     run.held.drain(..).for_each(|frame| host.frames().give(frame));
 }
 
-/// What the spaces of `case` show now and then on a policy, and what callers were told.
+/// Returns the mappings of the spaces of `case` now and then on a policy, and the results of calls.
 fn looks<P: Subject>(host: &Host<X86_64>, case: &Case, policy: P) -> Vec<(Pages, Vec<u32>, bool)> {
     let mut run = Run::new(host, case, policy);
     let mut looks = Vec::new();
@@ -265,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, rng_seed: RngSeed::Fixed(3), ..ProptestConfig::default() })]
 
     /// I3. Spaces are used, left lazily and taken down under the sanitizer's eyes, whose CPUs
-    /// forget what they are told to.
+    /// forget exactly the requested translations.
     #[test]
     fn i3_no_page_is_used_again_before_the_flush(case in case(), seed in any::<u64>()) {
         let host = Host::<X86_64>::new(small(case.cpus, case.nodes, 32)).expect("host");

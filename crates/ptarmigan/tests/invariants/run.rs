@@ -39,7 +39,7 @@ impl Subject for Plain<'_, DirectMap, &Kernel> {
     }
 }
 
-/// What a CPU does. Numbers are reduced to what there is.
+/// An operation of a CPU. Numbers are reduced to the existing range.
 #[derive(Clone, Debug)]
 pub enum Op {
     Alloc(u8),
@@ -162,7 +162,7 @@ impl<'h, P: Subject> Run<'h, P> {
         VirtRange { start, end: start + (u64::from(pages % 48) << 21) + 4096 }
     }
 
-    /// Does what `op` says on a CPU; what came of it, where a caller can see that.
+    /// Runs `op` on a CPU, and returns whether it succeeded, where a caller can see that.
     pub fn step(&mut self, which: u8, op: &Op) -> Result<(), ()> {
         let cpu = self.cpu(which);
         let (m, host) = (&self.m, self.host);
@@ -229,7 +229,7 @@ impl<'h, P: Subject> Run<'h, P> {
                 }
             }
             Op::Kernel(index, raw) => {
-                // SAFETY: 1. the entry is not present: it lets nothing through and links nothing.
+                // SAFETY: 1. the entry is not present: it gives no access and links no table.
                 unsafe { host.kernel().set(host.frames(), 256 + usize::from(index), u64::from(raw) << 12) };
             }
             Op::Press(n) => {
@@ -305,7 +305,7 @@ impl<'h, P: Subject> Run<'h, P> {
         found
     }
 
-    /// Puts back what [`empty`](Self::empty) took out.
+    /// Puts back the pages that [`empty`](Self::empty) took out.
     pub fn refill(&self, cpu: usize, found: Vec<(Level, PhysAddr)>) {
         for (level, at) in found.into_iter().rev() {
             // SAFETY: 1. taken out a moment ago. 2. not written to. 3. never linked.

@@ -133,7 +133,7 @@ fn a_number_that_another_space_has_had_shows_nothing_of_that_space() {
         });
         let a = pin(0);
         for space in &spaces {
-            // SAFETY: 1. nothing is used through it.
+            // SAFETY: 1. no page is used through it.
             unsafe { x.tlb().activate(&a, space, x.tables.root()).unwrap() };
         }
         join(&x, [other]);
@@ -162,7 +162,7 @@ fn a_load_without_the_lock_is_seen_by_a_rollover_or_sees_it() {
             assert_eq!(read(), Some(20), "what the TLB holds of another space");
         });
         for space in &spaces {
-            // SAFETY: 1. nothing is used through it.
+            // SAFETY: 1. no page is used through it.
             unsafe { x.tlb().activate(&pin(0), space, root).unwrap() };
         }
         join(&x, [other]);
@@ -184,7 +184,7 @@ fn a_number_that_a_cpu_has_loaded_goes_to_no_other_space() {
         // The last number, and one that comes round.
         let spaces: [_; 2] = others(&x);
         for space in &spaces {
-            // SAFETY: 1. nothing is used through it.
+            // SAFETY: 1. no page is used through it.
             unsafe { x.tlb().activate(&a, space, x.tables.root()).unwrap() };
         }
         for (m, value) in [(&y, 20), (&x, 10)] {
@@ -204,7 +204,7 @@ fn a_space_that_is_active_keeps_its_number_when_numbers_come_round() {
         });
         let spaces: [_; 3] = others(&m);
         for space in &spaces {
-            // SAFETY: 1. nothing is used through it.
+            // SAFETY: 1. no page is used through it.
             unsafe { m.tlb().activate(&pin(0), space, m.tables.root()).unwrap() };
         }
         // By the number that CPU 0 gets for it.
@@ -231,7 +231,7 @@ fn a_flush_finds_a_space_that_is_getting_another_number() {
                 b.activate();
                 b.look();
             });
-            // SAFETY: 1. nothing is used through it.
+            // SAFETY: 1. no page is used through it.
             unsafe { m.tlb().activate(&pin(0), &spaces[0], root).unwrap() };
             m.unmap(free);
             join(&m, [other]);

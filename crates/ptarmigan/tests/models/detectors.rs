@@ -1,4 +1,4 @@
-//! Machines that do not do what they promise: the models have to notice (REQ-36).
+//! Machines that break their promises: the models have to notice (REQ-36).
 use crate::machine::{SHAPE, Shape, Tables, World, model, pin};
 use crate::mmu::Lie;
 use ptarmigan::gather::Gather;
@@ -6,7 +6,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::table::Free;
 use std::sync::Arc;
 
-/// CPU 0 unmaps a page that CPU 1 knows, which meanwhile does what `lazy` says; both use their
+/// CPU 0 unmaps a page that CPU 1 knows, and CPU 1 is lazy meanwhile if `lazy`; both use their
 /// memory again.
 fn unmap_elsewhere(lie: Lie, free: Free, lazy: bool) {
     model(2, move || {

@@ -146,7 +146,7 @@ fn leave_all(w: &World<2>, space: &SharedSpace<Small<2>>, cpus: impl IntoIterato
 fn a_page_that_one_cpu_maps_is_complete_for_the_mmus_of_others() {
     in_world(3, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let space = Arc::new(SharedSpace::new(shared(a, 2)));
-        // The table is there already: linking it would order what comes before it.
+        // The table is there already: linking it would order earlier accesses.
         space.fault(a, VirtAddr(PAGE), Access::Read).unwrap();
         space.activate(w.seen(&pin(1))).unwrap();
         let other = w.cpu(1, |w, b| {
@@ -205,7 +205,7 @@ fn no_cpu_reads_the_old_frame_once_another_has_written_to_the_copy() {
                 }
                 w.tlb().serve(&c);
                 w.tlb().serve(b.pin());
-                // What it finds now, after its flush, it may keep.
+                // It may keep translations that it finds now, after its flush.
                 w.mmu().look(b.pin(), 0);
                 // The fault goes on in between.
                 loom::thread::yield_now();

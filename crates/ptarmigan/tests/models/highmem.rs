@@ -2,7 +2,7 @@
 //!
 //! A slot is a cell whose uses are checked: users read it while they have a frame mapped, and
 //! showing or hiding a frame writes it. So a slot that changes under a user, or without an order
-//! after its last use, fails the model. Each CPU keeps what it has seen in a slot until it is told
+//! after its last use, fails the model. Each CPU keeps the translation of a slot until it is told
 //! to forget it (I11).
 use crate::machine::{model, part_of_model};
 use loom::cell::UnsafeCell;
@@ -24,7 +24,7 @@ const NONE: u32 = 0;
 
 struct Window {
     entries: Vec<UnsafeCell<u32>>,
-    /// What each CPU knows of each slot.
+    /// Each CPU's translation of each slot.
     known: RefCell<Vec<[u32; CPUS]>>,
 }
 
@@ -33,7 +33,7 @@ unsafe impl Sync for Window {}
 // SAFETY: as above.
 unsafe impl Send for Window {}
 
-// SAFETY: nothing uses the addresses.
+// SAFETY: no code uses the addresses.
 unsafe impl Slots for Window {
     fn len(&self) -> usize {
         self.entries.len()
@@ -65,8 +65,8 @@ unsafe impl Slots for Window {
 /// MMUs that broadcast.
 struct Mmus(Arc<Window>);
 
-// SAFETY: 1., 3. and 4. nothing of user space is held. 2. all CPUs drop what is covered. 5. so it
-// is, and they walk no tables. 6. it keeps neither. 7. `load` does nothing.
+// SAFETY: 1., 3. and 4. no translation of user space is held. 2. all CPUs drop covered
+// translations. 5. so it is, and they walk no tables. 6. it keeps neither. 7. `load` has no effect.
 unsafe impl Mmu for Mmus {
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::AnyInvalidation;
@@ -107,12 +107,12 @@ impl World {
     fn new(slots: usize, cpus: usize, batch: u32) -> Arc<Self> {
         let words = 2048;
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(words);
-        // SAFETY: 1. the block is kept beside what is made of it.
+        // SAFETY: 1. the block is kept beside the parts made of it.
         let mut boot =
             unsafe { BootMemory::new(NonNull::new(block.as_mut_ptr().cast()).unwrap(), words * 8) };
         let machine = MachineId::new();
         let run = MemoryRun { start: Pfn(1), frames: 4, node: NodeId(0), class: ZoneClass::High };
-        // SAFETY: 1. to 3. nothing takes a frame, nor reaches its memory.
+        // SAFETY: 1. to 3. no code takes a frame or reaches its memory.
         let frames = Box::new(unsafe { Frames::new(&mut boot, machine, &[run]) }.unwrap());
         let entries = (0..slots).map(|_| UnsafeCell::new(NONE)).collect();
         let window = Arc::new(Window { entries, known: RefCell::new(vec![[NONE; CPUS]; slots]) });
@@ -177,7 +177,7 @@ impl World {
         loom::thread::spawn(move || f(&its))
     }
 
-    /// No slot is lost, and none is pinned.
+    /// Asserts that no slot is lost or pinned.
     fn audit(&self, cpus: usize) {
         (0..cpus).for_each(|cpu| self.pool.idle(&self.pin(cpu)));
         let swept = self.pool.flush_unused(&self.pin(0)).unwrap();
@@ -214,7 +214,7 @@ impl MaySleep for Sleeper {
 fn two_cpus_take_turns_with_one_slot_and_it_is_flushed_in_between() {
     model(3, || {
         let w = World::new(1, 2, 1);
-        // What this CPU knows of the slot from here on.
+        // This CPU's translation of the slot from here on.
         assert!(w.visit(0, 3));
         let other = w.beside(|w| {
             w.visit(1, 2);

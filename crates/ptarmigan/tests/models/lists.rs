@@ -1,4 +1,4 @@
-//! Quicklists of several CPUs: what they exchange through the depot, and what comes home from
+//! Quicklists of several CPUs: pages exchanged through the depot, and pages that come home from
 //! another node.
 use crate::At;
 use crate::machine::{model, part_of_model};
@@ -22,22 +22,22 @@ pub const CPUS: usize = 2;
 /// All tables are roots: one class is enough.
 pub const LAYOUT: Layout = Layout { levels: 1, table_shift: [12; 5] };
 
-/// What is in a page, as far as it matters. The CPU that has it writes this, so that two CPUs that
-/// have it at once, or one after the other without an order between them, are noticed.
+/// The content of a page, as far as it matters. The CPU that has it writes this, so that two CPUs
+/// that have it at once, or one after the other without an order between them, are noticed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Content {
     Clean,
     UsedBy(usize),
 }
 
-/// What magazines hold at the most on one of `nodes` nodes. They are of one page, so three pages at
-/// one CPU reach the depot.
+/// The most pages that magazines hold on one of `nodes` nodes. They are of one page, so three pages
+/// at one CPU reach the depot.
 fn aside(nodes: usize) -> u32 {
     2 * (CPUS / nodes) as u32
 }
 
-/// What the depot of one of `nodes` nodes may hold, and how many pages may come home and wait. The
-/// least for which there are magazines at all, and a part for visitors.
+/// The capacity of the depot of one of `nodes` nodes, and how many pages may come home and wait.
+/// The least for which there are magazines at all, and a part for visitors.
 fn room(nodes: usize) -> (u32, u32) {
     if nodes == 1 { (4, 0) } else { (7, 1) }
 }
@@ -53,7 +53,7 @@ pub struct Lists<C: 'static> {
     contents: Vec<UnsafeCell<Content>>,
     /// Pages that CPUs have, those on their way to the lists included.
     in_use: Cell<u32>,
-    /// Frames that are free while the lists hold nothing.
+    /// Frames that are free while the lists are empty.
     free: u32,
     pub frames: Box<Frames>,
     base: *mut u8,
@@ -68,7 +68,7 @@ unsafe impl<C> Sync for Lists<C> {}
 
 impl<C> Drop for Lists<C> {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; nothing that is left uses it.
+        // SAFETY: allocated in `new` with this layout; no remaining object uses it.
         unsafe { alloc::dealloc(self.base, self.layout) };
     }
 }
@@ -78,8 +78,8 @@ impl<C: Construct + 'static> Lists<C> {
     pub fn new(nodes: usize, construct: impl FnOnce(&Frames, DirectMap) -> C) -> Arc<Self> {
         let keep = budget(nodes);
         let config = ListsConfig { magazine: 1, fixed_budget: Some(keep), ..ListsConfig::new(CPUS) };
-        // More than is kept, so that what is kept has a bound; one for the kernel map, and some to
-        // be in use.
+        // More than are kept, so that the kept pages have a bound; one for the kernel map, and some
+        // to be in use.
         Self::with(nodes, keep + 4, config, construct)
     }
 
@@ -94,11 +94,11 @@ impl<C: Construct + 'static> Lists<C> {
         // SAFETY: the size is not 0.
         let base = unsafe { alloc::alloc_zeroed(layout) };
         assert!(!base.is_null());
-        // SAFETY: 1. all frames lie in the block, which is kept beside what uses it. 2. nobody else
+        // SAFETY: 1. all frames lie in the block, which is kept beside its users. 2. nobody else
         // has its address.
         let window = unsafe { DirectMap::new(base, layout.size() as u64) }.unwrap();
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(4096);
-        // SAFETY: 1. the block is kept beside what is made of it.
+        // SAFETY: 1. the block is kept beside the parts made of it.
         let mut boot = unsafe { BootMemory::new(NonNull::new(block.as_mut_ptr().cast()).unwrap(), 4096 * 8) };
         let run = |node| MemoryRun {
             start: Pfn(1 + node as u32 * per_node),
@@ -151,7 +151,7 @@ impl<C: Construct + 'static> Lists<C> {
 
     fn give_back(&self, cpu: usize, from: usize, at: PhysAddr) {
         self.write(at, Content::UsedBy(from), Content::Clean);
-        // SAFETY: 1. handed out by `take`, and forgotten by the caller. 2. as it was. 3. nothing
+        // SAFETY: 1. handed out by `take`, and forgotten by the caller. 2. as it was. 3. no MMU
         // walks it.
         self.lists.at(&self.pin(cpu)).free_unlinked(unsafe { Clean::from_raw(at, ROOT) });
         self.in_use.update(|n| n - 1);
@@ -170,7 +170,7 @@ impl<C: Construct + 'static> Lists<C> {
         self.frames.take(request).expect("there are enough").dirty()
     }
 
-    /// Gives back what this CPU has used.
+    /// Gives back pages that this CPU has used.
     pub fn put_all<const N: usize>(&self, cpu: usize, pages: [PhysAddr; N]) {
         pages.into_iter().for_each(|at| self.put(cpu, cpu, at));
     }
@@ -187,13 +187,13 @@ impl<C: Construct + 'static> Lists<C> {
         std::array::from_fn(|_| self.take(cpu))
     }
 
-    /// What rests, wherever it does, is within the budget.
+    /// All cached pages together are within the budget.
     fn within_budget(&self) {
         let taken = self.free - self.frames.counts().free;
         let rests = taken.saturating_sub(self.in_use.get());
         let budget = self.nodes as u32 * budget(self.nodes);
         assert!(rests <= budget, "{rests} pages rest, the budget is {budget}");
-        // What is seen of two counts without their locks need not belong together: with two nodes
+        // Two counts that are read without their locks need not belong together: with two nodes
         // pages come home.
         if self.nodes == 1 {
             let (held, limit) = (self.lists.in_depots(NodeId(0)), room(1).0);
@@ -293,7 +293,7 @@ fn what_one_cpu_leaves_another_one_finds() {
 #[test]
 fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
     part_of_model(2, 8_000, || {
-        // The depot may have half of what is free, but for what CPUs have at hand.
+        // The depot may have half as many pages as are free, less the pages in magazines.
         let config = ListsConfig { magazine: 1, budget_divisor: 2, ..ListsConfig::new(CPUS) };
         let w = Lists::with(1, 32, config, |_, _| NoConstruct);
         let pages: [_; 8] = w.take_many(0);
@@ -306,7 +306,7 @@ fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
         let four = w.use_up(2);
         w.lists.at(&w.pin(0)).idle();
         other.join().unwrap();
-        // No CPU looks at what is free any more: the CPU that was called does what is left to do.
+        // No CPU looks at free memory any more: the CPU that was called does the rest.
         for cpu in [0, 1] {
             w.lists.at(&w.pin(cpu)).gather_end();
         }

@@ -51,7 +51,7 @@ fn check(preemptions: usize, executions: Option<usize>, f: impl Fn() + Send + Sy
     println!("{n} executions in {:.1} s", start.elapsed().as_secs_f64());
 }
 
-/// What a machine is made of.
+/// The shape of a machine.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub cpus: usize,
@@ -68,7 +68,7 @@ pub struct Shape {
 
 pub const SHAPE: Shape = Shape { cpus: 2, tables: 2, data: 1, spare: 0, asids: 0, park: 0, lie: Lie::None };
 
-/// Pools of table pages. Nothing in them orders what CPUs do.
+/// Pools of table pages, which do not order the CPUs' accesses.
 pub struct Pool {
     frames: Arc<Frames>,
     memory: Arc<Memory>,
@@ -177,7 +177,7 @@ impl<const L: u8, const B: bool> World<L, B> {
     pub fn new(shape: Shape) -> Arc<Self> {
         let Shape { cpus, .. } = shape;
         let tables = shape.tables * cpus;
-        // Frame 0 is none; one is the zero frame.
+        // Frame 0 is not used; one is the zero frame.
         let total = 1 + tables + shape.data * cpus + shape.spare;
         let memory = Arc::new(Memory::new(total + 1, 1 + tables as u32));
         let config = TlbConfig { asids: shape.asids, park: shape.park, ..TlbConfig::new(cpus) };
@@ -194,7 +194,7 @@ impl<const L: u8, const B: bool> World<L, B> {
             + Tlb::<Mmus<L, B>>::bytes(&config)
             + Parking::bytes(cpus);
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
-        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used
+        // SAFETY: 1. the block is kept in the world beside the parts made of it, which is used
         // through the world only.
         let mut boot =
             unsafe { BootMemory::new(core::ptr::NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
@@ -215,7 +215,7 @@ impl<const L: u8, const B: bool> World<L, B> {
             (0..tables).map(|_| frames.take(request(1)).unwrap().dirty().into_raw()).collect();
         for pfn in pages {
             memory.furnish(pfn);
-            // SAFETY: 1. taken above. 2. it has no entries, which is what zero means here.
+            // SAFETY: 1. taken above. 2. it has no entries, which is zero here.
             frames.give(unsafe { Frame::<Zero>::from_raw(machine, pfn, 0) });
         }
         // SAFETY: 1. all frames lie in the memory.
@@ -289,13 +289,13 @@ impl<const L: u8, const B: bool> World<L, B> {
         })
     }
 
-    /// This CPU has nothing more to do.
+    /// This CPU has finished.
     pub fn leave(&self) {
-        // Orders nothing: the models are not to be saved by it.
+        // Relaxed: the order must come from the library.
         self.busy.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// This CPU has nothing more to do, but others may need it.
+    /// This CPU has finished, but others may need it.
     pub fn attend(&self, pin: &Pinned<'_>) {
         self.leave();
         while self.busy.load(Ordering::Relaxed) > 0 {
@@ -369,7 +369,7 @@ impl Tables {
         Tables { root }
     }
 
-    /// What MMUs load.
+    /// Returns the root that MMUs load.
     pub fn root(&self) -> PhysAddr {
         self.root
     }

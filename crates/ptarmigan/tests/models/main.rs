@@ -2,10 +2,10 @@
 //! schedule (up to a number of preemptions) and every value that the memory model lets a load
 //! return. `models/run` runs them.
 //!
-//! What each CPU's MMU does is part of the model: it walks tables and keeps what it finds whenever
-//! that is most harmful. Frames have an owner written into them, in a cell whose uses are checked:
-//! a CPU that reaches a frame through an old translation while another has it already, or without
-//! an order between the two, fails the model.
+//! Each CPU's MMU is part of the model: it walks tables and keeps translations whenever that is
+//! most harmful. Frames have an owner written into them, in a cell whose uses are checked: a CPU
+//! that reaches a frame through an old translation while another has it already, or without an
+//! order between the two, fails the model.
 #![cfg(loom)]
 #![allow(missing_docs, reason = "tests")]
 mod broadcasts;

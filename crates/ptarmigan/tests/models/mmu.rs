@@ -1,4 +1,4 @@
-//! Memory, and MMUs that do what hardware may do, when it is most harmful.
+//! Memory, and MMUs that use every freedom of hardware when it is most harmful.
 use crate::small::{ENTRIES, Place, REAL, Small};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub struct Memory {
     base: *mut u8,
     layout: alloc::Layout,
     owners: Vec<UnsafeCell<Owner>>,
-    /// What users have written into data frames: their own races are none of ours.
+    /// Values that users have written into data frames: the models ignore races of these.
     values: Vec<AtomicU64>,
     /// Frames below this one and above 0 are those that tables may be in.
     tables_end: u32,
@@ -57,7 +57,7 @@ impl Memory {
         unsafe { DirectMap::new(self.base, self.layout.size() as u64) }.unwrap()
     }
 
-    /// Makes a frame one that tables may be in: none of its entries is there.
+    /// Prepares a frame for tables: all its entries are empty.
     pub fn furnish(&self, pfn: Pfn) {
         let first = self.map().open(pfn.addr()).base().cast::<Place>();
         for i in 0..ENTRIES {
@@ -74,7 +74,7 @@ impl Memory {
         unsafe { &*first.add(index) }.walk()
     }
 
-    /// Writes an entry of a table of the models' own; what was there.
+    /// Writes an entry of a table of the models' own, and returns the old value.
     pub fn swap(&self, table: Pfn, index: usize, raw: u64) -> u64 {
         let first = self.map().open(table.addr()).base().cast::<Place>();
         // SAFETY: only frames that were furnished ever become tables.
@@ -126,18 +126,18 @@ impl Drop for Memory {
     }
 }
 
-/// What the machine does wrong.
+/// The fault of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Lie {
     #[default]
     None,
-    /// A CPU answers, and has forgotten nothing.
+    /// A CPU answers without an invalidation.
     ForgetsNothing,
     /// A CPU answers first, and forgets when it next runs.
     ForgetsLate,
-    /// A CPU forgets pages but not what its paging-structure caches hold.
+    /// A CPU forgets pages but not the entries of its paging-structure caches.
     KeepsTables,
-    /// A load of another root keeps what the TLB holds, told or not.
+    /// A load of another root keeps all translations of the TLB, told or not.
     KeepsAtLoad,
     /// The kernel's root is not loaded.
     StaysLoaded,
@@ -147,9 +147,9 @@ pub enum Lie {
 #[derive(Clone, Copy, Debug)]
 struct Cached {
     asid: u16,
-    /// Of the table that was found; none for a page.
+    /// The level of the table that was found; `None` for a page.
     level: Option<u8>,
-    /// What it maps, in units of what it maps.
+    /// The number of the page or of the table's range.
     number: u64,
     pfn: Pfn,
     writable: bool,
@@ -158,7 +158,7 @@ struct Cached {
 #[derive(Default)]
 struct State {
     root: Option<Root>,
-    /// Nothing of the space runs: pages are not used, but walks go on.
+    /// No code of the space runs: pages are not used, but walks go on.
     lazy: bool,
     cached: Vec<Cached>,
     late: Option<Invalidation>,
@@ -168,20 +168,20 @@ struct State {
 /// two steps of that, and before it obeys.
 ///
 /// If it broadcasts, an invalidation acts on all CPUs at once, as hardware does it: in one order
-/// with what each MMU does, which is all that it orders.
+/// with the actions of each MMU, and without any other order.
 pub struct Mmus<const L: u8, const B: bool = false> {
     memory: Arc<Memory>,
     cpus: Vec<RefCell<State>>,
-    /// Held, for each CPU, by what its MMU does and by what is broadcast to it.
+    /// Held, for each CPU, by the actions of its MMU and by broadcasts to it.
     order: Vec<Mutex<()>>,
     lie: Lie,
-    /// An interrupt that comes in the middle of what the library has the MMU do.
+    /// An interrupt that comes in the middle of an MMU function of the library's call.
     interrupt: RefCell<Option<Interrupt>>,
     /// Waits for answers unwind.
     gives_up: Cell<bool>,
 }
 
-/// The state of one CPU's MMU: on machines that broadcast, nothing is broadcast to it meanwhile.
+/// The state of one CPU's MMU: on machines that broadcast, no broadcast reaches it meanwhile.
 struct Held<'a> {
     state: RefMut<'a, State>,
     _order: Option<MutexGuard<'a, ()>>,
@@ -285,7 +285,7 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
         state.cached.iter().find(|c| page(c)).copied()
     }
 
-    /// What the MMU does on its own.
+    /// The MMU walks on its own.
     pub fn look(&self, pin: &Pinned<'_>, va: u64) {
         let mut state = self.state(pin);
         self.speculate(&mut state, va);
@@ -302,8 +302,8 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
         value
     }
 
-    /// The user writes; whether there was no fault. A fault drops what the TLB holds of the page,
-    /// as hardware does.
+    /// The user writes; whether there was no fault. A fault drops the page from the TLB, as
+    /// hardware does.
     pub fn write(&self, pin: &Pinned<'_>, va: u64, value: u64) -> bool {
         let mut state = self.state(pin);
         let mut done = false;
@@ -342,7 +342,7 @@ fn forget(state: &mut State, what: &Invalidation, keep_tables: bool) {
 /// Addresses that MMUs look at when they do so on their own.
 const HABIT: u64 = 0;
 
-// SAFETY: each function does what the contract says, if the machine is none that lies.
+// SAFETY: each function follows the contract, unless the machine lies.
 unsafe impl<const L: u8, const B: bool> Mmu for Mmus<L, B> {
     const BROADCASTS: bool = B;
     const STRUCTURES: Structures = Structures::AnyInvalidation;

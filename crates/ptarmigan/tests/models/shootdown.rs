@@ -1,4 +1,5 @@
-//! The shootdown protocol: what a CPU has unhooked is not used again while any CPU can reach it.
+//! The shootdown protocol: a page that a CPU has unhooked is not used again while any CPU can reach
+//! it.
 use crate::machine::{SHAPE, Shape, Tables, World, model, part_of_model, pin};
 use crate::mmu::Owner;
 use crate::small::Small;
@@ -65,8 +66,8 @@ impl<const B: bool> Spaces<B> {
         self.world.cpu(cpu, move |_, on| f(&Run { on, space: &space, root }))
     }
 
-    /// CPU 0 unmaps the page, and the table if `free` says so, and uses what it got back for
-    /// something else.
+    /// CPU 0 unmaps the page, and the table if `free` says so, and uses the frames again for
+    /// another purpose.
     pub fn unmap(&mut self, free: Free) {
         let pin = pin(0);
         let mut gather = Gather::new(self.world.seen(&pin), &self.space, 12).unwrap();
@@ -75,7 +76,7 @@ impl<const B: bool> Spaces<B> {
         self.world.reuse(&pin);
     }
 
-    /// CPU 0 [unmaps](Self::unmap) while CPU 1 does what `other` says; both then end their work.
+    /// CPU 0 [unmaps](Self::unmap) while CPU 1 runs `other`; both then end their work.
     pub fn unmap_beside(&mut self, free: Free, other: impl FnOnce(&Run<'_, B>) + 'static) {
         let other = self.on(1, other);
         self.unmap(free);
@@ -177,8 +178,8 @@ fn a_lazy_cpu_walks_no_table_that_is_used_again() {
         m.unmap_beside(Free::Empty, |b| {
             b.look();
             b.rest();
-            // An idle CPU still speculates; of pages it may, as nothing of it is ever used, so
-            // these stay in this model.
+            // An idle CPU still speculates; of pages it may, as they are never used, so these stay
+            // in this model.
             b.step();
             b.look();
         });
@@ -315,7 +316,7 @@ fn a_whole_round_of_generations_later_nothing_is_kept() {
     });
 }
 
-/// What a CPU does about a space that ends.
+/// The action of a CPU on a space that ends.
 #[derive(Clone, Copy)]
 enum At {
     Rests,

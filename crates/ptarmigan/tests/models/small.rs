@@ -3,12 +3,12 @@ use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{Access, Attr, Format, Slot, Slot64};
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 
-/// Entries of a table: what the map of touched lines has bits for.
+/// Entries of a table, as many as the map of touched lines has bits for.
 pub const ENTRIES: usize = 64;
 /// Those that there are. Each one costs in every execution of a model.
 pub const REAL: usize = 2;
 
-/// The place of an entry: the library's own, or nothing at all.
+/// The place of an entry: the library's own, or no place at all.
 pub enum Place {
     Real(Slot64),
     Nothing,
@@ -23,9 +23,9 @@ impl Place {
     }
 }
 
-// SAFETY: `Slot64` keeps the promises; what is nothing is never written to. The model's memory
-// holds places of this type, made before anybody uses them, so that not any bit pattern has to be
-// valid.
+// SAFETY: `Slot64` keeps the promises; `Place`s without an entry are never written to. The model's
+// memory holds places of this type, made before anybody uses them, so that not any bit pattern has
+// to be valid.
 unsafe impl Slot for Place {
     fn load(&self) -> u64 {
         match self {

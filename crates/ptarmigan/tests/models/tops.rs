@@ -22,8 +22,8 @@ thread_local! {
     static ENTRIES: RefCell<(usize, Vec<Arc<Slot64>>)> = const { RefCell::new((0, Vec::new())) };
 }
 
-/// The place of an entry. What is there is kept apart, by address, so that the page itself stays
-/// zero: the library looks whether it is.
+/// The place of an entry. Its value is kept apart, by address, so that the page itself stays zero:
+/// the library looks whether it is.
 #[repr(transparent)]
 struct Apart(u64);
 
@@ -61,8 +61,8 @@ unsafe impl Slot for Apart {
 #[derive(Clone, Copy, Debug, Default)]
 struct Roots;
 
-// SAFETY: 1. to 3. nothing is linked or mapped: only the kernel's entry is written, as it is. 4. no
-// MMU walks them. 5. all leaves are the same.
+// SAFETY: 1. to 3. no table is linked and no page mapped: only the kernel's entry is written, as it
+// is. 4. no MMU walks them. 5. all leaves are the same.
 unsafe impl Format for Roots {
     type Slot = Apart;
     const NAME: &'static str = "roots";
@@ -72,7 +72,7 @@ unsafe impl Format for Roots {
     const USER_END: u64 = 1 << 12;
     const KERNEL_START: u64 = (KERNEL as u64) << 12;
     const USER_ROOT_ENTRIES: usize = KERNEL;
-    // More are looked at than there are: the rest are none.
+    // More are looked at than there are: the rest are empty.
     const INDEX_BITS: [u8; MAX_LEVELS] = [6, 0, 0, 0, 0];
     const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 44;
@@ -130,7 +130,7 @@ impl Lists<Kernel> {
         slot.walk()
     }
 
-    /// Everybody's roots, those that rest included, show `raw`; and none is known when all are
+    /// Everybody's roots, those that rest included, show `raw`; and no root is known when all are
     /// gone.
     fn all_show(&self, raw: u64) {
         let left = || ENTRIES.with_borrow(|(_, slots)| slots.iter().filter(|slot| slot.walk() != 0).count());
@@ -200,7 +200,7 @@ fn a_top_in_use_or_at_rest_shows_every_change_on_its_way_through_the_depot() {
         let w = roots();
         let roots: [_; 3] = w.take_many(0);
         let other = w.on(|w| {
-            // What the other CPU has put into the depot, or a new one.
+            // The page that the other CPU has put into the depot, or a new one.
             let at = w.take(1);
             let seen = w.entry(at);
             w.put(1, 1, at);
@@ -267,7 +267,7 @@ unsafe impl Sync for Curious {}
 // SAFETY: as above.
 unsafe impl Send for Curious {}
 
-// SAFETY: 1. to 3. tables stay all zero, and nothing is kept.
+// SAFETY: 1. to 3. tables stay all zero, and no reference is kept.
 unsafe impl Construct for Curious {
     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
     unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {

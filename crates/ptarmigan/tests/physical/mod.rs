@@ -1,4 +1,4 @@
-//! What tests of physical memory share.
+//! Helpers for tests of physical memory.
 #![allow(dead_code, reason = "each test uses a part of it")]
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{NodeId, Pinned};
@@ -26,7 +26,7 @@ pub fn any_frame(node: u8) -> Request {
 
 /// Reads a word of a frame.
 pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
-    // SAFETY: 1. the test knows what other threads write, and where.
+    // SAFETY: 1. the test knows the writes of other threads.
     unsafe { host.read(PhysAddr(at), 8) }.expect("within memory")
 }
 
