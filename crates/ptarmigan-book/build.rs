@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let page = Page::parse(&std::fs::read_to_string(path)?);
         let blocks: Vec<&Block> = page.blocks.iter().filter(|block| block.is_rust()).collect();
         if !blocks.is_empty() {
-            program.push_str(&test(path.strip_prefix(&root)?, &blocks)?);
+            program.push_str(&test(path.strip_prefix(&root)?, &blocks));
         }
     }
     let out = PathBuf::from(std::env::var("OUT_DIR")?).join("pages.rs");
@@ -35,19 +35,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Returns the test of a page. A block is inside the one before it: it sees what that one has made,
-/// and may import the same names again. What a page presupposes is in `tests/preludes`.
-fn test(path: &Path, blocks: &[&Block]) -> std::io::Result<String> {
+/// and may import the same names again.
+fn test(path: &Path, blocks: &[&Block]) -> String {
     let path = path.with_extension("").to_string_lossy().to_lowercase();
     let name: String = path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let prelude = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/preludes/{name}.rs"));
     let mut text = format!("#[test]\nfn {name}() -> Result<(), Box<dyn std::error::Error>> {{\n");
-    if prelude.exists() {
-        println!("cargo:rerun-if-changed={}", prelude.display());
-        text.push_str(&std::fs::read_to_string(prelude)?);
-    }
     for block in blocks {
         text.push_str(&format!("    {{ // line {}\n{}", block.line, block.text));
     }
     text.push_str(&"    }\n".repeat(blocks.len()));
-    Ok(text + "    Ok(())\n}\n")
+    text + "    Ok(())\n}\n"
 }

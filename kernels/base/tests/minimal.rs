@@ -82,6 +82,15 @@ fn a_kernel_writes_six_items_of_traits_at_most() {
 }
 
 #[test]
+fn code_of_the_guide_is_that_of_the_kernel() {
+    let (guide, kernel) = (file("../docs/porting.md"), file("minimal/src/library.rs"));
+    let blocks: Vec<&str> = guide.split("```").skip(1).step_by(2).collect();
+    let rust: Vec<&str> = blocks.iter().filter_map(|block| block.strip_prefix("rust,ignore\n")).collect();
+    assert!(rust.len() == 1 && kernel.contains(rust[0]), "{rust:#?}");
+    assert!(guide.lines().count() <= 260, "{} lines", guide.lines().count());
+}
+
+#[test]
 fn required_items_are_those_without_a_default() {
     let text = "trait T {\n    const A: u8;\n    const B: u8 = 1;\n    fn a(\n        &self,\n    ) -> u8;\n    fn b() {}\n    type C;\n    fn d() {\n        e();\n    }\n}\n";
     assert_eq!(required(text, "T"), 3);

@@ -15,15 +15,14 @@ use crate::user::{check, load, serving, store};
 /// The machine.
 static KERNEL: Kernel<Format, DirectMap, Mmu> = Kernel::new();
 
-/// Sets the library up on `memory`, and uses it. `kernel_root` is the physical address of the root that
-/// the machine booted on.
-/// The first error ends the run.
+/// Sets the library up on `memory`, and uses it; the first error ends the run. `kernel_root` is the
+/// physical address of the root that the machine booted on.
 pub fn run(memory: &[MemoryRun], kernel_root: u64) -> Result<(), Failed> {
     let setup = Setup::direct_map(memory, direct(0), DIRECT_MAP_LIMIT, mmu())?.kernel_root(kernel_root);
-    // SAFETY: 1. Boot code says that nothing uses the memory. 2. Each root has the direct map. 3. It is
+    // SAFETY: 1. Boot code says that the memory is free. 2. Each root has the direct map. 3. It is
     // the kernel's own, and its tables are statics of the image.
     unsafe { KERNEL.set_up(setup)? };
-    // SAFETY: 1. There is one CPU, and its one thread. Exceptions return before it goes on. 2. It is 0.
+    // SAFETY: 1. There is one CPU and one thread. Exceptions return before it goes on. 2. It is 0.
     let pin = unsafe { KERNEL.assume(CpuId(0)) };
     let on = KERNEL.on(&pin)?;
     let before = on.frames().counts().free;

@@ -1,4 +1,21 @@
 //! The hash table, and the CPU that finds pages in it.
+//!
+//! # Rules of an MMU with a hash table
+//!
+//! 1. First the refill, then the fault. The handler asks the tree for an entry that allows the access
+//!    and puts it into the hash table. Only if there is none does it call `fault`; the access then
+//!    misses once more, and the refill finds it.
+//! 2. A protection violation may be a refill as well. A page that was not written yet is read-only in
+//!    the hash table. The refill for a write notes that it is dirty and writes the entry anew: the TLB
+//!    forgets it if [`Inserted`] says so.
+//! 3. The bits for *referenced* and *changed* are set from the beginning. The MMU writes them where it
+//!    found the entry, which may have become another page's.
+//! 4. Context numbers are the machine's (`BROADCASTS`). When they are handed out anew, `forget_all`
+//!    wipes the table. Number 0 is the kernel's; its user segments are what `unload` loads.
+//! 5. Costs count entries. Forgetting a page looks at two groups, forgetting everything at the whole
+//!    table; `Costs::page_hashed` is the price of a page that was hashed.
+//! 6. Compilers copy by floating-point registers: both the user's and those of a kernel that is
+//!    interrupted have to be saved.
 
 use core::cell::Cell;
 use core::ptr::NonNull;
