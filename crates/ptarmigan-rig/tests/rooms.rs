@@ -42,11 +42,11 @@ const CRATES: &[&str] = &[
     "crates/ptsan",
     "crates/ptarmigan-trace",
     "crates/ptarmigan-cli",
+    "kernels/bare-x86_64",
     "kernels/base",
     "kernels/minimal",
     "kernels/riscv64",
     "kernels/x86",
-    "kernels/x86_64",
 ];
 
 fn crate_root(name: &str) -> PathBuf {
