@@ -1,13 +1,8 @@
 //! Hands the link script to the linker.
 
+include!("../base/image.rs");
+
 fn main() {
-    let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    for argument in ["-static", "--no-pie", "-nostdlib", "--gc-sections", "--build-id=none"] {
-        println!("cargo:rustc-link-arg-bins={argument}");
-    }
-    println!("cargo:rustc-link-arg-bins=-T{here}/link.ld");
-    println!("cargo:rerun-if-changed=link.ld");
-    println!("cargo:rerun-if-changed=src/boot.s");
+    link("linux-x86_64/link.ld");
     println!("cargo:rerun-if-changed=../x86/src/check.s");
-    println!("cargo:rerun-if-changed=src/trap.s");
 }

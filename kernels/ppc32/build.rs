@@ -1,55 +1,9 @@
 //! Hands the link script to the linker, and builds the user program that the image carries.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
-
-/// What a page of the user program is padded to.
-const PAGE: usize = 4096;
+include!("../base/image.rs");
+include!("../base/program.rs");
 
 fn main() {
-    let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_default());
-    for argument in ["-static", "--no-pie", "-nostdlib", "--gc-sections", "--build-id=none"] {
-        println!("cargo:rustc-link-arg-bins={argument}");
-    }
-    println!("cargo:rustc-link-arg-bins=-T{}", here.join("link.ld").display());
-    for file in ["link.ld", "src/boot.s", "src/trap.s", "src/abi.rs", "user/main.rs", "user/link.ld"] {
-        println!("cargo:rerun-if-changed={file}");
-    }
-    let out = PathBuf::from(env::var("OUT_DIR").unwrap_or_default());
-    if let Err(problem) = user_program(&here.join("user"), &out.join("user.bin")) {
-        println!("cargo:error=the user program: {problem}");
-        std::process::exit(1);
-    }
-}
-
-/// Compiles the user program to a flat binary of whole pages. The linker is named: the compiler's
-/// own choice for this target is a driver for C.
-fn user_program(source: &Path, binary: &Path) -> Result<(), String> {
-    let compiler = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-    let sysroot = Command::new(&compiler)
-        .args(["--print", "sysroot"])
-        .output()
-        .map_err(|e| format!("cannot run the compiler: {e}"))?;
-    let sysroot = String::from_utf8(sysroot.stdout).map_err(|e| e.to_string())?;
-    let host = env::var("HOST").unwrap_or_default();
-    let linker = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/rust-lld");
-    let status = Command::new(compiler)
-        .args(["--edition=2024", "--crate-name=user", "--crate-type=bin"])
-        .args(["--target=powerpc-unknown-linux-gnu", "-Cpanic=abort", "-Copt-level=2"])
-        .args(["-Crelocation-model=static", "-Clinker-flavor=ld.lld"])
-        .arg(format!("-Clinker={}", linker.display()))
-        .args(["-Clink-args=-static --no-pie -nostdlib --gc-sections --oformat=binary"])
-        .arg(format!("-Clink-arg=-T{}", source.join("link.ld").display()))
-        .arg("-o")
-        .arg(binary)
-        .arg(source.join("main.rs"))
-        .status()
-        .map_err(|e| format!("cannot run the compiler: {e}"))?;
-    if !status.success() {
-        return Err(format!("the compiler ended with {status}"));
-    }
-    let mut bytes = fs::read(binary).map_err(|e| e.to_string())?;
-    bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
-    fs::write(binary, bytes).map_err(|e| e.to_string())
+    link("ppc32/link.ld");
+    user_program("powerpc-unknown-linux-gnu", "static");
 }

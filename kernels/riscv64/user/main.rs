@@ -7,11 +7,18 @@
 #[allow(dead_code)]
 mod abi;
 
+#[path = "../../base/user/common.rs"]
+mod common;
+
 use core::arch::asm;
 use core::panic::PanicInfo;
-use core::ptr;
 
-const PAGE: u64 = 4096;
+use common::{PAGE, alone, check, exit, mmap, munmap, must, processes, read, write};
+
+type Word = u64;
+
+/// Addresses of the kernel's half.
+const KERNEL: [u64; 1] = [0xffff_ffc0_8020_0000];
 /// A place for a process's own pages.
 const OWN: u64 = 0x08_0000_0000;
 /// A place for what the tasks of one space share.
@@ -28,7 +35,7 @@ extern "C" fn start(mode: u64, rounds: u64, seed: u64) -> ! {
     if mode == abi::MODE_SHARED {
         shared(rounds, seed);
     } else {
-        spaces(rounds, seed);
+        processes(seed, |seed| (0..rounds).for_each(|round| common::round(seed, round)));
     }
     exit(0)
 }
@@ -47,40 +54,24 @@ fn call(number: u64, a0: u64, a1: u64, a2: u64) -> u64 {
     result
 }
 
-fn exit(code: u64) -> ! {
-    call(abi::EXIT, code, 0, 0);
-    loop {}
-}
+/// Several harts run the tasks: none has to give way.
+fn between() {}
 
-fn check(what: u64, got: u64, wanted: u64) {
-    if got != wanted {
-        call(abi::FAILED, what, got, wanted);
+/// The child of a fork begins. It waits for its parent's writes if those come first.
+fn child_begins(parent_first: bool) {
+    if parent_first {
+        call(abi::PAUSE, 0, 0, 0);
     }
 }
 
-fn must(result: u64) -> u64 {
-    if result == abi::ERROR {
-        call(abi::FAILED, abi::CHECK_CALL, result, 0);
-    }
-    result
+/// The parent has written: its child may go on.
+fn parent_wrote(child: u64) {
+    must(call(abi::POST, child, 0, 0));
 }
 
-fn mmap(at: u64, len: u64) {
-    must(call(abi::MMAP, at, len, abi::READ | abi::WRITE));
-}
-
-fn munmap(at: u64, len: u64) {
-    must(call(abi::MUNMAP, at, len, 0));
-}
-
-fn read(at: u64) -> u64 {
-    // SAFETY: a word of this program's test pages.
-    unsafe { ptr::read_volatile(ptr::with_exposed_provenance(at as usize)) }
-}
-
-fn write(at: u64, value: u64) {
-    // SAFETY: a word of this program's test pages.
-    unsafe { ptr::write_volatile(ptr::with_exposed_provenance_mut(at as usize), value) }
+/// Pages of a process that may be read, and not jumped into.
+fn jumped_into() -> &'static [u64] {
+    &[1, 3]
 }
 
 /// Goes on with what lies there as instructions.
@@ -111,182 +102,6 @@ fn fence() {
 /// The value of a page in a round.
 fn value(seed: u64, round: u64, page: u64) -> u64 {
     (seed << 32 | round << 12 | page) ^ 0x5a5a_0000_0000_0000
-}
-
-// ---- before anything else: what one task alone notices of a kernel that leaves something out
-
-fn alone() {
-    let page = |n| OWN + n * PAGE;
-    mmap(OWN, 8 * PAGE);
-    for n in 0..8 {
-        write(page(n) + 8, n + 1);
-    }
-    munmap(OWN, 8 * PAGE);
-    mmap(OWN, 8 * PAGE);
-    for n in 0..8 {
-        check(abi::CHECK_STALE, read(page(n) + 8), 0);
-    }
-    // The frames of before come back for these.
-    for n in 0..8 {
-        write(page(n), n + 1);
-        check(abi::CHECK_ZERO, read(page(n) + 8), 0);
-    }
-    let child = must(call(abi::FORK, 0, 0, 0));
-    if child == 0 {
-        write(page(0) + 8, 7);
-        check(abi::CHECK_CHILD, read(page(0)), 1);
-        exit(7);
-    }
-    check(abi::CHECK_CALL, call(abi::WAIT, child, 0, 0), 7);
-    check(abi::CHECK_PARENT, read(page(0) + 8), 0);
-    munmap(OWN, 8 * PAGE);
-}
-
-// ---- several spaces: each process has faults, forks and unmappings of its own
-
-const OWN_PAGES: u64 = 40;
-/// Pages are this far apart: three leaf tables for all of them.
-const OWN_STRIDE: u64 = 33 * PAGE;
-const OWN_LEN: u64 = OWN_PAGES * OWN_STRIDE;
-
-fn own(page: u64) -> u64 {
-    OWN + page * OWN_STRIDE
-}
-
-fn spaces(rounds: u64, seed: u64) {
-    let mut children = [0; 2];
-    for (n, child) in children.iter_mut().enumerate() {
-        *child = must(call(abi::FORK, 0, 0, 0));
-        if *child == 0 {
-            process(rounds, seed * 8 + n as u64 + 1);
-            exit(0);
-        }
-    }
-    process(rounds, seed * 8);
-    for child in children {
-        check(abi::CHECK_CALL, call(abi::WAIT, child, 0, 0), 0);
-    }
-}
-
-fn process(rounds: u64, seed: u64) {
-    for round in 0..rounds {
-        anonymous(seed, round);
-        forked(seed, round);
-        if round % 8 == 0 {
-            denied();
-        }
-        munmap(OWN, OWN_LEN);
-    }
-}
-
-/// Faults on anonymous memory, and unmapping a part of it. Leaves the pages mapped and written.
-fn anonymous(seed: u64, round: u64) {
-    mmap(OWN, OWN_LEN);
-    for page in 0..OWN_PAGES {
-        // Half of them are read first, and show the zero page then.
-        if (page ^ round) & 1 == 0 {
-            check(abi::CHECK_ZERO, read(own(page) + 8), 0);
-        }
-        write(own(page), value(seed, round, page));
-        check(abi::CHECK_ZERO, read(own(page) + 8), 0);
-        check(abi::CHECK_ZERO, read(own(page) + PAGE - 8), 0);
-        write(own(page) + PAGE - 8, !value(seed, round, page));
-    }
-    for page in 0..OWN_PAGES {
-        check(abi::CHECK_KEPT, read(own(page)), value(seed, round, page));
-        check(abi::CHECK_KEPT, read(own(page) + PAGE - 8), !value(seed, round, page));
-    }
-    // A few in the middle go and come back; their neighbours stay.
-    let (first, last) = (10 + round % 5, 16 + round % 7);
-    munmap(own(first), (last - first) * OWN_STRIDE);
-    mmap(own(first), (last - first) * OWN_STRIDE);
-    for page in first - 1..last + 1 {
-        if (first..last).contains(&page) {
-            check(abi::CHECK_STALE, read(own(page)), 0);
-            write(own(page), value(seed, round, page));
-            check(abi::CHECK_STALE, read(own(page) + PAGE - 8), 0);
-            write(own(page) + PAGE - 8, !value(seed, round, page));
-        } else {
-            check(abi::CHECK_KEPT, read(own(page)), value(seed, round, page));
-        }
-    }
-}
-
-/// Fork, and copy-on-write in both directions: in even rounds the parent writes first, in odd ones
-/// the child.
-fn forked(seed: u64, round: u64) {
-    let parent_first = round % 2 == 0;
-    let child = must(call(abi::FORK, 0, 0, 0));
-    if child == 0 {
-        if parent_first {
-            call(abi::PAUSE, 0, 0, 0);
-        }
-        for page in 0..OWN_PAGES {
-            // Written at one end, so that the other end shows whether the page was copied.
-            let old = value(seed, round, page);
-            if (page + round) % 3 == 0 {
-                check(abi::CHECK_CHILD, read(own(page)), old);
-            }
-            write(own(page), !old);
-            check(abi::CHECK_CHILD, read(own(page) + PAGE - 8), !old);
-            check(abi::CHECK_CHILD, read(own(page)), !old);
-        }
-        exit(round);
-    }
-    let new = |page| value(seed, round + 1000, page);
-    if !parent_first {
-        check(abi::CHECK_CALL, call(abi::WAIT, child, 0, 0), round);
-    }
-    for page in 0..OWN_PAGES {
-        check(abi::CHECK_PARENT, read(own(page)), value(seed, round, page));
-        write(own(page), new(page));
-        check(abi::CHECK_PARENT, read(own(page) + PAGE - 8), !value(seed, round, page));
-    }
-    if parent_first {
-        must(call(abi::POST, child, 0, 0));
-        check(abi::CHECK_CALL, call(abi::WAIT, child, 0, 0), round);
-    }
-    for page in 0..OWN_PAGES {
-        check(abi::CHECK_PARENT, read(own(page)), new(page));
-    }
-}
-
-/// What nothing allows ends the task, and only the task.
-fn denied() {
-    let after = |access: fn()| {
-        let child = must(call(abi::FORK, 0, 0, 0));
-        if child == 0 {
-            access();
-            exit(0);
-        }
-        check(abi::CHECK_DENIED, call(abi::WAIT, child, 0, 0), abi::KILLED);
-    };
-    // Nothing is mapped there.
-    after(|| {
-        read(OWN + OWN_LEN);
-    });
-    // The kernel's half is not the user's.
-    after(|| {
-        read(0xffff_ffc0_8020_0000);
-    });
-    // A page that may be read no longer be written, and still has its value; another that may not
-    // even be read.
-    let before = read(own(1));
-    must(call(abi::MPROTECT, own(1), PAGE, abi::READ));
-    must(call(abi::MPROTECT, own(2), PAGE, 0));
-    after(|| write(own(1), 1));
-    // No page of memory may be jumped into: neither one that is there nor one that is not.
-    after(|| jump(own(1)));
-    after(|| jump(own(3)));
-    after(|| jump(own(1) + PAGE));
-    after(|| {
-        read(own(2));
-    });
-    check(abi::CHECK_DENIED, read(own(1)), before);
-    must(call(abi::MPROTECT, own(1), PAGE, abi::READ | abi::WRITE));
-    must(call(abi::MPROTECT, own(2), PAGE, abi::READ | abi::WRITE));
-    write(own(1), before);
-    check(abi::CHECK_DENIED, read(own(1)), before);
 }
 
 // ---- one space: two tasks in it, on two harts

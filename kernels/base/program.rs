@@ -1,0 +1,51 @@
+// Shared by the build scripts of images that carry a user program, which include it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// What a page of the user program is padded to.
+const PAGE: usize = 4096;
+
+/// Compiles the user program of the image to a flat binary of whole pages, `user.bin`, or ends the
+/// build. `model` is where its code may be placed.
+fn user_program(target: &str, model: &str) {
+    println!("cargo:rerun-if-changed=user");
+    println!("cargo:rerun-if-changed=../base/user");
+    let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var("OUT_DIR").unwrap_or_default());
+    if let Err(problem) = compile(&here.join("user"), &out.join("user.bin"), target, model) {
+        println!("cargo:error=the user program: {problem}");
+        std::process::exit(1);
+    }
+}
+
+/// The linker is named: the compiler's own choice for a target may be a driver for C.
+fn compile(source: &Path, binary: &Path, target: &str, model: &str) -> Result<(), String> {
+    let compiler = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let sysroot = Command::new(&compiler)
+        .args(["--print", "sysroot"])
+        .output()
+        .map_err(|e| format!("cannot run the compiler: {e}"))?;
+    let sysroot = String::from_utf8(sysroot.stdout).map_err(|e| e.to_string())?;
+    let host = env::var("HOST").unwrap_or_default();
+    let linker = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/rust-lld");
+    let status = Command::new(compiler)
+        .args(["--edition=2024", "--crate-name=user", "--crate-type=bin"])
+        .args(["-Cpanic=abort", "-Copt-level=2", "-Clinker-flavor=ld.lld", "--target", target])
+        .arg(format!("-Crelocation-model={model}"))
+        .arg(format!("-Clinker={}", linker.display()))
+        .args(["-Clink-args=-static --no-pie -nostdlib --gc-sections --oformat=binary"])
+        .arg(format!("-Clink-arg=-T{}", source.join("link.ld").display()))
+        .arg("-o")
+        .arg(binary)
+        .arg(source.join("main.rs"))
+        .status()
+        .map_err(|e| format!("cannot run the compiler: {e}"))?;
+    if !status.success() {
+        return Err(format!("the compiler ended with {status}"));
+    }
+    let mut bytes = fs::read(binary).map_err(|e| e.to_string())?;
+    bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
+    fs::write(binary, bytes).map_err(|e| e.to_string())
+}
