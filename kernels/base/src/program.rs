@@ -13,9 +13,12 @@ impl<const N: usize> Pages<N> {
         Pages(*bytes)
     }
 
-    /// Returns it as an object: `direct_map` is where the kernel maps physical address 0, in a map
-    /// that has the image.
-    pub fn object(&'static self, direct_map: u64) -> Program {
+    /// Returns it as an object.
+    ///
+    /// # Safety
+    ///
+    /// 1. The program's physical address must be its own minus `direct_map`.
+    pub unsafe fn object(&'static self, direct_map: u64) -> Program {
         Program { first: PhysAddr(self.0.as_ptr().addr() as u64 - direct_map).pfn(), len: N as u64 }
     }
 }
@@ -30,8 +33,8 @@ pub struct Program {
 /// The object that a program is.
 pub const OBJECT: u32 = 1;
 
-// SAFETY: 1. Programs are constants of the image, mapped without the permission to write, and no
-// frames of the machine's.
+// SAFETY: 1. Programs are constants of the image (`Pages::object`, point 1), mapped without the
+// permission to write, and no frames of the machine's.
 unsafe impl Objects for Program {
     fn frame(&self, object: u32, page: u64) -> Option<Pfn> {
         let pages = self.len / FRAME_SIZE as u64;

@@ -14,5 +14,6 @@ pub const LEN: u64 = BYTES_LEN as u64;
 
 /// The program as an object that spaces map.
 pub fn object() -> Program {
-    PROGRAM.object(DIRECT_MAP.into())
+    // SAFETY: 1. The direct map has the image.
+    unsafe { PROGRAM.object(DIRECT_MAP.into()) }
 }
