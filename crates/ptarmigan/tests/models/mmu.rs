@@ -175,7 +175,7 @@ pub struct Mmus<const L: u8, const B: bool = false> {
     /// Held, for each CPU, by the actions of its MMU and by broadcasts to it.
     order: Vec<Mutex<()>>,
     lie: Lie,
-    /// An interrupt that comes in the middle of an MMU function of the library's call.
+    /// An interrupt that comes in the middle of an MMU function that the library calls.
     interrupt: RefCell<Option<Interrupt>>,
     /// Waits for answers unwind.
     gives_up: Cell<bool>,
