@@ -6,6 +6,7 @@ use ptarmigan::machine::Machine as _;
 
 use super::console;
 use super::open::What;
+use super::pipe::{PIPE_BUF, Run};
 use super::tree::{Device, Kind};
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -120,12 +121,11 @@ impl<A: Arch> Sys<'_, A> {
     fn read_pipe(&mut self, number: u16, to: u64, len: usize, flags: u32) -> Result<usize, Stop> {
         let mut done = 0;
         while done < len {
-            let pipe = *self.state.pipes.get(number);
-            let (at, most) = pipe.readable();
+            let Run { page, at, len: most } = self.state.pipes.get(number).readable();
             let n = most.min(len - done);
-            if n == 0 {
+            let Some(frame) = self.kernel.pipe_page(self.state, number, page).filter(|_| n > 0) else {
                 break;
-            }
+            };
             let on = self.on();
             let copied = user::each_piece::<A>(
                 on,
@@ -134,7 +134,7 @@ impl<A: Arch> Sys<'_, A> {
                 n,
                 Access::Write,
                 |to, first, step| {
-                    A::page(on.pin(), pipe.page(), |page| {
+                    A::page(on.pin(), frame, |page| {
                         // SAFETY: 1. `each_piece` passes `step` bytes of the program's. 2. The
                         // bytes lie in the pipe's page, which no program maps.
                         unsafe { to.copy_from_nonoverlapping(page.wrapping_add(at + first), step) }
@@ -148,7 +148,7 @@ impl<A: Arch> Sys<'_, A> {
                 }
                 break;
             }
-            self.state.pipes.get_mut(number).consume(n);
+            self.kernel.consume_pipe(self.state, number, n);
             done += n;
         }
         let pipe = self.state.pipes.get(number);
@@ -258,16 +258,22 @@ impl<A: Arch> Sys<'_, A> {
             self.kernel.send_to_task(self.state, self.me, number::SIGPIPE, info);
             return Err(Errno::EPIPE.into());
         }
-        // Short writes are not torn.
-        let whole = len <= FRAME_SIZE && self.state.pipes.get(number).room() < len;
+        // Short writes are not torn: all of their pages are made first.
+        let short = len <= PIPE_BUF;
+        let whole = short && self.state.pipes.get(number).room() < len;
         let mut done = 0;
         while done < len && !whole {
-            let pipe = *self.state.pipes.get(number);
-            let (at, most) = pipe.writable();
+            let Run { at, len: most, .. } = self.state.pipes.get(number).writable();
             let n = most.min(len - done);
             if n == 0 {
                 break;
             }
+            let made = if short { len - done } else { n };
+            let frame = match self.kernel.make_pipe_pages(self.state, number, made) {
+                Ok(frame) => frame,
+                Err(e) if done == 0 => return Err(e.into()),
+                Err(_) => break,
+            };
             let on = self.on();
             let copied = user::each_piece::<A>(
                 on,
@@ -276,7 +282,7 @@ impl<A: Arch> Sys<'_, A> {
                 n,
                 Access::Read,
                 |from, first, step| {
-                    A::page(on.pin(), pipe.page(), |page| {
+                    A::page(on.pin(), frame, |page| {
                         // SAFETY: 1. The bytes lie in the pipe's page, which no program maps. 2.
                         // `each_piece` passes `step` bytes of the program's.
                         unsafe { page.wrapping_add(at + first).copy_from_nonoverlapping(from, step) }

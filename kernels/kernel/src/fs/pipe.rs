@@ -1,4 +1,4 @@
-//! Pipes: a page of bytes each.
+//! Pipes: a ring of bytes each, in pages that come with the bytes.
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
 use ptarmigan::machine::Machine as _;
@@ -10,14 +10,19 @@ use crate::{Kernel, State};
 
 /// Pipes at the most.
 pub const PIPES: usize = 64;
+/// Bytes that a pipe holds, as on Linux.
+pub const CAPACITY: usize = 16 * FRAME_SIZE;
+/// `PIPE_BUF`: writes of at most so many bytes are not torn.
+pub const PIPE_BUF: usize = FRAME_SIZE;
 
 /// A pipe.
 #[derive(Clone, Copy)]
 pub struct Pipe {
-    /// The object whose first page holds the bytes; 0 in a free slot.
+    /// The object whose pages hold the bytes; 0 in a free slot.
     object: u32,
-    page: Pfn,
     start: usize,
+    /// Whether a page beyond the first may have a frame.
+    wide: bool,
     /// Bytes that wait to be read.
     pub len: usize,
     /// Open files that read.
@@ -26,38 +31,53 @@ pub struct Pipe {
     pub writers: u32,
 }
 
+/// A run of bytes in one page of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The page, in the pipe's ring.
+    pub page: u64,
+    /// The first byte in the page.
+    pub at: usize,
+    /// The number of bytes.
+    pub len: usize,
+}
+
+impl Run {
+    /// Returns the run of at most `most` bytes from byte `at` of the ring on.
+    fn new(at: usize, most: usize) -> Self {
+        let (page, at) = (at % CAPACITY / FRAME_SIZE, at % FRAME_SIZE);
+        Run { page: page as u64, at, len: most.min(FRAME_SIZE - at) }
+    }
+}
+
 impl Pipe {
+    const NONE: Pipe = Pipe { object: 0, start: 0, wide: false, len: 0, readers: 0, writers: 0 };
+
     /// Returns the bytes that can be written.
     pub fn room(&self) -> usize {
-        FRAME_SIZE - self.len
+        CAPACITY - self.len
     }
 
-    /// Returns the place of the first run of bytes to be read: where, how many.
-    pub fn readable(&self) -> (usize, usize) {
-        (self.start, self.len.min(FRAME_SIZE - self.start))
+    /// Returns the first run of bytes to be read.
+    pub fn readable(&self) -> Run {
+        Run::new(self.start, self.len)
     }
 
-    /// Returns the place of the first run of bytes that can be written.
-    pub fn writable(&self) -> (usize, usize) {
-        let at = (self.start + self.len) % FRAME_SIZE;
-        (at, self.room().min(FRAME_SIZE - at))
+    /// Returns the first run of bytes that can be written.
+    pub fn writable(&self) -> Run {
+        Run::new(self.start + self.len, self.room())
     }
 
-    /// Returns the page of the bytes.
-    pub fn page(&self) -> Pfn {
-        self.page
-    }
-
-    /// Says that `n` bytes were read.
-    pub fn consume(&mut self, n: usize) {
+    /// Says that `n` bytes were read. An empty ring begins at its first page.
+    fn consume(&mut self, n: usize) {
         let n = n.min(self.len);
-        self.start = (self.start + n) % FRAME_SIZE;
         self.len -= n;
+        self.start = if self.len == 0 { 0 } else { (self.start + n) % CAPACITY };
     }
 
     /// Says that `n` bytes were written.
     pub fn produce(&mut self, n: usize) {
-        self.len = (self.len + n).min(FRAME_SIZE);
+        self.len = (self.len + n).min(CAPACITY);
     }
 }
 
@@ -67,8 +87,7 @@ pub struct Pipes([Pipe; PIPES]);
 impl Pipes {
     /// Makes a table without pipes.
     pub const fn new() -> Self {
-        let none = Pipe { object: 0, page: Pfn::NONE, start: 0, len: 0, readers: 0, writers: 0 };
-        Pipes([none; PIPES])
+        Pipes([Pipe::NONE; PIPES])
     }
 
     /// Returns a pipe.
@@ -96,16 +115,52 @@ impl<A: Arch> Kernel<A> {
     /// [`Errno::ENFILE`], [`Errno::ENOMEM`].
     pub(crate) fn create_pipe(&'static self, state: &mut State) -> Result<u16, Errno> {
         let free = state.pipes.0.iter().position(|pipe| pipe.object == 0).ok_or(Errno::ENFILE)?;
+        let object = self.machine.get().objects.create(CAPACITY as u64)?;
+        state.pipes.0[free] = Pipe { object, readers: 1, writers: 1, ..Pipe::NONE };
+        Ok(free as u16)
+    }
+
+    /// Returns the frame of a page of a pipe that has bytes; `None` if it has none.
+    pub(crate) fn pipe_page(&'static self, state: &State, number: u16, page: u64) -> Option<Pfn> {
         let machine = self.machine.get();
-        let object = machine.objects.create(FRAME_SIZE as u64)?;
-        match machine.objects.page_or_new(machine.frames(), machine.low(), object, 0) {
-            Ok(page) => {
-                state.pipes.0[free] = Pipe { object, page, start: 0, len: 0, readers: 1, writers: 1 };
-                Ok(free as u16)
-            }
-            Err(e) => {
-                machine.objects.release(machine.frames(), machine.low(), object);
-                Err(e.into())
+        machine.objects.page(machine.low(), state.pipes.get(number).object, page)
+    }
+
+    /// Makes the pages of the next `len` bytes that are written to a pipe, of which there is room.
+    /// Returns the frame of the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOMEM`].
+    pub(crate) fn make_pipe_pages(
+        &'static self,
+        state: &mut State,
+        number: u16,
+        len: usize,
+    ) -> Result<Pfn, Errno> {
+        let (machine, pipe) = (self.machine.get(), state.pipes.get_mut(number));
+        let make = |page| machine.objects.page_or_new(machine.frames(), machine.low(), pipe.object, page);
+        let first = pipe.writable();
+        let (mut made, page) = (first.len, make(first.page)?);
+        pipe.wide |= first.page > 0;
+        while made < len {
+            let run = Run::new(pipe.start + pipe.len + made, len - made);
+            make(run.page)?;
+            pipe.wide |= run.page > 0;
+            made += run.len;
+        }
+        Ok(page)
+    }
+
+    /// Says that `n` bytes of a pipe were read. An empty pipe keeps one page.
+    pub(crate) fn consume_pipe(&'static self, state: &mut State, number: u16, n: usize) {
+        let (machine, pipe) = (self.machine.get(), state.pipes.get_mut(number));
+        pipe.consume(n);
+        if pipe.len == 0 && core::mem::take(&mut pipe.wide) {
+            // The pipe is the object's only user, so that pages beyond the size are given back. Both
+            // sizes are within the most.
+            for size in [FRAME_SIZE, CAPACITY] {
+                let _ = machine.objects.set_size(machine.frames(), machine.low(), pipe.object, size as u64);
             }
         }
     }
@@ -128,5 +183,29 @@ impl<A: Arch> Kernel<A> {
         if state.tasks.wake(|wait| wait == Wait::Pipe(number) || wait == Wait::Poll) {
             self.wake_idle(state);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_go_round_the_ring_in_runs_that_no_page_ends_in_the_middle_of() {
+        let mut pipe = Pipe::NONE;
+        assert_eq!(pipe.writable(), Run { page: 0, at: 0, len: FRAME_SIZE });
+        assert_eq!(pipe.readable().len, 0);
+        pipe.produce(CAPACITY);
+        assert_eq!((pipe.room(), pipe.writable().len), (0, 0));
+        pipe.consume(100);
+        assert_eq!(pipe.readable(), Run { page: 0, at: 100, len: FRAME_SIZE - 100 });
+        assert_eq!(pipe.writable(), Run { page: 0, at: 0, len: 100 });
+        pipe.consume(15 * FRAME_SIZE);
+        pipe.produce(200);
+        assert_eq!(pipe.readable(), Run { page: 15, at: 100, len: FRAME_SIZE - 100 });
+        assert_eq!(pipe.writable(), Run { page: 0, at: 200, len: FRAME_SIZE - 200 });
+        // What is empty begins at the first page again.
+        pipe.consume(CAPACITY);
+        assert_eq!((pipe.len, pipe.writable()), (0, Run { page: 0, at: 0, len: FRAME_SIZE }));
     }
 }

@@ -7,7 +7,7 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::io::NONBLOCK;
 use crate::fs::path::{self, Found, PATH};
-use crate::fs::{Kind, What};
+use crate::fs::{Kind, PIPE_CAPACITY, What};
 
 /// The directory that a task is in, for calls with `at` in their names.
 pub const AT_FDCWD: i32 = -100;
@@ -18,6 +18,7 @@ const O_APPEND: u64 = 0o2000;
 const O_DIRECTORY: u64 = 0o200_000;
 const O_NOFOLLOW: u64 = 0o400_000;
 const O_CLOEXEC: u64 = 0o2_000_000;
+const F_GETPIPE_SZ: u64 = 1032;
 
 impl<A: Arch> Sys<'_, A> {
     /// Returns the open file of a descriptor.
@@ -294,6 +295,10 @@ impl<A: Arch> Sys<'_, A> {
                 open.flags = open.flags & !changed | value as u32 & changed;
                 Ok(0)
             }
+            F_GETPIPE_SZ => match self.state.open.get(file).what {
+                What::PipeRead(_) | What::PipeWrite(_) => Ok(PIPE_CAPACITY as u64),
+                _ => Err(Errno::EBADF),
+            },
             _ => Err(Errno::EINVAL),
         }
     }

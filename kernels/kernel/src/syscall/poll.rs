@@ -3,7 +3,7 @@
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::fs::{Device, Kind, What};
+use crate::fs::{Device, Kind, PIPE_BUF, What};
 use crate::task::Wait;
 
 const IN: u16 = 1;
@@ -23,7 +23,7 @@ impl<A: Arch> Sys<'_, A> {
             }
             What::PipeWrite(pipe) => {
                 let pipe = self.state.pipes.get(pipe);
-                (if pipe.room() > 0 { OUT } else { 0 }) | if pipe.readers == 0 { ERR } else { 0 }
+                (if pipe.room() >= PIPE_BUF { OUT } else { 0 }) | if pipe.readers == 0 { ERR } else { 0 }
             }
             What::Inode(inode) if self.state.tree.get(inode).kind == Kind::Device(Device::Console) => {
                 self.kernel.take_typed(self.state);
