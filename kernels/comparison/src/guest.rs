@@ -48,12 +48,12 @@ pub struct Boot {
 }
 
 impl Guest<'_> {
-    /// Boots, and waits for the end.
+    /// Boots, and waits for the end. Returns all that the guest printed, and how QEMU ended.
     ///
     /// # Errors
     ///
-    /// QEMU cannot be started, or the guest's output is incomplete.
-    pub fn boot(&self) -> Result<Boot, String> {
+    /// QEMU cannot be started.
+    pub fn run(&self) -> Result<(String, String), String> {
         let Guest { contender, files, counter, profiled } = self;
         // The same processor for both; NX, as our entries carry it.
         let (qemu, cpu, kernel_start) = match contender.arch {
@@ -90,10 +90,21 @@ impl Guest<'_> {
             out.take(OUTPUT).read_to_end(&mut printed).map_err(|e| format!("{qemu}: {e}"))?;
         }
         let status = child.wait().map_err(|e| format!("{qemu}: {e}"))?;
-        let text = String::from_utf8_lossy(&printed);
+        let ended = format!("{qemu} ended with {status}");
+        Ok((String::from_utf8_lossy(&printed).into_owned(), ended))
+    }
+
+    /// Boots, and reads the results.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and if the guest has not printed what it should.
+    pub fn boot(&self) -> Result<Boot, String> {
+        let Guest { counter, profiled, .. } = self;
+        let (text, ended) = self.run()?;
         let values = results(&text).ok_or_else(|| {
             let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
-            format!("{qemu} ended with {status} and no result; the guest's last line: {}", last.trim())
+            format!("{ended} and no result; the guest's last line: {}", last.trim())
         })?;
         let (counts, profile) = match counter {
             Some((_, out)) => {

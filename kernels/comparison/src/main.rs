@@ -55,6 +55,9 @@ struct Options {
     /// Prints the functions of our kernel in which this case spends its instructions.
     #[arg(long, value_name = "CASE", conflicts_with_all = ["no_counts", "json"])]
     profile: Option<String>,
+    /// Runs programs/NAME.c once on each contender instead, and prints what it prints in capitals.
+    #[arg(long, value_name = "NAME", default_value = "faults", conflicts_with_all = ["profile", "json"])]
+    program: String,
     /// Lists the contenders.
     #[arg(long)]
     list: bool,
@@ -100,7 +103,7 @@ fn run(command: &mut Command) -> Result<String, String> {
 /// Makes the files that all boots of an architecture share.
 fn prepare(options: &Options, work: &Path, arch: Arch, linux: bool) -> Result<guest::Files, String> {
     let program = work.join(format!("init-{arch}"));
-    let source = options.here.join("programs/faults.c");
+    let source = options.here.join("programs").join(&options.program).with_extension("c");
     let bits = if arch == Arch::I386 { "-m32" } else { "-m64" };
     run(Command::new("gcc").args([bits, "-O2", "-w", "-static", "-o"]).arg(&program).arg(source))?;
     let name = if arch == Arch::I386 { "i686" } else { "x86_64" };
@@ -140,6 +143,9 @@ fn compare(options: &Options) -> Result<(), String> {
         if of(None) {
             files.push((arch, prepare(options, &work.0, arch, of(Some(System::Linux)))?));
         }
+    }
+    if options.program != "faults" {
+        return print_output(&contenders, &files);
     }
     let counted = usize::from(!options.no_counts);
     let each = usize::from(options.boots) + counted;
@@ -193,6 +199,26 @@ fn compare(options: &Options) -> Result<(), String> {
     }
     print::bars(&rows);
     print::remarks();
+    Ok(())
+}
+
+/// Boots each contender once, and prints the lines of its program: those that begin in capitals.
+fn print_output(contenders: &[&Contender], files: &[(Arch, guest::Files)]) -> Result<(), String> {
+    for contender in contenders {
+        let (_, files) = files.iter().find(|(arch, _)| *arch == contender.arch).ok_or("no files")?;
+        let (text, ended) = Guest { contender, files, counter: None, profiled: None }.run()?;
+        let capitals = |line: &&str| {
+            line.split(' ')
+                .next()
+                .is_some_and(|word| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase()))
+        };
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(capitals).collect();
+        if lines.is_empty() {
+            let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
+            return Err(format!("{}: {ended} and no result; the last line: {}", contender.name, last.trim()));
+        }
+        lines.iter().for_each(|line| println!("{:22} {line}", contender.name));
+    }
     Ok(())
 }
 

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{Dirty, Frame};
-use ptarmigan::hosted::{Host, HostConfig};
-use ptarmigan::quicklist::{Policy, Quicklists, Rules};
+use ptarmigan::hosted::{Host, HostConfig, HostError};
+use ptarmigan::quicklist::{Historic, Policy, Quicklists, Rules};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use serde::Serialize;
@@ -210,19 +210,24 @@ impl Forker {
         })
     }
 
-    /// The policy of 2004: its lists are cut to the low watermark each time that they reach the
-    /// high one, so the row has the most that was cached. Returns `None` if the watermarks of all
-    /// CPUs exceed the memory of the machine: the lists would take all of it.
-    fn v2004(&self, shape: MachineShape, case: &'static str) -> Result<Option<ImbalanceRow>, String> {
-        let made = self.host.v2004().map_err(|e| e.to_string())?;
+    /// Runs a policy of 2.4 or 2004, which lists `listed` of the tables of a child. Its lists are
+    /// cut to the low watermark each time that they reach the high one, so the row has the most that
+    /// was cached. Returns `None` if the watermarks of all CPUs exceed the memory of the machine: the
+    /// lists would take all of it.
+    fn watermarks(
+        &self,
+        shape: MachineShape,
+        case: &'static str,
+        (policy, made, listed): (&'static str, HostHistoric<'_>, u32),
+    ) -> Result<Option<ImbalanceRow>, String> {
         let (cpus, high) = (shape.cpus, made.high_watermark());
         if (cpus * high) as f64 > self.free {
             return Ok(None);
         }
         let mut family = Family::new(&self.host, made, PAGES)?;
         let exits = (cpus as u64 - 1).max(1);
-        // Each CPU's lists get the three tables above the leaves of each child, and are cut once.
-        let children = exits * (high as u64 / 3 + STILL);
+        // Each CPU's lists get the listed tables of each child, and are cut once.
+        let children = exits * (high as u64 / u64::from(listed) + STILL);
         let (mut kept_kib, mut free_kib) = (0, 0);
         for child in 0..children {
             let exit = if cpus > 1 { 1 + (child % exits) as usize } else { 0 };
@@ -234,7 +239,6 @@ impl Forker {
         }
         family.finish()?;
         let expected_kib = Some(((cpus - 1) * high) as f64 * KIB as f64);
-        let (policy, most_of_budget) = ("v2004", None);
         Ok(Some(ImbalanceRow {
             case,
             cpus,
@@ -243,7 +247,7 @@ impl Forker {
             kept_kib,
             free_kib,
             expected_kib,
-            most_of_budget,
+            most_of_budget: None,
         }))
     }
 
@@ -280,6 +284,7 @@ impl Forker {
     }
 }
 
+type HostHistoric<'h> = Historic<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 type Quick<'h> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 
 /// Runs all policies on machines of one node.
@@ -288,7 +293,12 @@ fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<ImbalanceRow>, 
     for &cpus in cpus {
         let (shape, case) = (MachineShape { cpus, nodes: 1, bytes, free: None }, "one-node");
         let machine = Forker::new(shape)?;
-        rows.extend(machine.v2004(shape, case)?);
+        let fail = |e: HostError| e.to_string();
+        let (all, above) = (PAGES + 3, 3);
+        let linux_2_4 = machine.host.historic(Rules::LINUX_2_4, 3).map_err(fail)?;
+        rows.extend(machine.watermarks(shape, case, ("linux-2.4", linux_2_4, all))?);
+        let v2004 = machine.host.v2004().map_err(fail)?;
+        rows.extend(machine.watermarks(shape, case, ("v2004", v2004, above))?);
         for policy in [("v5", Rules::V5), ("v2008", Rules::V2008)] {
             rows.push(machine.historic(shape, case, policy, lists, &mut |_, _, _| {})?);
         }
@@ -361,9 +371,10 @@ impl ImbalanceReport {
         }
         let _ = writeln!(
             text,
-            "\nv5 and v2008 with {} list(s); of v2004, which has two, the most ever kept.\n\
-             No list of v2004 has PTE pages. All: what is free or kept. b: the\n\
-             budget of the forking CPU's node, to which the most ever kept is compared.",
+            "\nv5 and v2008 with {} list(s); of linux-2.4, which has three, and v2004, which\n\
+             has two and none of PTE pages, the most ever kept. All: what is free or\n\
+             kept. b: the budget of the forking CPU's node, to which the most ever kept\n\
+             is compared.",
             self.lists
         );
         if let Some(Moment { children, kept_kib, free_kib }) = self.moment {
@@ -424,7 +435,7 @@ mod tests {
     fn what_historic_lists_keep_is_within_one_percent_of_the_closed_form() {
         for lists in 1..=3 {
             let rows = one_node(lists, &CPUS, BYTES).expect("the machines run");
-            assert_eq!(rows.len(), 4 * CPUS.len());
+            assert_eq!(rows.len(), 5 * CPUS.len());
             rows.iter().for_each(|row| agrees(row, lists));
             let report = ImbalanceReport { bench: "imbalance", lists, rows, moment: None };
             assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
@@ -437,7 +448,7 @@ mod tests {
         for lists in 1..=3 {
             let rows = one_node(lists, &[64], 64 << 20).expect("the machine runs");
             rows.iter().for_each(|row| agrees(row, lists));
-            // The lists of 2004 would take all memory.
+            // The lists of 2.4 and 2004 would take all memory.
             assert_eq!(rows[0].policy, "v5");
             assert_eq!(rows[1].kept_kib, (25 * u64::from(lists) + 1) * 63 * KIB, "{:?}", rows[1]);
         }
