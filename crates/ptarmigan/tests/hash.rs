@@ -1,6 +1,7 @@
 //! The hash table against a map, in both layouts and several sizes.
 #![cfg(not(loom))]
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use ptarmigan::tlb::hash::{
     HashCounts, HashLayout, HashSizeError, HashTable, Hashed32, Hashed64, Inserted, Mapping, Refill, Tag,
 };
@@ -110,7 +111,10 @@ fn agree<L: HashLayout>(bytes: usize, steps: &[Step]) -> Result<(), TestCaseErro
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    // The same cases each time, and none saved: a case that says something has a name, below.
+    #![proptest_config(ProptestConfig {
+        cases: 24, failure_persistence: None, rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_table_says_what_a_map_says(steps in proptest::collection::vec(step(), 0..4000), shift in 0u32..3) {
