@@ -317,6 +317,16 @@ static void huge_page_read(void) {
     fork_once();
 }
 
+/* The call fails because of the hole, and what is mapped around it asks for huge pages. */
+static void huge_page_half_way(void) {
+    char *p = map(PLACE(0), 4 * TABLE, READ_WRITE, PRIVATE);
+    munmap(p + 2 * TABLE, TABLE);
+    NEED(madvise(p, 4 * TABLE, MADV_HUGEPAGE) == -1 && errno == ENOMEM);
+    read_tables(p, 2 * TABLE);
+    count();
+    fork_once();
+}
+
 static void grow_locked(void) {
     char *p = map(PLACE(0), TABLE, READ_WRITE, PRIVATE | MAP_LOCKED);
     NEED(mremap(p, TABLE, 4 * TABLE, 0) == p);
@@ -417,6 +427,7 @@ static const struct {
     CASE(stack_guard),
     CASE(guard_pages),
     CASE(huge_page_read),
+    CASE(huge_page_half_way),
     CASE(grow_locked),
     CASE(populate_beyond_end),
     CASE(mlockall_beyond_end),

@@ -3,7 +3,9 @@ use crate::bar;
 use crate::error::{Context, Failure};
 use crate::measure::memory::available;
 use crate::replay::linux::HugeFaults;
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, Header, HugePages, Kind, MapFlags, Reader, Unseen};
+use ptarmigan_trace::{
+    CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Reader, Unseen,
+};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -95,13 +97,20 @@ pub struct Trace {
     pub times: Vec<TimeMark>,
 }
 
+/// Returns whether a call asks for huge pages. One that fails at a hole has asked for the areas
+/// around the hole.
 fn asks_for_huge_pages(kind: &Kind) -> bool {
-    matches!(kind, Kind::Madvise { advice, .. } if i32::from(*advice) == libc::MADV_HUGEPAGE)
+    match kind {
+        Kind::Madvise { advice, .. } | Kind::Failed { call: FailedCall::Madvise { advice, .. }, .. } => {
+            i32::from(*advice) == libc::MADV_HUGEPAGE
+        }
+        _ => false,
+    }
 }
 
 fn locks(kind: &Kind) -> bool {
     match kind {
-        Kind::Lock { .. } | Kind::LockAll { .. } => true,
+        Kind::Lock { .. } | Kind::LockAll { .. } | Kind::Failed { call: FailedCall::Lock { .. }, .. } => true,
         Kind::Mmap { flags, .. } => flags.0 & MapFlags::LOCKED != 0,
         _ => false,
     }
@@ -226,5 +235,22 @@ impl Trace {
             }
         };
         self.steps.push(PackedEvent { task, cpu, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ptarmigan_trace::Locking;
+
+    #[test]
+    fn calls_that_fail_half_way_ask_for_huge_pages_and_lock_before_they_fail() {
+        let failed = |call| Kind::Failed { errno: libc::ENOMEM as u8, call };
+        let (start, pages) = (0, 4);
+        let advice = |advice: i32| failed(FailedCall::Madvise { start, pages, advice: advice as u16 });
+        assert!(asks_for_huge_pages(&advice(libc::MADV_HUGEPAGE)));
+        assert!(!asks_for_huge_pages(&advice(libc::MADV_NOHUGEPAGE)));
+        assert!(locks(&failed(FailedCall::Lock { start, pages, how: Locking(Locking::NOW) })));
+        assert!(!locks(&advice(libc::MADV_HUGEPAGE)));
     }
 }
