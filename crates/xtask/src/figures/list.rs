@@ -17,6 +17,7 @@
 //! here: | 8 | 30.43 |
 //! ```
 //!
+//! A number after a colon is that of digits behind the point; `:plain` leaves commas out.
 //! `count` is compared exactly; `near`, for instructions, which move a little with every change, is
 //! compared within 2 %. `time` is a median of runs with their least and most. A figure that
 //! no command prints has neither, and says in `why` where it is from. A block whose name is a path

@@ -4,7 +4,8 @@
 //! are numbers, and of a JSON document paths: `rows(case=range,policy=v5).levels.*.misses`.
 //! Brackets choose the one element of an array whose fields have these values; `*` adds up all
 //! fields, or elements; the sum of no elements is 0. Of other output an operand in quotes is the
-//! number that follows that text: `"faults: "`.
+//! number that follows that text, `"faults: "`; `"| v5 |"@2` is the second number behind it in that
+//! line.
 use serde_json::Value;
 
 /// The output of a command.
@@ -26,13 +27,21 @@ impl Output {
         if let Ok(number) = operand.parse() {
             return Ok(number);
         }
-        let quoted = operand.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let quoted = operand.strip_prefix('"').and_then(|rest| rest.rsplit_once('"'));
         match (self, quoted) {
             (Output::Json(value), None) => path(value, operand),
-            (Output::Text(text), Some(before)) => {
-                let numbers =
-                    text.match_indices(before).filter_map(|(at, _)| number(&text[at + before.len()..]));
-                numbers.into_iter().next().ok_or_else(|| format!("no number follows {operand}"))
+            (Output::Text(text), Some((before, column))) => {
+                let column = match column.strip_prefix('@') {
+                    None if column.is_empty() => 1,
+                    Some(column) => column.parse().map_err(|_| format!("{operand}: @ and a number"))?,
+                    None => return Err(format!("{operand}: @ and a number follow a text")),
+                };
+                let after = text.match_indices(before).map(|(at, _)| &text[at + before.len()..]);
+                let mut found = after.filter_map(|rest| match column {
+                    1 => number(rest),
+                    _ => numbers(rest.lines().next()?).0.get(column - 1_usize).copied(),
+                });
+                found.next().ok_or_else(|| format!("no number follows {operand}"))
             }
             (Output::Json(_), Some(_)) => Err(format!("{operand}: the output is JSON, give a path")),
             (Output::Text(_), None) => {
@@ -75,7 +84,10 @@ fn tokens(mut expression: &str) -> Vec<&str> {
     loop {
         expression = expression.trim_start();
         let end = match expression.strip_prefix('"').and_then(|rest| rest.find('"')) {
-            Some(quote) => quote + 2,
+            Some(quote) => {
+                let behind = &expression[quote + 2..];
+                quote + 2 + behind.find(' ').unwrap_or(behind.len())
+            }
             None => {
                 let mut depth = 0;
                 let blank = expression.find(|c: char| {
@@ -201,11 +213,14 @@ pub fn fill(template: &str, outputs: &[Output]) -> Result<String, String> {
         let (inside, after) =
             behind.split_once('}').ok_or_else(|| format!("{template}: a bracket stays open"))?;
         let (expression, digits) = match inside.rsplit_once(" :") {
+            Some((expression, "plain")) => (expression, None),
             Some((expression, digits)) => {
-                (expression, digits.parse().map_err(|_| format!("{inside}: digits are a number"))?)
+                (expression, Some(digits.parse().map_err(|_| format!("{inside}: digits are a number"))?))
             }
-            None => (inside, 0),
+            None => (inside, Some(0)),
         };
+        // Programs print whole numbers without commas.
+        let formatted = |value: f64| digits.map_or(format!("{value:.0}"), |digits| grouped(value, digits));
         let values = outputs.iter().map(|output| output.evaluate(expression));
         let mut values = values.collect::<Result<Vec<f64>, _>>()?;
         values.sort_by(f64::total_cmp);
@@ -213,9 +228,9 @@ pub fn fill(template: &str, outputs: &[Output]) -> Result<String, String> {
             return Err(format!("{template}: nothing was run"));
         };
         text += before;
-        text += &grouped(values[values.len() / 2], digits);
+        text += &formatted(values[values.len() / 2]);
         if values.len() > 1 {
-            text += &format!(" ({} – {})", grouped(*least, digits), grouped(*most, digits));
+            text += &format!(" ({} – {})", formatted(*least), formatted(*most));
         }
         rest = after;
     }
@@ -240,8 +255,12 @@ mod tests {
         assert_eq!(fill("{levels.*.misses} and {rows(n=2).v 2 *}", &json).unwrap(), "7 and 14");
         assert_eq!(fill("{rows(by=idle work).v 2 /}", &json).unwrap(), "4");
         assert_eq!(fill("{1 4 - :1} {0 1000000 +} {0 0.04 - :1}", &json).unwrap(), "-3.0 1,000,000 0.0");
+        assert_eq!(fill("{0 1000000 + :plain}", &json).unwrap(), "1000000");
         let text = [Output::new("tables 37, faults: 2,340.\n".to_owned())];
         assert_eq!(fill("{\"faults: \"} faults, {\"tables \"}", &text).unwrap(), "2,340 faults, 37");
+        let table = [Output::new("| a | 7 | 1.5 x |\n| ab | 8 | 9 |\n".to_owned())];
+        assert_eq!(fill("{\"| a |\"@2 :1} {\"| ab |\"@2 1 +}", &table).unwrap(), "1.5 10");
+        assert!(fill("{\"| a |\"@3}", &table).is_err() && fill("{\"| a |\"2}", &table).is_err());
     }
 
     #[test]
