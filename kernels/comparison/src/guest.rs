@@ -98,7 +98,7 @@ impl Guest<'_> {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and if the guest has not printed what it should.
+    /// As [`run`](Self::run), and if the guest's output is incomplete.
     pub fn boot(&self) -> Result<Boot, String> {
         let Guest { counter, profiled, .. } = self;
         let (text, ended) = self.run()?;
