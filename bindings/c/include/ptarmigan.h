@@ -1,8 +1,9 @@
 /*
  * ptarmigan: page-table memory for kernels in C.
  *
- * One configuration for each target: x86-64 with four levels and all memory in a direct map; i386
- * with PAE, a direct map of low memory and slots for the rest (pt_kmap).
+ * One configuration for each target: x86-64, AArch64 (4 KiB, 48 bits) and RISC-V (Sv48) with four
+ * levels and all memory in a direct map; i386 with PAE, a direct map of low memory and slots for the
+ * rest (pt_kmap).
  *
  * The caller allocates every object. Set it to zero before its first use, leave it where it is, and
  * do not look into it. No function allocates from a heap, and none sleeps.
@@ -32,7 +33,7 @@
 // The result of functions that succeeded. Errors are negative, see `enum pt_error`.
 #define PT_OK 0
 
-#if defined(__x86_64__)
+#if !defined(__i386__)
 // The number of levels of a tree. Level 0 are the tables that hold pages; the root is the highest.
 #define PT_LEVELS 4
 #endif
@@ -42,7 +43,7 @@
 #define PT_LEVELS 3
 #endif
 
-#if defined(__x86_64__)
+#if (defined(__x86_64__) || defined(__riscv))
 // The first address that is not the user's.
 #define PT_USER_END 140737488355328
 #endif
@@ -50,6 +51,11 @@
 #if defined(__i386__)
 // The first address that is not the user's.
 #define PT_USER_END 3221225472
+#endif
+
+#if defined(__aarch64__)
+// The first address that is not the user's.
+#define PT_USER_END 281474976710656
 #endif
 
 // The bytes of a page.
@@ -126,10 +132,16 @@ enum pt_attr {
     PT_ATTR_EXEC = 4,
     // The user may use it.
     PT_ATTR_USER = 8,
-    // The MMU has used it. Only in answers.
+    // The MMU has used it. Only in answers. AArch64 and RISC-V: set from the beginning, so that MMUs
+    // that leave it to software do not fault.
     PT_ATTR_ACCESSED = 32,
-    // The MMU has written through it. Only in answers.
+    // The MMU has written through it. Only in answers. AArch64 and RISC-V: set from the beginning
+    // for pages that may be written.
     PT_ATTR_DIRTY = 64,
+#if defined(__aarch64__)
+    // Memory of a device: it is not cached.
+    PT_ATTR_DEVICE = 4096,
+#endif
 };
 
 // A run of physical memory that the library manages from now on.
@@ -148,6 +160,10 @@ typedef void (*pt_address_hook)(void *context, uint32_t cpu, uint64_t address);
 // Called with `pt_hooks.context` and the calling CPU: see the member.
 typedef void (*pt_hook)(void *context, uint32_t cpu);
 
+// Called with `pt_hooks.context`, the calling CPU, and the physical address and number of pages:
+// see the member.
+typedef void (*pt_frames_hook)(void *context, uint32_t cpu, uint64_t phys, uint64_t pages);
+
 // Called with `pt_hooks.context`, the calling CPU and another number: see the member.
 typedef void (*pt_number_hook)(void *context, uint32_t cpu, uint32_t number);
 
@@ -162,20 +178,35 @@ typedef void (*pt_panic_hook)(void *context,
                               uint32_t line);
 
 // The kernel's functions for the library. Every function acts on the CPU that it is called on,
-// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`.
+// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`. It brings
+// its own barriers: a walk after it finds the CPU's earlier stores to tables, and later accesses
+// use no translation that it drops.
 struct pt_hooks {
     // Passed to all of them.
     void *context;
-    // Loads CR3 with the root at the physical address. Afterwards the TLB may hold global
-    // translations only: process-context identifiers are off.
+    // Loads the root at the physical address: CR3, TTBR0_EL1 or satp. Afterwards the TLB may hold
+    // global translations only: numbers of address spaces are not used.
     pt_address_hook load_root;
-    // INVLPG of the page at the address. It drops all paging-structure caches as well.
+    // Drops the page at the address, global or not. x86: INVLPG, which drops all paging-structure
+    // caches as well. AArch64: TLBI VAAE1, which drops those on the way to the address. RISC-V:
+    // SFENCE.VMA with an address and without a number.
+    //
+    // AArch64 and RISC-V: called for pages that have become valid, too, as the TLB may know that
+    // they were not.
     pt_address_hook invalidate_page;
-    // Loads CR3 with its own value: everything goes that is not global.
+    // Drops everything that is not global, paging-structure caches included. x86: loads CR3 with
+    // its own value.
     pt_hook invalidate_all;
-    // Drops everything, global pages too: CR4.PGE off and on. If no page is global, as
+    // Drops everything, global pages too. x86: CR4.PGE off and on. If no page is global, as
     // `invalidate_all`.
     pt_hook invalidate_global;
+    // The frames are about to be executable in a tree: called before the entry is written that lets
+    // instructions be fetched, and after the library has written to the frames. Instruction caches
+    // that do not see stores are made to agree here, on all CPUs. The frames need not be the
+    // library's. Not called for pages of a kernel's own tree.
+    //
+    // May be NULL on x86, whose instruction caches see stores; nowhere else.
+    pt_frames_hook before_executable;
     // Interrupts the CPU with the number. Its handler calls `pt_cpu_serve`. May be NULL if there is
     // one CPU.
     pt_number_hook send_ipi;
@@ -201,10 +232,11 @@ struct pt_config {
     // Where physical address 0 is mapped in every space, at the border of a page.
     void *direct_map;
     // The first physical address that is not mapped there. Memory behind it in runs is high memory
-    // on i386, and refused on x86-64.
+    // on i386, and refused elsewhere.
     uint64_t direct_map_end;
     // The physical address of a root whose user half is empty. New roots copy its kernel half, and
-    // a CPU that runs in no space has it loaded. It lies in the direct map and in no run.
+    // a CPU that runs in no space has it loaded. It lies in the direct map and in no run. AArch64:
+    // all of it is the user's; the kernel's own root is in TTBR1_EL1, and none of the library's.
     uint64_t kernel_root;
     // The number of CPUs, 1 to 256.
     uint32_t cpus;
@@ -276,16 +308,24 @@ struct PT_ALIGNED(64) pt_gather {
     uint64_t opaque[PT_GATHER_WORDS];
 };
 
-// The counts of a machine. Exact when no CPU is in a call.
+// The counts of a machine. Exact when no CPU is in a call. While no gather is open, `frames` is the
+// sum of `free_frames`, `tables`, `cached_tables`, `pages`, `cached_pages` and `own_frames`.
 struct pt_counts {
     // Frames under management.
     uint64_t frames;
     // Frames that are free: not in use, and not resting in a list.
     uint64_t free_frames;
-    // Tables in use.
+    // Tables in use. i386: without roots, which are smaller than a page.
     uint64_t tables;
     // Table pages that rest in lists.
     uint64_t cached_tables;
+    // Frames of `pt_page_alloc` in use, mapped or not. One that waits in a gather is no more.
+    uint64_t pages;
+    // Frames for data that rest in lists of CPUs.
+    uint64_t cached_pages;
+    // Frames that the library has for itself: the tables of the kernel's half, and on i386 those
+    // that hold roots.
+    uint64_t own_frames;
     // Table pages that were handed out from a list or an allocator.
     uint64_t allocs;
     // Of these, the ones that came from the allocator.

@@ -7,27 +7,37 @@ pub(crate) type Entries = ptarmigan::format::X86_64;
 /// The format of entries.
 #[cfg(target_arch = "x86")]
 pub(crate) type Entries = ptarmigan::format::X86Pae;
+/// What entries look like.
+#[cfg(target_arch = "aarch64")]
+pub(crate) type Entries = ptarmigan::format::Aarch64;
+/// What entries look like.
+#[cfg(target_arch = "riscv64")]
+pub(crate) type Entries = ptarmigan::format::Sv48;
 
 /// The number of levels of a tree. Level 0 are the tables that hold pages; the root is the highest.
-#[cfg(target_arch = "x86_64")]
+#[cfg(not(target_arch = "x86"))]
 pub const PT_LEVELS: u32 = 4;
 /// The number of levels of a tree. Level 0 are the tables that hold pages; the root is the highest.
 #[cfg(target_arch = "x86")]
 pub const PT_LEVELS: u32 = 3;
 
 /// The first address that is not the user's.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "riscv64"))]
 pub const PT_USER_END: u64 = 0x8000_0000_0000;
 /// The first address that is not the user's.
 #[cfg(target_arch = "x86")]
 pub const PT_USER_END: u64 = 0xc000_0000;
+/// The first address that is not the user's.
+#[cfg(target_arch = "aarch64")]
+pub const PT_USER_END: u64 = 0x1_0000_0000_0000;
 
 const _: () = assert!(PT_LEVELS == Entries::LAYOUT.levels as u32 && PT_USER_END == Entries::USER_END);
 
 /// The bytes of a page.
 pub const PT_PAGE_SIZE: u64 = 4096;
 
-/// The first and the last entry of a root that are the kernel's.
+/// The first and the last entry of a root that are the kernel's; none on AArch64, where the kernel
+/// has a root of its own.
 pub(crate) const KERNEL_ENTRIES: core::ops::Range<usize> =
     Entries::USER_ROOT_ENTRIES..1 << Entries::INDEX_BITS[PT_LEVELS as usize - 1];
 

@@ -39,10 +39,11 @@ pub struct PtConfig {
     /// Where physical address 0 is mapped in every space, at the border of a page.
     pub direct_map: *mut c_void,
     /// The first physical address that is not mapped there. Memory behind it in runs is high memory
-    /// on i386, and refused on x86-64.
+    /// on i386, and refused elsewhere.
     pub direct_map_end: u64,
     /// The physical address of a root whose user half is empty. New roots copy its kernel half, and
-    /// a CPU that runs in no space has it loaded. It lies in the direct map and in no run.
+    /// a CPU that runs in no space has it loaded. It lies in the direct map and in no run. AArch64:
+    /// all of it is the user's; the kernel's own root is in TTBR1_EL1, and none of the library's.
     pub kernel_root: u64,
     /// The number of CPUs, 1 to 256.
     pub cpus: u32,
@@ -166,7 +167,7 @@ impl PtConfig {
         if end > u64::from(u32::MAX) * PT_PAGE_SIZE {
             return Err(PtError::Range);
         }
-        if cfg!(target_arch = "x86_64") && end > self.direct_map_end {
+        if cfg!(not(target_arch = "x86")) && end > self.direct_map_end {
             return Err(PtError::Range);
         }
         let node = NodeId(u8::try_from(node).map_err(|_| PtError::Runs)?);

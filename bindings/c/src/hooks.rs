@@ -1,12 +1,16 @@
 //! Calls the kernel's hooks: its MMU, its interrupts between CPUs.
 use core::ffi::{c_char, c_void};
+use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 
 /// Called with `pt_hooks.context`, the calling CPU and an address: see the member.
 pub type PtAddressHook = Option<unsafe extern "C" fn(context: *mut c_void, cpu: u32, address: u64)>;
 /// Called with `pt_hooks.context`, the calling CPU and another number: see the member.
 pub type PtNumberHook = Option<unsafe extern "C" fn(context: *mut c_void, cpu: u32, number: u32)>;
+/// Called with `pt_hooks.context`, the calling CPU, and the physical address and number of pages:
+/// see the member.
+pub type PtFramesHook = Option<unsafe extern "C" fn(context: *mut c_void, cpu: u32, phys: u64, pages: u64)>;
 /// Called with `pt_hooks.context` and the calling CPU: see the member.
 pub type PtHook = Option<unsafe extern "C" fn(context: *mut c_void, cpu: u32)>;
 /// Called when the library has found itself in a state that cannot be: text without a 0 at its end,
@@ -23,23 +27,41 @@ pub type PtPanicHook = Option<
     ),
 >;
 
+/// Instruction caches see stores, and entries that are not valid are not cached.
+const IS_X86: bool = cfg!(any(target_arch = "x86", target_arch = "x86_64"));
+
 /// The kernel's functions for the library. Every function acts on the CPU that it is called on,
-/// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`.
+/// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`. It brings
+/// its own barriers: a walk after it finds the CPU's earlier stores to tables, and later accesses
+/// use no translation that it drops.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PtHooks {
     /// Passed to all of them.
     pub context: *mut c_void,
-    /// Loads CR3 with the root at the physical address. Afterwards the TLB may hold global
-    /// translations only: process-context identifiers are off.
+    /// Loads the root at the physical address: CR3, TTBR0_EL1 or satp. Afterwards the TLB may hold
+    /// global translations only: numbers of address spaces are not used.
     pub load_root: PtAddressHook,
-    /// INVLPG of the page at the address. It drops all paging-structure caches as well.
+    /// Drops the page at the address, global or not. x86: INVLPG, which drops all paging-structure
+    /// caches as well. AArch64: TLBI VAAE1, which drops those on the way to the address. RISC-V:
+    /// SFENCE.VMA with an address and without a number.
+    ///
+    /// AArch64 and RISC-V: called for pages that have become valid, too, as the TLB may know that
+    /// they were not.
     pub invalidate_page: PtAddressHook,
-    /// Loads CR3 with its own value: everything goes that is not global.
+    /// Drops everything that is not global, paging-structure caches included. x86: loads CR3 with
+    /// its own value.
     pub invalidate_all: PtHook,
-    /// Drops everything, global pages too: CR4.PGE off and on. If no page is global, as
+    /// Drops everything, global pages too. x86: CR4.PGE off and on. If no page is global, as
     /// `invalidate_all`.
     pub invalidate_global: PtHook,
+    /// The frames are about to be executable in a tree: called before the entry is written that lets
+    /// instructions be fetched, and after the library has written to the frames. Instruction caches
+    /// that do not see stores are made to agree here, on all CPUs. The frames need not be the
+    /// library's. Not called for pages of a kernel's own tree.
+    ///
+    /// May be NULL on x86, whose instruction caches see stores; nowhere else.
+    pub before_executable: PtFramesHook,
     /// Interrupts the CPU with the number. Its handler calls `pt_cpu_serve`. May be NULL if there is
     /// one CPU.
     pub send_ipi: PtNumberHook,
@@ -58,6 +80,7 @@ impl PtHooks {
             && self.invalidate_all.is_some()
             && self.invalidate_global.is_some()
             && self.panic.is_some()
+            && (IS_X86 || self.before_executable.is_some())
             && (cpus == 1 || self.send_ipi.is_some())
     }
 }
@@ -94,6 +117,11 @@ impl Hardware {
         call!(self.hooks.load_root, self.hooks.context, cpu, root);
     }
 
+    /// Tells the kernel of frames that instructions may be fetched from soon.
+    pub(crate) fn before_executable(&self, pin: &Pinned<'_>, first: Pfn, frames: u64) {
+        call!(self.hooks.before_executable, self.hooks.context, number(pin), first.addr().0, frames);
+    }
+
     fn pages(&self, cpu: u32, pages: impl Iterator<Item = u64>) {
         pages.for_each(|va| call!(self.hooks.invalidate_page, self.hooks.context, cpu, va));
     }
@@ -104,15 +132,23 @@ fn number(pin: &Pinned<'_>) -> u32 {
     u32::from(pin.cpu().0)
 }
 
-// SAFETY: by the contract of `PtHooks`: 1. INVLPG drops a page and all paging-structure caches, and
-// a load of CR3 all that is not global, as no page of a space is. Stores are seen in order. On PAE
-// a root whose entries have changed is loaded anew. 2. INVLPG drops global pages too, and
-// `invalidate_global` everything. 3. A load of CR3 leaves global translations only. 4. The kernel's
-// own root has no user entries (contract of `pt_machine_init`). 5. x86 does not broadcast, walks
-// tables, and caches no entry that is not present. 6. No state is kept. 7. No function unwinds.
+// SAFETY: by the contract of `PtHooks`: 1. `invalidate_page` drops a page, and the links in
+// paging-structure caches that `STRUCTURES` says; `invalidate_all` drops everything that is not
+// global, as no page of a space is. Walks find the CPU's earlier stores. On PAE a root whose entries
+// have changed is loaded anew. 2. `invalidate_page` drops global pages too, and
+// `invalidate_global` everything. 3. `load_root` leaves global translations only. 4. The kernel's
+// own root has no user entries (contract of `pt_machine_init`). 5. No broadcast is relied on, all of
+// these walk tables, and all but x86 may cache an entry that is not valid, or one that denies. 6. No
+// state is kept. 7. No function unwinds.
 unsafe impl Mmu for Hardware {
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
+    const STRUCTURES: Structures = if IS_X86 {
+        Structures::AnyInvalidation
+    } else if cfg!(target_arch = "aarch64") {
+        Structures::Tagged
+    } else {
+        Structures::WholeSpace
+    };
+    const NEEDS_ENTRY_VALID: bool = !IS_X86;
     const HAS_READERS: bool = false;
     const PARKS: bool = false;
     const HAS_ASIDS: bool = false;
@@ -138,6 +174,10 @@ unsafe impl Mmu for Hardware {
 
     fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
         self.load_root(number(pin), self.kernel_root);
+    }
+
+    fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+        self.pages(number(pin), (0..entry.pages).map(|page| entry.va + (page << entry.shift)));
     }
 }
 

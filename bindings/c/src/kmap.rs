@@ -5,11 +5,11 @@ mod pool;
 #[cfg(target_arch = "x86")]
 pub use pool::Kmap;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(not(target_arch = "x86"))]
 pub use direct::Kmap;
 
 /// All memory is in the direct map.
-#[cfg(target_arch = "x86_64")]
+#[cfg(not(target_arch = "x86"))]
 mod direct {
     use crate::config::{PtConfig, Runs};
     use crate::error::PtError;

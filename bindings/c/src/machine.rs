@@ -1,5 +1,5 @@
 //! All parts of a machine, in the memory of a `pt_machine`.
-use crate::arch::{Entries, KERNEL_ENTRIES, PT_PAGE_SIZE};
+use crate::arch::{Entries, KERNEL_ENTRIES, PT_PAGE_SIZE, ROOT_IS_FRAME};
 use crate::config::{PtConfig, Runs};
 use crate::error::PtError;
 use crate::hooks::{Hardware, PtHooks};
@@ -11,13 +11,13 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuMask, MachineId, NodeId, Pinned};
+use ptarmigan::cpu::{Counter, CpuMask, MachineId, NodeId, PerCpu, Pinned};
 use ptarmigan::format::Format;
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemorySize, NoFrame, Request, ZoneClass,
 };
 use ptarmigan::machine::Machine;
-use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
+use ptarmigan::quicklist::{LevelCounts, ListsConfig, ListsError, Policy, PolicyCounts, Quicklists, Source};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{Parking, Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
@@ -50,6 +50,8 @@ pub struct Parts {
     tlb: Tlb<Hardware>,
     parking: Parking,
     kmap: Kmap,
+    /// Data frames that C has, by the CPU that handed them out, less those that it took back.
+    pages: PerCpu<(), Counter>,
     /// CPUs that have a `pt_cpu`.
     cpus: CpuMask,
     cpu_count: u32,
@@ -120,7 +122,8 @@ pub fn bytes(config: &PtConfig, runs: &Runs) -> usize {
         + DataFrames::bytes(cpus, size.nodes())
         + Tlb::<Hardware>::bytes(&tlb_config(config))
         + Parking::bytes(cpus)
-        + Kmap::bytes(&size, config);
+        + Kmap::bytes(&size, config)
+        + PerCpu::<(), Counter>::bytes(cpus);
     all.next_multiple_of(FRAME_SIZE)
 }
 
@@ -190,6 +193,7 @@ impl Parts {
             let tlb: &'static Tlb<Hardware> = placed!(tlb);
             place!(parking, Parking::new(boot, id, cpus, 0)?);
             place!(kmap, Kmap::new(boot, config, runs, tlb, frames, window)?);
+            place!(pages, PerCpu::new(boot, id, cpus, |_| ())?);
             place!(window, window);
             place!(verify_every, config.verify_every);
             place!(cpus, CpuMask::new());
@@ -244,6 +248,24 @@ impl Parts {
 
     pub fn cpu_count(&self) -> u32 {
         self.cpu_count
+    }
+
+    /// Counts a data frame that C takes (1) or gives back (-1).
+    pub fn count_page(&self, pin: &Pinned<'_>, change: isize) {
+        if let Some(pages) = self.pages.own_shown(pin) {
+            pages.add(change as usize);
+        }
+    }
+
+    /// Returns how many data frames C has.
+    pub fn pages(&self) -> u64 {
+        self.pages.shown().map(Counter::get).fold(0, usize::wrapping_add) as u64
+    }
+
+    /// Returns how many frames the library keeps for itself: the tables of the kernel's half, and
+    /// frames that hold roots smaller than a page.
+    pub fn own_frames(&self) -> u64 {
+        self.kernel.tables() as u64 + u64::from(self.frames.slab_frames())
     }
 
     pub fn verify_every(&self) -> u32 {
@@ -336,6 +358,10 @@ unsafe impl Machine for Parts {
         Ok(())
     }
 
+    fn before_executable(&self, pin: &Pinned<'_>, first: Pfn, frames: u64) {
+        self.tlb.hardware().before_executable(pin, first, frames);
+    }
+
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         let none = || NoFrame::new(0, pin.node(), self.frames.node_free(pin.node()));
         let source = self.kmap.map(pin, from).map_err(|_| none())?;
@@ -351,7 +377,24 @@ unsafe impl Machine for Parts {
     }
 }
 
+/// Table pages of the lists, and of C. Roots that are smaller than a page are in neither.
+pub struct TablePages {
+    pub live: u64,
+    pub cached: u64,
+}
+
+impl TablePages {
+    pub fn of(counts: &PolicyCounts) -> Self {
+        let levels = usize::from(Entries::LAYOUT.levels) - usize::from(!ROOT_IS_FRAME);
+        let levels = counts.levels.iter().take(levels);
+        let sum = |of: fn(&LevelCounts) -> usize| levels.clone().map(of).fold(0, usize::wrapping_add);
+        let live = sum(LevelCounts::live);
+        let held = sum(|level| level.misses).wrapping_sub(sum(|level| level.returns));
+        TablePages { live: live as u64, cached: held.wrapping_sub(live) as u64 }
+    }
+}
+
 /// Returns how many pages rest in the lists.
 pub fn cached(parts: &Parts) -> u64 {
-    parts.lists.counts().cached() as u64
+    TablePages::of(&parts.lists.counts()).cached
 }

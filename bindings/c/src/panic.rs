@@ -16,7 +16,20 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         }
     }
     // SAFETY: the instruction does not return: it is undefined, and the CPU says so.
-    unsafe { core::arch::asm!("ud2", options(noreturn, nomem, nostack)) }
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    unsafe {
+        core::arch::asm!("ud2", options(noreturn, nomem, nostack))
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!("udf #0", options(noreturn, nomem, nostack))
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "riscv64")]
+    unsafe {
+        core::arch::asm!("unimp", options(noreturn, nomem, nostack))
+    }
 }
 
 fn of(hooks: &PtHooks) -> (PtPanicHook, *mut core::ffi::c_void) {

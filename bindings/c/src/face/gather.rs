@@ -1,6 +1,6 @@
 //! Gathers tables and frames that an operation on a kernel's own tables unlinks, and frees them
 //! after one flush.
-use super::page::own;
+use super::page::{no_more, own};
 use super::quicklist::{foreign, is_clean, own_table};
 use super::space::{PtSpace, Space};
 use crate::arch::{Entries, PT_PAGE_SIZE, PT_USER_END};
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn pt_gather_page(gather: *mut PtGather, va: u64, phys: u6
         let take = |cpu: &Cpu, gather: &mut Gather<'static, Parts>| {
             let (state, pfn) = own(cpu, phys)?;
             gather.changed(page.start, page.end);
-            state.become_freed();
+            no_more(cpu, state);
             // SAFETY: 1. the state says that it is a data frame with one reference, which the caller
             // gives away. 2. noted just now.
             unsafe { gather.release::<Entries>(Entries::leaf(Level::PTE, pfn, Attr::READ)) };

@@ -40,6 +40,7 @@ fn take(cpu: &Cpu) -> Result<Pfn, PtError> {
     }
     if let Some(state) = state(cpu, pfn) {
         state.become_data();
+        parts.count_page(on.pin(), 1);
     }
     Ok(pfn)
 }
@@ -82,6 +83,12 @@ pub(super) fn own(cpu: &Cpu, phys: u64) -> Result<(State<'static>, Pfn), PtError
     Ok((state, pfn))
 }
 
+/// Notes that a data frame is not C's any more.
+pub(super) fn no_more(cpu: &Cpu, state: State<'_>) {
+    state.become_freed();
+    cpu.parts().count_page(cpu.on().pin(), -1);
+}
+
 /// Gives back a frame that is mapped nowhere.
 ///
 /// Fails, and does not take the frame, with `PT_ERROR_RANGE` if the address is not that of a page,
@@ -100,7 +107,7 @@ pub unsafe extern "C" fn pt_page_free(cpu: *mut PtCpu, phys: u64) -> i32 {
         // SAFETY: 1. and 2. by the caller.
         let cpu = unsafe { Cpu::find(cpu)? };
         let (state, pfn) = own(cpu, phys)?;
-        state.become_freed();
+        no_more(cpu, state);
         // SAFETY: 1. the state says that it is a data frame of the caller's; the rest by the caller.
         unsafe { give(cpu, pfn) };
         Ok(())

@@ -113,7 +113,7 @@ fn disown(cpu: &Cpu, pfn: Pfn) -> bool {
     let state = cpu.parts().states().of(cpu.parts().frames(), pfn);
     let owned = state.filter(|state| state.is_mapped());
     if let Some(state) = owned {
-        state.become_freed();
+        page::no_more(cpu, state);
     }
     owned.is_some()
 }

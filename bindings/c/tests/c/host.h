@@ -21,6 +21,21 @@ static struct pt_machine machine;
 static struct pt_cpu cpu;
 static struct { unsigned roots, pages, alls, globals, ipis; uint64_t root, va; } hooks;
 
+#if defined(__x86_64__) || defined(__i386__)
+#define IS_X86 1
+#else
+#define IS_X86 0
+#endif
+/* What is in an entry besides what was asked for. */
+#define NOTED (IS_X86 ? 0u : (unsigned)(PT_ATTR_ACCESSED | PT_ATTR_DIRTY))
+/* Entries of a root that are the user's: AArch64's kernel has another root. */
+#if defined(__aarch64__)
+#define USER_ENTRIES 512
+#else
+#define USER_ENTRIES (PT_LEVELS == 4 ? 256 : 3)
+#endif
+#define HAS_KERNEL_HALF (USER_ENTRIES < 512)
+
 #define CHECK(condition) \
     do { \
         if (!(condition)) { \
@@ -52,6 +67,9 @@ static void invalidate_page(void *context, uint32_t number, uint64_t va) {
 static void invalidate_all(void *context, uint32_t number) { (void)context, (void)number, hooks.alls++; }
 static void invalidate_global(void *context, uint32_t number) { (void)context, (void)number, hooks.globals++; }
 static void send_ipi(void *context, uint32_t number, uint32_t to) { (void)context, (void)number, (void)to, hooks.ipis++; }
+static void before_executable(void *context, uint32_t number, uint64_t phys, uint64_t pages) {
+    (void)context, (void)number, (void)phys, (void)pages;
+}
 static void panicked(void *context, const char *text, size_t length, const char *file, size_t file_length,
                      uint32_t line) {
     (void)context;
@@ -73,7 +91,7 @@ static inline struct pt_config configured(void) {
         .cpus = 1,
         .verify_every = 1,
         .hooks = {.load_root = load_root, .invalidate_page = invalidate_page, .invalidate_all = invalidate_all,
-                  .invalidate_global = invalidate_global, .send_ipi = send_ipi, .panic = panicked},
+                  .invalidate_global = invalidate_global, .send_ipi = send_ipi, .before_executable = before_executable, .panic = panicked},
     };
     return config;
 }
@@ -89,12 +107,22 @@ static inline void *reserve(size_t bytes) {
 #define KERNEL_ENTRY ((uint64_t)0x7000 | 1)
 
 static inline void begin(struct pt_config config) {
-    ((uint64_t *)(ram + KERNEL_ROOT))[KERNEL_INDEX] = KERNEL_ENTRY;
+    if (HAS_KERNEL_HALF)
+        ((uint64_t *)(ram + KERNEL_ROOT))[KERNEL_INDEX] = KERNEL_ENTRY;
     config.boot_bytes = pt_machine_bytes(&config);
     CHECK(config.boot_bytes != 0);
     config.boot_memory = reserve(config.boot_bytes);
     OK(pt_machine_init(&machine, &config));
     OK(pt_cpu_init(&cpu, &machine, 0, 0));
+}
+
+/* Every frame is in one of the counts. */
+static inline struct pt_counts added_up(void) {
+    struct pt_counts c;
+    OK(pt_counts(&machine, &c));
+    RETURNS((long long)(c.free_frames + c.tables + c.cached_tables + c.pages + c.cached_pages + c.own_frames),
+            (long long)c.frames);
+    return c;
 }
 
 static inline void finish(void) {
@@ -110,7 +138,7 @@ static uint32_t names[LOW_BYTES / PAGE], named;
 
 static inline void dump(unsigned level, uint64_t table) {
     const uint64_t address = UINT64_C(0x000ffffffffff000), *entries = (const uint64_t *)(ram + table);
-    unsigned n = level + 1 == PT_LEVELS ? (PT_LEVELS == 4 ? 256 : 3) : 512;
+    unsigned n = level + 1 == PT_LEVELS ? USER_ENTRIES : 512;
     for (unsigned i = 0; i < n; i++) {
         uint64_t entry = entries[i], frame = entry & address;
         if (entry == 0)
