@@ -22,7 +22,7 @@ pub use crate::cpu::Refused;
 ///
 /// 1. All parts were made for the machine that [`id`](Self::id) names, and for its number of CPUs
 ///    and nodes. It is the only [`Machine`] of that name, unless another one has the same parts.
-/// 2. Every call returns the same parts.
+/// 2. Every call returns the same parts, and does not unwind.
 /// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data),
 ///    [`copy_data`](Self::copy_data) and [`fresh_data`](Self::fresh_data) write to no other memory
 ///    than the frame that is named. Where all tables are in low memory, the window need not reach

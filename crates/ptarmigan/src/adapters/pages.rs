@@ -4,7 +4,7 @@ use crate::cpu::Pinned;
 use crate::frames::{AllocFlags, Frames};
 #[cfg(feature = "hosted")]
 use crate::hosted::CpuSlot;
-use crate::page::{Construct, FlushProof, ForeignTable, Level, Unhooked};
+use crate::page::{ClearedTable, Construct, FlushProof, ForeignTable, Level, Unhooked};
 use crate::quicklist::{Check, Policy, PolicyOn, Quicklists, Source};
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,6 +14,8 @@ use core::ops::Range;
 
 /// How code that has no argument to carry a [`Pinned`] gets one: a kernel disables preemption while
 /// the closure runs, a hosted thread has its `CpuSlot`.
+///
+/// An implementation must not unwind once `f` has returned: a table that `f` has taken is lost then.
 pub trait WithPin {
     /// Calls `f` with the proof of where the caller is.
     fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R;
@@ -99,7 +101,8 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         Ok(Pages { policy, pin, frames, window, at_once: false, waiting })
     }
 
-    /// Gives tables back to the policy as soon as they come, without a flush.
+    /// Gives tables back to the policy as soon as they come, without a flush. A table for which the
+    /// way to a pin unwinds [waits](Self::take_waiting).
     ///
     /// # Safety
     ///
@@ -179,16 +182,17 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         let table = unsafe { self.open(at) };
         // SAFETY: 1. to 3. by the caller (3., 2. and 3.); every byte was zero when it came. 4. the
         // window reaches low memory, of which the table is.
-        let table = unsafe { table.clear_touched(&self.window) };
+        let mut waits =
+            Waits { table: Some(unsafe { table.clear_touched(&self.window) }), on: &self.waiting };
         if !self.at_once {
-            // Only a root is ever refused, and these are no roots.
-            let _ = table.unhook(&mut self.waiting.lock());
             return;
         }
         self.pin.with_pin(|pin| {
-            // SAFETY: 1. by the contract of `at_once`.
-            let page = unsafe { table.never_walked() };
-            if let Some(here) = PolicyOn::new(&self.policy, pin) {
+            if let Some(here) = PolicyOn::new(&self.policy, pin)
+                && let Some(table) = waits.table.take()
+            {
+                // SAFETY: 1. by the contract of `at_once`.
+                let page = unsafe { table.never_walked() };
                 // SAFETY: 1. `alloc` had it from this policy.
                 unsafe { here.free_unlinked(page) };
             }
@@ -234,6 +238,23 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
             }
         });
         waiting
+    }
+}
+
+/// A table that has come back. If it is dropped, as tables wait, or the way to a pin unwinds, it
+/// waits for the next flush.
+struct Waits<'a, 'm> {
+    table: Option<ClearedTable<'m>>,
+    on: &'a SpinLock<Unhooked>,
+}
+
+impl Drop for Waits<'_, '_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(table) = self.table.take() {
+            // Only a root is ever refused, and these are no roots.
+            let _ = table.unhook(&mut self.on.lock());
+        }
     }
 }
 

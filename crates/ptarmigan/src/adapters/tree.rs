@@ -5,6 +5,7 @@ use super::{Pages, WithPin};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::page::{LINE, Level};
 use crate::quicklist::Policy;
+use core::mem::{ManuallyDrop, forget};
 use core::ops::Range;
 use core::sync::atomic::{Ordering::Release, fence};
 
@@ -364,33 +365,73 @@ impl Tree {
         at: PhysAddr,
         level: Level,
     ) {
+        let mut rest = Rest { tree: self, pages, entries, at, level, lines: 0, skip: 0 };
         if level > Level::PTE {
-            let shared = if level == self.top { self.shared } else { RootEntries::NONE };
-            // SAFETY: 1. it is the tree's (1.). 2. it is given back below, when this is gone.
-            let mut lines = unsafe { pages.open(at) }.lines();
-            while lines != 0 {
-                let line = lines.trailing_zeros() as usize * LINE;
-                lines &= lines - 1;
-                for offset in (line..line + LINE).step_by(ENTRY) {
-                    let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
-                    // SAFETY: as in `grow`.
-                    let entry = unsafe { slot.read_volatile() };
-                    let Some(next) = entries.table(entry).filter(|_| !shared.has(offset)) else {
-                        continue;
-                    };
-                    // SAFETY: 1. and 2. by the caller; the entry leads to a table of this tree. 3. as
-                    // below.
-                    unsafe {
-                        match level {
-                            NEAR => pages.give_back(next),
-                            _ => self.take_apart_at(pages, entries, next, Level(level.0 - 1)),
-                        }
+            // SAFETY: 1. it is the tree's (1.). 2. it is given back by `rest`, when this is gone.
+            rest.lines = unsafe { pages.open(at) }.lines();
+        }
+        // SAFETY: 1. and 2. by the caller.
+        unsafe { ManuallyDrop::new(rest).take_apart() };
+    }
+}
+
+/// A part of a tree that has not come back. If the policy unwinds at a table before, this is
+/// dropped, and brings back the rest.
+struct Rest<'t, 'm, P: Policy, N: WithPin, E: Entries> {
+    tree: &'t Tree,
+    pages: &'t Pages<'m, P, N>,
+    entries: &'t E,
+    /// The table that has the entries.
+    at: PhysAddr,
+    level: Level,
+    /// Its lines that have not been gone through.
+    lines: u64,
+    /// The bytes of the first of these that have.
+    skip: usize,
+}
+
+impl<P: Policy, N: WithPin, E: Entries> Rest<'_, '_, P, N, E> {
+    /// # Safety
+    ///
+    /// 1. and 2. As for [`Tree::take_apart`], and the table is the tree's. This is not called again.
+    #[inline]
+    unsafe fn take_apart(&self) {
+        let Rest { tree, pages, entries, at, level, mut lines, mut skip } = *self;
+        let shared = if level == tree.top { tree.shared } else { RootEntries::NONE };
+        while lines != 0 {
+            let line = lines.trailing_zeros() as usize * LINE;
+            for offset in (line + skip..line + LINE).step_by(ENTRY) {
+                let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+                // SAFETY: as in `grow`.
+                let entry = unsafe { slot.read_volatile() };
+                let Some(next) = entries.table(entry).filter(|_| !shared.has(offset)) else {
+                    continue;
+                };
+                let skip = offset + ENTRY - line;
+                let rest = Rest { tree, pages, entries, at, level, lines, skip };
+                // SAFETY: 1. and 2. by the caller; the entry leads to a table of this tree. 3. as
+                // below.
+                unsafe {
+                    match level {
+                        NEAR => pages.give_back(next),
+                        _ => tree.take_apart_at(pages, entries, next, Level(level.0 - 1)),
                     }
                 }
+                forget(rest);
             }
+            skip = 0;
+            lines &= lines - 1;
         }
         // SAFETY: 1. it is the tree's. 2. by the caller (2.). 3. the tree is not used any more, and
         // the tables whose entries lead here follow.
         unsafe { pages.give_back(at) };
+    }
+}
+
+impl<P: Policy, N: WithPin, E: Entries> Drop for Rest<'_, '_, P, N, E> {
+    #[cold]
+    fn drop(&mut self) {
+        // SAFETY: 1. and 2. by the caller of the call that unwinds, which does not go on.
+        unsafe { self.take_apart() };
     }
 }

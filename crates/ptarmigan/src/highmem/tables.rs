@@ -50,7 +50,7 @@ pub const DEPTH: usize = u8::BITS as usize;
 /// 1. While what [`stay`](Self::stay) returned exists, the caller runs on the CPU of that number,
 ///    and so does other code that gets this number meanwhile: interrupt handlers, which return
 ///    before the caller goes on.
-/// 2. After [`forget`](Self::forget), that CPU has no translation of the page.
+/// 2. After [`forget`](Self::forget), that CPU has no translation of the page. It does not unwind.
 pub unsafe trait OwnCpu: Sync {
     /// Keeps the caller on its CPU.
     type Stay;

@@ -58,6 +58,36 @@ impl Default for Unhooked {
     }
 }
 
+/// Tables of a chain that a function has not been called for.
+struct Unseen<'a, S: FnMut(Level, PhysAddr)> {
+    at: Pfn,
+    root: Option<(Level, PhysAddr)>,
+    frames: &'a Frames,
+    see: &'a mut S,
+}
+
+impl<S: FnMut(Level, PhysAddr)> Unseen<'_, S> {
+    #[inline(always)]
+    fn show(&mut self) {
+        while self.at != Pfn::NONE {
+            let (at, meta) = (self.at, self.frames.meta(self.at));
+            self.at = meta.link();
+            (self.see)(Level(meta.order()), at.addr());
+        }
+        if let Some((level, root)) = self.root.take() {
+            (self.see)(level, root);
+        }
+    }
+}
+
+impl<S: FnMut(Level, PhysAddr)> Drop for Unseen<'_, S> {
+    /// Empty, unless the function has unwound.
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.show();
+    }
+}
+
 impl Unhooked {
     /// Makes an empty chain.
     #[inline]
@@ -139,17 +169,11 @@ impl Unhooked {
         Flushed { pages: self }
     }
 
-    /// Calls `see` for each table and leaves the chain as it is, e.g. to tell a sanitizer.
+    /// Calls `see` for each table and leaves the chain as it is, e.g. to tell a sanitizer. If it
+    /// unwinds at one, it is called for the others first.
     pub fn each(&self, frames: &Frames, mut see: impl FnMut(Level, PhysAddr)) {
-        let mut at = self.head;
-        while at != Pfn::NONE {
-            let meta = frames.meta(at);
-            see(Level(meta.order()), at.addr());
-            at = meta.link();
-        }
-        if let Some(root) = self.root {
-            see(self.root_level, root);
-        }
+        let root = self.root.map(|at| (self.root_level, at));
+        Unseen { at: self.head, root, frames, see: &mut see }.show();
     }
 
     /// # Safety
@@ -251,7 +275,8 @@ impl Flushed {
         self.pages.is_empty()
     }
 
-    /// Calls `see` for each table and leaves the chain as it is.
+    /// Calls `see` for each table and leaves the chain as it is. If it unwinds at one, it is called
+    /// for the others first.
     pub fn each(&self, frames: &Frames, see: impl FnMut(Level, PhysAddr)) {
         self.pages.each(frames, see)
     }

@@ -27,7 +27,8 @@ use crate::frames::Frames;
 /// }
 /// ```
 pub unsafe trait Construct: Sync {
-    /// Brings an all-zero table into its constructed state.
+    /// Brings an all-zero table into its constructed state. If this or another call unwinds, the
+    /// tables that it was given are leaked on purpose, as nobody knows their state.
     ///
     /// # Safety
     ///

@@ -12,6 +12,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::Pinned;
 use crate::frames::{AllocFlags, Frames, MemorySize, NoFrame, PerFrame};
 use crate::page::{Clean, Layout, Level};
+use core::mem::forget;
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -94,6 +95,20 @@ impl<H> Charged<'_, H> {
     }
 }
 
+/// A charge for which there is no page yet: taken back when dropped.
+struct Unused<'a, H: Charge> {
+    hook: &'a H,
+    owner: Owner,
+    level: Level,
+    bytes: usize,
+}
+
+impl<H: Charge> Drop for Unused<'_, H> {
+    fn drop(&mut self) {
+        self.hook.uncharge(self.owner, self.level, self.bytes);
+    }
+}
+
 // SAFETY: 1. the page is `inner`'s.
 unsafe impl<P: Policy, H: Charge> Layer<P> for Charged<'_, H> {
     fn frames(&self) -> Option<&Frames> {
@@ -116,7 +131,10 @@ unsafe impl<P: Policy, H: Charge> Layer<P> for Charged<'_, H> {
             let free = self.frames.node_free(pin.node());
             return Err(NoFrame::new(self.layout.order(level), pin.node(), free));
         };
-        let page = inner().inspect_err(|_| self.hook.uncharge(owner, level, bytes))?;
+        // The charge goes if there is no page, also because the policy inside unwinds.
+        let unused = Unused { hook: &self.hook, owner, level, bytes };
+        let page = inner()?;
+        forget(unused);
         if let Some(word) = self.word(page.addr()) {
             word.store(owner.0.get(), Relaxed);
         }

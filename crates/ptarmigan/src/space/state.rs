@@ -192,7 +192,8 @@ impl<F: Format> Space<F> {
         let _areas = LooseAreas { on, areas };
         let mut ticket = None;
         let mut gather = tables.ending(on, &tlb, &mut ticket);
-        tables.end(&mut gather, |gather, _, raw| release::<F, M>(gather, raw));
+        let release = |gather: &mut _, _, raw| release::<F, M>(gather, raw);
+        tables.end(&mut gather, release, release);
     }
 }
 

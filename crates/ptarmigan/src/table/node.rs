@@ -460,6 +460,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline]
     pub fn clear_all(&self, mut gone: impl FnMut(usize, u64)) {
         let Some(record) = self.record() else { return };
+        let uncounted = Uncounted(record);
         let mut n = 0;
         self.entries().each_line(record, 0, F::entries(self.level) - 1, |line, live| {
             n += live.count_ones();
@@ -468,6 +469,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
                 gone(index, Self::clear_slot(self.slot(index), Use::Private));
             });
         });
+        core::mem::forget(uncounted);
         debug_assert!(
             !record.is_counted() || u32::from(record.live()) == n,
             "live entries in lines that were never touched"

@@ -9,6 +9,7 @@ use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::tlb::{Runs, SpaceTlb, Ticket};
+use core::mem::forget;
 
 /// Which tables an unmap gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +168,32 @@ where
         .is_ok()
 }
 
+/// Tables that are being taken down. If that unwinds, this is dropped, and takes the rest down.
+struct Ending<'a, 'g, F: Format, M: Machine> {
+    tables: Tables<F>,
+    gather: &'g mut Gather<'a, M>,
+    rest: fn(&mut Gather<'a, M>, u64, u64),
+}
+
+impl<F: Format, M: Machine> Ending<'_, '_, F, M> {
+    #[inline(always)]
+    fn give_root(&mut self) {
+        debug_assert_eq!(self.tables.below_root(), 0, "tables left behind");
+        // SAFETY: 1. `tables` owned the root, and is not used again. 2. its user half has just been
+        // emptied. A tree has one root.
+        unsafe { self.gather.root(self.tables.root(), Tables::<F>::ROOT) };
+    }
+}
+
+impl<F: Format, M: Machine> Drop for Ending<'_, '_, F, M> {
+    #[cold]
+    fn drop(&mut self) {
+        let (user, rest) = (Tables::<F>::USER, self.rest);
+        self.tables.unmap_way::<M, _, ALL>(user, Free::Empty, self.gather, rest);
+        self.give_root();
+    }
+}
+
 impl<F: Format> Tables<F> {
     /// Clears all entries in `range` and calls `leaf(gather, address, entry)` for each; gives back
     /// tables by `free`. Never allocates.
@@ -205,17 +232,18 @@ impl<F: Format> Tables<F> {
     }
 
     /// Takes all tables down: every entry cleared, every table on the gather, the root last. The
-    /// gather is one for the end of a space.
+    /// gather is one for the end of a space. If `leaf` unwinds, it is done all the same, with `rest`
+    /// in its place.
     pub fn end<'a, M: Machine>(
-        mut self,
+        self,
         gather: &mut Gather<'a, M>,
         leaf: impl FnMut(&mut Gather<'a, M>, u64, u64),
+        rest: fn(&mut Gather<'a, M>, u64, u64),
     ) {
-        self.unmap_way::<M, _, ALL>(Self::USER, Free::Empty, gather, leaf);
-        debug_assert_eq!(self.below_root(), 0, "tables left behind");
-        // SAFETY: 1. `self` owned the root and is consumed. 2. its user half has just been emptied.
-        // A tree has one root.
-        unsafe { gather.root(self.root(), Self::ROOT) };
+        let mut ending = Ending { tables: self, gather, rest };
+        ending.tables.unmap_way::<M, _, ALL>(Self::USER, Free::Empty, ending.gather, leaf);
+        ending.give_root();
+        forget(ending);
     }
 
     /// Calls `change(address, entry)` for every leaf in `range` and writes the result, which must

@@ -337,11 +337,13 @@ impl<F: Format> Tables<F> {
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
         let path = Path::<F>::make(on, va, level, self.place::<M>(flags))?;
+        // The window may unwind: nothing is counted before that is not linked.
+        let node = self.node(on, level, parent);
         self.placed::<M>(on.frames(), path.leaf_table());
         for below in 0..level.0 {
             self.add(Level(below), 1);
         }
-        self.node(on, level, parent).put(F::index(level, va), F::link(level, path.first()));
+        node.put(F::index(level, va), F::link(level, path.first()));
         Ok(path.leaf_table())
     }
 
@@ -363,8 +365,9 @@ impl<F: Format> Tables<F> {
         while end.level > level {
             let below = Level(end.level.0 - 1);
             let (at, _) = adopt(on.frames(), below, on.alloc_table(below, flags)?);
+            let node = self.node(on, end.level, end.at);
             self.add(below, 1);
-            self.node(on, end.level, end.at).put(F::index(end.level, va), F::link(end.level, at));
+            node.put(F::index(end.level, va), F::link(end.level, at));
             end = Descent { at, level: below };
         }
         Ok(())

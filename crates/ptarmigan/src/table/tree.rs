@@ -187,7 +187,8 @@ impl<F: Format> Tree<F> {
     }
 
     /// Takes the whole tree down, giving the frames to `leaf`. CPUs that still have it loaded are
-    /// moved to another root first.
+    /// moved to another root first. If `leaf` unwinds, the tables go all the same; it is told of no
+    /// other frame.
     ///
     /// # Errors
     ///
@@ -206,9 +207,9 @@ impl<F: Format> Tree<F> {
         let Tree { tables, tlb } = self;
         let mut ticket = None;
         let mut gather = tables.ending(on, &tlb, &mut ticket);
-        tables.end(&mut gather, |_, va, raw| {
-            leaf(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw))
-        });
+        let leaf =
+            |_: &mut _, va, raw| leaf(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw));
+        tables.end(&mut gather, leaf, |_, _, _| {});
         Ok(())
     }
 }

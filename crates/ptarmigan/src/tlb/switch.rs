@@ -16,7 +16,7 @@
 use super::asid::machine_wide::Chosen;
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
-use super::id::SpaceId;
+use super::id::{Generation, SpaceId};
 use super::request::Root;
 use super::space::SpaceTlb;
 use super::state::{KERNEL, Loaded, Tlb};
@@ -144,13 +144,26 @@ impl<S: Shootdown> Tlb<S> {
     /// Loads the kernel's root.
     pub(super) fn unload(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: SpaceId) {
         let now = self.readers.now();
+        let unsure = Unsure(&mut *loaded);
         self.hardware.unload(pin, space);
+        core::mem::forget(unsure);
         if const { S::HAS_ASIDS } {
             // SAFETY: 1. `loaded` is this CPU's, borrowed from its guard.
             unsafe { self.asids.reached(pin.cpu(), loaded.asid, loaded.generation) };
         }
         *loaded = KERNEL;
         self.readers.cleaned(pin.cpu(), now);
+    }
+}
+
+/// A root that is being unloaded. If that unwinds, either root may be loaded: the CPU is taken for
+/// one that has missed a flush, so that it loads the root again before it uses the space.
+struct Unsure<'t>(&'t mut Loaded);
+
+impl Drop for Unsure<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.generation = Generation(self.0.generation.0.wrapping_sub(1));
     }
 }
 

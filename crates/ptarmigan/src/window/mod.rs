@@ -33,7 +33,8 @@ pub unsafe trait Window {
     /// [`OpenWindow::open`].
     type Error;
 
-    /// Opens a window on the memory at `at`.
+    /// Opens a window on the memory at `at`. If this unwinds, the library leaks pages that it was at
+    /// work on; no CPU knows any that is used again.
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ unsafe impl<W: Window + ?Sized> Window for &W {
 ///
 /// # Safety
 ///
-/// `base` keeps the promises of [`Window`] while the guard lives.
+/// `base` keeps the promises of [`Window`] while the guard lives, and does not unwind.
 pub unsafe trait WindowGuard {
     /// Returns where the memory is to be found while the guard lives. For an address that the
     /// window is not for, it may be any pointer.

@@ -1,6 +1,45 @@
 //! The k-th flush, slot, new entry, colour or frame of a call fails or unwinds, for every k:
 //! nothing is lost, and no CPU knows what is used for something else.
 #![cfg(not(loom))]
+/// A machine of one CPU whose MMUs those are.
+macro_rules! machine {
+    ($host:expr, $tlbs:expr) => {{
+        let config = ptarmigan::tlb::TlbConfig {
+            costs: ptarmigan::tlb::CostModel::ALWAYS_PAGE,
+            ..ptarmigan::tlb::TlbConfig::new(1)
+        };
+        ptarmigan::hosted::HostMachine::with_tlb(
+            &$host,
+            $host.plain().unwrap(),
+            &$tlbs,
+            config,
+            ptarmigan::hosted::Delivery::AtOnce,
+        )
+        .unwrap()
+    }};
+}
+
+#[cfg(not(miri))]
+mod called;
+#[cfg(not(miri))]
+#[path = "../child/mod.rs"]
+mod child;
+#[cfg(all(
+    not(miri),
+    feature = "aarch64-paging",
+    feature = "page-table-generic",
+    feature = "page_table_multiarch",
+    feature = "x86_64"
+))]
+mod foreign;
+#[cfg(not(miri))]
+mod owners;
+#[cfg(not(miri))]
+mod panics;
+#[cfg(not(miri))]
+mod pool;
+#[cfg(not(miri))]
+mod sleeping;
 #[cfg(not(miri))]
 mod spaces;
 
@@ -12,10 +51,10 @@ use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::local::{LocalMaps, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError};
 use ptarmigan::highmem::{SlotError, Slots};
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, StoreSlots};
+use ptarmigan::hosted::{Host, HostConfig, StoreSlots};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::table::{KernelRange, KernelSlots};
-use ptarmigan::tlb::{CostModel, Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::vmalloc::{Area, Vmalloc};
 use ptarmigan::window::{DirectMap, Window};
 use std::cell::{Cell, RefCell};
@@ -52,6 +91,45 @@ enum Point {
     Alloc,
     /// It unwinds when it is told of a table that comes back.
     Freeing,
+    // The methods of the layer by their names, and those of other traits.
+    FreeUnlinked,
+    Flushed,
+    FlushedAfter,
+    GatherEnd,
+    Idle,
+    EndInterval,
+    Reclaim,
+    Drain,
+    BeforeLoad,
+    AfterLoad,
+    Lazy,
+    Resume,
+    BeforeUnload,
+    AfterUnload,
+    Send,
+    Wait,
+    Open,
+    Construct,
+    Destruct,
+    CheckMade,
+    CheckGiven,
+    CheckTaken,
+    CheckLeaves,
+    Charge,
+    Uncharge,
+    ClearData,
+    CopyData,
+    FreshData,
+    BackingFrame,
+    /// A function that is an argument of a call.
+    Closure,
+    Sleep,
+    Wake,
+    Stay,
+    WithPin,
+    PageConstruct,
+    PageDestruct,
+    PageRestore,
 }
 
 const POINTS: [Point; 6] =
@@ -60,13 +138,16 @@ const POINTS: [Point; 6] =
 thread_local! {
     /// The point, and how many passes of it are left.
     static ARMED: Cell<Option<(Point, usize)>> = const { Cell::new(None) };
+    /// The point that is armed when that one has failed.
+    static THEN: Cell<Option<Point>> = const { Cell::new(None) };
 }
 
 /// Passes a point; whether this is the time to fail.
 fn fails(point: Point) -> bool {
     match ARMED.get() {
         Some((armed, left)) if armed == point => {
-            ARMED.set((left > 1).then_some((armed, left - 1)));
+            let next = THEN.get().filter(|_| left == 1).map(|point| (point, 1));
+            ARMED.set((left > 1).then_some((armed, left - 1)).or(next));
             left == 1
         }
         _ => false,
@@ -84,6 +165,11 @@ fn for_every_k(scenario: impl Fn(&mut Attempt<'_>)) -> Vec<(Point, usize)> {
 
 /// The same for one point.
 fn for_every_k_at(point: Point, scenario: impl Fn(&mut Attempt<'_>)) -> usize {
+    for_most_k_at(point, usize::MAX, scenario)
+}
+
+/// The same for every k up to `all`, and some of those that follow.
+fn for_most_k_at(point: Point, all: usize, scenario: impl Fn(&mut Attempt<'_>)) -> usize {
     let mut k = 1;
     loop {
         let failed = Cell::new(false);
@@ -95,7 +181,7 @@ fn for_every_k_at(point: Point, scenario: impl Fn(&mut Attempt<'_>)) -> usize {
         if !failed.get() {
             return k - 1;
         }
-        k += 1;
+        k += if k < all { 1 } else { k / 3 };
     }
 }
 
@@ -176,13 +262,6 @@ fn host() -> Host<X86_64> {
 
 fn high(n: u32) -> Pfn {
     Pfn(HIGH + n)
-}
-
-macro_rules! machine {
-    ($host:expr, $tlbs:expr) => {{
-        let config = TlbConfig { costs: CostModel::ALWAYS_PAGE, ..TlbConfig::new(1) };
-        HostMachine::with_tlb(&$host, $host.plain().unwrap(), &$tlbs, config, Delivery::AtOnce).unwrap()
-    }};
 }
 
 fn store(host: &Host<X86_64>, n: usize) -> Failing<StoreSlots> {

@@ -2,15 +2,15 @@
 //! unwinds at the k-th table. Programs read through the sanitizer's software MMUs on two CPUs.
 use crate::{NORMAL, Point, fails, for_every_k_at, take_all_but};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::cpu::Pinned;
+use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, I386, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::hosted::{Host, HostConfig, HostMachine};
-use ptarmigan::machine::{Machine, On};
+use ptarmigan::machine::On;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{Access, Advice, AreaFlags, Space, SpaceMachine};
-use ptarmigan::table::Tree;
+use ptarmigan::table::{Free, Tree};
 use ptarmigan_rig::{SoftMmu, Watchable};
 
 const PAGE: u64 = 4096;
@@ -149,6 +149,57 @@ fn call<F: Watchable, M: SpaceMachine>(
             edit.munmap(pages(BASE + SPAN, 8)).is_ok()
                 && edit.madvise(pages(BASE, 8), Advice::DontNeed).is_ok()
         }
+        // CPUs rest, leave and come back.
+        13 => {
+            let rests = space.rest(on).is_ok() && space.activate(on).is_ok();
+            rests && space.deactivate(on).is_ok() && space.activate(on).is_ok()
+        }
+        // A CPU has nothing to run, an interval ends, memory is short, a CPU goes.
+        14 => {
+            let ended = Space::<F>::new(on).map(|space| space.end(on).unwrap()).is_ok();
+            let unused = on.alloc(Level::PTE, NORMAL).map(|page| {
+                // SAFETY: 1. it has just come from there.
+                unsafe { on.free_unlinked(page) }
+            });
+            on.idle();
+            while on.clear_ahead(16) != 0 {}
+            on.policy().end_interval();
+            on.policy().reclaim(NodeId(0), 8);
+            on.drain();
+            ended && unused.is_ok()
+        }
+        // A file, shared and private.
+        15 => [AreaFlags::SHARED, AreaFlags::BACKED].into_iter().zip(0..).all(|(kind, n)| {
+            let at = 0x6000_0000 + n * SPAN;
+            space.edit(on).unwrap().mmap(pages(at, 2), rw().with(kind), 7).is_ok()
+                && space.fault(on, VirtAddr(at), Access::Read).is_ok()
+                && space.fault(on, VirtAddr(at + PAGE), Access::Write).is_ok()
+        }),
+        // Functions of the caller.
+        16 => {
+            let see = || assert!(!fails(Point::Closure), "the caller's function fails");
+            space.areas().each(on, pages(BASE, 8), |_| see()).unwrap();
+            space.tree().walk(on, pages(BASE, 8), |_, _, _| see()).unwrap();
+            let retagged = space.edit(on).unwrap().retag(middle(1), |tag| {
+                see();
+                tag + 1
+            });
+            let Ok(tree) = Tree::<F>::new(on, NORMAL) else { return false };
+            made.trees.push(tree);
+            let tree = made.trees.last_mut().unwrap();
+            let all = VirtRange { start: SPAN - PAGE, end: 2 * SPAN };
+            // SAFETY: 1. no program runs in the tree.
+            let mapped = unsafe { tree.edit(on).unwrap().map_range(all, Pfn(7), Attr::READ) };
+            let mut edit = tree.edit(on).unwrap();
+            edit.change_range(pages(SPAN, 3), |attr| {
+                see();
+                attr.without(Attr::READ)
+            });
+            edit.unmap_range(pages(SPAN, 8), Free::Empty, |_, _, _| see());
+            edit.flush();
+            made.trees.pop().unwrap().end(on, |_, _, _| see()).unwrap();
+            retagged.is_ok() && mapped.is_ok()
+        }
         // A space from its beginning to its end.
         _ => match Space::<F>::new(on) {
             Ok(new) => {
@@ -166,7 +217,16 @@ fn call<F: Watchable, M: SpaceMachine>(
     }
 }
 
-const CALLS: usize = 14;
+pub const CALLS: usize = 18;
+
+/// Two CPUs' MMUs, which know the zero frame.
+pub fn watched<F: Watchable>(host: &Host<F>) -> SoftMmu<'_, F> {
+    let config = ptsan::Config { cpus: 2, eager_walkers: true, ..ptsan::Config::new(F::arch()) };
+    let mmu = SoftMmu::new(host, config);
+    let zero = host.zero_frame().addr().0;
+    mmu.with(|san, memory| san.table_allocated(memory, zero, 4096, None, ptsan::Content::Zero));
+    mmu
+}
 
 /// Makes a space that two CPUs run in, has `attempt` make the call, and ends everything. Returns
 /// whether the call went through.
@@ -176,13 +236,24 @@ fn scenario<F: Watchable, P: Policy>(
     policy: P,
     attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut()),
 ) -> bool {
-    let config = ptsan::Config { cpus: 2, eager_walkers: true, ..ptsan::Config::new(F::arch()) };
-    let mmu = SoftMmu::new(host, config);
-    let zero = host.zero_frame().addr().0;
-    mmu.with(|san, memory| san.table_allocated(memory, zero, 4096, None, ptsan::Content::Zero));
+    let mmu = watched(host);
     let unwinding = Layered::new(Unwinding(host.frames()), policy).map_err(|e| e.error).unwrap();
     let policy = Layered::new(&mmu, unwinding).map_err(|e| e.error).unwrap();
     let m = HostMachine::new(host, policy, &mmu).unwrap();
+    scenario_on(number, &mmu, &m, false, attempt)
+}
+
+/// The same on any machine of the host whose MMUs these are, with `number` as `call` knows it. If it
+/// `leaks`, tables need not come back.
+pub fn scenario_on<F: Watchable>(
+    number: usize,
+    mmu: &SoftMmu<'_, F>,
+    m: &impl SpaceMachine,
+    leaks: bool,
+    attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut()),
+) -> bool {
+    let host = mmu.host();
+    let zero = host.zero_frame().addr().0;
     let slots = host.slots();
     let mut went_through = false;
     {
@@ -200,32 +271,41 @@ fn scenario<F: Watchable, P: Policy>(
             space.edit(on).unwrap().mmap(pages(at, 1), AreaFlags::READ, 0).unwrap();
         }
         [on, other].into_iter().for_each(|on| space.activate(on).unwrap());
-        touch(&mmu, on, &space);
+        touch(mmu, on, &space);
         on.drain();
         let mut made = Made { spaces: Vec::new(), trees: Vec::new() };
         attempt(host.frames(), &mut || {
             went_through = call(number, on, &mut space, &mut made);
-            touch(&mmu, on, &space);
+            touch(mmu, on, &space);
         });
-        touch(&mmu, on, &space);
+        [on, other].into_iter().for_each(|on| space.activate(on).unwrap());
+        touch(mmu, on, &space);
         // The same call goes through then, unless it has done its part already.
         let _ = call(number, on, &mut space, &mut made);
-        touch(&mmu, on, &space);
+        [on, other].into_iter().for_each(|on| space.activate(on).unwrap());
+        touch(mmu, on, &space);
         [on, other].into_iter().for_each(|on| space.deactivate(on).unwrap());
         made.spaces.into_iter().for_each(|space| space.end(on).unwrap());
         made.trees.into_iter().for_each(|tree| tree.end(on, |_, _, _| {}).unwrap());
         space.end(on).unwrap();
     }
-    m.drain(&slots);
+    for slot in &slots {
+        let pin = slot.pin();
+        let on = m.on(&pin).unwrap();
+        on.drain();
+        on.policy().reclaim(NodeId(0), u32::MAX);
+    }
     mmu.with(|san, memory| {
         san.table_freed(memory, zero, 4096);
-        san.finish();
+        if !leaks {
+            san.finish();
+        }
         san.assert_clean();
     });
     went_through
 }
 
-fn host_of<F: Format>() -> Host<F> {
+pub fn host_of<F: Format>() -> Host<F> {
     let config =
         HostConfig { bytes: 4 << 20, cpus: 2, prefault: 0, touch_data: true, ..HostConfig::default() };
     Host::new(config).unwrap()

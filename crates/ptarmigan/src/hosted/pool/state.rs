@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Its functions run in slow paths only, on whichever thread comes to need them,
 /// [`restore`](Self::restore) excepted, which runs each time a page is given back. They must not
 /// use the pool they belong to: a thread without magazines of its own would wait for itself. A
-/// panic in a constructor is an error, one in a destructor is caught.
+/// panic in a constructor is an error, one in a destructor is caught. A page that `restore` unwinds
+/// over stays out until the pool ends.
 ///
 /// # Safety
 ///

@@ -42,7 +42,8 @@ impl<W, C> Clone for Site<'_, '_, W, C> {
 
 impl<W, C> Copy for Site<'_, '_, W, C> {}
 
-/// A check of pages. All functions are called on the path that they are about.
+/// A check of pages. All functions are called on the path that they are about. A page over which
+/// one unwinds is leaked, like one that it refuses.
 pub trait Check: Sync {
     /// Notes that a page has come from the allocator: it rests, or is handed out.
     fn made<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool);
