@@ -33,8 +33,8 @@ pub unsafe trait Window {
     /// [`OpenWindow::open`].
     type Error;
 
-    /// Opens a window on the memory at `at`. If this unwinds, the library leaks pages that it was at
-    /// work on; no CPU knows any that is used again.
+    /// Opens a window on the memory at `at`. It must not unwind: the library calls it in the middle
+    /// of changes to tables.
     ///
     /// # Errors
     ///

@@ -108,7 +108,6 @@ enum Point {
     AfterUnload,
     Send,
     Wait,
-    Open,
     Construct,
     Destruct,
     CheckMade,
