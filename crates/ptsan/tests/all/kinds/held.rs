@@ -1,6 +1,6 @@
 //! Tables freed, or allocated again, while some CPU could still walk them.
 use crate::common::{Machine, PAGE, RW, ready};
-use crate::{DATA, VA, entry, mapped, x86};
+use crate::kinds::{DATA, VA, entry, mapped, x86};
 use ptsan::{Config, Content, Flush, Kind, Rule};
 
 #[test]

@@ -1,5 +1,5 @@
 //! PAE: the four root entries live in registers, and only a load of the root refreshes them.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE, PRESENT, RW, ready};
 use ptsan::{Access, Arch, Flush, Kind, Rule};

@@ -1,6 +1,6 @@
 //! Hooks called with nonsense, and the counting of findings.
 use crate::common::{Machine, PAGE, RW, ready};
-use crate::{DATA, VA, entry, mapped, x86};
+use crate::kinds::{DATA, VA, entry, mapped, x86};
 use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind};
 
 #[test]

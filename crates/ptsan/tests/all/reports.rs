@@ -1,5 +1,5 @@
 //! The text of reports, and the findings that they leave out because they are allowed.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE, RW, ready};
 use ptsan::{Allow, Arch, Config, Flush, Kind, Rule, Suppressions};

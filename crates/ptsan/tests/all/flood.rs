@@ -1,5 +1,5 @@
 //! Floods: one cause is one finding, however many places it has, and another cause is another.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE, RW};
 use ptsan::{Access, Arch, Config, Finding, Kind, Suppressions};
@@ -83,7 +83,10 @@ fn two_callers_are_two_findings() {
     one_reader(&mut m, 0, 0..100);
     other_reader(&mut m, 0, 100..200);
     let found: Vec<_> = m.san.findings().iter().map(|f| (caller(f), f.spread.places)).collect();
-    assert_eq!(found, [("flood::one_reader".to_owned(), 100), ("flood::other_reader".to_owned(), 100)]);
+    assert_eq!(
+        found,
+        [("all::flood::one_reader".to_owned(), 100), ("all::flood::other_reader".to_owned(), 100)]
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Answers that memory no longer gives, and answers that are legal.
 use crate::common::{GLOBAL, Machine, PAGE, RO, RW, ready};
-use crate::{DATA, VA, entry, mapped, x86};
+use crate::kinds::{DATA, VA, entry, mapped, x86};
 use ptsan::{Access, Config, Fault, Flush, Kind, Rule};
 
 #[test]

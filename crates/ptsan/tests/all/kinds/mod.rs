@@ -1,6 +1,5 @@
 //! Every kind of finding fires on its bug and is silent on the same code done right.
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 mod flushes;
 mod frames;
 mod held;

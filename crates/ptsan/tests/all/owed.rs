@@ -1,5 +1,5 @@
 //! Flushes that CPUs owe: what pays them, when they are due, and data frames.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE, RO, RW};
 use ptsan::{Access, Arch, Barrier, Config, Content, Flush, Kind, Rule, Sanitizer};

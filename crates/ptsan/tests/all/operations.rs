@@ -1,5 +1,5 @@
 //! Operations that accesses on other CPUs interrupt.
-mod common;
+use crate::common;
 use common::{Machine, RW};
 use ptsan::{Access, Arch, Config, Flush, Kind};
 

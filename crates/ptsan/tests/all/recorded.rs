@@ -1,5 +1,5 @@
 //! Runs that replay a recording: callers and numbers of events are those of the recording.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE, ready};
 use ptsan::{Access, Arch, Config, Content, Format, Kind, Recorded, Trace, TraceFrame};

@@ -1,6 +1,6 @@
 //! What each kind of flush drops, and what it spares.
 use crate::common::{GLOBAL, LARGE, PAGE, RW, ready};
-use crate::{DATA, VA, entry, mapped, x86};
+use crate::kinds::{DATA, VA, entry, mapped, x86};
 use ptsan::{Access, Arch, Flush, Kind, Rule};
 
 #[test]

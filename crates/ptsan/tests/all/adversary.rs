@@ -1,5 +1,5 @@
 //! The adversary finds what no access shows, prints its seed, and repeats its choices with it.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE, RW};
 use ptsan::{Access, Adversary, Arch, Config, Flush, Kind, Rule, StructureScope, Test};

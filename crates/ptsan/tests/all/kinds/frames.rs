@@ -1,6 +1,6 @@
 //! Frames that are no tables, or are announced, linked or freed wrongly.
 use crate::common::{LARGE, Machine, PAGE, PRESENT, RW};
-use crate::{DATA, VA, entry, mapped, x86};
+use crate::kinds::{DATA, VA, entry, mapped, x86};
 use ptsan::{Access, Config, Content, Fault, Kind};
 
 #[test]

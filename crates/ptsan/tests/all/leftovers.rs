@@ -1,6 +1,6 @@
 //! Old entries: a table linked with some of them is found, and entries that were stored again are
 //! not old.
-mod common;
+use crate::common;
 
 use common::{LARGE, Machine, PAGE, RW, ready};
 use ptsan::{Access, Arch, Config, Content, Flush, Kind, Session};

@@ -1,5 +1,5 @@
 //! What the code under test says is compared with the tables.
-mod common;
+use crate::common;
 
 use common::{LARGE, Machine, PAGE, RW, ready};
 use ptsan::{Arch, Expected, Fault, Kind, Perms, Rule, Tree};

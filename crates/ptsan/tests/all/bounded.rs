@@ -1,5 +1,5 @@
 //! Caches of a bounded size.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE, RW};
 use ptsan::{Access, Adversary, Arch, Config, Kind};

@@ -1,6 +1,6 @@
 //! Break-before-make on AArch64: found at the store or at a walk, and silent where the architecture
 //! allows the change.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE};
 use ptsan::{Access, Arch, Config, Flush, Kind, Rule};

@@ -1,5 +1,5 @@
 //! Random histories: correct ones give no finding, and a missing flush that matters gives one.
-mod common;
+use crate::common;
 
 use common::{Machine, PAGE, RO, RW};
 use proptest::prelude::*;
