@@ -1,0 +1,17 @@
+//! Tests of the command in one executable: `cargo test -p ptarmigan-cli --test all replay::` runs one
+//! module of them. Tests of recording, which fork and send signals, are beside it.
+mod advise;
+mod bad_input;
+mod baselines;
+mod counters;
+mod documents;
+mod hashed;
+mod high;
+mod inspect;
+mod models;
+mod replay;
+mod report;
+mod rules;
+mod terminal;
+mod usage;
+mod userpte;
