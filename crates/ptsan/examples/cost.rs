@@ -1,7 +1,7 @@
 //! The cost of a hook, for each format, with and without an adversary; and of an operation: map a
 //! page, access it on two CPUs, unmap it, and flush it on four.
 //!
-//! `cargo run --release -p ptsan --example cost`
+//! `cargo run --profile dist -p ptsan --example cost`
 use ptsan::{Access, Adversary, Arch, Config, Content, Flush, Granule, Sanitizer};
 use std::time::Instant;
 

@@ -180,7 +180,7 @@ impl Checker {
 /// Builds the command. Returns its file.
 fn built() -> Result<PathBuf, String> {
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "ptarmigan-cli"])
+        .args(["build", "--quiet", "--profile", "dist", "--package", "ptarmigan-cli"])
         .status()
         .map_err(|e| format!("cargo: {e}"))?;
     if !status.success() {
@@ -192,7 +192,7 @@ fn built() -> Result<PathBuf, String> {
         .map_err(|e| format!("cargo: {e}"))?;
     let metadata: Value = serde_json::from_slice(&metadata.stdout).map_err(|e| e.to_string())?;
     let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no directory")?;
-    Ok(Path::new(target).join("release/ptarmigan"))
+    Ok(Path::new(target).join("dist/ptarmigan"))
 }
 
 /// Waits for the recorder. After `most` the recorded command is asked to end, and soon made to.

@@ -188,13 +188,13 @@ impl Programs {
             }
             None => {
                 let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-                cargo.args(["build", "--release", "--quiet"]).args(build).current_dir(root());
+                cargo.args(["build", "--profile", "dist", "--quiet"]).args(build).current_dir(root());
                 let status = cargo.status().map_err(|e| format!("cargo: {e}"))?;
                 if !status.success() {
                     return Err(format!("{name} is not built: {status}"));
                 }
                 let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-                root().join(target).join("release")
+                root().join(target).join("dist")
             }
         };
         let directory = if name == "table-lines" { directory.join("examples") } else { directory };
