@@ -103,7 +103,7 @@ impl CountedTrace {
         let tables = layered.layer();
         let ops: &[Op] = &self.program().ops;
         let watch = || ByClass::new(tables, &self.trace, ops, clock);
-        let (outcome, elapsed, watches) = self.job().run(&EitherMachine::low(&machine), watch, |_| {})?;
+        let (outcome, elapsed, watches) = self.job().run(&EitherMachine::low(&machine), &watch, &|_| {})?;
         self.lasted(&outcome, on)?;
         let counts = layered.counts();
         let sum =
@@ -136,7 +136,7 @@ impl CountedTrace {
         let lists = host.quicklists().context("lists")?;
         let policy: &dyn Policy = &lists;
         let machine = HostMachine::new(&host, policy, NoTlb).context("machine")?;
-        let (outcome, _, watches) = self.job().run(&EitherMachine::low(&machine), watch, |_| {})?;
+        let (outcome, _, watches) = self.job().run(&EitherMachine::low(&machine), &watch, &|_| {})?;
         self.lasted(&outcome, on)?;
         watches.into_iter().next().ok_or_else(|| Failure::new("no worker ran"))
     }

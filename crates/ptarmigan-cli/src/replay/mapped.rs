@@ -74,7 +74,7 @@ impl MappedTrace {
         let slots = HighSlots::new(&host, config).context("high memory")?;
         let machine = HighMachine::new(&machine, slots, config).context("high memory")?;
         let machine = EitherMachine::high(machine);
-        let (outcome, _, _) = job.run(&machine, || Unwatched, |_| {})?;
+        let (outcome, _, _) = job.run(&machine, &|| Unwatched, &|_| {})?;
         if let Some((event, _, reason)) = outcome.first_out_of_memory {
             return Err(Failure::new(format!("{}: no memory at event {event} ({reason})", self.trace.name)));
         }

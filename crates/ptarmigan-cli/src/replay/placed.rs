@@ -166,7 +166,7 @@ impl PlacedTrace {
         let slots = HighSlots::new(host, &config).context("high memory")?;
         let machine_high = HighMachine::new(&machine, slots, &config).context("high memory")?;
         let either = EitherMachine::high(machine_high);
-        let (outcome, elapsed, _) = job.run(&either, || Unwatched, |_| {})?;
+        let (outcome, elapsed, _) = job.run(&either, &|| Unwatched, &|_| {})?;
         if let Some((event, task, reason)) = outcome.first_out_of_memory {
             return Err(Failure::new(format!(
                 "{}: process {task} got no memory at event {event} ({reason}); give --memory more than {} MiB",

@@ -70,7 +70,7 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
         walk.expect("of this machine");
         left.borrow_mut().spaces.push(found);
     };
-    let ran = job.run_and_look(&EitherMachine::low(&machine), || Unwatched, |_| {}, look);
+    let ran = job.run_and_look(&EitherMachine::low(&machine), &|| Unwatched, &|_| {}, &look);
     let (outcome, _, _) = ran.unwrap_or_else(|failure| panic!("{failure:?}"));
     let mut left = left.into_inner();
     left.spaces.sort();
@@ -259,7 +259,7 @@ fn failure(trace: &Trace, schedule: &Schedule, faults: usize) -> Failure {
     let host = Host::<X86_64>::new(HostConfig { cpus: job.cpus(), ..HostConfig::default() }).expect("a host");
     let machine = HostMachine::new(&host, host.quicklists().expect("lists"), NoTlb).expect("a machine");
     let left = AtomicUsize::new(faults);
-    let result = job.run(&EitherMachine::low(&machine), || Panicking(&left), |_| {});
+    let result = job.run(&EitherMachine::low(&machine), &|| Panicking(&left), &|_| {});
     result.err().expect("it cannot come to its end")
 }
 

@@ -183,7 +183,7 @@ impl ObservedTrace {
         let look = |on: ptarmigan::machine::On<'_, _>, space: &_| {
             lives.look::<X86_64, _>(on, space, VirtRange { start: 0, end: u64::MAX });
         };
-        let (outcome, _, watches) = job.run_and_look(&either, watch, |done| bar.inc(done), look)?;
+        let (outcome, _, watches) = job.run_and_look(&either, &watch, &|done| bar.inc(done), &look)?;
         bar.finish_and_clear();
         self.check_memory(&outcome)?;
         let mut found_flushes = 0;

@@ -9,7 +9,7 @@ use super::input::trace::Trace;
 use super::instruments::counters::{Snapshot, TableShape};
 use super::instruments::levels::Levels;
 use super::instruments::measured::Measured;
-use super::instruments::speed::SpeedRounds;
+use super::instruments::speed::{MaybeTimed, SpeedRounds};
 use super::instruments::stream::Stream;
 use super::instruments::zero::{IdleRound, IdleTimes, ZeroReport};
 use super::platform::{Hashed, Platform, Recorded, Small};
@@ -18,7 +18,7 @@ use super::report::{HashReport, LevelReport, PolicyReport, ReplayReport, Sanitiz
 use super::workers::job::{Elapsed, Job};
 use super::workers::machine::EitherMachine;
 use super::workers::outcome::Outcome;
-use super::workers::watch::{Unwatched, Watch};
+use super::workers::watch::Watch;
 use crate::bar;
 use crate::error::{Context, Failure};
 use crate::measure::clock::Clock;
@@ -262,8 +262,8 @@ impl<'a, P: Platform> Replay<'a, P> {
         &self,
         job: &Job<'_>,
         machine: &HostMachine<'_, P::Format, Q, S, R>,
-        watch: impl Fn() -> W + Sync,
-        tick: impl Fn(u64) + Sync,
+        watch: &(dyn Fn() -> W + Sync),
+        tick: &(dyn Fn(u64) + Sync),
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
         let machine = match &self.high {
             None => EitherMachine::low(machine),
@@ -280,13 +280,13 @@ impl<'a, P: Platform> Replay<'a, P> {
     fn pass<Q: Policy, S: Mmu, R: TableReach, W: Watch + Send>(
         &self,
         machine: &HostMachine<'_, P::Format, Q, S, R>,
-        watch: impl Fn() -> W + Sync,
+        watch: &(dyn Fn() -> W + Sync),
         name: &str,
     ) -> Result<Outcome, Failure> {
         let job = self.job();
         let things: usize = job.schedule.programs.iter().map(|program| program.ops.len()).sum();
         let bar = bar::bar((things * job.copies) as u64, name);
-        let (outcome, _, _) = self.execute(&job, machine, watch, |done| bar.inc(done))?;
+        let (outcome, _, _) = self.execute(&job, machine, watch, &|done| bar.inc(done))?;
         bar.finish_and_clear();
         Ok(outcome)
     }
@@ -371,7 +371,7 @@ impl<'a, P: Platform> Replay<'a, P> {
     ) -> Result<Passed, Failure> {
         let tlb = self.tlb(self.job().cpus());
         let machine = self.machine(host, tables, policy, P::mmu(mmus), tlb, Delivery::AtOnce)?;
-        let outcome = self.pass(&machine, || P::watch(mmus, Unwatched), "counting")?;
+        let outcome = self.pass(&machine, &|| P::watch(mmus, MaybeTimed::None), "counting")?;
         let ReplayArgs { touch_data, idle_zero, .. } = *self.args;
         let zero = (touch_data || idle_zero > 0).then(|| ZeroReport {
             idle_zero,

@@ -47,6 +47,12 @@ impl<P: Platform> Replay<'_, P> {
         let tlb = self.tlb(cpus);
         let several = self.job().workers() > 1;
         let tables = self.platform.tables(&host)?;
+        // Outside the macro, so that it is compiled once for all policies.
+        let pass = |policy: &dyn Policy| {
+            let machine = self.machine(&host, &tables, policy, P::checked_mmu(&checked), tlb, delivery)?;
+            let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
+            self.pass(&machine, &|| P::checked_watch(&checked, sanitized.watcher(several)), &what)
+        };
         with_policy!(
             host,
             self.source(&host, &tables),
@@ -54,11 +60,7 @@ impl<P: Platform> Replay<'_, P> {
             self.args.lists(host.config().cpus),
             |made| {
                 let layered = Layered::new(mmu, made).context("layers")?;
-                let policy: &dyn Policy = &layered;
-                let machine =
-                    self.machine(&host, &tables, policy, P::checked_mmu(&checked), tlb, delivery)?;
-                let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
-                self.pass(&machine, || P::checked_watch(&checked, sanitized.watcher(several)), &what)?;
+                pass(&layered)?;
             }
         );
         let left = P::checked_hash_use(&checked).map_or(0, |usage| usage.valid as u64);

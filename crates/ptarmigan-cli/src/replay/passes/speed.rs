@@ -1,15 +1,14 @@
 //! The passes that measure speed.
 use super::{Counted, Replay};
 use crate::error::{Context, Failure};
-use crate::replay::instruments::speed::{Rate, Timed};
+use crate::replay::instruments::speed::{MaybeTimed, Rate, Timed};
 use crate::replay::instruments::stream::{Nothing, Stream};
 use crate::replay::instruments::zero::IdleRound;
 use crate::replay::platform::Platform;
 use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::workers::job::{Elapsed, Job};
 use crate::replay::workers::outcome::Outcome;
-use crate::replay::workers::watch::{Unwatched, Watch};
-use ptarmigan::hosted::Delivery;
+use ptarmigan::hosted::{Delivery, Host};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Policy, Rules};
 
@@ -32,8 +31,8 @@ impl<P: Platform> Replay<'_, P> {
             let job = self.job_of(alone, 1);
             rounds.one_worker.push(self.rate(policy, &job)?);
             let len = alone.programs.iter().map(|program| program.ops.len()).sum();
-            let (_, _, watches) = self.watched(policy, &job, || Timed::new(self.clock, len))?;
-            watches.into_iter().for_each(|timed| rounds.timed(timed));
+            let (_, _, watches) = self.watched(policy, &job, &|| Some(Timed::new(self.clock, len)))?;
+            watches.into_iter().flatten().for_each(|timed| rounds.timed(timed));
         }
         Ok(())
     }
@@ -45,28 +44,41 @@ impl<P: Platform> Replay<'_, P> {
 
     /// Runs a job without instruments.
     fn bare(&self, policy: Choice, job: &Job<'_>) -> Result<(Elapsed, Outcome), Failure> {
-        let (elapsed, outcome, _) = self.watched(policy, job, || Unwatched)?;
+        let (elapsed, outcome, _) = self.watched(policy, job, &|| None)?;
         Ok((elapsed, outcome))
     }
 
-    /// Runs a job with observers. Which policy it is on, is not known while compiling: the engine
-    /// is made once for all of them, and a call to a policy takes a nanosecond or two more.
-    fn watched<W: Watch + Send>(
+    /// Runs a job with observers.
+    fn watched(
         &self,
         policy: Choice,
         job: &Job<'_>,
-        watch: impl Fn() -> W + Sync,
-    ) -> Result<(Elapsed, Outcome, Vec<W>), Failure> {
+        watch: &(dyn Fn() -> MaybeTimed + Sync),
+    ) -> Result<(Elapsed, Outcome, Vec<MaybeTimed>), Failure> {
         let host = self.host(job)?;
         let mmus = self.platform.mmus(job.cpus())?;
         let tables = self.platform.tables(&host)?;
         with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
-            let (made, mmu): (&dyn Policy, _) = (&made, P::mmu(&mmus));
-            let machine = self.machine(&host, &tables, made, mmu, self.tlb(job.cpus()), Delivery::AtOnce)?;
-            let (outcome, elapsed, watches) =
-                self.execute(job, &machine, || P::watch(&mmus, watch()), |_| {})?;
-            Ok((elapsed, outcome, watches.into_iter().map(P::unwatch).collect()))
+            self.watched_on(&host, &tables, &mmus, &made, job, watch)
         })
+    }
+
+    /// Runs a job on a policy. The engine is compiled once for all policies: a call through the
+    /// pointer takes a nanosecond or two more.
+    fn watched_on(
+        &self,
+        host: &Host<P::Format>,
+        tables: &P::Tables,
+        mmus: &P::Mmus,
+        policy: &dyn Policy,
+        job: &Job<'_>,
+        watch: &(dyn Fn() -> MaybeTimed + Sync),
+    ) -> Result<(Elapsed, Outcome, Vec<MaybeTimed>), Failure> {
+        let (tlb, mmu) = (self.tlb(job.cpus()), P::mmu(mmus));
+        let machine = self.machine(host, tables, policy, mmu, tlb, Delivery::AtOnce)?;
+        let (outcome, elapsed, watches) =
+            self.execute(job, &machine, &|| P::watch(mmus, watch()), &|_| {})?;
+        Ok((elapsed, outcome, watches.into_iter().map(P::unwatch).collect()))
     }
 
     /// Runs a stream of allocator calls over a policy and over [`Nothing`]. Returns both times in

@@ -56,7 +56,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
     ///
     /// # Errors
     /// [`FailedStep`] names the step that ended the program early.
-    pub fn run(&mut self, program: &Program, tick: impl Fn(u64)) -> Result<(), FailedStep> {
+    pub fn run(&mut self, program: &Program, tick: &dyn Fn(u64)) -> Result<(), FailedStep> {
         const TICK: usize = 1 << 16;
         for (n, part) in program.ops.chunks(TICK).enumerate() {
             for (at, op) in (n * TICK..).zip(part) {

@@ -65,7 +65,8 @@ impl Job<'_> {
     }
 
     /// Runs the job; at its end every frame must be free again. `watch` makes the observer of each
-    /// worker. `tick` is called with numbers of finished operations.
+    /// worker. `tick` is called with numbers of finished operations. Both are called rarely, and
+    /// through pointers: the engine is compiled for each machine and observer, not for each caller.
     ///
     /// # Errors
     /// If memory is too small to begin, a worker fails, or frames are lost. If memory runs out
@@ -73,10 +74,10 @@ impl Job<'_> {
     pub fn run<F: Format, M: ReplayMachine<F>, W: Watch + Send>(
         &self,
         machine: &M,
-        watch: impl Fn() -> W + Sync,
-        tick: impl Fn(u64) + Sync,
+        watch: &(dyn Fn() -> W + Sync),
+        tick: &(dyn Fn(u64) + Sync),
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
-        self.run_and_look(machine, watch, tick, |_, _| {})
+        self.run_and_look(machine, watch, tick, &|_, _| {})
     }
 
     /// Runs the job like [`run`](Self::run), and passes the spaces that are left at the end to
@@ -87,9 +88,9 @@ impl Job<'_> {
     pub fn run_and_look<F: Format, M: ReplayMachine<F>, W: Watch + Send>(
         &self,
         machine: &M,
-        watch: impl Fn() -> W + Sync,
-        tick: impl Fn(u64) + Sync,
-        look: impl Fn(On<'_, M>, &Space<F>),
+        watch: &(dyn Fn() -> W + Sync),
+        tick: &(dyn Fn(u64) + Sync),
+        look: &dyn Fn(On<'_, M>, &Space<F>),
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
         let host = machine.host();
         let mut copies = Vec::new();
@@ -107,7 +108,7 @@ impl Job<'_> {
             copies.push(spaces);
         }
         let progress = Progress::new(self.workers());
-        let (results, start) = self.spawn(machine, &copies, &progress, &watch, &tick)?;
+        let (results, start) = self.spawn(machine, &copies, &progress, watch, tick)?;
 
         let elapsed = Elapsed {
             wall: results.iter().map(|one| one.end).max().map_or(Duration::ZERO, |end| end - start),
@@ -149,8 +150,8 @@ impl Job<'_> {
         machine: &M,
         copies: &[Spaces<F>],
         progress: &Progress,
-        watch: &(impl Fn() -> W + Sync),
-        tick: &(impl Fn(u64) + Sync),
+        watch: &(dyn Fn() -> W + Sync),
+        tick: &(dyn Fn(u64) + Sync),
     ) -> Result<(Vec<WorkerResult<W>>, Instant), Failure> {
         quiet_panics();
         // Set once: true when all threads have started, false if one could not.
@@ -222,7 +223,7 @@ impl Job<'_> {
 fn work<F: Format, M: ReplayMachine<F>, W: Watch>(
     mut engine: Engine<'_, F, M, W>,
     program: &Program,
-    tick: impl Fn(u64),
+    tick: &dyn Fn(u64),
 ) -> WorkerResult<W> {
     let start = thread_time();
     let result = engine.run(program, tick);
