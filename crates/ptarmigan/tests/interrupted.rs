@@ -5,6 +5,7 @@
 //! A file of its own: a program installs its mask once.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod common;
+mod physical;
 use common::{At, Rng, assert_zero, small};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::format::X86_64;

@@ -1,6 +1,7 @@
 //! Memory in tables and lists as `/proc/meminfo` shows it: the format, and whether the figures are
 //! right.
 mod common;
+mod physical;
 use common::{At, small};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64, X86Pae};

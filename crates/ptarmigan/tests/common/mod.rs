@@ -410,12 +410,10 @@ pub fn range(start: u64, end: u64) -> VirtRange {
     VirtRange { start, end }
 }
 
-#[path = "../physical/mod.rs"]
-mod physical;
 mod policy;
 pub mod world;
 
 #[allow(unused_imports, reason = "every test binary uses its own part of the rig")]
-pub use physical::{Rng, any_frame, assert_zero, peek, poke, small};
+pub use crate::physical::{Rng, any_frame, assert_zero, peek, poke, small};
 #[allow(unused_imports, reason = "as above")]
 pub use policy::At;

@@ -1,0 +1,181 @@
+//! Checks the library's demands on formats of other crates.
+#![cfg(not(loom))]
+use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::format::{Access, Attr, Format, Slot64, X86_64};
+use ptarmigan::frames::AllocFlags;
+use ptarmigan::hosted::{Host, HostConfig, HostError, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
+use ptarmigan::page::{Layout, Level, MAX_LEVELS};
+use ptarmigan::space::{AreaFlags, Space};
+use ptarmigan::table::Tree;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type X = X86_64;
+const VA: u64 = 0x40_0000;
+
+/// Frame numbers are written backwards if `SCATTERED`, and upside down otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+struct Odd<const SCATTERED: bool>;
+
+impl<const SCATTERED: bool> Odd<SCATTERED> {
+    fn odd(pfn: Pfn) -> Pfn {
+        Pfn(if SCATTERED { pfn.0.reverse_bits() } else { !pfn.0 })
+    }
+}
+
+// SAFETY: 1. to 4. the entries are those of `X86_64`, with other bits for the frame. 5. if they are
+// upside down, the entry shrinks by the same amount each time; `SCATTERED` breaks it on purpose, in
+// a test that maps frames without accesses.
+unsafe impl<const SCATTERED: bool> Format for Odd<SCATTERED> {
+    type Slot = Slot64;
+    const NAME: &'static str = "odd";
+    const LAYOUT: Layout = X::LAYOUT;
+    const LEVEL_NAMES: &'static [&'static str] = X::LEVEL_NAMES;
+    const PAGE_SHIFT: u32 = X::PAGE_SHIFT;
+    const INDEX_BITS: [u8; MAX_LEVELS] = X::INDEX_BITS;
+    const USER_END: u64 = X::USER_END;
+    const KERNEL_START: u64 = X::KERNEL_START;
+    const USER_ROOT_ENTRIES: usize = X::USER_ROOT_ENTRIES;
+    const ROOT_IN_REGISTERS: bool = false;
+    const PHYS_BITS: u32 = 44;
+    const LEAF_LEVELS: u8 = 1;
+    const EVER_BREAKS: bool = false;
+    const KEPT: u64 = 0;
+    entries_of_x86_64!();
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+        X::leaf(level, Self::odd(pfn), attr)
+    }
+    fn frame(level: Level, raw: u64) -> Pfn {
+        Self::odd(X::frame(level, raw))
+    }
+    fn needs_break(_: Level, _: u64, _: u64) -> bool {
+        false
+    }
+}
+
+/// The frames of four pages that are mapped to those from 64 on.
+fn mapped<F: Format>() -> Vec<u32> {
+    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
+    let host = Host::<F>::new(config).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
+    let mut edit = tree.edit(on).unwrap();
+    let range = VirtRange { start: VA, end: VA + 4 * 4096 };
+    // SAFETY: 1. no program runs in the tree.
+    unsafe { edit.map_range(range, Pfn(64), Attr::USER | Attr::READ).unwrap() };
+    (0..4).map(|i| edit.query(VirtAddr(VA + i * 4096)).unwrap().0.0).collect()
+}
+
+#[test]
+fn a_run_of_frames_is_mapped_in_order() {
+    assert_eq!(mapped::<X>(), [64, 65, 66, 67]);
+    assert_eq!(mapped::<Odd<false>>(), [64, 65, 66, 67]);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_format_whose_leaves_do_not_grow_evenly_is_noticed() {
+    let mapped = catch_unwind(AssertUnwindSafe(mapped::<Odd<true>>));
+    let message = *mapped.unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("entries of odd do not grow evenly"), "{message}");
+}
+
+/// x86-64 whose entries have room for 22 bits of address.
+#[derive(Clone, Copy, Debug, Default)]
+struct Narrow;
+
+/// As stage 2 of AArch64 for 40 bits and three levels: a root of two tables.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wide;
+
+macro_rules! like_x86_64 {
+    ($format:ty, $name:literal, $phys:expr, $layout:expr, $names:expr, $index:expr, $end:expr, $root:expr) => {
+        // SAFETY: 1. to 6. the entries are those of `X86_64`; memory that is too high is refused.
+        unsafe impl Format for $format {
+            type Slot = Slot64;
+            const NAME: &'static str = $name;
+            const LAYOUT: Layout = $layout;
+            const LEVEL_NAMES: &'static [&'static str] = $names;
+            const PAGE_SHIFT: u32 = X::PAGE_SHIFT;
+            const INDEX_BITS: [u8; MAX_LEVELS] = $index;
+            const USER_END: u64 = $end;
+            const KERNEL_START: u64 = X::KERNEL_START;
+            const USER_ROOT_ENTRIES: usize = $root;
+            const ROOT_IN_REGISTERS: bool = false;
+            const PHYS_BITS: u32 = $phys;
+            const LEAF_LEVELS: u8 = 1;
+            const EVER_BREAKS: bool = false;
+            const KEPT: u64 = 0;
+            entries_of_x86_64!();
+            fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+                X::leaf(level, pfn, attr)
+            }
+            fn frame(level: Level, raw: u64) -> Pfn {
+                X::frame(level, raw)
+            }
+            fn needs_break(_: Level, _: u64, _: u64) -> bool {
+                false
+            }
+        }
+    };
+}
+
+like_x86_64!(Narrow, "narrow", 22, X::LAYOUT, X::LEVEL_NAMES, X::INDEX_BITS, X::USER_END, 256);
+like_x86_64!(
+    Wide,
+    "wide",
+    44,
+    Layout { levels: 3, table_shift: [12, 12, 13, 0, 0] },
+    &["pte", "pmd", "root"],
+    [9, 9, 10, 0, 0],
+    1 << 40,
+    1024
+);
+
+#[test]
+fn memory_that_entries_cannot_name_is_refused_with_the_formats_name() {
+    let small = HostConfig { bytes: 4 << 20, prefault: 0, ..HostConfig::default() };
+    assert!(Host::<Narrow>::new(small).is_ok());
+    let large = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
+    let Err(HostError::TooHigh(error)) = Host::<Narrow>::new(large) else { panic!("it is not refused") };
+    assert_eq!((error.format, error.bits, error.highest), ("narrow", 22, Pfn(0xfff)));
+    assert!(error.to_string().starts_with("entries of narrow have 22 bits of address"), "{error}");
+}
+
+#[test]
+fn a_root_of_several_frames_is_mapped_forked_and_given_back() {
+    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
+    let host = Host::<Wide>::new(config).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut space = Space::<Wide>::new(on).unwrap();
+    let rw = AreaFlags::READ.with(AreaFlags::WRITE);
+    // In the first and in the last entry of the root: the latter is in the second frame.
+    let places = [VA, (1 << 40) - (1 << 30) + VA];
+    for at in places {
+        space.edit(on).unwrap().mmap(VirtRange { start: at, end: at + 4096 }, rw, 0).unwrap();
+        space.fault(on, VirtAddr(at), Access::Write).unwrap();
+    }
+    let root = space.tree().root();
+    assert_eq!(root.0 % (1 << 13), 0, "aligned to its size");
+    // SAFETY: 1. it is an entry of a table in use.
+    let last = unsafe { host.read(PhysAddr(root.0 + 8 * 1023), 8) };
+    assert_ne!(last, Some(0));
+    let child = space.edit(on).unwrap().fork().unwrap();
+    for at in places {
+        assert_eq!(
+            child.tree().query(on, VirtAddr(at)).unwrap().0,
+            space.tree().query(on, VirtAddr(at)).unwrap().0
+        );
+    }
+    child.end(on).unwrap();
+    space.end(on).unwrap();
+    m.drain(&slots);
+    drop(m);
+    host.audit().unwrap();
+}

@@ -1,0 +1,208 @@
+//! Hosts: which machine has one, and which thread owns its CPUs.
+#![cfg(not(loom))]
+use crate::common;
+
+use common::{small, va};
+use ptarmigan::addr::VirtRange;
+use ptarmigan::cpu::{CpuId, CpuSet, Pinned};
+use ptarmigan::format::{Access, X86_64};
+use ptarmigan::hosted::{Delivery, Host, HostConfig, HostError, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
+use ptarmigan::space::{AreaFlags, Space};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+type F = X86_64;
+const AREA: VirtRange = VirtRange { start: 0x40_0000, end: 0x40_1000 };
+
+/// TLBs that count requests, and fail once when they are told to.
+#[derive(Default)]
+struct Counting {
+    invalidations: AtomicUsize,
+    fails: AtomicBool,
+}
+
+// SAFETY: the MMUs of these tests walk no tables and cache no translations.
+unsafe impl Mmu for &Counting {
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
+        assert!(!self.fails.swap(false, SeqCst), "the MMU's code fails");
+        self.invalidations.fetch_add(1, SeqCst);
+    }
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
+    fn load(&self, _: &Pinned<'_>, _: &Root) {}
+    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+}
+
+/// The same, reached by broadcasts.
+struct Broadcasting;
+
+// SAFETY: 1. to 4. as above. 5. there is no other CPU to reach.
+unsafe impl Mmu for Broadcasting {
+    const BROADCASTS: bool = true;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
+    fn load(&self, _: &Pinned<'_>, _: &Root) {}
+    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+}
+
+#[test]
+fn more_memory_than_the_host_can_map_is_refused() {
+    // On 32 bits, 5 GiB would be a mapping of 1 GiB beside records for all of it.
+    let absurd = if usize::BITS > 32 { [9 << 40, u64::MAX] } else { [5 << 30, u64::MAX] };
+    for bytes in absurd {
+        let refused = Host::<X86_64>::new(HostConfig { bytes, ..HostConfig::default() }).err();
+        assert!(matches!(refused, Some(HostError::OutOfRange(_))), "{refused:?}");
+    }
+    assert!(Host::<X86_64>::new(HostConfig::default()).is_ok());
+}
+
+#[test]
+fn a_host_has_one_machine_at_a_time() {
+    let host = Host::<F>::new(small(1, 1, 16)).unwrap();
+    let lists = || host.quicklists().unwrap();
+    let one = HostMachine::new(&host, lists(), NoTlb).unwrap();
+    // Roots that CPUs have loaded through `one` are not known here: a flush would not reach it.
+    assert_eq!(HostMachine::new(&host, lists(), NoTlb).err(), Some(HostError::InUse));
+    drop(one);
+    assert!(HostMachine::new(&host, lists(), NoTlb).is_ok());
+    // A machine that was refused for another reason has not taken the host.
+    let other = Host::<F>::new(small(1, 1, 16)).unwrap();
+    let refused = HostMachine::new(&host, other.quicklists().unwrap(), NoTlb).err();
+    assert!(matches!(refused, Some(HostError::WrongMachine(_))));
+    assert!(HostMachine::new(&host, lists(), NoTlb).is_ok());
+}
+
+#[test]
+fn spaces_of_two_machines_of_a_host_have_names_of_their_own() {
+    let host = Host::<F>::new(small(1, 1, 16)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let mut names = Vec::new();
+    let mut spaces = Vec::new();
+    for _ in 0..3 {
+        let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+        let on = m.on(&pin).unwrap();
+        // Those of machines before are still good.
+        for _ in 0..2 {
+            let space = Space::<F>::new(on).unwrap();
+            names.push(space.tlb().id());
+            spaces.push(space);
+        }
+        for space in &spaces {
+            space.activate(on).unwrap();
+            space.deactivate(on).unwrap();
+        }
+    }
+    names.dedup();
+    assert_eq!(names.len(), 6);
+    assert!(names.is_sorted());
+    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    spaces.into_iter().for_each(|space| space.end(m.on(&pin).unwrap()).unwrap());
+}
+
+#[test]
+fn a_host_whose_cpus_have_spaces_loaded_gets_no_other_machine() {
+    let host = Host::<F>::new(small(2, 1, 16)).unwrap();
+    let mmu = Counting::default();
+    let slots = host.slots();
+    let pins = [slots[0].pin(), slots[1].pin()];
+    let one = HostMachine::new(&host, host.plain().unwrap(), &mmu).unwrap();
+    let on = pins.each_ref().map(|pin| one.on(pin).unwrap());
+    let mut space = Space::<F>::new(on[0]).unwrap();
+    space.edit(on[0]).unwrap().mmap(AREA, AreaFlags(3), 0).unwrap();
+    space.fault(on[0], va(AREA.start), Access::Write).unwrap();
+    space.activate(on[1]).unwrap();
+    space.rest(on[1]).unwrap();
+    // A flush of the next machine would skip CPU 1.
+    drop(one);
+    assert_eq!(HostMachine::new(&host, host.plain().unwrap(), &mmu).err(), Some(HostError::InUse));
+}
+
+#[test]
+fn a_host_whose_cpus_share_numbers_of_spaces_gets_no_other_machine() {
+    let host = Host::<F>::new(small(1, 1, 16)).unwrap();
+    let config = TlbConfig { asids: 4, ..TlbConfig::new(1) };
+    let make = || HostMachine::with_tlb(&host, host.plain().unwrap(), Broadcasting, config, Delivery::AtOnce);
+    drop(make().unwrap());
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = make().unwrap();
+    // From here on numbers may have been handed out, which TLBs remember.
+    Space::<F>::new(m.on(&pin).unwrap()).unwrap().end(m.on(&pin).unwrap()).unwrap();
+    drop(m);
+    assert_eq!(make().err(), Some(HostError::InUse));
+}
+
+#[test]
+fn a_cpu_without_a_thread_is_nobodys_after_its_mmu_has_failed() {
+    let host = Host::<F>::new(small(2, 1, 16)).unwrap();
+    let mmu = Counting::default();
+    let slot = host.slot(0).unwrap();
+    let pin = slot.pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), &mmu).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut space = Space::<F>::new(on).unwrap();
+    space.edit(on).unwrap().mmap(AREA, AreaFlags(3), 0).unwrap();
+    space.fault(on, va(AREA.start), Access::Write).unwrap();
+    {
+        let slot = host.slot(1).unwrap();
+        space.activate(m.on(&slot.pin()).unwrap()).unwrap();
+    }
+    mmu.fails.store(true, SeqCst);
+    let unmapped = catch_unwind(AssertUnwindSafe(|| space.edit(on).unwrap().munmap(AREA)));
+    assert!(unmapped.is_err());
+    assert!(host.slot(1).is_some(), "no thread owns CPU 1, and none can have it");
+}
+
+#[test]
+fn a_cpu_is_its_threads_for_as_long_as_that_acts_for_it() {
+    let host = Host::<F>::new(small(2, 1, 16)).unwrap();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let messages = m.tlb().hardware().messages();
+    let slot = host.slot(0).unwrap();
+    let pin = slot.pin();
+    let one = CpuSet::default().with(CpuId(1));
+    let taken_elsewhere = || std::thread::scope(|t| t.spawn(|| host.slot(1).is_some()).join().unwrap());
+    let own = Cell::new(host.slot(1));
+    let calls = Cell::new(0);
+    let check = |pin: &Pinned<'_>| {
+        let on = m.on(pin).unwrap();
+        assert!(!taken_elsewhere(), "two threads are CPU 1");
+        assert!(host.slot(1).is_none(), "one thread is CPU 1 twice");
+        assert_eq!(on.cpu(), CpuId(1));
+        calls.set(calls.get() + 1);
+    };
+    messages.send(&pin, &one, &|pin1| {
+        check(pin1);
+        // The slot goes in the middle; and in the middle of another message.
+        messages.send(pin1, &one, &|pin1| {
+            drop(own.take());
+            check(pin1);
+        });
+        check(pin1);
+    });
+    // Nobody's: the same holds while it is borrowed.
+    messages.send(&pin, &one, &|pin1| {
+        messages.send(pin1, &one, &check);
+        check(pin1);
+    });
+    assert_eq!(calls.get(), 5);
+    assert!(taken_elsewhere(), "it was given back");
+    own.set(host.slot(1));
+    // Also if the message's code fails after it has dropped the slot.
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        messages.send(&pin, &one, &|_| {
+            drop(own.take());
+            panic!("the message's code fails");
+        });
+    }));
+    assert!(failed.is_err() && taken_elsewhere());
+}

@@ -1,0 +1,295 @@
+//! Layers around policies: every call arrives at the policy inside, every hook is told of its
+//! events, and pages are said to come back before the policy gets them.
+use crate::common;
+use common::{At, small};
+use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::cpu::{MachineId, NodeId, Pinned};
+use ptarmigan::format::X86_64;
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
+use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
+use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
+use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyCounts, PolicyOn, Rules, TakesUnhooked};
+use ptarmigan::space::{Access, AreaFlags, Space};
+use std::sync::Mutex;
+
+/// The calls, in order.
+#[derive(Default)]
+struct Calls(Mutex<Vec<String>>);
+
+impl Calls {
+    fn add(&self, call: impl Into<String>) {
+        self.0.lock().unwrap().push(call.into());
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+/// A policy that writes its calls down, and answers with figures that are seen outside.
+struct Recording<'c> {
+    calls: &'c Calls,
+    machine: MachineId,
+}
+
+// SAFETY: 1. all are constants or a field, but pages are no frames. 2. they are of the level that
+// is asked for. 3. no page is ever linked: tests look at the calls alone.
+unsafe impl Policy for Recording<'_> {
+    fn machine(&self) -> MachineId {
+        self.machine
+    }
+    fn cpus(&self) -> usize {
+        3
+    }
+    fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
+        Some(self)
+    }
+    unsafe fn alloc(&self, _: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        self.calls.add(format!("alloc {} {}", level.0, flags.may_sleep));
+        // SAFETY: 1. to 3. nobody ever looks at a page of this policy; it forgets those that come
+        // back.
+        Ok(unsafe { Clean::from_raw(PhysAddr(0x5000), level) })
+    }
+    unsafe fn free_unlinked(&self, _: &Pinned<'_>, page: Clean) {
+        self.calls.add(format!("free_unlinked {} {}", page.level().0, page.into_raw()));
+    }
+    unsafe fn flushed(&self, _: &Pinned<'_>, pages: Flushed) {
+        self.calls.add(format!("flushed {}", pages.len()));
+    }
+    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
+        self.calls.add(format!("gather_end {}", pin.cpu().0));
+    }
+    unsafe fn idle(&self, pin: &Pinned<'_>) {
+        self.calls.add(format!("idle {}", pin.cpu().0));
+    }
+    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
+        self.calls.add(format!("end_interval {}", pin.cpu().0));
+        11
+    }
+    unsafe fn reclaim(&self, _: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        self.calls.add(format!("reclaim {} {want}", node.0));
+        12
+    }
+    unsafe fn drain(&self, pin: &Pinned<'_>) {
+        self.calls.add(format!("drain {}", pin.cpu().0));
+    }
+    fn counts(&self) -> PolicyCounts {
+        let mut counts = PolicyCounts::default();
+        counts.levels[0].allocs = 13;
+        counts
+    }
+}
+
+// SAFETY: pages are no frames, and it takes none.
+unsafe impl TakesUnhooked for Recording<'_> {
+    unsafe fn take_unhooked(
+        &self,
+        _: &Pinned<'_>,
+        pages: &mut Unhooked,
+        taking: &mut dyn FnMut(Level, PhysAddr),
+    ) {
+        self.calls.add(format!("take_unhooked {}", pages.len()));
+        taking(Level(1), PhysAddr(0x6000));
+        self.calls.add("taken");
+    }
+}
+
+/// A layer with the required items only.
+struct Bare;
+
+// SAFETY: 1. `alloc` is the default.
+unsafe impl<P: Policy> Layer<P> for Bare {
+    fn frames(&self) -> Option<&Frames> {
+        None
+    }
+}
+
+/// A layer that writes every hook down.
+struct Told<'c> {
+    name: &'static str,
+    calls: &'c Calls,
+    frames: Option<&'c Frames>,
+}
+
+impl Told<'_> {
+    fn add(&self, hook: &str) {
+        self.calls.add(format!("{}: {hook}", self.name));
+    }
+}
+
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<P: Policy> Layer<P> for Told<'_> {
+    fn frames(&self) -> Option<&Frames> {
+        self.frames
+    }
+    fn alloc(
+        &self,
+        _: &P,
+        _: &Pinned<'_>,
+        _: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        self.add("alloc");
+        let page = inner();
+        self.add("allocated");
+        page
+    }
+    fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
+        self.add(&format!("freeing {} {at}", level.0));
+    }
+    fn free_unlinked(&self, _: &P, _: &Pinned<'_>, _: &Clean) {
+        self.add("free_unlinked");
+    }
+    fn flushed(&self, _: &P, _: &Pinned<'_>, _: &Flushed) {
+        self.add("flushed");
+    }
+    fn after_flushed(&self, _: &P, _: &Pinned<'_>) {
+        self.add("after_flushed");
+    }
+    fn gather_end(&self, _: &P, _: &Pinned<'_>) {
+        self.add("gather_end");
+    }
+    fn idle(&self, _: &P, _: &Pinned<'_>) {
+        self.add("idle");
+    }
+    fn end_interval(&self, _: &P, _: &Pinned<'_>) {
+        self.add("end_interval");
+    }
+    fn reclaim(&self, _: &P, _: &Pinned<'_>, _: NodeId, _: u32) {
+        self.add("reclaim");
+    }
+    fn drain(&self, _: &P, _: &Pinned<'_>) {
+        self.add("drain");
+    }
+}
+
+/// Makes each call of a policy once.
+fn call_all(policy: &impl Policy, pin: &Pinned<'_>) {
+    let here = policy.at(pin);
+    let page = here.alloc(Level(2), AllocFlags::ATOMIC).expect("this policy has any number");
+    here.free_unlinked(page);
+    here.unhooked(&mut Unhooked::new());
+    here.flushed(Flushed::default());
+    here.gather_end();
+    here.idle();
+    assert_eq!(here.end_interval(), 11);
+    assert_eq!(here.reclaim(NodeId(1), 77), 12);
+    here.drain();
+    assert_eq!(policy.counts().levels[0].allocs, 13);
+    assert!(
+        policy.takes_unhooked().is_some() && policy.cpus() == 3 && policy.machine().matches(pin.machine())
+    );
+}
+
+const ALL: [&str; 10] = [
+    "alloc 2 false",
+    "free_unlinked 2 0x5000",
+    "take_unhooked 0",
+    "taken",
+    "flushed 0",
+    "gather_end 0",
+    "idle 0",
+    "end_interval 0",
+    "reclaim 1 77",
+    "drain 0",
+];
+
+#[test]
+fn every_call_arrives_through_two_layers_as_it_was_made() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slot = &host.slots()[0];
+    let calls = Calls::default();
+    let policy = || Recording { calls: &calls, machine: host.machine() };
+    call_all(&policy(), &slot.pin());
+    assert_eq!(calls.take(), ALL);
+    call_all(&Layered::new(Bare, Layered::new(Bare, policy()).unwrap()).unwrap(), &slot.pin());
+    assert_eq!(calls.take(), ALL);
+}
+
+#[test]
+fn every_hook_is_told_before_the_call_goes_on_the_outer_layer_first() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slot = &host.slots()[0];
+    let calls = Calls::default();
+    let told = |name| Told { name, calls: &calls, frames: Some(host.frames()) };
+    let inner = Recording { calls: &calls, machine: host.machine() };
+    call_all(&Layered::new(told("out"), Layered::new(told("in"), inner).unwrap()).unwrap(), &slot.pin());
+    let mut want = Vec::new();
+    for call in ALL {
+        let name = call.split(' ').next().expect("a name");
+        for layer in ["out", "in"] {
+            match name {
+                // Hooks are told of each page as the policy takes it.
+                "take_unhooked" => continue,
+                "taken" => {
+                    want.push(format!("{layer}: freeing 1 0x6000"));
+                    continue;
+                }
+                _ => want.push(format!("{layer}: {name}")),
+            }
+            if name == "free_unlinked" {
+                want.push(format!("{layer}: freeing 2 0x5000"));
+            }
+        }
+        want.push(call.to_owned());
+        for layer in ["in", "out"] {
+            match name {
+                "alloc" => want.push(format!("{layer}: allocated")),
+                "flushed" => want.push(format!("{layer}: after_flushed")),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(calls.take(), want);
+}
+
+/// Tables of a space that ends, as a layer is told of them: those before the policy takes them
+/// unhooked, and those before it takes them flushed.
+fn freed(host: &Host<X86_64>, slots: &[CpuSlot], policy: impl Policy) -> (usize, usize) {
+    let calls = Calls::default();
+    let told = Told { name: "t", calls: &calls, frames: Some(host.frames()) };
+    let m = HostMachine::new(host, Layered::new(told, policy).unwrap(), NoTlb).unwrap();
+    let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
+    let mut space = Space::<X86_64>::new(on).unwrap();
+    let area = VirtRange { start: 0x40_0000, end: 0x40_8000 };
+    space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
+    space.fault(on, VirtAddr(0x40_0000), Access::Write).unwrap();
+    let tables = space.tree().tables_below_root() as usize + 1;
+    calls.take();
+    space.end(on).unwrap();
+    on.policy().drain();
+    let calls = calls.take();
+    let flushed = calls.iter().position(|c| c == "t: flushed").unwrap_or(calls.len());
+    let freeing = |calls: &[String]| calls.iter().filter(|c| c.starts_with("t: freeing")).count();
+    let (early, late) = (freeing(&calls[..flushed]), freeing(&calls[flushed..]));
+    assert_eq!(early + late, tables, "each table once");
+    (early, late)
+}
+
+#[test]
+fn a_layer_is_told_of_tables_where_its_policy_takes_them() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slots = host.slots();
+    let (early, late) = freed(&host, &slots, host.plain().unwrap());
+    assert!(early == 0 && late > 0, "after the flush");
+    let (early, late) = freed(&host, &slots, host.historic(Rules::V5, 2).unwrap());
+    assert!(early == 3 && late == 1, "before the flush, as in 2007, but for the root");
+    let (early, late) = freed(&host, &slots, host.v2004().unwrap());
+    assert!(early == 2 && late == 2, "PTE pages come after the flush, too");
+}
+
+#[test]
+fn a_pin_of_another_machine_or_of_a_cpu_that_was_not_counted_is_refused() {
+    let [host, other] = [1, 1].map(|n| Host::<X86_64>::new(small(4, n, 16)).unwrap());
+    let (slots, others) = (host.slots(), other.slots());
+    let policy = host.quicklists().unwrap();
+    assert!(PolicyOn::new(&policy, &slots[3].pin()).is_some());
+    assert!(PolicyOn::new(&policy, &others[0].pin()).is_none(), "of another host");
+    let calls = Calls::default();
+    let small = Recording { calls: &calls, machine: host.machine() };
+    assert!(PolicyOn::new(&small, &slots[2].pin()).is_some());
+    assert!(PolicyOn::new(&small, &slots[3].pin()).is_none(), "made for three CPUs");
+}

@@ -1,0 +1,104 @@
+//! Tests of the library in one executable: `cargo test -p ptarmigan --test all tree::` runs one
+//! module of them. Beside it are tests of signals, of forks, of the allocator and of settings of the
+//! whole process, and models of concurrency.
+#![cfg(not(loom))]
+#[macro_use]
+#[path = "../common/entries.rs"]
+mod entries;
+#[path = "../physical/mod.rs"]
+mod physical;
+#[path = "../common/remembering.rs"]
+mod remembering;
+
+// Run under Miri, by name: .ci/nightly.
+mod bootmem;
+mod frames;
+mod memory;
+
+#[cfg(not(miri))]
+mod areas;
+#[cfg(not(miri))]
+mod arguments;
+#[cfg(not(miri))]
+mod bounds;
+#[cfg(not(miri))]
+mod broadcasts;
+#[cfg(not(miri))]
+mod checked;
+#[cfg(not(miri))]
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(not(miri))]
+mod failures;
+#[cfg(not(miri))]
+mod foreign;
+#[cfg(not(miri))]
+mod formats;
+#[cfg(not(miri))]
+mod hash;
+#[cfg(not(miri))]
+mod hashed;
+#[cfg(not(miri))]
+mod hazards;
+#[cfg(not(miri))]
+mod high_tables;
+#[cfg(not(miri))]
+mod highmem;
+#[cfg(not(miri))]
+mod history;
+#[cfg(not(miri))]
+mod hosts;
+#[cfg(not(miri))]
+mod identities;
+#[cfg(not(miri))]
+mod invariants;
+#[cfg(not(miri))]
+mod kernel_ranges;
+#[cfg(not(miri))]
+mod kernel_ranges_shared;
+#[cfg(not(miri))]
+mod layers;
+#[cfg(not(miri))]
+mod linux_areas;
+#[cfg(not(miri))]
+mod low_memory;
+#[cfg(not(miri))]
+mod owners;
+#[cfg(not(miri))]
+mod plans;
+#[cfg(not(miri))]
+mod pool;
+#[cfg(not(miri))]
+mod protect;
+#[cfg(not(miri))]
+mod quicklist;
+#[cfg(not(miri))]
+mod runs;
+#[cfg(not(miri))]
+mod setup;
+#[cfg(not(miri))]
+mod shared;
+#[cfg(not(miri))]
+mod shootdown;
+#[cfg(not(miri))]
+mod soundness;
+#[cfg(not(miri))]
+mod space;
+#[cfg(not(miri))]
+mod stack;
+#[cfg(not(miri))]
+mod stale;
+#[cfg(not(miri))]
+mod switch;
+#[cfg(not(miri))]
+mod threads;
+#[cfg(not(miri))]
+mod tlb;
+#[cfg(not(miri))]
+mod tree;
+#[cfg(not(miri))]
+mod unwinding;
+#[cfg(not(miri))]
+mod vmalloc;
+#[cfg(not(miri))]
+mod zero;
