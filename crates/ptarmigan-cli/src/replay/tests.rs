@@ -122,6 +122,7 @@ fn check_order(trace: &Trace, schedule: &Schedule, what: &str) {
 }
 
 #[test]
+#[ignore = "replays whole traces: .ci/run"]
 fn schedules_of_all_shipped_traces_keep_the_order_and_have_no_circle() {
     for name in SHIPPED {
         let trace = shipped(name);
@@ -134,6 +135,7 @@ fn schedules_of_all_shipped_traces_keep_the_order_and_have_no_circle() {
 }
 
 #[test]
+#[ignore = "replays whole traces: .ci/run"]
 fn shipped_traces_come_out_as_linux_counted_them_with_any_number_of_workers() {
     for name in SHIPPED {
         let trace = shipped(name);
