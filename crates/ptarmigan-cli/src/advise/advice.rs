@@ -1,5 +1,6 @@
 //! Pieces of advice, and those that were considered and rejected.
 use super::figures::{Figures, Saved};
+use super::program::work::LinuxWork;
 use serde::Serialize;
 
 /// Whom a piece of advice is for.
@@ -35,6 +36,9 @@ pub struct Advice {
     pub with: Figures,
     /// The difference.
     pub saved: Saved,
+    /// What Linux on this machine takes for work on pages, for huge pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linux: Option<LinuxWork>,
     /// Further replays, and settings that were tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,

@@ -19,6 +19,7 @@ mod text;
 pub use args::AdviseArgs;
 
 use crate::error::{Context, Failure};
+use crate::measure::page_prices::PagePrices;
 use crate::model;
 use crate::print;
 use crate::replay::{CountedTrace, Trace};
@@ -36,10 +37,12 @@ use std::process::ExitCode;
 pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     args.check()?;
     let costs = args.model.as_deref().map(costs).transpose()?;
+    // Before traces are read: prices are measured with forks, which a large process makes dear.
+    let prices = (args.whom != Whom::Kernel).then(|| PagePrices::measure().ok()).flatten();
     let width = term::narrow().unwrap_or(text::COLUMNS);
     let mut document = Document::default();
     for path in &args.traces {
-        let report = one(Trace::open(path)?, args, costs)?;
+        let report = one(Trace::open(path)?, args, costs, prices)?;
         if !args.json {
             let between = if document.traces.is_empty() { "" } else { "\n" };
             print::stdout(&format!("{between}{}", text::text(&report, width)))?;
@@ -62,14 +65,19 @@ fn costs(name: &str) -> Result<Costs, Failure> {
     }
 }
 
-fn one(trace: Trace, args: &AdviseArgs, costs: Option<Costs>) -> Result<TraceReport, Failure> {
+fn one(
+    trace: Trace,
+    args: &AdviseArgs,
+    costs: Option<Costs>,
+    prices: Option<PagePrices>,
+) -> Result<TraceReport, Failure> {
     let measure = Measure::new(args.memory, args.rounds);
     let recorded = CountedTrace::new(trace);
     let mut verdicts = Vec::new();
     measure.say("replaying");
     let (whole, run) = measure.alone(measure::Side { trace: &recorded, on: measure.usual })?;
     if args.whom != Whom::Kernel {
-        verdicts.extend(program::advise(&recorded, &whole, &measure)?);
+        verdicts.extend(program::advise(&recorded, &whole, &measure, prices)?);
     }
     if args.whom != Whom::Program {
         verdicts.extend(kernel::advise(&recorded, &measure, costs, args.arch == KernelArch::I386Pae)?);

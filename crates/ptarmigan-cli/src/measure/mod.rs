@@ -3,6 +3,7 @@
 pub(crate) mod affinity;
 pub(crate) mod clock;
 pub(crate) mod memory;
+pub(crate) mod page_prices;
 pub(crate) mod stats;
 pub(crate) mod usage;
 pub(crate) mod welch;

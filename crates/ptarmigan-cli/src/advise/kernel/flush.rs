@@ -92,6 +92,7 @@ pub fn advise(recorded: &CountedTrace, measure: &Measure, costs: Option<Costs>) 
         without: linux.1,
         with: best.1,
         saved,
+        linux: None,
         variants,
     })))
 }

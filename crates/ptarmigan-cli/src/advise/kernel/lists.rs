@@ -120,6 +120,7 @@ fn verdict(
         without,
         with,
         saved,
+        linux: None,
         variants,
     }))
 }

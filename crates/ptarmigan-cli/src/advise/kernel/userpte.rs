@@ -73,6 +73,7 @@ pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Fai
         without: figures.clone(),
         with: figures,
         saved,
+        linux: None,
         variants,
     })))
 }

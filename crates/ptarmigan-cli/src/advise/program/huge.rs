@@ -14,6 +14,7 @@
 //! have ended, the writer gets the whole huge page back with one fault.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
+use super::work::{Both, FaultWork, Kinds};
 use crate::replay::{HugeFaults, PackedKind, Trace, When};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::space::AreaFlags;
@@ -43,6 +44,10 @@ struct Life {
     inherited: bool,
     /// A part was given away or changed, or a write has split it: a huge page needs a table.
     split: bool,
+    /// Pages that a space has of it that came by a fork.
+    size: u64,
+    /// Faults that go, by what they do: fresh pages, copies, others.
+    work: [u64; 3],
 }
 
 /// The effect of faults on a region.
@@ -55,8 +60,10 @@ enum State {
     OnlyRead,
     /// A fork has write-protected it.
     Protected,
-    /// Faults are as they were: a part was given away, the page was split, or the region was not
-    /// full when it was forked.
+    /// A write has split it: faults are as they were, and its pages are parts of one folio.
+    Split,
+    /// Faults are as they were: a part was given away, or the region was not full when it was
+    /// forked.
     Small,
 }
 
@@ -80,15 +87,25 @@ pub struct HugeRegions {
     pub sparse: u64,
     /// Pages of full regions that the program does not touch.
     pub untouched: u64,
+    /// What Linux does for pages.
+    pub work: Both,
+    /// Pages in the range of the call that is carried out, if they are private.
+    before: u64,
 }
 
 impl Finder for HugeRegions {
     fn see(&mut self, seen: &Seen<'_>) {
         match (seen.what, seen.when) {
             (Happens::Fault { page, flags }, When::Before) => self.fault(seen, page, flags),
+            (Happens::Call(kind), When::Before) => {
+                let taken = self.range(seen.space, &kind).filter(|(_, pages, takes)| *takes && *pages > 0);
+                self.before = taken.map_or(0, |(start, pages, _)| private_pages(seen, start, pages));
+            }
             (Happens::Call(kind), When::After) => self.call(seen, &kind),
             (Happens::Fork { child }, When::Before) => self.fork(seen, child),
             (Happens::End, _) => {
+                let kinds = self.kinds(seen.space, |_| true);
+                self.work.end(seen.space, seen.look.private_pages(), kinds);
                 for life in self.lives.remove(&seen.space).unwrap_or_default().into_values() {
                     self.end(life);
                 }
@@ -102,11 +119,31 @@ fn addresses(first: u64, pages: u64) -> VirtRange {
     VirtRange { start: first << PAGE, end: first.saturating_add(pages) << PAGE }
 }
 
+/// Returns the pages of a range that lies in a private area without a file.
+fn private_pages(seen: &Seen<'_>, start: u64, pages: u64) -> u64 {
+    let private = seen
+        .look
+        .area(start << PAGE)
+        .is_some_and(|area| !area.flags.has(AreaFlags::SHARED) && !area.flags.has(AreaFlags::BACKED));
+    if private { seen.look.pages(addresses(start, pages)) } else { 0 }
+}
+
 impl Life {
     /// A fault that the huge page serves.
-    fn spare(&mut self, page: u64, event: u32) {
+    fn spare(&mut self, page: u64, event: u32, work: FaultWork) {
         self.pages.add(page);
         self.spared.push(event);
+        self.work[work as usize] += 1;
+    }
+
+    /// Returns the pages that the space has of it.
+    fn size(&self) -> u64 {
+        if self.inherited { self.size } else { self.pages.count() }
+    }
+
+    /// Whether it is, or was until a write split it, a huge page.
+    fn is_huge(&self) -> bool {
+        self.state != State::Small && (self.inherited || self.pages.count() >= FULL)
     }
 }
 
@@ -122,19 +159,27 @@ impl HugeRegions {
         }
         let region = page / REGION;
         let write = self.access_unknown || flags.0 & FaultFlags::WRITE != 0;
+        let area = seen.look.area(page << PAGE);
+        let anonymous = area.is_some_and(|area| !area.flags.has(AreaFlags::BACKED));
+        let present = seen.look.pages(addresses(page, 1)) > 0;
+        let work = self.work.fault(seen.space, present, anonymous, write);
         let lives = self.lives.entry(seen.space).or_default();
         if let Some(life) = lives.get_mut(&region) {
             match life.state {
-                State::Small => {}
-                State::Writable => life.spare(page, seen.event),
-                State::OnlyRead | State::Protected if !write => life.spare(page, seen.event),
+                State::Small | State::Split => {}
+                State::Writable => life.spare(page, seen.event, work),
+                State::OnlyRead | State::Protected if !write => life.spare(page, seen.event, work),
                 State::OnlyRead => {
                     life.pages.add(page);
                     life.state = State::Writable;
                 }
                 State::Protected if life.shared.is_some_and(|at| self.mapped[at] > 1) => {
                     life.splits.push(seen.event);
-                    (life.state, life.split) = (State::Small, true);
+                    (life.state, life.split) = (State::Split, true);
+                    self.work.with.splits += 1;
+                    let mut copy = [0; 3];
+                    copy[work as usize] = 1;
+                    self.work.with.spare(copy);
                 }
                 // The others have ended: the huge page is this space's alone again.
                 State::Protected => life.state = State::Writable,
@@ -151,8 +196,25 @@ impl HugeRegions {
         }
     }
 
+    /// Returns the regions of a space that are huge pages, or were, as far as they are wanted.
+    fn kinds(&self, space: u32, wanted: impl Fn(u64) -> bool) -> Kinds {
+        let mut kinds = Kinds::default();
+        for (region, life) in self.lives.get(&space).into_iter().flatten() {
+            if wanted(*region) && life.is_huge() {
+                kinds.add(life.state == State::Split, life.size());
+            }
+        }
+        kinds
+    }
+
     /// Shares the huge pages of a space with its copy.
     fn fork(&mut self, seen: &Seen<'_>, child: u32) {
+        self.share(seen, child);
+        let kinds = self.kinds(child, |_| true);
+        self.work.fork(seen.space, child, seen.look.private_pages(), kinds);
+    }
+
+    fn share(&mut self, seen: &Seen<'_>, child: u32) {
         let Some(lives) = self.lives.get_mut(&seen.space) else { return };
         let mut copies = BTreeMap::new();
         for (&region, life) in lives {
@@ -167,21 +229,29 @@ impl HugeRegions {
                 life.state = State::Small;
                 continue;
             }
+            if life.state == State::Split {
+                let size = life.size();
+                let copy = Life { state: State::Split, inherited: true, size, ..Life::default() };
+                copies.insert(region, copy);
+                continue;
+            }
             life.state = State::Protected;
+            let size = life.size();
             let shared = *life.shared.get_or_insert_with(|| {
                 self.mapped.push(1);
                 self.mapped.len() - 1
             });
             self.mapped[shared] += 1;
-            let copy =
-                Life { state: State::Protected, inherited: true, shared: Some(shared), ..Life::default() };
+            let shared = Some(shared);
+            let copy = Life { state: State::Protected, inherited: true, shared, size, ..Life::default() };
             copies.insert(region, copy);
         }
         self.lives.insert(child, copies);
     }
 
-    fn call(&mut self, seen: &Seen<'_>, kind: &Kind) {
-        let (start, pages, takes) = match *kind {
+    /// Returns the range of a call: first page, number, and whether it takes pages away.
+    fn range(&self, space: u32, kind: &Kind) -> Option<(u64, u64, bool)> {
+        Some(match *kind {
             Kind::Munmap { start, pages } | Kind::Mmap { start, pages, .. } => (start, pages, true),
             Kind::Madvise { start, pages, advice } => {
                 (start, pages, i32::from(advice) == libc::MADV_DONTNEED)
@@ -189,11 +259,26 @@ impl HugeRegions {
             Kind::Mremap { from, old_pages, .. } => (from, old_pages, true),
             Kind::Mprotect { start, pages, .. } => (start, pages, false),
             Kind::Brk { end } => {
-                let before = self.heaps.insert(seen.space, end).unwrap_or(end);
+                let before = self.heaps.get(&space).copied().unwrap_or(end);
                 (end, before.saturating_sub(end), true)
             }
-            _ => return,
-        };
+            _ => return None,
+        })
+    }
+
+    fn call(&mut self, seen: &Seen<'_>, kind: &Kind) {
+        let range = self.range(seen.space, kind);
+        if let Kind::Brk { end } = *kind {
+            self.heaps.insert(seen.space, end);
+        }
+        let Some((start, pages, takes)) = range else { return };
+        let before = std::mem::take(&mut self.before);
+        if before > 0 {
+            let gone = before.saturating_sub(private_pages(seen, start, pages));
+            let whole = |region: u64| start <= region * REGION && (region + 1) * REGION <= start + pages;
+            let kinds = self.kinds(seen.space, whole);
+            self.work.taken(seen.space, gone, kinds);
+        }
         let Some(lives) = self.lives.get_mut(&seen.space).filter(|_| pages > 0) else { return };
         let mut gone = Vec::new();
         for (&region, life) in lives.range_mut(start / REGION..=(start + pages - 1) / REGION) {
@@ -225,6 +310,11 @@ impl HugeRegions {
             if !life.split {
                 self.whole.insert(life.first);
             }
+        }
+        self.work.with.spare(life.work);
+        if !life.inherited {
+            self.work.with.spare([1, 0, 0]);
+            self.work.with.huge.fresh += 1;
         }
         self.spared.extend(life.spared);
         self.splits.extend(life.splits);

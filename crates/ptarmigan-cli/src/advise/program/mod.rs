@@ -3,6 +3,7 @@
 //!
 //! * `seen` is a finder's view of a replay; `survey` is the replay that provides it.
 //! * `edit` writes a recording anew.
+//! * `work` prices what Linux does for pages, with prices that are measured on this host.
 //! * `huge`, `empty`, `zones` with `pack`, and `share` each know one kind of advice.
 mod edit;
 mod empty;
@@ -12,12 +13,14 @@ mod seen;
 mod share;
 mod spread;
 mod survey;
+pub mod work;
 mod zones;
 
 use super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::figures::{Figures, Saved, percent};
 use super::measure::{Compared, Measure, Side};
 use crate::error::Failure;
+use crate::measure::page_prices::PagePrices;
 use crate::replay::{CountedTrace, SPLIT, Trace};
 use crate::words::{several, several_were};
 use empty::EmptyTables;
@@ -40,7 +43,12 @@ struct Proposal {
 ///
 /// # Errors
 /// If a replay cannot be set up, or memory runs out.
-pub fn advise(recorded: &CountedTrace, whole: &Figures, measure: &Measure) -> Result<Vec<Verdict>, Failure> {
+pub fn advise(
+    recorded: &CountedTrace,
+    whole: &Figures,
+    measure: &Measure,
+    prices: Option<PagePrices>,
+) -> Result<Vec<Verdict>, Failure> {
     let trace = recorded.trace();
     measure.say("looking at the program");
     let finders = (HugeRegions::new(trace.access_unknown), EmptyTables::default(), Zones::default());
@@ -48,7 +56,7 @@ pub fn advise(recorded: &CountedTrace, whole: &Figures, measure: &Measure) -> Re
     huge.finish();
     let look = Look { recorded, whole, measure };
     Ok(vec![
-        look.huge(&huge)?,
+        look.huge(&huge, prices)?,
         look.empty(&empty)?,
         look.spread(spread::sparse(&zones))?,
         look.spread(spread::arenas(&zones))?,
@@ -61,6 +69,10 @@ struct Look<'a> {
     /// The replay as recorded.
     whole: &'a Figures,
     measure: &'a Measure,
+}
+
+fn milliseconds(ns: f64) -> String {
+    format!("{:.0} ms", ns / 1e6)
 }
 
 fn not(kind: &'static str, reason: String) -> Verdict {
@@ -100,11 +112,12 @@ impl Look<'_> {
             without,
             with,
             saved,
+            linux: None,
             variants: Vec::new(),
         })))
     }
 
-    fn huge(&self, found: &HugeRegions) -> Result<Verdict, Failure> {
+    fn huge(&self, found: &HugeRegions, prices: Option<PagePrices>) -> Result<Verdict, Failure> {
         let kind = "huge-pages";
         let &HugeRegions { full, sparse, untouched, .. } = found;
         if full == 0 {
@@ -128,6 +141,17 @@ impl Look<'_> {
             mended: found.rewrite(trace, true, SPLIT),
         })?;
         let Verdict::Advised(advice) = &mut verdict else { return Ok(verdict) };
+        if let Some(prices) = prices {
+            let linux = found.work.priced(prices);
+            advice.figure += &format!(
+                " By prices of pages measured here, Linux on this machine takes {} instead of {} of system \
+                 time: {} less.",
+                milliseconds(linux.with_ns),
+                milliseconds(linux.without_ns),
+                percent(linux.share)
+            );
+            advice.linux = Some(linux);
+        }
         let bare = CountedTrace::new(found.rewrite(trace, false, SPLIT));
         let bare = Figures::of(&[self.measure.once(self.side(&bare))?]);
         let tables = advice.without.tables_made.saturating_sub(bare.tables_made);

@@ -2,7 +2,7 @@
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::space::{Area, Space};
+use ptarmigan::space::{Area, AreaFlags, Space};
 
 /// When an observer looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,10 @@ pub trait Look {
 
     /// Returns how many pages of `range` are mapped.
     fn pages(&self, range: VirtRange) -> u64;
+
+    /// Returns how many pages are mapped that the space may have written for itself: those of its
+    /// private areas, but for files that it may not write.
+    fn private_pages(&self) -> u64;
 }
 
 /// A space of the library.
@@ -38,5 +42,18 @@ impl<F: Format, M: Machine> Look for SpaceLook<'_, F, M> {
         let walked = self.space.tree().walk(self.on, range, |_, _, _| pages += 1);
         debug_assert!(walked.is_ok(), "the space is of this machine");
         pages
+    }
+
+    fn private_pages(&self) -> u64 {
+        let mut ranges = Vec::new();
+        let all = VirtRange { start: 0, end: u64::MAX };
+        let seen = self.space.areas().each(self.on, all, |area| {
+            let file = area.flags.has(AreaFlags::BACKED) && !area.flags.has(AreaFlags::WRITE);
+            if !area.flags.has(AreaFlags::SHARED) && !file {
+                ranges.push(VirtRange { start: area.start, end: area.end });
+            }
+        });
+        debug_assert!(seen.is_ok(), "the space is of this machine");
+        ranges.into_iter().map(|range| self.pages(range)).sum()
     }
 }

@@ -1,0 +1,297 @@
+//! Measures the time that Linux on this host takes for work on private pages: first faults, copies,
+//! and what forks and ends of spaces do for each page, in pages of 4 KiB and in huge pages.
+//!
+//! A process pays for a fork and an end page by page, and the kernel's records of the pages decide
+//! what a page costs. So all prices are measured on memory that is much larger than a processor's
+//! second-level cache. A base without the memory is taken off. The pages of a huge page that a write
+//! has split are a third kind: they stay parts of one large folio.
+use super::stats::median;
+use serde::Serialize;
+use std::io::{self, PipeWriter};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
+const PAGE: usize = 4096;
+/// Memory that is forked, freed and written.
+const MEMORY: usize = 128 << 20;
+const REGIONS: usize = MEMORY / HUGE;
+const PAGES: usize = MEMORY / PAGE;
+/// Pages of a region that are copied one by one, and as many that are made writable again.
+const WRITES: usize = 32;
+const ROUNDS: usize = 3;
+
+/// What becomes of one page, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct UnitPrices {
+    /// The first write to it.
+    pub fresh: f64,
+    /// A fork shows it to a child.
+    pub forked: f64,
+    /// A space ends that shares it.
+    pub dropped: f64,
+    /// The only space that has it gives it back.
+    pub freed: f64,
+}
+
+/// Prices of work on pages, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct PagePrices {
+    /// Pages of 4 KiB.
+    pub small: UnitPrices,
+    /// Pages of 4 KiB that were a huge page until a write split it. They are never fresh.
+    pub split: UnitPrices,
+    /// Huge pages.
+    pub huge: UnitPrices,
+    /// A write to a page of 4 KiB that another space has as well.
+    pub copied: f64,
+    /// A write to one that no other space has any more.
+    pub reused: f64,
+    /// The first write to a huge page that another space has as well.
+    pub splits: f64,
+    /// A fork without memory.
+    pub fork: f64,
+    /// An end without memory.
+    pub exit: f64,
+}
+
+impl PagePrices {
+    /// Measures. Takes about a second and 128 MiB, and forks; so it is for a process that is small
+    /// yet.
+    ///
+    /// # Errors
+    /// If there is no memory, a child cannot be made, or the kernel gives no huge pages.
+    pub fn measure() -> Result<Self, String> {
+        let fail = |e: io::Error| format!("prices of pages: {e}");
+        let mut rounds = Vec::new();
+        // Memory that is new to a virtual machine costs its host more than all of this: the first
+        // round brings it in.
+        for round in 0..=ROUNDS {
+            let prices = one_round().map_err(fail)?;
+            if round > 0 {
+                rounds.push(prices);
+            }
+        }
+        let of = |price: fn(&PagePrices) -> f64| median(rounds.iter().map(price)).max(0.0);
+        let prices = PagePrices {
+            small: UnitPrices {
+                fresh: of(|p| p.small.fresh),
+                forked: of(|p| p.small.forked),
+                dropped: of(|p| p.small.dropped),
+                freed: of(|p| p.small.freed),
+            },
+            split: UnitPrices {
+                fresh: 0.0,
+                forked: of(|p| p.split.forked),
+                dropped: of(|p| p.split.dropped),
+                freed: of(|p| p.split.freed),
+            },
+            huge: UnitPrices {
+                fresh: of(|p| p.huge.fresh),
+                forked: of(|p| p.huge.forked),
+                dropped: of(|p| p.huge.dropped),
+                freed: of(|p| p.huge.freed),
+            },
+            copied: of(|p| p.copied),
+            reused: of(|p| p.reused),
+            splits: of(|p| p.splits),
+            fork: of(|p| p.fork),
+            exit: of(|p| p.exit),
+        };
+        // A huge page is one fault, 512 small ones are 512.
+        if prices.huge.forked * 8.0 > prices.small.forked * 512.0 {
+            return Err("prices of pages: the kernel gives no huge pages".to_owned());
+        }
+        Ok(prices)
+    }
+}
+
+fn one_round() -> io::Result<PagePrices> {
+    let memory = Memory::new()?;
+    let mut prices = PagePrices::default();
+    let base = Child::new()?;
+    prices.fork = base.forked;
+    prices.exit = base.end()?;
+    let per = |ns: f64, base: f64, units: usize| (ns - base) / units as f64;
+
+    memory.advise(libc::MADV_NOHUGEPAGE)?;
+    prices.small.fresh = timed(|| memory.write(0..1, PAGE)) / PAGES as f64;
+    let child = Child::new()?;
+    prices.small.forked = per(child.forked, prices.fork, PAGES);
+    prices.copied = timed(|| memory.write(0..WRITES, HUGE)) / (REGIONS * WRITES) as f64;
+    child.end()?;
+    let child = Child::new()?;
+    prices.small.dropped = per(child.end()?, prices.exit, PAGES);
+    prices.reused = timed(|| memory.write(WRITES..2 * WRITES, HUGE)) / (REGIONS * WRITES) as f64;
+    prices.small.freed = timed(|| memory.free()) / PAGES as f64;
+
+    memory.advise(libc::MADV_HUGEPAGE)?;
+    prices.huge.fresh = timed(|| memory.write(0..1, PAGE)) / REGIONS as f64;
+    let child = Child::new()?;
+    prices.huge.forked = per(child.forked, prices.fork, REGIONS);
+    prices.huge.dropped = per(child.end()?, prices.exit, REGIONS);
+    prices.huge.freed = timed(|| memory.free()) / REGIONS as f64;
+    memory.write(0..1, PAGE);
+    let child = Child::new()?;
+    prices.splits = timed(|| memory.write(0..1, HUGE)) / REGIONS as f64;
+    child.end()?;
+    let child = Child::new()?;
+    prices.split.forked = per(child.forked, prices.fork, PAGES);
+    prices.split.dropped = per(child.end()?, prices.exit, PAGES);
+    prices.split.freed = timed(|| memory.free()) / PAGES as f64;
+    Ok(prices)
+}
+
+/// Returns the processor time of this thread that `f` takes, in nanoseconds.
+fn timed(f: impl FnOnce()) -> f64 {
+    let before = processor_ns();
+    f();
+    processor_ns() - before
+}
+
+fn processor_ns() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// Private anonymous memory, aligned to huge pages.
+struct Memory {
+    mapping: *mut libc::c_void,
+    start: *mut u8,
+}
+
+impl Memory {
+    fn new() -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
+        let mapping = unsafe { libc::mmap(ptr::null_mut(), MEMORY + HUGE, rights, flags, -1, 0) };
+        if mapping == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = mapping.cast::<u8>();
+        Ok(Memory { mapping, start: start.wrapping_add(start.align_offset(HUGE)) })
+    }
+
+    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+        // SAFETY: the range lies in the mapping of `new`, into which no reference is handed out, so
+        // that its content may go.
+        match unsafe { libc::madvise(self.start.cast(), MEMORY, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Gives all pages back.
+    fn free(&self) {
+        // Advice that the kernel has taken for this range before; pages that stay make it cheap.
+        let _ = self.advise(libc::MADV_DONTNEED);
+    }
+
+    /// Writes to these pages of each `stride` bytes.
+    fn write(&self, pages: std::ops::Range<usize>, stride: usize) {
+        for first in (0..MEMORY).step_by(stride) {
+            for page in pages.clone() {
+                // SAFETY: `page` is a page of the stride, so that the byte lies in the mapping; it
+                // is writable, and nothing else uses it.
+                unsafe { ptr::write_volatile(self.start.add(first + page * PAGE), 1) };
+            }
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: this is exactly the mapping of `new`, and no reference into it is handed out.
+        unsafe { libc::munmap(self.mapping, MEMORY + HUGE) };
+    }
+}
+
+/// A child that waits until it is told to end.
+struct Child {
+    pid: libc::pid_t,
+    /// The child ends when this is closed.
+    alive: Option<PipeWriter>,
+    /// The processor time of the fork, in nanoseconds.
+    forked: f64,
+}
+
+impl Child {
+    fn new() -> io::Result<Self> {
+        let mut ends = [0; 2];
+        // SAFETY: `ends` has room for two descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made both, and nothing else owns them.
+        let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let before = processor_ns();
+        // SAFETY: the child closes a file, reads from a pipe and ends. None of this needs a lock that
+        // another thread may have held at the fork.
+        let pid = unsafe { libc::fork() };
+        let forked = processor_ns() - before;
+        match pid {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                let mut byte = 0_u8;
+                // SAFETY: both are this process's descriptors, and `byte` has room for one. _exit
+                // runs no destructor and no handler of the parent.
+                unsafe {
+                    libc::close(writer.as_raw_fd());
+                    libc::read(reader.as_raw_fd(), (&raw mut byte).cast(), 1);
+                    libc::_exit(0)
+                }
+            }
+            pid => Ok(Child { pid, alive: Some(PipeWriter::from(writer)), forked }),
+        }
+    }
+
+    /// Ends the child. Returns its processor time, in nanoseconds: nearly all of it is its end.
+    fn end(mut self) -> io::Result<f64> {
+        self.alive = None;
+        let (mut status, pid) = (0, std::mem::take(&mut self.pid));
+        // SAFETY: integers alone, of which zero is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        loop {
+            // SAFETY: both results have room, and the child is ours and not waited for yet.
+            if unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) } == pid {
+                let ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3;
+                return Ok(ns(usage.ru_utime) + ns(usage.ru_stime));
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.alive = None;
+        if self.pid != 0 {
+            // SAFETY: the child is ours and not waited for yet; it ends, as its pipe is closed.
+            unsafe { libc::waitpid(self.pid, ptr::null_mut(), 0) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_of_a_huge_page_costs_less_than_one_of_its_pages() {
+        match PagePrices::measure() {
+            Ok(prices) => {
+                let PagePrices { small, huge, .. } = prices;
+                assert!(huge.forked < small.forked * 64.0, "{prices:?}");
+                assert!(huge.dropped < small.dropped * 256.0, "{prices:?}");
+                assert!(small.fresh > 0.0 && prices.copied > 0.0, "{prices:?}");
+            }
+            // Where there are no huge pages, it says so.
+            Err(why) => assert!(why.starts_with("prices of pages: "), "{why}"),
+        }
+    }
+}
