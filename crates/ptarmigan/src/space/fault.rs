@@ -390,12 +390,14 @@ impl<F: Format> State<F> {
                 let had = if F::is_present(Level::PTE, raw) { had } else { had.without(Attr::WRITE) };
                 F::leaf(Level::PTE, F::frame(Level::PTE, raw), had | Self::attr(flags))
             };
-            on.before_changed::<F>(raw, gain(raw));
+            let new = gain(raw);
+            on.before_changed::<F>(raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
-            if SHARED && !same_page::<F>(raw, entry.load()) {
+            // An entry found without the lock is checked again with it.
+            if SHARED && raw != entry.load() {
                 return Ok(Outcome::Again);
             }
-            let was = change(on, tlb, page, &entry, others, gain)?;
+            let was = change(on, tlb, page, &entry, others, (raw, new), gain)?;
             drop(entry);
             on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, was, gain(was));
             return Ok(Outcome::Done(Done::Reused));
@@ -412,12 +414,12 @@ impl<F: Format> State<F> {
             let new = F::leaf(Level::PTE, old, writable | keep);
             on.before_changed::<F>(raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
-            // An entry found without the lock is checked again with it.
+            // As above.
             if SHARED && (!same_page::<F>(raw, entry.load()) || !(flags.has(AreaFlags::SHARED) || is_sole()))
             {
                 return Ok(Outcome::Again);
             }
-            let was = change(on, tlb, page, &entry, others, |_| new)?;
+            let was = change(on, tlb, page, &entry, others, (raw, new), |_| new)?;
             drop(entry);
             on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, was, new);
             return Ok(Outcome::Done(Done::Reused));
@@ -489,7 +491,8 @@ impl<F: Format> State<F> {
 }
 
 /// Changes the entry of the page at `page`, which keeps its frame, to the result of `new`; the one
-/// that was there. Where that needs a break, every CPU forgets the page in between.
+/// that was there. `(seen, to)` is the entry that the caller has seen, and the result for it. Where
+/// that needs a break, every CPU forgets the page in between.
 ///
 /// # Errors
 ///
@@ -501,9 +504,10 @@ fn change<F: Format, M: Machine>(
     page: u64,
     entry: &Locked<'_, '_, F, M>,
     others: Use,
+    (seen, to): (u64, u64),
     new: impl Fn(u64) -> u64,
 ) -> Result<u64, TlbRefusal> {
-    match entry.update(others, &new) {
+    match entry.update_seen(seen, to, others, &new) {
         Ok(was) => Ok(was),
         Err(NeedsBreak) => change_broken(on, tlb, page, entry, new),
     }

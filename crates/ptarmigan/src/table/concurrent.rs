@@ -122,14 +122,21 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
         self.leaf.load()
     }
 
-    /// Writes another entry in its place, with the bits that `change` keeps.
+    /// Writes `new` in the place of the entry, which the caller has just `seen`, or the result of
+    /// `change`; the one that was there.
     ///
     /// # Errors
     ///
-    /// [`NeedsBreak`], see [`Node::update`].
+    /// [`NeedsBreak`], see [`Node::update_seen`].
     #[inline]
-    pub fn update(&self, others: Use, change: impl Fn(u64) -> u64) -> Result<u64, NeedsBreak> {
-        self.leaf.node.update(self.leaf.index, others, change)
+    pub fn update_seen(
+        &self,
+        seen: u64,
+        new: u64,
+        others: Use,
+        change: impl Fn(u64) -> u64,
+    ) -> Result<u64, NeedsBreak> {
+        self.leaf.node.update_seen(self.leaf.index, seen, new, others, change).map(|(was, _)| was)
     }
 
     /// Writes another entry in its place where that needs no break, see [`Node::replace`].

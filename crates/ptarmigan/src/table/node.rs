@@ -281,86 +281,95 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// off first. It is as it was then.
     #[inline(always)]
     pub fn update(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> Result<u64, NeedsBreak> {
-        let slot = self.slot(index);
-        let mut old = slot.load();
-        loop {
-            let new = change(old) | F::cleared(old);
-            debug_assert!(!F::is_none(new), "entries are cleared by calls that count them");
-            if new == old {
-                return Ok(old);
-            }
-            if others == Use::Private {
-                slot.store(new);
-                return Ok(old);
-            }
-            if const { F::EVER_BREAKS } && F::needs_break(self.level, old, new) {
-                return Err(NeedsBreak);
-            }
-            match slot.exchange(old, new) {
-                Ok(()) => return Ok(old),
-                Err(now) => old = now,
-            }
+        let seen = self.load(index);
+        let new = change(seen) | F::cleared(seen);
+        if new == seen {
+            return Ok(seen);
         }
+        self.update_seen(index, seen, new, others, change).map(|(was, _)| was)
     }
 
     /// As [`update`](Self::update), for changes that need no break: the entry loses permissions
     /// alone, or no MMU can use it as it is.
     #[inline(always)]
     pub fn replace(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> u64 {
-        let slot = self.slot(index);
-        let mut old = slot.load();
-        loop {
-            let new = change(old) | F::cleared(old);
-            debug_assert!(!F::is_none(new), "entries are cleared by calls that count them");
-            if new == old {
-                return old;
-            }
-            if others == Use::Private {
-                slot.store(new);
-                return old;
-            }
-            debug_assert!(
-                !F::EVER_BREAKS || !F::needs_break(self.level, old, new),
-                "{new:#x} takes the place of {old:#x} without a break in the table at {}",
-                self.at
-            );
-            match slot.exchange(old, new) {
-                Ok(()) => return old,
-                Err(now) => old = now,
-            }
-        }
+        let seen = self.load(index);
+        let new = change(seen) | F::cleared(seen);
+        if new == seen { seen } else { self.replace_seen(index, seen, new, others, change).0 }
     }
 
-    /// As [`update`](Self::update), for an entry that the caller has just `seen`; returns the one
-    /// that is there now.
+    /// As [`update`](Self::update), for an entry that the caller has just `seen`, with `new` as the
+    /// result of `change`; returns the one that was there and the one that is there now.
     #[inline]
     pub fn update_seen(
         &self,
         index: usize,
         seen: u64,
+        new: u64,
         others: Use,
         change: impl Fn(u64) -> u64,
-    ) -> Result<u64, NeedsBreak> {
-        if others == Use::Private {
-            let new = change(seen) | F::cleared(seen);
-            self.slot(index).store(new);
-            return Ok(new);
-        }
-        let old = self.update(index, others, &change)?;
-        Ok(change(old) | F::cleared(old))
+    ) -> Result<(u64, u64), NeedsBreak> {
+        self.exchange(index, seen, new, others, change, |old, new| {
+            if const { F::EVER_BREAKS } && F::needs_break(self.level, old, new) {
+                return Err(NeedsBreak);
+            }
+            Ok(())
+        })
     }
 
     /// As [`update_seen`](Self::update_seen), for changes that need no break, as for
     /// [`replace`](Self::replace).
     #[inline]
-    pub fn replace_seen(&self, index: usize, seen: u64, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+    pub fn replace_seen(
+        &self,
+        index: usize,
+        seen: u64,
+        new: u64,
+        others: Use,
+        change: impl Fn(u64) -> u64,
+    ) -> (u64, u64) {
+        let allowed = |old, new| -> Result<(), core::convert::Infallible> {
+            debug_assert!(
+                !F::EVER_BREAKS || !F::needs_break(self.level, old, new),
+                "{new:#x} takes the place of {old:#x} without a break in the table at {}",
+                self.at
+            );
+            Ok(())
+        };
+        let Ok(both) = self.exchange(index, seen, new, others, change, allowed);
+        both
+    }
+
+    /// Puts `new` in the place of `seen`, or of the entry that is there by now the result of
+    /// `change`. `may` is asked where MMUs may use the entry.
+    #[inline]
+    fn exchange<E>(
+        &self,
+        index: usize,
+        seen: u64,
+        new: u64,
+        others: Use,
+        change: impl Fn(u64) -> u64,
+        may: impl Fn(u64, u64) -> Result<(), E>,
+    ) -> Result<(u64, u64), E> {
+        let slot = self.slot(index);
+        let (mut old, mut new) = (seen, new | F::cleared(seen));
+        debug_assert!(!F::is_none(new), "entries are cleared by calls that count them");
         if others == Use::Private {
-            let new = change(seen) | F::cleared(seen);
-            self.slot(index).store(new);
-            return new;
+            slot.store(new);
+            return Ok((old, new));
         }
-        let old = self.replace(index, others, &change);
-        change(old) | F::cleared(old)
+        loop {
+            may(old, new)?;
+            match slot.exchange(old, new) {
+                Ok(()) => return Ok((old, new)),
+                Err(now) => old = now,
+            }
+            new = change(old) | F::cleared(old);
+            if new == old {
+                return Ok((old, new));
+            }
+        }
     }
 
     /// Lets no MMU use the entry at `index` of a leaf table until the next change. It is still an

@@ -293,15 +293,15 @@ impl<F: Format> Tables<F> {
                     if const { F::KEPT == 0 } {
                         if GAINS && gains::<F>(raw, new) {
                             // `change` may look at the frame's record: once is enough.
-                            let now = node.replace_seen(index, raw, others, gain::<F>(new));
+                            let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(new));
                             stale.gather.gained(va, raw, now);
                             return;
                         }
                         changed.add(index);
-                        node.replace_seen(index, raw, others, |now| change(va, now));
+                        node.replace_seen(index, raw, new, others, |now| change(va, now));
                         return;
                     }
-                    let now = node.replace_seen(index, raw, others, |now| change(va, now));
+                    let (_, now) = node.replace_seen(index, raw, new, others, |now| change(va, now));
                     stale.gather.changed_entry::<F>(va, now);
                 }
             });
@@ -332,13 +332,13 @@ impl<F: Format> Tables<F> {
                 on.before_changed::<F>(raw, new);
                 if const { GAINS && F::KEPT == 0 }
                     && gains::<F>(raw, new)
-                    && let Ok(now) = node.update_seen(index, raw, Use::Walked, gain::<F>(new))
+                    && let Ok((_, now)) = node.update_seen(index, raw, new, Use::Walked, gain::<F>(new))
                 {
                     gather.gained(va, raw, now);
                     return;
                 }
-                match node.update(index, Use::Walked, |now| change(va, now)) {
-                    Ok(old) => gather.changed_entry::<F>(va, old),
+                match node.update_seen(index, raw, new, Use::Walked, |now| change(va, now)) {
+                    Ok((old, _)) => gather.changed_entry::<F>(va, old),
                     Err(NeedsBreak) => {
                         if broken.is_full() {
                             make_broken(&mut broken, gather, &change);
@@ -482,7 +482,7 @@ impl<F: Format> Tables<F> {
                                 changed.add(index);
                             }
                             // Bits that an MMU has set since go to the copy, too.
-                            copy = node.replace_seen(index, raw, others, change);
+                            (_, copy) = node.replace_seen(index, raw, copy, others, change);
                             if const { F::KEPT != 0 } {
                                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                                 stale.gather.changed_entry::<F>(va, copy);

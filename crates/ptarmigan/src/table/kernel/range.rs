@@ -471,11 +471,14 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 let mut breaks = false;
                 // The MMU need not be told of translations that are forgotten everywhere.
                 stale.change::<F>(va, || {
-                    let changed = node.update_seen(index, raw, Use::Walked, change);
-                    changed.unwrap_or_else(|NeedsBreak| {
-                        breaks = true;
-                        raw
-                    })
+                    let changed = node.update_seen(index, raw, new, Use::Walked, change);
+                    changed.map_or_else(
+                        |NeedsBreak| {
+                            breaks = true;
+                            raw
+                        },
+                        |(_, now)| now,
+                    )
                 });
                 if !breaks {
                     return;
