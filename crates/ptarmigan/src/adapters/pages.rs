@@ -182,8 +182,8 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         let table = unsafe { self.open(at) };
         // SAFETY: 1. to 3. by the caller (3., 2. and 3.); every byte was zero when it came. 4. the
         // window reaches low memory, of which the table is.
-        let mut waits =
-            Waits { table: Some(unsafe { table.clear_touched(&self.window) }), on: &self.waiting };
+        let table = unsafe { table.clear_touched(&self.window) };
+        let mut waits = Waits { table: Some(table), on: &self.waiting };
         if !self.at_once {
             return;
         }

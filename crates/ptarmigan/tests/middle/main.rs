@@ -125,6 +125,7 @@ enum Point {
     Sleep,
     Wake,
     Stay,
+    #[allow(dead_code, reason = "only tests of adapters pass it, which are features")]
     WithPin,
     PageConstruct,
     PageDestruct,

@@ -373,10 +373,9 @@ const LEAKING: [Point; 10] = [
 /// Runs all calls with failures at a point. Returns how often it was passed.
 fn calls_at(point: Point, parks: bool) -> usize {
     let of = |number| {
-        let each = for_most_k_at(point, 6, |attempt| {
+        for_most_k_at(point, 6, |attempt| {
             rough(number, parks, LEAKING.contains(&point), &mut |_, call| attempt(call));
-        });
-        each
+        })
     };
     (0..CALLS).map(of).sum()
 }
@@ -388,7 +387,7 @@ fn spaces_lose_nothing_and_show_nothing_stale_wherever_code_of_the_caller_unwind
         if only.as_ref().is_some_and(|only| *only != format!("{point:?}")) {
             continue;
         }
-        let passed = calls_at(point, point as usize % 2 == 0);
+        let passed = calls_at(point, (point as usize).is_multiple_of(2));
         assert!(passed > 0, "{point:?} is never passed");
     }
 }

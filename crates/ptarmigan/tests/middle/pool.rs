@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const SIZE: usize = 4096;
 /// Pages of the pool.
 const PAGES: usize = 24;
-const MARK: u64 = 0x5eed_0f_9a9e;
+const MARK: u64 = 0x5e_ed0f_9a9e;
 
 /// Marks pages, and may fail or unwind.
 #[derive(Default)]

@@ -92,8 +92,10 @@ mod features {
         unsafe { asm!("mov {}, cr4", out(reg) cr4, options(nomem, nostack, preserves_flags)) };
         // Older compilers declare it unsafe.
         #[allow(unused_unsafe)]
-        // SAFETY: Every CPU with 64 bits has CPUID.
-        let cpuid = |leaf| unsafe { __cpuid_count(leaf, 0) };
+        let cpuid = |leaf| {
+            // SAFETY: Every CPU with 64 bits has CPUID.
+            unsafe { __cpuid_count(leaf, 0) }
+        };
         let invpcid = cpuid(0).eax >= 7 && cpuid(7).ebx & INVPCID != 0;
         Features { global: cr4 & PGE != 0, pcid: cr4 & PCIDE != 0, invpcid, global_kernel: false }
     }
