@@ -542,8 +542,8 @@ fn is_private<M: Machine>(host: &Host<X86_64>, on: On<'_, M>, tree: &mut Tree<X8
     let calls = Cell::new(0);
     tree.edit(on).unwrap().change_range(pages(0, 1), |attr| {
         calls.update(|n| n + 1);
-        // The first call only finds out that there is something to do.
-        if calls.get() == 2 {
+        // The entry has been loaded, and is not stored yet.
+        if calls.get() == 1 {
             poke(host, at, peek(host, at) | DIRTY);
         }
         Attr(attr.0 ^ Attr::ACCESSED.0)
