@@ -26,8 +26,9 @@ pub struct AdviseArgs {
     /// calibrate -o FILE` writes. Without it there is no advice on flushes.
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
-    /// Replays of each side. Times differ if all of the one side are below all of the other.
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=100))]
+    /// Replays of each side. Times differ if all of the one side are below all of the other. With 0
+    /// counts alone decide, which are the same in each run.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = rounds)]
     pub(super) rounds: u8,
     /// Print JSON.
     #[arg(long)]
@@ -55,6 +56,14 @@ impl AdviseArgs {
             return Err(Failure::new("- twice: standard input has one trace"));
         }
         Ok(())
+    }
+}
+
+/// Parses a number of rounds. Two rounds of each side differ by chance too often.
+fn rounds(text: &str) -> Result<u8, String> {
+    match text.parse() {
+        Ok(n @ (0 | 3..=100)) => Ok(n),
+        _ => Err("3 to 100 rounds tell times apart, and 0 compares counts alone".to_owned()),
     }
 }
 

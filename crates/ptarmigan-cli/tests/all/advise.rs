@@ -24,9 +24,11 @@ fn ptarmigan(args: &[&str]) -> Output {
 }
 
 /// The document about one trace.
+/// Advice by counts alone, whatever else the machine does meanwhile, or by `more`.
 fn advice(trace: &Path, more: &[&str]) -> Value {
     let trace = trace.to_str().expect("a path of UTF-8");
-    let out = ptarmigan(&[&["advise", "--json", "--rounds", "3", trace], more].concat());
+    let rounds: &[&str] = if more.contains(&"--rounds") { &[] } else { &["--rounds", "0"] };
+    let out = ptarmigan(&[&["advise", "--json", trace], rounds, more].concat());
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let document: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
     assert_eq!(document["schema"], 1);
@@ -387,6 +389,21 @@ fn empty_tables_count_if_they_are_whole_and_empty_and_not_used_again() {
 }
 
 #[test]
+fn with_no_rounds_no_times_are_compared() {
+    let trace = made("times", |_| {}, 0, &small());
+    let report = advice(&shipped("dense"), &["--for", "both"]);
+    for one in report["advice"].as_array().expect("a list") {
+        assert_eq!(one["saved"]["work_share"], 0.0, "{one:#}");
+        assert_eq!(one["saved"]["cause_shares"], serde_json::json!({}), "{one:#}");
+    }
+    assert!(!kinds(&report).is_empty());
+    for few in ["1", "2", "101", "-1"] {
+        let out = ptarmigan(&["advise", "--rounds", few, trace.0.to_str().expect("UTF-8")]);
+        assert_eq!(out.status.code(), Some(2), "{few}");
+    }
+}
+
+#[test]
 fn few_tables_with_few_pages_are_no_sparse_layout_and_other_mappings_no_arenas() {
     let spread = |name: &str, regions: u64, prot: u8| {
         let flags = MapFlags(MapFlags::ANON);
@@ -453,7 +470,7 @@ fn a_program_that_makes_tables_again_and_again_is_told_how_many_pages_caching_sp
     }
     events.push((0, Kind::Exit { last: true }));
     let trace = made("churn", |_| {}, 0, &events);
-    let report = advice(&trace.0, &["--for", "kernel"]);
+    let report = advice(&trace.0, &["--for", "kernel", "--rounds", "3"]);
     // Whether that pays depends on times, which other work on the machine may hide: the verdict is
     // tested beside it (`advise::kernel::lists`).
     let rejected = report["rejected"].as_array().expect("a list");
@@ -529,7 +546,7 @@ fn flushes_are_priced_with_costs_that_are_given() {
 fn several_traces_and_standard_input_are_read_and_lines_fit_80_columns() {
     let (dense, empty) = (shipped("dense"), shipped("empty"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .args(["advise", "--rounds", "3", dense.to_str().expect("UTF-8"), "-"])
+        .args(["advise", "--rounds", "0", dense.to_str().expect("UTF-8"), "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -96,7 +96,7 @@ fn verdict(
             _ => "no time that the replays would show".to_owned(),
         };
         let reason = if share >= LEAST_SHARE && saved.work_share == 0.0 {
-            format!("caching is not shown to pay: {pages}, and times of the rounds overlap")
+            format!("caching is not shown to pay: {pages}, and no difference of times was found")
         } else {
             format!("caching does not pay: {pages}, and {time}; quicklist=off keeps nothing")
         };
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(
             reason,
             "caching is not shown to pay: of 10000 pages that the allocator clears, it spares 9900 (99 %), and \
-             times of the rounds overlap"
+             no difference of times was found"
         );
     }
 
