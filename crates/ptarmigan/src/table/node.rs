@@ -300,7 +300,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// As [`update`](Self::update), for an entry that the caller has just `seen`, with `new` as the
     /// result of `change`; returns the one that was there and the one that is there now.
-    #[inline]
+    #[inline(always)]
     pub fn update_seen(
         &self,
         index: usize,
@@ -319,7 +319,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// As [`update_seen`](Self::update_seen), for changes that need no break, as for
     /// [`replace`](Self::replace).
-    #[inline]
+    #[inline(always)]
     pub fn replace_seen(
         &self,
         index: usize,
@@ -342,7 +342,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Puts `new` in the place of `seen`, or of the entry that is there by now the result of
     /// `change`. `may` is asked where MMUs may use the entry.
-    #[inline]
+    #[inline(always)]
     fn exchange<E>(
         &self,
         index: usize,
