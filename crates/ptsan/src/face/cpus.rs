@@ -1,7 +1,11 @@
 //! The hooks of CPUs: loads of roots, lazy mode, invalidation.
 use crate::arch::Entry;
+#[cfg(feature = "watch")]
+use crate::arch::{Arch, StructureScope};
 use crate::cpu::{Context, CpuState, Flush, Loaded, Register, Strides, Target};
 use crate::memory::Memory;
+#[cfg(feature = "watch")]
+use crate::owed::Cover;
 use crate::report::{Happened, Kind, Place, Rule};
 use crate::shadow::{Holder, Link, REGISTERS};
 use crate::state::Sanitizer;
@@ -237,6 +241,27 @@ impl Sanitizer {
             self.load_registers(memory, cpu);
         }
         self.check_space(cpu, space);
+    }
+
+    /// Invalidates one address in one space as `invpcid` of type 0 promises it (Intel SDM vol. 3,
+    /// 4.10.4.1): neither global translations nor tables on the way to other addresses.
+    #[cfg(feature = "watch")]
+    pub(crate) fn flush_address(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, space: u64, va: u64) {
+        let flush = Flush::page(space, va);
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.notice(va);
+            let arch = Arch { structures: StructureScope::Tagged, ..s.config.arch.clone() };
+            let (asids, event, two_stages) = (s.config.asids, s.event, s.config.two_stages);
+            let Some(c) = s.cpus.get_mut(cpu) else { return };
+            // No space is loaded of which the flush would reach global translations.
+            let cover = Cover { arch: &arch, flush, loaded: None, before: u64::MAX, two_stages };
+            s.debts.pay(cpu, cover);
+            c.note_flush(event, flush);
+            c.end_flights(&arch, flush);
+            c.context_of(space, asids).into_iter().for_each(|context| context.flush_page(&arch, va, false));
+            c.settled = true;
+        });
     }
 
     /// Reports a flush of a space that is not there.

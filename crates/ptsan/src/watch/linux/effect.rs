@@ -10,7 +10,8 @@ pub(super) enum Effect {
     FlushPage {
         va: u64,
     },
-    /// Drops the translations of an address in a space, except global ones.
+    /// Drops the translations of an address in a space and the tables on the way to it, except
+    /// global translations. Unlike `invlpg` it spares the tables on the way to other addresses.
     FlushTagged {
         pcid: u64,
         va: u64,
@@ -52,7 +53,7 @@ impl Sanitizer {
             }
             Effect::FlushTagged { pcid, va } => {
                 if let Some(space) = self.tagged(pcid, current) {
-                    self.flush_tagged(memory, cpu, space, va);
+                    self.flush_address(memory, cpu, space, va);
                 }
             }
             Effect::FlushTag { pcid } => {
@@ -90,16 +91,6 @@ impl Sanitizer {
             self.flush(memory, cpu, Flush::all());
         } else if !keep && (known.is_some() || self.config.asids) {
             self.flush(memory, cpu, Flush::space(space));
-        }
-    }
-
-    fn flush_tagged(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, space: u64, va: u64) {
-        let Some(c) = self.cpus.get_mut(cpu) else { return };
-        // The hook drops global translations too, as `invlpg` does.
-        let global = c.globals.lookup(&self.config.arch, va);
-        self.flush(memory, cpu, Flush::page(space, va));
-        if let Some((level, entry)) = global {
-            self.cpus[cpu].globals.insert(&self.config.arch, level, va, entry);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Control registers and model-specific registers, as the released crate `x86_64` uses them.
-use super::{GLOBAL, Machine, config};
+use super::{GLOBAL, Machine, config, store};
 use crate::PAGE;
 use ptsan::watch::Watch;
-use ptsan::{Arch, Config, Content, Flush, Sanitizer};
+use ptsan::{Arch, Config, Content, Flush, Kind, Sanitizer};
 use x86_64::PhysAddr;
 use x86_64::VirtAddr;
 use x86_64::instructions::interrupts;
@@ -156,6 +156,46 @@ fn invpcid_of_an_address_spares_global_translations_and_other_spaces() {
         assert!(machine.reaches(0, 0), "another space was flushed");
         machine.run(|| flush(0));
         assert_eq!(machine.held(0), [global, true]);
+    }
+}
+
+/// Whatever a CPU happened to hold: `invlpg` ends what it owes for a global page, `invpcid` does not.
+#[test]
+fn invpcid_of_an_address_leaves_the_flush_of_a_global_page_owed() {
+    for (global, by_number) in [(false, false), (false, true), (true, false), (true, true)] {
+        let machine = with_pcids(if global { GLOBAL } else { 0 });
+        machine.run(|| {
+            store(machine.entry, 0);
+            match by_number {
+                true => invpcid(InvPcidCommand::Address(VirtAddr::new(VA), pcid(0))),
+                false => tlb::flush(VirtAddr::new(VA)),
+            }
+        });
+        machine.watch.with(|san, ram| san.flushes_done(ram));
+        let owed = machine.watch.with(|san, _| san.count(Kind::FlushMissing));
+        assert_eq!(owed, u64::from(global && by_number), "{global} {by_number}: {}", machine.watch);
+    }
+}
+
+/// `invlpg` drops all tables of the space, `invpcid` those on the way to its address.
+#[test]
+fn invpcid_of_an_address_spares_the_tables_of_other_addresses() {
+    const OTHER: u64 = VA + (1 << 30);
+    for (address, by_number, found) in [(VA, true, 0), (OTHER, true, 1), (OTHER, false, 0)] {
+        let machine = with_pcids(0);
+        let (root, table) = (machine.root, machine.root + 3 * PAGE);
+        // A walk to an empty entry: the CPU holds the tables, and no translation.
+        assert!(!machine.reaches(0, 7), "no page is mapped there");
+        machine.run(|| {
+            store(root + 2 * PAGE + (VA >> 21 & 511) * 8, 0);
+            match by_number {
+                true => invpcid(InvPcidCommand::Address(VirtAddr::new(address), pcid(0))),
+                false => tlb::flush(VirtAddr::new(address)),
+            }
+        });
+        machine.watch.with(|san, ram| san.table_freed(ram, table, PAGE));
+        let count = machine.watch.with(|san, _| san.count(Kind::FreeBeforeFlush));
+        assert_eq!(count, found, "{address:#x} {by_number}: {}", machine.watch);
     }
 }
 
