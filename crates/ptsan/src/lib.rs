@@ -38,7 +38,7 @@ pub use face::{Barrier, Content, Expected, Tree};
 pub use handles::{GuestMemory, Session, Shared, Test};
 pub use memory::Memory;
 pub use report::{
-    Allow, Finding, Format, Happened, HistoryEvent, Kind, Origins, Place, Recorded, Report, Rule, Severity,
-    Spread, Summary, SuppressionError, Suppressions, Trace, TraceFrame,
+    Allow, Consequence, Finding, Format, Happened, HistoryEvent, Kind, Origins, Place, Recorded, Report,
+    Rule, Severity, Spread, Summary, SuppressionError, Suppressions, Trace, TraceFrame,
 };
 pub use state::{Adversary, Config, Operation, Sanitizer, Stats};

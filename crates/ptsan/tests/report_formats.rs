@@ -140,12 +140,12 @@ fn misuse_says_which_call_to_make() {
         last.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     m.san.flush(&m.ram, 0, Flush::page(77, VA));
-    assert!(text(&m).contains("fix: call space_created(77) before flushing a space"), "{}", text(&m));
-    m.san.space_destroyed(77);
-    assert!(text(&m).contains("fix: call space_destroyed(77) once"), "{}", text(&m));
+    assert!(text(&m).contains("fix: call space_created(0x4d) before flushing a space"), "{}", text(&m));
+    m.san.space_destroyed(0x4d);
+    assert!(text(&m).contains("fix: call space_destroyed(0x4d) once"), "{}", text(&m));
     m.san.space_destroyed(1);
     assert!(
-        text(&m).contains("fix: call switch or leave on CPU 0 before space_destroyed(1)"),
+        text(&m).contains("fix: call switch or leave on CPU 0 before space_destroyed(0x1)"),
         "{}",
         text(&m)
     );

@@ -12,9 +12,12 @@ use crate::arch::{Entry, StructureScope};
 use crate::cpu::{Context, Cpu, Loaded, Table, TlbEntry, Translation};
 use crate::memory::Memory;
 use crate::owed::PageDebt;
-use crate::report::{Kind, Place, Rule};
+use crate::report::{Kind, Place, Rule, Stored};
 use crate::shadow::{FrameRef, Holder};
 use crate::state::{EntryAt, Sanitizer};
+
+/// The event of a store that cleared an entry, and its callers if they are remembered.
+type Cleared = (u64, Option<Stored>);
 
 impl Sanitizer {
     /// Checks a store to an entry that is walked on `ways`, and returns whether it contradicts an
@@ -44,9 +47,18 @@ impl Sanitizer {
                 places.push(place);
             }
         }
+        // An entry that was cleared before and never flushed: that store made the mistake, for all
+        // CPUs.
+        let was_empty = old == Some(Entry::Empty);
+        let cleared = |&(cpu, va): &(usize, u64)| {
+            let space = self.cpus[cpu].loaded.filter(|_| was_empty)?.space;
+            let debt = self.debts.owed_at(&self.config.arch, cpu, space, va)?;
+            Some((debt.since, debt.store.clone()))
+        };
+        let cleared: Vec<_> = places.iter().map(cleared).collect();
         let mut found = false;
-        for (cpu, va) in places {
-            found |= self.check_held_against(memory, cpu, va, at, new);
+        for ((cpu, va), cleared) in places.into_iter().zip(cleared) {
+            found |= self.check_held_against(memory, cpu, va, (at, cleared), new);
         }
         found
     }
@@ -102,13 +114,14 @@ impl Sanitizer {
         }
     }
 
-    /// Reports cached values of an entry that must not be cached beside its new value.
+    /// Reports cached values of an entry that must not be cached beside its new value, and the store
+    /// that cleared it before, if one did.
     fn check_held_against(
         &mut self,
         memory: &(impl Memory + ?Sized),
         cpu: usize,
         va: u64,
-        at: EntryAt,
+        (at, cleared): (EntryAt, Option<Cleared>),
         new: Entry,
     ) -> bool {
         let arch = &self.config.arch;
@@ -143,7 +156,7 @@ impl Sanitizer {
             }
         }
         if let Some((rule, held)) = found {
-            self.report_contradiction((cpu, loaded), va, at.level, rule, (held, new), Some(at));
+            self.report_contradiction((cpu, loaded), va, at.level, rule, (held, new), Some((at, cleared)));
         }
         found.is_some()
     }
@@ -160,7 +173,14 @@ impl Sanitizer {
         let below = ways.iter().flat_map(|&(root, va)| self.cpus_below(root).map(move |cpu| (cpu, va)));
         let found = below.filter_map(|(cpu, va)| Some((cpu, self.cpus[cpu].loaded?, va))).next();
         let Some((cpu, loaded, va)) = found else { return false };
-        self.report_contradiction((cpu, loaded), va, at.level, Rule::ChangedRun, (old, new), Some(at));
+        self.report_contradiction(
+            (cpu, loaded),
+            va,
+            at.level,
+            Rule::ChangedRun,
+            (old, new),
+            Some((at, None)),
+        );
         true
     }
 
@@ -220,16 +240,21 @@ impl Sanitizer {
         level: u8,
         rule: Rule,
         (held, new): (Entry, Entry),
-        at: Option<EntryAt>,
+        at: Option<(EntryAt, Option<Cleared>)>,
     ) {
+        let (at, cleared) = at.map_or((None, None), |(at, cleared)| (Some(at), cleared));
+        let (since, store) = cleared.map_or((None, None), |(since, store)| (Some(since), store));
         let frame = at.and_then(|s| self.frames.get(s.table)).map(|f| f.phys);
         let place =
             Place { frame, va: Some(va), cpu: Some(cpu), level: Some(level), space: Some(loaded.space) };
         let why = self.explain_flush(cpu, loaded.space, Some(va), None, None);
-        self.report(Kind::BreakBeforeMake, rule, place, || {
+        self.report_of(store.as_ref(), (Kind::BreakBeforeMake, rule), place, || {
             let entry = at.map_or_else(String::new, |s| format!(" by the entry at {:#x}", s.entry));
             let (held, new) = (show(held), show(new));
-            format!("CPU {cpu} may hold {held}; memory says {new}{entry} now; {why}")
+            let cleared = since.map_or_else(String::new, |event| {
+                format!(" (the entry was cleared at event {event}, and not flushed since)")
+            });
+            format!("CPU {cpu} may hold {held}{cleared}; memory says {new}{entry} now; {why}")
         });
         // The flushes that it owes there are the same mistake.
         let bytes = 1u64 << self.config.arch.levels[usize::from(level)].shift;

@@ -5,24 +5,36 @@
 //! have to agree when the operation has ended.
 use crate::arch::{Entry, Perms};
 use crate::memory::Memory;
-use crate::owed::Run;
+use crate::owed::{Run, Touched};
 use crate::report::{Kind, Place, Rule};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// Notes a told store to an entry that belongs to a run, or may. Returns whether the entry was
+    /// Notes a told store, of event `since`, to an entry that belongs to a run, or may. Returns whether the entry was
     /// valid before and after, and belongs to a run of another length now.
-    pub(crate) fn touch_run(&mut self, at: EntryAt, index: u64, old: Option<u64>, new: u64) -> bool {
+    pub(crate) fn touch_run(
+        &mut self,
+        at: EntryAt,
+        index: u64,
+        since: u64,
+        (old, new): (Option<u64>, u64),
+    ) -> bool {
         if self.config.arch.contiguous.is_none() {
             return false;
         }
         let length = |raw| self.config.arch.run_of(at.level, raw).entries_log2;
         let (before, after) = (old.map(length), length(new));
-        let log2 = self.runs.longest(at.level, after.max(before.unwrap_or(0)));
+        let belongs = after.max(before.unwrap_or(0));
+        let log2 = self.runs.longest(at.level, belongs);
         if log2 > 0 {
             let first = index & !((1 << log2) - 1);
             let run = Run { table: at.table, level: at.level, first, log2 };
-            self.runs.touch(run, self.operations.begun());
+            let begun = self.operations.begun();
+            if let Some(touched) = self.runs.touch(run, begun).filter(|_| belongs > 0) {
+                touched.since = since;
+                // An entry that was recorded earlier has other callers.
+                touched.store = if since == self.event { self.reports.stored(since) } else { None };
+            }
         }
         let arch = &self.config.arch;
         let valid = |raw| matches!(arch.entry(at.level, index, raw), Entry::Leaf { accessed: true, .. });
@@ -32,7 +44,7 @@ impl Sanitizer {
     /// Reports the runs whose entries contradict each other although no store to them is under way.
     pub(crate) fn check_runs(&mut self, memory: &(impl Memory + ?Sized)) {
         let operations = &self.operations;
-        for run in self.runs.take(|begun| operations.ended(begun)) {
+        for Touched { run, since, store, .. } in self.runs.take(|begun| operations.ended(begun)) {
             let Some(f) = self.frames.get(run.table).filter(|_| self.is_table(run.table)) else { continue };
             let phys = f.phys;
             let Some((index, note)) = self.disagreement(memory, phys, run) else { continue };
@@ -40,7 +52,9 @@ impl Sanitizer {
             let at = EntryAt { entry: phys.wrapping_add(index * bytes), table: run.table, level: run.level };
             let va = self.way_up(memory, at).map(|(_, va)| va);
             let place = Place { frame: Some(phys), va, level: Some(run.level), ..Place::default() };
-            self.report(Kind::ContiguousRange, Rule::RunDisagrees, place, || note);
+            let rule = (Kind::ContiguousRange, Rule::RunDisagrees);
+            let note = || format!("{note}; the last store to the run was event {since}");
+            self.report_of(store.as_ref(), rule, place, note);
         }
     }
 

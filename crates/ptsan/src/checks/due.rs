@@ -67,11 +67,17 @@ impl Sanitizer {
             }
             None => false,
         });
-        // One finding of all that have the rule in common.
-        while let Some(first) = taken.first() {
-            let rule = first.rule;
+        if taken.is_empty() {
+            return;
+        }
+        // One finding of all that have the rule and the callers of the store in common.
+        let stores: Vec<_> = taken.iter().map(|debt| debt.store.as_ref()).collect();
+        let mut taken: Vec<_> = self.reports.sort(&stores).into_iter().zip(taken).collect();
+        while let Some((group, first)) = taken.first() {
+            let (group, rule) = (*group, first.rule);
             let (these, others): (Vec<_>, Vec<_>) =
-                taken.into_iter().partition(|d: &PageDebt| d.rule == rule);
+                taken.into_iter().partition(|(of, debt)| *of == group && debt.rule == rule);
+            let these: Vec<_> = these.into_iter().map(|(_, debt)| debt).collect();
             self.report_group(Kind::FlushMissing, rule, &these, None);
             taken = others;
         }
@@ -92,7 +98,7 @@ impl Sanitizer {
         let size = |d: &PageDebt| 1u64 << self.config.arch.levels[usize::from(d.level)].shift;
         let high = debts.iter().map(|d| d.va.saturating_add(size(d))).max().unwrap_or_default();
         let number = debts.len();
-        self.report(kind, rule, place, || {
+        self.report_of(first.store.as_ref(), (kind, rule), place, || {
             let pages = match number {
                 1 => format!("{low:#x} to {:#x} ({})", first.phys, first.perms),
                 n => format!("{n} pages in {low:#x}..{high:#x}"),
@@ -134,15 +140,16 @@ impl Sanitizer {
             level: Some(debt.level),
             space: Some(debt.space),
         };
-        let rule = Some(Rule::HeldInStructureCache);
+        let held = Some(Rule::HeldInStructureCache);
         let why = if debt.unordered {
             "a flush came before a barrier that orders the store before it".to_owned()
         } else if self.is_incomplete(cpu, debt.since) {
             "no barrier has completed its flush".to_owned()
         } else {
-            self.explain_flush(cpu, debt.space, Some(debt.va), rule, Some(debt.since))
+            self.explain_flush(cpu, debt.space, Some(debt.va), held, Some(debt.since))
         };
-        self.report(Kind::FreeBeforeFlush, Rule::UnlinkNotFlushed, place, || {
+        let rule = (Kind::FreeBeforeFlush, Rule::UnlinkNotFlushed);
+        self.report_of(debt.store.as_ref(), rule, place, || {
             format!("{} may hold it, since event {}; {why}", names(&debt.cpus), debt.since)
         });
         self.forgive_table(debt.space, debt.va, debt.level);

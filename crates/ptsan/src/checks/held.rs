@@ -92,7 +92,8 @@ impl Sanitizer {
         };
         let space = held.space.unwrap_or_default();
         let why = self.explain_flush(held.cpu, space, held.va, Some(held.rule), held.since);
-        self.report(kind, held.rule, place, || {
+        let store = self.debts.store_of_table(at).cloned();
+        self.report_of(store.as_ref(), (kind, held.rule), place, || {
             let since = held.since.map_or_else(String::new, |e| format!(", since event {e}"));
             format!("CPU {} is {state}{since}; {why}", held.cpu)
         });

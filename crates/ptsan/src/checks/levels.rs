@@ -57,7 +57,7 @@ impl Sanitizer {
         let entry = phys.wrapping_add(index * u64::from(arch.entry_bytes()));
         let now = arch.entry(level, index, told.raw);
         let at = EntryAt { entry, table, level };
-        self.touch_run(at, index, None, told.raw);
+        self.touch_run(at, index, told.since, (None, told.raw));
         self.map_to_user(at, None, now);
         if let Entry::Table { phys: below, .. } = now
             && level > 0

@@ -132,6 +132,12 @@ impl Sanitizer {
         for page in below.pages {
             let Some(rule) = self.loss(memory, phys, page, above, at, new).or(state) else { continue };
             let Page { va, level, phys: mapped, perms, global } = page;
+            let holders = if global { self.may_hold_global(root, before.since) } else { CpuMask::default() };
+            let nobody = if global { holders.is_empty() } else { may_hold.is_empty() };
+            if nobody {
+                continue;
+            }
+            let store = self.reports.stored(since);
             let debt = |space, cpus| PageDebt {
                 space,
                 va,
@@ -146,14 +152,12 @@ impl Sanitizer {
                 begun,
                 unordered: false,
                 by,
+                store: store.clone(),
                 cpus,
                 combined: CpuMask::default(),
             };
             if global {
-                let cpus = self.may_hold_global(root, before.since);
-                if !cpus.is_empty() {
-                    self.debts.add_page(debt(GLOBAL, cpus));
-                }
+                self.debts.add_page(debt(GLOBAL, holders));
                 continue;
             }
             for (space, cpus) in &may_hold {
@@ -163,18 +167,10 @@ impl Sanitizer {
         let caches = self.config.arch.structures != StructureScope::None;
         for (frame, va, level) in below.tables.into_iter().filter(|_| caches) {
             for (space, cpus) in &may_hold {
-                let cpus = cpus.clone();
-                let space = *space;
-                self.debts.add_table(TableDebt {
-                    space,
-                    frame,
-                    va,
-                    level,
-                    since,
-                    unordered: false,
-                    by,
-                    cpus,
-                });
+                let (space, cpus, store) = (*space, cpus.clone(), self.reports.stored(since));
+                let unordered = false;
+                let debt = TableDebt { space, frame, va, level, since, unordered, by, store, cpus };
+                self.debts.add_table(debt);
             }
         }
     }

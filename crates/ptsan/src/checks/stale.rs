@@ -36,13 +36,15 @@ impl Sanitizer {
         when: &str,
     ) {
         let level = used.or(truth).ok().map(|t| t.level);
+        let debt = self.debts.owed_at(&self.config.arch, cpu, space, va);
+        let store = debt.and_then(|debt| debt.store.clone());
         // It is the same mistake.
         let bytes = 1u64 << self.config.arch.levels[usize::from(level.unwrap_or_default())].shift;
         self.debts.forgive(space, va & !(bytes - 1), bytes);
         let place = Place { va: Some(va), cpu: Some(cpu), level, space: Some(space), frame: None };
         let why = self.explain_flush(cpu, space, Some(va), None, None);
         let names = self.config.arch.level_names;
-        self.report(Kind::StaleUse, rule, place, || {
+        self.report_of(store.as_ref(), (Kind::StaleUse, rule), place, || {
             let show = |t: Result<Translation, Fault>| match t {
                 Ok(t) => format!("{:#x} ({})", t.phys, t.perms),
                 Err(fault) => fault.text(names),

@@ -111,9 +111,9 @@ impl Flush {
 impl fmt::Display for Flush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.target {
-            Target::Page { space, va } => write!(f, "flush of {va:#x} in space {space}")?,
+            Target::Page { space, va } => write!(f, "flush of {va:#x} in space {space:#x}")?,
             Target::Range { space, start, end, stride } => {
-                write!(f, "flush of {start:#x}..{end:#x} by {stride:#x} in space {space}")?;
+                write!(f, "flush of {start:#x}..{end:#x} by {stride:#x} in space {space:#x}")?;
             }
             Target::EverySpace { start, end, .. } if end == start.saturating_add(1) => {
                 write!(f, "flush of {start:#x} in every space")?;
@@ -121,7 +121,7 @@ impl fmt::Display for Flush {
             Target::EverySpace { start, end, stride } => {
                 write!(f, "flush of {start:#x}..{end:#x} by {stride:#x} in every space")?;
             }
-            Target::Space(space) => write!(f, "flush of space {space}")?,
+            Target::Space(space) => write!(f, "flush of space {space:#x}")?,
             Target::All => write!(f, "flush of everything")?,
         }
         if self.leaf_only { write!(f, ", last level only") } else { Ok(()) }

@@ -4,6 +4,7 @@ mod barriers;
 mod cpus;
 mod expect;
 mod frames;
+mod harness;
 mod hashed;
 mod misuse;
 mod operations;

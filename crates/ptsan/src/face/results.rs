@@ -24,7 +24,7 @@ impl Sanitizer {
             for f in s.frames.allocated() {
                 let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
                 let details = || details_of(Some(f), format!("{} bytes", f.size));
-                s.reports.add(s.event, (Kind::Leak, Rule::StillAllocated), place, details);
+                s.reports.add(s.event, (Kind::Leak, Rule::StillAllocated), place, None, details);
             }
         });
     }

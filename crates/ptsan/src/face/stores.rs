@@ -115,7 +115,7 @@ impl Sanitizer {
         exchanged: bool,
     ) {
         let old = before.map(|b| self.config.arch.entry(at.level, index, b.raw));
-        let resized = self.touch_run(at, index, before.map(|b| b.raw), raw);
+        let resized = self.touch_run(at, index, self.event, (before.map(|b| b.raw), raw));
         if let Some(Entry::Table { phys, .. }) = old
             && !matches!(new, Entry::Table { phys: same, .. } if same == phys)
             && let Some(below) = self.frames.find(phys)

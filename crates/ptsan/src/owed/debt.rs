@@ -1,7 +1,7 @@
 //! One debt.
 use super::mask::CpuMask;
 use crate::arch::Perms;
-use crate::report::Rule;
+use crate::report::{Rule, Stored};
 use crate::shadow::FrameRef;
 
 /// Stands for the space of a global translation, which is held in every space.
@@ -40,6 +40,8 @@ pub(crate) struct PageDebt {
     pub(crate) unordered: bool,
     /// The CPU that stored, if it is known.
     pub(crate) by: Option<usize>,
+    /// The callers of the store, if they are remembered.
+    pub(crate) store: Option<Stored>,
     /// The CPUs that owe a flush.
     pub(crate) cpus: CpuMask,
     /// Those of them that have flushed it, but not what they combined of it with another stage.
@@ -70,5 +72,7 @@ pub(crate) struct TableDebt {
     pub(crate) unordered: bool,
     /// As in [`PageDebt`].
     pub(crate) by: Option<usize>,
+    /// As in [`PageDebt`].
+    pub(crate) store: Option<Stored>,
     pub(crate) cpus: CpuMask,
 }

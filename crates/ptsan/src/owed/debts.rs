@@ -4,6 +4,7 @@ use super::debt::{GLOBAL, PageDebt, TableDebt};
 use super::mask::CpuMask;
 use crate::arch::{Arch, MAX_LEVELS};
 use crate::hash::FastMap;
+use crate::report::Stored;
 use crate::shadow::FrameRef;
 
 /// The space, and the address with the level in its low bits.
@@ -93,7 +94,7 @@ impl Debts {
             |old: &&mut TableDebt| old.frame == new.frame && old.space == new.space && old.va == new.va;
         if let Some(old) = self.tables.iter_mut().find(same) {
             old.cpus.add_all(&new.cpus);
-            old.since = new.since;
+            (old.since, old.store) = (new.since, new.store);
         } else if self.tables.len() < self.most {
             self.tables.push(new);
         } else {
@@ -209,6 +210,24 @@ impl Debts {
             debt.space == space && debt.va >= va && debt.va < end && debt.cpus.contains(cpu)
         };
         self.pages.values().map(|place| &place.first).filter(within).min_by_key(|debt| debt.va)
+    }
+
+    /// Returns the page at an address of which a CPU owes a flush.
+    pub(crate) fn owed_at(&self, arch: &Arch, cpu: usize, space: u64, va: u64) -> Option<&PageDebt> {
+        if self.pages.is_empty() {
+            return None;
+        }
+        arch.levels.iter().enumerate().find_map(|(level, l)| {
+            let start = va & !((1u64 << l.shift) - 1);
+            let at = |space| self.pages.get(&key(space, start, level as u8));
+            let place = at(space).or_else(|| at(GLOBAL))?;
+            std::iter::once(&place.first).chain(&place.more).find(|debt| debt.cpus.contains(cpu))
+        })
+    }
+
+    /// Returns the store that unlinked a table which CPUs may hold.
+    pub(crate) fn store_of_table(&self, frame: FrameRef) -> Option<&Stored> {
+        self.tables.iter().find(|debt| debt.frame == frame)?.store.as_ref()
     }
 
     /// Notes that a page was reported.

@@ -15,4 +15,4 @@ pub(crate) use cover::Cover;
 pub(crate) use debt::{GLOBAL, PageDebt, TableDebt, is_state};
 pub(crate) use debts::Debts;
 pub(crate) use mask::CpuMask;
-pub(crate) use runs::{Run, Runs};
+pub(crate) use runs::{Run, Runs, Touched};

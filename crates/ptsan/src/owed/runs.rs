@@ -1,5 +1,6 @@
 //! The runs of entries that must agree when the stores to them are done.
 use crate::arch::MAX_LEVELS;
+use crate::report::Stored;
 use crate::shadow::FrameRef;
 
 /// The most runs that are remembered. Further ones are not checked.
@@ -16,11 +17,21 @@ pub(crate) struct Run {
     pub(crate) log2: u8,
 }
 
+/// A run with the last store to an entry that belonged to it before or after.
+pub(crate) struct Touched {
+    pub(crate) run: Run,
+    /// The number of operations that had begun by the last store to any of its entries.
+    begun: u64,
+    /// Event of the store.
+    pub(crate) since: u64,
+    /// The callers of the store, if they are remembered.
+    pub(crate) store: Option<Stored>,
+}
+
 /// The runs to which stores were told since they were checked.
 #[derive(Default)]
 pub(crate) struct Runs {
-    /// Each with the number of operations that had begun by the last store.
-    touched: Vec<(Run, u64)>,
+    touched: Vec<Touched>,
     /// The longest run of each level so far.
     longest: [u8; MAX_LEVELS],
 }
@@ -35,21 +46,27 @@ impl Runs {
         *longest
     }
 
-    /// Notes a store to an entry of a run.
-    pub(crate) fn touch(&mut self, run: Run, begun: u64) {
+    /// Notes a store to an entry of a run, and returns the run while there is room.
+    pub(crate) fn touch(&mut self, run: Run, begun: u64) -> Option<&mut Touched> {
         // Stores to a run come one after another.
-        if let Some((_, at)) = self.touched.iter_mut().rev().find(|(known, _)| *known == run) {
-            *at = begun;
-        } else if self.touched.len() < MOST {
-            self.touched.push((run, begun));
+        let known = self.touched.iter().rposition(|known| known.run == run);
+        let at = known.unwrap_or(self.touched.len());
+        if at >= MOST {
+            return None;
         }
+        if known.is_none() {
+            self.touched.push(Touched { run, begun, since: 0, store: None });
+        }
+        let touched = self.touched.get_mut(at)?;
+        touched.begun = begun;
+        Some(touched)
     }
 
     /// Takes the runs whose stores are done.
-    pub(crate) fn take(&mut self, done: impl Fn(u64) -> bool) -> Vec<Run> {
+    pub(crate) fn take(&mut self, done: impl Fn(u64) -> bool) -> Vec<Touched> {
         if self.touched.is_empty() {
             return Vec::new();
         }
-        self.touched.extract_if(.., |(_, begun)| done(*begun)).map(|(run, _)| run).collect()
+        self.touched.extract_if(.., |touched| done(touched.begun)).collect()
     }
 }

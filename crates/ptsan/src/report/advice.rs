@@ -11,7 +11,7 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
     match rule {
         Rule::Unmapped | Rule::Remapped | Rule::PermissionRemoved => {
             format!(
-                "invalidate the page in space {space} on CPU {cpu} after the store, and call flush where that is done"
+                "invalidate the page in space {space:#x} on CPU {cpu} after the store, and call flush where that is done"
             )
         }
         Rule::UnmapNotFlushed
@@ -19,7 +19,7 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
         | Rule::RestrictNotFlushed
         | Rule::DirtyNotFlushed
         | Rule::TypeNotFlushed => format!(
-            "invalidate the pages in space {space} on CPU {cpu} after the store, and call flush where that is done"
+            "invalidate the pages in space {space:#x} on CPU {cpu} after the store, and call flush where that is done"
         ),
         Rule::GlobalNotFlushed => {
             format!(
@@ -77,10 +77,10 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
             format!("count CPUs from 0, and set Config::cpus to {} or more", cpu.saturating_add(1))
         }
         Rule::NoSuchSpace if place.cpu.is_some() => {
-            format!("call space_created({space}) before flushing a space that no CPU has loaded")
+            format!("call space_created({space:#x}) before flushing a space that no CPU has loaded")
         }
         Rule::NoSuchSpace => format!(
-            "call space_destroyed({space}) once, for a space that was loaded or announced with space_created"
+            "call space_destroyed({space:#x}) once, for a space that was loaded or announced with space_created"
         ),
         Rule::NoRoot => format!("call switch on CPU {cpu} first, with a root and a space"),
         Rule::BadRoot => "give switch the address of the root table alone, without flags of the register, \
@@ -92,11 +92,11 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
                 .to_owned()
         }
         Rule::NoHashTable => match place.space {
-            Some(space) => format!("call hash_table, and segments({space}, ..), before the first access"),
+            Some(space) => format!("call hash_table, and segments({space:#x}, ..), before the first access"),
             None => "call hash_table first".to_owned(),
         },
         Rule::SpaceLoaded => {
-            format!("call switch or leave on CPU {cpu} before space_destroyed({space})")
+            format!("call switch or leave on CPU {cpu} before space_destroyed({space:#x})")
         }
         Rule::BadArch => "give the Arch 1 to 8 levels that join without a gap, entries of 4 or 8 bytes, and \
             tables as large as their index"
@@ -124,7 +124,7 @@ mod tests {
             Place { frame: Some(0x1000), va: Some(0x2000), cpu: Some(3), level: Some(0), space: Some(7) };
         for rule in [Rule::Unmapped, Rule::HeldAsRoot, Rule::NoSuchSpace, Rule::SpaceLoaded, Rule::NoRoot] {
             let advice = advice(rule, &place);
-            assert!(["CPU 3", "(7)", "0x1000"].iter().any(|number| advice.contains(number)), "{advice}");
+            assert!(["CPU 3", "(0x7)", "0x1000"].iter().any(|number| advice.contains(number)), "{advice}");
         }
     }
 }

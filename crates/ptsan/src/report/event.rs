@@ -60,8 +60,72 @@ impl Happened {
     }
 }
 
+/// Events of a history that a report has in one line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Index of the first.
+    pub(super) first: usize,
+    /// Index of the last.
+    pub(super) last: usize,
+    pub(super) count: usize,
+}
+
+/// Returns the lines of a history. Walks and loads of the root that say the same are one line if
+/// only others of them lie in between, and so are equal neighbours of any sort: the order of the
+/// other events stays. `differ` says which events must not share a line for another reason.
+pub(super) fn lines(history: &[HistoryEvent], differ: impl Fn(usize, usize) -> bool) -> Vec<Line> {
+    let is_visit =
+        |index: usize| matches!(history[index].what, Happened::Walked { .. } | Happened::RootLoaded { .. });
+    let mut lines: Vec<Line> = Vec::new();
+    for (index, event) in history.iter().enumerate() {
+        // The first line, from the last one back, that is the same or that nothing is moved across.
+        let stop = lines.iter_mut().rev().find(|line| {
+            let same = history[line.first].what == event.what && !differ(line.first, index);
+            same || !(is_visit(line.first) && is_visit(index))
+        });
+        match stop {
+            Some(line) if history[line.first].what == event.what && !differ(line.first, index) => {
+                (line.last, line.count) = (index, line.count + 1);
+            }
+            _ => lines.push(Line { first: index, last: index, count: 1 }),
+        }
+    }
+    lines
+}
+
 impl fmt::Display for HistoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "event {}: {}", self.event, self.what.text(&[]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(cpu: usize) -> Happened {
+        Happened::Walked { cpu, level: 0, va: 0x1000 }
+    }
+
+    fn of(events: &[Happened], differ: impl Fn(usize, usize) -> bool) -> Vec<(usize, usize, usize)> {
+        let history: Vec<_> =
+            events.iter().zip(1..).map(|(&what, event)| HistoryEvent { event, what }).collect();
+        lines(&history, differ).into_iter().map(|line| (line.first, line.last, line.count)).collect()
+    }
+
+    #[test]
+    fn equal_walks_are_one_line_and_nothing_moves_across_another_event() {
+        let same = |_: usize, _: usize| false;
+        let all =
+            [Happened::Allocated, walk(0), walk(1), walk(0), Happened::Freed, Happened::Allocated, walk(0)];
+        assert_eq!(of(&all, same), [(0, 0, 1), (1, 3, 2), (2, 2, 1), (4, 4, 1), (5, 5, 1), (6, 6, 1)]);
+        let linked = |entry| Happened::Linked { entry };
+        let links = [linked(8), linked(8), linked(16), linked(8)];
+        assert_eq!(of(&links, same), [(0, 1, 2), (2, 2, 1), (3, 3, 1)]);
+    }
+
+    #[test]
+    fn events_with_other_callers_have_lines_of_their_own() {
+        assert_eq!(of(&[walk(0), walk(0), walk(0)], |a, b| (a == 1) != (b == 1)), [(0, 2, 2), (1, 1, 1)]);
     }
 }

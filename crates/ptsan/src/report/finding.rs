@@ -1,4 +1,6 @@
-//! One finding: what it says, and how it prints.
+//! One finding: what it says.
+use super::caller::TraceFrame;
+use super::consequence::Consequence;
 use super::event::HistoryEvent;
 use super::kind::Kind;
 use super::place::Place;
@@ -7,14 +9,13 @@ use super::rule::Rule;
 use super::severity::{self, Severity};
 use super::spread::Spread;
 use super::trace::Trace;
-use super::wrap;
 use crate::arch::level_name;
-use std::fmt;
 
 /// A defect: a rule that was broken for one cause, and where that was first seen.
 ///
-/// A cause is the callers of the hook, at tables of one level. Where there are no backtraces, it is
-/// the CPU, the space and what the note says but for its numbers.
+/// A cause is the callers of a store from which CPUs still hold what it took away, else the callers
+/// of the hook. What else follows from it is listed with it. Where there are no backtraces, it is
+/// the rule, the level, the CPU, the space and what the note says but for its numbers.
 /// ```
 /// use ptsan::{Arch, Session, Severity};
 ///
@@ -34,12 +35,14 @@ pub struct Finding {
     pub rule: Rule,
     /// Where it was found first.
     pub place: Place,
-    /// All places at which it was found.
+    /// All places at which this rule was broken, at tables of this level.
     pub spread: Spread,
     /// Number of the hook call that found it first, counted from 1.
     pub event: u64,
-    /// How often the rule was broken for this cause.
+    /// How often this rule was broken for this cause, at tables of this level.
     pub count: u64,
+    /// What else was found that has the same cause.
+    pub consequences: Vec<Consequence>,
     /// What to do. Empty if the sentence of the rule says it.
     pub advice: String,
     /// Particulars of the first time.
@@ -48,6 +51,8 @@ pub struct Finding {
     pub history: Vec<HistoryEvent>,
     /// The callers of the hook.
     pub trace: Option<Trace>,
+    /// The callers of the store that took away what a CPU still held, if stores are told or watched.
+    pub store: Option<Trace>,
     /// The callers that allocated and freed the table, if [`crate::Config::track_origins`] is set.
     pub origins: Origins,
     /// What the format calls its levels.
@@ -60,7 +65,39 @@ impl Finding {
     /// Returns what can follow from the defect.
     #[must_use]
     pub fn severity(&self) -> Severity {
-        severity::of(self.kind, self.rule)
+        let others = self.consequences.iter().map(|c| severity::of(c.kind, c.rule));
+        others.fold(severity::of(self.kind, self.rule), Severity::min)
+    }
+
+    /// Returns how often any rule was broken for this cause.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.count + self.consequences.iter().map(|c| c.count).sum::<u64>()
+    }
+
+    /// Counts a rule that was broken for this cause once more. `new` says that it was not broken at
+    /// this place before.
+    pub(super) fn again(&mut self, event: u64, rule: (Kind, Rule), place: &Place, new: bool) {
+        if rule == (self.kind, self.rule) && place.level == self.place.level {
+            self.count += 1;
+            if new {
+                self.spread.add(place)
+            } else {
+                self.spread.touch(place)
+            }
+            return;
+        }
+        match self.consequences.iter_mut().find(|c| c.is(rule, place)) {
+            Some(known) => {
+                known.count += 1;
+                known.places += u64::from(new);
+            }
+            None => {
+                let (kind, rule) = rule;
+                let place = *place;
+                self.consequences.push(Consequence { kind, rule, place, event, count: 1, places: 1 });
+            }
+        }
     }
 
     /// Returns what the format calls the level of the table.
@@ -70,9 +107,10 @@ impl Finding {
     }
 
     /// Returns the numbers of the events that the finding mentions besides its own: those of its
-    /// history and of its note.
+    /// history, of its note and of its consequences.
     pub fn events(&self) -> impl Iterator<Item = u64> + '_ {
-        self.history.iter().map(|h| h.event).chain(events_in(&self.note))
+        let others = self.consequences.iter().map(|c| c.event);
+        self.history.iter().map(|h| h.event).chain(events_in(&self.note)).chain(others)
     }
 
     /// Replaces the numbers of events by those of a recording. An event that `look` does not know
@@ -89,11 +127,12 @@ impl Finding {
         noted.sort_by_key(|recorded| recorded.number);
         noted.dedup_by_key(|recorded| recorded.number);
         self.event = number(self.event);
+        self.consequences.iter_mut().for_each(|c| c.event = number(c.event));
         self.note = in_units(&self.note, unit, number);
         self.recorded = Some(Names { unit, callers, noted });
     }
 
-    fn event_text(&self, number: u64) -> String {
+    pub(super) fn event_text(&self, number: u64) -> String {
         self.recorded.as_ref().map_or_else(|| format!("event {number}"), |names| names.text(number))
     }
 
@@ -108,25 +147,38 @@ impl Finding {
         noted.iter().filter_map(|event| Some((event.number, event.callers.as_ref()?)))
     }
 
-    /// Returns the innermost caller in the code under test.
-    pub(super) fn innermost(&self) -> Option<super::TraceFrame> {
-        self.trace.as_ref().and_then(|trace| trace.frames().into_iter().next())
+    /// Returns whether it is found later than the code did wrong, and by another caller of a hook:
+    /// when an operation has ended, or at an access.
+    pub(super) fn is_found_late(&self) -> bool {
+        let late = [Kind::StaleUse, Kind::FlushMissing, Kind::ContiguousRange, Kind::BreakBeforeMake];
+        self.store.is_some() && late.contains(&self.kind)
     }
 
-    /// Returns the line of a report that says where and when.
-    pub(super) fn whereabouts(&self) -> String {
-        let mut text = format!("at {}", self.event_text(self.event));
+    /// Returns the callers that the finding is about: those of the store if it is found late, else
+    /// those of the hook.
+    fn callers(&self) -> Option<&Trace> {
+        if self.is_found_late() { self.store.as_ref() } else { self.trace.as_ref() }
+    }
+
+    /// Returns the innermost caller in the code under test: the line that reports mark.
+    pub(super) fn innermost(&self) -> Option<TraceFrame> {
+        self.callers().and_then(|trace| trace.frames().into_iter().next())
+    }
+
+    /// Returns the line of a report that says where and when a rule was broken first.
+    pub(super) fn whereabouts(&self, event: u64, place: &Place) -> String {
+        let mut text = format!("at {}", self.event_text(event));
         let mut add = |part: Option<String>| {
             if let Some(part) = part {
                 text.push_str(", ");
                 text.push_str(&part);
             }
         };
-        add(self.place.frame.map(|n| format!("table frame {n:#x}")));
-        add(self.level_name());
-        add(self.place.va.map(|n| format!("address {n:#x}")));
-        add(self.place.cpu.map(|n| format!("CPU {n}")));
-        add(self.place.space.map(|n| format!("space {n}")));
+        add(place.frame.map(|n| format!("table frame {n:#x}")));
+        add(place.level.map(|level| level_name(self.level_names, level)));
+        add(place.va.map(|n| format!("address {n:#x}")));
+        add(place.cpu.map(|n| format!("CPU {n}")));
+        add(place.space.map(|n| format!("space {n:#x}")));
         text
     }
 }
@@ -145,53 +197,4 @@ pub(crate) struct Details {
     pub(crate) note: String,
     pub(crate) history: Vec<HistoryEvent>,
     pub(crate) origins: Origins,
-}
-
-/// Returns the innermost caller in a line: the one that did it.
-fn innermost(trace: &Trace) -> Option<String> {
-    let caller = trace.frames().into_iter().next()?;
-    let at = caller.at.map_or(String::new(), |at| format!(" at {at}"));
-    Some(caller.symbol + &at)
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        wrap::words(f, 0, 0, &format!("{}: {}", self.kind, self.rule))?;
-        if !self.advice.is_empty() {
-            wrap::line(f, 2, &format!("fix: {}", self.advice))?;
-        }
-        wrap::line(f, 2, &self.whereabouts())?;
-        self.spread.write(f, self.count)?;
-        if !self.note.is_empty() {
-            wrap::line(f, 2, &self.note)?;
-        }
-        for (number, trace) in self.noted() {
-            if let Some(caller) = innermost(trace) {
-                wrap::line(f, 4, &format!("{} in {caller}", self.event_text(number)))?;
-            }
-        }
-        for (index, h) in self.history.iter().enumerate() {
-            wrap::line(f, 4, &format!("{}: {}", self.event_text(h.event), h.what.text(self.level_names)))?;
-            if let Some(caller) = self.callers_of(index).and_then(innermost) {
-                wrap::line(f, 6, &format!("in {caller}"))?;
-            }
-        }
-        for (title, trace) in [
-            ("found in", &self.trace),
-            ("the table was freed in", &self.origins.freed),
-            ("the table was allocated in", &self.origins.allocated),
-        ] {
-            let frames = trace.as_ref().map(Trace::frames).unwrap_or_default();
-            if !frames.is_empty() {
-                wrap::line(f, 2, title)?;
-            }
-            for frame in frames {
-                wrap::line(f, 4, &frame.symbol)?;
-                if let Some(at) = frame.at {
-                    wrap::line(f, 6, &format!("at {at}"))?;
-                }
-            }
-        }
-        Ok(())
-    }
 }

@@ -49,6 +49,8 @@ fn finding(finding: &Finding) -> String {
     object.string("note", Some(&finding.note).filter(|n| !n.is_empty()).map(String::as_str));
     object.number("event", finding.event);
     object.number("count", finding.count).number("places", finding.spread.places);
+    object.number("total", finding.total());
+    object.raw("at", &finding.innermost().as_ref().map_or("null".to_owned(), caller));
     object.raw("first", &array(&finding.spread.first.iter().map(place).collect::<Vec<_>>()));
     object.raw("frames", &range(finding.spread.frames));
     object.raw("addresses", &range(finding.spread.addresses));
@@ -74,12 +76,21 @@ fn finding(finding: &Finding) -> String {
     object.raw("history", &array(&history));
     for (key, trace) in [
         ("found_in", &finding.trace),
+        ("stored_in", &finding.store),
         ("freed_in", &finding.origins.freed),
         ("allocated_in", &finding.origins.allocated),
     ] {
         let callers = trace.as_ref().map(Trace::frames).unwrap_or_default();
         object.raw(key, &array(&callers.iter().map(caller).collect::<Vec<_>>()));
     }
+    let consequences = finding.consequences.iter().map(|c| {
+        let mut object = Object::default();
+        object.string("kind", Some(c.kind.name())).string("rule", Some(c.rule.name()));
+        object.number("event", c.event).number("count", c.count).number("places", c.places);
+        object.raw("first", &place(&c.place));
+        object.end()
+    });
+    object.raw("consequences", &array(&consequences.collect::<Vec<_>>()));
     object.end()
 }
 

@@ -5,17 +5,20 @@ use super::caller::TraceFrame;
 use super::cause::{Candidate, Cause, Causes};
 use super::finding::{Details, Finding};
 use super::format::Choice;
+use super::harness::Harness;
 use super::kind::Kind;
 use super::place::Place;
 use super::recorded::Recorded;
 use super::rule::Rule;
 use super::severity::{self, Severity};
 use super::spread::Spread;
+use super::stored::Stored;
 use super::summary::Summary;
 use super::trace::Trace;
 use crate::hash::FastMap;
 use std::hash::{Hash, Hasher};
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The number of distinct places after which findings only count in the totals, so that memory
@@ -41,8 +44,9 @@ impl Hash for Key {
 /// What is known of a place.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// Index into the findings kept.
-    Kept(u32),
+    /// Index into the findings kept, and the depth of the stack at the store from which the last
+    /// followed, or 0.
+    Kept(u32, usize),
     Counted,
     /// The index of the entry that allows it, and how often to look at the callers again.
     Allowed(u32, u32),
@@ -59,6 +63,13 @@ pub(crate) struct Reports {
     traces: bool,
     /// The callers of the hooks that are called now, if they were given.
     callers: Option<Trace>,
+    harness: Arc<Harness>,
+    /// How many more stores have their callers remembered.
+    stores_left: usize,
+    /// The last of these, with its event.
+    stored: Option<(u64, Stored)>,
+    /// Whether stores are told later than they were made, by other callers.
+    is_late: bool,
     suppressions: Suppressions,
     /// How often each entry of the list was needed.
     allowed: Vec<u64>,
@@ -79,6 +90,7 @@ impl Reports {
         suppressions: Suppressions,
         seed: Option<u64>,
         level_names: &'static [&'static str],
+        (harness, stores): (Harness, usize),
     ) -> Self {
         let thread = std::thread::current();
         Self {
@@ -90,6 +102,10 @@ impl Reports {
             limit,
             traces,
             callers: None,
+            harness: Arc::new(harness),
+            stores_left: stores,
+            stored: None,
+            is_late: false,
             allowed: vec![0; suppressions.list().len()],
             suppressions,
             level_names,
@@ -101,31 +117,38 @@ impl Reports {
         }
     }
 
-    /// Counts a finding. Calls `details` only for the first finding at its place, while there is
-    /// room, and for each misuse.
+    /// Counts a finding, which follows from `store` if that is known. Calls `details` only for the
+    /// first finding at its place, while there is room, and for each misuse.
     pub(crate) fn add(
         &mut self,
         event: u64,
         rule: (Kind, Rule),
         place: Place,
+        store: Option<&Stored>,
         details: impl FnOnce() -> Details,
     ) {
         if rule.0 == Kind::Misuse {
             let details = details();
             let identity = place.identity_of_misuse(&details.note);
-            self.add_at(event, Key { rule, identity }, place, || details);
+            self.add_at(event, Key { rule, identity }, place, store, || details);
         } else {
-            self.add_at(event, Key { rule, identity: place.identity() }, place, details);
+            self.add_at(event, Key { rule, identity: place.identity() }, place, store, details);
         }
     }
 
-    fn add_at(&mut self, event: u64, key: Key, place: Place, details: impl FnOnce() -> Details) {
+    fn add_at(
+        &mut self,
+        event: u64,
+        key: Key,
+        place: Place,
+        store: Option<&Stored>,
+        details: impl FnOnce() -> Details,
+    ) {
         let known = self.seen.get(&key).copied();
+        let stored_at = store.map_or(0, Stored::depth);
         match known {
-            Some(Seen::Kept(index)) => {
-                let finding = &mut self.kept[index as usize];
-                finding.count += 1;
-                finding.spread.touch(&place);
+            Some(Seen::Kept(index, depth)) if depth == stored_at => {
+                self.kept[index as usize].again(event, key.rule, &place, false);
             }
             Some(Seen::Counted) => {}
             // Another caller may break a rule that one caller is allowed to break.
@@ -133,8 +156,10 @@ impl Reports {
                 self.allowed[index as usize] += 1;
                 return;
             }
-            Some(Seen::Allowed(..)) | None => {
-                let mut stack = Stack { trace: self.callers.clone(), frames: None };
+            // Nor is a store of another caller the same cause.
+            Some(Seen::Allowed(..) | Seen::Kept(..)) | None => {
+                let harness = self.harness.clone();
+                let mut stack = Stack { trace: self.given(), frames: None, harness };
                 if self.is_allowed(&key, known, &mut stack) {
                     return;
                 }
@@ -142,7 +167,7 @@ impl Reports {
                 let here = 0u8;
                 let depth = std::ptr::from_ref(std::hint::black_box(&here)).addr();
                 let depth = self.callers.as_ref().and_then(Trace::identity).unwrap_or(depth);
-                self.keep(event, key, place, details, (stack, depth));
+                self.keep(event, (key, known), place, (store, details), (stack, depth));
             }
         }
         let (kind, rule) = key.rule;
@@ -172,30 +197,30 @@ impl Reports {
     fn keep(
         &mut self,
         event: u64,
-        key: Key,
+        (key, known): (Key, Option<Seen>),
         place: Place,
-        details: impl FnOnce() -> Details,
+        (store, details): (Option<&Stored>, impl FnOnce() -> Details),
         (mut stack, depth): (Stack, usize),
     ) {
         if self.seen.len() >= MOST_PLACES {
             return;
         }
         let details = details();
-        let new = Candidate { rule: key.rule, place: &place, details: &details, depth };
-        let callers = self.traces.then_some(|| stack.frames().to_vec());
+        let stored_at = store.map_or(0, Stored::depth);
+        let new = Candidate { rule: key.rule, place: &place, details: &details, store, depth };
+        let callers = self.traces.then_some(|| stack.trace().frames());
         let seen = match self.causes.find(&new, &self.kept, callers) {
             Cause::Known(index) => {
-                let finding = &mut self.kept[index as usize];
-                finding.count += 1;
-                finding.spread.add(&place);
-                Seen::Kept(index)
+                let new = !matches!(known, Some(Seen::Kept(before, _)) if before == index);
+                self.kept[index as usize].again(event, key.rule, &place, new);
+                Seen::Kept(index, stored_at)
             }
             Cause::New(print) if self.kept.len() < self.limit => {
                 let index = self.kept.len() as u32;
                 self.causes.added(&new, index, print);
                 let trace = self.traces.then(|| stack.trace().clone());
-                self.push(event, key.rule, place, details, trace);
-                Seen::Kept(index)
+                self.push(event, key.rule, place, details, (trace, store.map(|s| s.trace().clone())));
+                Seen::Kept(index, stored_at)
             }
             Cause::New(_) => {
                 self.causes.refused(&new);
@@ -212,7 +237,7 @@ impl Reports {
         (kind, rule): (Kind, Rule),
         place: Place,
         details: Details,
-        trace: Option<Trace>,
+        (trace, store): (Option<Trace>, Option<Trace>),
     ) {
         let Details { note, history, origins } = details;
         self.kept.push(Finding {
@@ -226,6 +251,8 @@ impl Reports {
             note,
             history,
             trace,
+            store,
+            consequences: Vec::new(),
             origins,
             level_names: self.level_names,
             recorded: None,
@@ -239,7 +266,51 @@ impl Reports {
 
     /// Returns the callers of the hook that is called now.
     pub(crate) fn callers(&self) -> Trace {
-        self.callers.clone().unwrap_or_else(Trace::capture)
+        self.given().unwrap_or_else(|| Trace::capture(self.harness.clone()))
+    }
+
+    /// Returns the callers that were given.
+    fn given(&self) -> Option<Trace> {
+        self.callers.clone().map(|callers| callers.without(self.harness.clone()))
+    }
+
+    /// Marks files or functions as harness.
+    pub(crate) fn mark_harness(&mut self, pattern: &str) {
+        Arc::make_mut(&mut self.harness).mark(pattern);
+    }
+
+    /// Says whether stores are told later than they were made, by other callers.
+    #[cfg(feature = "watch")]
+    pub(crate) fn told_late(&mut self, late: bool) {
+        self.is_late = late;
+    }
+
+    /// Returns the callers of the hook of a store that owes flushes, of which `event` is the number,
+    /// while there is room. It takes a backtrace once for each store.
+    pub(crate) fn stored(&mut self, event: u64) -> Option<Stored> {
+        if let Some((at, stored)) = &self.stored
+            && *at == event
+        {
+            return Some(stored.clone());
+        }
+        let here = 0u8;
+        let trace = match self.given().filter(|_| self.traces) {
+            Some(given) => given,
+            None if !self.traces || self.is_late => return None,
+            None => {
+                self.stores_left = self.stores_left.checked_sub(1)?;
+                self.callers()
+            }
+        };
+        let depth = trace.identity().unwrap_or(std::ptr::from_ref(std::hint::black_box(&here)).addr());
+        let stored = Stored::new(trace, depth);
+        self.stored = Some((event, stored.clone()));
+        Some(stored)
+    }
+
+    /// Sorts stores by their callers. Returns the number of the group of each, counted from 0.
+    pub(crate) fn sort(&mut self, stores: &[Option<&Stored>]) -> Vec<usize> {
+        self.causes.sort(stores)
     }
 
     /// Names the events of the findings kept as `look` does, which gets the index of a finding and
@@ -294,7 +365,7 @@ impl Reports {
     }
 
     pub(crate) fn summary(&self) -> Summary {
-        let in_kept: u64 = self.kept.iter().map(|k| k.count).sum();
+        let in_kept: u64 = self.kept.iter().map(Finding::total).sum();
         Summary {
             by_severity: self.by_severity,
             causes: self.kept.len() as u64,
@@ -332,17 +403,19 @@ impl Drop for Reports {
 /// The callers of the hook, taken and looked up when they are needed first.
 struct Stack {
     trace: Option<Trace>,
+    /// All callers, with those of the harness.
     frames: Option<Vec<TraceFrame>>,
+    harness: Arc<Harness>,
 }
 
 impl Stack {
     fn trace(&mut self) -> &Trace {
-        self.trace.get_or_insert_with(Trace::capture)
+        self.trace.get_or_insert_with(|| Trace::capture(self.harness.clone()))
     }
 
     fn frames(&mut self) -> &[TraceFrame] {
         if self.frames.is_none() {
-            self.frames = Some(self.trace().frames());
+            self.frames = Some(self.trace().with_harness());
         }
         self.frames.as_deref().unwrap_or_default()
     }

@@ -17,7 +17,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reports: &Reports) -> fmt::Resul
 
 /// Returns kind and rule, the caller, the first place, and how many more there are.
 fn line(finding: &Finding) -> String {
-    let Finding { kind, rule, place, count, spread, .. } = finding;
+    let Finding { kind, rule, place, count, spread, consequences, .. } = finding;
     let mut text = format!("{kind}/{}", rule.name());
     let caller = finding.innermost();
     if let Some((file, line, _)) = caller.as_ref().and_then(TraceFrame::position) {
@@ -35,6 +35,9 @@ fn line(finding: &Finding) -> String {
     }
     if *count > spread.places {
         text.push_str(&format!(", {count} times"));
+    }
+    if !consequences.is_empty() {
+        text.push_str(&format!(", {} more", finding.total() - count));
     }
     text
 }

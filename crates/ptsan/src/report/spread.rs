@@ -82,7 +82,7 @@ impl Spread {
         }
         for (what, all) in [
             ("CPUs", self.cpus.iter().map(ToString::to_string).collect::<Vec<_>>()),
-            ("spaces", strings(&self.spaces)),
+            ("spaces", self.spaces.iter().map(|space| format!("{space:#x}")).collect()),
         ] {
             if all.len() > 1 {
                 let more = if self.more && all.len() == FIRST { ", …" } else { "" };
@@ -91,10 +91,6 @@ impl Spread {
         }
         if count > self.places { wrap::line(f, 2, &format!("found {count} times")) } else { Ok(()) }
     }
-}
-
-fn strings(all: &[u64]) -> Vec<String> {
-    all.iter().map(ToString::to_string).collect()
 }
 
 fn widen(range: &mut Option<(u64, u64)>, address: Option<u64>) {

@@ -74,6 +74,12 @@ pub struct Config {
     /// Every table remembers the callers that allocated and freed it. Costs some microseconds for
     /// each.
     pub track_origins: bool,
+    /// The number of stores of which the sanitizer remembers the callers, with `backtraces`: told
+    /// stores that owe flushes. A finding that is made later then names the line of the store. Each
+    /// takes some 5 µs. The environment variable `PTSAN_STORES` replaces the number.
+    pub stores: usize,
+    /// Files and functions that are not under test: see [`Config::harness`].
+    pub harness: Vec<String>,
     /// Findings that are known and allowed.
     pub suppressions: Suppressions,
     /// Counts [`crate::Stats::nanoseconds`]. Costs some 50 ns a hook.
@@ -82,7 +88,7 @@ pub struct Config {
 
 impl Config {
     /// Configures one CPU without ASIDs and without an adversary. 64 findings are kept with
-    /// backtraces.
+    /// backtraces, and the callers of 4,096 stores.
     #[must_use]
     pub fn new(arch: Arch) -> Self {
         Self {
@@ -102,6 +108,8 @@ impl Config {
             keep: 64,
             backtraces: true,
             track_origins: false,
+            stores: 1 << 12,
+            harness: Vec::new(),
             suppressions: Suppressions::default(),
             timed: false,
         }
@@ -114,8 +122,31 @@ impl Config {
         self
     }
 
+    /// Marks a file or a function of the test as harness: hooks, allocators of frames, drivers.
+    /// Reports leave it out and name the first caller outside.
+    ///
+    /// A pattern with a `/` or a `.` is the end of a file's path, in whole components: `hooks.rs`,
+    /// `tests/hooks.rs`, and `tests/` for all files in such a directory. `file!()` is the file that it
+    /// stands in. Another pattern is a part of a function's path, in whole names: `Machine` stands
+    /// for all methods of that type. A `*` stands for anything: `hw_*`.
+    ///
+    /// The sanitizer's own functions, with [`Session`](crate::Session) and the adapters, are left out
+    /// anyway.
+    /// ```
+    /// use ptsan::{Arch, Config};
+    ///
+    /// let config = Config::new(Arch::x86_64()).harness(file!()).harness("hw_*");
+    /// assert_eq!(config.harness.len(), 2);
+    /// ```
+    #[must_use]
+    pub fn harness(mut self, pattern: impl Into<String>) -> Self {
+        self.harness.push(pattern.into());
+        self
+    }
+
     /// Applies the environment: `PTSAN_SEED` replaces the seed of a configured adversary by a
-    /// number (`0x` for hexadecimal) or by `random`, `PTSAN_BACKTRACE=0` turns backtraces off.
+    /// number (`0x` for hexadecimal) or by `random`, `PTSAN_BACKTRACE=0` turns backtraces off, and
+    /// `PTSAN_STORES` is the number of stores whose callers are remembered.
     ///
     /// [`crate::Sanitizer::new`] calls it, so that a failed run can be repeated without a change to
     /// the code.
@@ -126,6 +157,9 @@ impl Config {
             adversary.seed = seed;
         }
         self.backtraces &= variable("PTSAN_BACKTRACE").as_deref() != Some("0");
+        if let Some(stores) = variable("PTSAN_STORES").and_then(|s| s.trim().parse().ok()) {
+            self.stores = stores;
+        }
         self
     }
 }
@@ -147,6 +181,15 @@ pub(crate) fn parse_seed(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_environment_replaces_the_number_of_stores() {
+        let with = |text: &'static str| {
+            let variable = |name: &str| (name == "PTSAN_STORES").then(|| text.to_owned());
+            Config::new(Arch::x86_64()).with_environment(variable).stores
+        };
+        assert_eq!([with("7"), with(" 0"), with("many")], [7, 0, 4096]);
+    }
 
     #[test]
     fn the_environment_replaces_the_seed_and_turns_backtraces_off() {

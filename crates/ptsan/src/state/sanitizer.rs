@@ -8,7 +8,7 @@ use super::stats::Stats;
 use crate::cpu::Cpu;
 use crate::hash::FastMap;
 use crate::owed::{Debts, Runs};
-use crate::report::{Details, Kind, Place, Reports, Rule};
+use crate::report::{Details, Harness, Kind, Place, Reports, Rule, Stored};
 use crate::shadow::{Frame, FrameRef, FrameTable, Mappings};
 use std::time::Instant;
 
@@ -70,6 +70,8 @@ impl Sanitizer {
         let mut config = config.with_environment(|name| std::env::var(name).ok());
         config.arch.sets_dirty |= config.accessed_dirty;
         let seed = config.adversary.map(|a| a.seed);
+        let mut harness = Harness::default();
+        config.harness.iter().for_each(|pattern| harness.mark(pattern));
         let cpus = (0..config.cpus.min(usize::from(u16::MAX))).map(|_| Cpu::new(config.tlb)).collect();
         let mut new = Self {
             cpus,
@@ -80,6 +82,7 @@ impl Sanitizer {
                 config.suppressions.clone(),
                 seed,
                 config.arch.level_names,
+                (harness, config.stores),
             ),
             event: 0,
             stats: Stats::default(),
@@ -129,8 +132,19 @@ impl Sanitizer {
 
     /// Adds a finding, with the history of the frame that it is about.
     pub(crate) fn report(&mut self, kind: Kind, rule: Rule, place: Place, note: impl FnOnce() -> String) {
+        self.report_of(None, (kind, rule), place, note);
+    }
+
+    /// Adds a finding that follows from a store.
+    pub(crate) fn report_of(
+        &mut self,
+        store: Option<&Stored>,
+        rule: (Kind, Rule),
+        place: Place,
+        note: impl FnOnce() -> String,
+    ) {
         let frame = || place.frame.and_then(|p| self.frames.find(p)).and_then(|f| self.frames.get(f));
-        self.reports.add(self.event, (kind, rule), place, || details_of(frame(), note()));
+        self.reports.add(self.event, rule, place, store, || details_of(frame(), note()));
     }
 
     /// Runs the body of a hook: counts it, and times it if configured.

@@ -1,4 +1,6 @@
 //! The instruction that broke a rule.
+use super::image::address;
+use crate::TraceFrame;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 
@@ -31,12 +33,18 @@ pub enum Act {
 }
 
 impl FoundAt {
-    pub(super) fn instruction(&self) -> String {
-        let Self { rip, phys, .. } = self;
+    /// Describes the instruction: its line, if that is known, its address in its file, and its effect.
+    pub(super) fn instruction(&self, line: Option<&TraceFrame>) -> String {
+        let (address, phys) = (address(self.rip), self.phys);
+        let what = match line {
+            Some(TraceFrame { symbol, at: Some(at) }) => format!("{symbol} at {at} ({address})"),
+            Some(TraceFrame { symbol, at: None }) => format!("{symbol} ({address})"),
+            None => format!("the instruction at {address}"),
+        };
         match self.act {
-            Act::Stored => format!("the instruction at {rip:#x} stored to {phys:#x}"),
-            Act::Loaded => format!("the instruction at {rip:#x} loaded the root {phys:#x}"),
-            Act::Flushed => format!("the instruction at {rip:#x} flushed"),
+            Act::Stored => format!("{what} stored to {phys:#x}"),
+            Act::Loaded => format!("{what} loaded the root {phys:#x}"),
+            Act::Flushed => format!("{what} flushed"),
         }
     }
 }
@@ -51,7 +59,7 @@ impl fmt::Display for FoundAt {
     /// Prints the instruction and the functions that led to it, innermost first. Finding names
     /// reads debug information and is slow.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.instruction())?;
+        write!(f, "{}", self.instruction(None))?;
         if self.backtrace.status() != BacktraceStatus::Captured {
             return Ok(());
         }

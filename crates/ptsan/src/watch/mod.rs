@@ -42,7 +42,8 @@
 //! | instruction | what it does |
 //! |---|---|
 //! | `invlpg` | [`Flush::page`](crate::Flush::page) of the current space: global translations too |
-//! | `invpcid` types 0, 1 | flushes a page, or all, of the space of the PCID, except global translations |
+//! | `invpcid` type 0 | flushes a page of the space of the PCID, and of the tables only those on the way to it; no global translations, and no tables on the way to other addresses, as `invlpg` does |
+//! | `invpcid` type 1 | flushes the space of the PCID, except global translations |
 //! | `invpcid` types 2, 3 | flushes all spaces: with global translations, without them |
 //! | `mov` to CR3 | [`switch`](crate::Sanitizer::switch); flushes the space unless bit 63 is set |
 //! | `mov` to CR4 | flushes everything if `PGE` changes or `PCIDE` is cleared, the space if `SMEP` is set |
@@ -112,6 +113,7 @@
 mod ended;
 mod error;
 mod found;
+mod image;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 mod linux;
 mod store;

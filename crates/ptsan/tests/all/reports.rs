@@ -76,7 +76,7 @@ fn a_report_tells_who_unhooked_the_table_and_what_the_last_flush_was() {
     m.unmap(1, VA);
     let text = m.san.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("unhooked by a store to the entry at"), "{text}");
-    assert!(text.contains("its last flush (flush of 0x0 in space 1, event"), "{text}");
+    assert!(text.contains("its last flush (flush of 0x0 in space 0x1, event"), "{text}");
     assert!(text.contains("was for other addresses"), "{text}");
 }
 

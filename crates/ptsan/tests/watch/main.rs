@@ -4,6 +4,7 @@ mod formats;
 mod identity;
 mod kernel;
 mod leftovers;
+mod lines;
 mod signals;
 mod stores;
 mod tables;

@@ -206,6 +206,7 @@ impl Region {
 impl Subject {
     /// Tells the sanitizer what a store changed.
     fn look(&mut self, ram: &Ram, store: &Store<'_>, seen: &Seen, live: bool) {
+        self.san.reports.told_late(!live);
         self.check(store.rip, store.phys, Act::Stored, live, |subject| {
             subject.san.running = seen.by.cpu.or(subject.san.running);
             subject.san.overwritten(seen.overwritten.clone());
@@ -214,6 +215,7 @@ impl Subject {
                 on_store(&mut subject.san, ram, store);
             }
         });
+        self.san.reports.told_late(false);
     }
 
     /// Tells the sanitizer what a privileged instruction did.

@@ -252,7 +252,10 @@ impl fmt::Display for Watch {
                     finding.map_or(Ok(()), |finding| write!(f, " ({})", finding.kind))?;
                     // The report has printed the callers, unless configured otherwise.
                     match finding.and_then(|finding| finding.trace.as_ref()) {
-                        Some(_) => write!(f, ": {}", found.instruction()),
+                        Some(trace) => {
+                            let callers = trace.frames();
+                            write!(f, ": {}", found.instruction(callers.first()))
+                        }
                         None => write!(f, ": {found}"),
                     }
                 })
