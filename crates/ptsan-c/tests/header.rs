@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files with functions for C, in the order of the header.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 20] = [
     "error",
     "options",
     "source",
@@ -22,6 +22,7 @@ const SOURCES: [&str; 19] = [
     "face/expect",
     "face/hashed",
     "face/watch",
+    "face/harness",
     "face/findings",
 ];
 const LAST: &str = "face/end";

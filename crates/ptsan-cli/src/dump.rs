@@ -111,7 +111,7 @@ pub(crate) fn describe(record: &Record<'_>) -> String {
         }
         Record::RootLoaded { cpu, root, space, flushes } => {
             let flushes = if flushes { " flushes" } else { "" };
-            format!("{name} cpu {cpu} {root:#x} space {space}{flushes}")
+            format!("{name} cpu {cpu} {root:#x} space {space:#x}{flushes}")
         }
         Record::Lazy { cpu } | Record::Resume { cpu } | Record::Leave { cpu } | Record::Running { cpu } => {
             format!("{name} cpu {cpu}")
@@ -119,15 +119,15 @@ pub(crate) fn describe(record: &Record<'_>) -> String {
         Record::Barrier { cpu, kind } => {
             format!("{name} cpu {cpu} {}", format!("{kind:?}").to_lowercase())
         }
-        Record::DataMapped { space, va } => format!("{name} space {space} {va:#x}"),
+        Record::DataMapped { space, va } => format!("{name} space {space:#x} {va:#x}"),
         Record::FlushesDone => name.to_owned(),
         Record::Invalidate { cpu, scope, leaf_only } => {
             let cpu = cpu.map_or_else(|| "all".to_owned(), |cpu| cpu.to_string());
             let leaf = if leaf_only { " leaf" } else { "" };
             let scope = match scope {
-                Scope::Page { space, va } => format!("space {space} {va:#x}"),
+                Scope::Page { space, va } => format!("space {space:#x} {va:#x}"),
                 Scope::Range { space, start, end, stride } => {
-                    format!("space {space} {start:#x}..{end:#x} by {stride:#x}")
+                    format!("space {space:#x} {start:#x}..{end:#x} by {stride:#x}")
                 }
                 Scope::EverySpace { start, end, .. } if end == start.saturating_add(1) => {
                     format!("every space {start:#x}")
@@ -135,12 +135,12 @@ pub(crate) fn describe(record: &Record<'_>) -> String {
                 Scope::EverySpace { start, end, stride } => {
                     format!("every space {start:#x}..{end:#x} by {stride:#x}")
                 }
-                Scope::Space(space) => format!("space {space}"),
+                Scope::Space(space) => format!("space {space:#x}"),
                 Scope::All => "everything".to_owned(),
             };
             format!("{name} cpu {cpu} {scope}{leaf}")
         }
-        Record::SpaceCreated { space } | Record::SpaceDestroyed { space } => format!("{name} {space}"),
+        Record::SpaceCreated { space } | Record::SpaceDestroyed { space } => format!("{name} {space:#x}"),
         Record::OperationBegins { id } | Record::OperationEnds { id } => format!("{name} {id}"),
         Record::Access { cpu, va, kind, user } => {
             let mode = if user { "user" } else { "kernel" };

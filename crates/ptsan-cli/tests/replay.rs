@@ -483,20 +483,20 @@ fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
         (Record::Resume { cpu: 9 }, "CPU 9", "number CPUs from 0"),
         (Record::Leave { cpu: 9 }, "CPU 9", "number CPUs from 0"),
         (other, "CPU 1 has no root loaded", "root-loaded"),
-        (flush(Scope::Space(77)), "space 77", "space-created"),
-        (flush(Scope::Page { space: 77, va: 0 }), "space 77", "space-created"),
+        (flush(Scope::Space(77)), "space 0x4d", "space-created"),
+        (flush(Scope::Page { space: 77, va: 0 }), "space 0x4d", "space-created"),
         (
             flush(Scope::Range { space: 1, start: 9, end: 3, stride: 1 }),
             "from 0x9 to 0x3",
             "the first address",
         ),
         (flush(Scope::EverySpace { start: 0, end: 3, stride: 0 }), "by 0x0", "the first address"),
-        (Record::SpaceDestroyed { space: 77 }, "space 77", "space-created"),
-        (Record::SpaceDestroyed { space: 1 }, "CPU 0 has space 1 loaded", "leave"),
+        (Record::SpaceDestroyed { space: 77 }, "space 0x4d", "space-created"),
+        (Record::SpaceDestroyed { space: 1 }, "CPU 0 has space 0x1 loaded", "leave"),
         (Record::DataFreed { phys: 0x9000, size: 0 }, "0x0 bytes of data at 0x9000", "bytes of the frame"),
         (Record::DataReused { phys: !0, size: 2 }, "0x2 bytes of data", "bytes of the frame"),
         (Record::DataFreed { phys: 1 << 56, size: 1 }, "0x1 bytes of data", "bytes of the frame"),
-        (Record::DataMapped { space: 77, va: 0 }, "space 77", "space-created"),
+        (Record::DataMapped { space: 77, va: 0 }, "space 0x4d", "space-created"),
         (Record::Barrier { cpu: 2, kind: BarrierKind::Data }, "CPU 2", "number CPUs from 0"),
         (Record::Running { cpu: 9 }, "CPU 9", "number CPUs from 0"),
         (Record::OperationEnds { id: 3 }, "operation 3 is not under way", "operation-begins"),
@@ -608,10 +608,10 @@ fn a_dump_has_a_line_for_each_record() {
     assert!(output.status.success());
     let lines: Vec<_> = text.lines().collect();
     assert_eq!((lines[0], lines.len()), ("x86-64, 2 CPUs", records.len() + 2));
-    assert_eq!(lines[9], "       9 root-loaded cpu 0 0x1000 space 1 pc 0xffff800000100008");
+    assert_eq!(lines[9], "       9 root-loaded cpu 0 0x1000 space 0x1 pc 0xffff800000100008");
     assert!(lines.iter().all(|line| line.chars().count() <= 80 && !line.contains('\u{1b}')), "{text}");
     for (line, what) in lines[lines.len() - 7..].iter().zip([
-        "data-mapped space 1 0x7000 pc",
+        "data-mapped space 0x1 0x7000 pc",
         "data-freed 0x9000 0x1000 bytes pc",
         "exchange 0x4008 = 0xb007 (4) pc",
         "barrier cpu 1 instruction pc",
@@ -643,6 +643,14 @@ fn bad_usage_is_status_2() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!output.stderr.is_empty() && output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_function_that_is_marked_as_harness_is_left_out_unless_it_is_alone() {
+    let with = |pattern| replay(&without_flush(), &["--no-seed", "--harness", pattern]);
+    // The only caller that a record has.
+    let (status, text) = with("0xffff80000010000b");
+    assert!(status == 1 && text.contains("found in\n    0xffff80000010000b\n"), "{text}");
 }
 
 /// A loop that frees pages too early is one finding, and another caller is another.

@@ -77,6 +77,7 @@ void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed) {
         fprintf(stderr, "%s\n", ptsan_last_error());
         exit(2);
     }
+    ptsan_mark_harness(san, "ptsan-found/c/");
     ptsan_space_created(san, SPACE);
     state = seed;
     issues = 0;

@@ -54,6 +54,8 @@ pub struct PtsanFinding {
     pub event: u64,
     /// How often it was made: a loop that breaks a rule at many places is one finding.
     pub count: u64,
+    /// How often it was made together with what else follows from its cause, such as other kinds.
+    pub total: u64,
     /// Physical address of the frame, or `PTSAN_NONE`.
     pub frame: u64,
     /// Virtual address, or `PTSAN_NONE`.
@@ -134,9 +136,11 @@ pub unsafe extern "C" fn ptsan_finding_at(san: *mut Ptsan, index: usize, finding
         }
         // Stores nothing and prints nothing while the sanitizer is locked.
         let found = machine.check(|s, _| {
-            s.findings().get(index).map(|f| (f.kind, f.rule, f.place, f.event, f.count, f.note.clone()))
+            s.findings()
+                .get(index)
+                .map(|f| (f.kind, f.rule, f.place, f.event, (f.count, f.total()), f.note.clone()))
         });
-        let Some((kind, rule, place, event, count, note)) = found else { return Ok(false) };
+        let Some((kind, rule, place, event, (count, total), note)) = found else { return Ok(false) };
         let found = PtsanFinding {
             kind: text::kind_name(kind),
             rule: text::rule_name(rule),
@@ -144,6 +148,7 @@ pub unsafe extern "C" fn ptsan_finding_at(san: *mut Ptsan, index: usize, finding
             note: machine.note(index, &note),
             event,
             count,
+            total,
             frame: place.frame.unwrap_or(PTSAN_NONE),
             va: place.va.unwrap_or(PTSAN_NONE),
             space: place.space.unwrap_or(PTSAN_NONE),

@@ -135,6 +135,9 @@ static void refusals(void) {
     CHECK(ptsan_operation_ends(san, 1) == PTSAN_ERROR_BAD_ARGUMENT);
     CHECK(ptsan_count(san, "laek") == PTSAN_NONE && last_error_says("`laek`"));
     CHECK(ptsan_count(san, NULL) == PTSAN_NONE && ptsan_count(san, "\xff") == PTSAN_NONE);
+    CHECK(ptsan_mark_harness(san, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
+    CHECK(ptsan_mark_harness(san, " ") == PTSAN_ERROR_BAD_ARGUMENT && last_error_says("the pattern is empty"));
+    CHECK(ptsan_mark_harness(san, "\xff") == PTSAN_ERROR_BAD_ARGUMENT);
     CHECK(!ptsan_finding_at(san, 0, NULL));
     CHECK(ptsan_watch_base(san) == NULL && last_error_says("ptsan_watch_new"));
     CHECK(ptsan_watch_run(san, NULL, NULL) == PTSAN_ERROR_BAD_ARGUMENT);

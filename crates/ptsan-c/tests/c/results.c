@@ -382,8 +382,44 @@ static void formats(void) {
     CHECK(ptsan_destroy(san) == PTSAN_OK);
 }
 
+/* A hook of the test, in a function of its own. */
+static __attribute__((noinline)) int hw_table_returned(uint64_t table) {
+    int refused = ptsan_table_freed(san, table, 4096);
+    return refused;
+}
+
+/* The line outside the harness is the one that reports name. */
+static void harness(void) {
+    char want[32];
+    prepare(NULL);
+    CHECK(ptsan_mark_harness(san, "hw_*") == PTSAN_OK);
+    int line = __LINE__ + 1;
+    int refused = hw_table_returned(0x10a000);
+    CHECK(refused == PTSAN_OK && snprintf(want, sizeof want, " results.c:%d ", line) > 0);
+    char *report = ptsan_report_as(san, PTSAN_FORMAT_SHORT);
+    CHECK(strstr(report, want) != NULL);
+    ptsan_free_text(report);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
+/* One store, two kinds of findings: one finding, with both numbers. */
+static void causes(void) {
+    ptsan_finding f;
+    prepare(NULL);
+    ram[0x2000 / 8] = 0; /* unlinks the last table with its page, and flushes nothing */
+    ptsan_entry_written(san, 0x102000);
+    CHECK(ptsan_frame_freed(san, 0x105000, 4096) == PTSAN_OK);
+    CHECK(ptsan_table_freed(san, 0x103000, 4096) == PTSAN_OK);
+    CHECK(ptsan_finding_at(san, 0, &f) && !ptsan_finding_at(san, 1, &f));
+    CHECK(strcmp(f.kind, "data-freed-before-flush") == 0 && f.count == 1 && f.total == 2);
+    COUNT("free-before-flush", 1);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
 int main(void) {
     formats();
+    harness();
+    causes();
     answers();
     one_by_one();
     operations();

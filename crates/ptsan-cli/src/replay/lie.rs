@@ -208,7 +208,7 @@ impl Facts {
             return Ok(());
         }
         Err((
-            format!("space {space} was never loaded nor created, or is destroyed"),
+            format!("space {space:#x} was never loaded nor created, or is destroyed"),
             "record space-created before a record of a space that no CPU has loaded",
         ))
     }
@@ -216,7 +216,7 @@ impl Facts {
     fn destroyed(&mut self, space: u64) -> Result<(), Wrong> {
         if let Some((cpu, _)) = self.loaded.iter().find(|(_, loaded)| **loaded == space) {
             return Err((
-                format!("CPU {cpu} has space {space} loaded"),
+                format!("CPU {cpu} has space {space:#x} loaded"),
                 "record leave or the next root-loaded of that CPU before space-destroyed",
             ));
         }
@@ -224,7 +224,7 @@ impl Facts {
             return Ok(());
         }
         Err((
-            format!("space {space} was never loaded nor created, or is destroyed"),
+            format!("space {space:#x} was never loaded nor created, or is destroyed"),
             "record space-created when a space begins; do not destroy a number that stands for another space later",
         ))
     }

@@ -47,6 +47,8 @@ pub(super) struct Machine {
     pub(super) lies: (Vec<Lie>, u64),
     /// The record that ended the log, if it says that all tables should be free.
     pub(super) ended: Option<bool>,
+    /// How often anything was found.
+    total: u64,
     memory: Pages,
     facts: Facts,
     recent: Recent,
@@ -93,6 +95,7 @@ impl Machine {
             ended: None,
             memory: Pages::new(most),
             facts,
+            total: 0,
             recent: Recent::default(),
             callers: Callers::new(symbols),
             operations: HashMap::new(),
@@ -170,9 +173,19 @@ impl Machine {
 
     /// Notes which records the findings that are new name.
     fn note(&mut self, origin: Origin) {
-        for finding in self.sanitizer.findings().iter().skip(self.made.len()) {
-            let known = finding.events().filter_map(|event| Some((event, self.recent.find(event)?)));
-            self.made.push(known.chain([(finding.event, origin)]).collect());
+        let total = self.sanitizer.total();
+        if std::mem::replace(&mut self.total, total) == total {
+            return;
+        }
+        for (index, finding) in self.sanitizer.findings().iter().enumerate() {
+            if index == self.made.len() {
+                let known = finding.events().filter_map(|event| Some((event, self.recent.find(event)?)));
+                self.made.push(known.chain([(finding.event, origin)]).collect());
+            }
+            // What has the same cause may come later.
+            for consequence in &finding.consequences {
+                self.made[index].entry(consequence.event).or_insert(origin);
+            }
         }
     }
 

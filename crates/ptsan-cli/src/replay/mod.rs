@@ -46,6 +46,9 @@ pub struct ReplayArgs {
     /// Keeps so many findings in full; all are counted
     #[arg(long, value_name = "N", default_value_t = 64)]
     keep: usize,
+    /// Leaves a function or a file out of reports: the next caller is named; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    harness: Vec<String>,
     /// Keeps so many MiB of the machine's memory that are not zero
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     memory: u32,
@@ -97,6 +100,7 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let seed = (!args.no_seed).then_some(args.seed);
     let pages = args.memory as usize * 256;
     let mut machine = Machine::new(&header, arch, seed, (args.keep, pages), symbols);
+    args.harness.iter().for_each(|pattern| machine.sanitizer.mark_harness(pattern));
     let damage = loop {
         match input.reader.next() {
             Ok(Some(entry)) => machine.apply(&entry).map_err(|limit| {
