@@ -190,6 +190,11 @@ impl Causes {
         }
     }
 
+    /// Returns whether every place is still compared by names.
+    pub(super) fn looks_up_all(&self) -> bool {
+        self.looked_up < EXACT
+    }
+
     /// Returns what the site says, if names need not be looked up.
     fn shortcut(&mut self, site: Site) -> Option<Cause> {
         let exact = self.looked_up < EXACT;

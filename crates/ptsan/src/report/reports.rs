@@ -147,7 +147,9 @@ impl Reports {
         let known = self.seen.get(&key).copied();
         let stored_at = store.map_or(0, Stored::depth);
         match known {
-            Some(Seen::Kept(index, depth)) if depth == stored_at => {
+            Some(Seen::Kept(index, depth))
+                if depth == stored_at && (store.is_none() || !self.causes.looks_up_all()) =>
+            {
                 self.kept[index as usize].again(event, key.rule, &place, false);
             }
             Some(Seen::Counted) => {}
