@@ -57,6 +57,8 @@ pub(crate) struct Reports {
     totals: [u64; Kind::ALL.len()],
     by_severity: [u64; Severity::ALL.len()],
     seen: FastMap<Key, Seen>,
+    /// Findings that have a place, where [`seen`](Self::seen) names the one of another cause.
+    elsewhere: FastMap<(Key, u32), ()>,
     kept: Vec<Finding>,
     causes: Causes,
     limit: usize,
@@ -97,6 +99,7 @@ impl Reports {
             totals: [0; Kind::ALL.len()],
             by_severity: [0; Severity::ALL.len()],
             seen: FastMap::default(),
+            elsewhere: FastMap::default(),
             kept: Vec::new(),
             causes: Causes::default(),
             limit,
@@ -211,9 +214,13 @@ impl Reports {
         let stored_at = store.map_or(0, Stored::depth);
         let new = Candidate { rule: key.rule, place: &place, details: &details, store, depth };
         let callers = self.traces.then_some(|| stack.trace().frames());
+        let before = match known {
+            Some(Seen::Kept(before, _)) => Some(before),
+            _ => None,
+        };
         let seen = match self.causes.find(&new, &self.kept, callers) {
             Cause::Known(index) => {
-                let new = !matches!(known, Some(Seen::Kept(before, _)) if before == index);
+                let new = before != Some(index) && !self.elsewhere.contains_key(&(key, index));
                 self.kept[index as usize].again(event, key.rule, &place, new);
                 Seen::Kept(index, stored_at)
             }
@@ -230,6 +237,12 @@ impl Reports {
             }
             Cause::Unknown => Seen::Counted,
         };
+        if let Some(before) = before
+            && !matches!(seen, Seen::Kept(index, _) if index == before)
+            && self.elsewhere.len() < MOST_PLACES
+        {
+            self.elsewhere.insert((key, before), ());
+        }
         self.seen.insert(key, seen);
     }
 

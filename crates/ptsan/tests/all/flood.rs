@@ -71,7 +71,7 @@ fn ten_thousand_pages_of_one_loop_are_one_finding_that_says_which() {
     let text = one_line(finding);
     assert!(text.contains("10000 pages, 0x400000 to 0x2b0f000: 0x400000, 0x401000, 0x402000,"), "{text}");
     // As the README shows it, but for the callers and the last flush.
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     let shown = readme.split("```text\nstale-use: ").nth(1).and_then(|rest| rest.split("```").next());
     let shown = format!("stale-use: {}", shown.expect("the README shows it"));
     assert!(finding.to_string().starts_with(&shown), "the README shows another text:\n{shown}\n{finding}");

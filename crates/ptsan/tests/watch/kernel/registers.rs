@@ -159,11 +159,12 @@ fn invpcid_of_an_address_spares_global_translations_and_other_spaces() {
     }
 }
 
-/// Whatever a CPU happened to hold: `invlpg` ends what it owes for a global page, `invpcid` does not.
+/// `invlpg` ends the debt of a CPU for a global page, `invpcid` does not.
 #[test]
 fn invpcid_of_an_address_leaves_the_flush_of_a_global_page_owed() {
     for (global, by_number) in [(false, false), (false, true), (true, false), (true, true)] {
         let machine = with_pcids(if global { GLOBAL } else { 0 });
+        machine.use_both(0);
         machine.run(|| {
             store(machine.entry, 0);
             match by_number {
