@@ -276,6 +276,8 @@ typedef struct ptsan_finding {
     uint64_t event;
     // How often it was made: a loop that breaks a rule at many places is one finding.
     uint64_t count;
+    // How often it was made together with what else follows from its cause, such as other kinds.
+    uint64_t total;
     // Physical address of the frame, or `PTSAN_NONE`.
     uint64_t frame;
     // Virtual address, or `PTSAN_NONE`.
@@ -635,6 +637,18 @@ int32_t ptsan_watch_unseen(struct ptsan *san,
 
 // Returns the number of stores seen, or `PTSAN_NONE`.
 uint64_t ptsan_watch_stores(struct ptsan *san);
+
+// Marks a file or a function of the test as harness: hooks, allocators of frames, drivers. Reports
+// leave it out and name the first caller outside, for findings that are made from now on.
+//
+// A pattern with a `/` or a `.` is the end of a file's path, in whole components: `"hooks.h"`,
+// `"host/hooks.h"`, `"tests/"` for all files in such a directory, `__FILE__`. Another pattern is the
+// name of a function. A `*` stands for anything: `"hw_*"`. It is copied.
+//
+// # Safety
+// `pattern` is NULL, which is refused, or a string.
+int32_t ptsan_mark_harness(struct ptsan *san,
+                           const char *pattern);
 
 // Returns the number of findings so far, repetitions included, or `PTSAN_NONE`.
 uint64_t ptsan_total(struct ptsan *san);
