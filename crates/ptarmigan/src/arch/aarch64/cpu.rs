@@ -93,25 +93,3 @@ mod native {
         }
     }
 }
-
-#[cfg(target_arch = "aarch64")]
-pub(super) use features::read as read_features;
-
-#[cfg(target_arch = "aarch64")]
-mod features {
-    use super::super::mmu::Features;
-    use core::arch::asm;
-
-    /// Reads the ID registers and `TCR_EL1`.
-    pub fn read() -> Features {
-        let (memory, isa, tcr): (u64, u64, u64);
-        // SAFETY: Reading the registers has no effect.
-        unsafe {
-            asm!("mrs {}, id_aa64mmfr0_el1", "mrs {}, id_aa64isar0_el1", "mrs {}, tcr_el1",
-                out(reg) memory, out(reg) isa, out(reg) tcr, options(nomem, nostack, preserves_flags));
-        }
-        // ASIDBits and TCR_EL1.AS; TLB: 2 says ranges.
-        let wide = memory >> 4 & 0xf == 2 && tcr >> 36 & 1 != 0;
-        Features { asids: if wide { u16::MAX } else { 0xff }, ranges: isa >> 56 & 0xf >= 2 }
-    }
-}

@@ -1,5 +1,6 @@
 //! Turns requests into instructions.
 use super::cpu::Cpu;
+use super::features::Features;
 use super::instructions::{Barrier, Instructions, Op};
 use super::ranges::{Part, split};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
@@ -20,26 +21,6 @@ const MOST_GRANULES: u64 = 1 << 22;
 /// `CTR_EL0`: caches need not be cleaned for fetches, or not be invalidated.
 const IDC: u64 = 1 << 28;
 const DIC: u64 = 1 << 29;
-
-/// The features that decide which instructions are executed. They are the same on all CPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// The highest ASID: 255, or 65535 where CPUs have 16 bits and `TCR_EL1.AS` says so.
-    pub asids: u16,
-    /// `FEAT_TLBIRANGE`: `TLBI` takes ranges.
-    pub ranges: bool,
-}
-
-impl Features {
-    /// The features that every AArch64 CPU has: 8 bits of ASIDs.
-    pub const ARMV8_0: Features = Features { asids: 0xff, ranges: false };
-
-    /// Reads the ID registers of the calling CPU, and `TCR_EL1`.
-    #[cfg(target_arch = "aarch64")]
-    pub fn read() -> Self {
-        super::cpu::read_features()
-    }
-}
 
 /// The MMUs of AArch64 CPUs. `B` sends interrupts; `I` executes instructions.
 ///

@@ -26,10 +26,12 @@
 //! of an entry that was valid forgets the page, by `TLBI VALE1`, which acts on that CPU alone: another
 //! one is told at its own fault.
 mod cpu;
+mod features;
 mod instructions;
 mod mmu;
 mod ranges;
 
 pub use cpu::Cpu;
+pub use features::Features;
 pub use instructions::{Barrier, Instructions, Op};
-pub use mmu::{Features, Tlbi};
+pub use mmu::Tlbi;

@@ -69,34 +69,3 @@ mod native {
         }
     }
 }
-
-#[cfg(target_arch = "x86_64")]
-pub(super) use features::read as read_features;
-
-#[cfg(target_arch = "x86_64")]
-mod features {
-    use super::super::mmu::Features;
-    use core::arch::asm;
-    use core::arch::x86_64::__cpuid_count;
-
-    /// CR4: global pages, PCIDs.
-    const PGE: u64 = 1 << 7;
-    const PCIDE: u64 = 1 << 17;
-    /// CPUID leaf 7, EBX: `INVPCID`.
-    const INVPCID: u32 = 1 << 10;
-
-    /// Reads CPUID and CR4.
-    pub fn read() -> Features {
-        let cr4: u64;
-        // SAFETY: Reading the register has no effect.
-        unsafe { asm!("mov {}, cr4", out(reg) cr4, options(nomem, nostack, preserves_flags)) };
-        // Older compilers declare it unsafe.
-        #[allow(unused_unsafe)]
-        let cpuid = |leaf| {
-            // SAFETY: Every CPU with 64 bits has CPUID.
-            unsafe { __cpuid_count(leaf, 0) }
-        };
-        let invpcid = cpuid(0).eax >= 7 && cpuid(7).ebx & INVPCID != 0;
-        Features { global: cr4 & PGE != 0, pcid: cr4 & PCIDE != 0, invpcid, global_kernel: false }
-    }
-}

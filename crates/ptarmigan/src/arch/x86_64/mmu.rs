@@ -1,5 +1,6 @@
 //! Turns requests into instructions.
 use super::cpu::Cpu;
+use super::features::Features;
 use super::instructions::{Instructions, Invpcid};
 use crate::addr::PhysAddr;
 use crate::arch::kernel_root::KernelRootCell;
@@ -10,35 +11,6 @@ use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Struc
 const KEEP: u64 = 1 << 63;
 /// CR3: the PCID.
 const PCID: u64 = (1 << 12) - 1;
-
-/// The features that decide which instructions are executed. They are the same on all CPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// CR4.PGE: the kernel's half may have global pages.
-    pub global: bool,
-    /// CR4.PCIDE: TLBs tell spaces apart by numbers.
-    pub pcid: bool,
-    /// The CPUs have `INVPCID`.
-    pub invpcid: bool,
-    /// Every page of the kernel's half that is ever changed or taken away is global
-    /// ([`Attr::GLOBAL`](crate::format::Attr::GLOBAL)), so that it is known under no PCID.
-    pub global_kernel: bool,
-}
-
-impl Features {
-    /// No feature: an 80486, or a kernel that turns none on.
-    pub const NONE: Features = Features { global: false, pcid: false, invpcid: false, global_kernel: false };
-    /// The features that every x86-64 CPU has. A kernel that has set CR4.PCIDE works with them as
-    /// well; it uses one PCID then.
-    pub const X86_64: Features = Features { global: true, ..Features::NONE };
-
-    /// Reads CPUID and CR4 of the calling CPU. [`global_kernel`](Self::global_kernel) is not known
-    /// from them, and false.
-    #[cfg(target_arch = "x86_64")]
-    pub fn read() -> Self {
-        super::cpu::read_features()
-    }
-}
 
 /// The MMUs of x86 CPUs. `B` sends interrupts; `I` executes instructions.
 ///

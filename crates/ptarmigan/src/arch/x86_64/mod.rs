@@ -23,9 +23,11 @@
 //! 32-bit x86 has the same instructions. A CPU before the Pentium Pro has no CR4.PGE: its features are
 //! [`Features::NONE`].
 mod cpu;
+mod features;
 mod instructions;
 mod mmu;
 
 pub use cpu::Cpu;
+pub use features::Features;
 pub use instructions::{Instructions, Invpcid};
-pub use mmu::{Features, X86Mmu};
+pub use mmu::X86Mmu;
