@@ -12,6 +12,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr;
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
+use ptarmigan::cpu::MachineId;
 use ptarmigan::format::Attr;
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
@@ -37,6 +38,7 @@ pub struct PtTree {
 #[repr(C)]
 struct Held {
     word: Word,
+    machine: MachineId,
     turn: Turn,
     tree: UnsafeCell<MaybeUninit<Tree<Entries>>>,
 }
@@ -71,6 +73,9 @@ unsafe fn with<R>(
 
 /// Finds the tree in `tree`, which is of the CPU's machine, and waits for its turn.
 ///
+/// The machine is compared before the wait: a CPU of another machine would answer that machine's
+/// requests meanwhile, and the call that it waits for may be waiting for this thread's own CPU.
+///
 /// # Safety
 ///
 /// 1. As for [`with`].
@@ -78,9 +83,8 @@ unsafe fn with<R>(
 unsafe fn begin<'a>(tree: *mut PtTree, cpu: *mut PtCpu) -> Result<(&'a Cpu, &'a Held, Call<'a>), PtError> {
     // SAFETY: 1. and 2. passed on.
     let (cpu, held) = unsafe { (Cpu::find(cpu)?, object::find::<Held>(tree)?) };
+    cpu.on().check(held.machine)?;
     let turn = held.turn.begin(cpu)?;
-    // SAFETY: as in `with`; the reference is not kept.
-    cpu.on().check(unsafe { (*held.tree.get()).assume_init_ref() }.tlb().machine())?;
     Ok((cpu, held, turn))
 }
 
@@ -138,6 +142,7 @@ pub unsafe extern "C" fn pt_tree_init(tree: *mut PtTree, cpu: *mut PtCpu) -> i32
         // SAFETY: the storage is this call's alone and has room (`object::finish` compares). 1. all
         // fields are written.
         unsafe {
+            (&raw mut (*held).machine).write(cpu.on().tlb().machine());
             (&raw mut (*held).turn).write(Turn::new());
             (&raw mut (*held).tree).write(UnsafeCell::new(MaybeUninit::new(made)));
             object::finish(held);
@@ -159,9 +164,8 @@ pub unsafe extern "C" fn pt_tree_init(tree: *mut PtTree, cpu: *mut PtCpu) -> i32
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_exit(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
     let exit = || {
-        // SAFETY: 1. and 2. by the caller.
-        let (cpu, held) = unsafe { (Cpu::find(cpu)?, object::find::<Held>(tree)?) };
-        let turn = held.turn.begin(cpu)?;
+        // SAFETY: 1. by the caller.
+        let (cpu, held, turn) = unsafe { begin(tree, cpu)? };
         // SAFETY: `pt_tree_init` has written it, and it is this call's alone. It is written back if
         // it does not end.
         let tree = unsafe { (*held.tree.get()).assume_init_read() };

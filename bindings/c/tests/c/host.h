@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE PT_PAGE_SIZE
 #define LOW_BYTES ((size_t)64 << 20)
@@ -97,6 +98,7 @@ static inline struct pt_config configured(void) {
 }
 
 static inline void *reserve(size_t bytes) {
+    alarm(300); /* a deadlock ends the test */
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(at != MAP_FAILED);
     return at;
