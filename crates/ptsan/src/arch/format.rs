@@ -91,8 +91,8 @@ pub enum StructureScope {
     /// Only the entries used for that address, and no link if the invalidation is for the last
     /// level only.
     Tagged,
-    /// None of them. Only an invalidation of the whole address space drops structure entries
-    /// (RISC-V `SFENCE.VMA` with an address covers leaf entries alone).
+    /// Not at all: only an invalidation of the whole address space drops structure entries (RISC-V
+    /// `SFENCE.VMA` with an address covers leaf entries alone).
     WholeSpace,
     /// The hardware keeps no structure entries.
     None,
@@ -105,8 +105,8 @@ pub enum StoreOrdering {
     /// No barrier is needed (x86: stores are ordered, invalidation serializes).
     Implicit,
     /// A barrier between the store and the invalidation, and another after it, before which it may
-    /// not have taken effect (AArch64: `DSB`; Arm ARM, "TLB maintenance instructions and barriers").
-    /// A load of the root takes effect at the next `ISB`.
+    /// not have taken effect (AArch64: `DSB`; Arm ARM, "TLB maintenance instructions and
+    /// barriers"). A load of the root takes effect at the next `ISB`.
     Completed,
     /// A fence between the store and an invalidation by *another* CPU (RISC-V: `SFENCE.VMA` orders
     /// the stores of its own CPU alone).
@@ -193,9 +193,9 @@ pub struct Arch {
     /// The bits of an entry that hardware sets by itself, if it sets any. See
     /// [`crate::Config::accessed_dirty`].
     pub hardware_bits: Option<fn(level: u8, raw: u64) -> HardwareBits>,
-    /// Whether hardware lets a page be written that is clean and may become dirty, and sets the dirty
-    /// state ([`HardwareBits::sets_dirty`]). For formats whose clean pages look read-only (AArch64
-    /// with `TCR_ELx.HD`). [`crate::Config::accessed_dirty`] implies it.
+    /// Whether hardware lets a page be written that is clean and may become dirty, and sets the
+    /// dirty state ([`HardwareBits::sets_dirty`]). For formats whose clean pages look read-only
+    /// (AArch64 with `TCR_ELx.HD`). [`crate::Config::accessed_dirty`] implies it.
     pub sets_dirty: bool,
     /// The run of entries to which a valid entry belongs, if the format has such runs. See
     /// [`crate::Kind::ContiguousRange`].
@@ -285,7 +285,8 @@ impl Arch {
     }
 
     /// Returns whether the description can be walked: between one level and [`MAX_LEVELS`] that
-    /// join without a gap, entries of 4 or 8 bytes, pages of 8 bytes or more, and tables as large as their index needs.
+    /// join without a gap, entries of 4 or 8 bytes, pages of 8 bytes or more, and tables as large
+    /// as their index needs.
     pub(crate) fn is_usable(&self) -> bool {
         let fits = |l: &Level| {
             matches!(l.entry_bytes, 4 | 8)

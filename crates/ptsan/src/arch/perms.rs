@@ -14,7 +14,7 @@ use std::ops::{BitAnd, BitOr};
 pub struct Perms(u8);
 
 impl Perms {
-    /// Nothing.
+    /// No access.
     pub const NONE: Self = Self(0);
     /// Loads.
     pub const READ: Self = Self(1);

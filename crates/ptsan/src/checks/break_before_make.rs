@@ -114,8 +114,8 @@ impl Sanitizer {
         }
     }
 
-    /// Reports cached values of an entry that must not be cached beside its new value, and the store
-    /// that cleared it before, if one did.
+    /// Reports cached values of an entry that must not be cached beside its new value, and the
+    /// store that cleared it before, if one did.
     fn check_held_against(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -161,8 +161,8 @@ impl Sanitizer {
         found.is_some()
     }
 
-    /// Reports an entry that was made part of a contiguous run, or no longer is, while a CPU may hold
-    /// the old one. Returns whether one may.
+    /// Reports an entry that was made part of a contiguous run, or no longer is, while a CPU may
+    /// hold the old one. Returns whether one may.
     pub(crate) fn check_resized(
         &mut self,
         at: EntryAt,

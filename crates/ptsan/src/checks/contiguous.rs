@@ -10,8 +10,8 @@ use crate::report::{Kind, Place, Rule};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// Notes a told store, of event `since`, to an entry that belongs to a run, or may. Returns whether the entry was
-    /// valid before and after, and belongs to a run of another length now.
+    /// Notes a told store, of event `since`, to an entry that belongs to a run, or may. Returns
+    /// whether the entry was valid before and after, and belongs to a run of another length now.
     pub(crate) fn touch_run(
         &mut self,
         at: EntryAt,
@@ -59,7 +59,7 @@ impl Sanitizer {
     }
 
     /// Returns the first entry that does not fit into the run to which an entry claims to belong,
-    /// and what is wrong.
+    /// and the reason.
     fn disagreement(&self, memory: &(impl Memory + ?Sized), table: u64, run: Run) -> Option<(u64, String)> {
         let arch = &self.config.arch;
         let bytes = arch.entry_bytes();
@@ -94,7 +94,7 @@ impl Sanitizer {
         })
     }
 
-    /// Returns what the entries of a run have in common, and the address of the page.
+    /// Returns the address of the page, and the attributes that all entries of a run must share.
     fn as_part(&self, level: u8, index: u64, raw: u64) -> Option<(u64, Perms, bool, u8)> {
         let arch = &self.config.arch;
         let Entry::Leaf { phys, perms, global, memory_type, .. } = arch.entry(level, index, raw) else {

@@ -1,4 +1,4 @@
-//! Whether two valid entries may be cached beside each other.
+//! Decides whether two valid entries may be cached beside each other.
 use crate::arch::{Entry, Perms};
 use crate::memory::Memory;
 use crate::report::Rule;

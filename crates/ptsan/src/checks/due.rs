@@ -1,4 +1,4 @@
-//! Debts that are due: who still owes a flush when it must have been carried out.
+//! Reports debts that are due: CPUs that still owe a flush when it must have been carried out.
 use crate::arch::{Entry, Perms, StoreOrdering};
 use crate::cpu::{Cpu, CpuState, Loaded, TlbEntry};
 use crate::memory::Memory;
@@ -11,8 +11,8 @@ impl Sanitizer {
     /// Reports the flushes that CPUs owe now. An operation has ended, or a barrier of the user's
     /// says that everything was flushed.
     ///
-    /// Lazy CPUs, and those that have another space loaded, owe theirs when they come back. What
-    /// belongs to an operation under way is not due.
+    /// Lazy CPUs, and those that have another space loaded, owe theirs when they come back. Debts
+    /// of an operation under way are not due.
     pub(crate) fn flushes_due(&mut self, memory: &(impl Memory + ?Sized)) {
         self.check_runs(memory);
         if self.debts.is_empty() {
@@ -27,8 +27,8 @@ impl Sanitizer {
         self.report_missing(memory, taken);
     }
 
-    /// Reports what a CPU owes that has come back to a space and does something else than to flush.
-    /// What it owes since then, or for an operation under way, is not due by that.
+    /// Reports the debts of a CPU that has come back to a space and does something other than
+    /// flush. Debts made since then, or by an operation under way, are not due yet.
     pub(crate) fn settle_return(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
         let c = &mut self.cpus[cpu];
         let Some(returned) = c.returned.take() else { return };
@@ -50,7 +50,7 @@ impl Sanitizer {
         }
         let operations = &self.operations;
         let owes = |debt: &PageDebt| {
-            // What was taken away since it came back is due as usual.
+            // Debts made since it came back are due as usual.
             let due = debt.space == loaded.space && debt.since < returned && operations.ended(debt.begun);
             if due { only(&debt.cpus, |c| c == cpu) } else { CpuMask::default() }
         };
@@ -157,7 +157,7 @@ impl Sanitizer {
         true
     }
 
-    /// Forgets what CPUs owe for a table that was reported, and for its pages.
+    /// Forgets the debts for a table that was reported, and for its pages.
     pub(crate) fn forgive_unlinked(&mut self, at: FrameRef) {
         if let Some(debt) = self.debts.take_table(at, |debt| debt.cpus.clone()) {
             self.forgive_table(debt.space, debt.va, debt.level);
@@ -182,7 +182,7 @@ impl Sanitizer {
     }
 
     /// Reports a data frame that is given away while a page maps it, or while a CPU may translate
-    /// to it. `still` says what is reported in the first case.
+    /// to it. The first case breaks [`Rule::DataStillMapped`], the second `rule`.
     pub(crate) fn check_data(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -264,7 +264,7 @@ impl Sanitizer {
         let context = &c.contexts[loaded.context as usize];
         let space = Some(loaded.space);
         context.translating_to(&self.config.arch, phys, size, |va, level, entry| {
-            // A CPU that has come back flushes before it uses what it held.
+            // A CPU that has come back flushes before it uses its old entries.
             if !c.uses(loaded.space, entry.since) || self.is_reported(loaded.space, va) {
                 return None;
             }

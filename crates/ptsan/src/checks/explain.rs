@@ -1,13 +1,13 @@
-//! Why the flushes that a CPU carried out did not help.
+//! Explains why the flushes of a CPU did not help.
 use crate::arch::StructureScope;
 use crate::cpu::{Flush, Target};
 use crate::report::Rule;
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// Describes the last flush of a CPU, and why the entry that the CPU holds for `space` (and `va`)
-    /// outlived it. `rule` says what is held if it is no translation. `since` is the event at which
-    /// the CPU got it.
+    /// Describes the last flush of a CPU, and why the entry that the CPU holds for `space` (and
+    /// `va`) outlived it. `rule` names the kind of the entry if it is not a translation. `since` is
+    /// the event at which the CPU cached it.
     pub(crate) fn explain_flush(
         &self,
         cpu: usize,

@@ -6,8 +6,8 @@ use crate::shadow::FrameRef;
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// Returns whether CPUs may hold an entry that was stored over: not if it was exchanged, and had
-    /// not been used.
+    /// Returns whether CPUs may hold an entry that was stored over: not if it was exchanged, and
+    /// had not been used.
     pub(crate) fn was_used(&self, level: u8, old: u64, exchanged: bool) -> bool {
         let bits = self.config.arch.hardware_bits.filter(|_| self.config.accessed_dirty && exchanged);
         bits.is_none_or(|bits| bits(level, old).accessed)

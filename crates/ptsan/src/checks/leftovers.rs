@@ -62,14 +62,14 @@ impl Sanitizer {
         }
     }
 
-    /// Returns whether an entry that equals the one of before the allocation may have been cleared and
-    /// stored again, where stores are not told. `since` is the event of the allocation, `before` that
-    /// of the one before it.
+    /// Returns whether an entry that equals the one of before the allocation may have been cleared
+    /// and stored again, where stores are not told. `since` is the event of the allocation,
+    /// `before` that of the one before it.
     ///
     /// * Another root has the same entry at the same place, as roots have that share the kernel's
     ///   tables.
-    /// * It points at a table that is older than the last use of the frame, and in use still: such a
-    ///   table is shared.
+    /// * It points at a table that is older than the last use of the frame, and in use still: such
+    ///   a table is shared.
     /// * It points at a table that was allocated after the frame.
     fn may_be_new(
         &self,

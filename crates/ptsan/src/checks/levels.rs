@@ -3,7 +3,7 @@
 //! The level of a table that is announced without one follows from the entry above it. A tree that
 //! is built before its root is loaded therefore has no levels until then, and its stores are only
 //! recorded. When a table gets its level, the entries that were told are looked at as if they were
-//! stored now, and the tables that they point at get theirs. Nothing depends on a walk.
+//! stored now, and the tables that they point at get theirs. No step depends on a walk.
 use crate::arch::Entry;
 use crate::memory::Memory;
 use crate::report::{Happened, Place};
@@ -13,8 +13,8 @@ use crate::state::{EntryAt, Sanitizer};
 impl Sanitizer {
     /// Looks at the entries of a table whose level has just become known.
     ///
-    /// Where stores are told, entries that are older than the first told one are followed too, unless
-    /// a walk (`walk`) has led here: tables of the time before the sanitizer was there.
+    /// Where stores are told, entries that are older than the first told one are followed too,
+    /// unless a walk (`walk`) has led here: tables of the time before the sanitizer was there.
     pub(super) fn level_learned(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, walk: bool) {
         let Some(f) = self.frames.get(at) else { return };
         let Some(level) = f.level else { return };
@@ -35,7 +35,7 @@ impl Sanitizer {
                 continue;
             }
             let entry = phys.wrapping_add(index * u64::from(l.entry_bytes));
-            // What lies behind other entries is not the sanitizer's.
+            // Memory behind other entries holds no announced table.
             if let Some(below) = self.table_at(memory, level, entry)
                 && self.frames.find(below).is_some_and(|f| self.is_table(f))
             {

@@ -69,8 +69,8 @@ impl Sanitizer {
         matches!((arch.decode)(above, raw), Entry::Table { phys, .. } if f.contains(phys))
     }
 
-    /// Lists the roots and the addresses for which an entry is walked, as far as links are known and
-    /// still hold. Trees that share a table have one each.
+    /// Lists the roots and the addresses for which an entry is walked, as far as links are known
+    /// and still hold. Trees that share a table have one each.
     pub(crate) fn ways_up(
         &self,
         memory: &(impl Memory + ?Sized),

@@ -1,4 +1,4 @@
-//! What a told store takes away, and which CPUs owe a flush for it.
+//! Compares an entry before and after a told store, and lists the CPUs that owe a flush for it.
 use super::contradiction::can_be_cached;
 use crate::arch::{Arch, Entry, Perms, StructureScope};
 use crate::memory::Memory;
@@ -20,7 +20,7 @@ pub(crate) struct Change {
     pub(crate) before: Told,
     pub(crate) old: Entry,
     pub(crate) new: Entry,
-    /// What it changed of a page, if it took no right away.
+    /// The changed attribute of a page, if the store took no right away.
     pub(crate) state: Option<Rule>,
 }
 
@@ -34,7 +34,7 @@ struct Page {
     global: bool,
 }
 
-/// What an entry for a table leads to.
+/// The pages and tables below an entry for a table.
 #[derive(Default)]
 struct Below {
     pages: Vec<Page>,
@@ -57,9 +57,9 @@ pub(crate) fn takes_away(old: Entry, new: Entry) -> bool {
 }
 
 impl Sanitizer {
-    /// Returns what a store that takes no right away changed of a page that CPUs hold as it was. The
-    /// dirty bit counts if the code under test relies on it: a CPU that holds the page as dirty does
-    /// not set the bit again.
+    /// Returns the rule for an attribute of a page that a store changed without taking a right
+    /// away: CPUs still cache its old value. The dirty bit counts if the code under test relies on
+    /// it: a CPU that holds the page as dirty does not set the bit again.
     pub(crate) fn state_changed(
         &self,
         level: u8,
@@ -83,8 +83,8 @@ impl Sanitizer {
         (bits(level, old).dirty && !bits(level, new).dirty).then_some(Rule::DirtyNotFlushed)
     }
 
-    /// Returns whether memory still says of a page what the store that made the debt has said of it,
-    /// not what it was before.
+    /// Returns whether memory still has the attributes that the store of the debt gave the page,
+    /// and not those from before.
     fn is_state_changed(&self, memory: &(impl Memory + ?Sized), debt: &PageDebt) -> bool {
         let arch = &self.config.arch;
         let index = arch.levels[usize::from(debt.level)].index(debt.va);
@@ -93,8 +93,8 @@ impl Sanitizer {
         self.state_changed(debt.level, (debt.raw, now), pages).is_some()
     }
 
-    /// Returns the rule of a debt that is still owed, or `None` if memory has given back since what
-    /// was taken.
+    /// Returns the rule of a debt that is still owed, or `None` if memory has given the rights back
+    /// since.
     pub(crate) fn owed_rule(&self, memory: &(impl Memory + ?Sized), debt: &PageDebt) -> Option<Rule> {
         let lost = self.lost_now(memory, debt.root, debt.va, debt.level, debt.phys, debt.perms);
         match is_state(debt.rule) {
@@ -103,7 +103,7 @@ impl Sanitizer {
         }
     }
 
-    /// Makes debts of the CPUs that may have cached what the store took away.
+    /// Makes debts for the CPUs that may have cached entries that the store took away.
     pub(crate) fn owe(&mut self, memory: &(impl Memory + ?Sized), change: Change) {
         let Change { at, root, va, before, old, new, state } = change;
         let Some(phys) = self.frames.get(root).map(|f| f.phys) else { return };
@@ -201,7 +201,7 @@ impl Sanitizer {
         cpus
     }
 
-    /// Returns what the entries above a table of `level` allow.
+    /// Returns the permissions that the entries above a table of `level` allow.
     fn perms_above(&self, memory: &(impl Memory + ?Sized), root: u64, level: u8, va: u64) -> Perms {
         let arch = &self.config.arch;
         let (mut table, mut allowed) = (root, Perms::ALL);
@@ -228,7 +228,7 @@ impl Sanitizer {
     ) {
         let arch = &self.config.arch;
         let l = arch.levels[usize::from(level)];
-        // What lies behind other entries is not the sanitizer's.
+        // Memory behind other entries holds no announced table.
         let Some(frame) = self.frames.find(table).filter(|&f| self.is_table(f)) else { return };
         below.tables.push((frame, va, level));
         if memory.is_zero(table, u64::from(l.table_bytes)) == Some(true) {
@@ -268,7 +268,8 @@ impl Sanitizer {
         }
     }
 
-    /// Returns what memory has taken from a translation of a page, or `None` if it gives all of it.
+    /// Returns the rule for a right that memory no longer gives to a translation of a page, or
+    /// `None` if it gives all rights still.
     pub(crate) fn lost_now(
         &self,
         memory: &(impl Memory + ?Sized),

@@ -73,8 +73,8 @@ impl Context {
         })
     }
 
-    /// Notes that the translation of `va` denied an access. Returns whether it has before, or `None`
-    /// if there is none.
+    /// Notes that the translation of `va` denied an access. Returns whether it has before, or
+    /// `None` if the CPU holds no translation of `va`.
     pub(crate) fn deny(&mut self, arch: &Arch, va: u64) -> Option<bool> {
         self.levels().find_map(|level| {
             let held = self.pages.get_mut(page(arch, level, va)).filter(|h| !h.maybe)?;
@@ -123,7 +123,7 @@ impl Context {
         let l = &arch.levels[level];
         let low = arch.position_start(position);
         let count = self.read.get(position).copied().unwrap_or_default() as usize;
-        // Nothing is looked for that is not there.
+        // Skips the search if no entry was read from the table.
         let entries = if count == 0 { 0 } else { l.entries() as u64 };
         let all = (0..entries).map(move |index| low.wrapping_add(index << l.shift));
         all.filter_map(move |va| Some((va, *self.pages.get(page(arch, level, va))?))).take(count)
@@ -148,7 +148,8 @@ impl Context {
         self.put(arch, level, va, Held { entry, maybe: false });
     }
 
-    /// Notes that a speculative walk may have cached a translation, where none is held.
+    /// Notes that a speculative walk may have cached a translation. The CPU must not hold one
+    /// already.
     pub(crate) fn insert_maybe(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) {
         self.put(arch, level, va, Held { entry, maybe: true });
     }

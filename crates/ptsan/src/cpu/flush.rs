@@ -1,7 +1,7 @@
-//! What an invalidation covers.
+//! Describes invalidations: their targets, and the caches that they spare.
 use std::fmt;
 
-/// What is to be invalidated.
+/// The translations that an invalidation drops.
 /// ```
 /// use ptsan::{Flush, Target};
 ///
@@ -63,7 +63,7 @@ pub enum Target {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush {
-    /// What is to be invalidated.
+    /// The translations that an invalidation drops.
     pub target: Target,
     /// Spares the paging-structure caches where the hardware can (see [`crate::StructureScope`]).
     pub leaf_only: bool,

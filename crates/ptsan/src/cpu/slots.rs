@@ -1,8 +1,8 @@
 //! A hash table of cached entries that is emptied at no cost.
 //!
 //! Hardware drops everything it has cached with one instruction, and page-table code has it do so
-//! all the time. Each slot carries the number of the emptying after which it was filled, so that one
-//! addition empties all. A table that stays small stays in the cache of the host.
+//! all the time. Each slot carries the number of the emptying after which it was filled, so that
+//! one addition empties all. A table that stays small stays in the cache of the host.
 use crate::hash::MixHasher;
 use std::hash::Hasher;
 

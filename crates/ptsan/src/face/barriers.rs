@@ -20,8 +20,8 @@ use crate::state::{Issued, Sanitizer};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Barrier {
-    /// AArch64 `DSB` (`ISHST` before an invalidation, `ISH` after it): earlier stores can be seen by
-    /// walkers, earlier invalidations have taken effect.
+    /// AArch64 `DSB` (`ISHST` before an invalidation, `ISH` after it): earlier stores can be seen
+    /// by walkers, earlier invalidations have taken effect.
     Data,
     /// AArch64 `ISB`: a root that was loaded takes effect.
     Instruction,
@@ -66,8 +66,8 @@ impl Sanitizer {
         });
     }
 
-    /// Tells that a CPU invalidates all that it has cached of stage 1 for the guest that it runs. Called on
-    /// the sanitizer of stage 2, with [`Config::two_stages`](crate::Config::two_stages).
+    /// Tells that a CPU invalidates all that it has cached of stage 1 for the guest that it runs.
+    /// Called on the sanitizer of stage 2, with [`Config::two_stages`](crate::Config::two_stages).
     ///
     /// CPUs cache translations that are combined of both stages. An invalidation by intermediate
     /// physical address (AArch64 `TLBI IPAS2E1IS`) does not drop these, so that it has to be

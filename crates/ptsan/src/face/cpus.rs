@@ -19,8 +19,9 @@ impl Sanitizer {
 
     /// Tells that the address space is gone and its number will not stand for another.
     ///
-    /// What CPUs still hold for it is forgotten. Code that reuses hardware ASIDs must not call
-    /// this: then a use of the number with another root finds what was not flushed.
+    /// The sanitizer forgets the entries that CPUs still hold for it. Code that reuses hardware
+    /// ASIDs must not call this: without the call, a use of the number with another root finds
+    /// entries that were not flushed.
     pub fn space_destroyed(&mut self, space: u64) {
         self.hook(|s| s.forget_space(space));
     }
@@ -45,8 +46,8 @@ impl Sanitizer {
     /// real loads of the root: not for a switch between threads of one space, and not for the
     /// return from lazy mode ([`Sanitizer::resume`]).
     ///
-    /// Without ASIDs this drops what the CPU held except global translations. With ASIDs it drops
-    /// nothing; for a load that also flushes the space, call [`Sanitizer::flush`] with
+    /// Without ASIDs this drops all entries of the CPU except global translations. With ASIDs it
+    /// drops no entry; for a load that also flushes the space, call [`Sanitizer::flush`] with
     /// [`Flush::space`] next.
     /// ```
     /// use ptsan::{Arch, Config, Content, CpuState, Sanitizer};
@@ -117,8 +118,8 @@ impl Sanitizer {
         self.hook(|s| s.set_state(cpu, CpuState::Active));
     }
 
-    /// Tells that the CPU loads a root of the kernel alone. Without ASIDs this drops what it held
-    /// except global translations.
+    /// Tells that the CPU loads a root of the kernel alone. Without ASIDs this drops all entries of
+    /// the CPU except global translations.
     pub fn leave(&mut self, cpu: usize) {
         self.hook(|s| s.unload(cpu));
     }
@@ -143,7 +144,7 @@ impl Sanitizer {
         c.state = CpuState::Away;
     }
 
-    /// Returns what the CPU does with its root, or `None` if there is no such CPU.
+    /// Returns how the CPU uses its root, or `None` if there is no such CPU.
     #[must_use]
     pub fn cpu_state(&self, cpu: usize) -> Option<CpuState> {
         self.cpus.get(cpu).map(|c| c.state)
@@ -168,7 +169,7 @@ impl Sanitizer {
     pub fn flush(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
         self.hook(|s| {
             s.adversary_acts(memory);
-            // Where something was just flushed, walks find what should not be there.
+            // Right after a flush, walks find entries that should not be there.
             if let Target::Page { va, .. } | Target::Range { start: va, .. } = flush.target {
                 s.notice(va);
             }
@@ -289,7 +290,7 @@ impl Sanitizer {
         }
         let event = self.event;
         let c = &mut self.cpus[cpu];
-        // What a lazy CPU owes is due when it has come back.
+        // The debts of a lazy CPU are due when it has come back.
         match (c.state, state) {
             (CpuState::Lazy, CpuState::Active) => c.returned = Some(event),
             (_, CpuState::Active) => {}

@@ -25,9 +25,9 @@ impl Sanitizer {
     /// list from which they may be handed out again. Call it when the last user is gone; the
     /// sanitizer counts no references.
     ///
-    /// By then no CPU may translate to them in a space that it runs in, and no entry of such a space
-    /// may map them to user mode ([`Kind::DataFreedBeforeFlush`]). A lazy CPU uses no addresses of
-    /// the space, and owes the flush until it [resumes](Self::resume).
+    /// By then no CPU may translate to them in a space that it runs in, and no entry of such a
+    /// space may map them to user mode ([`Kind::DataFreedBeforeFlush`]). A lazy CPU uses no
+    /// addresses of the space, and owes the flush until it [resumes](Self::resume).
     ///
     /// With told stores this holds for each CPU that could have cached a translation. Whatever is
     /// told, it holds for those that did: the simulated TLBs are looked at, global translations

@@ -25,10 +25,9 @@ impl Sanitizer {
         });
     }
 
-    /// Tells which virtual segments (VSIDs) a space has, whose tree has its root at `root`: what
-    /// the segment registers of a CPU hold as long as it runs in the space. Call it before the
-    /// space is loaded, and again when its segments change. Segments of the kernel are in all
-    /// spaces.
+    /// Tells the virtual segments (VSIDs) of a space, whose tree has its root at `root`: the
+    /// content of a CPU's segment registers while it runs in the space. Call it before the space is
+    /// loaded, and again when its segments change. Segments of the kernel are in all spaces.
     ///
     /// TLBs know pages by virtual segment. A segment that stands for another space before its pages
     /// were flushed is found ([`Kind::StaleUse`](crate::Kind::StaleUse)).
@@ -42,9 +41,9 @@ impl Sanitizer {
     /// Tells that the entry of the hash table that holds the byte at `phys` was stored to, and is
     /// valid if the store made it so.
     ///
-    /// Optional: what CPUs find in the hash table is checked when they find it. It marks the exact
-    /// moment at which a page was put in without its bit, or as memory did not map it any more
-    /// ([`Kind::HashTable`](crate::Kind::HashTable)).
+    /// Optional: without it, an entry of the hash table is checked when a CPU finds it. This hook
+    /// marks the exact moment at which a page was put in without its bit, or as memory did not map
+    /// it any more ([`Kind::HashTable`](crate::Kind::HashTable)).
     pub fn hash_written(&mut self, memory: &(impl Memory + ?Sized), phys: u64) {
         self.hook(|s| {
             match s.hashed.table.and_then(|table| table.entry_at(phys)) {

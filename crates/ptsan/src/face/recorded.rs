@@ -29,11 +29,11 @@ impl Sanitizer {
         self.reports.called_from(callers);
     }
 
-    /// Names the events of all findings as a recording does: `unit` in place of `event`, and numbers
-    /// of its own. `look` gets the index of a finding in [`Sanitizer::findings`] and the number of an
-    /// event, of those of [`Finding::events`](crate::Finding::events) and
-    /// [`Finding::event`](crate::Finding::event). An event for which it returns `None` was before all
-    /// that the caller knows.
+    /// Names the events of all findings as a recording does: `unit` in place of `event`, and
+    /// numbers of its own. `look` gets the index of a finding in [`Sanitizer::findings`] and the
+    /// number of an event, of those of [`Finding::events`](crate::Finding::events) and
+    /// [`Finding::event`](crate::Finding::event). An event for which it returns `None` was before
+    /// all that the caller knows.
     ///
     /// Call it once, when the run has ended.
     pub fn name_events(&mut self, unit: &'static str, look: impl Fn(usize, u64) -> Option<Recorded>) {

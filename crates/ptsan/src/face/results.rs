@@ -94,10 +94,10 @@ impl Sanitizer {
         Stats { debts_dropped: self.debts.dropped(), ..self.stats }
     }
 
-    /// Checks that nothing was found.
+    /// Checks that there are no findings.
     ///
     /// # Panics
-    /// Panics if something was found, with the report as the message.
+    /// Panics if there is a finding, with the report as the message.
     /// ```
     /// use ptsan::{Arch, Config, Content, Sanitizer};
     ///

@@ -36,8 +36,8 @@ pub enum Content {
 
 impl Sanitizer {
     /// Tells that the `size` bytes at `phys` were allocated to hold a table (or several), of
-    /// `level` if that is known. Otherwise it follows from the entries above, at the latest when the
-    /// root is loaded; stores that are told before are checked then.
+    /// `level` if that is known. Otherwise it follows from the entries above, at the latest when
+    /// the root is loaded; stores that are told before are checked then.
     ///
     /// Call it when the allocator returns the frame, before the code under test clears it. It
     /// reports

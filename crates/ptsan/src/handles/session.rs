@@ -183,8 +183,8 @@ impl<M: Memory> Session<M> {
         self.sanitizer.flushes_done(&self.memory);
     }
 
-    /// Runs `body` as one operation, in the middle of which other CPUs may use old translations. See
-    /// [`Sanitizer::operation_begins`].
+    /// Runs `body` as one operation, in the middle of which other CPUs may use old translations.
+    /// See [`Sanitizer::operation_begins`].
     pub fn operation<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         let operation = self.sanitizer.operation_begins();
         let result = body(self);

@@ -77,8 +77,8 @@ impl Shared {
     /// lock, except before hooks of stores: these and the store stay one step.
     ///
     /// A [`Memory`] must read without such a point, and a guard of [`Shared::lock`] must not live
-    /// across one. [`Shared::here`] and [`Shared::run_on`] go by threads of the operating system, so
-    /// give hooks the number of the CPU.
+    /// across one. [`Shared::here`] and [`Shared::run_on`] go by threads of the operating system,
+    /// so give hooks the number of the CPU.
     /// ```
     /// use ptsan::{Arch, Config, Content, Shared};
     /// use shuttle::sync::{Arc, Mutex, atomic::AtomicU64};

@@ -61,8 +61,8 @@ impl Shared {
         self.step().flush(memory, cpu, flush);
     }
 
-    /// Calls [`Sanitizer::flush_everywhere`]; a [scheduled](Shared::scheduled) machine may switch tasks
-    /// between two CPUs.
+    /// Calls [`Sanitizer::flush_everywhere`]; a [scheduled](Shared::scheduled) machine may switch
+    /// tasks between two CPUs.
     pub fn flush_everywhere(&self, memory: &(impl Memory + ?Sized), flush: Flush) {
         if !self.is_scheduled() {
             return self.lock().flush_everywhere(memory, flush);

@@ -6,11 +6,11 @@ use super::shared::Shared;
 use crate::arch::Access;
 use crate::memory::Memory;
 
-/// The memory of a guest: each read is translated by stage 2 first, on a CPU, with whatever that CPU
-/// has cached.
+/// The memory of a guest: each read is translated by stage 2 first, on a CPU, with whatever that
+/// CPU has cached.
 ///
-/// Give it to the hooks of the sanitizer of stage 1. A table of the guest that lies in a frame which
-/// the hypervisor took away without a flush is then found where the walker reads it
+/// Give it to the hooks of the sanitizer of stage 1. A table of the guest that lies in a frame
+/// which the hypervisor took away without a flush is then found where the walker reads it
 /// ([`Kind::StaleUse`](crate::Kind::StaleUse), of stage 2).
 /// ```
 /// use ptsan::{Access, Arch, Config, Content, Granule, GuestMemory, Sanitizer, Shared};
@@ -41,7 +41,8 @@ pub struct GuestMemory<'a, M: ?Sized> {
 }
 
 impl<'a, M: Memory + ?Sized> GuestMemory<'a, M> {
-    /// Makes the memory of the guest that runs on a CPU of stage 2. `memory` is that of the machine.
+    /// Makes the memory of the guest that runs on a CPU of stage 2. `memory` is that of the
+    /// machine.
     pub fn new(stage2: &'a Shared, cpu: usize, memory: &'a M) -> Self {
         Self { stage2, cpu, memory }
     }

@@ -76,8 +76,8 @@ impl Test {
     /// the session is [finished](Session::finish): findings and leaks fail the test.
     ///
     /// # Panics
-    /// Panics if `body` does, or with the report if there are findings. Panics if there are no seeds,
-    /// or if `PTSAN_SEED` is no number.
+    /// Panics if `body` does, or with the report if there are findings. Panics if there are no
+    /// seeds, or if `PTSAN_SEED` is no number.
     #[track_caller]
     pub fn run(self, body: impl Fn(&mut Session<Vec<u8>>)) {
         let frame = self.config.arch.granule();
@@ -99,8 +99,8 @@ impl Test {
     }
 
     /// Calls `body` for each seed, for tests that make their machine themselves: a
-    /// [`Shared`](crate::Shared) one, an adapter's, one in a scheduler's model. The adversary of the
-    /// configuration has the seed.
+    /// [`Shared`](crate::Shared) one, an adapter's, one in a scheduler's model. The adversary of
+    /// the configuration has the seed.
     ///
     /// # Panics
     /// Panics if `body` does, after the seed was printed. Panics if there are no seeds, or if

@@ -7,7 +7,8 @@ use crate::shadow::FrameRef;
 /// Stands for the space of a global translation, which is held in every space.
 pub(crate) const GLOBAL: u64 = u64::MAX;
 
-/// Returns whether a debt is about what a page is, not about where it is and what is allowed.
+/// Returns whether a debt is about an attribute of a page (dirty, global, memory type), not about
+/// its address or its permissions.
 pub(crate) fn is_state(rule: Rule) -> bool {
     matches!(rule, Rule::DirtyNotFlushed | Rule::GlobalNotFlushed | Rule::TypeNotFlushed)
 }
@@ -23,13 +24,13 @@ pub(crate) struct PageDebt {
     pub(crate) level: u8,
     /// Where it was mapped.
     pub(crate) phys: u64,
-    /// What was allowed.
+    /// The permissions.
     pub(crate) perms: Perms,
-    /// What took it away.
+    /// The rule that a missing flush breaks.
     pub(crate) rule: Rule,
     /// Physical address of the root below which it was mapped.
     pub(crate) root: u64,
-    /// Physical address of the entry that was stored to, and what it held.
+    /// Physical address of the entry that was stored to, and its value before.
     pub(crate) entry: u64,
     pub(crate) raw: u64,
     /// Event of the store.
@@ -44,14 +45,15 @@ pub(crate) struct PageDebt {
     pub(crate) store: Option<Stored>,
     /// The CPUs that owe a flush.
     pub(crate) cpus: CpuMask,
-    /// Those of them that have flushed it, but not what they combined of it with another stage.
+    /// The owing CPUs that have flushed the page, but not translations combined from it and another
+    /// stage.
     pub(crate) combined: CpuMask,
 }
 
 impl PageDebt {
     /// Returns whether another debt is about the same translation.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        // What was taken from a page includes what it was.
+        // A debt for a lost right covers a debt for an attribute.
         let rules = self.rule == other.rule || is_state(self.rule) != is_state(other.rule);
         self.phys == other.phys && rules && self.root == other.root
     }

@@ -23,8 +23,8 @@ struct Place {
 #[derive(Default)]
 pub(crate) struct Debts {
     pages: FastMap<Key, Place>,
-    /// The number of places of each level, of spaces and of global translations. A flush looks for
-    /// nothing that is not there.
+    /// The number of places of each level, of spaces and of global translations. A flush skips
+    /// levels without places.
     counts: [[usize; MAX_LEVELS]; 2],
     tables: Vec<TableDebt>,
     /// The most debts that are kept.
@@ -102,7 +102,8 @@ impl Debts {
         }
     }
 
-    /// Pays what a flush of a CPU covers. A store that was not ordered before the flush stays owed.
+    /// Pays the debts that a flush of a CPU covers. A store that was not ordered before the flush
+    /// stays owed.
     pub(crate) fn pay(&mut self, cpu: usize, cover: Cover<'_>) {
         if self.is_empty() {
             return;
@@ -142,7 +143,8 @@ impl Debts {
         }
     }
 
-    /// Pays what a CPU has flushed by address in stage 2: now its combined translations are gone.
+    /// Pays debts that a CPU has flushed by address in stage 2: its combined translations are gone
+    /// now.
     pub(crate) fn combined_flushed(&mut self, cpu: usize) {
         self.settle_pages(|debt| {
             if debt.combined.contains(cpu) {
@@ -175,7 +177,8 @@ impl Debts {
         });
     }
 
-    /// Pays what a load of the root drops without address-space numbers: all but what is global.
+    /// Pays the debts of a CPU that loads a root without address-space numbers: all but debts for
+    /// global translations.
     pub(crate) fn root_changed(&mut self, cpu: usize) {
         if !self.is_empty() {
             self.settle_tables(cpu, |_| true);
@@ -195,7 +198,7 @@ impl Debts {
         }
     }
 
-    /// Forgets what is owed for the pages in `bytes` bytes at `va`: they were reported otherwise.
+    /// Forgets the debts for the pages in `bytes` bytes at `va`: another finding reports them.
     pub(crate) fn forgive(&mut self, space: u64, va: u64, bytes: u64) {
         let end = va.saturating_add(bytes);
         self.keep_pages(|(of, _), place| {
@@ -237,7 +240,7 @@ impl Debts {
         }
     }
 
-    /// Returns whether what a CPU holds of a page was reported before.
+    /// Returns whether a stale translation of the page was reported before.
     pub(crate) fn was_reported(&self, arch: &Arch, space: u64, va: u64) -> bool {
         !self.reported.is_empty()
             && arch.levels.iter().enumerate().any(|(level, l)| {

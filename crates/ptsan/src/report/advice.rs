@@ -1,9 +1,9 @@
-//! What to do about a finding, where the sentence of its rule does not say it.
+//! Advises a correction for a finding, where the sentence of its rule does not say it.
 use super::place::Place;
 use super::rule::Rule;
 
-/// Returns what to do, with the names of the hooks and the numbers of the place. Empty if the
-/// rule's sentence says it.
+/// Returns the advice, with the names of the hooks and the numbers of the place. It is empty if the
+/// rule's sentence says enough.
 pub(super) fn advice(rule: Rule, place: &Place) -> String {
     let cpu = place.cpu.unwrap_or_default();
     let space = place.space.unwrap_or_default();

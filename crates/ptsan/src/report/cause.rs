@@ -1,15 +1,16 @@
-//! Which findings have one cause.
+//! Groups findings by their cause.
 //!
 //! # Rules
 //!
-//! 1. Findings that follow from stores have one cause if the callers of these are the same, whatever
-//!    rules were broken and wherever.
-//!    Where callers are given ([`Sanitizer::called_from`](crate::Sanitizer::called_from)), those of the
-//!    hook are the same too.
-//! 2. Findings made by a hook of the code under test have one cause if kind and rule, and the callers
-//!    of the hook, are the same: at tables of all levels. Tables freed too early are one kind.
+//! 1. Findings that follow from stores have one cause if the callers of these are the same,
+//!    whatever rules were broken and wherever. Where callers are given
+//!    ([`Sanitizer::called_from`](crate::Sanitizer::called_from)), those of the hook are the same
+//!    too.
+//! 2. Findings made by a hook of the code under test have one cause if kind and rule, and the
+//!    callers of the hook, are the same: at tables of all levels. Tables freed too early are one
+//!    kind.
 //! 3. Findings made by a walk, an access or at the end have one cause if the level is the same too.
-//!    The caller of the hook says nothing of their cause.
+//!    The caller of the hook is not related to their cause.
 //!
 //! Of a function that calls itself, directly or not, the innermost call counts: one line of a
 //! recursive walk is one cause, however deep the walk was.
@@ -25,8 +26,8 @@
 //!    [`SAMPLE`]th of a depth by names too. Two callers at one depth may be taken for one another
 //!    between two samples: the totals stay exact, the counts of these two findings do not.
 //!
-//! Callers that were given ([`Sanitizer::called_from`](crate::Sanitizer::called_from)) are told apart
-//! at each place: what stands for the depth is the list of callers itself.
+//! Callers that were given ([`Sanitizer::called_from`](crate::Sanitizer::called_from)) are told
+//! apart at each place: the list of callers itself stands in for the depth.
 //!
 //! Without backtraces, the CPU, the space and the note decide, but for the numbers in the note.
 use super::caller::TraceFrame;
@@ -96,7 +97,7 @@ impl Group {
 /// A group, and how deep the stack is at the hook.
 type Site = (Group, usize);
 
-/// What was found at a site.
+/// The finding at a site.
 struct Found {
     /// Index of the finding, if it is kept.
     finding: Option<u32>,
@@ -108,7 +109,7 @@ struct Found {
 pub(super) struct Causes {
     /// Indices of the findings of each group.
     groups: FastMap<Group, Vec<u32>>,
-    /// For each finding kept, what stands for its cause, once it was needed.
+    /// For each finding kept, the fingerprint of its cause, once it was needed.
     prints: Vec<Option<u64>>,
     sites: FastMap<Site, Found>,
     looked_up: u32,
@@ -144,7 +145,7 @@ impl Candidate<'_> {
 pub(super) enum Cause {
     /// That of the kept finding with this index.
     Known(u32),
-    /// A new one, and what stands for it if that was looked up.
+    /// A new one, and its fingerprint if that was looked up.
     New(Option<u64>),
     /// The finding can only be counted.
     Unknown,
@@ -195,7 +196,7 @@ impl Causes {
         self.looked_up < EXACT
     }
 
-    /// Returns what the site says, if names need not be looked up.
+    /// Returns the cause by the site alone, if names need not be looked up.
     fn shortcut(&mut self, site: Site) -> Option<Cause> {
         let exact = self.looked_up < EXACT;
         let full = self.sites.len() >= MOST_SITES;
@@ -284,7 +285,7 @@ fn allocated(rule: Rule, origins: &Origins) -> Option<&Trace> {
     origins.allocated.as_ref().filter(|_| rule == Rule::StillAllocated)
 }
 
-/// Returns what stands for the cause of a kept finding.
+/// Returns the fingerprint of the cause of a kept finding.
 fn print_of(finding: &Finding) -> u64 {
     let origins = allocated(finding.rule, &finding.origins);
     let trace = origins.or(finding.store.as_ref()).or(finding.trace.as_ref());

@@ -24,7 +24,7 @@ use super::rule::Rule;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consequence {
-    /// What is wrong.
+    /// The kind of the defect.
     pub kind: Kind,
     /// The rule that was broken.
     pub rule: Rule,

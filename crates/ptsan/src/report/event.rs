@@ -78,7 +78,8 @@ pub(super) fn lines(history: &[HistoryEvent], differ: impl Fn(usize, usize) -> b
         |index: usize| matches!(history[index].what, Happened::Walked { .. } | Happened::RootLoaded { .. });
     let mut lines: Vec<Line> = Vec::new();
     for (index, event) in history.iter().enumerate() {
-        // The first line, from the last one back, that is the same or that nothing is moved across.
+        // The first line, from the last one back, that is the same or that no event may move
+        // across.
         let stop = lines.iter_mut().rev().find(|line| {
             let same = history[line.first].what == event.what && !differ(line.first, index);
             same || !(is_visit(line.first) && is_visit(index))

@@ -1,4 +1,4 @@
-//! One finding: what it says.
+//! Describes one finding.
 use super::caller::TraceFrame;
 use super::consequence::Consequence;
 use super::event::HistoryEvent;
@@ -13,9 +13,9 @@ use crate::arch::level_name;
 
 /// A defect: a rule that was broken for one cause, and where that was first seen.
 ///
-/// A cause is the callers of a store from which CPUs still hold what it took away, else the callers
-/// of the hook. What else follows from it is listed with it. Where there are no backtraces, it is
-/// the rule, the level, the CPU, the space and what the note says but for its numbers.
+/// A cause is the callers of a store that took away entries which CPUs still hold, else the callers
+/// of the hook. Its consequences are listed with it. Without backtraces, a cause is the rule, the
+/// level, the CPU, the space and the note without its numbers.
 /// ```
 /// use ptsan::{Arch, Session, Severity};
 ///
@@ -29,7 +29,7 @@ use crate::arch::level_name;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What is wrong.
+    /// The kind of the defect.
     pub kind: Kind,
     /// The rule that was broken.
     pub rule: Rule,
@@ -41,9 +41,9 @@ pub struct Finding {
     pub event: u64,
     /// How often this rule was broken for this cause, at tables of this level.
     pub count: u64,
-    /// What else was found that has the same cause.
+    /// Other findings with the same cause.
     pub consequences: Vec<Consequence>,
-    /// What to do. Empty if the sentence of the rule says it.
+    /// Advice for a correction. Empty if the sentence of the rule says enough.
     pub advice: String,
     /// Particulars of the first time.
     pub note: String,
@@ -51,18 +51,19 @@ pub struct Finding {
     pub history: Vec<HistoryEvent>,
     /// The callers of the hook.
     pub trace: Option<Trace>,
-    /// The callers of the store that took away what a CPU still held, if stores are told or watched.
+    /// The callers of the store that took away an entry which a CPU still held, if stores are told
+    /// or watched.
     pub store: Option<Trace>,
     /// The callers that allocated and freed the table, if [`crate::Config::track_origins`] is set.
     pub origins: Origins,
-    /// What the format calls its levels.
+    /// The names of the format's levels.
     pub(super) level_names: &'static [&'static str],
     /// How events are named, if they were recorded elsewhere.
     pub(super) recorded: Option<Names>,
 }
 
 impl Finding {
-    /// Returns what can follow from the defect.
+    /// Returns the harm that the defect can do.
     #[must_use]
     pub fn severity(&self) -> Severity {
         let others = self.consequences.iter().map(|c| severity::of(c.kind, c.rule));
@@ -100,7 +101,7 @@ impl Finding {
         }
     }
 
-    /// Returns what the format calls the level of the table.
+    /// Returns the format's name for the level of the table.
     #[must_use]
     pub fn level_name(&self) -> Option<String> {
         self.place.level.map(|level| level_name(self.level_names, level))
@@ -192,7 +193,7 @@ pub struct Origins {
     pub freed: Option<Trace>,
 }
 
-/// What a finding says beyond its place.
+/// The parts of a finding beyond its place.
 pub(crate) struct Details {
     pub(crate) note: String,
     pub(crate) history: Vec<HistoryEvent>,

@@ -18,7 +18,8 @@ pub enum Format {
     Text,
     /// `short`: a line of at most 80 columns for each finding.
     Short,
-    /// `github`: commands of GitHub Actions, which mark the innermost caller in the code under test.
+    /// `github`: commands of GitHub Actions, which mark the innermost caller in the code under
+    /// test.
     GitHub,
     /// `json`: an object on a line for the run, and one for each finding. The README describes the
     /// fields.

@@ -1,4 +1,5 @@
-//! Which frames of a trace belong to the harness of a test: its hooks, its allocator, its driver.
+//! Finds the frames of a trace that belong to the harness of a test: its hooks, its allocator, its
+//! driver.
 use super::caller::TraceFrame;
 use std::path::{Component, Path};
 
@@ -15,7 +16,7 @@ enum Pattern {
 }
 
 impl Harness {
-    /// Adds a file or function. An empty pattern marks nothing.
+    /// Adds a file or function. An empty pattern has no effect.
     pub(crate) fn mark(&mut self, pattern: &str) {
         let pattern = pattern.trim();
         if pattern.contains(['/', '\\', '.']) {
@@ -28,7 +29,7 @@ impl Harness {
         }
     }
 
-    /// Returns the frames outside the harness, or all if there are none.
+    /// Returns the frames outside the harness, or all if every frame belongs to it.
     pub(super) fn outside(&self, frames: Vec<TraceFrame>) -> Vec<TraceFrame> {
         if self.0.is_empty() {
             return frames;

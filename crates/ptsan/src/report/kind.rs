@@ -21,7 +21,8 @@ pub enum Kind {
     FreeBeforeFlush,
     /// A frame was allocated again while a CPU could still walk the table that it held.
     ReuseBeforeFlush,
-    /// A right was taken away, and a CPU that may have cached it has not flushed it when it was due.
+    /// A right was taken away, and a CPU that may have cached it has not flushed it when it was
+    /// due.
     FlushMissing,
     /// A data frame was freed while a CPU could still translate to it.
     DataFreedBeforeFlush,

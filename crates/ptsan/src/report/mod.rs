@@ -1,4 +1,4 @@
-//! Findings: what they are, how they are counted, how they print.
+//! Describes, counts and prints findings.
 mod advice;
 mod allow;
 mod caller;

@@ -41,7 +41,7 @@ impl Hash for Key {
     }
 }
 
-/// What is known of a place.
+/// The record of a place.
 #[derive(Clone, Copy)]
 enum Seen {
     /// Index into the findings kept, and the depth of the stack at the store from which the last
@@ -300,8 +300,8 @@ impl Reports {
         self.is_late = late;
     }
 
-    /// Returns the callers of the hook of a store that owes flushes, of which `event` is the number,
-    /// while there is room. It takes a backtrace once for each store.
+    /// Returns the callers of the hook of a store that owes flushes, of which `event` is the
+    /// number, while there is room. It takes a backtrace once for each store.
     pub(crate) fn stored(&mut self, event: u64) -> Option<Stored> {
         if let Some((at, stored)) = &self.stored
             && *at == event
@@ -401,8 +401,8 @@ impl Reports {
     }
 }
 
-/// Findings that nobody asked for are not lost with the sanitizer. See docs/ptsan.md, "Findings that
-/// nobody looked at".
+/// Findings that nobody asked for are not lost with the sanitizer. See docs/ptsan.md, "Findings
+/// that nobody looked at".
 impl Drop for Reports {
     fn drop(&mut self) {
         if self.total() > 0 && !*self.read.get_mut() && !std::thread::panicking() {

@@ -47,8 +47,8 @@ rules! {
     PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
     /// The page is mapped, but the registers that hold the root's entries do not say so.
     NotReloaded = "memory maps the page, but the root's entries held in registers do not; reload the root",
-    /// A permission was added, the CPU faulted, and it faults again: its TLB keeps entries that deny
-    /// an access, and was not flushed.
+    /// A permission was added, the CPU faulted, and it faults again: its TLB keeps entries that
+    /// deny an access, and was not flushed.
     DeniedTwice = "memory allows the access, and a CPU faulted twice on a cached entry that denies it; flush it when a permission is added, or at the fault",
     /// A page was unmapped, and a CPU that may hold it has not flushed it since.
     UnmapNotFlushed = "a page was unmapped, and a CPU that may hold the translation has not flushed it since",
@@ -58,8 +58,8 @@ rules! {
     /// A permission was taken away, and a CPU that may hold the old translation has not flushed it
     /// since.
     RestrictNotFlushed = "a permission was taken away, and a CPU that may hold the old translation has not flushed it since",
-    /// The dirty bit was cleared, and a CPU that may hold the page as dirty has not flushed it since:
-    /// its writes there are not noticed.
+    /// The dirty bit was cleared, and a CPU that may hold the page as dirty has not flushed it
+    /// since: its writes there are not noticed.
     DirtyNotFlushed = "a dirty bit was cleared, and a CPU that may hold the page as dirty has not flushed it since",
     /// A page was made no longer global, and a CPU that may hold it as global has not flushed it
     /// since.
@@ -166,7 +166,7 @@ rules! {
     NoRoot = "the CPU has no root loaded",
     /// The root has no memory behind it or is misaligned.
     BadRoot = "the root is outside memory or misaligned",
-    /// The size or the place of the hash table, or the format has none.
+    /// The size or the place of the hash table is wrong, or the format has no hash table.
     BadHashTable = "the hash table cannot be searched: its size, its place, or a format without one",
     /// The hash table or the segments of the space are not known.
     NoHashTable = "no hash table was announced, or no segments of the space",

@@ -18,7 +18,8 @@ use std::fmt;
 pub struct Summary {
     /// The findings of each severity, repetitions included, in the order of [`Severity::ALL`].
     pub by_severity: [u64; Severity::ALL.len()],
-    /// The causes that are kept: the findings of [`Sanitizer::findings`](crate::Sanitizer::findings).
+    /// The causes that are kept: the findings of
+    /// [`Sanitizer::findings`](crate::Sanitizer::findings).
     pub causes: u64,
     /// Findings that belong to no cause that is kept.
     pub not_kept: u64,

@@ -1,4 +1,4 @@
-//! Where in the code under test a hook was called.
+//! Takes and names the callers of a hook.
 use super::caller::{TraceFrame, parse};
 use super::harness::Harness;
 use super::trim::trimmed;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The callers of a hook, without the functions of the sanitizer, of the standard library, of test
-/// runners, and of what was marked as harness ([`Config::harness`](crate::Config::harness)).
+/// runners, and of the harness ([`Config::harness`](crate::Config::harness)).
 ///
 /// Names are looked up on demand: taking a trace costs microseconds, reading it milliseconds.
 #[derive(Clone)]
@@ -49,8 +49,8 @@ impl Trace {
         }
     }
 
-    /// Returns the callers, innermost first. If all of them are harness, they are returned. The list
-    /// is empty where the platform has no backtraces.
+    /// Returns the callers, innermost first. If all of them are harness, they are returned. The
+    /// list is empty where the platform has no backtraces.
     #[must_use]
     pub fn frames(&self) -> Vec<TraceFrame> {
         self.harness.outside(self.with_harness())
@@ -68,8 +68,8 @@ impl Trace {
     }
 }
 
-/// Two findings do not differ by their traces: a trace says where a finding was made, not what it
-/// is.
+/// Two findings do not differ by their traces: a trace names the place of a finding, not the
+/// defect.
 impl PartialEq for Trace {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,4 +1,4 @@
-//! Which frames of a trace belong to the code under test.
+//! Reduces a trace to the frames of the code under test.
 use super::caller::TraceFrame;
 
 /// Crates that run the code under test: harnesses, and the libraries that start their threads.
@@ -18,8 +18,8 @@ const HARNESSES: [&str; 13] = [
     "rusty_fork",
 ];
 
-/// Directories of the standard library's sources, as it was built and as `rust-src` installs it, and
-/// of the C library's `memset` and its like.
+/// Directories of the standard library's sources, as it was built and as `rust-src` installs it,
+/// and of the C library's `memset` and its like.
 const LIBRARY: [&str; 3] = ["/rustc/", "/rustlib/src/rust/library/", "/sysdeps/"];
 
 /// Returns the frames of the code under test, innermost first. Frames of the standard library, of

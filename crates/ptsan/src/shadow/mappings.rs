@@ -1,4 +1,4 @@
-//! Which entries map a frame to user mode, as told stores have it.
+//! Keeps the entries that map each frame to user mode, by told stores.
 use super::frame::FrameRef;
 use crate::arch::{Arch, Perms};
 use crate::hash::FastMap;

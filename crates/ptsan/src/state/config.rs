@@ -1,10 +1,10 @@
-//! What to simulate and how much to keep.
+//! Configures the simulated machine, the checks and the number of findings kept.
 use super::chance::Adversary;
 use crate::arch::Arch;
 use crate::report::{Allow, Suppressions};
 use std::sync::OnceLock;
 
-/// What to simulate and how much to keep.
+/// Configures the simulated machine, the checks and the number of findings kept.
 /// ```
 /// use ptsan::{Adversary, Arch, Config, Sanitizer};
 ///
@@ -36,8 +36,8 @@ pub struct Config {
     pub eager_walkers: bool,
     /// CPUs walk speculatively at random moments and for random addresses: see [`Adversary`].
     pub adversary: Option<Adversary>,
-    /// Barriers are told ([`crate::Sanitizer::barrier`]), and one that is missing is a finding. Only
-    /// formats of architectures that need any ([`crate::Arch::ordering`]) are checked.
+    /// Barriers are told ([`crate::Sanitizer::barrier`]), and one that is missing is a finding.
+    /// Only formats of architectures that need any ([`crate::Arch::ordering`]) are checked.
     pub barriers: bool,
     /// The code under test relies on the accessed and dirty bits that hardware sets
     /// ([`crate::Arch::hardware_bits`]).
@@ -47,8 +47,8 @@ pub struct Config {
     /// entry ([`crate::Sanitizer::entry_exchanged`]). An entry whose accessed bit was still clear
     /// when it was exchanged is in no cache, and owes no flush.
     pub accessed_dirty: bool,
-    /// The tables are those of stage 2 (a hypervisor's, with a guest's tables on top), and CPUs cache
-    /// translations that are combined of both stages. A flush by address then needs
+    /// The tables are those of stage 2 (a hypervisor's, with a guest's tables on top), and CPUs
+    /// cache translations that are combined of both stages. A flush by address then needs
     /// [`crate::Sanitizer::stage1_flushed`] after it. Flushes of the whole space drop both.
     pub two_stages: bool,
     /// Reports a frame that user mode may write at one address and execute at another, in whatever
@@ -62,9 +62,9 @@ pub struct Config {
     /// is repeated with the run. It bounds the memory that the sanitizer takes, at some 60 bytes an
     /// entry.
     ///
-    /// Without a bound, a translation stays until it is flushed: the worst that hardware may do. With
-    /// one, an access may find less that is stale. What a CPU may hold after a told store is found all
-    /// the same.
+    /// Without a bound, a translation stays until it is flushed: the worst that hardware may do.
+    /// With one, an access may find less that is stale. The entries that a CPU may hold after a
+    /// told store are found all the same.
     pub tlb: usize,
     /// The number of findings kept in full. All are counted.
     pub keep: usize,
@@ -126,12 +126,12 @@ impl Config {
     /// Reports leave it out and name the first caller outside.
     ///
     /// A pattern with a `/` or a `.` is the end of a file's path, in whole components: `hooks.rs`,
-    /// `tests/hooks.rs`, and `tests/` for all files in such a directory. `file!()` is the file that it
-    /// stands in. Another pattern is a part of a function's path, in whole names: `Machine` stands
-    /// for all methods of that type. A `*` stands for anything: `hw_*`.
+    /// `tests/hooks.rs`, and `tests/` for all files in such a directory. `file!()` is the file that
+    /// it stands in. Another pattern is a part of a function's path, in whole names: `Machine`
+    /// stands for all methods of that type. A `*` stands for anything: `hw_*`.
     ///
-    /// The sanitizer's own functions, with [`Session`](crate::Session) and the adapters, are left out
-    /// anyway.
+    /// The sanitizer's own functions, with [`Session`](crate::Session) and the adapters, are left
+    /// out anyway.
     /// ```
     /// use ptsan::{Arch, Config};
     ///

@@ -1,4 +1,4 @@
-//! The sanitizer's parts, and what all hooks have in common.
+//! Holds the sanitizer's parts, and does the common work of all hooks.
 use super::chance::Chance;
 use super::config::Config;
 use super::hashed::Hashed;
@@ -39,7 +39,8 @@ pub struct Sanitizer {
     pub(crate) spaces: FastMap<u64, ()>,
     /// The flushes that CPUs owe.
     pub(crate) debts: Debts,
-    /// Tables that were reported when they were freed: what follows has the same cause.
+    /// Tables that were reported when they were freed: later findings about them have the same
+    /// cause.
     pub(crate) blamed: FastMap<FrameRef, ()>,
     /// The entries that map frames to user mode.
     pub(crate) mappings: Mappings,
@@ -64,7 +65,7 @@ pub struct Sanitizer {
 }
 
 impl Sanitizer {
-    /// Creates a machine whose CPUs have nothing loaded.
+    /// Creates a machine whose CPUs have no root loaded.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut config = config.with_environment(|name| std::env::var(name).ok());
@@ -103,7 +104,7 @@ impl Sanitizer {
         };
         if !new.config.arch.is_usable() {
             new.misuse(Rule::BadArch, Place::default());
-            // Without CPUs and levels nothing is ever decoded.
+            // Without CPUs and levels no entry is ever decoded.
             new.cpus.clear();
             new.config.arch.levels.clear();
         }

@@ -71,9 +71,9 @@ impl Sanitizer {
     }
 
     /// Handles a fault on a cached entry that denies an access and that the fault does not drop.
-    /// Returns whether the CPU goes on holding it: the handler is called, and flushes it here or has
-    /// it flushed. If memory allows the access, and the CPU faults on the same entry a second time,
-    /// nobody has: that is reported, and the entry is dropped.
+    /// Returns whether the CPU goes on holding it: the handler is called, and flushes it here or
+    /// has it flushed. If memory allows the access, and the CPU faults on the same entry a second
+    /// time, nobody has: that is reported, and the entry is dropped.
     fn is_denied_again(
         &mut self,
         memory: &(impl Memory + ?Sized),

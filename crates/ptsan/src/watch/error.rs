@@ -1,7 +1,7 @@
-//! Why memory cannot be watched, or a run was ended.
+//! The reason for which memory cannot be watched, or a run was ended.
 use std::fmt;
 
-/// Why memory cannot be watched, or a run was ended.
+/// The reason for which memory cannot be watched, or a run was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// This is not Linux on x86-64. Run the test on such a host, or call the hooks from the code.

@@ -33,7 +33,8 @@ pub enum Act {
 }
 
 impl FoundAt {
-    /// Describes the instruction: its line, if that is known, its address in its file, and its effect.
+    /// Describes the instruction: its line, if that is known, its address in its file, and its
+    /// effect.
     pub(super) fn instruction(&self, line: Option<&TraceFrame>) -> String {
         let (address, phys) = (address(self.rip), self.phys);
         let what = match line {

@@ -1,4 +1,4 @@
-//! Where an instruction stands in the file that it was loaded from.
+//! Finds the address of an instruction in the file from which it was loaded.
 use std::fs;
 use std::io::Read;
 

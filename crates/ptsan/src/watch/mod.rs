@@ -20,11 +20,11 @@
 //! A table that is linked before it is cleared is wrong for an instant only. It is seen at that
 //! instant, and the finding names the instruction ([`Watch::found`]).
 //!
-//! A store that changes nothing overwrites its entry too. The width of plain stores (`mov`, vector
+//! A store of an equal value overwrites its entry too. The width of plain stores (`mov`, vector
 //! moves, `rep stos`, `rep movs`) is therefore read from the instruction.
 //!
-//! The watch sees what the compiled code stores, not what the source says. The compiler may merge
-//! or reorder stores, as it may in front of a real page walker.
+//! The watch sees the stores of the compiled code, not of the source. The compiler may merge or
+//! reorder stores, as it may in front of a real page walker.
 //!
 //! # Memory
 //!
@@ -39,7 +39,7 @@
 //! the sanitizer. The processor refuses privileged instructions to a program; the handler of that
 //! fault carries them out on the state of the CPU, and calls the sanitizer's hook:
 //!
-//! | instruction | what it does |
+//! | instruction | effect |
 //! |---|---|
 //! | `invlpg` | [`Flush::page`](crate::Flush::page) of the current space: global translations too |
 //! | `invpcid` type 0 | flushes a page of the space of the PCID, and of the tables only those on the way to it; no global translations, and no tables on the way to other addresses, as `invlpg` does |
@@ -47,30 +47,31 @@
 //! | `invpcid` types 2, 3 | flushes all spaces: with global translations, without them |
 //! | `mov` to CR3 | [`switch`](crate::Sanitizer::switch); flushes the space unless bit 63 is set |
 //! | `mov` to CR4 | flushes everything if `PGE` changes or `PCIDE` is cleared, the space if `SMEP` is set |
-//! | `mov` to CR0, CR2; `mov` from CR0, CR2, CR3, CR4 | holds what was written |
-//! | `rdmsr`, `wrmsr` | holds what was written: `EFER`, `PAT`, `STAR`, `LSTAR`, `CSTAR`, `SFMASK`, `KERNEL_GS_BASE`, the three of `SYSENTER` |
-//! | `wbinvd`, `wbnoinvd`, `cli`, `sti` | nothing |
+//! | `mov` to CR0, CR2; `mov` from CR0, CR2, CR3, CR4 | writes and reads the simulated register |
+//! | `rdmsr`, `wrmsr` | reads and writes the simulated register: `EFER`, `PAT`, `STAR`, `LSTAR`, `CSTAR`, `SFMASK`, `KERNEL_GS_BASE`, the three of `SYSENTER` |
+//! | `wbinvd`, `wbnoinvd`, `cli`, `sti` | no effect |
 //! | `hlt` | ends the run: [`Ended::Halted`] |
 //!
-//! All else that raises a general-protection fault or an invalid-opcode exception, such as `swapgs`,
-//! `lgdt`, `out` or `ud2`, ends the run with [`Error::Instruction`]. It has the address and the
-//! bytes. So does a value that a processor refuses: reserved bits, a PCID without `CR4.PCIDE`.
+//! All else that raises a general-protection fault or an invalid-opcode exception, such as
+//! `swapgs`, `lgdt`, `out` or `ud2`, ends the run with [`Error::Instruction`]. It has the address
+//! and the bytes. So does a value that a processor refuses: reserved bits, a PCID without
+//! `CR4.PCIDE`.
 //!
 //! * **Spaces**: with [`Config::asids`](crate::Config::asids) the number of a space is its PCID, 0
 //!   while `CR4.PCIDE` is clear. Without, `CR4.PCIDE` cannot be set, and the number is the physical
 //!   address of the root. A root that [`switch`](crate::Sanitizer::switch) loaded under another
 //!   number keeps it while it stays loaded.
 //! * **At first** a CPU is in 64-bit mode, with paging, `WP`, global pages and `EFER.NXE` on, and
-//!   PCIDs off. CR3 holds what `switch` loaded. Reports take paging, `WP` and `NXE` as set: clearing
-//!   paging or `NXE` ends the run, clearing `WP` changes nothing. Later runs find the registers as
-//!   the last one on that CPU left them.
-//! * **Interrupts** do not exist: `pushf` shows them as enabled always, `popf` does not change that,
-//!   and signals are none. To play an interrupt on another CPU, nest a run.
+//!   PCIDs off. CR3 holds the root that `switch` loaded. Reports take paging, `WP` and `NXE` as
+//!   set: clearing paging or `NXE` ends the run, clearing `WP` has no effect. Later runs find the
+//!   registers as the last one on that CPU left them.
+//! * **Interrupts** do not exist: `pushf` shows them as enabled always, `popf` does not change
+//!   that, and no signal stands for one. To play an interrupt on another CPU, nest a run.
 //! * **Instructions that a processor carries out for programs too** are not seen: `sgdt`, `smsw`,
 //!   `cpuid`, `rdtsc`, `popf`, `iret`, loads of segments.
-//! * **Page faults** of the kernel code are not delivered to it. A store or load outside memory is a
-//!   crash.
-//! * **An instruction costs** two signals: about a quarter of what a store costs.
+//! * **Page faults** of the kernel code are not delivered to it. A store or load outside memory is
+//!   a crash.
+//! * **An instruction costs** two signals: about a quarter of the cost of a store.
 //!
 //! # Why the sanitizer may run in a signal handler
 //!
@@ -82,7 +83,7 @@
 //!   not async-signal-safe. The memory functions (`memcpy`, `memset`) are safe. An allocator, a
 //!   lock or standard output execute no privileged instruction. They do not store to table memory,
 //!   unless a program puts its heap or such locks there, which it must not.
-//! * The sanitizer's own hooks store nothing to table memory. A store made *inside* [`Watch::with`]
+//! * The sanitizer's own hooks never store to table memory. A store made *inside* [`Watch::with`]
 //!   finds the sanitizer taken; it is recorded and handed over when that call ends.
 //! * The handler runs on the thread's own stack, not on its small alternate one.
 //! * All asynchronous signals are blocked from the fault to the end of the handler, and `errno` is
@@ -102,8 +103,9 @@
 //!   write, unless [`Watch::each_repetition`] asks for more.
 //! * **Other handlers**: `SIGSEGV`, `SIGILL` and `SIGTRAP` that do not belong to a watch go to the
 //!   handler that was installed before; a crash crashes as it did. Handlers installed later must
-//!   pass signals on in the same way. The first watch installs the handlers, the last one restores what was there. Debuggers
-//!   take `SIGTRAP` for themselves: in gdb, `handle SIGSEGV SIGILL SIGTRAP nostop noprint pass`.
+//!   pass signals on in the same way. The first watch installs the handlers, the last one restores
+//!   the handlers from before. Debuggers take `SIGTRAP` for themselves: in gdb,
+//!   `handle SIGSEGV SIGILL SIGTRAP nostop noprint pass`.
 //! * **A store costs** two signals and two `mprotect`: a few microseconds, or tens of them in a
 //!   virtual machine whose hypervisor intercepts the trap (`examples/watch.rs` measures). Do bulk
 //!   work before [`Watch::run`] or under [`Watch::pause`].

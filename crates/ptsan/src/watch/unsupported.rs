@@ -95,7 +95,7 @@ impl Watch {
     }
 
     /// # Safety
-    /// None: there is no watch on this host.
+    /// No requirement: there is no watch on this host.
     pub unsafe fn run_on<R>(&self, _cpu: usize, _code: impl FnOnce() -> R) -> Result<Ended<R>, Error> {
         match self.0 {}
     }

@@ -1,7 +1,7 @@
-//! What privileged instructions do to the caches of their CPU.
+//! Carries out the effects of privileged instructions on the caches of their CPU.
 use crate::{Flush, Memory, Sanitizer};
 
-/// What an instruction does to the caches.
+/// The effect of an instruction on the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
@@ -32,7 +32,7 @@ pub(super) enum Effect {
 pub(super) struct Load {
     pub(super) root: u64,
     pub(super) pcid: u64,
-    /// Whether it flushes nothing.
+    /// Whether it keeps the cached translations.
     pub(super) keep: bool,
     /// Whether it flushes global translations too.
     pub(super) globals: bool,
@@ -45,7 +45,7 @@ impl Sanitizer {
         match effect {
             Effect::None => {}
             Effect::Load(load) => self.root_loaded(memory, cpu, load),
-            // The instruction does nothing.
+            // The instruction has no effect.
             Effect::FlushPage { va } if !self.config.arch.is_canonical(va) => {}
             Effect::FlushPage { va } => {
                 let flush = current.map_or(Flush::page_in_every_space(va), |space| Flush::page(space, va));

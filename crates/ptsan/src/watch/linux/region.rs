@@ -204,7 +204,7 @@ impl Region {
 }
 
 impl Subject {
-    /// Tells the sanitizer what a store changed.
+    /// Tells the sanitizer the words that a store changed.
     fn look(&mut self, ram: &Ram, store: &Store<'_>, seen: &Seen, live: bool) {
         self.san.reports.told_late(!live);
         self.check(store.rip, store.phys, Act::Stored, live, |subject| {
@@ -218,7 +218,7 @@ impl Subject {
         self.san.reports.told_late(false);
     }
 
-    /// Tells the sanitizer what a privileged instruction did.
+    /// Tells the sanitizer the effect of a privileged instruction.
     pub(super) fn carried_out(&mut self, ram: &Ram, cpu: usize, rip: usize, effect: Effect) {
         let (phys, act) = match effect {
             Effect::Load(Load { root, .. }) => (root, Act::Loaded),
@@ -228,7 +228,7 @@ impl Subject {
     }
 
     /// Calls hooks for the instruction at `rip`, and notes the findings. After a panic, which is on
-    /// its way to the caller of `run`, nothing is checked any more.
+    /// its way to the caller of `run`, it stops checking.
     fn check(&mut self, rip: usize, phys: u64, act: Act, live: bool, hooks: impl FnOnce(&mut Self)) {
         if self.panic.is_some() {
             return;
@@ -244,7 +244,7 @@ impl Subject {
     fn tell(&mut self, ram: &Ram, store: &Store<'_>, atomic: bool) {
         let bytes = self.san.config.arch.entry_bytes();
         if store.changed.is_empty() {
-            // Nothing changed, but hardware may walk at this instant.
+            // No word changed, but hardware may walk at this instant.
             self.san.adversary_step(ram);
         }
         for word in store.changed {
