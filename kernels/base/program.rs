@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What a page of the user program is padded to.
+/// Bytes of a page: the user program is padded to whole pages.
 const PAGE: usize = 4096;
 
 /// Compiles the user program of the image to a flat binary of whole pages, `user.bin`, or ends the

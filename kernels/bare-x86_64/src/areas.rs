@@ -1,5 +1,5 @@
-//! Areas of the kernel's half on the real MMU: they hold what is written to them, in every space;
-//! guard pages and areas that are gone fault.
+//! Checks areas of the kernel's half on the real MMU: each page keeps its own value in every space;
+//! guard pages and freed areas fault.
 
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::bootmem::BootMemory;
@@ -21,7 +21,7 @@ const AREAS: u64 = 6;
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0);
 
 fn read(address: u64) -> Option<u64> {
-    // SAFETY: a page of an area, which holds integers, or one that nothing may be mapped at.
+    // SAFETY: a page of an area, which holds integers, or a page that must be unmapped.
     unsafe { trap::read(address) }
 }
 
@@ -64,7 +64,7 @@ pub fn check(m: &Machine, boot: &mut BootMemory) {
         assert_eq!((read(area.start().0 - 8), read(end)), (None, None), "a guard page can be read");
     }
 
-    // A page that may not be written to keeps what it holds.
+    // A page that is read-only keeps its content.
     let changed = areas.protect(on, &made[1], |attr| attr.without(Attr::WRITE));
     assert!(changed.is_ok() && !write(made[1].start().0, 0), "a write to what may be read only");
     each_page(&made[1], |address, value| assert_eq!(read(address), Some(value)));

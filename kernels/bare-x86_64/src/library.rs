@@ -27,7 +27,7 @@ const STRIDE: u64 = 2 << 20;
 const PAGES: usize = 32;
 const SPACES: u32 = 64;
 
-/// What the fault hook works on.
+/// The state that the fault hook uses.
 struct Current<'m> {
     machine: &'m Machine,
     tree: RefCell<Option<Tree<X86_64>>>,
@@ -44,8 +44,8 @@ fn fault(address: u64, error: u64) -> bool {
     if !(VIRT..VIRT + PAGES as u64 * STRIDE).contains(&address) {
         return false;
     }
-    // SAFETY: `run` stores the pointer, and clears it before what it points at goes; one CPU, so
-    // only the code that faulted can hold another reference, and it is a shared one.
+    // SAFETY: `run` stores the pointer, and clears it before the state is dropped; one CPU, so only
+    // the code that faulted can hold another reference, and it is a shared one.
     let current = unsafe { &*current };
     // Busy: the library itself faulted, which it never may.
     let Ok(mut tree) = current.tree.try_borrow_mut() else { return false };
@@ -83,7 +83,7 @@ impl Waiting {
     ///
     /// # Safety
     ///
-    /// 1. The entry was made by [`fault`], and nothing else takes its reference.
+    /// 1. [`fault`] must have made the entry, and no other call may take its reference.
     unsafe fn add(&mut self, m: &Machine, frame: Pfn) {
         // SAFETY: 1. `fault` left the reference to the entry, and it is taken here (1.).
         self.frames[self.n] = Some(unsafe { DataFrame::from_raw(m.id(), frame) });
@@ -117,7 +117,8 @@ fn write(address: u64, value: u64) -> bool {
     unsafe { trap::write(address, value) }
 }
 
-/// Runs the checks on `memory`, which is the library's from here on; panics at the first that fails.
+/// Runs the checks on `memory`, which is the library's from here on; panics at the first that
+/// fails.
 pub fn run(memory: Span) {
     // SAFETY: 1. The memory is nobody else's: the self test is over.
     let Ok((machine, mut boot)) = unsafe { machine::set_up(memory) };
@@ -166,7 +167,7 @@ fn one_space(current: &Current<'_>, number: u32) {
     assert_eq!(table::current_root(), tree.root().0);
     *current.tree.borrow_mut() = Some(tree);
 
-    // Every page comes by one fault, zeroed, and keeps what is written.
+    // Every page takes one fault, reads as zero, and keeps its value.
     let faults = trap::page_faults();
     let value = |i: usize| u64::from(number) << 32 | i as u64 | 1 << 63;
     for i in 0..PAGES {

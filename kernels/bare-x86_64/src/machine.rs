@@ -22,7 +22,7 @@ pub type Machine = machine::Machine<X86_64, OneCpu, NoObjects, Announced<'static
 /// The MMU of the one CPU, which has no other to interrupt.
 pub type OneCpu = X86Mmu<NoIpi, Announcing>;
 
-/// Bytes of boot memory for what the image makes itself: areas of the kernel's half.
+/// Bytes of boot memory for the image's own objects: areas of the kernel's half.
 const EXTRA: usize = 64 << 10;
 
 static KERNEL: Kernel<X86_64, DirectMap, OneCpu> = Kernel::new();
@@ -44,8 +44,8 @@ fn operand(value: u64) {
 /// The instructions of the CPU, announced to a recorder.
 pub struct Announcing;
 
-// SAFETY: Each function has the CPU execute the instruction, unless the run leaves flushes out: then
-// none forgets, which such a run is to show.
+// SAFETY: Each function has the CPU execute the instruction. A run that leaves flushes out omits it
+// on purpose, to show that the checks detect stale translations.
 unsafe impl Instructions for Announcing {
     fn invlpg(&self, pin: &Pinned<'_>, at: u64) {
         if !WITHOUT_FLUSH.load(Ordering::Relaxed) {
@@ -93,8 +93,9 @@ pub unsafe fn set_up(memory: Span) -> Result<(Machine, BootMemory), Failed> {
     let setup = Setup::direct_map(&runs, direct(0), DIRECT_MAP_LIMIT, mmu)?
         .kernel_root(boot::kernel_top().physical(DIRECT_MAP))
         .extra(EXTRA);
-    // SAFETY: 1. Point 1 of the caller's. 2. The direct map covers it in every space. 3. The table that
-    // the machine booted on maps nothing of the user's, and the tables that it links are statics.
+    // SAFETY: 1. Point 1 of the caller's. 2. The direct map covers it in every space. 3. The table
+    // that the machine booted on maps no page of the user's, and the tables that it links are
+    // statics.
     let boot = unsafe { KERNEL.set_up(setup)? };
     let Some(parts) = KERNEL.parts() else { fail(format_args!("used before it was set up")) };
     Ok((Machine::new(parts, Announced::new(parts.frames(), || ())), boot))
@@ -102,8 +103,8 @@ pub unsafe fn set_up(memory: Span) -> Result<(Machine, BootMemory), Failed> {
 
 /// Proof of being on the one CPU.
 pub fn pin(machine: &Machine) -> Pinned<'static> {
-    // SAFETY: 1. There is one CPU and no thread but this; exceptions return before what they interrupt
-    // goes on. 2. The machine has one CPU and one node.
+    // SAFETY: 1. There is one CPU and one thread, which goes on only after an exception handler has
+    // returned. 2. The machine has one CPU and one node.
     unsafe { Pinned::assume(machine.id(), CpuId(0), NodeId(0)) }
 }
 

@@ -25,7 +25,8 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     board::use_board(&PC);
     trap::init();
     say!("long mode, paging on, traps ready");
-    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    // SAFETY: 1. This is the loader's own pointer, and no memory outside the image has been
+    // written.
     let info = unsafe { boot::read(start_info) };
     let largest = info.as_ref().and_then(|info| info.memory.runs().iter().max_by_key(|run| run.bytes()));
     let (Some(info), Some(memory)) = (&info, largest) else {

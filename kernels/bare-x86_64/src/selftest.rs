@@ -1,6 +1,6 @@
-//! The machine itself, before any library: does the image map, does the MMU see it, does the
-//! emulator keep stale translations (a kernel test on one that does not would prove nothing about
-//! flushes), do faults reach the hook.
+//! Tests the machine itself before the library runs: the image's mappings, the MMU, and faults that
+//! reach the hook. The emulator must keep stale translations; without them no kernel test could
+//! detect a missing flush.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +39,7 @@ fn store(address: u64, value: u64) {
     assert!(unsafe { trap::write(address, value) }, "{address:#x} is not mapped");
 }
 
-/// Maps the next frame at the faulting page, if it is one of the test's and nothing is there.
+/// Maps the next frame at the faulting page, if it is one of the test's and is not mapped yet.
 fn fault(address: u64, error: u64) -> bool {
     let index = address.wrapping_sub(VIRT) / PAGE;
     if address < VIRT || index >= 512 || error & trap::ERROR_PROTECTION != 0 {
@@ -50,8 +50,8 @@ fn fault(address: u64, error: u64) -> bool {
     true
 }
 
-/// Runs the checks on frames from the start of `memory`; panics at the first that fails. Leaves
-/// nothing mapped.
+/// Runs the checks on frames from the start of `memory`; panics at the first that fails. Leaves no
+/// page of the test mapped.
 pub fn run(memory: Span) {
     let frame = |i: u64| memory.start + i * PAGE;
     assert!(memory.bytes() >= 16 * PAGE, "no memory to test with");

@@ -5,7 +5,7 @@ use core::panic::PanicInfo;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// What an image says and how it ends.
+/// The console and the exit of a machine.
 pub struct Board {
     /// Sends a byte on the serial port.
     pub put: fn(u8),
@@ -44,7 +44,7 @@ fn print(text: fmt::Arguments<'_>) {
     (board.put)(b'\n');
 }
 
-/// Prints a line as a whole. Handlers of interrupts print none, but the last of a run.
+/// Prints a line as a whole. Interrupt handlers print only the last line of a run.
 pub fn line(text: fmt::Arguments<'_>) {
     while PRINTING.swap(true, Ordering::Acquire) {
         core::hint::spin_loop();
@@ -102,8 +102,8 @@ macro_rules! panic_handler {
     };
 }
 
-/// The error of a run that has ended, which no code sees: an error of any type becomes one by ending
-/// the run.
+/// The error of a run that has ended, which no code sees: an error of any type becomes one by
+/// ending the run.
 #[derive(Debug)]
 pub enum Failed {}
 

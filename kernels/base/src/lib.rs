@@ -1,5 +1,5 @@
-//! Shared by images of several architectures: lines on the serial port, ends of runs, parts that are
-//! left out on purpose, programs in the image; for RISC-V the firmware and its device tree.
+//! Shared by images of several architectures: lines on the serial port, ends of runs, parts that
+//! are left out on purpose, programs in the image; for RISC-V the firmware and its device tree.
 #![no_std]
 
 #[cfg(test)]

@@ -23,13 +23,13 @@ pub type Lists<F, S, O = NoObjects> = &'static <Parts<F, S, O> as machine::Machi
 
 /// The number of the part [left out](crate::without) in which fresh pages are not cleared.
 pub const CLEAR: u32 = 0;
-/// The number of the part in which copy-on-write copies nothing.
+/// The number of the part in which copy-on-write does not copy the content.
 pub const COPY: u32 = 1;
 
-/// A layer that does nothing.
+/// A layer that has no effect.
 pub struct NoLayer;
 
-// SAFETY: 1. The default passes the page on. 2. There are none.
+// SAFETY: 1. The default passes the page on. 2. It is `None` each time.
 unsafe impl<P: Policy> Layer<P> for NoLayer {
     fn frames(&self) -> Option<&Frames> {
         None
@@ -66,7 +66,7 @@ where
         self.parts.kernel_map().unwrap_or_else(|| fail(format_args!("spaces have no kernel's half")))
     }
 
-    /// Gives back what this CPU's lists hold, and with `all` what the node's do.
+    /// Gives back the pages on this CPU's lists, and with `all` also those on the node's.
     pub fn drain(on: On<'_, Self>, all: bool) {
         on.drain();
         if all {
@@ -74,8 +74,8 @@ where
         }
     }
 
-    /// Checks, after every CPU has drained its lists, that every frame is back, but for `kept` tables
-    /// of the kernel's half that stay.
+    /// Checks, after every CPU has drained its lists, that every frame is back, but for `kept`
+    /// tables of the kernel's half that stay.
     pub fn check_balance(&self, kept: usize) {
         let (live, cached) = (self.lists.counts().live(), self.lists.counts().cached());
         let free = self.parts.frames().counts().free;
@@ -89,7 +89,7 @@ where
 }
 
 // SAFETY: 1. and 2. They are those of the parts, with a layer around the lists: this has the same
-// parts as the machine that it is made of. 3. Both functions are the parts', or do nothing.
+// parts as the machine that it is made of. 3. Both functions are the parts', or have no effect.
 unsafe impl<F, S, O, L> machine::Machine for Machine<F, S, O, L>
 where
     F: Format,

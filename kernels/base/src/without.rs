@@ -1,4 +1,4 @@
-//! Negative controls: what an image leaves out on purpose, as the boot arguments say
+//! Negative controls: parts that an image leaves out on purpose, by boot argument
 //! (`without=flush`). A run in which something is left out has to fail, unless the image works
 //! without it.
 

@@ -1,5 +1,5 @@
-//! The door of the library is as narrow as the documents say: counted in `kernels/minimal` and in the
-//! traits that a kernel implements.
+//! The door of the library is as narrow as the documents say: counted in `kernels/minimal` and in
+//! the traits that a kernel implements.
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +74,7 @@ fn a_kernel_writes_six_items_of_traits_at_most() {
     assert_eq!(required(&tlb, "Mmu"), 6, "of an architecture that the library does not know");
     let known = required(&tlb, "Ipi") + required(&objects, "Objects");
     assert!(known <= 6, "{known} items of one that it knows, with several CPUs and with files");
-    // With one CPU and without files: none.
+    // With one CPU and without files, a kernel implements no trait.
     for (path, text) in sources() {
         let implements = |line: &&str| line.contains("impl") && line.contains(" for ");
         assert_eq!(code(&text).into_iter().find(implements), None, "{}", path.display());

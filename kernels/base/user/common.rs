@@ -1,6 +1,6 @@
-// The part of user programs that is the same on each architecture: what a process maps, touches, forks
-// and unmaps, and what it checks. The program has a type `Word`, its calls in `abi`, and the functions
-// that are imported here.
+// The part of user programs that is the same on each architecture: a process maps, touches, forks
+// and unmaps memory, and checks its content. The program has a type `Word`, its calls in `abi`, and
+// the functions that are imported here.
 
 use core::ptr;
 
@@ -15,7 +15,7 @@ pub fn exit(code: Word) -> ! {
     loop {}
 }
 
-/// Reports that `got` is not what was wanted.
+/// Reports `got` unless it is the wanted value.
 pub fn check(what: Word, got: Word, wanted: Word) {
     if got != wanted {
         call(abi::FAILED, what, got, wanted);
@@ -52,7 +52,7 @@ pub fn write(at: Word, value: Word) {
     unsafe { ptr::write_volatile(ptr::with_exposed_provenance_mut(at as usize), value) }
 }
 
-/// Runs before anything else: what one task alone notices of a kernel that leaves something out.
+/// Runs the checks of a single task, before all others: they detect parts that a kernel leaves out.
 pub fn alone() {
     let page = |n| OWN + n * PAGE;
     mmap(OWN, 8 * PAGE);
@@ -191,7 +191,7 @@ fn forked(seed: Word, round: Word) {
     }
 }
 
-/// What nothing allows ends the task, and only the task.
+/// Checks that an access without permission ends the task, and only the task.
 fn denied() {
     let after = |access: &dyn Fn()| {
         let child = must(call(abi::FORK, 0, 0, 0));
@@ -201,7 +201,7 @@ fn denied() {
         }
         check(abi::CHECK_DENIED, call(abi::WAIT, child, 0, 0), abi::KILLED);
     };
-    // Nothing is mapped there.
+    // The page behind the mapping is not mapped.
     after(&|| {
         read(OWN + OWN_LEN);
     });

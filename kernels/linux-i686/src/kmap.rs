@@ -115,8 +115,8 @@ impl Scheduler {
         for (number, (task, stack)) in self.tasks.iter().zip(&STACKS).enumerate() {
             let words = stack.0.get().cast::<u32>();
             let top = 4096 - 8;
-            // SAFETY: 1. Eight words at the end of a stack that no task uses yet: four registers, the
-            // address to go to, its return address, which is not used, and its argument.
+            // SAFETY: 1. Eight words at the end of a stack that no task uses yet: four registers,
+            // the address to go to, its return address, which is not used, and its argument.
             let at = unsafe {
                 words.add(top + 4).write(body as *const () as u32);
                 words.add(top + 6).write(number as u32);

@@ -143,8 +143,8 @@ pub unsafe fn init(boot: &mut BootMemory, linux: Option<FlushRule>) -> Result<()
     let slots = Window { first: 0, len: DATA };
     let maps = match linux {
         None => {
-            // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its
-            // limit.
+            // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below
+            // its limit.
             let made = unsafe { LocalMaps::new(boot, DEPTH, tlb, frames, low, slots) };
             Maps::Local(made.map_err(InitError::Local)?)
         }

@@ -19,7 +19,7 @@ pub struct Announced<'f, F, G> {
 }
 
 impl<'f, F: Format, G> Announced<'f, F, G> {
-    /// Makes the layer. `mask` masks interrupts as long as what it returns lives.
+    /// Makes the layer. `mask` returns a guard, and masks interrupts until the guard is dropped.
     pub const fn new(frames: &'f Frames, mask: fn() -> G) -> Self {
         Announced { frames, mask, format: PhantomData }
     }

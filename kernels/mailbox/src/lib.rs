@@ -1,16 +1,16 @@
-//! What an image tells the recorder below it (`kernels/recorder`, a plugin of QEMU) about its page
+//! Tells the recorder below an image (`kernels/recorder`, a plugin of QEMU) about the image's page
 //! tables. An image that was built without the feature `record` has no code for it. One that was
-//! booted without the word [`WORD`] tells nothing.
+//! booted without the word [`WORD`] sends no message.
 //!
 //! # Protocol
 //!
 //! Each CPU has a slot of eight words in [`ptsan_mailbox`]. It stores the arguments of a message,
 //! and then the message's code to the first word. The recorder acts at that last store.
 //!
-//! [`code::OPERAND`] holds what the recorder cannot see: the register that the CPU's next
+//! [`code::OPERAND`] holds a value that the recorder cannot see: the register that the CPU's next
 //! instruction of address translation uses. The record is made when that instruction is executed,
-//! so that one which is left out leaves no record. Nothing may come between the two: the caller
-//! masks interrupts.
+//! so an instruction that is left out leaves no record. The message and the instruction must be
+//! adjacent: the caller masks interrupts.
 #![no_std]
 
 mod layer;

@@ -1,5 +1,5 @@
-//! Sets the library up, and does with it what a kernel does: maps, serves page faults, forks, copies
-//! what is written to, unmaps.
+//! Sets the library up, and uses it as a kernel does: maps, serves page faults, forks, copies on
+//! write, unmaps.
 
 use ptarmigan::addr::VirtRange;
 use ptarmigan::cpu::{CpuId, NodeId};

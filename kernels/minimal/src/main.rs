@@ -15,8 +15,8 @@ use ptarmigan_kernel_base::{pass, say};
 
 ptarmigan_kernel_base::panic_handler!();
 
-/// Comes from the architecture's boot code: `memory` is free, and `kernel_root` the physical address
-/// of the root that is loaded, which maps the kernel.
+/// Comes from the architecture's boot code: `memory` is free, and `kernel_root` the physical
+/// address of the root that is loaded, which maps the kernel.
 fn start(memory: &[MemoryRun], kernel_root: u64) -> ! {
     let frames: u32 = memory.iter().map(|run| run.frames).sum();
     say!("{}, {frames} frames of memory", arch::NAME);

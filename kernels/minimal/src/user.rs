@@ -16,7 +16,7 @@ static HANDLER: AtomicPtr<Handler<'static>> = AtomicPtr::new(ptr::null_mut());
 /// Page faults that were served.
 static SERVED: AtomicU32 = AtomicU32::new(0);
 
-/// Runs `f`, whose page faults `handler` serves; ends the run if there are none.
+/// Runs `f`, whose page faults `handler` serves; ends the run if no page fault occurs.
 pub fn serving<R>(mut handler: impl FnMut(VirtAddr, Access) -> bool, f: impl FnOnce() -> R) -> R {
     let before = SERVED.load(Ordering::Relaxed);
     let mut handler: Handler<'_> = &mut handler;
@@ -27,9 +27,9 @@ pub fn serving<R>(mut handler: impl FnMut(VirtAddr, Access) -> bool, f: impl FnO
     result
 }
 
-/// Serves a page fault. The architecture's handler of exceptions calls it; false if nothing helps.
+/// Serves a page fault, for the architecture's exception handler; false if it cannot be served.
 pub fn fault(at: u64, access: Access) -> bool {
-    // A fault of the handler's own finds none.
+    // A fault of the handler's own finds no handler.
     let handler = HANDLER.swap(ptr::null_mut(), Ordering::Acquire);
     if handler.is_null() {
         return false;
@@ -61,7 +61,7 @@ pub fn load(at: u64) -> u64 {
     unsafe { word(at).read_volatile() }
 }
 
-/// Says what holds; ends the run if it does not.
+/// Prints a property that holds; ends the run if it does not.
 pub fn check(what: &str, holds: bool) {
     if !holds {
         fail(format_args!("not so: {what}"));

@@ -21,7 +21,7 @@ impl Data {
     ///
     /// # Safety
     ///
-    /// 1. Nothing else uses the memory, now or later.
+    /// 1. No other code may use the memory, now or later.
     pub unsafe fn new(own: Range<Paddr>) -> Self {
         // SAFETY: 1. passed on.
         let mut memory = unsafe { Memory::new(&FRAMES, own, |size| DataFrames::bytes(CPUS, size.nodes())) };

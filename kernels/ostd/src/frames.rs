@@ -137,7 +137,7 @@ impl GlobalFrameAllocator for Shared {
             let own = addr + rest..addr + size;
             let middle = own.start + BYTES;
             self.library.call_once(|| {
-                // SAFETY: 1. ostd has just handed the memory over, and nothing else is told of it.
+                // SAFETY: 1. ostd has just handed the memory over, and no other code is told of it.
                 let data = unsafe { Data::new(own.start..middle) };
                 // SAFETY: 1. as for data frames, and it is the other half.
                 let tables = unsafe { Tables::new(middle..own.end) };

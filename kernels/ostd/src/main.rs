@@ -1,5 +1,5 @@
-//! A kernel on the released crate ostd, which makes and drops sparse address spaces and prints what
-//! one takes in instructions, by where ostd gets single frames from.
+//! Measures sparse address spaces on the released crate ostd: makes and drops them, and prints the
+//! instructions that one takes, by the source of ostd's single frames.
 //!
 //! Time is counted in instructions: QEMU's `-icount shift=0` advances the time-stamp counter by one
 //! for each. All is one image, so that ostd's own code is the same for all sources.

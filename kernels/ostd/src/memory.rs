@@ -1,4 +1,4 @@
-//! What both sources make of their memory: boot memory, frames, and a direct map.
+//! Sets up the memory of both sources: boot memory, frames, and a direct map.
 use core::mem::forget;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -21,19 +21,19 @@ pub const CPUS: usize = 1;
 pub struct Memory {
     /// The frames.
     pub frames: &'static Frames,
-    /// What is left of boot memory.
+    /// The rest of boot memory.
     pub boot: BootMemory,
     /// Where ostd has the frames mapped.
     pub window: DirectMap,
 }
 
 impl Memory {
-    /// Makes the parts of all of `own`, and keeps the frames in `place`. `more` says what the
-    /// source's own arrays take.
+    /// Makes the parts of all of `own`, and keeps the frames in `place`. `more` returns the bytes
+    /// of the source's own arrays.
     ///
     /// # Safety
     ///
-    /// 1. Nothing else uses the memory, now or later.
+    /// 1. No other code may use the memory, now or later.
     pub unsafe fn new(
         place: &'static Once<Frames>,
         own: Range<Paddr>,
@@ -56,7 +56,7 @@ impl Memory {
         forget(segment);
         let Some(start) = NonNull::new(base) else { panic!("the direct map begins at 0") };
         // SAFETY: 1. the segment is memory that ostd has mapped for good, and is never given back;
-        // nothing else uses it by the caller (1.).
+        // no other code uses it by the caller (1.).
         let mut boot = unsafe { BootMemory::new(start, bytes) };
         let zero = base.wrapping_sub(arrays.start);
         // SAFETY: 1. ostd has all memory that it hands over mapped at one distance, for good.
@@ -80,7 +80,7 @@ pub fn with_pin<R>(machine: MachineId, f: impl FnOnce(&Pinned<'_>) -> R) -> R {
     let guard = disable_local();
     let cpu = u32::from(guard.current_cpu());
     assert!(cpu < CPUS as u32, "one CPU runs");
-    // SAFETY: 1. interrupts are off, so that nothing else runs on this CPU. 2. just checked; there
+    // SAFETY: 1. interrupts are off, so that no other code runs on this CPU. 2. just checked; there
     // is one node.
     f(&unsafe { Pinned::assume(machine, CpuId(cpu as u16), NodeId(0)) })
 }

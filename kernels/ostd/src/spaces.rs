@@ -1,4 +1,4 @@
-//! Sparse spaces: what is checked, and what is counted.
+//! Checks sparse spaces, and counts their instructions.
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ const TABLES: usize = PAGES + 3;
 const APART: usize = 2 << 20;
 /// Address of the first page.
 const BASE: Vaddr = 1 << 32;
-/// End of what the first entry of a root maps: all pages.
+/// End of the range that the first entry of a root maps: all pages lie in it.
 const END: Vaddr = 1 << 39;
 /// Spaces of a round.
 const SPACES: u64 = 64;
@@ -56,7 +56,7 @@ fn unmap(space: &VmSpace) {
     Task::yield_now();
 }
 
-/// Checks that each page of a space shows its frame, both ways, and that nothing else is mapped.
+/// Checks that each page of a space shows its frame, both ways, and that no other page is mapped.
 fn check(frames: &[UFrame], seed: u64) {
     let space = Arc::new(VmSpace::new());
     map(&space, frames);
@@ -133,12 +133,12 @@ fn count(source: Source, frames: &[UFrame], unmaps: bool) {
     );
 }
 
-/// Counts what it takes to get as many frames as a space has tables, and to give them back.
+/// Counts the instructions to get as many frames as a space has tables, and to give them back.
 fn count_frames(source: Source, zeroed: bool) {
     let mut frames: Vec<UFrame> = Vec::with_capacity(TABLES);
     let _guard = disable_local();
     let mut begin = 0;
-    // The first time is not counted: what is cached then is another phase's.
+    // The first time is not counted: its cached frames are another phase's.
     for round in 0..=SPACES {
         if round == 1 {
             begin = read_tsc();
@@ -153,7 +153,8 @@ fn count_frames(source: Source, zeroed: bool) {
     early_println!("{}: {} instructions a frame, {}", source.name(), each, content);
 }
 
-/// Counts the same for table pages, with an entry written and nothing cleared that is clear.
+/// Counts the same for table pages; an entry is written, and entries that are clear are not
+/// cleared.
 fn count_known() {
     let tables = FRAMES.tables().expect("the library's table pages");
     let _guard = disable_local();

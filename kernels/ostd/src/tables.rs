@@ -38,7 +38,7 @@ impl Tables {
     ///
     /// # Safety
     ///
-    /// 1. Nothing else uses the memory, now or later.
+    /// 1. No other code may use the memory, now or later.
     pub unsafe fn new(own: Range<Paddr>) -> Self {
         let config = ListsConfig::new(CPUS);
         // SAFETY: 1. passed on.
@@ -78,7 +78,7 @@ impl Tables {
     }
 
     /// Takes `count` tables, writes an entry of each, and gives them back with the line that was
-    /// written: what it takes where nothing is cleared that is clear.
+    /// written: the cost without clearing entries that are clear.
     pub fn write_entries(&self, count: usize) {
         let mut tables = Vec::with_capacity(count);
         tables.extend((0..count).map_while(|_| self.0.alloc()));

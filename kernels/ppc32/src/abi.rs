@@ -1,6 +1,6 @@
-// What the kernel and its user program have in common: numbers of calls and what the program
-// reports. The number is in r0, arguments in r3 to r5, the result in r3; `ERROR` if the call
-// failed.
+// The interface of the kernel and its user program: numbers of calls, and of failed checks that the
+// program reports. The number is in r0, arguments in r3 to r5, the result in r3; `ERROR` if the
+// call failed.
 
 /// `exit(code)`: ends the task.
 pub const EXIT: u32 = 0;
@@ -28,7 +28,7 @@ pub const EXEC: u32 = 4;
 
 /// A call that failed.
 pub const ERROR: u32 = u32::MAX;
-/// The exit code of a task that was ended for an access that nothing allows.
+/// The exit code of a task that was ended for an access without permission.
 pub const KILLED: u32 = 0xdead;
 
 /// Where the program is mapped.
@@ -38,17 +38,17 @@ pub const KERNEL_PAGE: u32 = 0xf000_0000;
 
 /// The check that failed: fresh anonymous memory is zero.
 pub const CHECK_ZERO: u32 = 0;
-/// A page keeps what was written to it.
+/// A page keeps its content.
 pub const CHECK_KEPT: u32 = 1;
 /// Memory that was unmapped and mapped again shows its old content: a stale translation.
 pub const CHECK_STALE: u32 = 2;
-/// The child of a fork sees what its parent wrote later, or lost what the parent wrote before.
+/// The child of a fork sees a later write of its parent, or lost an earlier one.
 pub const CHECK_CHILD: u32 = 3;
-/// The parent of a fork sees what its child wrote, or lost what it wrote itself.
+/// The parent of a fork sees a write of its child, or lost its own.
 pub const CHECK_PARENT: u32 = 4;
-/// A call returned what it should not.
+/// A call returned a wrong result.
 pub const CHECK_CALL: u32 = 5;
-/// An access that nothing allows was let through, or one that is allowed was not.
+/// An access without permission was let through, or a permitted one was not.
 pub const CHECK_DENIED: u32 = 6;
-/// A page that others drove out of the hash table lost what was written to it.
+/// A page that others evicted from the hash table lost its content.
 pub const CHECK_EVICTED: u32 = 7;

@@ -2,18 +2,18 @@
 //!
 //! # Rules of an MMU with a hash table
 //!
-//! 1. First the refill, then the fault. The handler asks the tree for an entry that allows the access
-//!    and puts it into the hash table. Only if there is none does it call `fault`; the access then
-//!    misses once more, and the refill finds it.
-//! 2. A protection violation may be a refill as well. A page that was not written yet is read-only in
-//!    the hash table. The refill for a write notes that it is dirty and writes the entry anew: the TLB
-//!    forgets it if [`Inserted`] says so.
-//! 3. The bits for *referenced* and *changed* are set from the beginning. The MMU writes them where it
-//!    found the entry, which may have become another page's.
+//! 1. First the refill, then the fault. The handler asks the tree for an entry that allows the
+//!    access and puts it into the hash table. Only without such an entry does it call `fault`; the
+//!    access then misses once more, and the refill finds it.
+//! 2. A protection violation may be a refill as well. A page that was not written yet is read-only
+//!    in the hash table. The refill for a write notes that it is dirty and writes the entry anew:
+//!    the TLB forgets it if [`Inserted`] says so.
+//! 3. The bits for *referenced* and *changed* are set from the beginning. The MMU writes them where
+//!    it found the entry, which may have become another page's.
 //! 4. Context numbers are the machine's (`BROADCASTS`). When they are handed out anew, `forget_all`
-//!    wipes the table. Number 0 is the kernel's; its user segments are what `unload` loads.
-//! 5. Costs count entries. Forgetting a page looks at two groups, forgetting everything at the whole
-//!    table; `Costs::page_hashed` is the price of a page that was hashed.
+//!    wipes the table. Number 0 is the kernel's; `unload` loads its user segments.
+//! 5. Costs count entries. Forgetting a page looks at two groups, forgetting everything at the
+//!    whole table; `Costs::page_hashed` is the price of a page that was hashed.
 //! 6. Compilers copy by floating-point registers: both the user's and those of a kernel that is
 //!    interrupted have to be saved.
 
@@ -70,10 +70,10 @@ pub unsafe fn set_up(at: u64) -> Result<(), HashSizeError> {
     Ok(())
 }
 
-/// The CPU, which broadcasts what it forgets, and the hash table that it shares with its like.
+/// The CPU, which broadcasts invalidations, and the hash table that it shares with its like.
 pub struct Hashed;
 
-/// Takes what `scope` covers of a context's segments out of the hash table and the TLBs.
+/// Removes the pages in `scope` of a context's segments from the hash table and the TLBs.
 fn flush(context: u16, scope: &Scope, first: u32, end: u32) {
     let context = u32::from(context);
     let table = HASHED.get();
@@ -115,11 +115,11 @@ fn load_segments(context: u16) {
 
 // SAFETY: 1. and 2. `tlbie` drops a page of all segments on all CPUs, and one for each class drops
 // all; the page has gone from the hash table before, or all of the context's segments have. 3.
-// Other spaces have other segments; what is there under the number is this space's, unless `keep`
-// says otherwise or all numbers are handed out anew, and is taken out then. 4. The user's segments
-// of context 0 have no page in the hash table. 5. `tlbie` is broadcast; the MMU looks into the hash
-// table and nowhere else, and finds no entry that was not put there. 6. None is kept. 7. Nothing
-// unwinds.
+// Other spaces have other segments. Pages under the number are this space's, unless `keep` says
+// otherwise or all numbers are handed out anew; they are removed then. 4. The user's segments of
+// context 0 have no page in the hash table. 5. `tlbie` is broadcast; the MMU looks only into the
+// hash table, and finds only entries that were put there. 6. It keeps no root and no entry. 7. The
+// functions do not unwind.
 unsafe impl Mmu for Hashed {
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
@@ -157,7 +157,7 @@ impl Ipi for Hashed {
 /// The context that is loaded.
 struct Current(Cell<u16>);
 
-// SAFETY: there is one CPU, and a handler of exceptions interrupts nothing that changes it.
+// SAFETY: there is one CPU, and exception handlers interrupt no code that changes it.
 unsafe impl Sync for Current {}
 
 impl Current {
@@ -168,10 +168,10 @@ impl Current {
 
 static CURRENT: Current = Current(Cell::new(0));
 
-/// What the hash table holds for an entry. The bits that note uses are set from the beginning: they
-/// are noted in the software's entry as well, and the MMU would write them into an entry that may
-/// have become another page's. Pages that were not written to yet may not be, so that the first
-/// write is missed and noted.
+/// Returns the hash table's mapping for an entry. The bits that note uses are set from the
+/// beginning: they are noted in the software's entry as well, and the MMU would write them into an
+/// entry that may have become another page's. Pages that were not written to yet are read-only, so
+/// that the first write is missed and noted.
 fn mapping(raw: u64) -> Mapping {
     let attr = Ppc32::attr(Level::PTE, raw);
     /// Storage that all CPUs see alike.
@@ -188,7 +188,7 @@ fn mapping(raw: u64) -> Mapping {
 }
 
 /// Puts a page into the hash table that was missed, if its entry, which `entry` reads and marks,
-/// allows what was tried. `protected` says that there was an entry that did not.
+/// allows the access. `protected` says that there was an entry that did not.
 fn refill(context: u16, at: u32, protected: bool, entry: &dyn Fn() -> Option<Refill<u64>>) -> bool {
     let tag = Tag::of(context.into(), at);
     let entry = || entry().map(|page| page.map(mapping));

@@ -16,7 +16,7 @@ use crate::machine::{machine, on, pin};
 use crate::{mmu, trap};
 
 const PAGE: u32 = 4096;
-/// What a leaf table maps.
+/// Bytes that a leaf table maps.
 const LEN: u64 = 4 << 20;
 const PAGES: usize = 8;
 /// How often the pages change their frames.
@@ -57,7 +57,7 @@ fn map(range: &mut Range, first: usize) {
         let frame: Pfn = PhysAddr(mmu::physical(&raw const SHOWN[frame])).pfn();
         let attr = Attr::READ | Attr::WRITE;
         let va = VirtAddr(at(page).into());
-        // SAFETY: 1. The frames are statics of atomics, and programs get nothing.
+        // SAFETY: 1. The frames are statics of atomics, and programs have no access.
         let mapped = unsafe { range.map(on, va, frame, n as u64, attr, AllocFlags::NORMAL) };
         must("a mapping", mapped);
     }
@@ -79,7 +79,7 @@ fn expect(what: &str, got: Option<u32>, wanted: Option<u32>) {
     }
 }
 
-/// Changes what the kernel's pages are, and looks at them through their addresses.
+/// Changes the frames of the kernel's pages, and checks them through the pages' addresses.
 pub fn check() {
     let mut range = claim();
     for round in 0..ROUNDS {
@@ -117,7 +117,7 @@ pub fn check() {
     expect("a page of the kernel's after its release", load(0), None);
 }
 
-/// What the page says that the kernel uses while programs run.
+/// The content of the page that the kernel uses while programs run.
 const SEED: u32 = 0x5eed;
 
 /// Runs `f` with a page mapped that the kernel [uses](use_page), and programs may not.

@@ -25,15 +25,15 @@ impl<T> Late<T> {
     ///
     /// # Safety
     ///
-    /// 1. It is called once, and nothing uses it meanwhile.
+    /// 1. It must be called once, and no other code may use it meanwhile.
     pub unsafe fn set(&self, value: T) -> &T {
-        // SAFETY: nothing reads it before `made` is set, and nobody else writes (point 1).
+        // SAFETY: no reader uses the value before `made` is set, and nobody else writes (point 1).
         let there = unsafe { (*self.value.get()).write(value) };
         self.made.store(true, Ordering::Release);
         there
     }
 
-    /// The value; the machine ends if there is none yet.
+    /// Returns the value; ends the machine if it is not set yet.
     pub fn get(&self) -> &T {
         if !self.made.load(Ordering::Acquire) {
             fail(format_args!("used before it was set up"));

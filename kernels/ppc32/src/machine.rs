@@ -34,8 +34,8 @@ const COSTS: CostModel = CostModel::Costs(Costs { page_hashed: 40, ..Costs::new(
 
 /// Proof of being on the one CPU.
 pub fn pin() -> Pinned<'static> {
-    // SAFETY: 1. There is one CPU and no thread but this; handlers of exceptions return before what
-    // they interrupt goes on. 2. The machine has one CPU and one node.
+    // SAFETY: 1. There is one CPU and one thread, which goes on only after an exception handler has
+    // returned. 2. The machine has one CPU and one node.
     unsafe { Pinned::assume(machine().id(), CpuId(0), NodeId(0)) }
 }
 
@@ -58,11 +58,11 @@ pub fn refill_kernel(at: u32, access: Access, protected: bool) -> bool {
 static KERNEL: Kernel<Ppc32, DirectMap, Hashed, Program> = Kernel::new();
 static MACHINE: Late<Machine> = Late::new();
 
-/// A root without entries: what the kernel maps, block translation shows, or it is claimed later.
+/// A root without entries: the kernel's half is mapped by block translation, or claimed later.
 #[repr(C, align(4096))]
 struct EmptyRoot(UnsafeCell<[u32; 1024]>);
 
-// SAFETY: nothing writes to it.
+// SAFETY: it is never written to.
 unsafe impl Sync for EmptyRoot {}
 
 static EMPTY_ROOT: EmptyRoot = EmptyRoot(UnsafeCell::new([0; 1024]));
@@ -89,8 +89,8 @@ pub unsafe fn set_up(start: u64, end: u64) -> Result<(), Failed> {
         .kernel_root(mmu::physical(ptr::from_ref(&EMPTY_ROOT)))
         .asids(CONTEXTS)
         .costs(COSTS);
-    // SAFETY: 1. Point 1 of the caller's. 2. Block translation covers that memory in every space, for
-    // good. 3. The root has no entries.
+    // SAFETY: 1. Point 1 of the caller's. 2. Block translation covers that memory in every space,
+    // for good. 3. The root has no entries.
     unsafe { KERNEL.set_up(setup)? };
     let Some(parts) = KERNEL.parts() else { fail(format_args!("used before it was set up")) };
     // SAFETY: 1. Point 2 of the caller's.
@@ -98,13 +98,13 @@ pub unsafe fn set_up(start: u64, end: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Gives back what lists hold.
+/// Gives back the pages on lists.
 pub fn drain() {
     Machine::drain(on(&pin()), true);
 }
 
-/// Checks, with nothing mapped but by the image and after [`drain`], that every frame is back and that
-/// no page is left in the hash table.
+/// Checks, after [`drain`] and with only the image's own mappings, that every frame is back and
+/// that no page is left in the hash table.
 pub fn check_balance() {
     // The reference table was taken before; tables of the kernel's half stay.
     machine().check_balance(machine().kernel_map().tables().saturating_sub(1));
@@ -114,8 +114,8 @@ pub fn check_balance() {
     }
 }
 
-/// Prints what was counted, and checks that the run was one that is worth it: pages were driven
-/// out of the hash table.
+/// Prints the counts, and checks that the run was meaningful: pages were evicted from the hash
+/// table.
 pub fn report() {
     let lists = machine().policy().counts();
     let flushes = machine().tlb().counts();

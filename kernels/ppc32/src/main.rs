@@ -1,7 +1,7 @@
 //! A kernel for PowerPC's hashed page table (604) on the library: user programs in several spaces,
 //! fork and copy-on-write, pages of the kernel's own, and a hash table of 64 KiB that handlers of
 //! faults fill from the library's tables. QEMU keeps stale translations as hardware does, and never
-//! looks at the tables, so the programs notice what stays in the hash table or in the TLB.
+//! looks at the tables, so the programs notice stale entries in the hash table or in the TLB.
 //!
 //! Every address space has the user in segments 0 to 11 and the kernel in the others: physical
 //! memory at [`mmu::DIRECT_MAP`] and devices at [`mmu::DEVICES`], both by block translation, and

@@ -39,7 +39,7 @@ fn permissions(bits: u32) -> AreaFlags {
         .fold(AreaFlags::default(), |all, (_, flag)| all.with(flag))
 }
 
-/// There is one machine, and it flushes nothing in the middle of a flush.
+/// Ends the run if a call was refused: there is one machine, and no flush within a flush.
 fn must(result: Result<(), TlbRefusal>) {
     if let Err(e) = result {
         fail(format_args!("{e}"));
@@ -101,7 +101,7 @@ impl SpaceRef {
     }
 
     /// Puts a page that was missed into the hash table, as its entry says; after a fault, if the
-    /// entry does not allow the access. Refused: the task may not do what it did.
+    /// entry does not allow the access. Refused: the task has no permission for the access.
     pub fn miss(&self, at: u32, access: Access, protected: bool) -> Result<(), Refused> {
         let va = VirtAddr(at.into());
         here(|on| {
@@ -109,7 +109,7 @@ impl SpaceRef {
                 return Ok(());
             }
             match self.0.fault(on, va, access) {
-                // What the hash table lacks is missed once more.
+                // The page is not hashed yet, so the access misses once more.
                 Ok(_) => Ok(()),
                 Err(FaultError::NoFrame(e)) => fail(format_args!("a fault found no memory: {e:?}")),
                 Err(_) => Err(Refused),

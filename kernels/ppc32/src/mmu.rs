@@ -7,7 +7,7 @@ use ptarmigan::addr::FRAME_SIZE;
 
 /// Where the kernel's half shows physical memory from 0 on.
 pub const DIRECT_MAP: u32 = 0xc000_0000;
-/// First address behind what it shows.
+/// First address behind the memory that it shows.
 pub const DIRECT_MAP_LIMIT: u64 = 256 << 20;
 /// Where it shows the devices' registers.
 pub const DEVICES: u32 = 0xd000_0000;
@@ -47,7 +47,7 @@ pub unsafe fn set_segment(segment: u32, vsid: u32) {
 
 /// Makes the segment registers loaded before take effect.
 pub fn segments_changed() {
-    // SAFETY: it orders what this CPU does.
+    // SAFETY: it orders this CPU's own accesses.
     unsafe { asm!("isync", options(nostack, preserves_flags)) };
 }
 
@@ -65,7 +65,7 @@ pub unsafe fn set_hash_table(at: u64) {
 
 /// Has all CPUs forget the page at an address, whatever segment it was found in.
 pub fn forget(at: u32) {
-    // SAFETY: it takes nothing away but what the hash table has as well.
+    // SAFETY: it only drops translations that the hash table has as well.
     unsafe {
         asm!("sync", "tlbie {at}", "eieio", "tlbsync", "sync", "isync",
             at = in(reg) at, options(nostack, preserves_flags));

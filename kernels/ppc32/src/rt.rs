@@ -1,11 +1,11 @@
-//! What the compiler expects to find.
+//! Defines the panic handler, and the functions that compiled code calls.
 
 use core::arch::global_asm;
 
 ptarmigan_kernel_base::panic_handler!();
 
-// The target expects these from libc and libstd. Nothing unwinds: the profile says abort. Whole
-// words are moved where both ends are aligned to them.
+// The target expects these from libc and libstd. Panics abort, by the profile, and never unwind.
+// Whole words are moved where both ends are aligned to them.
 global_asm!(
     r#"
 .section .text.memory,"ax",@progbits

@@ -21,14 +21,15 @@ fn register(at: u32) -> *mut u8 {
 }
 
 fn put(byte: u8) {
-    // SAFETY: registers of the machine's 16550, which the kernel's half shows; they touch no memory.
+    // SAFETY: registers of the machine's 16550, which the kernel's half shows; they touch no
+    // memory.
     unsafe {
         while ptr::read_volatile(register(STATUS)) & READY == 0 {}
         ptr::write_volatile(register(DATA), byte);
     }
 }
 
-/// Ends the machine. It has no status to give: what was printed last tells.
+/// Ends the machine. It has no exit status: the line that was printed last has the result.
 fn exit(_: bool) -> ! {
     // SAFETY: the register of the machine's keyboard controller, which the kernel's half shows.
     unsafe { ptr::write_volatile(register(KEYBOARD), RESET) };

@@ -35,7 +35,7 @@ const NO_TASK: Task = Task { state: State::Free, parent: None, registers: Regist
 
 static TABLE: Single<[Task; TASKS]> = Single::new([NO_TASK; TASKS]);
 
-/// What becomes of a task that stopped.
+/// The next step of a task that stopped.
 enum After {
     /// It goes on.
     Resume,
@@ -59,7 +59,7 @@ pub fn start(space: SpaceRef, registers: Registers, parent: Option<usize>) -> Re
     Ok(number)
 }
 
-/// Runs tasks in turn until none is left.
+/// Runs tasks in turn until all have ended.
 pub fn run() {
     let mut last = 0;
     loop {
@@ -135,7 +135,7 @@ fn call(number: usize, registers: &mut Registers, space: &SpaceRef) -> After {
     After::Resume
 }
 
-/// What a check of the program is about.
+/// Returns the failure that a check of the program reports.
 fn check_name(check: u32) -> &'static str {
     match check {
         abi::CHECK_ZERO => "fresh memory is not zero",
@@ -150,7 +150,7 @@ fn check_name(check: u32) -> &'static str {
     }
 }
 
-/// How a task is called by users: 0 is what `fork` returns in the child.
+/// Returns the name of a task for users; it is not 0, because `fork` returns 0 in the child.
 fn name(number: usize) -> u32 {
     number as u32 + 1
 }

@@ -12,7 +12,7 @@ use crate::{machine, mmu};
 
 global_asm!(include_str!("trap.s"));
 
-/// The user's registers while the kernel runs, and what stopped the user. The assembly knows the
+/// The user's registers while the kernel runs, and the cause of the trap. The assembly knows the
 /// layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -110,7 +110,7 @@ impl Registers {
         [self.r[3], self.r[4], self.r[5]]
     }
 
-    /// What it returns. The task goes on after it already.
+    /// Sets the result of the call. The task goes on after the call already.
     pub fn set_result(&mut self, value: u32) {
         self.r[3] = value;
     }
@@ -139,16 +139,17 @@ unsafe extern "C" {
 /// Runs the user until it stops. The space is loaded.
 pub fn enter(registers: &mut Registers) {
     let at = ptr::from_mut(registers);
-    // SAFETY: user mode reaches only what its space maps for it; the assembly keeps what the
-    // compiler expects to be kept. The registers are in the direct map, as all of the kernel's.
+    // SAFETY: user mode reaches only memory that its space maps for it; the assembly preserves the
+    // registers that the compiler expects. `registers` is in the direct map, as all of the kernel's
+    // memory.
     unsafe { enter_user(at, mmu::physical(at) as u32) }
 }
 
-/// What the kernel reads at an address of its half; `None` if it may not.
+/// Reads an address of the kernel's half; `None` if the access is not allowed.
 ///
 /// # Safety
 ///
-/// 1. What is mapped there may be read.
+/// 1. Memory that is mapped there may be read.
 pub unsafe fn load(at: u32) -> Option<u32> {
     let mut value = 0;
     // SAFETY: point 1 of the caller's; the handler knows the instruction.
@@ -159,7 +160,7 @@ pub unsafe fn load(at: u32) -> Option<u32> {
 ///
 /// # Safety
 ///
-/// 1. What is mapped there may be written to.
+/// 1. Memory that is mapped there may be written to.
 pub unsafe fn store(at: u32, value: u32) -> bool {
     // SAFETY: point 1 of the caller's; the handler knows the instruction.
     unsafe { probe_store(at, value) == 1 }

@@ -1,4 +1,4 @@
-//! Negative controls: what the kernel leaves out on purpose, as the boot arguments say
+//! Negative controls: parts that the kernel leaves out on purpose, by boot argument
 //! (`without=tlbie`). A run in which something is left out must fail.
 
 use core::str;
@@ -7,11 +7,11 @@ use ptarmigan_kernel_base::{machine, without};
 
 use crate::mmu;
 
-/// What can be left out.
+/// A part that can be left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Part {
-    /// Pages of spaces are taken out of the hash table, and TLBs forget nothing.
+    /// Pages of spaces are removed from the hash table, and TLBs keep them.
     Tlbie = 2,
     /// TLBs forget pages of spaces, and the hash table keeps them.
     Remove,
@@ -34,7 +34,7 @@ const ARGUMENTS_LEN: usize = 256;
 
 /// The boot arguments, up to the first zero.
 pub fn arguments() -> &'static str {
-    // SAFETY: memory between the vectors and the image, which nothing writes to.
+    // SAFETY: memory between the vectors and the image, which is never written to.
     let bytes = unsafe { core::slice::from_raw_parts(mmu::direct::<u8>(ARGUMENTS), ARGUMENTS_LEN) };
     let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     str::from_utf8(&bytes[..len]).unwrap_or("(not text)").trim()

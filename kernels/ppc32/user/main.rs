@@ -1,5 +1,5 @@
-//! The program that runs in user mode: it maps, touches, forks and unmaps memory, and checks what
-//! it sees. It knows nothing but the kernel's calls.
+//! The program that runs in user mode: it maps, touches, forks and unmaps memory, and checks the
+//! content. It knows only the kernel's calls.
 #![no_std]
 #![no_main]
 
@@ -44,7 +44,7 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     exit(abi::ERROR)
 }
 
-// What the target expects from libc and libstd. Nothing unwinds.
+// The symbols that the target expects from libc and libstd. Panics never unwind.
 global_asm!(
     ".section .text.memory,\"ax\",@progbits",
     ".globl memset, rust_eh_personality",
@@ -75,7 +75,7 @@ fn between() {
     call(abi::GIVE_WAY, 0, 0, 0);
 }
 
-/// The child of a fork begins: on one CPU nothing has to be waited for.
+/// The child of a fork begins: on one CPU it need not wait.
 fn child_begins(_: bool) {}
 
 /// The parent has written.
@@ -87,9 +87,9 @@ fn jumped_into() -> &'static [u32] {
     &[]
 }
 
-/// Goes on with what lies there as instructions.
+/// Executes the memory at an address as instructions.
 fn jump(at: u32) {
-    // SAFETY: the kernel ends the task before the first of them, which is what is tried.
+    // SAFETY: the test expects the kernel to end the task before the first instruction.
     unsafe { asm!("mtctr {}", "bctrl", in(reg) at, clobber_abi("C")) };
 }
 

@@ -1,6 +1,6 @@
-// What the kernel and its user program have in common: numbers of calls and what the program
-// reports. The number is in a7, arguments in a0 to a2, the result in a0; `ERROR` if the call
-// failed.
+// The interface of the kernel and its user program: numbers of calls, and of failed checks that the
+// program reports. The number is in a7, arguments in a0 to a2, the result in a0; `ERROR` if the
+// call failed.
 
 /// `exit(code)`: ends the task.
 pub const EXIT: u64 = 0;
@@ -36,28 +36,28 @@ pub const EXEC: u64 = 4;
 
 /// A call that failed.
 pub const ERROR: u64 = u64::MAX;
-/// The exit code of a task that was ended for an access that nothing allows.
+/// The exit code of a task that was ended for an access without permission.
 pub const KILLED: u64 = 0xdead;
 
-/// What the program is to do: one space, two harts in it.
+/// The program's mode: one space, two harts in it.
 pub const MODE_SHARED: u64 = 0;
-/// What the program is to do: several spaces at once.
+/// The program's mode: several spaces at once.
 pub const MODE_SPACES: u64 = 1;
 
 /// The check that failed: fresh anonymous memory is zero.
 pub const CHECK_ZERO: u64 = 0;
-/// A page keeps what was written to it.
+/// A page keeps its content.
 pub const CHECK_KEPT: u64 = 1;
 /// Memory that was unmapped and mapped again, or copied, shows its old content: a stale
 /// translation.
 pub const CHECK_STALE: u64 = 2;
-/// The child of a fork sees what its parent wrote later, or lost what the parent wrote before.
+/// The child of a fork sees a later write of its parent, or lost an earlier one.
 pub const CHECK_CHILD: u64 = 3;
-/// The parent of a fork sees what its child wrote, or lost what it wrote itself.
+/// The parent of a fork sees a write of its child, or lost its own.
 pub const CHECK_PARENT: u64 = 4;
-/// A call returned what it should not.
+/// A call returned a wrong result.
 pub const CHECK_CALL: u64 = 5;
-/// An access that nothing allows was let through, or one that is allowed was not.
+/// An access without permission was let through, or a permitted one was not.
 pub const CHECK_DENIED: u64 = 6;
 /// The tasks never ran on two harts at a time.
 pub const CHECK_HARTS: u64 = 7;

@@ -1,4 +1,4 @@
-//! Interrupts: masked or not, what is pending, and which hart this is.
+//! Masks interrupts, reads and clears pending ones, and returns the number of this hart.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -40,8 +40,7 @@ impl Drop for Masked {
 /// Runs `f`, which works for a task, with interrupts enabled. The library leaves a request that
 /// comes in the middle of a flush or a switch to the code that it interrupts.
 pub fn enabled<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: the kernel's handler serves requests and puts the timer off, and touches nothing
-    // else.
+    // SAFETY: the kernel's handler only serves requests and puts the timer off.
     unsafe { asm!("csrsi sstatus, 2", options(nostack)) };
     let result = f();
     // SAFETY: masking interrupts is always allowed to the kernel.
@@ -61,8 +60,8 @@ pub fn hold_timer() {
     unsafe { asm!("csrc sie, {}", in(reg) TIMER, options(nostack)) };
 }
 
-/// Takes the software interrupt back, if there is one; whether there was. What its sender stored
-/// before is visible.
+/// Clears a pending software interrupt; returns whether there was one. Earlier stores of its sender
+/// are visible.
 pub fn take_software() -> bool {
     let pending: u64;
     // SAFETY: the one that clears it looks for mail afterwards.
@@ -72,7 +71,7 @@ pub fn take_software() -> bool {
 
 /// Sleeps until an interrupt is pending, whether it is masked or not.
 pub fn sleep() {
-    // SAFETY: waiting changes nothing.
+    // SAFETY: waiting has no effect on memory.
     unsafe { asm!("wfi", options(nostack)) };
 }
 

@@ -38,7 +38,7 @@ static SHOWN: [Page; 2] = [const { Page([const { AtomicU64::new(0) }; mmu::ENTRI
 
 /// The last round whose flush has returned.
 static FLUSHED: AtomicU64 = AtomicU64::new(0);
-/// What each hart read last, and which round was flushed before: two halves of a word.
+/// The value that each hart read last, and the round that was flushed before: two halves of a word.
 static SEEN: [AtomicU64; HARTS] = [const { AtomicU64::new(0) }; HARTS];
 
 fn entry(to: &'static Page, bits: u64) -> u64 {
@@ -88,7 +88,7 @@ pub fn look() {
     });
 }
 
-/// Changes the page while the other CPUs [`look`], and checks what they see.
+/// Changes the page while the other CPUs [`look`], and checks the values that they see.
 pub fn check() {
     let others = SEEN.iter().take(machine::cpus()).skip(1);
     for round in 1..=ROUNDS {

@@ -27,8 +27,8 @@ pub type Machine = machine::Machine<Sv39, Harts, Program, Announced<'static, Sv3
 
 /// ASIDs that each hart uses at most, of those that it has.
 const ASIDS: u16 = 64;
-/// Forgetting one page is one instruction, and there is none for a range: a run of pages costs
-/// nothing besides. Above 64 pages the whole space is cheaper, as Linux has it on RISC-V.
+/// Forgetting one page is one instruction. No instruction covers a range, so a run of pages has no
+/// cost of its own. Above 64 pages the whole space is cheaper, as Linux has it on RISC-V.
 const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
 
 /// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
@@ -51,7 +51,7 @@ pub fn interrupt(cpu: usize) {
 /// Proof of being on this CPU.
 pub fn pin() -> Pinned<'static> {
     // SAFETY: 1. The kernel is not preempted: a task gives its hart up only by returning to the
-    // loop in `task`, and handlers of interrupts return before what they interrupt goes on. 2. CPU
+    // loop in `task`, and interrupted code goes on only after the handler has returned. 2. CPU
     // numbers are below the number of harts that everything is made for: `main` starts no others.
     unsafe { Pinned::assume(machine().id(), CpuId(irq::cpu() as u16), NodeId(0)) }
 }
@@ -76,7 +76,7 @@ fn harts() -> Harts {
 /// The interrupts between harts.
 pub struct Interrupts;
 
-/// A wait of so many ticks is none any more.
+/// A wait of so many ticks ends the run.
 pub const PATIENCE: u64 = 10_000 * sbi::TICKS_PER_MS;
 
 impl Ipi for Interrupts {
@@ -145,8 +145,8 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
         .kernel_root(mmu::kernel_root())
         .asids(asids)
         .costs(COSTS);
-    // SAFETY: 1. and 2. Point 1 of the caller's. 3. The root is the kernel's own; its one table is a
-    // static, and `kernel_half` changes pages, not tables.
+    // SAFETY: 1. and 2. Point 1 of the caller's. 3. The root is the kernel's own; its one table is
+    // a static, and `kernel_half` changes pages, not tables.
     unsafe { KERNEL.set_up(setup)? };
     let Some(parts) = KERNEL.parts() else { fail(format_args!("used before it was set up")) };
     let machine = Machine::new(parts, Announced::new(parts.frames(), irq::Masked::new));
@@ -171,7 +171,7 @@ pub fn metadata(start: u64, end: u64) -> Metadata {
     }
 }
 
-/// Carries out what other harts ask of this one. Called by the handler of software interrupts.
+/// Serves the requests of other harts. The handler of software interrupts calls it.
 pub fn answer() {
     let pin = pin();
     irq::set_answering(&pin, true);
@@ -184,13 +184,13 @@ pub fn flush_kernel(pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
     machine().tlb().flush_kernel(pin, stale)
 }
 
-/// Gives back what this CPU's lists hold, and with `all` what the node's do.
+/// Gives back the pages on this CPU's lists, and with `all` also those on the node's.
 pub fn drain(all: bool) {
     Machine::drain(on(&pin()), all);
 }
 
-/// Prints what was counted, the number of interrupts from other harts that came while the library was
-/// at work for a task, and what its own arrays take.
+/// Prints the counts, the number of interrupts from other harts that came while the library was at
+/// work for a task, and the bytes of the library's own arrays.
 pub fn report(interrupts: u64, metadata: &Metadata) {
     let (machine, lists) = (machine(), machine().policy());
     let flushes = machine.tlb().counts();

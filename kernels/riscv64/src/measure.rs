@@ -1,4 +1,4 @@
-//! How much stack the library's calls take, measured on one hart before the others start.
+//! Measures the stack that the library's calls take, on one hart before the others start.
 
 use ptarmigan_kernel_base::{fail, say};
 
@@ -44,7 +44,7 @@ pub fn calls(set_up: usize) {
         fault = fault
             .max(measured("a page that is the last user's", || space.fault(BASE + PAGE, Cause::Write)).0);
     }
-    // Over what is there, in the middle of it, and all of it.
+    // Over existing pages, in the middle of an area, and over all of it.
     mmap = mmap.max(measured("mmap", || space.mmap(BASE + (4 << 20), 8 << 20, 3)).0);
     let protect = measured("mprotect", || space.mprotect(BASE + (20 << 20), 1 << 20, 1)).0;
     let mut munmap = measured("munmap", || space.munmap(BASE + (30 << 20), 2 << 20)).0;

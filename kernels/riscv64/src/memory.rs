@@ -35,14 +35,14 @@ struct Slot {
 struct Place(UnsafeCell<MaybeUninit<SharedSpace<Sv39>>>);
 
 // SAFETY: written by the one that fills the slot, before it has users, and by the one that empties
-// it, when it has none left; shared references in between. A `SharedSpace` is `Sync`.
+// it, after its last user; shared references in between. A `SharedSpace` is `Sync`.
 unsafe impl Sync for Place {}
 
 static SLOTS: Lock<[Slot; SPACES]> = Lock::new([const { Slot { users: 0, id: 0 } }; SPACES]);
 static PLACES: [Place; SPACES] = [const { Place(UnsafeCell::new(MaybeUninit::uninit())) }; SPACES];
 
-/// What each hart has loaded: slot and name of the space. The name tells whether it is still that
-/// one.
+/// The space that each hart has loaded: its slot and its name. The name tells whether the slot
+/// still has that space.
 struct Current([Cell<Option<(usize, u64)>>; HARTS]);
 
 // SAFETY: each CPU uses its own cell alone, with interrupts masked or from code that handlers do
@@ -106,7 +106,7 @@ fn access(cause: Cause) -> Access {
     }
 }
 
-/// What a page fault was about.
+/// The access that caused a page fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// A load.
@@ -191,7 +191,7 @@ impl SpaceRef {
         self.edit(|space| space.fork()).and_then(insert)
     }
 
-    /// Serves a page fault. Refused: the task may not do what it did.
+    /// Serves a page fault. Refused: the task has no permission for the access.
     pub fn fault(&self, at: u64, cause: Cause) -> Result<(), Refused> {
         match change(|on| self.space().fault(on, VirtAddr(at), access(cause))) {
             // Entries that this hart has cached as they were before are forgotten by
@@ -269,14 +269,14 @@ pub fn leave() {
     check_fenced("the kernel's");
 }
 
-/// Ends the run if this hart may still use what it has cached of the tables before its own.
+/// Ends the run if this hart may still use cached entries of the tables that were loaded before.
 pub fn check_fenced(whose: &str) {
     if !mmu::is_fenced() {
         fail(format_args!("no fence after {whose} root was loaded"));
     }
 }
 
-/// This hart has nothing to run, and keeps its space loaded.
+/// Has this hart rest: it has no task to run, and keeps its space loaded.
 pub fn rest() {
     let _masked = irq::Masked::new();
     with_current(current().get(), |space| must(here(|on| space.rest(on))));

@@ -39,22 +39,22 @@ pub fn set_kernel_root(at: u64) {
     KERNEL_ROOT.store(at, Ordering::Relaxed);
 }
 
-/// Sets an entry of the kernel's root that was none.
+/// Sets an entry of the kernel's root that was empty.
 ///
 /// # Safety
 ///
-/// 1. What the entry leads to stays for good, and is the kernel's own.
+/// 1. The memory that the entry leads to must be the kernel's own, and stay for good.
 /// 2. One hart runs.
 pub unsafe fn set_kernel_entry(index: usize, entry: u64) {
-    // SAFETY: the table is a static of 512 entries, which nothing else reads or writes now (point
+    // SAFETY: the table is a static of 512 entries, which no other hart reads or writes now (point
     // 2); the index is cut to size.
     unsafe { direct::<u64>(kernel_root()).add(index % ENTRIES).write_volatile(entry) };
-    // SAFETY: a fence changes no memory. This hart may have cached that there was none.
+    // SAFETY: a fence changes no memory. This hart may have cached the empty entry.
     unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
 }
 
-/// Harts that have loaded a root under the number of the one before, and have not fenced since: what
-/// they have cached of the old tables serves the new ones.
+/// Harts that have loaded a root under the number of the one before, and have not fenced since:
+/// entries that they have cached of the old tables serve the new ones.
 static UNFENCED: [AtomicBool; HARTS] = [const { AtomicBool::new(false) }; HARTS];
 
 fn set_unfenced(to: bool) {
@@ -69,8 +69,8 @@ pub fn is_fenced() -> bool {
     UNFENCED.get(irq::cpu()).is_none_or(|unfenced| !unfenced.load(Ordering::Relaxed))
 }
 
-/// Tells the recorder, if there is one, what the next instruction of address translation uses. That
-/// has to come before the guard goes.
+/// Tells the recorder, if there is one, the operands of the next instruction of address
+/// translation. The instruction must come before the guard is dropped.
 #[inline]
 fn operands(first: u64, second: u64) -> Option<irq::Masked> {
     if !mailbox::is_on() {
@@ -81,8 +81,8 @@ fn operands(first: u64, second: u64) -> Option<irq::Masked> {
     Some(masked)
 }
 
-/// The instructions of a hart, announced to a recorder; in runs that do so on purpose, some are left
-/// out.
+/// The instructions of a hart, announced to a recorder; in runs that do so on purpose, some are
+/// left out.
 pub struct Announcing;
 
 /// Whether a fence is left out on purpose.
@@ -97,8 +97,9 @@ fn leaves_fence_out(pin: &Pinned<'_>, of_space: bool) -> bool {
     leaves_out(Part::Flush) || leaves_out(Part::Remote) && irq::is_answering(pin) || loads && leaves_out(part)
 }
 
-// SAFETY: Each function has the hart execute the instruction, or the firmware have all harts execute
-// it, unless the run leaves it out: then nothing is forgotten, which such a run is to show.
+// SAFETY: Each function has the hart execute the instruction, or the firmware have all harts
+// execute it. A run that leaves it out does so on purpose, to show that the checks detect stale
+// entries.
 unsafe impl Instructions for Announcing {
     fn sfence_vma(&self, pin: &Pinned<'_>, at: Option<u64>, asid: Option<u16>) {
         if leaves_fence_out(pin, at.is_none() && asid.is_some()) {
@@ -135,12 +136,12 @@ unsafe impl Instructions for Announcing {
 
 fn satp() -> u64 {
     let satp: u64;
-    // SAFETY: reading the register changes nothing.
+    // SAFETY: reading the register has no effect.
     unsafe { asm!("csrr {}, satp", out(reg) satp, options(nomem, nostack, preserves_flags)) };
     satp
 }
 
-/// The number under which this hart tags what it finds now.
+/// Returns the number under which this hart tags the translations that it caches now.
 fn current_asid() -> u16 {
     (satp() >> ASID_SHIFT & ASID_MASK) as u16
 }
@@ -154,7 +155,7 @@ pub fn highest_asid() -> u16 {
     SfenceVma::detect(NoIpi).asids()
 }
 
-/// What this hart fetches from here on is what is in memory.
+/// Has this hart fetch the instructions that are in memory now.
 pub fn instructions_changed() {
     // SAFETY: a fence changes no memory.
     unsafe { asm!("fence.i", options(nostack, preserves_flags)) };

@@ -1,5 +1,5 @@
-//! The harts' stacks, and how much of one a call takes: what is below the stack pointer is painted,
-//! and looked at afterwards.
+//! Provides the harts' stacks, and measures the stack of a call: it paints the memory below the
+//! stack pointer, and looks at it after the call.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -9,7 +9,7 @@ use crate::irq;
 /// Bytes of a stack. The assembly knows it. A release build needs a fiftieth of that; set-up in a
 /// build without optimisation puts whole lists on the stack.
 const STACK: usize = 0x40000;
-/// What is painted below the caller of `used`, at most.
+/// The most bytes that are painted below the caller of `used`.
 const PAINTED: usize = STACK - 0x1000;
 const COLOUR: u64 = 0x5eed_ab1e_c01d_cafe;
 
@@ -30,16 +30,16 @@ fn pointer() -> usize {
     sp
 }
 
-/// The bytes of stack that `f` takes, and what it returns. Interrupts should be masked: their
+/// Returns the bytes of stack that `f` takes, and its result. Interrupts should be masked: their
 /// handlers count too.
 #[inline(never)]
 pub fn used<R>(f: impl FnOnce() -> R) -> (usize, R) {
     let bottom = hart_stacks.0.get().addr() + irq::cpu() * STACK;
     let sp = pointer();
-    // The frame of `used` is above `sp`; nothing is live below, as there is no red zone.
+    // The frame of `used` is above `sp`; no data lies below, as there is no red zone.
     let first = bottom.max(sp.saturating_sub(PAINTED)).next_multiple_of(8);
     // SAFETY: from `first` to `sp` it is this hart's own stack, and free. One block of assembly, so
-    // that nothing is called meanwhile.
+    // that no function is called meanwhile.
     unsafe {
         asm!("2: sd {colour}, 0({at})", "addi {at}, {at}, 8", "bltu {at}, {end}, 2b",
             at = inout(reg) first => _, end = in(reg) sp, colour = in(reg) COLOUR, options(nostack));

@@ -41,7 +41,7 @@ struct Task {
     posts: u32,
 }
 
-/// What the task's hart alone uses.
+/// The part of a task that its hart alone uses.
 struct Body {
     registers: Registers,
     space: Option<SpaceRef>,
@@ -142,8 +142,8 @@ pub fn start(space: SpaceRef, registers: Registers, parent: Option<usize>) -> Re
     Ok(number)
 }
 
-/// What becomes of a task after a trap. What others may then do to the task is done by [`run`],
-/// when nothing of the task is borrowed any more.
+/// The next step of a task after a trap. [`run`] takes it when all borrows of the task have ended,
+/// because others may use the task afterwards.
 enum After {
     /// It goes on.
     Resume,
@@ -157,8 +157,8 @@ enum After {
     End(u64),
 }
 
-/// Runs tasks until none is left. Every CPU calls it; all but CPU 0 go on sleeping then until there
-/// are some again, and return when [`stop`] is called.
+/// Runs tasks until all have ended. Every CPU calls it; all but CPU 0 go on sleeping then until
+/// there are some again, and return when [`stop`] is called.
 pub fn run() {
     loop {
         let next = TABLE.lock().dequeue();
@@ -219,7 +219,7 @@ fn idle() {
 }
 
 /// Has all other CPUs return from [`run`], look at the kernel's half while `check` changes it, give
-/// up what they cache, and sleep for good.
+/// up their caches, and sleep for good.
 pub fn stop(check: impl FnOnce()) {
     STOPPING.store(true, Ordering::SeqCst);
     for cpu in 1..machine::cpus() {
@@ -231,7 +231,7 @@ pub fn stop(check: impl FnOnce()) {
     }
 }
 
-/// What a CPU does that is not CPU 0.
+/// Runs tasks on a CPU other than CPU 0 until [`stop`] is called, and sleeps for good then.
 pub fn run_other() -> ! {
     run();
     kernel_half::look();
@@ -295,7 +295,7 @@ fn call(number: usize, task: &mut Body) -> After {
     After::Resume
 }
 
-/// What a check of the program is about.
+/// Returns the failure that a check of the program reports.
 fn check_name(check: u64) -> &'static str {
     match check {
         abi::CHECK_ZERO => "fresh memory is not zero",
@@ -310,21 +310,21 @@ fn check_name(check: u64) -> &'static str {
     }
 }
 
-/// How a task is called by users: 0 is what `fork` returns in the child.
+/// Returns the name of a task for users; it is not 0, because `fork` returns 0 in the child.
 fn name(number: usize) -> u64 {
     number as u64 + 1
 }
 
-/// The task of a name; none has this number if the name is nobody's.
+/// Returns the task of a name; if the name is nobody's, a number that no task has.
 fn named(name: u64) -> usize {
     usize::try_from(name).map_or(TASKS, |name| name.wrapping_sub(1))
 }
 
-/// Sets what the call returns in which a task is.
+/// Sets the result of the call that a task is in.
 ///
 /// # Safety
 ///
-/// 1. The task runs on this hart and nothing of it is borrowed; or it waits, and `TABLE` is locked.
+/// 1. The task must run on this hart without borrows of it; or it must wait, with `TABLE` locked.
 unsafe fn set_result(number: usize, value: u64) {
     // SAFETY: point 1 is passed on.
     unsafe { body(number) }.registers.set_result(value);

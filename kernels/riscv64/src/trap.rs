@@ -45,7 +45,7 @@ impl Registers {
         [self.x[A0], self.x[A0 + 1], self.x[A0 + 2]]
     }
 
-    /// What it returns.
+    /// Sets the result of the call.
     pub fn set_result(&mut self, value: u64) {
         self.x[A0] = value;
     }
@@ -64,7 +64,7 @@ pub struct Trap {
     pub value: u64,
 }
 
-/// What the cause is.
+/// The cause of a trap.
 pub enum Cause {
     /// A call of the user's.
     Call,
@@ -81,7 +81,7 @@ pub enum Cause {
 const INTERRUPT: u64 = 1 << 63;
 
 impl Trap {
-    /// What the cause is.
+    /// Returns the cause.
     pub fn cause(&self) -> Cause {
         const SOFTWARE: u64 = INTERRUPT | 1;
         const TIMER: u64 = INTERRUPT | 5;
@@ -105,8 +105,8 @@ unsafe extern "C" {
 pub fn enter(registers: &mut Registers) -> Trap {
     memory::check_fenced("a space's");
     irq::allow(irq::SOFTWARE | irq::TIMER);
-    // SAFETY: user mode reaches only what its space maps for it; the assembly keeps what the
-    // compiler expects to be kept.
+    // SAFETY: user mode reaches only memory that its space maps for it; the assembly preserves the
+    // registers that the compiler expects.
     unsafe { enter_user(registers) }
 }
 

@@ -1,18 +1,18 @@
-//! Negative controls: what the kernel leaves out on purpose, as the boot arguments say
+//! Negative controls: parts that the kernel leaves out on purpose, by boot argument
 //! (`without=flush`). A run in which something is left out must fail, but for ASIDs: a kernel works
 //! without, as long as it fences when it changes roots.
 
 use ptarmigan_kernel_base::{machine, without};
 
-/// What can be left out.
+/// A part that can be left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Part {
-    /// Harts forget nothing.
+    /// Harts do not flush.
     Flush = 2,
     /// Software interrupts are not sent.
     Ipi,
-    /// The interrupt's handler answers and forgets nothing.
+    /// The interrupt's handler answers without a flush.
     Remote,
     /// All spaces have the kernel's number, 0.
     Asids,

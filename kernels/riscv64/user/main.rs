@@ -1,5 +1,5 @@
-//! The program that runs in user mode: it maps, touches, forks and unmaps memory, and checks what
-//! it sees. It knows nothing but the kernel's calls, and runs wherever it is mapped.
+//! The program that runs in user mode: it maps, touches, forks and unmaps memory, and checks the
+//! content. It knows only the kernel's calls, and runs wherever it is mapped.
 #![no_std]
 #![no_main]
 
@@ -21,7 +21,7 @@ type Word = u64;
 const KERNEL: [u64; 1] = [0xffff_ffc0_8020_0000];
 /// A place for a process's own pages.
 const OWN: u64 = 0x08_0000_0000;
-/// A place for what the tasks of one space share.
+/// A place for memory that the tasks of one space share.
 const COMMON: u64 = 0x0a_0000_0000;
 /// Stacks of further tasks.
 const STACKS: u64 = 0x0c_0000_0000;
@@ -54,7 +54,7 @@ fn call(number: u64, a0: u64, a1: u64, a2: u64) -> u64 {
     result
 }
 
-/// Several harts run the tasks: none has to give way.
+/// Several harts run the tasks, so no task has to give way.
 fn between() {}
 
 /// The child of a fork begins. It waits for its parent's writes if those come first.
@@ -74,9 +74,9 @@ fn jumped_into() -> &'static [u64] {
     &[1, 3]
 }
 
-/// Goes on with what lies there as instructions.
+/// Executes the memory at an address as instructions.
 fn jump(at: u64) {
-    // SAFETY: the kernel ends the task before the first of them, which is what is tried.
+    // SAFETY: the test expects the kernel to end the task before the first instruction.
     unsafe { asm!("jalr {}", in(reg) at, clobber_abi("C")) };
 }
 
@@ -93,7 +93,7 @@ fn await_word(at: u64, value: u64) {
     fence();
 }
 
-/// Orders what the tasks of one space do to memory.
+/// Orders the memory accesses of the tasks of one space.
 fn fence() {
     // SAFETY: a fence changes no memory.
     unsafe { asm!("fence rw, rw", options(nostack)) };
@@ -106,7 +106,7 @@ fn value(seed: u64, round: u64, page: u64) -> u64 {
 
 // ---- one space: two tasks in it, on two harts
 
-/// What the tasks call a page of [`BOTH`].
+/// Returns the address of a page of [`BOTH`].
 fn both(page: u64) -> u64 {
     BOTH + page * PAGE
 }
@@ -200,7 +200,7 @@ fn shared(rounds: u64, seed: u64) {
     munmap(STACKS, STACK_LEN);
 }
 
-/// The other task: does what the step says, and in between runs in user mode all the time.
+/// The other task: carries out each step, and runs in user mode in between all the time.
 extern "C" fn partner() -> ! {
     let seed = read(SEED);
     let mut done = 0;
@@ -210,7 +210,7 @@ extern "C" fn partner() -> ! {
             core::hint::spin_loop();
             step = read(STEP);
             turns += 1;
-            // Long enough for what the other task does between two steps, if it runs at all.
+            // Long enough for the other task's work between two steps, if it runs at all.
             if turns & 0xffff == 0 {
                 call(abi::GIVE_WAY, 0, 0, 0);
             }

@@ -1,5 +1,5 @@
-//! What the firmware's device tree says, as far as it is used: memory, harts, boot arguments
-//! (Devicetree specification, chapter 5).
+//! Reads memory, harts and boot arguments from the firmware's device tree (Devicetree
+//! specification, chapter 5).
 
 use super::direct::direct;
 
@@ -22,7 +22,7 @@ pub struct Board {
     pub hart_ids: [u64; HARTS],
     /// How many harts there are.
     pub harts: usize,
-    /// What follows `-append`.
+    /// The boot arguments: the text after QEMU's `-append`.
     pub arguments: &'static str,
 }
 
@@ -51,8 +51,8 @@ impl Blob {
 ///
 /// # Safety
 ///
-/// 1. `at` is what the firmware passed at entry, and the memory there has not been written to
-///    since, nor will be.
+/// 1. `at` must be the pointer that the firmware passed at entry. The memory there must not have
+///    been written to since, and must stay unchanged.
 pub unsafe fn read(at: u64) -> Option<Board> {
     let header = direct::<u32>(at);
     // SAFETY: the firmware's pointer is to a header of ten words (point 1), in the direct map.
@@ -60,8 +60,7 @@ pub unsafe fn read(at: u64) -> Option<Board> {
     if magic != MAGIC {
         return None;
     }
-    // SAFETY: the header says that the tree has so many bytes, and nothing writes to them (point
-    // 1).
+    // SAFETY: the header says that the tree has so many bytes, and they stay unchanged (point 1).
     parse(unsafe { core::slice::from_raw_parts(direct::<u8>(at), size as usize) })
 }
 

@@ -1,5 +1,5 @@
-//! RISC-V machines with OpenSBI: the direct map that all images here use, the device tree, calls into
-//! the firmware, and the devices of QEMU's `virt`.
+//! RISC-V machines with OpenSBI: the direct map that all images here use, the device tree, calls
+//! into the firmware, and the devices of QEMU's `virt`.
 
 pub mod direct;
 pub mod fdt;

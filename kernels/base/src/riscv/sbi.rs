@@ -26,8 +26,8 @@ unsafe fn call(extension: u64, function: u64, arguments: [u64; 3]) -> Result<u64
     if error == 0 { Ok(value) } else { Err(SbiError(error)) }
 }
 
-/// Interrupts the harts in `mask` (bit n: hart n). What was stored before is visible to them when
-/// they take it.
+/// Interrupts the harts in `mask` (bit n: hart n). Earlier stores of this hart are visible to them
+/// when they take the interrupt.
 pub fn interrupt(mask: u64) -> Result<(), SbiError> {
     // SAFETY: an interrupt is taken by the kernel's own handlers. The fence orders stores to memory
     // before the store to the interrupt controller that the firmware makes.
@@ -37,7 +37,7 @@ pub fn interrupt(mask: u64) -> Result<(), SbiError> {
     }
 }
 
-/// Has all harts that run execute `FENCE.I`: what they fetch from here on is what this hart has
+/// Has all running harts execute `FENCE.I`, so that they fetch the instructions that this hart has
 /// stored. The firmware waits for them, whether they take interrupts of the kernel's or not.
 pub fn fence_instructions() -> Result<(), SbiError> {
     // SAFETY: a fence changes no memory. Stores of this hart are seen before the firmware's
@@ -58,7 +58,7 @@ pub unsafe fn start_hart(hart: u64, start: u64, argument: u64) -> Result<(), Sbi
     unsafe { call(HART_STATE, 0, [hart, start, argument]).map(|_| ()) }
 }
 
-/// The timer interrupt comes at `time` on this hart, and none before.
+/// Sets the time of this hart's next timer interrupt.
 pub fn set_timer(time: u64) {
     // SAFETY: as for `interrupt`. A firmware without a timer leaves tasks to give way by
     // themselves.

@@ -120,7 +120,7 @@ impl<A: Arch> Kernel<A> {
         Ok(free as u16)
     }
 
-    /// Returns the frame of a page of a pipe that has bytes; `None` if it has none.
+    /// Returns the frame of a page of a pipe that has bytes; `None` if the page has no frame.
     pub(crate) fn pipe_page(&'static self, state: &State, number: u16, page: u64) -> Option<Pfn> {
         let machine = self.machine.get();
         machine.objects.page(machine.low(), state.pipes.get(number).object, page)
@@ -157,8 +157,8 @@ impl<A: Arch> Kernel<A> {
         let (machine, pipe) = (self.machine.get(), state.pipes.get_mut(number));
         pipe.consume(n);
         if pipe.len == 0 && core::mem::take(&mut pipe.wide) {
-            // The pipe is the object's only user, so that pages beyond the size are given back. Both
-            // sizes are within the most.
+            // The pipe is the object's only user, so that pages beyond the size are given back.
+            // Both sizes are within the most.
             for size in [FRAME_SIZE, CAPACITY] {
                 let _ = machine.objects.set_size(machine.frames(), machine.low(), pipe.object, size as u64);
             }
@@ -204,7 +204,7 @@ mod tests {
         pipe.produce(200);
         assert_eq!(pipe.readable(), Run { page: 15, at: 100, len: FRAME_SIZE - 100 });
         assert_eq!(pipe.writable(), Run { page: 0, at: 200, len: FRAME_SIZE - 200 });
-        // What is empty begins at the first page again.
+        // An empty pipe begins at the first page again.
         pipe.consume(CAPACITY);
         assert_eq!((pipe.len, pipe.writable()), (0, Run { page: 0, at: 0, len: FRAME_SIZE }));
     }

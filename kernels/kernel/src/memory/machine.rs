@@ -61,7 +61,8 @@ pub struct Machine<A: Arch> {
 
 // SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs and nodes.
 // 2. They are fields of a static. 3. The window reaches all memory that tables may
-// be in (`Arch`, point 6); both functions write to the frame that is named, through `Arch::page` (point 4).
+// be in (`Arch`, point 6); both functions write to the frame that is named, through `Arch::page`
+// (point 4).
 unsafe impl<A: Arch> machine::Machine for Machine<A> {
     type Window = A::Tables;
     type Policy = Lists<A>;

@@ -37,8 +37,8 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(device_tree: u64) -> ! {
     board::use_board(&virt::VIRT);
-    // SAFETY: 1. This is the firmware's own pointer; the memory is written to after the last look at
-    // the tree.
+    // SAFETY: 1. This is the firmware's own pointer; the memory is written to after the last look
+    // at the tree.
     let Some(tree) = (unsafe { fdt::read(device_tree) }) else {
         fail(format_args!("the firmware passed no device tree"));
     };

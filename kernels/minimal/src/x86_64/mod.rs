@@ -27,7 +27,8 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     board::use_board(&PC);
     trap::init();
     trap::set_page_fault_hook(Some(|at, error| crate::user::fault(at, access(error))));
-    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    // SAFETY: 1. This is the loader's own pointer, and no memory outside the image has been
+    // written.
     let Some(info) = (unsafe { boot::read(start_info) }) else {
         fail(format_args!("the loader described no usable memory"));
     };
