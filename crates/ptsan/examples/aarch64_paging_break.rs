@@ -1,4 +1,4 @@
-//! `aarch64-paging` splits a block of a live mapping in place when the update changes nothing.
+//! `aarch64-paging` splits a block of a live mapping in place when the update changes no attribute.
 //!
 //! `cargo run -p ptsan --features aarch64-paging --example aarch64_paging_break`
 #[path = "shared/verdict.rs"]
@@ -34,7 +34,7 @@ fn run(set: Attributes) -> (Machine, Result<(), MapError>) {
     mapping.mark_active();
     machine.access(0, LARGE as u64, Access::READ).expect("the block is mapped");
 
-    // A walk that the CPU makes by itself would cache what it finds beside what it holds.
+    // A walk that the CPU makes by itself would cache the new entry beside the old one.
     machine.walk_ahead(0, LARGE as u64);
     let page = MemoryRegion::new(LARGE + PAGE, LARGE + 2 * PAGE);
     let update = |_: &MemoryRegion, d: &mut UpdatableDescriptor<'_, Attributes>| {

@@ -93,7 +93,7 @@ impl Tree {
         let first = root + (2 + directories) * page;
         let config = Config { cpus: Self::CPUS, adversary, ..Config::new(Arch::x86_64()) };
         let mut ram = vec![0; (first + tables * page) as usize];
-        // The system gives memory when it is written. That is not what is measured.
+        // The system gives memory when it is written. The measurement leaves that out.
         ram.iter_mut().step_by(page as usize).for_each(|byte| *std::hint::black_box(byte) = 0);
         let mut tree = Self { ram, san: Sanitizer::new(config), first, tables, tells, random: 1 };
         let all = (0..2 + directories + tables).map(|n| root + n * page);

@@ -23,7 +23,7 @@ fn with_a_page(size: usize) -> (Machine, Current, Table) {
     table.map_page(va, frame, size, READ_WRITE).expect("the page is free");
     machine.load(0, table.root_paddr().as_usize() as u64, 1);
     machine.access(0, LARGE as u64, Access::WRITE).expect("the page is mapped");
-    // A walk that the CPU makes by itself would cache what it finds beside what it holds.
+    // A walk that the CPU makes by itself would cache the new entry beside the old one.
     machine.walk_ahead(0, LARGE as u64);
     machine.walk_ahead(0, (LARGE + PAGE) as u64);
     (machine, current, table)

@@ -83,7 +83,7 @@ fn share() {
     kernel
         .map_page(VirtAddr::from_usize(VA), PhysAddr::from_usize(0x567_8000), PAGE, READ_WRITE)
         .expect("the page is free");
-    // SAFETY: 1. `kernel` outlives `table`. 2. Nothing changes or unmaps the shared range through
+    // SAFETY: 1. `kernel` outlives `table`. 2. No call changes or unmaps the shared range through
     // `table`.
     unsafe { table.share_root_entries_from(&kernel, VirtAddr::from_usize(0), 1 << 39) }
         .expect("a root entry");

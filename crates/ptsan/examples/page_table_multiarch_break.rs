@@ -23,7 +23,7 @@ fn run(change: impl FnOnce(&mut PageTable64<A64, A64Entry, Handler>, VirtAddr)) 
     let (va, frame) = (VirtAddr::from_usize(VA), PhysAddr::from_usize(0x123_4000));
     edit(&mut table, |cursor| cursor.map(va, frame, PageSize::Size4K, FLAGS)).expect("the page is free");
     machine.access(0, VA as u64, Access::WRITE).expect("the page is mapped");
-    // A walk that the CPU makes by itself would cache what it finds beside what it holds.
+    // A walk that the CPU makes by itself would cache the new entry beside the old one.
     machine.walk_ahead(0, VA as u64);
     change(&mut table, va);
     let _ = machine.access(0, VA as u64, Access::WRITE);

@@ -16,7 +16,7 @@ use verdict::{Defect, silent};
 type Table = X64PageTable<Handler>;
 
 const VA: usize = 0x7000;
-/// What one entry of the root spans.
+/// The bytes that one entry of the root spans.
 const ROOT_ENTRY: usize = 1 << 39;
 
 /// Creates a table that maps one page.
@@ -34,7 +34,7 @@ fn load_and_use(machine: &Machine, table: &Table) {
     let _ = machine.access(0, VA as u64, Access::READ);
 }
 
-/// Replaces what the first entry of the root of `table` covers by what `source` has there.
+/// Replaces the mappings below the first entry of the root of `table` by those of `source`.
 fn copy(table: &mut Table, source: &Table) {
     edit(table, |cursor| cursor.copy_from(source, VirtAddr::from_usize(0), ROOT_ENTRY));
 }

@@ -29,7 +29,7 @@ fn main() -> Result<(), Error> {
         let _ = watch.memory().store(i % 512 * 8, 7 | ((1 + i % (PAGES - 1)) * PAGE));
     })?;
     measure(&watch, "memset of 512 bytes", 256, |i| {
-        // SAFETY: within the memory of the watch, which nothing else uses now.
+        // SAFETY: within the memory of the watch, which no other code uses now.
         unsafe { base.add(4096).write_bytes(i as u8, 512) };
     })?;
     measure(&watch, "memset of 4096 bytes", 256, |i| {
@@ -53,7 +53,7 @@ fn main() -> Result<(), Error> {
         unsafe { base.add(4096).write_bytes(i as u8, 4096) };
     })?;
     drop(paused);
-    // What was stored are no page tables. The findings are of no interest, and are not to be printed.
+    // The stores made no page tables. The findings are of no interest, and are not to be printed.
     let _ = watch.with(|san, _| san.total());
     Ok(())
 }

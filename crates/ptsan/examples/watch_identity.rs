@@ -25,8 +25,8 @@ unsafe impl FrameAllocator<Size4KiB> for Frames<'_> {
 fn kernel(mut frames: Frames<'_>, program: impl Fn(u64)) {
     let root = frames.allocate_frame().expect("a frame");
     let table = std::ptr::with_exposed_provenance_mut::<PageTable>(root.start_address().as_u64() as usize);
-    // SAFETY: physical addresses are addresses here, the root is an empty table, and only this mapper
-    // stores to the tables.
+    // SAFETY: physical addresses are addresses here, the root is an empty table, and only this
+    // mapper stores to the tables.
     let mut mapper = unsafe { OffsetPageTable::new(&mut *table, VirtAddr::new(0)) };
     // SAFETY: the kernel does not run on the tables: the register is emulated.
     unsafe { Cr3::write(root, Cr3Flags::empty()) };
@@ -50,8 +50,8 @@ fn kernel(mut frames: Frames<'_>, program: impl Fn(u64)) {
 fn main() -> Result<(), Error> {
     let watch = Watch::identity(1 << 16, Sanitizer::new(Config::new(Arch::x86_64())))?;
     let program = |address| watch.with(|san, ram| _ = san.translate(ram, 0, address, Access::READ));
-    // SAFETY: 1. The kernel leaves nothing behind that must be dropped. 2. The instructions that it
-    // executes are emulated.
+    // SAFETY: 1. The kernel leaves no value behind that must be dropped. 2. The instructions that
+    // it executes are emulated.
     let ended = unsafe { watch.run_on(0, || kernel(Frames(&watch, watch.memory().start()), program)) }?;
     assert!(matches!(ended, Ended::Halted { .. }), "the kernel ends with hlt");
     println!("{} stores, {watch}", watch.stores());

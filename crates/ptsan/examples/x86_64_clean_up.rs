@@ -73,7 +73,7 @@ fn main() {
     machine.flush_everywhere(Flush::space(SPACE));
     let mut frames = space.frames();
     for frame in parked.0 {
-        // SAFETY: nothing points at the frame, and every CPU has flushed.
+        // SAFETY: no entry points at the frame, and every CPU has flushed.
         unsafe { frames.deallocate_frame(frame) };
     }
     silent("a deallocator that keeps the frames until a flush of the whole space", &machine);

@@ -35,7 +35,7 @@ mod kernel {
         }
     }
 
-    /// Clears and frees what is below a table, with the pages, and flushes nothing.
+    /// Clears and frees the tables and pages below a table, without a flush.
     #[inline(never)]
     pub fn free_below(m: &mut Machine, level: u8, table: u64) {
         for entry in (table..table + PAGE).step_by(8) {
@@ -55,7 +55,7 @@ mod kernel {
         }
     }
 
-    /// Frees a table that an entry still points at, and flushes nothing.
+    /// Frees a table that an entry still points at, without a flush.
     #[inline(never)]
     pub fn free_linked(m: &mut Machine, table: u64) {
         m.give_back(0, table);

@@ -118,8 +118,8 @@ fn the_frame_freed_last_is_handed_out_first_and_none_when_all_are_in_use() {
     });
 }
 
-/// Maps address 0 on CPU 1 of an AArch64 machine, uses it, and unmaps it with or without the barrier
-/// that orders the store before the flush.
+/// Maps address 0 on CPU 1 of an AArch64 machine, uses it, and unmaps it with or without the
+/// barrier that orders the store before the flush.
 fn unmapped_on_aarch64(ordered: bool) -> Session<Vec<u8>> {
     let config = Config { cpus: 2, barriers: true, ..Config::new(Arch::aarch64_4k(39)) };
     let mut s = Session::with(config, vec![0; 1 << 16]);

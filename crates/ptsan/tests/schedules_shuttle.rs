@@ -35,8 +35,8 @@ fn the_right_code_is_silent_in_all_schedules() {
         .each(|seed, config| run(seed, config, Mistake::Nothing).assert_clean());
 }
 
-/// Checks that a schedule shows the mistake, that another does not, and that the same seed finds the
-/// same again.
+/// Checks that a schedule shows the mistake, that another does not, and that the same seed finds
+/// the same again.
 #[track_caller]
 fn found(mistake: Mistake, shows: impl Fn(&Sanitizer) -> bool) {
     let at = |seed| run(seed, format::config(3), mistake);

@@ -12,7 +12,7 @@ pub struct Defect {
     /// How hardware may really go wrong.
     pub why: &'static str,
     /// Lines of the crate that must be among those that led to a finding, where the report knows
-    /// lines: `file.rs:7:`. A finding made outside the crate, at a later access, has none.
+    /// lines: `file.rs:7:`. A finding made outside the crate, at a later access, has no line.
     pub at: &'static [&'static str],
     /// Findings that must be made.
     pub must: &'static [Kind],
@@ -21,7 +21,8 @@ pub struct Defect {
 }
 
 impl Defect {
-    /// Prints what was found. Fails unless it is all that must be found and nothing that may not.
+    /// Prints the findings. Fails if one that must be made is missing, or if another than the
+    /// allowed ones is made.
     #[track_caller]
     pub fn found(&self, machine: &Machine) {
         println!("== {}\n   {}\n   {}\n", self.title, self.source, self.why);

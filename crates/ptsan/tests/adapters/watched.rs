@@ -1,4 +1,4 @@
-//! Where every store is seen, a defect is found at its store, without a walker that walks ahead and
+//! With every store seen, a defect is found at its store, without a walker that walks ahead and
 //! without a hook in between.
 use super::*;
 use memory_addr::VirtAddr as Va;

@@ -45,8 +45,7 @@ fn step(machine: &Machine, space: &mut Space, model: &mut Model, random: &mut Ra
             let parents = Flags::PRESENT | Flags::WRITABLE | Flags::USER_ACCESSIBLE;
             let mut mapper = space.mapper();
             // Way around: a call that fails widens the entry in its way, so calls are tried where
-            // nothing is mapped.
-            // SAFETY: the frames are simulated.
+            // no page is mapped. SAFETY: the frames are simulated.
             let done = unsafe {
                 if large {
                     let (page, frame) = (page::<Size2MiB>(at), PhysFrame::containing_address(to));

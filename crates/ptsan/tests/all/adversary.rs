@@ -1,4 +1,5 @@
-//! The adversary finds what no access shows, prints its seed, and repeats its choices with it.
+//! The adversary finds defects that no access shows, prints its seed, and repeats its choices with
+//! it.
 use crate::common;
 
 use common::{Machine, PAGE, RW};

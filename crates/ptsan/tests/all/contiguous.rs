@@ -9,7 +9,7 @@ const DATA: u64 = 0x10_0000;
 struct Machine {
     ram: Vec<u8>,
     san: Sanitizer,
-    /// The last table, and what an entry for a page of the run is without the hint.
+    /// The last table, and the entry for a page of the run without the hint.
     last: u64,
     page: fn(u64) -> u64,
 }

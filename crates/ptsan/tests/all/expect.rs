@@ -1,4 +1,4 @@
-//! What the code under test says is compared with the tables.
+//! The answers of the code under test are compared with the tables.
 use crate::common;
 
 use common::{LARGE, Machine, PAGE, RW, ready};

@@ -34,8 +34,8 @@ fn unmapped_without_a_flush(config: Config, pages: u64) -> Machine {
     m
 }
 
-/// Two callers with frames of one size: the depth of the stack does not tell them apart. Their bodies
-/// differ, so that the compiler does not merge them.
+/// Two callers with frames of one size: the depth of the stack does not tell them apart. Their
+/// bodies differ, so that the compiler does not merge them.
 #[inline(never)]
 fn one_reader(m: &mut Machine, cpu: usize, pages: std::ops::Range<u64>) {
     for page in pages {
@@ -120,8 +120,8 @@ fn a_flood_leaves_room_for_other_findings() {
     m.give_back(0, table);
     let kinds: Vec<_> = m.san.findings().iter().map(|f| f.kind).collect();
     assert_eq!(kinds, [Kind::StaleUse, Kind::DoubleFree]);
-    // A third cause is counted, and all but some of its places are not given to the first: those before
-    // the sample by which it is known, if its stack is as deep.
+    // A third cause is counted, and all but some of its places are not given to the first: those
+    // before the sample by which it is known, if its stack is as deep.
     other_reader(&mut m, 0, 0..10);
     for page in 1000..1200 {
         m.map(1, va(page), DATA | RW);

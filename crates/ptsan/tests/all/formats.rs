@@ -150,8 +150,7 @@ fn a_flush_lets_go_of_tables_as_the_architecture_says() {
         assert_eq!(after(|va| Flush::page(1, va)), page + registers, "{}", arch.name);
         assert_eq!(after(Flush::page_in_every_space), page + registers, "{}", arch.name);
         assert_eq!(after(|va| Flush::page(1, va).leaf_only()), last_level + registers, "{}", arch.name);
-        // An address that shares nothing but the root. The translation stays, and tells of the last
-        // table.
+        // An address that shares only the root. The translation stays, and tells of the last table.
         let half = |va: u64, bits: u8| va ^ 1 << (bits - 1);
         let mut one = One::new(&format);
         one.san.translate(&one.ram, 0, one.va, Access::READ).expect(arch.name);
@@ -193,7 +192,7 @@ fn a_clear_access_flag_faults_and_is_not_cached() {
     one.san.probe_walk(&one.ram, 0, one.va);
     one.ram[leaf..][..8].copy_from_slice(&raw.to_le_bytes());
     assert!(!one.san.translate(&one.ram, 0, one.va, Access::READ).unwrap().from_tlb);
-    // Aging: the flag is cleared and nothing flushed. The cached translation may be used.
+    // Aging: the flag is cleared without a flush. The cached translation may be used.
     one.ram[leaf..][..8].copy_from_slice(&(raw & !(1 << 10)).to_le_bytes());
     assert!(one.san.translate(&one.ram, 0, one.va, Access::READ).unwrap().from_tlb);
     one.san.assert_clean();

@@ -1,5 +1,5 @@
 //! Tables announced without a level and built before their root is loaded, as at every boot and
-//! every fork: levels come from the stores that were told, and nothing depends on a walk.
+//! every fork: levels come from the stores that were told, and no step depends on a walk.
 use ptsan::{Arch, Config, Kind, Session, Test};
 
 const FRAMES: u64 = 64;
@@ -46,8 +46,8 @@ const FORMATS: [Entries; 3] = [
     },
 ];
 
-/// A page: its address, its frame, and the tables on the way to it, from the root, with the entry in
-/// each.
+/// A page: its address, its frame, and the tables on the way to it, from the root, with the entry
+/// in each.
 type PageAt = (u64, u64, Vec<(u64, u64)>);
 
 struct Tree {

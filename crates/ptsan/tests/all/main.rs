@@ -1,5 +1,5 @@
-//! Tests of the sanitizer in one executable: `cargo test -p ptsan --test all owed::` runs one module
-//! of them. Tests of signals, of schedulers and of processes of their own are beside it.
+//! Tests of the sanitizer in one executable: `cargo test -p ptsan --test all owed::` runs one
+//! module of them. Tests of signals, of schedulers and of processes of their own are beside it.
 mod adversary;
 mod bounded;
 mod break_before_make;

@@ -75,7 +75,7 @@ fn every_operation_that_was_under_way_is_waited_for() {
     m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
     m.san.operation_ends(&m.ram, one);
     assert_eq!(m.san.total(), 0, "it may have been the other that cleared the entry");
-    // An operation that began later excuses nothing that was used before.
+    // An operation that began later does not excuse an earlier use.
     let later = m.san.operation_begins();
     m.san.operation_ends(&m.ram, other);
     assert_eq!(m.san.count(Kind::StaleUse), 1);
@@ -128,8 +128,9 @@ fn an_operation_ends_once() {
     assert_eq!(m.san.count(Kind::Misuse), 1);
 }
 
-/// A CPU that comes back to a space must have flushed what was unmapped meanwhile. What is unmapped
-/// after it came back, or by an operation under way, is due when the operation ends.
+/// A CPU that comes back to a space must have flushed pages that were unmapped meanwhile. A flush
+/// for a page unmapped after it came back, or by an operation under way, is due when the operation
+/// ends.
 #[test]
 fn a_cpu_that_came_back_may_use_what_an_operation_under_way_unmaps() {
     for (unmapped_before, flushes) in [(true, true), (true, false), (false, true), (false, false)] {

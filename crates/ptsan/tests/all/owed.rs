@@ -1,4 +1,5 @@
-//! Flushes that CPUs owe: what pays them, when they are due, and data frames.
+//! Flushes that CPUs owe: the flushes that pay them, the moment at which they are due, and data
+//! frames.
 use crate::common;
 
 use common::{Machine, PAGE, RO, RW};
@@ -45,7 +46,7 @@ fn a_flush_is_owed_by_each_cpu_that_could_have_walked_and_has_not() {
     assert_eq!(done(&mut m), [(Kind::FlushMissing, Rule::UnmapNotFlushed)]);
     let text = m.san.to_string();
     assert!(text.contains("CPUs 0, 2 may still translate"), "{text}");
-    // What was reported is not reported again.
+    // A reported debt is not reported again.
     let _ = m.read(0, VA);
     assert_eq!(done(&mut m).len(), 1, "{}", m.san);
 }

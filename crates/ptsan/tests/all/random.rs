@@ -10,7 +10,7 @@ const CPUS: usize = 3;
 const SPACES: u64 = 2;
 const DATA: u64 = 0x80_0000;
 
-/// Pages that share tables at every level, and pages that share none.
+/// Pages that share tables at every level, and pages that share no table.
 const PAGES: [u64; 8] = [0x1000, 0x2000, 0x5000, 0x20_0000, 0x21_f000, 0x4000_0000, 0x4020_0000, 0xc000_0000];
 
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ fn arch() -> impl Strategy<Value = Arch> {
     })
 }
 
-/// What is mapped, as the simplest possible model.
+/// The mapped pages, as the simplest possible model.
 type Model = BTreeMap<(u64, usize), (u64, bool)>;
 
 fn start(arch: Arch, asids: bool, adversary: Option<(u64, u16)>) -> Machine {

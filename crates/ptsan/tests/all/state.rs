@@ -1,5 +1,5 @@
-//! What a page is, beside where it is and what is allowed: dirty, global, of a memory type. Clearing
-//! or changing it owes a flush. And entries that deny an access, which some CPUs keep.
+//! Attributes of a page beside its address and its permissions: dirty, global, memory type.
+//! Clearing or changing it owes a flush. And entries that deny an access, which some CPUs keep.
 use ptsan::{Access, Arch, Config, Fault, Flush, Kind, Rule, Session};
 
 const VA: u64 = 0x5000;
@@ -43,7 +43,7 @@ fn found(s: &Machine) -> Vec<(Kind, Rule)> {
     s.sanitizer.findings().iter().map(|f| (f.kind, f.rule)).collect()
 }
 
-/// Returns what is found after an exchange and a flush.
+/// Returns the findings after an exchange and a flush.
 fn changed(config: &Config, old: u64, new: u64, flush: Option<Flush>) -> Vec<(Kind, Rule)> {
     let mut s = machine(config.clone(), old);
     let _ = s.on(1).access(VA);
@@ -133,7 +133,7 @@ fn a_memory_type_that_is_changed_owes_a_flush() {
     assert_eq!(found, [(Kind::BreakBeforeMake, Rule::ChangedType)]);
 }
 
-/// Writes to a page that was read-only and is writable now. Returns what each access answers.
+/// Writes to a page that was read-only and is writable now. Returns the answer of each access.
 fn upgraded(config: Config, old: u64, new: u64, flush: bool) -> (Machine, [bool; 3]) {
     let mut s = machine(config, old);
     let write = |s: &mut Machine| {

@@ -179,7 +179,7 @@ impl Machine {
         }
     }
 
-    /// Returns the raw last-level entry, or 0 if there is none.
+    /// Returns the raw last-level entry, or 0 if there is no such entry.
     pub fn lookup(&self, space: u64, va: u64) -> u64 {
         match self.path(space, va).last() {
             Some(&(0, _, at)) => self.get(at),

@@ -1,4 +1,4 @@
-//! The first example of the README prints what the README says.
+//! The first example of the README prints the report that the README shows.
 
 const README: &str = include_str!("../../README.md");
 

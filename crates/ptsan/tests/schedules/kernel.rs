@@ -8,8 +8,8 @@
 //!    lock, because the table may have been freed before.
 //! 3. A CPU announces itself in the mask before it loads the root, and a shootdown reads the mask
 //!    after the entries are cleared. A fence on both sides keeps that order.
-//! 4. A table is freed after a shootdown of all its pages. Another CPU may have cleared its own entry
-//!    in the table and not have come to its shootdown.
+//! 4. A table is freed after a shootdown of all its pages. Another CPU may have cleared its own
+//!    entry in the table and not have come to its shootdown.
 use crate::format::{PAGE, TABLE};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
@@ -24,7 +24,7 @@ const DATA: u64 = 0x10_0000;
 /// The addresses that a table translates.
 const TABLE_SPAN: u64 = 4 * PAGE;
 
-/// What the code under test does wrong.
+/// The mistake of the code under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     Nothing,
@@ -43,7 +43,7 @@ pub enum Mistake {
 pub struct Kernel {
     /// The words of the tables, each use of which is a step for the scheduler.
     words: Vec<AtomicU64>,
-    /// The same for the sanitizer to read, of which the scheduler knows nothing.
+    /// The same for the sanitizer to read, which the scheduler does not see.
     mmu: Vec<std::sync::atomic::AtomicU64>,
     free: Mutex<Vec<u64>>,
     locks: Vec<Mutex<()>>,
@@ -91,7 +91,7 @@ impl Kernel {
         self.san.entry_written(&self.mmu, at);
     }
 
-    /// Links a table where none is, or returns the link that is there.
+    /// Links a table unless one is linked, or returns the link that is there.
     fn link_new(&self, at: u64, entry: u64) -> Result<u64, u64> {
         if self.mistake == Mistake::LinkOverwritten {
             self.store(at, entry);
@@ -108,7 +108,7 @@ impl Kernel {
         self.free.lock().unwrap().push(table);
     }
 
-    /// Returns the link to the table for `va`, and makes a table if there is none.
+    /// Returns the link to the table for `va`, and makes the table if it is missing.
     fn link(&self, at: u64) -> u64 {
         let link = self.load(at);
         if link != 0 {
@@ -176,7 +176,7 @@ impl Kernel {
         self.loaded.fetch_and(!(1 << cpu), Ordering::AcqRel);
     }
 
-    /// What one CPU does: maps a page, uses it and the next CPU's, and unmaps it.
+    /// Runs one CPU: maps a page, uses it and the next CPU's, and unmaps it.
     fn run(&self, cpu: usize) {
         let (va, phys) = (cpu as u64 * PAGE, DATA + cpu as u64 * PAGE);
         self.switch_to(cpu);
@@ -195,8 +195,8 @@ fn place(va: u64) -> (u64, usize, u64) {
     (ROOT + outer * 8, outer as usize, inner * 8)
 }
 
-/// Lets all CPUs run at the same time, each some rounds, and ends the run when all have ended. Call it
-/// inside a model of the scheduler.
+/// Lets all CPUs run at the same time, each some rounds, and ends the run when all have ended. Call
+/// it inside a model of the scheduler.
 pub fn run_all(config: Config, mistake: Mistake, rounds: usize) -> Shared {
     let cpus = config.cpus;
     let kernel = Arc::new(Kernel::new(config, mistake));

@@ -71,7 +71,7 @@ fn of_entries_of_four_bytes_the_one_that_was_stored_to_is_told() {
             watch.memory().store(index / 2 * 8, if index % 2 == 0 { neighbour << 32 } else { neighbour })
         );
         let entry = watch.memory().pointer(index * 4).expect("inside").cast::<u32>();
-        // SAFETY: an aligned entry of the memory, which nothing else uses.
+        // SAFETY: an aligned entry of the memory, which no other code uses.
         watch.run(|| unsafe { entry.write_volatile((2 * PAGE as u32) | 7) }).expect("runs");
         let counts = watch.with(|san, _| (san.count(Kind::LinkedBeforeCleared), san.total()));
         assert_eq!(counts, (u64::from(old_content), u64::from(old_content)), "{watch}");

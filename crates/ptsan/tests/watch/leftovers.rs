@@ -65,7 +65,7 @@ fn a_large_page_that_is_split_again_with_the_same_frame_is_no_finding() {
     let ram = watch.memory();
     for _ in 0..2 {
         split_and_merge(&watch, || {
-            // SAFETY: a page of the memory, to which nothing else stores.
+            // SAFETY: a page of the memory, to which no other code stores.
             unsafe { ram.pointer(TABLE).expect("in memory").write_bytes(0, PAGE as usize) };
             (0..512).for_each(|page| assert!(ram.store(TABLE + page * 8, entry(page))));
         });
@@ -76,7 +76,7 @@ fn a_large_page_that_is_split_again_with_the_same_frame_is_no_finding() {
 /// Fills memory with words.
 type Store = fn(*mut u8, &[u64]);
 
-/// The ways to fill a table in which nothing is read before it is stored.
+/// The ways to fill a table without a read of a word before its store.
 const WAYS: [(&str, Store); 5] = [
     ("words", |to, words| {
         for (i, &word) in words.iter().enumerate() {

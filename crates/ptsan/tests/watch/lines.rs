@@ -11,7 +11,7 @@ fn clear(ram: &Ram) {
     std::hint::black_box(ram);
 }
 
-/// Runs `code`, which takes the page away and flushes nothing, and returns the finding.
+/// Runs `code`, which takes the page away without a flush, and returns the finding.
 fn found(code: impl FnOnce(&Watch)) -> Finding {
     let watch = Watch::new(1 << 16, Sanitizer::new(Config::new(Arch::x86_64()))).expect("a watch");
     watch.with(|san, ram| {

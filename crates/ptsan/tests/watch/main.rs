@@ -20,7 +20,7 @@ fn watch(pages: u64) -> Watch {
     Watch::new((pages * PAGE) as usize, Sanitizer::new(Config::new(Arch::x86_64()))).expect("a watch")
 }
 
-/// Collects what every store changed.
+/// Collects the changes of every store.
 fn collect(watch: &Watch) -> Arc<Mutex<Vec<Vec<Changed>>>> {
     let all = Arc::<Mutex<Vec<Vec<Changed>>>>::default();
     let into = all.clone();

@@ -1,5 +1,5 @@
-//! Signals of others. What ends a process runs in a process of its own: the test calls itself with
-//! a variable set.
+//! Signals of others. A test that ends its process runs in a process of its own: the test calls
+//! itself with a variable set.
 use crate::{PAGE, collect, watch};
 use std::ffi::{c_int, c_void};
 use std::os::unix::process::ExitStatusExt;
@@ -22,8 +22,8 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Makes a store that is seen, and then does what should end the process. If it does not, the
-/// process ends well.
+/// Makes a store that is seen, and then runs `code`, which should end the process. If it does not,
+/// the process ends well.
 fn watched(code: impl FnOnce()) {
     let watch = watch(2);
     watch

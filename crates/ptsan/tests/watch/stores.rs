@@ -1,4 +1,5 @@
-//! Instructions that store: their changes are seen, and they do what they do without a watch.
+//! Instructions that store: their changes are seen, and their effects are the same as without a
+//! watch.
 use crate::{PAGE, collect, watch};
 use proptest::prelude::*;
 use ptsan::watch::{Changed, Error, Watch};
@@ -87,7 +88,8 @@ fn carry_out(base: *mut u8, op: &Op) {
             let count = count.min((BYTES - at) / size);
             let from: Vec<u8> = (0..count * size).map(|i| (i as u8).wrapping_mul(seed)).collect();
             let (mut rdi, mut rsi, mut rcx) = (base.wrapping_add(at), from.as_ptr(), count);
-            // SAFETY: as above, the count is cut to what is left, and the source is that long.
+            // SAFETY: as above, the count is cut to the rest of the memory, and the source is that
+            // long.
             unsafe {
                 match width {
                     0 => asm!("rep movsb", inout("rdi") rdi, inout("rsi") rsi, inout("rcx") rcx),
@@ -245,7 +247,7 @@ fn a_large_memset_is_one_store_a_page_and_with_each_repetition_as_many_as_there_
 fn flags_registers_and_errno_are_what_they_would_be() {
     let watch = watch(1);
     let base = watch.memory().base();
-    // The callback clobbers what a signal handler may clobber.
+    // The callback clobbers all registers that a signal handler may clobber.
     watch.on_store(|_, _, _| {
         assert!(std::fs::File::open("/nonexistent").is_err());
         let spoilt = std::hint::black_box([1.5f64; 8]).iter().sum::<f64>();

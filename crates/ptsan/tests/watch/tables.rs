@@ -155,7 +155,8 @@ fn a_mapper_without_hooks_that_clears_before_it_links_is_silent() {
 #[test]
 fn a_mapper_without_hooks_that_links_before_it_clears_is_caught_at_the_store_that_links() {
     let (watch, found) = findings_of(link_then_clear);
-    // One instruction stored the entries of the top, of the second and of the third table: one cause.
+    // One instruction stored the entries of the top, of the second and of the third table: one
+    // cause.
     assert_eq!(found.iter().map(|f| (f.phys, f.finding)).collect::<Vec<_>>(), [(8, 0)]);
     watch.with(|san, _| {
         assert_eq!(san.count(Kind::LinkedBeforeCleared), 3, "{san}");
@@ -226,14 +227,14 @@ fn the_released_x86_64_crate_links_a_table_before_it_clears_it_and_the_function_
     let watch = machine();
     let mut frames = Frames::new(&watch);
     let base = watch.memory().base();
-    // SAFETY: the root is a cleared table in the memory, and nothing else stores there.
+    // SAFETY: the root is a cleared table in the memory, and no other code stores there.
     let mut mapper = unsafe { MappedPageTable::new(&mut *base.cast::<PageTable>(), Offset(base)) };
     let page = Page::<Size4KiB>::containing_address(VirtAddr::new(VA));
     let frame = PhysFrame::containing_address(PhysAddr::new(0x9000));
     let flags = PageTableFlags::PRESENT | PageTableFlags::WRITABLE | PageTableFlags::USER_ACCESSIBLE;
     watch
         .run(|| {
-            // SAFETY: nothing runs on these tables.
+            // SAFETY: no code runs on these tables.
             unsafe { mapper.map_to(page, frame, flags, &mut frames) }.expect("maps").ignore();
         })
         .expect("runs");

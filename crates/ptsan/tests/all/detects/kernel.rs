@@ -47,7 +47,7 @@ pub enum Defect {
     NoBarrierAfter,
 }
 
-/// How entries are written, and what hardware caches.
+/// How entries are written, and how hardware caches them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     X86,
@@ -100,10 +100,10 @@ impl Format {
     }
 }
 
-/// What is in a frame that the kernel's allocator hands out.
+/// The content of a frame that the kernel's allocator hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dirt {
-    /// Nothing.
+    /// Zeros.
     None,
     /// Entries of somebody else.
     Foreign,
@@ -134,7 +134,7 @@ pub struct Kernel {
     spaces: BTreeMap<u64, Space>,
     pub cpus: [Option<u64>; CPUS],
     lazy: BTreeSet<usize>,
-    /// CPUs flush what they missed when they come back from lazy mode.
+    /// CPUs that missed a flush make it up when they come back from lazy mode.
     missed: BTreeSet<usize>,
     /// The table that all spaces share for the kernel's pages.
     kernel: u64,
@@ -324,7 +324,7 @@ impl Kernel {
                     self.missed.insert(cpu);
                     continue;
                 }
-                // What it was spared before belongs to the table, too.
+                // The flushes that it was spared before cover the table, too.
                 let missed = tables && self.missed.remove(&cpu);
                 let flush = if missed { Flush::space(space) } else { flush };
                 self.san.flush(&self.ram, cpu, flush);

@@ -41,7 +41,7 @@ fn start(format: Format, seed: u64, tells: bool) -> Kernel {
     }
     let steps = 20 + k.below(40);
     work(&mut k, steps);
-    // From here on the tests know what is loaded: space 1, with one page mapped and one more.
+    // From here on the tests know the loaded space: space 1, with one page mapped and one more.
     for cpu in 0..CPUS {
         k.resume(cpu);
         k.switch(cpu, 1);
@@ -195,8 +195,8 @@ fn correct_code_that_tells_its_stores_is_silent() {
     }
 }
 
-/// Frames are handed out clean, with entries of somebody else, or with what was left in them when
-/// they were freed: the same entries in the same frame as often as not.
+/// Frames are handed out clean, with entries of somebody else, or with the entries from before they
+/// were freed: the same entries in the same frame as often as not.
 #[test]
 fn correct_code_that_tells_no_stores_is_silent_with_frames_that_are_used_again() {
     for format in Format::ALL {
@@ -206,7 +206,8 @@ fn correct_code_that_tells_no_stores_is_silent_with_frames_that_are_used_again()
     }
 }
 
-/// The defects that are not found with every seed if no store is told, and with how many of 20 and of
+/// The defects that are not found with every seed if no store is told, and with how many of 20 and
+/// of
 /// 200. Each CPU has read the pages before.
 const UNTOLD: &[(Defect, Format, [u64; 2])] = &[
     (Defect::NoFlushOnDowngrade, Format::X86, [0, 0]),

@@ -27,7 +27,7 @@ pub enum Defect {
     NoBit,
     /// The flush leaves the bit in an entry that was cleared.
     BitLeft,
-    /// A miss that waited for the end of an unmap puts in what it had read before.
+    /// A miss that waited for the end of an unmap puts in the entry that it had read before.
     LateRefill,
     /// A page that is in the hash table is put in once more.
     Twice,
@@ -355,8 +355,7 @@ impl Kernel {
         self.san.findings().iter().any(|finding| finding.rule == rule)
     }
 
-    /// Checks that what the hash table has is what the tables say, and returns the number of valid
-    /// entries.
+    /// Checks that the hash table agrees with the tables, and returns the number of valid entries.
     pub fn check(&mut self) -> u64 {
         self.san.check_hash_table(&self.ram)
     }

@@ -1,4 +1,4 @@
-//! What each kind of flush drops, and what it spares.
+//! Each kind of flush drops the entries that it covers, and spares others.
 use crate::common::{GLOBAL, LARGE, PAGE, RW, ready};
 use crate::kinds::{DATA, VA, entry, mapped, x86};
 use ptsan::{Access, Arch, Flush, Kind, Rule};
@@ -91,7 +91,7 @@ fn a_stride_wider_than_the_pages_misses_some() {
 #[test]
 fn a_long_range_flush_lets_go_of_tables_as_a_page_flush_does() {
     use ptsan::StructureScope::{AnyInvalidation, Tagged, WholeSpace};
-    // The range is far longer than what is cached, and in the second case elsewhere.
+    // The range is far longer than the cached part, and in the second case elsewhere.
     for (structures, start, found) in [
         (AnyInvalidation, 0, 0),
         (AnyInvalidation, 1 << 32, 1),

@@ -83,10 +83,11 @@ fn a_walk_through_a_replaced_table_is_found_unless_flushed() {
             m.flush(0, Flush::page(1, VA));
         }
         // The neighbour is mapped by the new table only; the old one is still in the
-        // paging-structure cache. A fault drops what it used, so this is legal either way ...
+        // paging-structure cache. A fault drops the entries that it used, so this is legal either
+        // way ...
         assert_eq!(m.read(0, VA + PAGE), Some(DATA + PAGE));
         m.san.assert_clean();
-        // ... but what the TLB holds of the old table is not.
+        // ... but a translation that the TLB holds of the old table is not.
         m.read(0, VA);
         assert_eq!(m.count(Kind::StaleUse), u64::from(!flush));
     }

@@ -47,7 +47,8 @@ fn invlpg_of_every_form_drops_the_page_at_its_operand_and_no_other() {
         drops_one(va, |va| invlpg!("[r12 + r12]", in("r12") (va as i64 >> 1) as u64));
         drops_one(va, |va| invlpg!("[rdx * 2 + 0x100]", in("rdx") (va - 0x100) >> 1));
         drops_one(va, |va| {
-            // SAFETY: reads registers only; the difference to the stack pointer is taken by the code itself.
+            // SAFETY: reads registers only; the difference to the stack pointer is taken by the
+            // code itself.
             unsafe { asm!("sub {va}, rsp", "invlpg [rsp + {va}]", va = inout(reg) va => _) }
         });
         drops_one(va, |va| {
@@ -55,7 +56,8 @@ fn invlpg_of_every_form_drops_the_page_at_its_operand_and_no_other() {
             unsafe { asm!("xchg rbp, {va}", "invlpg [rbp]", "xchg rbp, {va}", va = inout(reg) va => _) }
         });
         drops_one(va, |va| {
-            // SAFETY: reads registers only; the word at the start of the thread's block is its address.
+            // SAFETY: reads registers only; the word at the start of the thread's block is its
+            // address.
             unsafe { asm!("sub {va}, fs:[0]", "invlpg fs:[{va}]", va = inout(reg) va => _) }
         });
         drops_one(va, |va| invlpg!("gs:[rsi]", in("rsi") va)); // it begins at 0 here
@@ -128,7 +130,7 @@ fn every_general_register_can_be_moved_to_and_from_a_control_register() {
             [$({
                 let value = 0x1234_5678_9abc_0000 + $register.len() as u64;
                 let read: u64;
-                // SAFETY: CR2 is emulated, and nothing depends on it.
+                // SAFETY: CR2 is emulated, and no code depends on it.
                 unsafe {
                     asm!(
                         concat!("mov cr2, ", $register),

@@ -76,7 +76,7 @@ impl Machine {
         assert!(self.reaches(cpu, 0) && self.reaches(cpu, 1));
     }
 
-    /// Unmaps both pages, and flushes nothing.
+    /// Unmaps both pages, without a flush.
     fn unmap_both(&self) {
         self.run(|| {
             store(self.entry, 0);

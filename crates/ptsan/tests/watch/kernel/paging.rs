@@ -54,7 +54,7 @@ fn watch(config: Config) -> Watch {
 
 /// Runs kernel code of CPU 0.
 fn kernel<R>(watch: &Watch, code: impl FnOnce() -> R) -> R {
-    // SAFETY: 1. Nothing halts. 2. The tests use physical memory that is there.
+    // SAFETY: 1. The code does not halt. 2. The tests use physical memory that is there.
     unsafe { watch.run_on(0, code) }.expect("runs").returned().expect("returns")
 }
 
@@ -82,7 +82,7 @@ fn a_plain_store_over_an_entry_loses_the_dirty_bit_and_an_atomic_one_does_not() 
             true => _ = entry(machine.entry).swap(read_only, SeqCst),
             false => store(machine.entry, read_only),
         };
-        // SAFETY: 1. Nothing halts. 2. It needs no more.
+        // SAFETY: 1. The code does not halt. 2. It needs no more.
         let ended = unsafe { machine.watch.run_on(stores, code) };
         ended.expect("runs").returned().expect("returns");
         assert_eq!(lost(&machine), u64::from(is_lost), "{stores} {other} {atomic}: {}", machine.watch);
@@ -100,8 +100,8 @@ fn boot(frames: &Frames<'_>) {
 fn mapper() -> OffsetPageTable<'static> {
     let root = Cr3::read().0.start_address().as_u64();
     let root = std::ptr::with_exposed_provenance_mut::<PageTable>(root as usize);
-    // SAFETY: physical addresses are addresses, the root is a table, and nothing else uses it while
-    // the mapper lives.
+    // SAFETY: physical addresses are addresses, the root is a table, and no other code uses it
+    // while the mapper lives.
     unsafe { OffsetPageTable::new(&mut *root, VirtAddr::new(0)) }
 }
 
@@ -111,7 +111,7 @@ fn page() -> Page<Size4KiB> {
 
 fn map(frames: &mut Frames<'_>) {
     let to = PhysFrame::containing_address(PhysAddr::new(frames.watch.memory().start() + 20 * PAGE));
-    // SAFETY: nothing runs on these tables.
+    // SAFETY: no code runs on these tables.
     unsafe { mapper().map_to(page(), to, FLAGS, frames) }.expect("maps").flush();
 }
 
@@ -167,7 +167,7 @@ fn tables_freed_before_any_flush_are_found_and_after_a_flush_they_are_not() {
                 x86_64::instructions::tlb::flush_all();
                 (0..3).for_each(|n| {
                     let frame = PhysFrame::containing_address(PhysAddr::new(table + n * PAGE));
-                    // SAFETY: nothing points at it any more.
+                    // SAFETY: no entry points at it any more.
                     unsafe { frames.deallocate_frame(frame) };
                 });
             } else {
@@ -218,7 +218,7 @@ fn a_flush_on_one_cpu_does_nothing_on_another() {
     for shootdown in [false, true] {
         let machine = Machine::plain(0x4020_4000);
         let on = |cpu, code: &dyn Fn()| {
-            // SAFETY: 1. Nothing halts. 2. The tests use physical memory that is there.
+            // SAFETY: 1. The code does not halt. 2. The tests use physical memory that is there.
             unsafe { machine.watch.run_on(cpu, code) }.expect("runs").returned().expect("returns");
         };
         let load = || {

@@ -16,7 +16,7 @@ const VA: u64 = 0x4020_4000;
 fn refused(machine: &Machine, code: impl FnOnce()) -> Error {
     let place = machine.root + 12 * 4096;
     store(place, 0);
-    // SAFETY: 1. The frames hold nothing that must be dropped. 2. It needs no more.
+    // SAFETY: 1. The frames hold no value that must be dropped. 2. It needs no more.
     let ended = unsafe {
         machine.watch.run_on(0, || {
             store(place, 1);

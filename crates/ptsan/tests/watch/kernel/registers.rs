@@ -27,7 +27,7 @@ fn load(root: u64) {
     unsafe { Cr3::write(frame(root), Cr3Flags::empty()) };
 }
 
-/// Loads a root with a PCID, and flushes what the PCID holds unless it is kept.
+/// Loads a root with a PCID, and flushes the entries of the PCID unless they are kept.
 fn load_pcid(root: u64, number: u16, keep: bool) {
     // SAFETY: the register is emulated.
     unsafe {
@@ -87,10 +87,10 @@ fn registers_read_what_was_written_and_begin_as_in_64_bit_mode() {
 #[test]
 fn registers_belong_to_a_cpu_not_to_a_thread() {
     let machine = Machine::plain(VA);
-    // SAFETY: the register is emulated; nothing halts.
+    // SAFETY: the register is emulated; the code does not halt.
     machine.run(|| unsafe { Cr0::update(|cr0| cr0.remove(Cr0Flags::WRITE_PROTECT)) });
     let on = |cpu| {
-        // SAFETY: 1. Nothing halts. 2. It reads a register.
+        // SAFETY: 1. The code does not halt. 2. It reads a register.
         let ended = unsafe { machine.watch.run_on(cpu, || Cr0::read().contains(Cr0Flags::WRITE_PROTECT)) };
         ended.expect("runs").returned().expect("returns")
     };
@@ -102,13 +102,14 @@ fn registers_belong_to_a_cpu_not_to_a_thread() {
 fn five_levels_show_in_cr4() {
     for (arch, five) in [(Arch::x86_64(), false), (Arch::x86_64_la57(), true)] {
         let watch = Watch::identity(PAGE as usize, Sanitizer::new(Config::new(arch))).expect("a watch");
-        // SAFETY: 1. Nothing halts. 2. It reads a register.
+        // SAFETY: 1. The code does not halt. 2. It reads a register.
         let ended = unsafe { watch.run_on(0, || Cr4::read().contains(Cr4Flags::L5_PAGING)) };
         assert_eq!(ended.expect("runs").returned(), Some(five));
     }
 }
 
-/// What drops the pages of the current space, and whether it drops global ones.
+/// A name, kernel code, and whether the code drops the pages of the current space, and its global
+/// ones.
 type Drop = (&'static str, fn(&Machine), [bool; 2]);
 
 const DROPS: [Drop; 8] = [
@@ -147,7 +148,7 @@ fn invpcid_of_an_address_spares_global_translations_and_other_spaces() {
         machine.use_both(0);
         machine.unmap_both();
         let flush = |number| invpcid(InvPcidCommand::Address(VirtAddr::new(VA), pcid(number)));
-        // Nothing has ever run in this space.
+        // No code has ever run in this space.
         machine.run(|| {
             flush(5);
             invpcid(InvPcidCommand::Single(pcid(6)));

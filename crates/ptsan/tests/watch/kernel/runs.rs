@@ -1,4 +1,4 @@
-//! How runs begin and end.
+//! The beginning and the end of runs.
 use super::{Machine, config, store};
 use crate::PAGE;
 use crate::signals::{alone, install, is_inside};
@@ -20,7 +20,7 @@ fn hlt_ends_a_run_and_what_comes_after_it_is_not_executed() {
     let place = machine.root + 12 * PAGE;
     for round in 1..4u64 {
         let mut reached = Vec::new();
-        // SAFETY: 1. The frames hold nothing that must be dropped. 2. It needs no more.
+        // SAFETY: 1. The frames hold no value that must be dropped. 2. It needs no more.
         let ended = unsafe {
             machine.watch.run_on(0, || {
                 reached.push(1);
@@ -35,7 +35,7 @@ fn hlt_ends_a_run_and_what_comes_after_it_is_not_executed() {
         assert_eq!(unsafe { std::ptr::with_exposed_provenance::<u8>(rip).read() }, 0xf4);
         assert_eq!((reached, machine.watch.memory().load(place)), (vec![1], Some(round)));
         assert_eq!(machine.watch.stores(), round);
-        // Outside of a run nothing is watched.
+        // Outside of a run no store is watched.
         store(place + 8, 1);
         assert_eq!(machine.watch.stores(), round);
     }
@@ -82,7 +82,7 @@ fn a_run_that_halts_leaves_registers_flags_and_signals_as_a_call_does() {
             );
         }
     };
-    // SAFETY: 1. The frames hold nothing that must be dropped. 2. It needs no more.
+    // SAFETY: 1. The frames hold no value that must be dropped. 2. It needs no more.
     let ended = unsafe { machine.watch.run_on(0, || -> () { halt() }) };
     assert!(ended.expect("runs").halted());
     let (mut mxcsr, mut control, flags) = (0u32, 0u16, x86_64::registers::rflags::read_raw());
@@ -100,7 +100,7 @@ fn an_inner_run_that_halts_returns_to_the_outer_one() {
     machine.unmap_both();
     machine.run(|| {
         for _ in 0..3 {
-            // SAFETY: 1. The frames hold nothing that must be dropped. 2. It needs no more.
+            // SAFETY: 1. The frames hold no value that must be dropped. 2. It needs no more.
             let ended = unsafe { machine.watch.run_on(1, hlt) };
             assert!(ended.expect("runs").halted());
         }
@@ -113,7 +113,7 @@ fn an_inner_run_that_halts_returns_to_the_outer_one() {
 fn a_run_inside_that_is_abandoned_is_over() {
     let machine = Machine::plain(VA);
     let inner = || machine.watch.run(|| machine.watch.run(hlt).expect("halts")).expect("halts");
-    // SAFETY: 1. The frames hold nothing that must be dropped. 2. It needs no more.
+    // SAFETY: 1. The frames hold no value that must be dropped. 2. It needs no more.
     let ended = unsafe { machine.watch.run_on(0, inner) };
     assert!(ended.expect("runs").halted());
     let stores = machine.watch.stores();
@@ -163,7 +163,7 @@ fn each_thread_is_a_cpu_of_its_own_and_flushes_for_itself() {
                         }
                         barrier.wait();
                     };
-                    // SAFETY: 1. Nothing halts. 2. It needs no more.
+                    // SAFETY: 1. The code does not halt. 2. It needs no more.
                     unsafe { watch.run_on(cpu, flush) }.expect("runs").returned().expect("returns");
                 });
             }
@@ -178,7 +178,7 @@ fn each_thread_is_a_cpu_of_its_own_and_flushes_for_itself() {
 #[test]
 fn a_cpu_that_is_not_there_or_runs_another_thread_is_refused() {
     let machine = Machine::plain(VA);
-    // SAFETY: 1. Nothing halts. 2. It needs no more.
+    // SAFETY: 1. The code does not halt. 2. It needs no more.
     let on = |cpu| unsafe { machine.watch.run_on(cpu, || ()) };
     let error = on(2).expect_err("refused");
     assert_eq!(error, Error::NoSuchCpu { cpu: 2, cpus: 2 });
@@ -227,7 +227,8 @@ fn threads_halt_and_flush_while_others_store() {
                         }
                         store(place + 8, round);
                     };
-                    // SAFETY: 1. The frames hold nothing that must be dropped. 2. It needs no more.
+                    // SAFETY: 1. The frames hold no value that must be dropped. 2. It needs no
+                    // more.
                     let ended = unsafe { machine.watch.run_on(cpu, code) };
                     assert_eq!(ended.expect("runs").halted(), cpu % 2 == 0);
                 }
@@ -246,7 +247,7 @@ static BETWEEN: AtomicUsize = AtomicUsize::new(0);
 /// thread is then at a breakpoint, which the code under test has not.
 extern "C" fn look(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     SIGNALS.fetch_add(1, Relaxed);
-    // SAFETY: a handler's argument, and the thread is about to execute what stands there.
+    // SAFETY: a handler's argument, and the thread is about to execute the instruction there.
     let next = unsafe {
         let rip = (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize];
         std::ptr::with_exposed_provenance::<u8>(rip as usize).read_volatile()
