@@ -14,8 +14,8 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
     let lists = host.quicklists()?;
-    // SAFETY: 1. a program has no MMU that walks the tables. In a kernel, `Mapping` flushes before it
-    // gives a table back.
+    // SAFETY: 1. a program has no MMU that walks the tables. In a kernel, `Mapping` flushes before
+    // it gives a table back.
     let pages = unsafe { Pages::new(&lists, host.slot(0).ok_or("the CPU is taken")?)?.at_once() };
     let flags = A::VALID | A::ACCESSED | A::NON_GLOBAL | A::INNER_SHAREABLE | A::USER;
     for round in ["first", "second"] {

@@ -1,6 +1,6 @@
 //! A space of the crate `page-table-generic` on pages of the lists. The crate has no format of its
-//! own: here is one of x86-64. A table that becomes empty goes back while the space lives, and waits
-//! for the flush.
+//! own: here is one of x86-64. A table that becomes empty goes back while the space lives, and
+//! waits for the flush.
 //!
 //! ```sh
 //! cargo run --release -p ptarmigan --features page-table-generic --example adapter_page_table_generic

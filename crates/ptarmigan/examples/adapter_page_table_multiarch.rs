@@ -1,5 +1,5 @@
-//! A sparse space of the crate `page_table_multiarch` on pages of the lists. Its hooks are static, so
-//! they find the pages in a static.
+//! A sparse space of the crate `page_table_multiarch` on pages of the lists. Its hooks are static,
+//! so they find the pages in a static.
 //!
 //! ```sh
 //! cargo run --release -p ptarmigan --features page_table_multiarch --example adapter_page_table_multiarch

@@ -139,8 +139,8 @@ impl BootMemory {
         if wanted > left {
             return Err(BootMemoryShort { wanted, left });
         }
-        // SAFETY: `next + pad` is at most `end`, so the result points into the block or one past its
-        // end.
+        // SAFETY: `next + pad` is at most `end`, so the result points into the block or one past
+        // its end.
         let first = unsafe { self.base.add(self.next + pad) };
         // Past all of it, so that the next array lies behind it.
         self.next += wanted;

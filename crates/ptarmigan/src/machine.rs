@@ -180,7 +180,8 @@ impl<M: Machine> Drop for Unmapped<'_, M> {
         if self.pfn == Pfn::NONE {
             return;
         }
-        // SAFETY: 1. `on` is one machine. 2. taken just now, with one reference, and mapped nowhere.
+        // SAFETY: 1. `on` is one machine. 2. taken just now, with one reference, and mapped
+        // nowhere.
         unsafe {
             DataFrames::release_raw(on.frames(), self.pfn);
             on.data().give_raw(on.frames(), on.pin(), self.pfn);

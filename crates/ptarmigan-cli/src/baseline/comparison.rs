@@ -73,7 +73,8 @@ impl Comparison {
         print::report(&self.text(term::colour(&std::io::stdout()) && term::narrow().is_none()))
     }
 
-    /// Returns a table of at most 80 columns. With `colour`, figures that have become worse are red.
+    /// Returns a table of at most 80 columns. With `colour`, figures that have become worse are
+    /// red.
     fn text(&self, colour: bool) -> String {
         let label = |one: &Compared| {
             let what = if one.what == "value" { one.unit.clone() } else { one.what.clone() };

@@ -67,8 +67,8 @@ enum Bench {
     /// Windows of slots for high memory: slots per sweep on recordings, pools against each other,
     /// and the planner against each rule on real slots.
     Kmap(kmap::KmapOptions),
-    /// Leaf tables in high memory: the experiment of 2010 on a recording, and the memory, sharing and
-    /// sparseness at which low memory runs out without them.
+    /// Leaf tables in high memory: the experiment of 2010 on a recording, and the memory, sharing
+    /// and sparseness at which low memory runs out without them.
     Userpte(userpte::UserPteOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
@@ -116,13 +116,13 @@ pub struct Options {
 }
 
 impl BenchArgs {
-    /// Runs the benchmark, prints its report on standard output, and compares or saves its figures if
-    /// that is asked for.
+    /// Runs the benchmark, prints its report on standard output, and compares or saves its figures
+    /// if that is asked for.
     ///
     /// # Errors
     ///
-    /// If something cannot be set up, a check fails, a baseline cannot be used, or the report cannot
-    /// be written.
+    /// If something cannot be set up, a check fails, a baseline cannot be used, or the report
+    /// cannot be written.
     pub fn run(&self) -> Result<(), Failure> {
         let baseline = BaselineRun::begin(&self.baseline, &format!("bench {}", self.bench.name()))?;
         let (report, options) = match &self.bench {

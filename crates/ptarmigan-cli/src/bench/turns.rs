@@ -16,8 +16,8 @@ pub struct Turn<'a> {
     pub work: Box<dyn FnMut() + 'a>,
 }
 
-/// Times each contender once a round, on one CPU, after a round that does not count. Returns rows in
-/// nanoseconds of processor time per operation, called `unit`.
+/// Times each contender once a round, on one CPU, after a round that does not count. Returns rows
+/// in nanoseconds of processor time per operation, called `unit`.
 ///
 /// # Errors
 ///

@@ -20,7 +20,8 @@ pub struct CompletionsArgs {
 /// Write the pages of the manual, one for each command.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ManArgs {
-    /// Directory to write to; it is made if it is not there. `man` looks for it in MANPATH, as man1.
+    /// Directory to write to; it is made if it is not there. `man` looks for it in MANPATH, as
+    /// man1.
     directory: PathBuf,
 }
 

@@ -16,8 +16,8 @@ pub use count::{AtStops, FaultStats, Inspection, TouchedRegions, VmPteStats, rep
 /// Show what a trace contains.
 #[derive(clap::Args, Debug)]
 pub struct InspectArgs {
-    /// The trace: a file, the name of a shipped recording (compile, configure, rustc, fixture), or -
-    /// for standard input.
+    /// The trace: a file, the name of a shipped recording (compile, configure, rustc, fixture),
+    /// or - for standard input.
     file: PathBuf,
     /// Print JSON.
     #[arg(long)]

@@ -3,8 +3,8 @@
 //!
 //! A process pays for a fork and an end page by page, and the kernel's records of the pages decide
 //! what a page costs. So all prices are measured on memory that is much larger than a processor's
-//! second-level cache. A base without the memory is taken off. The pages of a huge page that a write
-//! has split are a third kind: they stay parts of one large folio.
+//! second-level cache. A base without the memory is taken off. The pages of a huge page that a
+//! write has split are a third kind: they stay parts of one large folio.
 use super::stats::median;
 use serde::Serialize;
 use std::io::{self, PipeWriter};
@@ -227,8 +227,8 @@ impl Child {
         // SAFETY: the kernel has just made both, and nothing else owns them.
         let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
         let before = processor_ns();
-        // SAFETY: the child closes a file, reads from a pipe and ends. None of this needs a lock that
-        // another thread may have held at the fork.
+        // SAFETY: the child closes a file, reads from a pipe and ends. None of this needs a lock
+        // that another thread may have held at the fork.
         let pid = unsafe { libc::fork() };
         let forked = processor_ns() - before;
         match pid {

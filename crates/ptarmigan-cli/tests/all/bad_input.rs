@@ -1,5 +1,5 @@
-//! Damaged traces of both formats, through every command that reads one: one line, exit status 1, and
-//! nothing on standard output.
+//! Damaged traces of both formats, through every command that reads one: one line, exit status 1,
+//! and nothing on standard output.
 use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method, Name, Prot,
     Sampled, Writer,

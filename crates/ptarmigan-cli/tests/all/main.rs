@@ -1,5 +1,5 @@
-//! Tests of the command in one executable: `cargo test -p ptarmigan-cli --test all replay::` runs one
-//! module of them. Tests of recording, which fork and send signals, are beside it.
+//! Tests of the command in one executable: `cargo test -p ptarmigan-cli --test all replay::` runs
+//! one module of them. Tests of recording, which fork and send signals, are beside it.
 mod advise;
 mod bad_input;
 mod baselines;

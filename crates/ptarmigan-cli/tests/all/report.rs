@@ -263,7 +263,8 @@ fn a_made_program_has_the_tables_causes_and_lives_that_it_was_made_with() {
     };
     // The mapping's tables are there twice: the child has copies until it executes.
     assert_eq!((of(64, "most"), of(512, "most")), (2, 2), "{classes:?}");
-    // The table that half of the pages left, and the others then: two pages at most, none at the end.
+    // The table that half of the pages left, and the others then: two pages at most, none at the
+    // end.
     assert!(of(2, "most") >= 3 && of(0, "when_taken") >= 1, "{classes:?}");
     assert_eq!(figures["tables"]["fullness"]["left_empty"], 1, "{classes:?}");
     let cause = |side: &str, cause: &str| {

@@ -1,5 +1,5 @@
-//! The command line as its users meet it: help, examples, names that are wrong, pages of the manual,
-//! completions, terminals.
+//! The command line as its users meet it: help, examples, names that are wrong, pages of the
+//! manual, completions, terminals.
 use ptarmigan_cli::cli;
 use std::process::{Command, Output, Stdio};
 

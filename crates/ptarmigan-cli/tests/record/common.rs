@@ -116,8 +116,8 @@ pub fn go_on(child: &mut Child) {
     let _ = child.stdin.as_mut().expect("a pipe").write_all(b"\n");
 }
 
-/// Lets the command read a line, and waits for the end of the recording. Returns its status and what
-/// it printed on standard error.
+/// Lets the command read a line, and waits for the end of the recording. Returns its status and
+/// what it printed on standard error.
 pub fn run_on(mut child: Child) -> (Option<i32>, String) {
     go_on(&mut child);
     let out = child.wait_with_output().expect("it ends");

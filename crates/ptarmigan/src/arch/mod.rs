@@ -9,9 +9,10 @@
 //! # Layers
 //!
 //! Each has two layers. The logic turns requests into instructions; it compiles on every host. A
-//! trait `Instructions` has the instructions themselves, and a unit type `Cpu` implements it on that
-//! target alone. A kernel puts a type of its own in place of `Cpu` to count instructions, or to leave
-//! some out for a test. A test puts in one that tells a sanitizer what each would have done.
+//! trait `Instructions` has the instructions themselves, and a unit type `Cpu` implements it on
+//! that target alone. A kernel puts a type of its own in place of `Cpu` to count instructions, or
+//! to leave some out for a test. A test puts in one that tells a sanitizer what each would have
+//! done.
 //!
 //! # Interrupts
 //!
@@ -22,8 +23,8 @@
 //!
 //! A CPU that leaves a space loads a root without entries of programs. The `Mmu` is told of it by
 //! [`set_kernel_root`](crate::tlb::Mmu::set_kernel_root), or, by a kernel that puts its machine
-//! together by hand, when it is made (`with_kernel_root`). It panics if a CPU leaves a space and there
-//! is none.
+//! together by hand, when it is made (`with_kernel_root`). It panics if a CPU leaves a space and
+//! there is none.
 pub mod aarch64;
 mod kernel_root;
 pub mod riscv64;

@@ -163,8 +163,8 @@ unsafe impl<const UPPER: bool> Format for Aarch64Stage1<UPPER> {
         raw & VALID != 0
     }
 
-    /// An access whose flag is clear faults. Execution at EL0 asks for UXN alone, but pages that the
-    /// library makes executable are the user's.
+    /// An access whose flag is clear faults. Execution at EL0 asks for UXN alone, but pages that
+    /// the library makes executable are the user's.
     #[inline]
     fn allows(_: Level, raw: u64, access: Access) -> bool {
         let (set, clear) = match access {

@@ -53,7 +53,8 @@ pub enum Entry {
 /// # Safety
 ///
 /// The library follows the results of these functions without a check, and calls them while entries
-/// are half changed: none of them may unwind. An implementation promises, for each level, and for each frame below 2^[`PHYS_BITS`](Self::PHYS_BITS) bytes:
+/// are half changed: none of them may unwind. An implementation promises, for each level, and for
+/// each frame below 2^[`PHYS_BITS`](Self::PHYS_BITS) bytes:
 ///
 /// 1. [`linked`](Self::linked) gives back the address that [`link`](Self::link) was given, and
 ///    `None` for every entry that `link` did not make.

@@ -7,7 +7,8 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 /// # Safety
 ///
 /// An implementation promises that it has the size and alignment of the entry, that every bit
-/// pattern is valid, that no call unwinds, and that a store is seen by an MMU as a whole, or with its valid bit last.
+/// pattern is valid, that no call unwinds, and that a store is seen by an MMU as a whole, or with
+/// its valid bit last.
 pub unsafe trait Slot: Sync {
     /// Reads the entry; stores before it was stored are visible (acquire): a table that it links is
     /// seen as it was when it was linked.

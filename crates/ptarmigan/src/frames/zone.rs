@@ -125,8 +125,8 @@ impl Watermarks {
     }
 }
 
-/// Returns the square root of a number below 2^62, rounded down. Bit by bit: `isqrt` is faster, and ten
-/// times the code.
+/// Returns the square root of a number below 2^62, rounded down. Bit by bit: `isqrt` is faster, and
+/// ten times the code.
 fn root(n: u64) -> u64 {
     let (mut left, mut root, mut bit) = (n, 0, 1 << 60);
     while bit != 0 {

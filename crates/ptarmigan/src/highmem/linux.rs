@@ -158,8 +158,8 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait any
-    /// longer; others at once, as of [`try_map`](Self::try_map).
+    /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait
+    /// any longer; others at once, as of [`try_map`](Self::try_map).
     pub fn map(&self, context: &mut impl MaySleep, pfn: Pfn) -> Result<*mut u8, PoolError> {
         map_or_sleep(|| &self.waiting, self.wake, context, |pin, _| self.try_map(pin, pfn))
     }
@@ -208,8 +208,8 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::WrongMachine`], and [`PoolError::Refused`] if another CPU sweeps and this one is
-    /// in the middle of a switch or a flush. The frame is mapped still then.
+    /// [`PoolError::WrongMachine`], and [`PoolError::Refused`] if another CPU sweeps and this one
+    /// is in the middle of a switch or a flush. The frame is mapped still then.
     ///
     /// # Safety
     ///

@@ -3,8 +3,8 @@
 //! # Opening
 //!
 //! Each CPU has a few slots of its own. A guard takes the lowest one that is free, shows the table
-//! there, and gives the slot back when it is dropped, after the CPU has forgotten what it showed. No
-//! other CPU uses these addresses, so no other CPU is asked to forget anything.
+//! there, and gives the slot back when it is dropped, after the CPU has forgotten what it showed.
+//! No other CPU uses these addresses, so no other CPU is asked to forget anything.
 //!
 //! Code of the library opens a table once for all that an operation does to it (REQ-31), and two at
 //! the most at a time: fork and `mremap` copy from one table to another. Callers that walk one tree
@@ -117,8 +117,8 @@ impl<L: Slots, C: OwnCpu> TableWindow<L, C> {
     ///
     /// # Safety
     ///
-    /// 1. The slots were made for all memory that the window will be opened on, one frame at a time,
-    ///    and nothing else uses them.
+    /// 1. The slots were made for all memory that the window will be opened on, one frame at a
+    ///    time, and nothing else uses them.
     /// 2. Installing a frame in a slot and removing it do not fail.
     /// 3. `cpu` gives out numbers below `cpus`.
     pub unsafe fn new(
@@ -197,8 +197,8 @@ unsafe impl<L: Slots, C: OwnCpu> Window for TableWindow<L, C> {
     ///
     /// # Panics
     ///
-    /// If [`DEPTH`] tables are open on this CPU already: callbacks of walks that walk other trees in
-    /// their turn, several deep.
+    /// If [`DEPTH`] tables are open on this CPU already: callbacks of walks that walk other trees
+    /// in their turn, several deep.
     #[inline]
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Infallible> {
         let (stay, cpu) = self.cpu.stay();

@@ -12,8 +12,8 @@ use crate::frames::Frames;
 ///
 /// An implementation must ensure:
 ///
-/// 1. After [`destruct`](Self::destruct) or [`destruct_all`](Self::destruct_all), and after a [`try_construct`](Self::try_construct) that
-///    returned false, the table is all zero.
+/// 1. After [`destruct`](Self::destruct) or [`destruct_all`](Self::destruct_all), and after a
+///    [`try_construct`](Self::try_construct) that returned false, the table is all zero.
 /// 2. Calls write to the table at `root` alone, and to tables that have been constructed and not
 ///    destructed since. Only entries of the kernel's are written there.
 /// 3. No pointer that the constructor keeps may lead to the table after that.

@@ -165,8 +165,9 @@ impl<'m> ForeignTable<'m> {
         }
     }
 
-    /// Notes that entries at these bytes are written, as [`touched`](Self::touched) does for one. It
-    /// costs the same for a line as for a whole frame. Bytes behind the table's end are left out.
+    /// Notes that entries at these bytes are written, as [`touched`](Self::touched) does for one.
+    /// It costs the same for a line as for a whole frame. Bytes behind the table's end are left
+    /// out.
     #[inline]
     pub fn touched_range(&self, bytes: Range<usize>) {
         let bytes = bytes.start..bytes.end.min(self.bytes());

@@ -46,8 +46,8 @@ pub enum SetupError {
         /// Bytes of a root, to which it has to be aligned.
         bytes: u64,
     },
-    /// The kernel's root, or a table that it links, lies in a run of memory, so that it would be used
-    /// for something else.
+    /// The kernel's root, or a table that it links, lies in a run of memory, so that it would be
+    /// used for something else.
     TableInRun {
         /// Where the table is.
         at: u64,

@@ -6,8 +6,8 @@ use crate::page::Construct;
 use crate::table::KernelMap;
 use crate::window::OpenWindow;
 
-/// Constructs roots of spaces: with a copy of the kernel's entries, or with none where the kernel has a
-/// root of its own.
+/// Constructs roots of spaces: with a copy of the kernel's entries, or with none where the kernel
+/// has a root of its own.
 pub struct KernelHalf<F: Format, W>(pub(super) Option<KernelMap<F, W>>);
 
 impl<F: Format, W: OpenWindow> KernelHalf<F, W> {
@@ -17,8 +17,8 @@ impl<F: Format, W: OpenWindow> KernelHalf<F, W> {
     }
 }
 
-// SAFETY: 1. to 3. are promises of `KernelMap`; without one, roots stay all zero, nothing is written
-// and nothing is kept.
+// SAFETY: 1. to 3. are promises of `KernelMap`; without one, roots stay all zero, nothing is
+// written and nothing is kept.
 unsafe impl<F: Format, W: OpenWindow> Construct for KernelHalf<F, W> {
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
         if let Some(map) = &self.0 {

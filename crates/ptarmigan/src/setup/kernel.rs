@@ -61,8 +61,8 @@ impl<F: Format, W: OpenWindow + Copy, S: Shootdown, O: Objects> Kernel<F, W, S, 
         left.ok_or(SetupError::Twice)
     }
 
-    /// Claims that the caller runs on `cpu`, which belongs to node 0. A pin for a kernel that is not
-    /// set up is of no machine: [`on`](Self::on) refuses it.
+    /// Claims that the caller runs on `cpu`, which belongs to node 0. A pin for a kernel that is
+    /// not set up is of no machine: [`on`](Self::on) refuses it.
     ///
     /// # Safety
     ///

@@ -1,7 +1,7 @@
 //! A machine from a description of it: what a kernel calls once, at boot.
 //!
-//! [`Setup`] says what memory there is, how it is reached, which hardware invalidates, and which root
-//! maps the kernel. [`Kernel::set_up`] makes all parts of it in their order, in a static:
+//! [`Setup`] says what memory there is, how it is reached, which hardware invalidates, and which
+//! root maps the kernel. [`Kernel::set_up`] makes all parts of it in their order, in a static:
 //!
 //! | part | made of |
 //! |---|---|
@@ -12,13 +12,13 @@
 //! | [`Quicklists`](crate::quicklist::Quicklists) and [`DataFrames`](crate::frames::DataFrames) | boot memory |
 //! | [`Tlb`](crate::tlb::Tlb) and [`Parking`](crate::tlb::Parking) | boot memory |
 //!
-//! All sizes are checked first. Nothing is kept if set-up fails, so that a kernel may try again with
-//! less. [`Kernel::on`] then leads to everything else.
+//! All sizes are checked first. Nothing is kept if set-up fails, so that a kernel may try again
+//! with less. [`Kernel::on`] then leads to everything else.
 //!
 //! A machine that ends before its program does (an emulator's guest, a test) is made in a [`Place`]
 //! on the stack or the heap, by [`Setup::build_in`]. One that wants other parts than these
-//! ([high memory](crate::highmem), another [policy](crate::quicklist::Policy)) puts them together as
-//! a [`Machine`](crate::machine::Machine) of its own.
+//! ([high memory](crate::highmem), another [policy](crate::quicklist::Policy)) puts them together
+//! as a [`Machine`](crate::machine::Machine) of its own.
 mod error;
 mod half;
 mod kernel;

@@ -10,12 +10,12 @@ use crate::addr::Pfn;
 /// 1. Programs may do with the frames that [`frame`](Self::frame) names what the area that shows
 ///    them allows, as long as any space shows them; no data frame of the machine is among them.
 pub unsafe trait Objects: Sync {
-    /// Returns the frame in which page `page` (counted in pages from its start) of object `object` is
-    /// kept, not counted; `None` if there is none (beyond the end of a file).
+    /// Returns the frame in which page `page` (counted in pages from its start) of object `object`
+    /// is kept, not counted; `None` if there is none (beyond the end of a file).
     ///
     /// It is called while a fault is served: an implementation must not work on the space that
-    /// faults. Code in a frame that is not of the machine's memory (a part of the kernel's image) is
-    /// made visible to instruction fetches by the kernel, before an area shows it.
+    /// faults. Code in a frame that is not of the machine's memory (a part of the kernel's image)
+    /// is made visible to instruction fetches by the kernel, before an area shows it.
     fn frame(&self, object: u32, page: u64) -> Option<Pfn>;
 }
 

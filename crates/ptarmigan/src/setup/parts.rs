@@ -15,8 +15,8 @@ use crate::window::{OpenWindow, WindowGuard};
 /// Where table pages of such a machine come from.
 pub(super) type Lists<'m, F, W> = Quicklists<'m, W, &'m KernelHalf<F, W>>;
 
-/// All parts of a machine: quicklists of table pages, data frames that are cleared and copied through
-/// the window, and backing objects of the kernel's.
+/// All parts of a machine: quicklists of table pages, data frames that are cleared and copied
+/// through the window, and backing objects of the kernel's.
 pub struct MachineParts<'m, F: Format, W, S, O = NoObjects> {
     pub(super) frames: &'m Frames,
     pub(super) half: &'m KernelHalf<F, W>,
@@ -30,8 +30,8 @@ pub struct MachineParts<'m, F: Format, W, S, O = NoObjects> {
 }
 
 impl<'m, F: Format, W: OpenWindow, S: Shootdown, O: Objects> MachineParts<'m, F, W, S, O> {
-    /// Returns the kernel's half of all roots, in which [ranges](KernelMap::claim) are claimed; `None`
-    /// if spaces have none.
+    /// Returns the kernel's half of all roots, in which [ranges](KernelMap::claim) are claimed;
+    /// `None` if spaces have none.
     pub fn kernel_map(&self) -> Option<&'m KernelMap<F, W>> {
         self.half.map()
     }
@@ -47,10 +47,10 @@ impl<'m, F: Format, W: OpenWindow, S: Shootdown, O: Objects> MachineParts<'m, F,
     }
 }
 
-// SAFETY: 1. `Setup` makes all of them for the one `Frames` of a new name, for the number of CPUs of
-// one configuration and the nodes of its memory. 2. They are fields. 3. The window reaches the memory
-// of all frames (`Setup::build_in`, point 2); `clear_data` and `copy_data` write to the frame that is
-// named, through the window.
+// SAFETY: 1. `Setup` makes all of them for the one `Frames` of a new name, for the number of CPUs
+// of one configuration and the nodes of its memory. 2. They are fields. 3. The window reaches the
+// memory of all frames (`Setup::build_in`, point 2); `clear_data` and `copy_data` write to the
+// frame that is named, through the window.
 unsafe impl<'m, F, W, S, O> Machine for MachineParts<'m, F, W, S, O>
 where
     F: Format,

@@ -10,8 +10,8 @@ pub(super) struct Base<F: Format, W> {
     pub half: KernelHalf<F, W>,
 }
 
-/// Room for the parts of a machine that its other parts borrow. It holds one machine, which lives as
-/// long as it does at most.
+/// Room for the parts of a machine that its other parts borrow. It holds one machine, which lives
+/// as long as it does at most.
 pub struct Place<F: Format, W> {
     pub(super) base: Once<Base<F, W>>,
 }

@@ -95,8 +95,8 @@ pub struct Setup<'a, W, S, O = NoObjects> {
 }
 
 impl<'a, S: Shootdown> Setup<'a, DirectMap, S> {
-    /// Describes a machine with one CPU and the memory of `runs`, of which each physical address `a`
-    /// below `limit` is found at `zero + a`, and whose TLBs are those of `hardware`.
+    /// Describes a machine with one CPU and the memory of `runs`, of which each physical address
+    /// `a` below `limit` is found at `zero + a`, and whose TLBs are those of `hardware`.
     ///
     /// # Errors
     ///
@@ -147,8 +147,8 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
         self
     }
 
-    /// Sets the root, by physical address, whose kernel's half all roots get a copy of: the one that
-    /// the kernel booted on.
+    /// Sets the root, by physical address, whose kernel's half all roots get a copy of: the one
+    /// that the kernel booted on.
     pub fn kernel_root(mut self, root: u64) -> Self {
         self.root = Root::At(PhysAddr(root));
         self
@@ -213,8 +213,8 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
     ///
     /// # Safety
     ///
-    /// 1. Until the place is dropped, nothing else uses the memory of the runs, programs to which the
-    ///    machine's spaces show it apart.
+    /// 1. Until the place is dropped, nothing else uses the memory of the runs, programs to which
+    ///    the machine's spaces show it apart.
     /// 2. Until then the window reaches that memory, in every space.
     /// 3. Through the kernel's half of the root that [`kernel_root`](Self::kernel_root) names the
     ///    user has no access, and tables that it links stay as long. Nothing writes to the root
@@ -258,8 +258,8 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
 
         let mut made = None;
         let filled = place.base.fill(|| {
-            // SAFETY: 1. The memory is the machine's (the caller's 1.), the window reaches it for as
-            // long as the place is there (2.), and `Cut` takes it out of its run.
+            // SAFETY: 1. The memory is the machine's (the caller's 1.), the window reaches it for
+            // as long as the place is there (2.), and `Cut` takes it out of its run.
             let mut boot = unsafe { BootMemory::new(base, cut.bytes) };
             let runs = cut.rest(runs, &mut boot)?;
             // SAFETY: 1. the caller's 1.; boot memory is in none of the runs. 2. The name is new.
@@ -332,8 +332,8 @@ fn check_reach<W: OpenWindow>(runs: &[MemoryRun], window: &W) -> Result<(), Setu
     }
 }
 
-/// Returns the root that the kernel's half is copied from, if roots have one; its entries are such as
-/// a kernel's half can have.
+/// Returns the root that the kernel's half is copied from, if roots have one; its entries are such
+/// as a kernel's half can have.
 fn check_root<F: Format, W: OpenWindow>(
     root: Root,
     window: &W,
@@ -381,8 +381,8 @@ fn entry<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize) -> u6
     let guard = window.open_low(at);
     let slot = guard.base().cast::<F::Slot>().wrapping_add(index);
     // SAFETY: the window reaches the root (`Setup::build_in`, points 2 and 3; `check_root` has seen
-    // that it lies below the limit), which is aligned to its size and has more entries than `index`.
-    // Entries are atomics of this type.
+    // that it lies below the limit), which is aligned to its size and has more entries than
+    // `index`. Entries are atomics of this type.
     unsafe { &*slot }.load()
 }
 

@@ -283,7 +283,8 @@ impl<F: Format> State<F> {
         if start < guarded.map_or(LOWEST_STACK, |a| a.end + (STACK_GUARD << F::PAGE_SHIFT)) {
             return Err(none);
         }
-        // Linux prepares for private pages whatever the access is, and before it looks at the limit.
+        // Linux prepares for private pages whatever the access is, and before it looks at the
+        // limit.
         let old = area.start;
         area.flags = area.flags.with(AreaFlags::PRIVATE_PAGES);
         let grows = (area.end - start) >> F::PAGE_SHIFT <= u64::from(self.stack_limit);

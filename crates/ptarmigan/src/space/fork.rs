@@ -40,8 +40,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 let shared = area.flags.has(AreaFlags::SHARED);
                 let share = |frames: &Frames, raw| {
                     if !F::is_special(Level::PTE, raw) {
-                        // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller
-                        // has the space for itself. The new reference belongs to the copy of the entry.
+                        // SAFETY: 1. the entry holds a reference to the frame, and stays: the
+                        // caller has the space for itself. The new reference belongs to the copy of
+                        // the entry.
                         unsafe { DataFrames::share_raw(frames, F::frame(Level::PTE, raw)) };
                     }
                 };

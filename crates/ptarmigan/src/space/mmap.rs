@@ -58,8 +58,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state.areas.insert(self.on, Area { flags, ..area })
     }
 
-    /// Gives the areas in `range` the tags that `change` makes of their own; areas that reach beyond
-    /// are cut.
+    /// Gives the areas in `range` the tags that `change` makes of their own; areas that reach
+    /// beyond are cut.
     ///
     /// # Errors
     ///
@@ -101,8 +101,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// # Errors
     ///
-    /// [`AreaError::NoArea`] if a part of `range` is not mapped, [`AreaError::NoFrame`]; tables that
-    /// were made before stay. [`AreaError::NoSuchLevel`] for a level that the format does not have.
+    /// [`AreaError::NoArea`] if a part of `range` is not mapped, [`AreaError::NoFrame`]; tables
+    /// that were made before stay. [`AreaError::NoSuchLevel`] for a level that the format does not
+    /// have.
     pub fn make_tables(&mut self, range: VirtRange, level: Level) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         let root = F::LAYOUT.root();

@@ -27,8 +27,8 @@ impl<T> Once<T> {
         Once { state: AtomicU8::new(EMPTY), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Fills the place with what `make` returns. `None` if it is filled already, or is being filled:
-    /// `make` is not called then.
+    /// Fills the place with what `make` returns. `None` if it is filled already, or is being
+    /// filled: `make` is not called then.
     ///
     /// # Errors
     ///
@@ -47,8 +47,8 @@ impl<T> Once<T> {
             Ok(value) => value,
             Err(e) => return Some(Err(e)),
         };
-        // SAFETY: the state says that the place is being filled, which one caller at a time makes it
-        // say; nothing reads the value before it says more.
+        // SAFETY: the state says that the place is being filled, which one caller at a time makes
+        // it say; nothing reads the value before it says more.
         let value = unsafe { (*self.value.get()).write(value) };
         core::mem::forget(empty);
         self.state.store(FILLED, Ordering::Release);

@@ -232,8 +232,8 @@ impl<F: Format> Tables<F> {
     }
 
     /// Takes all tables down: every entry cleared, every table on the gather, the root last. The
-    /// gather is one for the end of a space. If `leaf` unwinds, it is done all the same, with `rest`
-    /// in its place.
+    /// gather is one for the end of a space. If `leaf` unwinds, it is done all the same, with
+    /// `rest` in its place.
     pub fn end<'a, M: Machine>(
         self,
         gather: &mut Gather<'a, M>,
@@ -385,8 +385,8 @@ impl<F: Format> Tables<F> {
         });
     }
 
-    /// Calls `visit(first address it maps, table, entries)` for every leaf table that maps a part of
-    /// `range`, in order. `entries` are those of the whole table.
+    /// Calls `visit(first address it maps, table, entries)` for every leaf table that maps a part
+    /// of `range`, in order. `entries` are those of the whole table.
     pub fn leaf_tables<M: Machine>(
         &self,
         on: On<'_, M>,

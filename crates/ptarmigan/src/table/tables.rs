@@ -206,8 +206,8 @@ impl<F: Format> Tables<F> {
         self.leaf_table_from::<M, SHARED>(on, va, end, flags)
     }
 
-    /// Makes the table of `level` that maps `va`, a user address, and those above it, as far as they
-    /// are missing; for a caller that has the tables for itself.
+    /// Makes the table of `level` that maps `va`, a user address, and those above it, as far as
+    /// they are missing; for a caller that has the tables for itself.
     ///
     /// # Errors
     ///
@@ -282,8 +282,8 @@ impl<F: Format> Tables<F> {
         Ok(at)
     }
 
-    /// Makes the leaf table that maps `va`, as [`leaf_table_from`](Self::leaf_table_from) does for a
-    /// caller that has the tables for itself, with the leaf `raw` for `va` in it. A call, as
+    /// Makes the leaf table that maps `va`, as [`leaf_table_from`](Self::leaf_table_from) does for
+    /// a caller that has the tables for itself, with the leaf `raw` for `va` in it. A call, as
     /// [`grow`](Self::grow) is.
     ///
     /// # Errors
@@ -311,7 +311,8 @@ impl<F: Format> Tables<F> {
         Ok(())
     }
 
-    /// Takes a page for a leaf table, which the caller links, and counts it. Returns its record, too.
+    /// Takes a page for a leaf table, which the caller links, and counts it. Returns its record,
+    /// too.
     #[inline(always)]
     fn take_leaf_table<'a, M: Machine>(
         &self,

@@ -478,9 +478,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         });
     }
 
-    /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does. For each, `owns` says
-    /// whether the entry owned a reference to a data frame; the flush drops those, and gives a frame
-    /// back whose last one goes.
+    /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does. For each, `owns`
+    /// says whether the entry owned a reference to a data frame; the flush drops those, and gives a
+    /// frame back whose last one goes.
     ///
     /// # Safety
     ///

@@ -65,9 +65,9 @@ impl Structures {
 /// 4. When [`unload`](Self::unload) returns, the calling CPU walks no tables of user space.
 /// 5. [`BROADCASTS`](Self::BROADCASTS), [`WALKS_TABLES`](Self::WALKS_TABLES) and
 ///    [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) must describe the hardware.
-/// 6. If it keeps a [`Root`], a [`NewEntry`] or a [`KernelRoot`] beyond the call that it was given in,
-///    no [`Mmu`] is given it later: its tables may have gone, or be another machine's. It may load a
-///    `KernelRoot` itself as long as it exists.
+/// 6. If it keeps a [`Root`], a [`NewEntry`] or a [`KernelRoot`] beyond the call that it was given
+///    in, no [`Mmu`] is given it later: its tables may have gone, or be another machine's. It may
+///    load a `KernelRoot` itself as long as it exists.
 /// 7. If [`load`](Self::load) unwinds, the calling CPU has found no translations but those of the
 ///    space that it had loaded before, under the number of that one, and those of the new space,
 ///    under the new number. The translations need not have been forgotten, and either root may be
@@ -163,8 +163,8 @@ pub unsafe trait Mmu: Sync {
 
     /// Is told of a root without entries of programs, which [`unload`](Self::unload) may load. An
     /// implementation that has a root of its own for that ignores it.
-    /// [`Setup`](crate::setup::Setup) calls this once, before any space is loaded; a kernel that puts
-    /// its machine together by hand gives the implementation a root itself.
+    /// [`Setup`](crate::setup::Setup) calls this once, before any space is loaded; a kernel that
+    /// puts its machine together by hand gives the implementation a root itself.
     fn set_kernel_root(&self, _root: KernelRoot) {}
 
     /// Writes back what the data cache holds of the `bytes` bytes at `at`, so that an instruction
@@ -176,14 +176,14 @@ pub unsafe trait Mmu: Sync {
     /// 1. The bytes can be read.
     unsafe fn clean_code(&self, _pin: &Pinned<'_>, _at: *const u8, _bytes: usize) {}
 
-    /// Makes every CPU fetch instructions anew: AArch64's `IC IALLUIS` between barriers, `FENCE.I` on
-    /// all RISC-V harts. Machines whose instruction caches see stores (x86) do nothing.
+    /// Makes every CPU fetch instructions anew: AArch64's `IC IALLUIS` between barriers, `FENCE.I`
+    /// on all RISC-V harts. Machines whose instruction caches see stores (x86) do nothing.
     fn invalidate_code(&self, _pin: &Pinned<'_>) {}
 
     /// Is told that entries have become valid that were not, or allow more than they did, if it
-    /// [needs](Self::NEEDS_ENTRY_VALID) to be; also of an entry that allowed an access already which
-    /// faulted. The entries can be walked to, as far as the calling CPU's stores are visible to
-    /// walks: a barrier for that is the implementation's.
+    /// [needs](Self::NEEDS_ENTRY_VALID) to be; also of an entry that allowed an access already
+    /// which faulted. The entries can be walked to, as far as the calling CPU's stores are visible
+    /// to walks: a barrier for that is the implementation's.
     ///
     /// Where entries that are not valid, or that deny, may be cached, it makes the calling CPU
     /// forget the pages; that CPU alone. Another one faults once more at worst, and is told then.

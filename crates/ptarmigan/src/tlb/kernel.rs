@@ -223,8 +223,8 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Returns the number under which this CPU tags its translations of `space`: 0 without numbers.
-    /// `None` if it does not have the space loaded, or is in the middle of a switch. Numbers that all
-    /// CPUs share are the space's, loaded or not; `None` if it never had one.
+    /// `None` if it does not have the space loaded, or is in the middle of a switch. Numbers that
+    /// all CPUs share are the space's, loaded or not; `None` if it never had one.
     pub(crate) fn number_here(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Option<u16> {
         if S::BROADCASTS && S::HAS_ASIDS && self.config.asids != 0 {
             return Some(space.asid.number()).filter(|number| *number != 0);

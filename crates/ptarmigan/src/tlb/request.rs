@@ -53,10 +53,10 @@ pub struct NewEntry {
     /// The space; `None` for the kernel's half.
     pub space: Option<SpaceId>,
     /// The number under which the calling CPU's TLB tags the space ([`Root::asid`]): 0 on a machine
-    /// without numbers. `None` for the kernel's half, and if the CPU does not have the space loaded:
-    /// then it may know the pages under any number that it gave the space before. On a machine that
-    /// [broadcasts](super::Mmu::BROADCASTS), a number is the same on all CPUs, and `None` says that
-    /// the space never had one.
+    /// without numbers. `None` for the kernel's half, and if the CPU does not have the space
+    /// loaded: then it may know the pages under any number that it gave the space before. On a
+    /// machine that [broadcasts](super::Mmu::BROADCASTS), a number is the same on all CPUs, and
+    /// `None` says that the space never had one.
     pub asid: Option<u16>,
     /// The first address that they map.
     pub va: u64,

@@ -52,8 +52,8 @@ pub unsafe trait Window {
         self.map(at)
     }
 
-    /// Returns the first physical address that it does not reach, as far as it knows: 2^64 - 1 for a
-    /// window that reaches whatever it is asked for. Set-up refuses memory that lies higher.
+    /// Returns the first physical address that it does not reach, as far as it knows: 2^64 - 1 for
+    /// a window that reaches whatever it is asked for. Set-up refuses memory that lies higher.
     fn limit(&self) -> PhysAddr {
         PhysAddr(u64::MAX)
     }

@@ -18,7 +18,8 @@ std::thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 
-// SAFETY: 1. a test has one thread and sets one up, before the first call. 2. tests do not call them.
+// SAFETY: 1. a test has one thread and sets one up, before the first call. 2. tests do not call
+// them.
 unsafe impl Home for Here {
     type Policy = &'static Lists;
     type Pin = CpuSlot;

@@ -40,8 +40,8 @@ impl Ipi for Cpu {
 }
 
 const FIRST: u32 = 256;
-/// The window reaches physical addresses below this: more than any test's memory, and no more than a
-/// pointer of 32 bits can hold beside it.
+/// The window reaches physical addresses below this: more than any test's memory, and no more than
+/// a pointer of 32 bits can hold beside it.
 const LIMIT: u64 = 1 << 26;
 
 /// Memory from frame `FIRST` on. The last `KEPT` frames are the kernel's: its root is there.

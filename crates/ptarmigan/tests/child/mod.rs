@@ -57,7 +57,8 @@ pub fn is_resident(at: usize) -> bool {
 /// Whether the byte at `at` can be read. A fault is the host's, and only said.
 pub fn is_readable(at: usize) -> bool {
     let mut pipe = [0; 2];
-    // SAFETY: there is room for two descriptors; the host answers `EFAULT` where there is no memory.
+    // SAFETY: there is room for two descriptors; the host answers `EFAULT` where there is no
+    // memory.
     unsafe {
         assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0, "a pipe can be made");
         let written = libc::write(pipe[1], std::ptr::without_provenance(at), 1);

@@ -31,8 +31,8 @@ fn sources(folder: &Path, text: &mut String) {
     }
 }
 
-/// The methods of public traits, as `Trait::method`. A trait that only the library can implement has
-/// a supertrait of a module `sealed`, and is none of them.
+/// The methods of public traits, as `Trait::method`. A trait that only the library can implement
+/// has a supertrait of a module `sealed`, and is none of them.
 fn methods(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut within: Option<(String, String)> = None;

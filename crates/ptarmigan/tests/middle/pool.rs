@@ -1,5 +1,5 @@
-//! The pool of pages for programs: code of the caller unwinds or fails at the k-th pass, or the pool
-//! is full at the k-th page. No page is lost, none is handed out twice.
+//! The pool of pages for programs: code of the caller unwinds or fails at the k-th pass, or the
+//! pool is full at the k-th page. No page is lost, none is handed out twice.
 use crate::{Point, child, fails, for_every_k_at};
 use ptarmigan::hosted::{
     MetricsHook, PagePool, PageState, PoolConfig, PoolError, RawPage, StateError, Topology,

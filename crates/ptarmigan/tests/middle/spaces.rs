@@ -243,8 +243,8 @@ fn scenario<F: Watchable, P: Policy>(
     scenario_on(number, &mmu, &m, false, attempt)
 }
 
-/// The same on any machine of the host whose MMUs these are, with `number` as `call` knows it. If it
-/// `leaks`, tables need not come back.
+/// The same on any machine of the host whose MMUs these are, with `number` as `call` knows it. If
+/// it `leaks`, tables need not come back.
 pub fn scenario_on<F: Watchable>(
     number: usize,
     mmu: &SoftMmu<'_, F>,

@@ -459,7 +459,8 @@ fn a_request_in_the_middle_of_a_switch_is_served_when_that_is_done() {
 fn a_request_that_is_withdrawn_is_carried_out_before_that_or_not_at_all() {
     model(3, || {
         let m = Model::on_both(SHAPE);
-        // The CPU that works on the request looks at it; when the flush has unwound, the space may go.
+        // The CPU that works on the request looks at it; when the flush has unwound, the space may
+        // go.
         let space_is_there = Arc::new(loom::cell::UnsafeCell::new(()));
         let looked_at = space_is_there.clone();
         m.world.mmu().interrupt_with(move |_| looked_at.with(|_| ()));

@@ -34,8 +34,9 @@ pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
 pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
     let window = host.window();
     let guard = window.open(PhysAddr(at));
-    // SAFETY: the frame is the test's own, or data mapped into a space of this single-threaded test;
-    // the window is the host's, so the guard is valid for the frame, and `at` is a multiple of 8.
+    // SAFETY: the frame is the test's own, or data mapped into a space of this single-threaded
+    // test; the window is the host's, so the guard is valid for the frame, and `at` is a multiple
+    // of 8.
     unsafe { guard.base().cast::<u64>().write(word) };
 }
 

@@ -1,9 +1,9 @@
 //! `MADV_DONTNEED` that leaves empty tables behind.
 //!
-//! Linux (6.14 and later) frees a leaf table if one call gives up all of its 2 MiB, and only then. A
-//! program that gives them up piece by piece keeps a table without pages. A region counts if it lies
-//! in one area, a call for a part of it has taken its last page, and the program does not touch it
-//! again. The mended program gives up the whole region after that call.
+//! Linux (6.14 and later) frees a leaf table if one call gives up all of its 2 MiB, and only then.
+//! A program that gives them up piece by piece keeps a table without pages. A region counts if it
+//! lies in one area, a call for a part of it has taken its last page, and the program does not
+//! touch it again. The mended program gives up the whole region after that call.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, Seen};
 use crate::replay::{Trace, When};

@@ -5,8 +5,8 @@
 //! away, forks, or ends. With a huge page the first fault stays, and the first write if that one
 //! read: Linux maps a huge page of zeroes until then. The others go.
 //!
-//! Linux keeps a leaf table in reserve for each huge page and counts it, so no table is saved there.
-//! The variant without a reserve makes none.
+//! Linux keeps a leaf table in reserve for each huge page and counts it, so no table is saved
+//! there. The variant without a reserve makes none.
 //!
 //! A fork shares huge pages as it shares small ones. As in Linux since 5.8, the first write while
 //! another space maps the huge page splits it: the writer's table has 512 entries from then on,

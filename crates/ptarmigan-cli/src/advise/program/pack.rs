@@ -21,7 +21,8 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Packs zones of a program; `None` if they have no touched pages, or there is no place for them.
+    /// Packs zones of a program; `None` if they have no touched pages, or there is no place for
+    /// them.
     pub fn new(layout: &Layout, chosen: impl Fn(&Zone, &[u64]) -> bool) -> Option<Self> {
         let mut zones: Vec<(Zone, Vec<u64>, u64)> = Vec::new();
         let mut movable: Vec<Zone> = layout.zones.iter().filter(|zone| zone.movable).copied().collect();

@@ -1,10 +1,11 @@
 //! Work on pages that Linux does for a program, counted in the replay and priced on this host.
 //!
-//! The time of a replay is the library's. Linux keeps a record of 64 bytes for each page and changes
-//! it at each fork and end, so that the shares of forks, ends and faults are others there. These
-//! counts, times prices that are measured on this machine (`measure/page_prices`), are a prediction of
-//! Linux's own time. Equal on both sides are forks and ends without memory, and faults on files and
-//! on pages of zeroes, which have the price of a page that is made writable again.
+//! The time of a replay is the library's. Linux keeps a record of 64 bytes for each page and
+//! changes it at each fork and end, so that the shares of forks, ends and faults are others there.
+//! These counts, times prices that are measured on this machine (`measure/page_prices`), are a
+//! prediction of Linux's own time. Equal on both sides are forks and ends without memory, and
+//! faults on files and on pages of zeroes, which have the price of a page that is made writable
+//! again.
 use super::seen::REGION;
 use crate::measure::page_prices::{PagePrices, UnitPrices};
 use serde::Serialize;
@@ -99,8 +100,8 @@ impl Both {
         self.families.get(&space).is_some_and(|family| self.live[*family] > 1)
     }
 
-    /// Counts a fault on both sides. `present` says that a page is there, `anonymous` that it may not
-    /// be a file's.
+    /// Counts a fault on both sides. `present` says that a page is there, `anonymous` that it may
+    /// not be a file's.
     pub fn fault(&mut self, space: u32, present: bool, anonymous: bool, write: bool) -> FaultWork {
         let work = match (present, write) {
             (false, true) if anonymous => FaultWork::Fresh,

@@ -115,7 +115,8 @@ pub struct Moment {
     pub free_kib: u64,
 }
 
-/// The report. As JSON: `{"schema": 1, "bench": "imbalance", "lists": …, "rows": […], "moment": …}`.
+/// The report. As JSON: `{"schema": 1, "bench": "imbalance", "lists": …, "rows": […], "moment":
+/// …}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImbalanceReport {
     bench: &'static str,
@@ -211,9 +212,9 @@ impl Forker {
     }
 
     /// Runs a policy of 2.4 or 2004, which lists `listed` of the tables of a child. Its lists are
-    /// cut to the low watermark each time that they reach the high one, so the row has the most that
-    /// was cached. Returns `None` if the watermarks of all CPUs exceed the memory of the machine: the
-    /// lists would take all of it.
+    /// cut to the low watermark each time that they reach the high one, so the row has the most
+    /// that was cached. Returns `None` if the watermarks of all CPUs exceed the memory of the
+    /// machine: the lists would take all of it.
     fn watermarks(
         &self,
         shape: MachineShape,

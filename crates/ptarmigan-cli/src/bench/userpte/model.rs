@@ -6,8 +6,8 @@
 //! frames, the kernel's own memory, and for each space its root and the middle tables, which exist
 //! from its start. The *room* that is left is for leaf tables in low memory.
 //!
-//! Leaf tables take `mapped * S / (512 * d)` bytes: S is how often a frame is mapped on average, and
-//! d the used share of the entries of a table. An entry has 8 bytes, 1/512 of a page.
+//! Leaf tables take `mapped * S / (512 * d)` bytes: S is how often a frame is mapped on average,
+//! and d the used share of the entries of a table. An entry has 8 bytes, 1/512 of a page.
 //!
 //! # When high tables pay
 //!

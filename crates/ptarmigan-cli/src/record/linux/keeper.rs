@@ -1,7 +1,7 @@
 //! Two processes: the one that the user sees waits, the other one records.
 //!
-//! If the first is killed, the second stops recording, cleans up, and lets the command go on. If the
-//! second is killed, the first answers the system calls that wait, until the command has ended.
+//! If the first is killed, the second stops recording, cleans up, and lets the command go on. If
+//! the second is killed, the first answers the system calls that wait, until the command has ended.
 use super::system::notify::{self, Listener, Ready};
 use super::system::signals;
 use crate::print;

@@ -62,8 +62,8 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
     };
     let started = start.fork().context("starting the command")?;
     let begun = begin(&started, instance, &spill, link).inspect_err(|_| {
-        // The process holds files of the instance open, and the instance cannot be removed before it
-        // is gone.
+        // The process holds files of the instance open, and the instance cannot be removed before
+        // it is gone.
         sys::end(started.pid);
     });
     let (source, listener) = match begun {

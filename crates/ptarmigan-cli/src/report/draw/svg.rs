@@ -65,8 +65,8 @@ impl Svg {
         let _ = writeln!(self.body, r#"<text x="{x}" y="{y}" class="{class}"{anchor}>{text}</text>"#);
     }
 
-    /// Adds text beside a point: to its right if there is room before `right`, else to its left, but
-    /// not beyond `left`.
+    /// Adds text beside a point: to its right if there is room before `right`, else to its left,
+    /// but not beyond `left`.
     pub fn text_beside(&mut self, (x, y): (f64, f64), (left, right): (f64, f64), text: &str) {
         let width = width_of(text);
         if x + 6.0 + width <= right {

@@ -28,8 +28,8 @@ mod native {
     }
 
     // SAFETY: Each function executes the instruction of its name on the calling CPU, which the pin
-    // says is its own. Those on ranges are written as `SYS`, their encoding, so that an assembler for
-    // Armv8.0 takes them.
+    // says is its own. Those on ranges are written as `SYS`, their encoding, so that an assembler
+    // for Armv8.0 takes them.
     unsafe impl Instructions for Cpu {
         #[inline]
         fn tlbi(&self, _: &Pinned<'_>, op: Op, operand: u64) {

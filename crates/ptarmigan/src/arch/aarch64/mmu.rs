@@ -42,8 +42,8 @@ impl<B> Tlbi<B> {
         Self::made_of(board, Cpu, Features::ARMV8_0)
     }
 
-    /// Makes the MMUs of CPUs with the features of the calling one. All CPUs have the same, and keep
-    /// `TCR_EL1.AS`.
+    /// Makes the MMUs of CPUs with the features of the calling one. All CPUs have the same, and
+    /// keep `TCR_EL1.AS`.
     #[cfg(target_arch = "aarch64")]
     pub fn detect(board: B) -> Self {
         Self::made_of(board, Cpu, Features::read())
@@ -125,8 +125,8 @@ impl<B: Ipi, I: Instructions> Tlbi<B, I> {
         self.instructions.barrier(pin, barrier);
     }
 
-    /// Has all CPUs forget the pages of a scope, by `one` for each or `range` for each run; by `all`
-    /// if the scope is full.
+    /// Has all CPUs forget the pages of a scope, by `one` for each or `range` for each run; by
+    /// `all` if the scope is full.
     fn broadcast(&self, pin: &Pinned<'_>, scope: &Scope, asid: u16, [one, range, all]: [Op; 3]) {
         self.barrier(pin, Barrier::DsbIshst);
         let tag = tag(asid);
@@ -173,8 +173,8 @@ impl<B: Ipi, I: Instructions> Tlbi<B, I> {
     }
 }
 
-// SAFETY: 1. The `IS` forms between their barriers reach all CPUs. `VALE1IS` drops the page under the
-// number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,
+// SAFETY: 1. The `IS` forms between their barriers reach all CPUs. `VALE1IS` drops the page under
+// the number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,
 // `ASIDE1IS` everything under the number that is not global. `DSB ISHST` comes before: walks find
 // earlier stores. 2. `VAAE1IS` drops the page and the links to it under all numbers, global or not;
 // `VMALLE1IS` everything. 3. Other spaces have other numbers, and translations under this one are
@@ -182,9 +182,9 @@ impl<B: Ipi, I: Instructions> Tlbi<B, I> {
 // `forget_all` drops everything of this CPU, after the load: no walk of the tables before is left.
 // 4. The kernel's root is an empty table (`with_kernel_root`, or a `KernelRoot`); if the space had
 // its number, everything under it is dropped. 5. Invalidations of spaces and of the kernel's half
-// broadcast, and MMUs walk tables. They do not cache entries that are not valid, but those that deny
-// an access, and stores reach walks after a barrier only. 6. A `KernelRoot` alone is kept. 7. No
-// instruction unwinds; `unload` does so before it has changed anything, if the kernel's root is
+// broadcast, and MMUs walk tables. They do not cache entries that are not valid, but those that
+// deny an access, and stores reach walks after a barrier only. 6. A `KernelRoot` alone is kept. 7.
+// No instruction unwinds; `unload` does so before it has changed anything, if the kernel's root is
 // missing.
 unsafe impl<B: Ipi, I: Instructions> Mmu for Tlbi<B, I> {
     const BROADCASTS: bool = true;

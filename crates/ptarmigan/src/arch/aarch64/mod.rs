@@ -1,4 +1,5 @@
-//! Flushes the TLBs of AArch64 CPUs at EL1, 4 KiB granule (Arm ARM, "TLB maintenance instructions").
+//! Flushes the TLBs of AArch64 CPUs at EL1, 4 KiB granule (Arm ARM, "TLB maintenance
+//! instructions").
 //!
 //! # Which instruction does what
 //!
@@ -10,8 +11,8 @@
 //! | pages of the kernel's half | `TLBI VAAE1IS`, `RVAAE1IS` |
 //! | all of the kernel's half | `TLBI VMALLE1IS` |
 //!
-//! `DSB ISHST` before them makes stores to tables visible to walks. `DSB ISH` after them waits until
-//! all CPUs are done, and `ISB` has this CPU go on with what it finds then.
+//! `DSB ISHST` before them makes stores to tables visible to walks. `DSB ISH` after them waits
+//! until all CPUs are done, and `ISB` has this CPU go on with what it finds then.
 //!
 //! Ranges are for CPUs with `FEAT_TLBIRANGE`.
 //!
@@ -23,8 +24,8 @@
 //! # New entries
 //!
 //! A CPU may keep an entry that denies an access and fault again and again. So the CPU that is told
-//! of an entry that was valid forgets the page, by `TLBI VALE1`, which acts on that CPU alone: another
-//! one is told at its own fault.
+//! of an entry that was valid forgets the page, by `TLBI VALE1`, which acts on that CPU alone:
+//! another one is told at its own fault.
 mod cpu;
 mod features;
 mod instructions;

@@ -110,17 +110,17 @@ impl<B: Ipi, I: Instructions> SfenceVma<B, I> {
     }
 }
 
-// SAFETY: 1. `SFENCE.VMA` with an address drops the leaf entry of that page under that ASID; without
-// one, everything of the ASID that is not global, links included, which is what is done if tables
-// have gone. Fences order earlier stores before later walks. 2. With an address and no ASID it drops
-// the leaf entry under all of them, global or not; with neither, everything. 3. Other spaces have
-// other ASIDs, and translations under this one are dropped after the load unless `keep`; the number
-// 0, which spaces may share, is never kept. `forget_all` drops everything. 4. The kernel's root has
-// no entries of programs (`with_kernel_root`, or a `KernelRoot`); if the space had its number, the
-// links of the space under it are dropped. 5. `SFENCE.VMA` acts on the calling hart. Harts may cache
-// entries that are not valid. A fence with an address says nothing about links of tables. 6. A
-// `KernelRoot` alone is kept. 7. No instruction of these unwinds; `unload` does so before it has
-// changed anything, if the kernel's root is missing.
+// SAFETY: 1. `SFENCE.VMA` with an address drops the leaf entry of that page under that ASID;
+// without one, everything of the ASID that is not global, links included, which is what is done if
+// tables have gone. Fences order earlier stores before later walks. 2. With an address and no ASID
+// it drops the leaf entry under all of them, global or not; with neither, everything. 3. Other
+// spaces have other ASIDs, and translations under this one are dropped after the load unless
+// `keep`; the number 0, which spaces may share, is never kept. `forget_all` drops everything. 4.
+// The kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`); if the
+// space had its number, the links of the space under it are dropped. 5. `SFENCE.VMA` acts on the
+// calling hart. Harts may cache entries that are not valid. A fence with an address says nothing
+// about links of tables. 6. A `KernelRoot` alone is kept. 7. No instruction of these unwinds;
+// `unload` does so before it has changed anything, if the kernel's root is missing.
 unsafe impl<B: Ipi, I: Instructions> Mmu for SfenceVma<B, I> {
     const STRUCTURES: Structures = Structures::WholeSpace;
     const NEEDS_ENTRY_VALID: bool = true;

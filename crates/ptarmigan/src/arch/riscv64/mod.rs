@@ -21,8 +21,8 @@
 //! # ASIDs
 //!
 //! A hart may have fewer bits of ASIDs than `satp` has room for, or none. [`SfenceVma::new`] uses
-//! none; `SfenceVma::detect` finds out. Spaces without a number of their own share the number 0 with
-//! the kernel, and are fenced at each load and unload.
+//! none; `SfenceVma::detect` finds out. Spaces without a number of their own share the number 0
+//! with the kernel, and are fenced at each load and unload.
 //!
 //! # Fences around a load
 //!

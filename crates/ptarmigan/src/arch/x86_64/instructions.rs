@@ -26,8 +26,8 @@ pub enum Invpcid {
 /// An implementation promises that each function does on that CPU what the instruction of its name
 /// does, as far as the translations of that CPU go.
 pub unsafe trait Instructions: Sync {
-    /// `INVLPG`: forgets a page under the PCID that is loaded, or a global page, and all links under
-    /// that PCID.
+    /// `INVLPG`: forgets a page under the PCID that is loaded, or a global page, and all links
+    /// under that PCID.
     fn invlpg(&self, pin: &Pinned<'_>, at: u64);
 
     /// `INVPCID`, on a CPU that has it.
@@ -36,8 +36,8 @@ pub unsafe trait Instructions: Sync {
     /// Reads CR3.
     fn cr3(&self, pin: &Pinned<'_>) -> u64;
 
-    /// Writes CR3. Without bit 63, or without PCIDs, it forgets everything under the PCID that is in
-    /// its low bits, but for global pages.
+    /// Writes CR3. Without bit 63, or without PCIDs, it forgets everything under the PCID that is
+    /// in its low bits, but for global pages.
     ///
     /// # Safety
     ///

@@ -128,17 +128,17 @@ impl<B: Ipi, I: Instructions> X86Mmu<B, I> {
 }
 
 // SAFETY: 1. If the PCID is loaded, INVLPG drops the page and all links under it, and a load of CR3
-// without bit 63 drops all of the PCID that is not global; under PAE it also reads the root's entries
-// again. If another one is loaded, INVPCID of type 0 drops the page, and type 1, which is taken if
-// tables have gone, all of the PCID; without INVPCID everything goes. Walks find the CPU's earlier
-// stores without a barrier. 2. INVLPG drops a page that is global, and one that is not under the PCID
-// that is loaded, which is the only one unless PCIDs are used; if they are and pages need not be
-// global, everything goes, as it does for a full scope. 3. A load of CR3 without bit 63 drops what is
-// not global under the new PCID, which no other space has but 0, and that is never kept. 4. The
-// kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`). 5. All
-// instructions act on the calling CPU. It walks tables by itself, and drops an entry that denied an
-// access before it faults. 6. A `KernelRoot` alone is kept. 7. No instruction unwinds; `unload` does
-// so before it has changed anything, if the kernel's root is missing.
+// without bit 63 drops all of the PCID that is not global; under PAE it also reads the root's
+// entries again. If another one is loaded, INVPCID of type 0 drops the page, and type 1, which is
+// taken if tables have gone, all of the PCID; without INVPCID everything goes. Walks find the CPU's
+// earlier stores without a barrier. 2. INVLPG drops a page that is global, and one that is not
+// under the PCID that is loaded, which is the only one unless PCIDs are used; if they are and pages
+// need not be global, everything goes, as it does for a full scope. 3. A load of CR3 without bit 63
+// drops what is not global under the new PCID, which no other space has but 0, and that is never
+// kept. 4. The kernel's root has no entries of programs (`with_kernel_root`, or a `KernelRoot`). 5.
+// All instructions act on the calling CPU. It walks tables by itself, and drops an entry that
+// denied an access before it faults. 6. A `KernelRoot` alone is kept. 7. No instruction unwinds;
+// `unload` does so before it has changed anything, if the kernel's root is missing.
 unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

@@ -17,11 +17,11 @@
 //! # Why PCIDs cost the kernel's half something
 //!
 //! `INVLPG` drops a page that is not global under the PCID that is loaded, and no other. A page of
-//! the kernel's half is in every space, so it may be known under all of them. A kernel whose pages are
-//! all global says so ([`Features::global_kernel`]).
+//! the kernel's half is in every space, so it may be known under all of them. A kernel whose pages
+//! are all global says so ([`Features::global_kernel`]).
 //!
-//! 32-bit x86 has the same instructions. A CPU before the Pentium Pro has no CR4.PGE: its features are
-//! [`Features::NONE`].
+//! 32-bit x86 has the same instructions. A CPU before the Pentium Pro has no CR4.PGE: its features
+//! are [`Features::NONE`].
 mod cpu;
 mod features;
 mod instructions;

@@ -90,8 +90,8 @@ impl From<MemoryTooHigh> for KernelMapError {
 ///
 /// On a machine with one root, each space's root has a copy of these entries. On a machine with two
 /// (AArch64's `TTBR1`), the kernel has a tree of its own: the map is of a format whose
-/// [`USER_ROOT_ENTRIES`](Format::USER_ROOT_ENTRIES) are 0, its [root](Self::root) is loaded once, and
-/// the spaces' roots, of another format, are constructed by
+/// [`USER_ROOT_ENTRIES`](Format::USER_ROOT_ENTRIES) are 0, its [root](Self::root) is loaded once,
+/// and the spaces' roots, of another format, are constructed by
 /// [`NoConstruct`](crate::page::NoConstruct).
 pub struct KernelMap<F: Format, W> {
     machine: MachineId,

@@ -54,8 +54,8 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     /// `attr`, which have [`Attr::READ`].
     ///
     /// If this unwinds, out of the machine's code, the range can be
-    /// [claimed](crate::table::KernelMap::claim) as it was left: entries of slots that were made are
-    /// in it, and name frames that are nobody's.
+    /// [claimed](crate::table::KernelMap::claim) as it was left: entries of slots that were made
+    /// are in it, and name frames that are nobody's.
     ///
     /// # Errors
     ///

@@ -213,8 +213,8 @@ impl PerfFaults {
         cpus("possible").last().map_or(1, |c| c.saturating_add(1))
     }
 
-    /// Ends the recording. Returns the events of each CPU, how many were lost, and why the files end
-    /// early, if they do.
+    /// Ends the recording. Returns the events of each CPU, how many were lost, and why the files
+    /// end early, if they do.
     pub(crate) fn finish(mut self, spill: &Spill) -> Result<Finished, Failure> {
         self.stop.store(true, Ordering::SeqCst);
         let (mut streams, mut lost, mut failed) = (Vec::new(), 0, None);

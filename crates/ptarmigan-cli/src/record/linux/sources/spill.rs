@@ -44,8 +44,8 @@ impl Room {
         Some(self.ended.load(Ordering::SeqCst)).filter(|&time| time != 0)
     }
 
-    /// Writes to a file. If there is no room, the recording ends, and the room that was set aside is
-    /// used.
+    /// Writes to a file. If there is no room, the recording ends, and the room that was set aside
+    /// is used.
     pub(crate) fn write(&self, to: &mut BufWriter<File>, bytes: &[u8]) -> io::Result<()> {
         // No byte of `bytes` is in the buffer after an error.
         if to.buffer().len() + bytes.len() > to.capacity()

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 /// Seconds until an alarm, which counts as a second signal and ends the recorded program.
 const GRACE: u32 = 3;
 
-/// Milliseconds in which a signal counts once. A signal to a process group reaches both processes of
-/// the recorder, and the first one passes it on to the second.
+/// Milliseconds in which a signal counts once. A signal to a process group reaches both processes
+/// of the recorder, and the first one passes it on to the second.
 const SAME: u64 = 300;
 
 /// Signals that ask a program to end.
@@ -96,8 +96,8 @@ fn milliseconds() -> u64 {
 pub(crate) fn remember() {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     let mut ignored = 0;
-    // SAFETY: pthread_sigmask initializes the set; a zeroed sigaction is valid, and sigaction writes
-    // one. Both live until the calls return.
+    // SAFETY: pthread_sigmask initializes the set; a zeroed sigaction is valid, and sigaction
+    // writes one. Both live until the calls return.
     let blocked = unsafe {
         for signal in CHANGED {
             let mut now: libc::sigaction = std::mem::zeroed();

@@ -24,9 +24,9 @@ pub(in crate::record) struct Decoder {
 }
 
 impl Decoder {
-    /// Reads the formats. `read` returns the text of a file below `events`; `sub_buffer` is the size
-    /// of a page of the buffers, in bytes. Tracepoints that a recording can do without are left out
-    /// if they are missing, or have other fields than it needs.
+    /// Reads the formats. `read` returns the text of a file below `events`; `sub_buffer` is the
+    /// size of a page of the buffers, in bytes. Tracepoints that a recording can do without are
+    /// left out if they are missing, or have other fields than it needs.
     ///
     /// # Errors
     /// The missing field or tracepoint, in words.
@@ -131,8 +131,8 @@ mod tests {
     const PAGE: &str = "field: u64 timestamp; offset:0; size:8;\nfield: local_t commit; offset:8; size:8;\n\
         field: char data; offset:16; size:4080;\n";
 
-    /// The formats of a kernel whose records begin with `first`, an unknown field of four bytes, and
-    /// have their fields in the order of their names. `change` may change the text of a file.
+    /// The formats of a kernel whose records begin with `first`, an unknown field of four bytes,
+    /// and have their fields in the order of their names. `change` may change the text of a file.
     fn kernel(change: impl Fn(&str, String) -> Option<String>) -> impl Fn(&str) -> io::Result<String> {
         move |file| {
             let text = if file == "header_page" {

@@ -16,8 +16,8 @@ use std::time::Duration;
 /// How often a buffer is emptied.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Starts a thread that moves the buffer of one CPU to a file, page by page. Without room for a page
-/// it switches the tracing off.
+/// Starts a thread that moves the buffer of one CPU to a file, page by page. Without room for a
+/// page it switches the tracing off.
 pub(super) fn start(
     from: &Path,
     to: &Path,
@@ -93,9 +93,9 @@ impl CpuEvents {
         Self { file, cpu, decoder, page, ready: Vec::new().into_iter(), peeked: VecDeque::new() }
     }
 
-    /// Whether the fault that has just been read was refused: a signal, or the failure of the system
-    /// call, comes next on the same CPU. Between them the lock may be taken to look for a stack, and
-    /// the kernel may try again.
+    /// Whether the fault that has just been read was refused: a signal, or the failure of the
+    /// system call, comes next on the same CPU. Between them the lock may be taken to look for a
+    /// stack, and the kernel may try again.
     fn is_refused(&mut self, pid: i32, address: u64, code: u64) -> bool {
         let by_kernel = code & u64::from(FaultFlags::USER) == 0;
         for at in 0..8 {
