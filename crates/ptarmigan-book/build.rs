@@ -34,8 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Returns the test of a page. A block is inside the one before it: it sees what that one has made,
-/// and may import the same names again.
+/// Returns the test of a page. A block is inside the one before it: it sees the items of that
+/// block, and may import the same names again.
 fn test(path: &Path, blocks: &[&Block]) -> String {
     let path = path.with_extension("").to_string_lossy().to_lowercase();
     let name: String = path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();

@@ -1,4 +1,4 @@
-//! What of Markdown the checks need: headings, links, blocks of code.
+//! Reads the parts of Markdown that the checks need: headings, links, blocks of code.
 
 /// A page.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Link {
 pub struct Block {
     /// Line of the page at which its text begins, from 1 on.
     pub line: usize,
-    /// What stands behind the fence: a language, and more.
+    /// The text behind the fence: a language, and more.
     pub info: String,
     /// Its lines.
     pub text: String,
@@ -117,7 +117,7 @@ fn anchor(heading: &str) -> String {
     heading.trim().to_lowercase().chars().filter_map(kept).collect()
 }
 
-/// Returns a line without what is between backticks, which is not text of Markdown.
+/// Returns a line without the code between backticks, which is not text of Markdown.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }

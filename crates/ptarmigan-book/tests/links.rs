@@ -53,7 +53,7 @@ fn short(path: &Path) -> PathBuf {
     parts.iter().collect()
 }
 
-/// Says what is wrong with a link of `page`, if something is.
+/// Returns the fault of a link of `page`, if it has one.
 fn problem(page: &Path, target: &str, anchors: &HashMap<PathBuf, Vec<String>>) -> Option<String> {
     if target.contains("://") {
         return (!target.starts_with("https://")).then(|| "it is no https".to_owned());

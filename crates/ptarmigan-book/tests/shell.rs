@@ -1,5 +1,5 @@
 //! Blocks for a shell, in the READMEs, the book and the documents: lines of `ptarmigan` parse, and
-//! what else is run is there.
+//! other programs that they run exist.
 use ptarmigan_book::files::{pages, root};
 use ptarmigan_book::markdown::Page;
 use ptarmigan_cli::cli;
@@ -65,7 +65,7 @@ fn divide(line: &str) -> Vec<String> {
     parts
 }
 
-/// Divides a command into words; what follows `>` or `<` goes.
+/// Divides a command into words, without the redirections behind `>` and `<`.
 fn words(part: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in part.chars() {
@@ -84,7 +84,7 @@ fn words(part: &str) -> Vec<String> {
     words
 }
 
-/// Says what is wrong with a command, if something is.
+/// Returns the fault of a command, if it has one.
 fn problem(command: &[String], page: &Path) -> Option<String> {
     let first = command.first()?.as_str();
     match first {
@@ -94,7 +94,7 @@ fn problem(command: &[String], page: &Path) -> Option<String> {
         // Of the repository, or beside the page.
         _ if first.contains('/') => {
             let beside = page.parent().is_some_and(|directory| directory.join(first).exists());
-            // What a block has just compiled.
+            // A program that a block has just compiled.
             let made = first.starts_with("./");
             (!beside && !made && !root().join(first).exists()).then(|| "there is no such file".to_owned())
         }

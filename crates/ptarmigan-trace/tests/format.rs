@@ -170,7 +170,7 @@ fn times_pass_and_never_run_backwards() {
         assert_eq!(reader.time(), time);
     }
     assert!(reader.next().is_none());
-    // A step of nothing, a step too far, a time with a task: rows that only a forger writes.
+    // An empty step, a step too far, a time with a task: rows that only a forger writes.
     for rows in
         [&[14, 0, 0, 15][..], &[14, 0, 255, 255, 255, 255, 255, 255, 255, 255, 1, 15], &[0x2e, 0, 0, 1, 15]]
     {

@@ -1,4 +1,4 @@
-//! The format: what is written is read again, and nothing else is.
+//! The format: a reader gets exactly the records that were written.
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ptsan_log::{

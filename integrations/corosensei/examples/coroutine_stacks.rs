@@ -1,4 +1,4 @@
-//! What a coroutine costs, by where its stack comes from: mapped for each by corosensei, from a
+//! Measures a coroutine, by the source of its stack: mapped for each by corosensei, from a
 //! `PagePool`, from a plain queue of stacks, shared or of each thread.
 //!
 //! ```sh
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A coroutine yields once and uses some 2 KiB of its stack. The queues keep every stack for ever,
-//! count nothing, and know no limit: they are the least that can be done. `one reused` is what the
-//! coroutine costs without getting a stack.
+//! have no counts, and know no limit: they are the least that can be done. `one reused` is the cost
+//! of the coroutine without getting a stack.
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult};
 use measure::{Options, Row, Time, json, measure, table};

@@ -15,7 +15,7 @@ fn pool(most: usize) -> Arc<PagePool<Stacks>> {
 
 type Counter = Coroutine<u64, u64, u64, PooledStack>;
 
-/// Adds up what it is given, until that is 0.
+/// Adds up the numbers that it is given, until a number is 0.
 fn counter(pool: &Arc<PagePool<Stacks>>) -> Result<Counter, PoolError> {
     let stack = PooledStack::new(pool)?;
     Ok(Coroutine::with_stack(stack, |yielder, mut n| {

@@ -1,14 +1,14 @@
-//! How the examples of this workspace measure: contenders take turns in every round, each row is the
-//! median of all rounds, and what is printed says how far they were apart.
+//! Measures the contenders of the examples of this workspace. They take turns in every round, each
+//! row is the median of all rounds, and the output gives the distance between rounds.
 //!
-//! Processor time is what a call takes of a processor, in the program and in the kernel. It is
-//! little disturbed by neighbours; wall time is, and shows what waiting for locks costs.
+//! Processor time is the time of a call on a processor, in the program and in the kernel.
+//! Neighbours hardly disturb it. They disturb wall time, which includes the waits for locks.
 #![warn(missing_docs)]
 use std::fmt::Write;
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// What the command line says.
+/// The options of the command line.
 pub struct Options {
     /// Rounds of all contenders.
     pub rounds: usize,
@@ -19,12 +19,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the command line. `extra` is the example's own option and what it does; `about` its
+    /// Reads the command line. `extra` is the example's own option and its effect; `about` its
     /// first line of help.
     ///
     /// # Errors
     ///
-    /// One line that says what is wrong, or the help that was asked for.
+    /// One line that names the error, or the help that was asked for.
     pub fn read(about: &str, extra: Option<(&str, &str)>) -> Result<Self, String> {
         let mut options = Options { rounds: 11, json: false, extra: false };
         let mut args = std::env::args().skip(1);
@@ -75,7 +75,7 @@ pub fn measure<E: Send>(
 ) -> Result<Time, E> {
     let start = Barrier::new(threads);
     let one = || {
-        // A thread has nothing at hand when it begins.
+        // A thread has no page cached when it begins.
         let warm = work(calls);
         start.wait();
         warm?;

@@ -1,13 +1,13 @@
-//! What an asynchronous call of WebAssembly costs, by where its stack comes from: mapped for each by
+//! Measures an asynchronous call of WebAssembly, by the source of its stack: mapped for each by
 //! wasmtime, from its pooling allocator, from a plain queue of stacks, from a `PagePool`.
 //!
 //! ```sh
 //! cargo run --release -p ptarmigan-wasmtime --example webassembly_stacks
 //! ```
 //!
-//! A call makes a store and an instance, calls a function that calls itself 100 times and then one of
-//! the host's that waits once, and drops the store: what a server does for a request. The module has
-//! no memory and no table, so that the pooling allocator gains by its stacks alone.
+//! A call makes a store and an instance, calls a function that calls itself 100 times and then one
+//! of the host's that waits once, and drops the store, as a server does for a request. The module
+//! has no memory and no table, so that the pooling allocator gains by its stacks alone.
 #[path = "../tests/module/mod.rs"]
 mod module;
 use measure::{Options, Row, json, measure, table};
@@ -139,7 +139,7 @@ fn run(options: &Options) -> Result<String, Error> {
         ("PagePool", prepare(Config::new().with_host_stack(creator(&pool)), STACK, zeroed)?),
     ];
     if !zeroed {
-        // The queue clears nothing.
+        // The queue does not clear stacks.
         let queue = Arc::new(Queue::default());
         contenders.push(("queue, shared", prepare(Config::new().with_host_stack(queue), STACK, false)?));
     }

@@ -24,7 +24,7 @@
 //! # }
 //! ```
 //!
-//! A stack that wasmtime has is owned by its store, so nothing can give it back meanwhile, and it
+//! A stack that wasmtime has is owned by its store, so no call can give it back meanwhile, and it
 //! goes back to the pool that it came from, whichever thread drops the store.
 #![warn(missing_docs)]
 use ptarmigan::hosted::{ArcStack, PagePool, Stacks};
@@ -52,7 +52,7 @@ impl PooledStacks {
     }
 
     /// Sets how many bytes at the top are cleared by writing, where wasmtime asks for stacks of
-    /// zeroes ([`Config::async_stack_zeroing`](wasmtime::Config::async_stack_zeroing)); what is
+    /// zeroes ([`Config::async_stack_zeroing`](wasmtime::Config::async_stack_zeroing)); the memory
     /// below goes back to the host. By default 16 KiB.
     pub fn keep_resident(self, keep: usize) -> Self {
         PooledStacks { keep, ..self }
@@ -85,8 +85,9 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-// SAFETY: a stack is the pool's until it is handed out, then owned by what is returned, and goes back
-// when wasmtime drops it. It has a guard below it and is aligned to the host's pages (`Stacks`).
+// SAFETY: a stack is the pool's until it is handed out, then owned by the returned object, and goes
+// back when wasmtime drops it. It has a guard below it and is aligned to the host's pages
+// (`Stacks`).
 unsafe impl StackCreator for PooledStacks {
     fn new_stack(&self, size: usize, zeroed: bool) -> Result<Box<dyn StackMemory>, Error> {
         if size > self.pool.page_size() {

@@ -1,5 +1,5 @@
-//! `ptarmigan advise` on programs made for it, each also in a mended form: what it predicts is
-//! compared with recordings of both. `advise/README.md` says what each program does.
+//! `ptarmigan advise` on programs made for it, each also in a corrected form: its predictions are
+//! compared with recordings of both. `advise/README.md` describes each program.
 use ptarmigan_trace::{
     Arch, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Unseen, Writer,
 };
@@ -68,7 +68,7 @@ fn near(predicted: f64, recorded: f64, what: &str) {
     assert!(off <= WITHIN, "{what}: {predicted} predicted, {recorded} recorded");
 }
 
-/// Compares what was predicted from the one recording with what the other one shows.
+/// Compares the prediction from the one recording with the other one.
 fn compare(kind: &str, figure: &str, recorded: &Path, mended: &Path) {
     let before = advice(recorded, &["--for", "program"]);
     let after = advice(mended, &["--for", "program"]);
@@ -183,7 +183,7 @@ fn write(page: u64) -> Kind {
 
 const BASE: u64 = 1 << 27;
 
-/// A program that does next to nothing.
+/// A program that does hardly any work.
 fn small() -> Vec<(u32, Kind)> {
     vec![(0, map(BASE, 3)), (0, write(BASE)), (0, write(BASE + 1)), (0, Kind::Exit { last: true })]
 }
@@ -535,7 +535,7 @@ fn flushes_are_priced_with_costs_that_are_given() {
         100.0 * (linux - cheapest) / linux
     );
     assert!(figure(found).contains(&says), "{says}: {found:#}");
-    // Without flushes there is nothing to save.
+    // Without flushes no flush can be saved.
     let trace = made("no-flushes", |_| {}, 0, &small()[..3]);
     let report = advice(&trace.0, &["--for", "kernel", "--model", "power3-2001"]);
     let why = reason(&report, "flush-model");

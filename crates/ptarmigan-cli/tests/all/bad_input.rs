@@ -161,7 +161,7 @@ fn damaged_traces_are_refused_in_every_way() {
 #[test]
 fn a_pipe_that_never_ends_is_read_to_the_first_wrong_byte_only() {
     let whole = new();
-    // Nothing of a trace; a header; all but its last byte.
+    // No byte of a trace; a header; all but its last byte.
     for begin in [&b""[..], &whole[..32], &whole[..whole.len() - 1]] {
         let mut child = command(&["inspect", "-"])
             .stdin(Stdio::piped())
@@ -243,7 +243,7 @@ fn a_range_whose_tables_no_machine_has_frames_for_takes_no_memory() {
     assert!(usage.ru_maxrss < 512 << 10, "{} KiB", usage.ru_maxrss);
 }
 
-/// Usage of resources that nothing has been written to.
+/// Usage of resources, before any value is written to it.
 fn no_usage() -> libc::rusage {
     // SAFETY: the structure has integers only, for which zero is valid.
     unsafe { std::mem::zeroed() }

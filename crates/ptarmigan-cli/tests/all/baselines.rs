@@ -86,7 +86,7 @@ fn other_options_another_command_and_another_trace_are_refused_before_a_report()
     assert!(line.contains("it is of `replay`, this run is `bench migration`"), "{line}");
     let line = place.refused(&["replay", "fixture", "--policy", "plain", "--compare", "one"]);
     assert!(line.contains("has no figure of this run"), "{line}");
-    // What decides no figure may differ.
+    // Options that decide no figure may differ.
     place.good(&with(&["--compare", "one", "--sanitize", "--counters"]));
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Returns what a replay of the small recording prints, on all policies and two nodes. One worker
+/// Returns the output of a replay of the small recording, on all policies and two nodes. One worker
 /// makes it the same each time.
 fn replay(options: &[&str]) -> String {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");

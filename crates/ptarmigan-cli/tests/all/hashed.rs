@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs the program: its status, and what it printed on standard output and standard error.
+/// Runs the program. Returns its status, its standard output and its standard error.
 fn ptarmigan(args: &[&str]) -> (Option<i32>, String, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("it is there");
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
@@ -32,7 +32,7 @@ fn file(name: &str, kinds: &[Kind]) -> PathBuf {
     path
 }
 
-/// Checks a report: nothing found, nothing left, everything moved.
+/// Checks a report: no finding, no page left, every address moved.
 #[track_caller]
 fn is_clean(doc: &Value, faults: u64) {
     let moved = &doc["relayout"];

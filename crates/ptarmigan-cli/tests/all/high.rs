@@ -58,7 +58,8 @@ fn slots_of_either_kind_are_filled_alike_and_the_sanitizer_finds_nothing() {
             }
         }
     }
-    // What is mapped is the trace's; what for, and how often, does not depend on the slots.
+    // The mapped pages are the trace's; their uses, and how often each is mapped, do not depend on
+    // the slots.
     assert!(maps.windows(2).all(|pair| pair[0] == pair[1]), "{maps:?}");
 }
 

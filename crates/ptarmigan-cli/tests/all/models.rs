@@ -233,7 +233,7 @@ fn doubling_a_cost_moves_exactly_the_cases_that_use_it() {
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         let report: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
         let rows = report["rows"].as_array().expect("rows");
-        // What follows from other rows was not carried out.
+        // Rows that follow from other rows were not carried out.
         assert!(rows.iter().all(|row| row["counts"].is_object() != (row["case"] == "page-to-everything")));
         assert!(rows.iter().any(|row| row["contender"] == "host") || report["notes"][0].is_string());
         rows.iter()

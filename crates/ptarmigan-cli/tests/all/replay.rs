@@ -146,8 +146,8 @@ fn historic_policies_run_once_for_each_number_of_lists_under_either_name_of_the_
 
 #[test]
 fn every_sample_is_compared_and_a_wrong_one_is_seen() {
-    // The child has three tables for the image and three for the stack, and none for what it
-    // unmapped.
+    // The child has three tables for the image and three for the stack. The tables of the area that
+    // it unmapped are gone.
     for (tables, equal) in [(6, 1), (7, 0)] {
         let ran = on("truth", &forking(tables), &["--policy", "ptarmigan", "--json"]);
         assert_eq!(ran.status, Some(0), "{}", ran.err);

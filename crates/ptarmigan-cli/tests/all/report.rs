@@ -263,7 +263,7 @@ fn a_made_program_has_the_tables_causes_and_lives_that_it_was_made_with() {
     };
     // The mapping's tables are there twice: the child has copies until it executes.
     assert_eq!((of(64, "most"), of(512, "most")), (2, 2), "{classes:?}");
-    // The table that half of the pages left, and the others then: two pages at most, none at the
+    // The table that half of the pages left, and the others then: two pages at most, and 0 at the
     // end.
     assert!(of(2, "most") >= 3 && of(0, "when_taken") >= 1, "{classes:?}");
     assert_eq!(figures["tables"]["fullness"]["left_empty"], 1, "{classes:?}");
@@ -274,7 +274,7 @@ fn a_made_program_has_the_tables_causes_and_lives_that_it_was_made_with() {
             row["levels"].as_array().expect("levels").iter().filter_map(Value::as_u64).sum::<u64>()
         })
     };
-    // A table for each of the four parts, and what the arguments and the stack need.
+    // A table for each of the four parts, and those of the arguments and the stack.
     for (side, name) in
         [("made_by", "fault"), ("made_by", "fork"), ("made_by", "exec"), ("made_by", "mremap")]
     {
@@ -696,7 +696,7 @@ fn time_lines_obey_the_trace_event_format() {
     assert_eq!(series("tables by level"), ["pgd", "pmd", "pte", "pud"]);
     assert_eq!(series("tables by program"), ["<second>", "before exec", "first"]);
     assert_eq!(series("flushes by Linux"), ["full", "one page", "range"]);
-    // What is kept changes over time.
+    // The number of bytes that are kept changes over time.
     let kept = events.iter().filter(|event| event["pid"] == 1 && event["name"] == "bytes kept");
     let kept: Vec<Option<u64>> = kept.map(|event| event["args"]["ptarmigan"].as_u64()).collect();
     let policies = dir.json("data/report.json")["traces"][0]["policies"].clone();
@@ -750,7 +750,7 @@ fn nothing_is_replaced_that_is_no_regular_file_and_nothing_is_left_half_written(
     assert!(dir.read("file").starts_with("<!DOCTYPE html>"));
     assert!(std::fs::symlink_metadata(dir.path("good")).expect("the link").is_symlink());
     one_line(&report(&[&fixture, "-o", &dir.path("p"), "--data", &dir.path("file")]), 1, "not a directory");
-    // One of the data files cannot be replaced: none is written, and no page either.
+    // One of the data files cannot be replaced: no data file is written, and no page either.
     std::fs::create_dir_all(dir.path("data/kept.csv")).expect("a directory");
     one_line(&report(&[&fixture, "-o", &dir.path("p"), "--data", &dir.path("data")]), 1, "a directory");
     assert_eq!(dir.names(), ["data", "file", "good", "link", "twin"]);

@@ -1,5 +1,5 @@
 //! Small recordings, one for each rule of Linux that the replay follows, compared with Linux's own
-//! counts of tables. `rules/README.md` says what each shows.
+//! counts of tables. `rules/README.md` lists the rules.
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +19,7 @@ fn recordings() -> Vec<String> {
     names
 }
 
-/// What the replay says about one recording, if anything is not as Linux has it.
+/// Returns the complaint of the replay about one recording, if a count is not as Linux has it.
 fn complaint(name: &str) -> Option<String> {
     let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
         .arg("replay")

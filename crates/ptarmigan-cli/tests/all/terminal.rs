@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Command;
 
-/// Runs the program on a terminal of so many columns. Returns its exit code and what it shows.
+/// Runs the program on a terminal of so many columns. Returns its exit code and its output.
 fn on_terminal(columns: u16, args: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String) {
     let (mut master, mut slave) = (-1, -1);
     let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -49,7 +49,7 @@ fn reports_fit_40_columns() {
     for args in [RUNS[0], RUNS[1], RUNS[3], RUNS[5]] {
         let (status, shown) = on_terminal(40, args, &[("NO_COLOR", "1")]);
         assert_eq!(status, Some(0), "{args:?}: {shown}");
-        // What follows a carriage return is a progress bar, which takes itself away.
+        // The text behind a carriage return is a progress bar, which takes itself away.
         let report = shown.lines().filter(|line| !line.contains(['\r', '\x1b']));
         for line in report {
             assert!(line.chars().count() <= 40, "{args:?}: {line}\n{shown}");

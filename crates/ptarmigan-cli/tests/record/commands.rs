@@ -1,4 +1,4 @@
-//! Commands of every kind: the recorder changes nothing that they can see.
+//! Commands of every kind: they cannot tell that they are recorded.
 use super::common::{Dir, METHODS, ptarmigan, report, run, with_each_method};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -54,7 +54,7 @@ fn a_script_without_an_interpreter_is_run_by_the_shell() {
 fn what_is_no_program_is_refused_in_one_line() {
     let dir = Dir::new("no-program");
     let plain = program(&dir, "plain", "exit 0\n", 0o644);
-    // Root may read everything, but execute only what somebody may.
+    // Root may read every file, but execute only files that somebody may execute.
     for command in [dir.0.as_os_str(), &plain] {
         record("no-program", &[command], |method, out, _, dir| {
             let stderr = String::from_utf8_lossy(&out.stderr);

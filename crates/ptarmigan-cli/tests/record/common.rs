@@ -1,4 +1,4 @@
-//! What the tests of recordings share.
+//! Helpers of the tests of recordings.
 use ptarmigan_cli::inspect::{self, Inspection};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -71,12 +71,11 @@ pub fn report(file: &Path) -> Inspection {
 }
 
 /// Starts a recording of the shell's `script`, which prints a line and may then read one, and waits
-/// for that line. `None` if nothing can be recorded.
+/// for that line. `None` if this machine cannot record.
 pub fn started(method: &str, file: &Path, script: &str) -> Option<Child> {
     let mut command = ptarmigan();
     command.args(["record", "--method", method, "-o"]).arg(file).args(["--", "sh", "-c", script]);
-    // A shell starts what is to run in the background with these ignored, and a recorder leaves
-    // that as it is.
+    // A shell starts background commands with these ignored, and a recorder leaves that as it is.
     // SAFETY: signal is async-signal-safe, and the default of a signal runs no code.
     unsafe {
         command.pre_exec(|| {
@@ -112,12 +111,12 @@ pub fn line_of(child: &mut Child) -> String {
 
 /// Lets the command read a line.
 pub fn go_on(child: &mut Child) {
-    // A command that has ended reads nothing.
+    // A command that has ended does not read.
     let _ = child.stdin.as_mut().expect("a pipe").write_all(b"\n");
 }
 
-/// Lets the command read a line, and waits for the end of the recording. Returns its status and
-/// what it printed on standard error.
+/// Lets the command read a line, and waits for the end of the recording. Returns its status and its
+/// standard error.
 pub fn run_on(mut child: Child) -> (Option<i32>, String) {
     go_on(&mut child);
     let out = child.wait_with_output().expect("it ends");
@@ -146,7 +145,7 @@ pub fn wait_for(mut holds: impl FnMut() -> bool) -> bool {
 pub struct Mounted(PathBuf);
 
 impl Mounted {
-    /// Mounts an empty file system of `size` at `at`. `None` if nothing can be mounted.
+    /// Mounts an empty file system of `size` at `at`. `None` if the mount fails.
     pub fn new(at: &Path, size: &str) -> Option<Self> {
         std::fs::create_dir(at).expect("a directory");
         let size = format!("size={size}");

@@ -139,7 +139,7 @@ fn a_command_that_stops_stays_stopped_until_it_is_continued() {
     }
 }
 
-/// Returns what the signals of a process are that runs in `command`: pending, blocked and ignored.
+/// Returns the signals of a process that runs in `command`: pending, blocked and ignored.
 fn signals(command: &mut Command) -> Vec<String> {
     let ignored = |signal| {
         // SAFETY: ignoring a signal runs no code, and the call is async-signal-safe.

@@ -1,4 +1,4 @@
-//! What a trace says of the programs that were recorded.
+//! A trace's records of the programs that ran.
 use super::common::{Dir, ptarmigan, report, run, with_each_method};
 use ptarmigan_trace::{AreaKind, Event, Kind, Reader};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Machines that lack something: each says what is missing, before the command runs.
+//! Machines that lack something: each names the missing part, before the command runs.
 use super::common::{Dir, ptarmigan, report, run};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -211,7 +211,7 @@ fn traced(command: &mut Command) -> i32 {
     let mut begun = false;
     loop {
         let mut status = 0;
-        // Of other threads' children nothing is taken.
+        // Other threads' children are not waited for.
         let flags = libc::__WALL | libc::__WNOTHREAD;
         // SAFETY: waitpid writes one int, which lives until it returns. The ptrace requests take
         // numbers.

@@ -1,4 +1,4 @@
-//! Traces in parts, put together again with correct checksums: what only a forger writes.
+//! Traces in parts, put together again with correct checksums, as only a forger writes them.
 use ptarmigan_trace::{Header, Summary};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -44,7 +44,7 @@ impl Parts {
         self
     }
 
-    /// Puts the parts together. The number of rows' bytes is what `counts` says.
+    /// Puts the parts together. `counts` gives the number of rows' bytes.
     pub fn trace(&self) -> Vec<u8> {
         self.with_frame(&zstd::encode_all(&self.rows[..], 1).expect("memory takes everything"))
     }
