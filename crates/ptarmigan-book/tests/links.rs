@@ -1,4 +1,5 @@
-//! Links lead somewhere: in the repository, in the book, and, for READMEs of packages, outside both.
+//! Links lead somewhere: in the repository, in the book, and, for READMEs of packages, outside
+//! both.
 use ptarmigan_book::files::{pages, root};
 use ptarmigan_book::markdown::Page;
 use std::collections::HashMap;

@@ -89,9 +89,9 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
         self.host
     }
 
-    /// Calls `f` and tells the sanitizer of each store to an entry that this thread makes meanwhile,
-    /// if the format's slots tell ([`Told`](crate::Told)). Calls may be nested; the innermost
-    /// `SoftMmu` is told then.
+    /// Calls `f` and tells the sanitizer of each store to an entry that this thread makes
+    /// meanwhile, if the format's slots tell ([`Told`](crate::Told)). Calls may be nested; the
+    /// innermost `SoftMmu` is told then.
     ///
     /// The sanitizer must see all stores or no store: a caller must make all changes to tables
     /// within `f`, on whatever threads.
@@ -114,8 +114,8 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
     }
 
     /// Loads the tree of a [`KernelMap`](ptarmigan::table::KernelMap) on a CPU, as a machine does
-    /// that has a root for the kernel's half alone. `root` was made before the sanitizer was told of
-    /// tables.
+    /// that has a root for the kernel's half alone. `root` was made before the sanitizer was told
+    /// of tables.
     pub fn load_kernel_root(&self, cpu: usize, root: PhysAddr) {
         let level = F::LAYOUT.root();
         self.with(|sanitizer, memory| {

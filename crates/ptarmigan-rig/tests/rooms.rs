@@ -1,6 +1,6 @@
 //! The order of rooms: a room of the library uses only rooms that stand above it in
-//! docs/architecture.md, and no file of any crate or kernel image uses a file that uses it, directly
-//! or through others.
+//! docs/architecture.md, and no file of any crate or kernel image uses a file that uses it,
+//! directly or through others.
 //!
 //! Read as text, from `use` lines and from paths that begin with `crate::`. A name that a `mod.rs`
 //! passes on counts as the file's that defines it, and so does a macro that the crate's root names.

@@ -84,8 +84,8 @@ impl TraceFile {
         self.bytes
     }
 
-    /// Returns the events, from the first. No more are read than the trailer counts, so a caller may
-    /// provide for so many.
+    /// Returns the events, from the first. No more are read than the trailer counts, so a caller
+    /// may provide for so many.
     ///
     /// # Errors
     /// If the file can no longer be read.

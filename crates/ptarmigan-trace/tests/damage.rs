@@ -1,5 +1,5 @@
-//! Damaged and forged traces of both formats: always a clear error, never a panic, and no more memory
-//! than the trailer promises.
+//! Damaged and forged traces of both formats: always a clear error, never a panic, and no more
+//! memory than the trailer promises.
 #[path = "harness/forge.rs"]
 mod forge;
 mod harness;

@@ -93,7 +93,8 @@ impl<S: Sink> Encoder<S> {
         Ok(())
     }
 
-    /// Ends the log: nothing may follow. With `all_freed`, tables that are still allocated are leaks.
+    /// Ends the log: nothing may follow. With `all_freed`, tables that are still allocated are
+    /// leaks.
     ///
     /// # Errors
     /// The sink's.

@@ -75,7 +75,8 @@ pub enum AccessKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BarrierKind {
-    /// AArch64 `DSB`: earlier stores can be seen by walkers, earlier invalidations have taken effect.
+    /// AArch64 `DSB`: earlier stores can be seen by walkers, earlier invalidations have taken
+    /// effect.
     Data = 0,
     /// AArch64 `ISB`: a root that was loaded takes effect.
     Instruction = 1,
@@ -113,8 +114,8 @@ pub enum Record<'a> {
         /// 1, 2, 4 or 8.
         bytes: u8,
     },
-    /// Code exchanged an entry: an atomic instruction stored to it and returned the old content, with
-    /// the bits that hardware had set. On the wire it is a store with a field more.
+    /// Code exchanged an entry: an atomic instruction stored to it and returned the old content,
+    /// with the bits that hardware had set. On the wire it is a store with a field more.
     Exchange {
         /// Where: a multiple of `bytes`.
         phys: u64,
@@ -132,7 +133,8 @@ pub enum Record<'a> {
         /// The new content, 8 bytes each.
         value: u64,
     },
-    /// The content of memory, without a store: the content of a table that is about to be announced.
+    /// The content of memory, without a store: the content of a table that is about to be
+    /// announced.
     Memory {
         /// Where.
         phys: u64,
@@ -184,8 +186,8 @@ pub enum Record<'a> {
         /// Its number.
         space: u64,
     },
-    /// A page was mapped: each CPU that has the space loaded may walk for it. Not needed where stores
-    /// are told.
+    /// A page was mapped: each CPU that has the space loaded may walk for it. Not needed where
+    /// stores are told.
     DataMapped {
         /// The address space.
         space: u64,

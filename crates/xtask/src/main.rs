@@ -19,11 +19,13 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs the checks that take a few minutes: formatting, spelling, prose, lints, unit tests of the library.
+    /// Runs the checks that take a few minutes: formatting, spelling, prose, lints, unit tests of
+    /// the library.
     Check(check::CheckArgs),
     /// Runs the commands behind the figures of the documents, and compares or writes them.
     Figures(figures::FiguresArgs),
-    /// Counts words that make comments and documents hard to read; fails above the limits of a list.
+    /// Counts words that make comments and documents hard to read; fails above the limits of a
+    /// list.
     Prose(prose::ProseArgs),
     /// Counts lines of code, comments and tests by crate, and functions that are inlined by force.
     Lines(lines::LinesArgs),

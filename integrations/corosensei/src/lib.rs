@@ -61,7 +61,8 @@ impl From<ArcStack> for PooledStack {
 }
 
 // SAFETY: right below the stack is a guard that faults, all of the stack is readable, writable and
-// its own while it lives, it has 4 KiB or more, and both ends are multiples of the host's page size.
+// its own while it lives, it has 4 KiB or more, and both ends are multiples of the host's page
+// size.
 unsafe impl Stack for PooledStack {
     #[inline]
     fn base(&self) -> StackPointer {

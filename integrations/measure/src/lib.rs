@@ -63,7 +63,8 @@ fn cpu_now() -> f64 {
     t.tv_sec as f64 * 1e9 + t.tv_nsec as f64
 }
 
-/// Has `work` make `calls` calls on each of `threads` threads at once, twice; the second time counts.
+/// Has `work` make `calls` calls on each of `threads` threads at once, twice; the second time
+/// counts.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! AArch64: the user's half with ASIDs and without, with ranges and without, and the kernel's half.
 //!
-//! Not seen: `VAALE1`, which is for entries of a space without a number: no CPU knows any of them. `DSB
-//! NSH` is seen no later than the next barrier, which completes the invalidation in the model as well.
-//! The cleaning of code is no translation.
+//! Not seen: `VAALE1`, which is for entries of a space without a number: no CPU knows any of them.
+//! `DSB NSH` is seen no later than the next barrier, which completes the invalidation in the model
+//! as well. The cleaning of code is no translation.
 use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, run};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::aarch64::{Barrier, Features, Instructions, Op, Tlbi};

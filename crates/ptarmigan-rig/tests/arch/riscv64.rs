@@ -1,7 +1,7 @@
 //! RISC-V: Sv39, with ASIDs and without.
 //!
-//! Not seen: the fence before a load (software walkers find every store at once), and the fence of a
-//! new entry (the software MMUs cache no entry that is not valid). `FENCE.I` is no translation.
+//! Not seen: the fence before a load (software walkers find every store at once), and the fence of
+//! a new entry (the software MMUs cache no entry that is not valid). `FENCE.I` is no translation.
 use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, run};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Instructions, SfenceVma};

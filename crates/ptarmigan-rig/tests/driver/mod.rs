@@ -71,8 +71,8 @@ pub struct Calls {
     pub steps: u32,
     pub asids: u16,
     pub cpus: usize,
-    /// Flushes are due when each call returns; pages of the kernel's half are mapped, used, protected
-    /// and unmapped as well, if the format has any.
+    /// Flushes are due when each call returns; pages of the kernel's half are mapped, used,
+    /// protected and unmapped as well, if the format has any.
     pub due: bool,
 }
 
