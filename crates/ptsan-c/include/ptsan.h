@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What functions return that did as they were told. Errors are negative (`ptsan_error`), the
+// The result of functions that carried out the call. Errors are negative (`ptsan_error`), the
 // faults of an access positive (`ptsan_fault`).
 #define PTSAN_OK 0
 
@@ -45,10 +45,10 @@
 // An access that fetches an instruction.
 #define PTSAN_EXEC 2
 
-// What `ptsan_watch_run_on` returns if the code executed `hlt`. It is positive, as faults are.
+// The result of `ptsan_watch_run_on` if the code executed `hlt`. It is positive, as faults are.
 #define PTSAN_HALTED 100
 
-// What does not apply, in members of `ptsan_finding`; and the answer of a refused call that
+// The value of members of `ptsan_finding` that do not apply; and the answer of a refused call that
 // returns a number.
 #define PTSAN_NONE UINT64_MAX
 
@@ -86,7 +86,7 @@ typedef enum ptsan_arch {
     PTSAN_ARCH_POWERPC = 15,
 } ptsan_arch;
 
-// What `ptsan_options.flags` may hold, combined with `|`.
+// Flags for `ptsan_options.flags`, combined with `|`.
 typedef enum ptsan_flag {
     // Cached entries are tagged with their address space and survive a switch to another (PCID,
     // ASID).
@@ -104,11 +104,12 @@ typedef enum ptsan_flag {
     // Findings name no callers.
     PTSAN_FLAG_NO_BACKTRACES = 64,
     // Barriers are told (`ptsan_barrier`), and one that is missing is a finding. For AArch64 and
-    // RISC-V; other formats need none.
+    // RISC-V; other formats need no barrier.
     PTSAN_FLAG_BARRIERS = 128,
     // The kernel relies on the accessed and dirty bits that hardware sets. A plain store over an
     // entry through which another CPU may write then loses a dirty bit: exchange it
-    // (`ptsan_entry_exchanged`). An entry that was not accessed when it was exchanged owes no flush.
+    // (`ptsan_entry_exchanged`). An entry that was not accessed when it was exchanged owes no
+    // flush.
     PTSAN_FLAG_ACCESSED_DIRTY = 256,
     // Reports a frame that user mode may write at one address and execute at another. Needs stores
     // that are told or watched.
@@ -144,7 +145,7 @@ typedef enum ptsan_barrier_kind {
     PTSAN_BARRIER_KIND_FENCE = 3,
 } ptsan_barrier_kind;
 
-// What `ptsan_expected.perms` may hold, combined with `|`.
+// Permissions for `ptsan_expected.perms`, combined with `|`.
 typedef enum ptsan_perm {
     // Loads.
     PTSAN_PERM_READ = 1,
@@ -156,12 +157,12 @@ typedef enum ptsan_perm {
     PTSAN_PERM_USER = 8,
     // Instruction fetches in supervisor mode.
     PTSAN_PERM_KERNEL_EXEC = 16,
-    // Nothing at all, in place of any of these.
+    // No access at all, in place of any of these.
     PTSAN_PERM_NOTHING = 32,
 } ptsan_perm;
 
-// Why a call was refused. A refused call does nothing else. `ptsan_last_error` says more, and
-// `ptsan_end` counts refused calls as findings.
+// The reason why a call was refused. A refused call has no other effect. `ptsan_last_error` says
+// more, and `ptsan_end` counts refused calls as findings.
 typedef enum ptsan_error {
     // The sanitizer is NULL, was destroyed, or never existed.
     PTSAN_ERROR_NO_SANITIZER = -1,
@@ -211,7 +212,7 @@ typedef enum ptsan_format {
 // A sanitizer. Programs only have pointers to it, which they must not look behind.
 typedef struct ptsan ptsan;
 
-// What to simulate. Set all members to zero, then those that matter:
+// The simulated machine. Set all members to zero, then those that matter:
 // `ptsan_options options = { .arch = PTSAN_ARCH_X86_64, .cpus = 2 };`
 typedef struct ptsan_options {
     // The page-table format, an `enum ptsan_arch`.
@@ -246,14 +247,13 @@ typedef struct ptsan_options {
 // library, and must return (no `longjmp`, no exception).
 typedef bool (*ptsan_read)(void *user, uint64_t phys, uint8_t bytes, uint64_t *value);
 
-// What the kernel says is mapped at an address. Members that are 0 are not compared, except
-// `phys`.
+// The kernel's answer about an address. Members that are 0 are not compared, except `phys`.
 typedef struct ptsan_expected {
     // The physical address of the byte, not of its page.
     uint64_t phys;
     // The size of the page in bytes, or 0.
     uint64_t size;
-    // Exactly what is allowed, values of `enum ptsan_perm`; or 0.
+    // The exact permissions, values of `enum ptsan_perm`; or 0.
     uint32_t perms;
 } ptsan_expected;
 
@@ -268,7 +268,7 @@ typedef struct ptsan_finding {
     const char *kind;
     // The name of the rule, such as "HeldInTlb", as lists of suppressions have it.
     const char *rule;
-    // What the rule says, one sentence.
+    // The sentence of the rule.
     const char *text;
     // Particulars of the first time, or "".
     const char *note;
@@ -276,7 +276,7 @@ typedef struct ptsan_finding {
     uint64_t event;
     // How often it was made: a loop that breaks a rule at many places is one finding.
     uint64_t count;
-    // How often it was made together with what else follows from its cause, such as other kinds.
+    // How often it was made together with other findings of its cause, such as other kinds.
     uint64_t total;
     // Physical address of the frame, or `PTSAN_NONE`.
     uint64_t frame;
@@ -294,8 +294,8 @@ typedef struct ptsan_finding {
 extern "C" {
 #endif // __cplusplus
 
-// Returns why the last refused call of this thread was refused: function, reason and what to do.
-// The text is empty if no call was. It is never NULL, and valid until the next refused call of
+// Returns a text about the last refused call of this thread: function, reason and correction. The
+// text is empty if no call was refused. It is never NULL, and valid until the next refused call of
 // this thread.
 const char *ptsan_last_error(void);
 
@@ -319,8 +319,7 @@ struct ptsan *ptsan_new(const struct ptsan_options *options,
 //
 // # Safety
 // 1. As point 1 of `ptsan_new`.
-// 2. `read` is NULL, which is refused, or does what `ptsan_read` demands, until the sanitizer is
-//    gone.
+// 2. `read` is NULL, which is refused, or keeps to `ptsan_read`, until the sanitizer is gone.
 struct ptsan *ptsan_new_reading(const struct ptsan_options *options,
                                 ptsan_read read,
                                 void *user);
@@ -375,13 +374,14 @@ int32_t ptsan_table_freed(struct ptsan *san,
                           uint64_t phys,
                           uint64_t size);
 
-// Tells that the entry at physical address `entry` was stored to. Optional: tell all stores or
-// none. It finds a table that is linked before it is cleared. A watch tells all stores by itself.
+// Tells that the entry at physical address `entry` was stored to. Optional: tell all stores, or
+// leave all out. It finds a table that is linked before it is cleared. A watch tells all stores by
+// itself.
 int32_t ptsan_entry_written(struct ptsan *san,
                             uint64_t entry);
 
 // Tells that the entry at physical address `entry` was exchanged: stored to by an atomic
-// instruction that returned what it held, with the bits that hardware had set. Otherwise as
+// instruction that returned the old value, with the bits that hardware had set. Otherwise as
 // `ptsan_entry_written`. It makes a difference with `PTSAN_FLAG_ACCESSED_DIRTY`. A watch knows
 // atomic instructions by itself.
 int32_t ptsan_entry_exchanged(struct ptsan *san, uint64_t entry);
@@ -423,8 +423,8 @@ int32_t ptsan_flushes_done(struct ptsan *san);
 // function takes a CPU, `PTSAN_THIS_CPU` means it. A thread that never called this stands for the
 // lowest CPU that no thread has.
 //
-// With `PTSAN_FLAG_BARRIERS` or `PTSAN_FLAG_ACCESSED_DIRTY`, a store that the thread tells is one of
-// this CPU.
+// With `PTSAN_FLAG_BARRIERS` or `PTSAN_FLAG_ACCESSED_DIRTY`, a store that the thread tells is one
+// of this CPU.
 int32_t ptsan_run_on(struct ptsan *san,
                      int32_t cpu);
 
@@ -434,8 +434,8 @@ int32_t ptsan_this_cpu(struct ptsan *san);
 // Tells that the CPU loads the root table at physical address `root` (CR3, satp, TTBR) and runs in
 // address space `space`, any number. Where every root is a space of its own, its address will do.
 //
-// Call it only for real loads of the root. Without `PTSAN_FLAG_ASIDS` this drops what the CPU held
-// except global translations.
+// Call it only for real loads of the root. Without `PTSAN_FLAG_ASIDS` this drops all entries of
+// the CPU except global translations.
 int32_t ptsan_switch(struct ptsan *san,
                      int32_t cpu,
                      uint64_t root,
@@ -505,13 +505,14 @@ int32_t ptsan_barrier(struct ptsan *san,
                       uint32_t barrier);
 
 // Begins an operation that changes tables. Until it ends, an access through an old translation is
-// not reported at once: another CPU may use what it holds until the flush has reached it.
+// not reported at once: another CPU may use the entries that it holds until the flush has reached
+// it.
 //
 // Only needed where several CPUs work at the same time. Returns the number of the operation for
 // `ptsan_operation_ends`, or 0 if the call is refused.
 uint64_t ptsan_operation_begins(struct ptsan *san);
 
-// Ends the operation: what it unmapped must have been flushed by now on every CPU that held it.
+// Ends the operation: every CPU that held a page which it unmapped must have flushed it by now.
 int32_t ptsan_operation_ends(struct ptsan *san, uint64_t operation);
 
 // Translates an access to `va` as the CPU does: from its TLB, or by a walk that fills its caches.
@@ -539,7 +540,7 @@ int32_t ptsan_probe_walk(struct ptsan *san,
 // Lets the adversary of `ptsan_options.adversary_rate` act now, besides at other calls.
 int32_t ptsan_adversary_step(struct ptsan *san);
 
-// Compares what the kernel says about `va` with the tables of the root that the CPU has loaded.
+// Compares the kernel's answer about `va` with the tables of the root that the CPU has loaded.
 // `says` is the answer of the kernel's own lookup; NULL means not mapped. A difference is a
 // finding.
 //
@@ -547,7 +548,7 @@ int32_t ptsan_adversary_step(struct ptsan *san);
 // a negative `ptsan_error`.
 //
 // # Safety
-// `says` is NULL, or points at what the kernel says.
+// `says` is NULL, or points at the kernel's answer.
 int32_t ptsan_expect(struct ptsan *san,
                      int32_t cpu,
                      uint64_t va,
@@ -578,7 +579,7 @@ int32_t ptsan_segments(struct ptsan *san,
                        const uint64_t *vsids);
 
 // Tells that the entry of the hash table that holds the byte at `phys` was stored to. Optional:
-// what CPUs find in the hash table is checked when they find it.
+// without it, an entry of the hash table is checked when a CPU finds it.
 int32_t ptsan_hash_written(struct ptsan *san, uint64_t phys);
 
 // Checks all entries of the hash table. Returns how many are valid, or `PTSAN_NONE`. Call it when
@@ -597,16 +598,16 @@ void *ptsan_watch_base(struct ptsan *san);
 // functions as usual.
 //
 // # Safety
-// `code` is NULL, which is refused, or does what `ptsan_code` demands.
+// `code` is NULL, which is refused, or keeps to `ptsan_code`.
 int32_t ptsan_watch_run(struct ptsan *san,
                         ptsan_code code,
                         void *user);
 
 // Runs `code(user)` as kernel code of the CPU, with every store seen as by `ptsan_watch_run`. The
 // privileged instructions of page-table code (`invlpg`, `invpcid`, `mov` to and from CR0, CR2, CR3
-// and CR4, `rdmsr`, `wrmsr`, `wbinvd`, `cli`, `sti`) are emulated, and tell of loads of the root and
-// of flushes. So no other hook than those of frames is needed. Without `PTSAN_FLAG_ASIDS` a space
-// is known by the physical address of its root, otherwise by its PCID.
+// and CR4, `rdmsr`, `wrmsr`, `wbinvd`, `cli`, `sti`) are emulated, and tell of loads of the root
+// and of flushes. So no other hook than those of frames is needed. Without `PTSAN_FLAG_ASIDS` a
+// space is known by the physical address of its root, otherwise by its PCID.
 //
 // The calling thread stands for the CPU meanwhile. Calls may be nested, for other CPUs too: so a
 // test plays an interrupt.
@@ -615,11 +616,11 @@ int32_t ptsan_watch_run(struct ptsan *san,
 // instruction was refused, which ends the run, or if another thread stands for the CPU.
 //
 // # Safety
-// 1. `code` is NULL, which is refused, or does what `ptsan_code` demands, except that it may end
-//    with `hlt`.
-// 2. A run that is ended abandons its frames, as `longjmp` does: between the call of `code` and the
-//    instruction there are only frames that may be abandoned, such as those of C.
-// 3. The code does not depend on what else an instruction does, such as memory that appears when
+// 1. `code` is NULL, which is refused, or keeps to `ptsan_code`, except that it may end with
+//    `hlt`.
+// 2. A run that is ended abandons its frames, as `longjmp` does: between the call of `code` and
+//    the instruction there are only frames that may be abandoned, such as those of C.
+// 3. The code does not depend on other effects of an instruction, such as memory that appears when
 //    CR3 is loaded.
 int32_t ptsan_watch_run_on(struct ptsan *san,
                            int32_t cpu,
@@ -642,8 +643,8 @@ uint64_t ptsan_watch_stores(struct ptsan *san);
 // leave it out and name the first caller outside, for findings that are made from now on.
 //
 // A pattern with a `/` or a `.` is the end of a file's path, in whole components: `"hooks.h"`,
-// `"host/hooks.h"`, `"tests/"` for all files in such a directory, `__FILE__`. Another pattern is the
-// name of a function. A `*` stands for anything: `"hw_*"`. It is copied.
+// `"host/hooks.h"`, `"tests/"` for all files in such a directory, `__FILE__`. Another pattern is
+// the name of a function. A `*` stands for anything: `"hw_*"`. It is copied.
 //
 // # Safety
 // `pattern` is NULL, which is refused, or a string.
@@ -674,8 +675,8 @@ uint64_t ptsan_refused(struct ptsan *san);
 // Returns the number of tables that are allocated now, or `PTSAN_NONE`.
 uint64_t ptsan_live_tables(struct ptsan *san);
 
-// Returns the number of flushes that CPUs owed beyond `ptsan_options.debts`, which were not checked,
-// or `PTSAN_NONE`.
+// Returns the number of flushes that CPUs owed beyond `ptsan_options.debts`, which were not
+// checked, or `PTSAN_NONE`.
 uint64_t ptsan_debts_dropped(struct ptsan *san);
 
 // Writes the finding with this index, in the order in which they were made, to `*finding`. Returns
@@ -693,9 +694,9 @@ bool ptsan_finding_at(struct ptsan *san,
 char *ptsan_finding_text(struct ptsan *san,
                          size_t index);
 
-// Prints the report: counts, all findings kept, and what was refused. The environment variable
-// `PTSAN_FORMAT` chooses the format of the findings; what follows them is text. Returns a string
-// for `ptsan_free_text`, or NULL if the call is refused.
+// Prints the report: counts, all findings kept, and the refused calls. The environment variable
+// `PTSAN_FORMAT` chooses the format of the findings; the rest of the report is text. Returns a
+// string for `ptsan_free_text`, or NULL if the call is refused.
 char *ptsan_report(struct ptsan *san);
 
 // Prints the findings in a format, an `enum ptsan_format`, whatever the environment variable
@@ -715,14 +716,14 @@ void ptsan_free_text(char *text);
 
 // Ends the run: tables that were not freed are leaks, flushes that CPUs still owe are findings as
 // by `ptsan_flushes_done`, and the report lists suppressions that were not needed. Calls after the
-// first do nothing.
+// first have no effect.
 int32_t ptsan_finish(struct ptsan *san);
 
 // Ends a test: finishes the run, prints the report to standard error if there is anything to say,
 // and destroys the sanitizer.
 //
 // Returns the number of findings and refused calls, at most 100, as the exit code of `main`. It is
-// 0 only if a sanitizer was there and found nothing.
+// 0 only if a sanitizer was there and has no finding.
 int32_t ptsan_end(struct ptsan *san);
 
 #ifdef __cplusplus

@@ -1,14 +1,14 @@
-//! What functions return, and why they refuse a call.
+//! Defines the results of functions, and remembers the reason of a refused call.
 use ptsan::Fault;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 
-/// What functions return that did as they were told. Errors are negative (`ptsan_error`), the
+/// The result of functions that carried out the call. Errors are negative (`ptsan_error`), the
 /// faults of an access positive (`ptsan_fault`).
 pub const PTSAN_OK: i32 = 0;
 
-/// Why a call was refused. A refused call does nothing else. `ptsan_last_error` says more, and
-/// `ptsan_end` counts refused calls as findings.
+/// The reason why a call was refused. A refused call has no other effect. `ptsan_last_error` says
+/// more, and `ptsan_end` counts refused calls as findings.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtsanError {
@@ -47,7 +47,7 @@ pub enum PtsanFault {
     NoRoot = 8,
 }
 
-/// Returns what an access that faults returns.
+/// Returns the result of an access that faults.
 pub(crate) fn code_of(fault: Fault) -> i32 {
     let code = match fault {
         Fault::NotPresent { .. } => PtsanFault::NotPresent,
@@ -70,7 +70,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Refuses an argument. `why` says what is wrong and what to give instead.
+    /// Refuses an argument. `why` names the error and a legal argument.
     pub(crate) fn argument(why: impl Into<String>) -> Self {
         Self { code: PtsanError::BadArgument, why: why.into() }
     }
@@ -91,8 +91,8 @@ pub(crate) fn remember(text: &str) {
     });
 }
 
-/// Returns why the last refused call of this thread was refused: function, reason and what to do.
-/// The text is empty if no call was. It is never NULL, and valid until the next refused call of
+/// Returns a text about the last refused call of this thread: function, reason and correction. The
+/// text is empty if no call was refused. It is never NULL, and valid until the next refused call of
 /// this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_last_error() -> *const c_char {

@@ -1,7 +1,7 @@
-//! Names of sanitizers for C, and what all functions have in common.
+//! Names sanitizers for C, and does the common work of all functions.
 //!
-//! A handle is a number that is never used twice, in the shape of a pointer. Nothing is ever read
-//! through it, so a stale or invented one is an error and no undefined behaviour.
+//! A handle is a number that is never used twice, in the shape of a pointer. The library never
+//! reads through it, so a stale or invented one is an error and not undefined behaviour.
 use crate::error::{self, PTSAN_OK, PtsanError, Refusal};
 use crate::machine::Machine;
 use std::any::Any;
@@ -70,12 +70,12 @@ pub(crate) fn call<R>(
     })
 }
 
-/// Runs the body of a hook, as [`call`], and returns what C returns.
+/// Runs the body of a hook, as [`call`], and returns the result for C.
 pub(crate) fn hook(name: &str, san: *const Ptsan, body: impl FnOnce(&Machine) -> Result<(), Refusal>) -> i32 {
     answer(call(name, san, |machine| body(machine).map(|()| PTSAN_OK)))
 }
 
-/// Returns what C returns for a call.
+/// Returns the result of a call for C.
 pub(crate) fn answer(result: Result<i32, PtsanError>) -> i32 {
     result.unwrap_or_else(|code| code as i32)
 }

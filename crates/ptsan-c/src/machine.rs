@@ -1,4 +1,4 @@
-//! One sanitizer with what a C program needs beside it.
+//! One sanitizer with the state that a C program needs beside it.
 use crate::error::{self, PtsanError, Refusal};
 use crate::source::Source;
 use crate::text;
@@ -24,7 +24,7 @@ pub(crate) enum Checker {
     Watched(Watch),
 }
 
-/// One sanitizer with what a C program needs beside it.
+/// One sanitizer with the state that a C program needs beside it.
 pub(crate) struct Machine {
     pub(crate) checker: Checker,
     pub(crate) threads: Threads,
@@ -72,7 +72,8 @@ impl Machine {
         self.asks_who_stores
     }
 
-    /// Makes the thread stand for a CPU from now on. Returns the one that it stood for, if it had one.
+    /// Makes the thread stand for a CPU from now on. Returns the one that it stood for, if it had
+    /// one.
     pub(crate) fn run_on(&self, cpu: usize) -> Option<usize> {
         let before = self.threads.run_on(cpu);
         // A watch sees stores by itself: they are those of the CPU that was named last.

@@ -1,4 +1,4 @@
-//! What a program asks for when it creates a sanitizer.
+//! Reads the options of a new sanitizer.
 use crate::error::Refusal;
 use crate::text;
 use ptsan::{Adversary, Arch, Config, Granule, Suppressions};
@@ -41,7 +41,7 @@ pub enum PtsanArch {
     Powerpc = 15,
 }
 
-/// What `ptsan_options.flags` may hold, combined with `|`.
+/// Flags for `ptsan_options.flags`, combined with `|`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtsanFlag {
@@ -61,18 +61,19 @@ pub enum PtsanFlag {
     /// Findings name no callers.
     NoBacktraces = 64,
     /// Barriers are told (`ptsan_barrier`), and one that is missing is a finding. For AArch64 and
-    /// RISC-V; other formats need none.
+    /// RISC-V; other formats need no barrier.
     Barriers = 128,
     /// The kernel relies on the accessed and dirty bits that hardware sets. A plain store over an
     /// entry through which another CPU may write then loses a dirty bit: exchange it
-    /// (`ptsan_entry_exchanged`). An entry that was not accessed when it was exchanged owes no flush.
+    /// (`ptsan_entry_exchanged`). An entry that was not accessed when it was exchanged owes no
+    /// flush.
     AccessedDirty = 256,
     /// Reports a frame that user mode may write at one address and execute at another. Needs stores
     /// that are told or watched.
     WriteXorExecute = 512,
 }
 
-/// What to simulate. Set all members to zero, then those that matter:
+/// The simulated machine. Set all members to zero, then those that matter:
 /// `ptsan_options options = { .arch = PTSAN_ARCH_X86_64, .cpus = 2 };`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

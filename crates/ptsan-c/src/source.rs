@@ -33,7 +33,7 @@ pub(crate) enum Source {
 }
 
 // SAFETY: 1. `direct` and `callback` require memory and function to be usable on any thread that
-// calls the library. 2. Nothing is written through the pointers.
+// calls the library. 2. No code writes through the pointers.
 unsafe impl Send for Source {}
 // SAFETY: as above. Memory is read atomically, and the sanitizer's lock is held for each call of
 // the function.
@@ -44,7 +44,7 @@ impl Source {
     ///
     /// # Safety
     /// 1. The bytes are readable as long as the source is used, on every thread.
-    /// 2. What stores to them meanwhile stores whole entries.
+    /// 2. Code that stores to them meanwhile stores whole entries.
     pub(crate) unsafe fn direct(base: *const c_void, bytes: usize, start: u64) -> Result<Self, Refusal> {
         let base = base.cast::<u8>();
         if base.is_null() {
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn memory_is_read_from_its_start_to_its_end_and_nowhere_else() {
         let words = [0x8877_6655_4433_2211_u64, 7, 0];
-        // SAFETY: the words outlive the source, and nothing stores to them.
+        // SAFETY: the words outlive the source, and no code stores to them.
         let source = unsafe { Source::direct(words.as_ptr().cast(), 24, 0x1000) }.unwrap();
         assert_eq!(source.read(0x1000, 8), Some(words[0]));
         assert_eq!(source.read(0x1004, 4), Some(words[0] >> 32));
@@ -172,7 +172,7 @@ mod tests {
             (base, usize::MAX, 0),
             (base, 16, !7),
         ] {
-            // SAFETY: what is refused is never read.
+            // SAFETY: refused memory is never read.
             assert!(unsafe { Source::direct(base, bytes, start) }.is_err(), "{base:?} {bytes} {start:#x}");
         }
     }

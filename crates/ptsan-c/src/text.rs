@@ -4,7 +4,7 @@ use ptsan::{Kind, Rule};
 use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
-/// Copies text for C. A NUL inside becomes nothing.
+/// Copies text for C. Leaves out each NUL inside.
 pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.bytes().filter(|&b| b != 0).collect::<Vec<_>>()).unwrap_or_default()
 }

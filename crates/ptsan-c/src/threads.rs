@@ -1,4 +1,4 @@
-//! Which CPU a thread stands for.
+//! Maps threads to the CPUs for which they stand.
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ThreadId};
@@ -20,8 +20,8 @@ impl Threads {
         free
     }
 
-    /// Makes this thread stand for the CPU from now on. Returns the one that it stood for, if it had
-    /// one.
+    /// Makes this thread stand for the CPU from now on. Returns the one that it stood for, if it
+    /// had one.
     pub(crate) fn run_on(&self, cpu: usize) -> Option<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(thread::current().id(), cpu)
     }

@@ -92,7 +92,7 @@ fn the_kernel_without_a_bug_is_silent() {
 
 #[test]
 fn each_bug_of_the_kernel_is_found_in_its_function() {
-    // What the report says, and the function that it names where a hook was called in one.
+    // The kind in the report, and the function that it names where a hook was called in one.
     let bugs = [
         (1, "data-freed-before-flush", "space_unmap"), // no flush on unmap
         (2, "free-before-flush", "space_unmap"),       // tables freed before the flush

@@ -1,5 +1,5 @@
-//! The header is what the source says. `PTSAN_WRITE=1 cargo test -p ptsan-c --test header`
-//! writes it anew.
+//! The header agrees with the source. `PTSAN_WRITE=1 cargo test -p ptsan-c --test header` writes it
+//! anew.
 use std::path::Path;
 
 /// The files with functions for C, in the order of the header.

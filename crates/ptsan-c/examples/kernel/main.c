@@ -1,4 +1,4 @@
-/* Runs the page tables of the small kernel under the sanitizer, on two CPUs. `use` is what programs do. */
+/* Tests the page tables of the small kernel on two CPUs. `use` is an access by a program. */
 #include "machine.h"
 #include "paging.h"
 

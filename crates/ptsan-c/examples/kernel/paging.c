@@ -109,14 +109,14 @@ static bool walk(struct space *space, uint64_t va, bool make, volatile uint64_t 
     }
 }
 
-/* Replaces the entry of a page. What hardware noted in the old one is not lost. */
+/* Replaces the entry of a page. The bits that hardware set in the old one are kept. */
 static void replace(volatile uint64_t *entry, uint64_t value) {
     uint64_t old = hw_exchange(entry, value);
     if (old & DIRTY)
         dirty[FRAME_OF(old) / PAGE] = true;
 }
 
-/* Drops what CPUs hold for the page, on this CPU and on all that run in the space. */
+/* Drops translations of the page, on this CPU and on all that run in the space. */
 static void shoot_down(struct space *space, uint64_t va) {
     for (int cpu = 0; cpu < CPUS; cpu++) {
         if (!(space->cpus >> cpu & 1))

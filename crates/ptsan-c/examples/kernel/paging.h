@@ -13,7 +13,7 @@ struct space {
 };
 
 void frames_init(uint64_t first, uint64_t end);
-uint64_t frame_alloc(void); /* 0 if there is none */
+uint64_t frame_alloc(void); /* 0 if no frame is free */
 void frame_free(uint64_t frame);
 bool frame_is_dirty(uint64_t frame); /* a page that was unmapped or protected had been written */
 

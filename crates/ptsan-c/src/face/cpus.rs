@@ -5,8 +5,8 @@ use crate::handles::{Ptsan, call, hook};
 /// function takes a CPU, `PTSAN_THIS_CPU` means it. A thread that never called this stands for the
 /// lowest CPU that no thread has.
 ///
-/// With `PTSAN_FLAG_BARRIERS` or `PTSAN_FLAG_ACCESSED_DIRTY`, a store that the thread tells is one of
-/// this CPU.
+/// With `PTSAN_FLAG_BARRIERS` or `PTSAN_FLAG_ACCESSED_DIRTY`, a store that the thread tells is one
+/// of this CPU.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_run_on(san: *mut Ptsan, cpu: i32) -> i32 {
     hook("ptsan_run_on", san, |machine| {
@@ -25,8 +25,8 @@ pub extern "C" fn ptsan_this_cpu(san: *mut Ptsan) -> i32 {
 /// Tells that the CPU loads the root table at physical address `root` (CR3, satp, TTBR) and runs in
 /// address space `space`, any number. Where every root is a space of its own, its address will do.
 ///
-/// Call it only for real loads of the root. Without `PTSAN_FLAG_ASIDS` this drops what the CPU held
-/// except global translations.
+/// Call it only for real loads of the root. Without `PTSAN_FLAG_ASIDS` this drops all entries of
+/// the CPU except global translations.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_switch(san: *mut Ptsan, cpu: i32, root: u64, space: u64) -> i32 {
     hook("ptsan_switch", san, |machine| {

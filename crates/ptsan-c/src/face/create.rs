@@ -37,8 +37,7 @@ pub unsafe extern "C" fn ptsan_new(
 ///
 /// # Safety
 /// 1. As point 1 of `ptsan_new`.
-/// 2. `read` is NULL, which is refused, or does what `ptsan_read` demands, until the sanitizer is
-///    gone.
+/// 2. `read` is NULL, which is refused, or keeps to `ptsan_read`, until the sanitizer is gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptsan_new_reading(
     options: *const PtsanOptions,

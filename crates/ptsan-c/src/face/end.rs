@@ -7,7 +7,7 @@ const MOST: u64 = 100;
 
 /// Ends the run: tables that were not freed are leaks, flushes that CPUs still owe are findings as
 /// by `ptsan_flushes_done`, and the report lists suppressions that were not needed. Calls after the
-/// first do nothing.
+/// first have no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_finish(san: *mut Ptsan) -> i32 {
     hook("ptsan_finish", san, |machine| {
@@ -20,7 +20,7 @@ pub extern "C" fn ptsan_finish(san: *mut Ptsan) -> i32 {
 /// and destroys the sanitizer.
 ///
 /// Returns the number of findings and refused calls, at most 100, as the exit code of `main`. It is
-/// 0 only if a sanitizer was there and found nothing.
+/// 0 only if a sanitizer was there and has no finding.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_end(san: *mut Ptsan) -> i32 {
     let ended = call("ptsan_end", san, |machine| {
@@ -43,7 +43,7 @@ pub extern "C" fn ptsan_end(san: *mut Ptsan) -> i32 {
     }
 }
 
-/// Returns whether the report says something although nothing was found.
+/// Returns whether the report has remarks beside findings.
 fn has_remarks(machine: &Machine) -> bool {
     machine.check(|s, _| s.allowed() > 0 || s.unused_suppressions().next().is_some())
 }

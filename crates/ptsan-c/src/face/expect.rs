@@ -1,10 +1,10 @@
-//! Comparison of what the kernel says with its tables.
+//! Compares answers of the kernel with its tables.
 use crate::error::{PTSAN_OK, PtsanError, Refusal, code_of};
 use crate::handles::{Ptsan, answer, call};
 use crate::machine::Machine;
 use ptsan::{Expected, Perms, Tree};
 
-/// What `ptsan_expected.perms` may hold, combined with `|`.
+/// Permissions for `ptsan_expected.perms`, combined with `|`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtsanPerm {
@@ -18,12 +18,11 @@ pub enum PtsanPerm {
     User = 8,
     /// Instruction fetches in supervisor mode.
     KernelExec = 16,
-    /// Nothing at all, in place of any of these.
+    /// No access at all, in place of any of these.
     Nothing = 32,
 }
 
-/// What the kernel says is mapped at an address. Members that are 0 are not compared, except
-/// `phys`.
+/// The kernel's answer about an address. Members that are 0 are not compared, except `phys`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PtsanExpected {
@@ -31,11 +30,11 @@ pub struct PtsanExpected {
     pub phys: u64,
     /// The size of the page in bytes, or 0.
     pub size: u64,
-    /// Exactly what is allowed, values of `enum ptsan_perm`; or 0.
+    /// The exact permissions, values of `enum ptsan_perm`; or 0.
     pub perms: u32,
 }
 
-/// Compares what the kernel says about `va` with the tables of the root that the CPU has loaded.
+/// Compares the kernel's answer about `va` with the tables of the root that the CPU has loaded.
 /// `says` is the answer of the kernel's own lookup; NULL means not mapped. A difference is a
 /// finding.
 ///
@@ -43,7 +42,7 @@ pub struct PtsanExpected {
 /// a negative `ptsan_error`.
 ///
 /// # Safety
-/// `says` is NULL, or points at what the kernel says.
+/// `says` is NULL, or points at the kernel's answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptsan_expect(san: *mut Ptsan, cpu: i32, va: u64, says: *const PtsanExpected) -> i32 {
     answer(call("ptsan_expect", san, |machine| {

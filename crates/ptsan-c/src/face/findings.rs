@@ -1,11 +1,11 @@
-//! What was found.
+//! Returns and prints the findings.
 use crate::error::Refusal;
 use crate::handles::{Ptsan, call};
 use crate::text;
 use ptsan::{Format, Kind};
 use std::ffi::{CString, c_char};
 
-/// What does not apply, in members of `ptsan_finding`; and the answer of a refused call that
+/// The value of members of `ptsan_finding` that do not apply; and the answer of a refused call that
 /// returns a number.
 pub const PTSAN_NONE: u64 = u64::MAX;
 
@@ -46,7 +46,7 @@ pub struct PtsanFinding {
     pub kind: *const c_char,
     /// The name of the rule, such as "HeldInTlb", as lists of suppressions have it.
     pub rule: *const c_char,
-    /// What the rule says, one sentence.
+    /// The sentence of the rule.
     pub text: *const c_char,
     /// Particulars of the first time, or "".
     pub note: *const c_char,
@@ -54,7 +54,7 @@ pub struct PtsanFinding {
     pub event: u64,
     /// How often it was made: a loop that breaks a rule at many places is one finding.
     pub count: u64,
-    /// How often it was made together with what else follows from its cause, such as other kinds.
+    /// How often it was made together with other findings of its cause, such as other kinds.
     pub total: u64,
     /// Physical address of the frame, or `PTSAN_NONE`.
     pub frame: u64,
@@ -115,8 +115,8 @@ pub extern "C" fn ptsan_live_tables(san: *mut Ptsan) -> u64 {
     number("ptsan_live_tables", san, |machine| Ok(machine.check(|s, _| s.live_tables())))
 }
 
-/// Returns the number of flushes that CPUs owed beyond `ptsan_options.debts`, which were not checked,
-/// or `PTSAN_NONE`.
+/// Returns the number of flushes that CPUs owed beyond `ptsan_options.debts`, which were not
+/// checked, or `PTSAN_NONE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_debts_dropped(san: *mut Ptsan) -> u64 {
     number("ptsan_debts_dropped", san, |machine| Ok(machine.check(|s, _| s.stats().debts_dropped)))
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn ptsan_finding_at(san: *mut Ptsan, index: usize, finding
         if finding.is_null() {
             return Err(Refusal::argument("the place for the finding is NULL"));
         }
-        // Stores nothing and prints nothing while the sanitizer is locked.
+        // Does not store or print while the sanitizer is locked.
         let found = machine.check(|s, _| {
             s.findings()
                 .get(index)
@@ -173,9 +173,9 @@ pub extern "C" fn ptsan_finding_text(san: *mut Ptsan, index: usize) -> *mut c_ch
     handed_over(printed.ok().flatten())
 }
 
-/// Prints the report: counts, all findings kept, and what was refused. The environment variable
-/// `PTSAN_FORMAT` chooses the format of the findings; what follows them is text. Returns a string
-/// for `ptsan_free_text`, or NULL if the call is refused.
+/// Prints the report: counts, all findings kept, and the refused calls. The environment variable
+/// `PTSAN_FORMAT` chooses the format of the findings; the rest of the report is text. Returns a
+/// string for `ptsan_free_text`, or NULL if the call is refused.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_report(san: *mut Ptsan) -> *mut c_char {
     handed_over(call("ptsan_report", san, |machine| Ok(machine.report())).ok())

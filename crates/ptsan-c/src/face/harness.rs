@@ -8,8 +8,8 @@ use std::ffi::c_char;
 /// leave it out and name the first caller outside, for findings that are made from now on.
 ///
 /// A pattern with a `/` or a `.` is the end of a file's path, in whole components: `"hooks.h"`,
-/// `"host/hooks.h"`, `"tests/"` for all files in such a directory, `__FILE__`. Another pattern is the
-/// name of a function. A `*` stands for anything: `"hw_*"`. It is copied.
+/// `"host/hooks.h"`, `"tests/"` for all files in such a directory, `__FILE__`. Another pattern is
+/// the name of a function. A `*` stands for anything: `"hw_*"`. It is copied.
 ///
 /// # Safety
 /// `pattern` is NULL, which is refused, or a string.

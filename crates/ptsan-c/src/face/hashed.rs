@@ -47,7 +47,7 @@ pub unsafe extern "C" fn ptsan_segments(san: *mut Ptsan, space: u64, root: u64, 
 }
 
 /// Tells that the entry of the hash table that holds the byte at `phys` was stored to. Optional:
-/// what CPUs find in the hash table is checked when they find it.
+/// without it, an entry of the hash table is checked when a CPU finds it.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_hash_written(san: *mut Ptsan, phys: u64) -> i32 {
     hook("ptsan_hash_written", san, |machine| {

@@ -2,7 +2,8 @@
 use crate::handles::{Ptsan, call, hook};
 
 /// Begins an operation that changes tables. Until it ends, an access through an old translation is
-/// not reported at once: another CPU may use what it holds until the flush has reached it.
+/// not reported at once: another CPU may use the entries that it holds until the flush has reached
+/// it.
 ///
 /// Only needed where several CPUs work at the same time. Returns the number of the operation for
 /// `ptsan_operation_ends`, or 0 if the call is refused.
@@ -14,7 +15,7 @@ pub extern "C" fn ptsan_operation_begins(san: *mut Ptsan) -> u64 {
     begun.unwrap_or(0)
 }
 
-/// Ends the operation: what it unmapped must have been flushed by now on every CPU that held it.
+/// Ends the operation: every CPU that held a page which it unmapped must have flushed it by now.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_operation_ends(san: *mut Ptsan, operation: u64) -> i32 {
     hook("ptsan_operation_ends", san, |machine| {

@@ -2,8 +2,9 @@
 use crate::handles::{Ptsan, hook};
 use crate::machine::Machine;
 
-/// Tells that the entry at physical address `entry` was stored to. Optional: tell all stores or
-/// none. It finds a table that is linked before it is cleared. A watch tells all stores by itself.
+/// Tells that the entry at physical address `entry` was stored to. Optional: tell all stores, or
+/// leave all out. It finds a table that is linked before it is cleared. A watch tells all stores by
+/// itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_entry_written(san: *mut Ptsan, entry: u64) -> i32 {
     hook("ptsan_entry_written", san, |machine| {
@@ -17,7 +18,7 @@ pub extern "C" fn ptsan_entry_written(san: *mut Ptsan, entry: u64) -> i32 {
 }
 
 /// Tells that the entry at physical address `entry` was exchanged: stored to by an atomic
-/// instruction that returned what it held, with the bits that hardware had set. Otherwise as
+/// instruction that returned the old value, with the bits that hardware had set. Otherwise as
 /// `ptsan_entry_written`. It makes a difference with `PTSAN_FLAG_ACCESSED_DIRTY`. A watch knows
 /// atomic instructions by itself.
 #[unsafe(no_mangle)]

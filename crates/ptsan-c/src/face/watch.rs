@@ -25,7 +25,7 @@ pub extern "C" fn ptsan_watch_base(san: *mut Ptsan) -> *mut c_void {
 /// functions as usual.
 ///
 /// # Safety
-/// `code` is NULL, which is refused, or does what `ptsan_code` demands.
+/// `code` is NULL, which is refused, or keeps to `ptsan_code`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptsan_watch_run(san: *mut Ptsan, code: PtsanCode, user: *mut c_void) -> i32 {
     hook("ptsan_watch_run", san, |machine| {
@@ -35,14 +35,14 @@ pub unsafe extern "C" fn ptsan_watch_run(san: *mut Ptsan, code: PtsanCode, user:
     })
 }
 
-/// What `ptsan_watch_run_on` returns if the code executed `hlt`. It is positive, as faults are.
+/// The result of `ptsan_watch_run_on` if the code executed `hlt`. It is positive, as faults are.
 pub const PTSAN_HALTED: i32 = 100;
 
 /// Runs `code(user)` as kernel code of the CPU, with every store seen as by `ptsan_watch_run`. The
 /// privileged instructions of page-table code (`invlpg`, `invpcid`, `mov` to and from CR0, CR2, CR3
-/// and CR4, `rdmsr`, `wrmsr`, `wbinvd`, `cli`, `sti`) are emulated, and tell of loads of the root and
-/// of flushes. So no other hook than those of frames is needed. Without `PTSAN_FLAG_ASIDS` a space
-/// is known by the physical address of its root, otherwise by its PCID.
+/// and CR4, `rdmsr`, `wrmsr`, `wbinvd`, `cli`, `sti`) are emulated, and tell of loads of the root
+/// and of flushes. So no other hook than those of frames is needed. Without `PTSAN_FLAG_ASIDS` a
+/// space is known by the physical address of its root, otherwise by its PCID.
 ///
 /// The calling thread stands for the CPU meanwhile. Calls may be nested, for other CPUs too: so a
 /// test plays an interrupt.
@@ -51,11 +51,11 @@ pub const PTSAN_HALTED: i32 = 100;
 /// instruction was refused, which ends the run, or if another thread stands for the CPU.
 ///
 /// # Safety
-/// 1. `code` is NULL, which is refused, or does what `ptsan_code` demands, except that it may end
-///    with `hlt`.
-/// 2. A run that is ended abandons its frames, as `longjmp` does: between the call of `code` and the
-///    instruction there are only frames that may be abandoned, such as those of C.
-/// 3. The code does not depend on what else an instruction does, such as memory that appears when
+/// 1. `code` is NULL, which is refused, or keeps to `ptsan_code`, except that it may end with
+///    `hlt`.
+/// 2. A run that is ended abandons its frames, as `longjmp` does: between the call of `code` and
+///    the instruction there are only frames that may be abandoned, such as those of C.
+/// 3. The code does not depend on other effects of an instruction, such as memory that appears when
 ///    CR3 is loaded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptsan_watch_run_on(
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ptsan_watch_run_on(
         let watch = watch(machine)?;
         let cpu = machine.cpu(cpu)?;
         let before = machine.run_on(cpu);
-        // SAFETY: 1. Point 2; the frames of this library in between hold nothing that others need.
+        // SAFETY: 1. Point 2; the frames of this library in between hold no value that others need.
         // 2. Point 3. The call of `code` is point 1.
         let ended = unsafe { watch.run_on(cpu, || code(user)) };
         machine.run_again_on(before);

@@ -1,4 +1,4 @@
-/* What the tests in C have in common. */
+/* The shared parts of the tests in C. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,4 +1,4 @@
-/* Kernel code with its privileged instructions: loads of the root and flushes tell of themselves. */
+/* Kernel code with its privileged instructions: loads of the root and flushes need no hook. */
 #include "check.h"
 
 static ptsan *san;

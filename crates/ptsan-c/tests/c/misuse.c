@@ -1,4 +1,4 @@
-/* Calls that make no sense: each is a finding or an error, and none crashes. */
+/* Calls that make no sense: each is a finding or an error, and no call crashes. */
 #include "check.h"
 
 static _Alignas(4096) uint64_t ram[16 * 512];
@@ -80,7 +80,7 @@ static void nobody(ptsan *none) {
     CHECK(ptsan_end(none) == 1);
 }
 
-/* What the sanitizer itself finds wrong with a call. */
+/* Calls that the sanitizer itself reports as misuse. */
 static void findings(void) {
     ptsan_table_allocated(san, 4096, 8192, PTSAN_ANY_LEVEL, PTSAN_CONTENT_ZERO);
     ptsan_table_allocated(san, 8192, 4096, PTSAN_ANY_LEVEL, PTSAN_CONTENT_ZERO);
@@ -104,13 +104,13 @@ static void findings(void) {
     ptsan_flush_range(san, 0, 1, 9, 8, 1, false); /* wraps */
     ptsan_flush_range(san, 0, 1, 8, 9, 0, false); /* goes nowhere */
     ptsan_flush_space(san, PTSAN_EVERY_CPU, 17);  /* never loaded */
-    ptsan_lazy(san, 0);                           /* nothing loaded */
+    ptsan_lazy(san, 0);                           /* no root loaded */
     ptsan_space_destroyed(san, 18);
     ptsan_hash_table(san, 0, 65536, PTSAN_HASH_LAYOUT_BITS32); /* of another format */
     ptsan_frame_freed(san, 4096, 0); /* no frame */
     ptsan_frame_reused(san, UINT64_MAX, 4096);
     ptsan_barrier(san, 7, PTSAN_BARRIER_KIND_FENCE);
-    ptsan_frame_mapped(san, UINT64_MAX, UINT64_MAX); /* nobody runs there: nothing */
+    ptsan_frame_mapped(san, UINT64_MAX, UINT64_MAX); /* no CPU runs there: no effect */
     ptsan_entry_exchanged(san, UINT64_MAX);
     CHECK(ptsan_flushes_done(san) == PTSAN_OK && ptsan_debts_dropped(san) == 0);
     CHECK(ptsan_count(san, "misuse") >= before + 15);
@@ -120,7 +120,7 @@ static void findings(void) {
 
 static void nothing(void *unused) { (void)unused; }
 
-/* What the library refuses. */
+/* Calls that the library refuses. */
 static void refusals(void) {
     ptsan_expected expected = {.perms = 64};
     uint64_t total = ptsan_total(san);

@@ -1,4 +1,4 @@
-/* What functions return when all is well: addresses, answers, findings one by one, and the report. */
+/* Results of functions when all is well: addresses, answers, findings one by one, the report. */
 #include "check.h"
 
 static _Alignas(4096) uint64_t ram[16 * 512];
@@ -32,7 +32,7 @@ static void answers(void) {
     CHECK(ptsan_access(san, 0, 0x4000, PTSAN_READ, true, &phys) == PTSAN_FAULT_NOT_PRESENT);
     CHECK(ptsan_access(san, 0, 1ull << 60, PTSAN_READ, true, &phys) == PTSAN_FAULT_NON_CANONICAL);
     CHECK(ptsan_access(san, 1, 0x3000, PTSAN_READ, true, &phys) == PTSAN_FAULT_NO_ROOT && phys == 0x105123);
-    COUNT("misuse", 1); /* that CPU has nothing loaded */
+    COUNT("misuse", 1); /* that CPU has no root loaded */
     CHECK(ptsan_probe_walk(san, 0, 0x4000) == PTSAN_OK && ptsan_adversary_step(san) == PTSAN_OK);
     CHECK(ptsan_lazy(san, 0) == PTSAN_OK && ptsan_resume(san, 0) == PTSAN_OK);
 
@@ -258,7 +258,7 @@ static void hashed(void) {
     CHECK(ptsan_destroy(san) == PTSAN_OK);
 }
 
-/* Data frames: what is mapped, what may be cached, and what has been flushed. */
+/* Data frames: mapped, perhaps cached, and flushed. */
 static void frames(void) {
     for (int way = 0; way < 6; way++) {
         prepare(NULL);
@@ -279,7 +279,7 @@ static void frames(void) {
         COUNT("data-reused-before-flush", way == 3 || way == 4 ? 1u : 0u);
         CHECK(ptsan_total(san) == !flushes && ptsan_destroy(san) == PTSAN_OK);
     }
-    /* Without told stores, a CPU holds what it was told to walk for. */
+    /* Without told stores, a CPU holds the translations that it was told to walk for. */
     for (int mapped = 0; mapped < 2; mapped++) {
         ptsan_options options = {.arch = PTSAN_ARCH_X86_64, .flags = PTSAN_FLAG_NO_BACKTRACES};
         memset(ram, 0, sizeof ram);
@@ -298,7 +298,7 @@ static void frames(void) {
     }
 }
 
-/* What CPUs owe is a finding when it is due, at the latest at the end. */
+/* A debt of CPUs is a finding when it is due, at the latest at the end. */
 static void debts(void) {
     for (int end = 0; end < 3; end++) {
         prepare_for((ptsan_options){.arch = PTSAN_ARCH_X86_64, .debts = end == 2 ? 1 : 0});
@@ -361,7 +361,7 @@ static void bits(void) {
 
 static void formats(void) {
     prepare(NULL);
-    ptsan_table_freed(san, 0x104000, 4096); /* CPU 0 holds nothing of it, but its entry stays */
+    ptsan_table_freed(san, 0x104000, 4096); /* CPU 0 holds no entry of it, but its link stays */
     ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL);
     CHECK(ptsan_total(san) > 0);
     static const char *const begins[] = {"ptsan: ", "ptsan: ", "::", "{\""};
@@ -406,7 +406,7 @@ static void harness(void) {
 static void causes(void) {
     ptsan_finding f;
     prepare(NULL);
-    ram[0x2000 / 8] = 0; /* unlinks the last table with its page, and flushes nothing */
+    ram[0x2000 / 8] = 0; /* unlinks the last table with its page, without a flush */
     ptsan_entry_written(san, 0x102000);
     CHECK(ptsan_frame_freed(san, 0x105000, 4096) == PTSAN_OK);
     CHECK(ptsan_table_freed(san, 0x103000, 4096) == PTSAN_OK);
@@ -437,7 +437,7 @@ int main(void) {
     prepare("leak  # the tests end here\nstale-use");
     ptsan_leave(san, 0);
     fflush(stdout);
-    CHECK(ptsan_end(san) == 0); /* says what was allowed, and what was not needed */
+    CHECK(ptsan_end(san) == 0); /* lists allowed findings, and unused suppressions */
     prepare(NULL);
     ptsan_leave(san, 0);
     ptsan_flush_all(san, 55);

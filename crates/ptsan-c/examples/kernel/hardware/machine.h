@@ -29,7 +29,7 @@ static inline void hw_table_taken(uint64_t phys) { (void)phys; }
 
 static inline void hw_table_returned(uint64_t phys) { (void)phys; }
 
-/* The same: the last user of a data frame is gone; what was changed so far has been flushed. */
+/* The same: the last user of a data frame is gone; all changes so far have been flushed. */
 static inline void hw_frame_freed(uint64_t phys) { (void)phys; }
 
 static inline void hw_flushed(void) {}
