@@ -16,8 +16,8 @@ const TEXT: usize = 40;
 
 /// Prints the records of a log, one a line
 ///
-/// Each line has the number of the record, what happened, and the instruction that did it if the
-/// log says so.
+/// Each line has the number of the record, the event, and the instruction that did it if the log
+/// says so.
 #[derive(Args)]
 pub struct DumpArgs {
     /// The log; - is standard input
@@ -36,7 +36,7 @@ pub struct DumpArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// The log cannot be read, is cut or damaged: what came before has been printed.
+/// The log cannot be read, is cut or damaged: the records before that have been printed.
 pub fn run(args: &DumpArgs) -> Result<ExitCode, Failure> {
     let symbols = Symbols::open(args.symbols.as_deref(), false)?;
     let mut input = Input::open(&args.log)?;
@@ -79,7 +79,7 @@ pub(crate) fn header_line(header: &Header) -> String {
     format!("{}, {} CPU{plural}{asids}{upper}{barriers}{bits}", header.architecture, header.cpus)
 }
 
-/// Returns what a record says, in a line.
+/// Describes a record in a line.
 pub(crate) fn describe(record: &Record<'_>) -> String {
     let name = record.name();
     let sized = |phys: u64, size: u64| match size {

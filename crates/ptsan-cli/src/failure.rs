@@ -1,4 +1,4 @@
-//! How the command fails: one line on standard error and exit status 2.
+//! Failures of the command: one line on standard error and exit status 2.
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -18,13 +18,13 @@ impl Failure {
         Self(Some(message.into()))
     }
 
-    /// Returns what goes wrong with standard output. A reader that has gone is no failure.
+    /// Creates a failure of standard output. A reader that has gone is no failure.
     #[must_use]
     pub fn output(e: &io::Error) -> Self {
         if e.kind() == io::ErrorKind::BrokenPipe { Self(None) } else { Self::at("standard output", e) }
     }
 
-    /// Creates a failure of what `what` names.
+    /// Creates a failure of the thing that `what` names.
     pub fn at(what: impl Display, e: impl Display) -> Self {
         Self(Some(format!("{what}: {e}")))
     }

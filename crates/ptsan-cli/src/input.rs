@@ -1,4 +1,4 @@
-//! Where a log comes from, and how much of it has been read.
+//! Opens a log, and shows the progress of reading it.
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use ptsan_log::Reader;

@@ -10,7 +10,7 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// Opens an image with symbols or debug information. Without a path, nothing has a name.
+    /// Opens an image with symbols or debug information. Without a path, no address has a name.
     /// Source files have their `whole_paths`, or the last parts of these.
     pub(crate) fn open(path: Option<&Path>, whole_paths: bool) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self { image: None, whole_paths }) };
@@ -44,15 +44,15 @@ impl Symbols {
             let name = addr2line::demangle_auto(symbol.into(), None);
             found.push(TraceFrame { symbol: without_hash(&name), at: None });
         }
-        // What the runtime does is done for its caller.
+        // The runtime works for its caller.
         if found.iter().any(|frame| !is_runtime(&frame.symbol)) {
             found.retain(|frame| !is_runtime(&frame.symbol));
         }
         found
     }
 
-    /// Returns the function that the image has at an address, in a line: what is inlined into it is
-    /// in reports.
+    /// Returns the function that the image has at an address, in a line. Reports also name
+    /// functions inlined into it.
     pub(crate) fn outermost(&self, pc: u64) -> Option<String> {
         let frame = self.frames(pc).pop()?;
         Some(match frame.at {

@@ -2,7 +2,7 @@
 
 const COLUMNS: usize = 80;
 
-/// Adds `text` as a line, indented by `indent` columns. What does not fit goes on further lines,
+/// Adds `text` as a line, indented by `indent` columns. Words that do not fit go on further lines,
 /// two columns deeper.
 pub(crate) fn line(to: &mut String, indent: usize, text: &str) {
     let mut column = indent;

@@ -27,7 +27,7 @@ fn ptsan(arguments: &[&str], log: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Replays; returns the exit status and what was printed.
+/// Replays; returns the exit status and the output.
 fn replay(log: &[u8], arguments: &[&str]) -> (i32, String) {
     let output = ptsan(&[&["replay", "-"], arguments].concat(), log);
     let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
@@ -39,7 +39,7 @@ fn machine() -> Header {
     Header::new(Architecture::X86_64, 2)
 }
 
-/// A space of four tables that maps page 0, and what it takes to take it down.
+/// A space of four tables that maps page 0, up to the store that unlinks the last table.
 fn space() -> Vec<Record<'static>> {
     let table =
         |phys, level| Record::TableAllocated { phys, size: 0, level: Some(level), content: Content::Zero };
@@ -112,7 +112,7 @@ fn a_missing_flush_is_found_without_an_access() {
 
 #[test]
 fn the_adversary_finds_what_only_a_walk_shows_and_repeats_itself() {
-    // A log without stores: nothing says which CPU may hold the table, unless it has walked.
+    // A log without stores: no record says which CPU may hold the table, unless it has walked.
     let memory = |phys, bytes: &'static [u8]| Record::Memory { phys, bytes };
     let table = |phys| Record::TableAllocated { phys, size: 0, level: None, content: Content::Unchecked };
     let other = Record::Invalidate { cpu: Some(1), scope: Scope::All, leaf_only: false };
@@ -243,7 +243,7 @@ fn a_lazy_cpu_still_holds_what_it_held_and_a_space_that_is_destroyed_is_forgotte
     let (status, text) = replay(&log(&machine(), &resumed), &["--no-seed"]);
     assert!(status == 1 && text.contains("CPU 0 is active"), "{text}");
 
-    // The number stands for another root, with what the CPU has kept of the first.
+    // The number stands for another root, with entries that the CPU has kept of the first.
     let asids = Header { asids: true, ..machine() };
     let other = [
         Record::TableAllocated { phys: 0x5000, size: 0, level: Some(3), content: Content::Zero },
@@ -272,7 +272,7 @@ fn while_an_operation_is_under_way_old_translations_may_be_used() {
     for (rest, kind) in [
         (vec![access, flush, end], None),
         (vec![access, end, flush], Some("stale-use")),
-        // What is owed was reported when the operation ended; its use is the same mistake.
+        // The debt was reported when the operation ended; its use is the same mistake.
         (vec![end, access, flush], Some("flush-missing")),
     ] {
         let (_, text) = replay(&log(&machine(), &[records.clone(), rest, freed()].concat()), &["--no-seed"]);
@@ -298,7 +298,7 @@ fn a_use_of_an_old_translation_is_found() {
     assert!(text.contains("4  leak"), "{text}");
 }
 
-/// Stores that the page at 0 is mapped, then what else happens to it, with its frame at 0x9000.
+/// Maps the page at 0 to its frame at 0x9000, then replays `records` about it.
 fn with_data(header: &Header, records: &[Record<'_>]) -> (i32, String) {
     let free = |phys| Record::TableFreed { phys, size: 0 };
     let end = [Record::Leave { cpu: 0 }, free(0x4000), free(0x3000), free(0x2000), free(0x1000)];
@@ -332,7 +332,7 @@ fn data_frames_are_checked_when_they_are_freed_used_again_or_made_tables() {
         assert_eq!(status, i32::from(!finding.is_empty()), "{records:?}: {text}");
         assert!(flat.contains(finding) && !text.contains("the log is wrong"), "{records:?}: {text}");
     }
-    // What is owed at the end is found there, if the log says that it is complete.
+    // A debt at the end is found there, if the log says that it is complete.
     let (status, text) = replay(&log(&machine(), &[&space()[..10], &[store(0)]].concat()), &["--no-seed"]);
     assert!(status == 1 && text.contains("flush-missing") && text.contains("at record 12,"), "{text}");
 }
@@ -368,7 +368,7 @@ fn a_page_that_is_told_as_mapped_is_walked_for() {
         content: Content::Unchecked,
     };
     for mapped in [false, true] {
-        // Nothing is told of stores: only what memory holds.
+        // No store is told, only the content of memory.
         let mut records = vec![
             memory(0x1000, &[7, 0x20]),
             memory(0x2000, &[7, 0x30]),
@@ -512,7 +512,7 @@ fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
         assert!(flat.contains(what) && flat.contains("instead:") && flat.contains(instead), "{text}");
         assert!(flat.contains("no findings"), "{text}");
     }
-    // What is wrong with the code stays a finding.
+    // An error of the code stays a finding.
     let mut twice = honest;
     twice.push(Record::TableFreed { phys: 0x1000, size: 0 });
     let (status, text) = replay(&log(&machine(), &twice), &["--no-seed"]);

@@ -1,5 +1,5 @@
-/* What the build system of EDK II would generate, and the functions of its base libraries that both
- * tests need. Included before everything else. */
+/* Names that the build system of EDK II would generate, and the functions of its base libraries
+ * that both tests need. Included before everything else. */
 #include <Base.h>
 
 extern GUID gArmMmuReplaceLiveTranslationEntryFuncGuid;

@@ -34,7 +34,7 @@ static void storing(void *to) {
     }
 }
 
-/* What the compiler calls. */
+/* The functions that the compiler calls. */
 #define LOADS(n)                                                                                             \
     void __tsan_read##n(void *from) { (void)from, settle(); }                                                \
     void __tsan_unaligned_read##n(void *from) { (void)from, settle(); }                                      \

@@ -40,8 +40,8 @@ void flush_everything(void);
 void tlbi_page_everywhere(uint64_t va);
 void dsb(void);
 
-/* Compares what the code under test should have mapped at `va` with its tables: frame (or
- * PTSAN_NONE for nothing), size of the page (or 0), permissions (or 0). */
+/* Compares the mapping that the code under test should have at `va` with its tables: frame (or
+ * PTSAN_NONE for no page), size of the page (or 0), permissions (or 0). */
 void expect(uint64_t va, uint64_t phys, uint64_t size, uint32_t perms);
 
 /* Accesses `va` on a CPU, in supervisor mode. Returns whether it did not fault. */

@@ -200,8 +200,8 @@ fn one_address_of_512() -> Result<(), Error> {
     Ok(())
 }
 
-/// Maps, protects and unmaps at random what the crate handles correctly, with all four CPUs
-/// accessing pages in between, and compares every page with a model.
+/// Maps, protects and unmaps pages at random as far as the crate does it correctly, with all four
+/// CPUs accessing pages in between, and compares every page with a model.
 fn right(seed: u64) -> Result<(), Error> {
     const BASE: u64 = 4 * LARGE;
     let mut m = Machine::new(seed)?;

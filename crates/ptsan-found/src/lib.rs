@@ -1,7 +1,7 @@
 //! Released crates under the page-table sanitizer. Each example runs one crate and fails unless
 //! exactly the defects that `docs/defects.md` describes are found.
 //!
-//! * [`Defect`] is the verdict on a run: what must be found, and what may follow from it.
+//! * [`Defect`] is the verdict on a run: the findings that must be made, and those that may follow.
 //! * [`silent`] is the verdict on a correct use.
 //! * [`entry_address`] tells which addresses an entry translates, for flushes that a crate compiles
 //!   for bare metal only.
@@ -23,10 +23,11 @@ pub struct Defect {
 }
 
 impl Defect {
-    /// Prints what was found.
+    /// Prints the findings.
     ///
     /// # Panics
-    /// Panics unless it is all that must be found and nothing that may not.
+    /// Panics if a finding that must be made is missing, or if another than the allowed ones is
+    /// made.
     #[track_caller]
     pub fn found(&self, san: &Sanitizer) {
         println!("== {}\n   {}\n   {}\n\n{san}\n", self.title, self.source, self.why);

@@ -1,4 +1,4 @@
-//! Reads one record from bytes. Nothing is trusted.
+//! Reads one record from bytes that may be arbitrary.
 use crate::record::{AccessKind, BarrierKind, Content, EXCHANGED, MAX_BYTES, MAX_FILL, Record, Scope, kind};
 use crate::wire::{Bad, CHECK_BYTES, Check, Fields};
 use core::fmt;

@@ -93,7 +93,7 @@ impl<S: Sink> Encoder<S> {
         Ok(())
     }
 
-    /// Ends the log: nothing may follow. With `all_freed`, tables that are still allocated are
+    /// Ends the log: no record may follow. With `all_freed`, tables that are still allocated are
     /// leaks.
     ///
     /// # Errors

@@ -215,8 +215,8 @@ pub enum Record<'a> {
         /// Which.
         kind: BarrierKind,
     },
-    /// Everything that was unmapped, remapped or restricted so far has been flushed, but for what
-    /// belongs to an operation under way.
+    /// Everything that was unmapped, remapped or restricted so far has been flushed, except by
+    /// operations under way.
     FlushesDone,
     /// The stores that follow are those of this CPU.
     Running {

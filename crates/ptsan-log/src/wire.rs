@@ -63,8 +63,8 @@ const TABLE: [u16; 256] = {
     table
 };
 
-/// The payload of a record that is being written. What does not fit is cut off, which no record of
-/// ours needs.
+/// The payload of a record that is being written. Bytes that do not fit are cut off, which no
+/// record of ours needs.
 pub(crate) struct Payload {
     bytes: [u8; MAX_PAYLOAD],
     len: usize,
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
         for place in 0..MAX_NUMBER {
             let byte = self.byte(name)?;
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte has room for one bit, and nothing follows it.
+            // The tenth byte has room for one bit, and no byte follows it.
             if place == MAX_NUMBER - 1 && byte > 1 {
                 break;
             }

@@ -1,4 +1,4 @@
-//! The code that did what records say, as the sanitizer names callers.
+//! Names the code behind records, as the sanitizer names callers.
 use crate::symbols::Symbols;
 use ptsan::{Trace, TraceFrame};
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ impl Callers {
         Self { symbols, known: HashMap::new(), nobody: Trace::new(Vec::new()) }
     }
 
-    /// Returns the functions at the address of an instruction, innermost first, or the address where
-    /// no function is known.
+    /// Returns the functions at the address of an instruction, innermost first, or the address
+    /// where no function is known.
     pub(super) fn of(&mut self, pc: Option<u64>) -> Trace {
         let Some(pc) = pc else { return self.nobody.clone() };
         if self.known.len() >= MOST {

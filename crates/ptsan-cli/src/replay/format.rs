@@ -2,7 +2,7 @@
 use ptsan::{Arch, Granule};
 use ptsan_log::{Architecture, Header};
 
-/// Returns the format, or what about the header makes none.
+/// Returns the format, or the reason why the header has no valid one.
 pub(super) fn arch(header: &Header) -> Result<Arch, String> {
     let bits = header.va_bits;
     let arch = match header.architecture {

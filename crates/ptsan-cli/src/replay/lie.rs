@@ -17,16 +17,16 @@ pub(super) struct Lie {
     pub(super) origin: Origin,
     /// The name of the record's kind.
     pub(super) kind: &'static str,
-    /// What is wrong.
+    /// The error.
     pub(super) what: String,
-    /// What to record instead.
+    /// A legal record in its place.
     pub(super) instead: &'static str,
 }
 
-/// What a record says that cannot be, and what to record instead.
+/// The error of a record that cannot be, and a legal record in its place.
 pub(super) type Wrong = (String, &'static str);
 
-/// What the log has said so far, as far as later records depend on it.
+/// The facts that the log has told so far, as far as later records depend on them.
 pub(super) struct Facts {
     cpus: u16,
     levels: usize,

@@ -1,4 +1,4 @@
-//! The machine of a log: its memory, its CPUs under the sanitizer, and what was found.
+//! The machine of a log: its memory, its CPUs under the sanitizer, and the findings.
 use super::callers::Callers;
 use super::lie::{Facts, Lie};
 use super::memory::{Full, Pages};
@@ -16,7 +16,7 @@ const MOST_TABLE_PAGES: usize = 1 << 22;
 /// The most lies that are kept. All are counted.
 const MOST_LIES: usize = 64;
 
-/// What was recorded, by kind.
+/// The number of records, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) allocated: u64,
@@ -54,15 +54,15 @@ pub(super) struct Machine {
     recent: Recent,
     callers: Callers,
     operations: HashMap<u64, Operation>,
-    /// CPUs that have loaded a root. Others hold nothing that an invalidation could drop.
+    /// CPUs that have loaded a root. Others hold no entry that an invalidation could drop.
     used: BTreeSet<u16>,
     table_bytes: u64,
     entry_bytes: u64,
 }
 
 impl Machine {
-    /// Creates the machine that a header describes. `keep` is how many findings are kept, `most` how
-    /// many pages of memory.
+    /// Creates the machine that a header describes. `keep` is how many findings are kept, `most`
+    /// how many pages of memory.
     pub(super) fn new(
         header: &Header,
         arch: Arch,
@@ -152,7 +152,7 @@ impl Machine {
         self.callers.of(pc).frames().into_iter().map(|frame| frame.symbol).collect()
     }
 
-    /// Puts the usual size in where the record has none.
+    /// Puts the usual size in where the record has no size.
     fn sized<'a>(&self, record: Record<'a>) -> Record<'a> {
         let usual = self.table_bytes;
         match record {
@@ -182,7 +182,7 @@ impl Machine {
                 let known = finding.events().filter_map(|event| Some((event, self.recent.find(event)?)));
                 self.made.push(known.chain([(finding.event, origin)]).collect());
             }
-            // What has the same cause may come later.
+            // Consequences of the same cause may come later.
             for consequence in &finding.consequences {
                 self.made[index].entry(consequence.event).or_insert(origin);
             }

@@ -22,8 +22,8 @@ use std::process::ExitCode;
 /// Runs the sanitizer over the log of a kernel
 ///
 /// Rebuilds the memory of page tables from the stores of the log, and calls the sanitizer as code
-/// under test would. The exit status is 0 if nothing was found, 1 if something was, and 2 if the
-/// log is damaged, cut or wrong and nothing was found before, or if it cannot be read at all.
+/// under test would. The exit status is 0 without findings, 1 with findings, and 2 if the log
+/// cannot be read at all, or is damaged, cut or wrong without a finding before.
 #[derive(Args)]
 pub struct ReplayArgs {
     /// The log; - is standard input
@@ -63,7 +63,7 @@ enum Format {
     Short,
     /// Commands of GitHub Actions, which mark the innermost function.
     Github,
-    /// An object on each line: what was read, the counts, each finding.
+    /// An object on each line: the log and its counts, then each finding.
     Json,
 }
 

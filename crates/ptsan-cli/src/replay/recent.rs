@@ -1,4 +1,4 @@
-//! Which record the sanitizer's events come from.
+//! Finds the record from which an event of the sanitizer comes.
 use std::collections::VecDeque;
 
 /// The most records remembered.

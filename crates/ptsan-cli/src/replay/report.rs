@@ -1,4 +1,4 @@
-//! The report of a replay: what was read, then what the sanitizer reports.
+//! The report of a replay: the log that was read, then the sanitizer's report.
 use super::machine::Machine;
 use crate::dump::header_line;
 use crate::wrap;
@@ -7,7 +7,7 @@ use ptsan_log::{Header, ReadError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What was read, and what of it could not be.
+/// The part of the log that was read, and the damage in the rest.
 #[derive(Serialize)]
 pub(super) struct Overview {
     schema: u32,
@@ -20,7 +20,7 @@ pub(super) struct Overview {
     damage: Option<String>,
     /// The seed of the adversary.
     seed: Option<String>,
-    /// What was recorded, by kind.
+    /// The number of records, by kind.
     counts: BTreeMap<&'static str, u64>,
     /// Tables that were allocated at the end.
     tables_left: u64,
@@ -133,8 +133,7 @@ impl Overview {
     }
 }
 
-/// Returns the number of findings about the code: what the sanitizer cannot make sense of is the
-/// log's.
+/// Returns the number of findings about the code. Misuse of the sanitizer is an error of the log.
 pub(super) fn total(san: &Sanitizer) -> u64 {
     san.total() - san.count(Kind::Misuse)
 }

@@ -57,7 +57,7 @@ VOID EFIAPI ArmUpdateTranslationTableEntry(VOID *entry, VOID *va) {
     flush_page_everywhere((UINT64)va);
 }
 
-/* ArmMmuLibReplaceEntry.S: without the MMU nothing is walked, else the entry is cleared first. */
+/* ArmMmuLibReplaceEntry.S: without the MMU no CPU walks, else the entry is cleared first. */
 VOID EFIAPI ArmReplaceLiveTranslationEntry(UINT64 *entry, UINT64 value, UINT64 va, BOOLEAN off) {
     if (!off) {
         told_memset(entry, 0, 8);

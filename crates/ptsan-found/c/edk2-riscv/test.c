@@ -76,7 +76,7 @@ static UINT64 leaf(UINT64 va) {
     return entry;
 }
 
-/* 2 MiB are made uncached, then one page of them read-only: what do the others keep? */
+/* 2 MiB are made uncached, then one page of them read-only: do the others keep their type? */
 static VOID lost_memory_type(VOID) {
     start(1);
     RiscVSetMemoryAttributes(REGION, LARGE, EFI_MEMORY_UC);

@@ -30,8 +30,8 @@ void isb(void) {}
 
 static uint64_t table(int n) { return RAM_START + (n + 1) * 4096ull; }
 
-/* While the library maps a region, the tables that count no regions are its own: it takes those that
- * it needs. */
+/* While the library maps a region, the tables that count no regions are its own: it takes those
+ * that it needs. */
 static void take(void) {
     settle();
     for (int n = 0; n < tables; n++) {
@@ -99,7 +99,7 @@ static void lost_table(void) {
     verdict("TF-A xlat_tables_v2: a region that does not fit leaves a table behind", "leak", "");
 }
 
-/* The same in the second of two GiB: what was mapped in the first is undone, the new table is not. */
+/* The same in the second of two GiB: the pages of the first are undone, the new table is not. */
 static void lost_table_further_on(void) {
     start(3, 3);
     if (add(REGION + (1ull << 30) - 8192, 16384) != -ENOMEM) {
@@ -112,7 +112,7 @@ static void lost_table_further_on(void) {
     verdict("TF-A xlat_tables_v2: the same further on, together with the next", "leak free-before-flush", "");
 }
 
-/* A region over two blocks of 2 MiB finds no table for the second: what it mapped of the first is
+/* A region over two blocks of 2 MiB finds no table for the second: its pages of the first are
  * unmapped, and the invalidations are not completed. */
 static void not_completed(void) {
     start(2, 2);

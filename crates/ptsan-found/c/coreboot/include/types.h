@@ -1,4 +1,4 @@
-/* What mmu.c calls, on the host. Names are those of coreboot; test.c has the functions. */
+/* Declarations for mmu.c on the host. Names are those of coreboot; test.c has the functions. */
 #ifndef TYPES_H
 #define TYPES_H
 

@@ -1,4 +1,4 @@
-/* What cache_v8.c calls, on the host. Names are those of U-Boot; test.c has the functions. */
+/* Declarations for cache_v8.c on the host. Names are those of U-Boot; test.c has the functions. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ typedef bool (*pte_walker_cb_t)(u64 start, u64 end, int va_bits, int level, void
 #define puts(text) printf(text)
 #define memset clear_table
 
-/* The code clears tables, when it takes them, and nothing else. */
+/* The code clears only tables, when it takes them. */
 void *clear_table(void *to, int byte, size_t bytes);
 
 void set_sctlr(u64 value);
