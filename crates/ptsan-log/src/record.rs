@@ -215,8 +215,8 @@ pub enum Record<'a> {
         /// Which.
         kind: BarrierKind,
     },
-    /// Everything that was unmapped, remapped or restricted so far has been flushed, except by
-    /// operations under way.
+    /// All pages that were unmapped, remapped or restricted so far have been flushed, except pages
+    /// that an operation under way changed.
     FlushesDone,
     /// The stores that follow are those of this CPU.
     Running {

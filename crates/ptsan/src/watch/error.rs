@@ -1,7 +1,7 @@
-//! The reason for which memory cannot be watched, or a run was ended.
+//! The reason why memory cannot be watched, or why a run was ended.
 use std::fmt;
 
-/// The reason for which memory cannot be watched, or a run was ended.
+/// The reason why memory cannot be watched, or why a run was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// This is not Linux on x86-64. Run the test on such a host, or call the hooks from the code.
