@@ -1,7 +1,7 @@
 //! `aarch64-paging`: `RootTable`, released and with hooks, and `Noted`.
 use aarch64_paging::descriptor::{El1Attributes, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, RootTable, Translation, VaRange};
-use ptarmigan::adapters::aarch64_paging::{Noted, Tables};
+use ptarmigan_adapters::aarch64_paging::{Noted, Tables};
 use ptarmigan_cli::bench::table::contender::PAGE;
 
 use super::Way;

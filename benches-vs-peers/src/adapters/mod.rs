@@ -26,7 +26,7 @@ pub enum Way {
     Released,
     /// Its own hooks, over the library's pages.
     Hooks,
-    /// A space of `ptarmigan::adapters`.
+    /// A space of `ptarmigan-adapters`.
     Space,
 }
 

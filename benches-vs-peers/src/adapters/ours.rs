@@ -4,13 +4,13 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use ptarmigan::adapters::{Home, Pages};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
+use ptarmigan_adapters::{Home, Pages};
 use ptarmigan_cli::bench::machine::host;
 
 type Lists = Quicklists<'static, DirectMap, &'static KernelMap<X86_64, DirectMap>>;

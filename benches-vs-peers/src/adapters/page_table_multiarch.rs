@@ -3,7 +3,7 @@ use memory_addr::{PhysAddr, VirtAddr};
 use page_table_entry::x86_64::X64PTE;
 use page_table_multiarch::x86_64::{X64PageTable, X64PagingMetaData};
 use page_table_multiarch::{PageSize, PagingHandler};
-use ptarmigan::adapters::page_table_multiarch::{Handler, Space};
+use ptarmigan_adapters::page_table_multiarch::{Handler, Space};
 
 use super::Way;
 use super::ours::{Here, OurPages};

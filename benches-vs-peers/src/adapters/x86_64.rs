@@ -4,8 +4,8 @@
 //! the range that was mapped, and frees the root.
 use std::hint::black_box;
 
-use ptarmigan::adapters::x86_64::{Frames, Space};
 use ptarmigan::addr::PhysAddr as OurAddr;
+use ptarmigan_adapters::x86_64::{Frames, Space};
 use ptarmigan_cli::bench::table::contender::{PAGE, SPARSE, STRIDE, VIRT};
 use ptarmigan_cli::bench::table::peer_pool;
 use x86_64::structures::paging::mapper::{CleanUp, MappedPageTable, Mapper, PageTableFrameMapping};

@@ -32,12 +32,12 @@ const ORDER: &[&str] = &[
     "setup",
     "hosted",
     "pool",
-    "adapters",
 ];
 
 /// The crates of the repository whose sources are looked at.
 const CRATES: &[&str] = &[
     "crates/ptarmigan",
+    "crates/ptarmigan-adapters",
     "crates/ptarmigan-rig",
     "crates/ptsan",
     "crates/ptarmigan-trace",

@@ -36,7 +36,7 @@
 //! |---|---|---|
 //! | memory, and no allocator of frames | frames | [`frames::Frames`] |
 //! | page tables of your own | lists of pages known to be zero | [`quicklist::Quicklists`], [`page::ForeignTable`] |
-//! | tables of a released crate | an adapter | the module `adapters` |
+//! | tables of a released crate | an adapter | the crate `ptarmigan-adapters` |
 //! | a plan of your own for address spaces | trees | [`table::Tree`] |
 //! | system calls to serve: `mmap`, fork, faults | spaces | [`space::Space`], [`space::SharedSpace`] |
 //! | a kernel, and no machine yet | set-up: all parts from a description | [`setup::Setup`], [`arch`] |
@@ -50,8 +50,6 @@
 //! |---|---|---|
 //! | `hosted` | yes | the module `hosted`: a machine made of threads and `mmap`, and a pool of pages for programs; needs std |
 //! | `small` | no | trades speed for smaller code |
-//! | `adapters` | no | table pages for page-table crates of other people, and for a tree of one's own |
-//! | `x86_64`, `page_table_multiarch`, `page-table-generic`, `aarch64-paging` | no | the adapter of the crate of that name |
 //!
 //! Without features the crate is `no_std`, needs no heap, and has no dependency.
 //!
@@ -63,7 +61,7 @@
 //! architectures), [`quicklist`] (pages in a known state), [`machine`] (the parts, put together),
 //! [`gather`] (pages between unlinking and reuse), [`highmem`] (frames that are mapped for a
 //! while), [`table`] (trees), [`vmalloc`] (areas of the kernel), [`space`] (address spaces),
-//! [`setup`] (a machine from a description), and with their features `hosted` and `adapters`.
+//! [`setup`] (a machine from a description), and with its feature `hosted`.
 //!
 //! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate (or one
 //! of [`arch`]), a [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it
@@ -78,8 +76,6 @@
 //! is part of its type ([`frames::Frame`]); what is per CPU is reached only with proof of being
 //! there ([`cpu::PerCpu`]).
 #![cfg_attr(not(any(feature = "hosted", test, loom)), no_std)]
-#[cfg(feature = "adapters")]
-pub mod adapters;
 pub mod addr;
 pub mod arch;
 mod bits;

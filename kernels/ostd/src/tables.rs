@@ -3,14 +3,14 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use ostd::mm::Paddr;
-use ptarmigan::adapters::{Pages, WithPin};
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::{MachineId, Pinned};
+use ptarmigan::cpu::{MachineId, Pinned, WithPin};
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::Frames;
 use ptarmigan::page::NoConstruct;
 use ptarmigan::quicklist::{self, ListsConfig, Quicklists};
 use ptarmigan::window::DirectMap;
+use ptarmigan_adapters::Pages;
 use spin::Once;
 
 use crate::memory::{CPUS, Memory, with_pin};

@@ -83,3 +83,12 @@ impl Pinned<'_> {
         self.node
     }
 }
+
+/// Gives a [`Pinned`] to code that has no argument to carry one: a kernel disables preemption while
+/// the closure runs, a hosted thread has its CPU slot.
+///
+/// An implementation must not unwind once `f` has returned: a page that `f` has taken is lost then.
+pub trait WithPin {
+    /// Calls `f` with the proof of where the caller is.
+    fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R;
+}

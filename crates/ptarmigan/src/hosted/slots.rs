@@ -1,5 +1,5 @@
 //! Logical CPUs that threads own.
-use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WithPin};
 use core::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -186,6 +186,13 @@ impl CpuSlot {
         // leave this thread, which runs one thing at a time. 2. `take` found the CPU among the
         // host's, which says which node it is on.
         unsafe { Pinned::assume(self.owners.machine, self.cpu, self.node) }
+    }
+}
+
+impl WithPin for CpuSlot {
+    #[inline]
+    fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R {
+        f(&self.pin())
     }
 }
 

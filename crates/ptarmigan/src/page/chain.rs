@@ -142,15 +142,14 @@ impl Unhooked {
         self.len == 0 && self.root.is_none()
     }
 
-    /// Puts the tables of `other`, a chain without a root, on this one.
+    /// Puts the tables of `other` on this chain, but not a root of `other`.
     ///
     /// # Safety
     ///
     /// 1. Each table of both chains must be of `frames`.
-    #[cfg(feature = "adapters")]
     #[cold]
-    pub(crate) unsafe fn append(&mut self, frames: &Frames, other: Unhooked) {
-        debug_assert!(other.root.is_none());
+    pub unsafe fn append(&mut self, frames: &Frames, other: Unhooked) {
+        debug_assert!(other.root.is_none(), "a root that is appended is lost");
         let mut last = other.head;
         if last == Pfn::NONE {
             return;

@@ -33,7 +33,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of a table for which one bit is kept: 64 bits for each frame.
-pub(crate) const LINE: usize = FRAME_SIZE / 64;
+pub const LINE: usize = FRAME_SIZE / 64;
 
 /// A table of a tree that is not the library's, owned by that tree. Which of its cache lines were
 /// written is noted in its frames' records.
@@ -75,9 +75,8 @@ impl Clean {
     ///
     /// 1. As there.
     /// 2. Tables of the page's level are one frame, and it is not the root's level.
-    #[cfg(feature = "adapters")]
     #[inline]
-    pub(crate) unsafe fn into_frame<'m>(self, frames: &'m Frames) -> ForeignTable<'m> {
+    pub unsafe fn into_frame<'m>(self, frames: &'m Frames) -> ForeignTable<'m> {
         let level = self.level();
         // SAFETY: 1. and 2. the page owned it (1.). 3. by the caller (2.).
         let table = unsafe { ForeignTable::from_frame(frames, level, self.into_raw()) };
@@ -129,9 +128,8 @@ impl<'m> ForeignTable<'m> {
     ///
     /// 1. and 2. As there.
     /// 3. The table must be one frame, and no root.
-    #[cfg(feature = "adapters")]
     #[inline]
-    pub(crate) unsafe fn from_frame(frames: &'m Frames, level: Level, at: PhysAddr) -> Self {
+    pub unsafe fn from_frame(frames: &'m Frames, level: Level, at: PhysAddr) -> Self {
         ForeignTable { frames, at, level, is_root: false, table_shift: FRAME_SHIFT as u8 }
     }
 
@@ -189,23 +187,24 @@ impl<'m> ForeignTable<'m> {
         }
     }
 
-    /// As [`touched`](Self::touched), for a table that is [one frame](Self::from_frame). The caller
-    /// has the table alone, but for MMUs: so this is a store, not a read-modify-write. If others
-    /// note lines meanwhile, some may be lost.
-    #[cfg(feature = "adapters")]
-    #[allow(dead_code, reason = "without the feature of a crate there is no tree")]
+    /// As [`touched`](Self::touched), for a caller that has the table alone, but for MMUs: a store,
+    /// not a read-modify-write. If others note lines meanwhile, some may be lost.
     #[inline]
-    pub(crate) fn touched_alone(&self, offset: usize) {
-        self.frames.meta(self.at.pfn()).touch((offset % FRAME_SIZE / LINE) as u32);
+    pub fn touched_alone(&self, offset: usize) {
+        let offset = offset & (self.bytes() - 1);
+        if self.is_root {
+            self.touched(offset);
+        } else if !self.is_small() {
+            let record = self.frames.meta(Pfn(self.at.pfn().0 + (offset >> FRAME_SHIFT) as u32));
+            record.touch((offset % FRAME_SIZE / LINE) as u32);
+        }
     }
 
-    /// Returns the lines that are noted of a table that is [one frame](Self::from_frame), a bit for
-    /// each [`LINE`].
-    #[cfg(feature = "adapters")]
-    #[allow(dead_code, reason = "without the feature of a crate there is no tree")]
+    /// Returns the noted lines of the first frame: a bit for each [`LINE`], or for two of a root.
+    /// Returns all bits for a table that shares its frame.
     #[inline]
-    pub(crate) fn lines(&self) -> u64 {
-        self.frames.meta(self.at.pfn()).touched()
+    pub fn lines(&self) -> u64 {
+        if self.is_small() { u64::MAX } else { self.noted(self.frames.meta(self.at.pfn())) }
     }
 
     /// Returns the written lines of a record, a bit for each [`grain`](Self::grain).

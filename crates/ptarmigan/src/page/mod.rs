@@ -15,8 +15,5 @@ mod level;
 pub use chain::{FlushProof, Flushed, Unhooked};
 pub use clean::Clean;
 pub use construct::{Construct, NoConstruct};
-#[cfg(feature = "adapters")]
-#[allow(unused_imports, reason = "without the feature of a crate there is no tree")]
-pub(crate) use foreign::LINE;
-pub use foreign::{ClearedTable, ForeignTable};
+pub use foreign::{ClearedTable, ForeignTable, LINE};
 pub use level::{Layout, Level, MAX_LEVELS};

@@ -24,14 +24,6 @@ mod called;
 #[cfg(not(miri))]
 #[path = "../child/mod.rs"]
 mod child;
-#[cfg(all(
-    not(miri),
-    feature = "aarch64-paging",
-    feature = "page-table-generic",
-    feature = "page_table_multiarch",
-    feature = "x86_64"
-))]
-mod foreign;
 #[cfg(not(miri))]
 mod owners;
 #[cfg(not(miri))]
@@ -125,8 +117,6 @@ enum Point {
     Sleep,
     Wake,
     Stay,
-    #[allow(dead_code, reason = "only tests of adapters pass it, which are features")]
-    WithPin,
     PageConstruct,
     PageDestruct,
     PageRestore,

@@ -6,14 +6,14 @@
 //! cargo run --release -p ptarmigan --features page-table-generic --example adapter_page_table_generic
 //! ```
 use page_table_generic::{PageTableEntry, PhysAddr, TableMeta, VirtAddr};
-use ptarmigan::adapters::page_table_generic::{Space, TableEntry};
-use ptarmigan::adapters::{Home, Pages};
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 use ptarmigan::page::FlushProof;
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
+use ptarmigan_adapters::page_table_generic::{Space, TableEntry};
+use ptarmigan_adapters::{Home, Pages};
 use std::cell::Cell;
 use std::error::Error;
 

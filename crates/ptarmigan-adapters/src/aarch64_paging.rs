@@ -4,7 +4,7 @@
 //! ```
 //! use aarch64_paging::descriptor::{El1Attributes as A, PhysicalAddress};
 //! use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, VaRange};
-//! use ptarmigan::adapters::{Pages, aarch64_paging::Noted};
+//! use ptarmigan_adapters::{Pages, aarch64_paging::Noted};
 //! use ptarmigan::format::X86_64;
 //! use ptarmigan::hosted::{Host, HostConfig};
 //!
@@ -27,12 +27,8 @@
 //! Since 0.12.3, [`Mapping`] invalidates a table in caches before it frees it, and a [`RootTable`]
 //! is only for tables that are not live. So both may give their tables back [at
 //! once](Pages::at_once).
-use super::tree::{Entries, Tree};
-use super::{Pages, WithPin};
-use crate::addr::{FRAME_SIZE, PhysAddr};
-use crate::page::Level;
-use crate::quicklist::Policy;
-use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::Pages;
+use crate::tree::{Entries, Tree};
 use aarch64_paging::descriptor::{PagingAttributes, PhysicalAddress, UpdatableDescriptor};
 use aarch64_paging::paging::{
     Constraints, El1And0, El2, El2And0, El3, MemoryRegion, PageTable, RootTable, Stage2, Translation,
@@ -42,6 +38,11 @@ use aarch64_paging::{MapError, Mapping};
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
+use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
+use ptarmigan::cpu::WithPin;
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::Policy;
+use ptarmigan::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Bytes of a page.
 const PAGE: u64 = FRAME_SIZE as u64;
@@ -111,8 +112,8 @@ mod sealed {
 
     /// A hierarchy of tables of the crate.
     pub trait Hierarchy {
-        type Policy: crate::quicklist::Policy;
-        type Pin: crate::adapters::WithPin;
+        type Policy: ptarmigan::quicklist::Policy;
+        type Pin: ptarmigan::cpu::WithPin;
 
         fn tables(&self) -> &Tables<'_, '_, Self::Policy, Self::Pin>;
         fn root(&self) -> (PhysAddr, Level);

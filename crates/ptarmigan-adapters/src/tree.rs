@@ -1,13 +1,14 @@
 //! Trees of other crates' entries, with 512 entries of 8 bytes in a table: makes the tables that an
 //! operation needs, notes the lines that it is about to write, and takes a tree apart by the lines
 //! that were noted.
-use super::{Pages, WithPin};
-use crate::addr::{FRAME_SHIFT, PhysAddr};
-use crate::page::{LINE, Level};
-use crate::quicklist::Policy;
+use crate::Pages;
 use core::mem::{ManuallyDrop, forget};
 use core::ops::Range;
 use core::sync::atomic::{Ordering::Release, fence};
+use ptarmigan::addr::{FRAME_SHIFT, PhysAddr};
+use ptarmigan::cpu::WithPin;
+use ptarmigan::page::{LINE, Level};
+use ptarmigan::quicklist::Policy;
 
 /// Bytes of an entry.
 pub(super) const ENTRY: usize = 8;

@@ -1,8 +1,8 @@
 //! page-table-generic: `Space` beside the crate's table on its hooks.
 use crate::rig::{Here, Numbers, assert_back, at_once, at_once_of, out, waiting};
 use page_table_generic::{MapConfig, PageTable, PageTableEntry, PagingError, PhysAddr, TableMeta, VirtAddr};
-use ptarmigan::adapters::page_table_generic::{Frames, Space, TableEntry};
 use ptarmigan::page::FlushProof;
+use ptarmigan_adapters::page_table_generic::{Frames, Space, TableEntry};
 
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const LARGE: u64 = 1 << 7;

@@ -2,7 +2,7 @@
 //! back empty, before any flush.
 //!
 //! ```
-//! use ptarmigan::adapters::{Pages, x86_64::Space};
+//! use ptarmigan_adapters::{Pages, x86_64::Space};
 //! use ptarmigan::format::X86_64;
 //! use ptarmigan::hosted::{Host, HostConfig};
 //! use x86_64::structures::paging::{Page, PageTableFlags as Flags, PhysFrame, Size4KiB};
@@ -23,11 +23,12 @@
 //! # Ok(())
 //! # }
 //! ```
-use super::tree::{Entries, Tree};
-use super::{Pages, WithPin};
-use crate::addr::{FRAME_SIZE, PhysAddr};
-use crate::page::Level;
-use crate::quicklist::Policy;
+use crate::Pages;
+use crate::tree::{Entries, Tree};
+use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
+use ptarmigan::cpu::WithPin;
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::Policy;
 use x86_64::structures::paging::mapper::{
     CleanUp, FlagUpdateError, MapToError, MappedPageTable, Mapper, MapperFlush, PageTableFrameMapping,
     Translate, TranslateResult, UnmapError,

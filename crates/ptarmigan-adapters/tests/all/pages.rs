@@ -1,8 +1,8 @@
 //! Pages: their refusals, and that a page that waits for a flush is not handed out.
 use crate::rig::{assert_back, at_once, lists, out, waiting};
-use ptarmigan::adapters::{Pages, UnfitTables};
 use ptarmigan::page::{FlushProof, Layout, NoConstruct};
 use ptarmigan::quicklist::Source;
+use ptarmigan_adapters::{Pages, UnfitTables};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]

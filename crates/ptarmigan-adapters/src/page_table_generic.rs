@@ -1,14 +1,14 @@
 //! The crate `page-table-generic`, which clears its tables. It gives tables back that it has found
 //! empty, and full ones when a space ends, by the same hook.
 use super::Home;
-use super::tree::{ENTRY, Entries, Tree};
-use crate::addr::{FRAME_SIZE, PhysAddr};
-use crate::page::Level;
+use crate::tree::{ENTRY, Entries, Tree};
 use core::marker::PhantomData;
 use page_table_generic::{
     FrameAllocator, MapConfig, PageTableEntry, PageTableRef, PagingError, PagingResult,
     PhysAddr as TheirPhysAddr, PteConfigOf, TableMeta, VirtAddr as TheirVirtAddr,
 };
+use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
+use ptarmigan::page::Level;
 
 /// Bytes of the smallest large page.
 const LARGE: usize = FRAME_SIZE << 9;
@@ -136,7 +136,7 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
         assert!(size_of::<T::P>() == ENTRY, "entries have 8 bytes");
         assert!(T::PAGE_SIZE == FRAME_SIZE, "tables are frames");
         let levels = T::LEVEL_BITS.len();
-        assert!(1 < levels && levels <= crate::page::MAX_LEVELS, "two levels to five");
+        assert!(1 < levels && levels <= ptarmigan::page::MAX_LEVELS, "two levels to five");
         let mut level = 0;
         while level < levels {
             assert!(T::LEVEL_BITS[level] == 9, "512 entries in each table");

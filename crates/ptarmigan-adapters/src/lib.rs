@@ -1,7 +1,7 @@
 //! Table pages for page-table crates of other people, as these crates are released.
 //!
 //! A page-table crate asks its user for table pages by a trait, and each of these traits has room
-//! for less than a [policy](crate::quicklist::Policy) knows: that a page is zero already, which of
+//! for less than a [policy](ptarmigan::quicklist::Policy) knows: that a page is zero already, which of
 //! its lines were written, that TLBs may still know it. There are two ways to pages of the lists:
 //!
 //! * **Hooks**: the crate's own trait, over [`Pages`]. The crate works as ever. Work of which its
@@ -32,8 +32,8 @@
 //! # Versions
 //!
 //! Types of these crates are part of the signatures here, and spaces rely on the behaviour of the
-//! crates. A version of theirs that is not compatible changes these features, whatever the
-//! library's own version says.
+//! crates. A version of theirs that is not compatible changes these features.
+#![no_std]
 #[cfg(all(feature = "aarch64-paging", target_pointer_width = "64"))]
 pub mod aarch64_paging;
 mod home;
@@ -53,4 +53,8 @@ mod tree;
 pub mod x86_64;
 
 pub use home::Home;
-pub use pages::{Pages, UnfitTables, Waiting, WithPin};
+pub use pages::{Pages, UnfitTables, Waiting};
+
+#[cfg(all(doctest, feature = "x86_64"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,8 +1,8 @@
 //! x86_64: `Space` beside the crate's mapper on its hooks.
 use crate::rig::{Mine, Numbers, assert_back, at_once, at_once_of, out, waiting};
-use ptarmigan::adapters::x86_64::{Frames, Space};
 use ptarmigan::addr::PhysAddr as OurAddr;
 use ptarmigan::page::FlushProof;
+use ptarmigan_adapters::x86_64::{Frames, Space};
 use x86_64::structures::paging::mapper::{
     CleanUp, FlagUpdateError, MapToError, MappedPageTable, Mapper, PageTableFrameMapping, Translate,
     TranslateResult, UnmapError,

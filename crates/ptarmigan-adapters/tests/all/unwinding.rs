@@ -1,17 +1,109 @@
 //! Trees of other crates: memory ends at the k-th frame, or the policy or the way to a pin unwinds
 //! at the k-th pass. All tables come back, and are zero.
-use crate::panics::Around;
-use crate::{Point, fails, for_every_k_at, take_all_but};
-use ptarmigan::adapters::{Home, Pages, WithPin};
-use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::{NodeId, Pinned, WithPin};
 use ptarmigan::format::X86_64;
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
-use ptarmigan::page::FlushProof;
-use ptarmigan::quicklist::{CheckConfig, Checked, Layered, ListsConfig, Policy, PolicyOn, Quicklists};
+use ptarmigan::page::{Clean, FlushProof, Flushed, Level};
+use ptarmigan::quicklist::{CheckConfig, Checked, Layer, Layered, ListsConfig, Policy, PolicyOn, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
+use ptarmigan_adapters::{Home, Pages};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Where a call unwinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Point {
+    Alloc,
+    Freeing,
+    FreeUnlinked,
+    Flushed,
+    FlushedAfter,
+    GatherEnd,
+    WithPin,
+}
+
+thread_local! {
+    /// The point, and how many passes of it are left.
+    static ARMED: Cell<Option<(Point, usize)>> = const { Cell::new(None) };
+}
+
+/// Passes a point, and unwinds if this is the time.
+fn at(point: Point) {
+    if let Some((armed, left)) = ARMED.get()
+        && armed == point
+    {
+        ARMED.set((left > 1).then_some((armed, left - 1)));
+        assert!(left > 1, "code of the caller fails");
+    }
+}
+
+/// Runs `scenario` for every k, the k-th pass of the point in which unwinds, until no call comes to
+/// a k-th pass. Returns how many times a call unwound.
+fn for_every_k_at(point: Point, scenario: impl Fn(&mut dyn FnMut(&mut dyn FnMut()))) -> usize {
+    let mut k = 1;
+    loop {
+        let failed = Cell::new(false);
+        scenario(&mut |call| {
+            ARMED.set(Some((point, k)));
+            let _ = catch_unwind(AssertUnwindSafe(call));
+            failed.set(failed.get() | ARMED.take().is_none());
+        });
+        if !failed.get() {
+            return k - 1;
+        }
+        k += 1;
+    }
+}
+
+/// Takes all frames but `left`.
+fn take_all_but(frames: &Frames, left: usize) -> Vec<Frame<Dirty>> {
+    let (node, class, flags) = (NodeId(0), ZoneClass::High, AllocFlags::URGENT);
+    let request = Request { node, order: 0, zero: false, class, end: End::High, flags };
+    let mut all: Vec<_> = std::iter::from_fn(|| Some(frames.take(request).ok()?.dirty())).collect();
+    for frame in all.drain(all.len() - left..) {
+        frames.give(frame);
+    }
+    all
+}
+
+/// A layer that unwinds in the methods that pages call.
+struct Around<'h>(&'h Frames);
+
+// SAFETY: 1. the page is `inner`'s. 2. the frames are one field.
+unsafe impl<P: Policy> Layer<P> for Around<'_> {
+    fn frames(&self) -> Option<&Frames> {
+        Some(self.0)
+    }
+    fn alloc(
+        &self,
+        _: &P,
+        _: &Pinned<'_>,
+        _: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        at(Point::Alloc);
+        inner()
+    }
+    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
+        at(Point::Freeing);
+    }
+    fn free_unlinked(&self, _: &P, _: &Pinned<'_>, _: &Clean) {
+        at(Point::FreeUnlinked);
+    }
+    fn flushed(&self, _: &P, _: &Pinned<'_>, _: &Flushed) {
+        at(Point::Flushed);
+    }
+    fn after_flushed(&self, _: &P, _: &Pinned<'_>) {
+        at(Point::FlushedAfter);
+    }
+    fn gather_end(&self, _: &P, _: &Pinned<'_>) {
+        at(Point::GatherEnd);
+    }
+}
 
 type Lists = Quicklists<'static, DirectMap, &'static KernelMap<X86_64, DirectMap>, Checked>;
 type Roughly = Layered<Around<'static>, &'static Lists>;
@@ -22,7 +114,7 @@ struct RoughPin(&'static CpuSlot);
 
 impl WithPin for RoughPin {
     fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R {
-        assert!(!fails(Point::WithPin), "the way to a pin fails");
+        at(Point::WithPin);
         f(&self.0.pin())
     }
 }
@@ -48,7 +140,7 @@ unsafe impl Home for Here {
 /// The x86-64 crate's tree.
 mod x64 {
     use super::Mine;
-    use ptarmigan::adapters::x86_64::{Frames, Space};
+    use ptarmigan_adapters::x86_64::{Frames, Space};
     use x86_64::structures::paging::{
         FrameAllocator, FrameDeallocator, Page, PageTableFlags as Flags, PhysFrame,
     };
@@ -89,7 +181,7 @@ fn multiarch(_: &'static Mine) {
     use page_table_entry::x86_64::X64PTE;
     use page_table_multiarch::x86_64::X64PagingMetaData;
     use page_table_multiarch::{MappingFlags, PageSize};
-    use ptarmigan::adapters::page_table_multiarch::Space;
+    use ptarmigan_adapters::page_table_multiarch::Space;
     let Ok(mut space) = Space::<X64PagingMetaData, X64PTE, Here>::try_new() else { return };
     let mut cursor = space.cursor();
     for at in PLACES {
@@ -105,7 +197,7 @@ fn multiarch(_: &'static Mine) {
 mod generic {
     use super::Here;
     use page_table_generic::{MapConfig, PageTableEntry, PhysAddr, TableMeta, VirtAddr};
-    use ptarmigan::adapters::page_table_generic::{Space, TableEntry};
+    use ptarmigan_adapters::page_table_generic::{Space, TableEntry};
 
     /// An x86-64 entry.
     #[derive(Clone, Copy, Debug)]
@@ -176,7 +268,7 @@ mod generic {
 fn aarch64(pages: &'static Mine) {
     use aarch64_paging::descriptor::{El1Attributes as A, PhysicalAddress};
     use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, VaRange};
-    use ptarmigan::adapters::aarch64_paging::Noted;
+    use ptarmigan_adapters::aarch64_paging::Noted;
     let mut noted = Noted::table_with_va_range(pages, 0, El1And0, VaRange::Lower);
     for (n, at) in [0x1000, 0x20_1000, 1 << 30, 0x1000].into_iter().enumerate() {
         let region = MemoryRegion::new(at, at + 0x3000);
@@ -195,11 +287,7 @@ const WORKS: [(&str, Work); 5] = [
 ];
 
 /// Works with pages of a machine of its own, once in `attempt`, and then as it should be.
-fn scenario(
-    (name, work): (&str, Work),
-    at_once: bool,
-    attempt: &mut dyn FnMut(&ptarmigan::frames::Frames, &mut dyn FnMut()),
-) {
+fn scenario((name, work): (&str, Work), at_once: bool, attempt: &mut dyn FnMut(&Frames, &mut dyn FnMut())) {
     let config = HostConfig { bytes: 1 << 20, prefault: 0, ..HostConfig::default() };
     let host: &'static _ = Box::leak(Box::new(Host::<X86_64>::new(config).unwrap()));
     let check = CheckConfig { sample: 1, ..CheckConfig::new(|misuse| println!("{misuse:?}")) };

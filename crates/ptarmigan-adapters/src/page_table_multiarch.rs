@@ -3,7 +3,7 @@
 //! ```
 //! use memory_addr::{PhysAddr, VirtAddr};
 //! use page_table_multiarch::{MappingFlags, PageSize};
-//! use ptarmigan::adapters::{Home, Pages, page_table_multiarch::Space};
+//! use ptarmigan_adapters::{Home, Pages, page_table_multiarch::Space};
 //! use ptarmigan::format::X86_64;
 //! use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 //! use ptarmigan::page::NoConstruct;
@@ -51,9 +51,7 @@
 //! # fn main() {}
 //! ```
 use super::Home;
-use super::tree::{ENTRY, Entries, Tree};
-use crate::addr::{FRAME_SIZE, PhysAddr};
-use crate::page::Level;
+use crate::tree::{ENTRY, Entries, Tree};
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
@@ -62,6 +60,8 @@ use page_table_multiarch::{
     GenericPTE, MappingFlags, PageSize, PageTable64, PageTable64Cursor, PagingError, PagingHandler,
     PagingMetaData, PagingResult,
 };
+use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
+use ptarmigan::page::Level;
 
 fn theirs(at: PhysAddr) -> TheirPhysAddr {
     TheirPhysAddr::from_usize(at.0 as usize)
@@ -153,7 +153,7 @@ unsafe impl TableEntry for page_table_entry::x86_64::X64PTE {}
 /// # use memory_addr::VirtAddr;
 /// # use page_table_entry::x86_64::X64PTE;
 /// # use page_table_multiarch::PagingMetaData;
-/// # use ptarmigan::adapters::{Home, page_table_multiarch::Space};
+/// # use ptarmigan_adapters::{Home, page_table_multiarch::Space};
 /// struct Anybodys;
 /// impl PagingMetaData for Anybodys {
 ///     type VirtAddr = VirtAddr; // or one that answers differently each time

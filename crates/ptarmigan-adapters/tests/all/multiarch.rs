@@ -4,11 +4,11 @@ use memory_addr::{PhysAddr, VirtAddr};
 use page_table_entry::x86_64::X64PTE;
 use page_table_multiarch::x86_64::{X64PageTable, X64PagingMetaData};
 use page_table_multiarch::{MappingFlags, PageSize, PagingError};
-use ptarmigan::adapters::Home;
-use ptarmigan::adapters::page_table_multiarch::{Handler, Space};
 use ptarmigan::addr::PhysAddr as OurAddr;
 use ptarmigan::hosted::CpuSlot;
 use ptarmigan::page::FlushProof;
+use ptarmigan_adapters::Home;
+use ptarmigan_adapters::page_table_multiarch::{Handler, Space};
 use std::cell::Cell;
 
 type Spaces = Space<X64PagingMetaData, X64PTE, Here>;

@@ -1,7 +1,8 @@
 //! Finds the pages for static hooks.
-use super::{Pages, WithPin};
-use crate::addr::PhysAddr;
-use crate::quicklist::Policy;
+use crate::Pages;
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::WithPin;
+use ptarmigan::quicklist::Policy;
 
 /// Leads hooks that have no argument to carry [`Pages`] to theirs.
 ///

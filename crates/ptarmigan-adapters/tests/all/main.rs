@@ -7,4 +7,6 @@ mod generic;
 mod multiarch;
 mod pages;
 mod rig;
+#[cfg(target_arch = "x86_64")]
+mod unwinding;
 mod x64;

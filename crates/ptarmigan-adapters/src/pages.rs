@@ -1,33 +1,14 @@
 //! A policy, and all that a tree which is not the library's needs beside it.
-use crate::addr::{FRAME_SIZE, PhysAddr};
-use crate::cpu::Pinned;
-use crate::frames::{AllocFlags, Frames};
-#[cfg(feature = "hosted")]
-use crate::hosted::CpuSlot;
-use crate::page::{ClearedTable, Construct, FlushProof, ForeignTable, Level, Unhooked};
-use crate::quicklist::{Check, Policy, PolicyOn, Quicklists, Source};
-use crate::sync::SpinLock;
-use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::window::{DirectMap, OpenWindow, WindowGuard};
 use core::fmt;
 use core::ops::Range;
-
-/// How code that has no argument to carry a [`Pinned`] gets one: a kernel disables preemption while
-/// the closure runs, a hosted thread has its `CpuSlot`.
-///
-/// An implementation must not unwind once `f` has returned: a table that `f` has taken is lost then.
-pub trait WithPin {
-    /// Calls `f` with the proof of where the caller is.
-    fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R;
-}
-
-#[cfg(feature = "hosted")]
-impl WithPin for CpuSlot {
-    #[inline]
-    fn with_pin<R>(&self, f: impl FnOnce(&Pinned<'_>) -> R) -> R {
-        f(&self.pin())
-    }
-}
+use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
+use ptarmigan::cpu::WithPin;
+use ptarmigan::frames::{AllocFlags, Frames};
+use ptarmigan::page::{ClearedTable, Construct, FlushProof, ForeignTable, Level, Unhooked};
+use ptarmigan::quicklist::{Check, Policy, PolicyOn, Quicklists, Source};
+use ptarmigan::sync::SpinLock;
+use ptarmigan::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Page-table crates cannot take the tables of a policy: a frame of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,8 +199,8 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     /// Tables that come back later wait for the next one. So the flush follows this call:
     ///
     /// ```
-    /// # use ptarmigan::adapters::{Pages, WithPin};
-    /// # use ptarmigan::{page::FlushProof, quicklist::Policy};
+    /// # use ptarmigan_adapters::Pages;
+    /// # use ptarmigan::{cpu::WithPin, page::FlushProof, quicklist::Policy};
     /// # fn flush_everywhere() {}
     /// fn after_unmapping(pages: &Pages<'_, impl Policy, impl WithPin>) {
     ///     let waiting = pages.take_waiting();
