@@ -31,13 +31,13 @@ const ORDER: &[&str] = &[
     "space",
     "setup",
     "hosted",
-    "pool",
 ];
 
 /// The crates of the repository whose sources are looked at.
 const CRATES: &[&str] = &[
     "crates/ptarmigan",
     "crates/ptarmigan-adapters",
+    "crates/ptarmigan-pool",
     "crates/ptarmigan-rig",
     "crates/ptsan",
     "crates/ptarmigan-trace",

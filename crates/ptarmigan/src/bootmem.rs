@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 /// The owner that keeps a block alive; absent if the block is there for ever.
 #[derive(Clone, Default)]
 struct Owner {
-    #[cfg(feature = "hosted")]
+    #[cfg(feature = "std")]
     _kept: Option<std::sync::Arc<dyn Send + Sync>>,
 }
 
@@ -67,12 +67,8 @@ impl BootMemory {
     ///
     /// 1. The block must be valid for reads and writes, and no other code may use it, for as long
     ///    as `owner` exists.
-    #[cfg(feature = "hosted")]
-    pub(crate) unsafe fn kept_by(
-        owner: std::sync::Arc<dyn Send + Sync>,
-        base: NonNull<u8>,
-        len: usize,
-    ) -> Self {
+    #[cfg(feature = "std")]
+    pub unsafe fn kept_by(owner: std::sync::Arc<dyn Send + Sync>, base: NonNull<u8>, len: usize) -> Self {
         BootMemory { next: 0, end: len, base, owner: Owner { _kept: Some(owner) } }
     }
 

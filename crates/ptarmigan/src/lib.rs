@@ -41,14 +41,15 @@
 //! | system calls to serve: `mmap`, fork, faults | spaces | [`space::Space`], [`space::SharedSpace`] |
 //! | a kernel, and no machine yet | set-up: all parts from a description | [`setup::Setup`], [`arch`] |
 //! | areas of the kernel's half to map | kernel ranges | [`table::KernelMap`], [`vmalloc`] |
-//! | a program, not a kernel | a pool of pages or stacks | `hosted::PagePool` |
+//! | a program, not a kernel | a pool of pages or stacks | the crate `ptarmigan-pool` |
 //! | doubts about any of it | the sanitizer | the crate `ptsan` |
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `hosted` | yes | the module `hosted`: a machine made of threads and `mmap`, and a pool of pages for programs; needs std |
+//! | `hosted` | yes | the module `hosted`: a machine made of threads and `mmap`; needs std |
+//! | `std` | with `hosted` | for machines in a process: waits yield to other threads, and an `Arc` may keep boot memory |
 //! | `small` | no | trades speed for smaller code |
 //!
 //! Without features the crate is `no_std`, needs no heap, and has no dependency.
@@ -75,7 +76,7 @@
 //! ([`page::Unhooked`] becomes [`page::Flushed`] only by a flush); the state of a frame's content
 //! is part of its type ([`frames::Frame`]); what is per CPU is reached only with proof of being
 //! there ([`cpu::PerCpu`]).
-#![cfg_attr(not(any(feature = "hosted", test, loom)), no_std)]
+#![cfg_attr(not(any(feature = "std", test, loom)), no_std)]
 pub mod addr;
 pub mod arch;
 mod bits;

@@ -11,8 +11,8 @@
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult};
 use measure::{Options, Row, Time, json, measure, table};
-use ptarmigan::hosted::{PagePool, PoolConfig, Stacks};
 use ptarmigan_corosensei::PooledStack;
+use ptarmigan_pool::{PagePool, PoolConfig, Stacks};
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::io;

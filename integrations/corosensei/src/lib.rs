@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use corosensei::{Coroutine, CoroutineResult};
-//! use ptarmigan::hosted::{PagePool, PoolConfig};
+//! use ptarmigan_pool::{PagePool, PoolConfig};
 //! use ptarmigan_corosensei::PooledStack;
 //! use std::sync::Arc;
 //!
@@ -24,7 +24,7 @@
 //!
 //! ```compile_fail,E0382
 //! use corosensei::Coroutine;
-//! use ptarmigan::hosted::{PagePool, PoolConfig};
+//! use ptarmigan_pool::{PagePool, PoolConfig};
 //! use ptarmigan_corosensei::PooledStack;
 //! use std::sync::Arc;
 //!
@@ -35,7 +35,7 @@
 //! ```
 #![warn(missing_docs)]
 use corosensei::stack::{Stack, StackPointer};
-use ptarmigan::hosted::{ArcStack, PagePool, PoolError, Stacks};
+use ptarmigan_pool::{ArcStack, PagePool, PoolError, Stacks};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Coroutines on stacks of a pool.
 use corosensei::{Coroutine, CoroutineResult};
-use ptarmigan::hosted::{ArcStack, PagePool, PoolConfig, PoolError, Stacks, Topology};
 use ptarmigan_corosensei::PooledStack;
+use ptarmigan_pool::{ArcStack, PagePool, PoolConfig, PoolError, Stacks, Topology};
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;

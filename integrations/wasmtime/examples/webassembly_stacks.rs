@@ -12,7 +12,7 @@
 mod module;
 use measure::{Options, Row, json, measure, table};
 use module::{prepare, request};
-use ptarmigan::hosted::{PagePool, PoolConfig, Stacks};
+use ptarmigan_pool::{PagePool, PoolConfig, Stacks};
 use ptarmigan_wasmtime::PooledStacks;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use std::future::Future;

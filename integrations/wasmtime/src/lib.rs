@@ -6,7 +6,7 @@
 //! stacks come from a pool that keeps them, gives back what nobody needed, and counts:
 //!
 //! ```
-//! use ptarmigan::hosted::{PagePool, PoolConfig};
+//! use ptarmigan_pool::{PagePool, PoolConfig};
 //! use ptarmigan_wasmtime::PooledStacks;
 //! use std::sync::Arc;
 //! use wasmtime::{Config, Engine};
@@ -27,7 +27,7 @@
 //! A stack that wasmtime has is owned by its store, so no call can give it back meanwhile, and it
 //! goes back to the pool that it came from, whichever thread drops the store.
 #![warn(missing_docs)]
-use ptarmigan::hosted::{ArcStack, PagePool, Stacks};
+use ptarmigan_pool::{ArcStack, PagePool, Stacks};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Asynchronous WebAssembly on stacks of a pool.
 mod module;
 use module::{prepare, request};
-use ptarmigan::hosted::{PagePool, PoolConfig, Stacks, Topology};
+use ptarmigan_pool::{PagePool, PoolConfig, Stacks, Topology};
 use ptarmigan_wasmtime::{PooledStacks, TooLarge};
 use std::future::Future;
 use std::pin::Pin;

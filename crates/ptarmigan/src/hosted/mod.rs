@@ -1,7 +1,7 @@
 //! A machine made of threads and `mmap`: for tests, emulators and the workbench. Needs std.
 //!
 //! [`Host`] owns the memory and what is common to all policies; [`HostMachine`] puts a policy and a
-//! TLB beside it. Programs that only want pages in a known state, or stacks, take a [`PagePool`].
+//! TLB beside it.
 //!
 //! ```
 //! use ptarmigan::addr::{VirtAddr, VirtRange};
@@ -36,7 +36,6 @@ mod host;
 mod ipi;
 mod machine;
 mod mapping;
-mod pool;
 mod slots;
 
 pub use highmem::{
@@ -46,9 +45,4 @@ pub use highmem::{
 pub use host::{Host, HostConfig, HostError, Missing};
 pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb, TableReach};
-pub use pool::{
-    ArcPage, ArcStack, Bind, HugePages, MetricsHook, Page, PageIn, PagePool, PageState, PoolConfig,
-    PoolError, PoolEvent, PoolHandle, PoolMemory, PoolNodeMemory, PoolStats, RawPage, Refusal, Stack, Stacks,
-    StateError, Topology, Zeroed,
-};
 pub use slots::CpuSlot;

@@ -67,8 +67,6 @@ mod owners;
 #[cfg(not(miri))]
 mod plans;
 #[cfg(not(miri))]
-mod pool;
-#[cfg(not(miri))]
 mod protect;
 #[cfg(not(miri))]
 mod quicklist;

@@ -29,8 +29,6 @@ mod owners;
 #[cfg(not(miri))]
 mod panics;
 #[cfg(not(miri))]
-mod pool;
-#[cfg(not(miri))]
 mod sleeping;
 #[cfg(not(miri))]
 mod spaces;
@@ -117,9 +115,6 @@ enum Point {
     Sleep,
     Wake,
     Stay,
-    PageConstruct,
-    PageDestruct,
-    PageRestore,
 }
 
 const POINTS: [Point; 6] =

@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 
-use ptarmigan::hosted::{PagePool, PoolConfig, PoolError, Topology};
+use ptarmigan_pool::{PagePool, PoolConfig, PoolError, Topology};
 
 use super::contender::{PAGE, PageContender, Pages};
 

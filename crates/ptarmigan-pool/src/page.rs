@@ -44,7 +44,7 @@ pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
 /// Uses that a borrow does not allow do not compile. Use after it was given back:
 ///
 /// ```compile_fail,E0382
-/// # use ptarmigan::hosted::{PagePool, PoolConfig};
+/// # use ptarmigan_pool::{PagePool, PoolConfig};
 /// let pool = PagePool::new(PoolConfig::default()).unwrap();
 /// let page = pool.page().unwrap();
 /// drop(page);
@@ -54,7 +54,7 @@ pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
 /// Giving back twice:
 ///
 /// ```compile_fail,E0382
-/// # use ptarmigan::hosted::{PagePool, PoolConfig};
+/// # use ptarmigan_pool::{PagePool, PoolConfig};
 /// let pool = PagePool::new(PoolConfig::default()).unwrap();
 /// let page = pool.page().unwrap();
 /// drop(page);
@@ -64,7 +64,7 @@ pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
 /// A page that outlives its pool:
 ///
 /// ```compile_fail,E0505
-/// # use ptarmigan::hosted::{PagePool, PoolConfig};
+/// # use ptarmigan_pool::{PagePool, PoolConfig};
 /// let pool = PagePool::new(PoolConfig::default()).unwrap();
 /// let page = pool.page().unwrap();
 /// drop(pool); // cannot move out of `pool` because it is borrowed
@@ -74,7 +74,7 @@ pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
 /// Its bytes, after it:
 ///
 /// ```compile_fail,E0505
-/// # use ptarmigan::hosted::{PagePool, PoolConfig};
+/// # use ptarmigan_pool::{PagePool, PoolConfig};
 /// let pool = PagePool::new(PoolConfig::default()).unwrap();
 /// let page = pool.page().unwrap();
 /// let bytes = &page[..];

@@ -1,7 +1,7 @@
 //! Pools in a child that a fork made: pages that are out stay usable, no call waits for a lock of a
 //! thread that does not exist in the child, and the parent's pool is as it was.
 mod child;
-use ptarmigan::hosted::{PagePool, PoolConfig, PoolError, Stacks, Topology};
+use ptarmigan_pool::{PagePool, PoolConfig, PoolError, Stacks, Topology};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 

@@ -9,8 +9,8 @@
 //! | gap | page 0 | gap | page 1 | …
 //!       ^ base         ^ base + stride
 //! ```
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr};
-use crate::window::{Window, WindowGuard};
+use ptarmigan::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr};
+use ptarmigan::window::{Window, WindowGuard};
 use std::convert::Infallible;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -37,7 +37,7 @@ impl RawPage {
 
 /// Pages of one size, and where they are.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Map {
+pub(crate) struct Map {
     base: NonNull<u8>,
     size: usize,
     /// Bytes from one page to the next.
@@ -143,7 +143,7 @@ fn inverse(odd: usize) -> usize {
 }
 
 /// An open window; nothing to close.
-pub(in super::super) struct MapGuard(*mut u8);
+pub(crate) struct MapGuard(*mut u8);
 
 // SAFETY: 1. frames are handed out singly, and a frame's memory begins a page, which is at least as
 // long. 2. one address, one page. 3. pages are aligned to the host's pages, which are no smaller

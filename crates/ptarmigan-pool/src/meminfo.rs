@@ -2,7 +2,7 @@
 use super::PagePool;
 use super::error::PoolError;
 use super::state::PageState;
-use crate::cpu::NodeId;
+use ptarmigan::cpu::NodeId;
 use std::fmt;
 
 /// Memory of a pool, in bytes. Its [`Display`](fmt::Display) prints a line for each figure and each
@@ -83,7 +83,7 @@ impl<S: PageState> PagePool<S> {
     /// progress.
     ///
     /// ```
-    /// use ptarmigan::hosted::{PagePool, PoolConfig};
+    /// use ptarmigan_pool::{PagePool, PoolConfig};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let pool = PagePool::stacks(PoolConfig::stacks(64 << 10, 1024))?;

@@ -2,7 +2,7 @@
 mod child;
 use corosensei::stack::{Stack as CoroutineStack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult};
-use ptarmigan::hosted::{
+use ptarmigan_pool::{
     ArcStack, Bind, HugePages, MetricsHook, PagePool, PoolConfig, PoolError, PoolEvent, Stack, Stacks,
     Topology,
 };

@@ -4,7 +4,7 @@
 //! stays locked for ever, as that thread is not there. So code that would lock asks first. The
 //! answer is a word that the host clears in a child (`MADV_WIPEONFORK`), and costs a load. A host
 //! without it (Linux before 4.14) does not tell; children must leave the parent's pools alone there.
-use super::super::mapping::Mapping;
+use crate::mapping::Mapping;
 use rustix::mm::{Advice, madvise};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -2,9 +2,9 @@
 use super::arena::{Arena, Map, RawPage};
 use super::error::{Refusal, StateError};
 use super::hook::{MetricsHook, PoolEvent};
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr};
-use crate::frames::Frames;
-use crate::page::Construct;
+use ptarmigan::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr};
+use ptarmigan::frames::Frames;
+use ptarmigan::page::Construct;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -68,11 +68,11 @@ pub unsafe trait PageState: Send + Sync + 'static {
     /// A [`RawPage`] says where a page is, not that it is the caller's:
     ///
     /// ```compile_fail,E0133
-    /// use ptarmigan::hosted::{PagePool, PageState, PoolConfig, Zeroed};
+    /// use ptarmigan_pool::{PagePool, PageState, PoolConfig, Zeroed};
     /// let pool = PagePool::new(PoolConfig { capacity: 1 << 20, ..PoolConfig::default() })?;
     /// let raw = pool.page()?.raw();
     /// Zeroed.restore(raw, 4096); // whose page is it by now?
-    /// # Ok::<(), ptarmigan::hosted::PoolError>(())
+    /// # Ok::<(), ptarmigan_pool::PoolError>(())
     /// ```
     ///
     /// # Safety

@@ -1,5 +1,5 @@
 //! Which nodes the host has, and on which the calling thread is.
-use crate::cpu::NodeId;
+use ptarmigan::cpu::NodeId;
 use std::fmt;
 use std::io;
 use std::path::Path;

@@ -50,7 +50,7 @@ impl PagePool<Stacks> {
     /// that its last user touched, which is not cleared; stacks that are not needed decay.
     ///
     /// ```
-    /// use ptarmigan::hosted::{PagePool, PoolConfig};
+    /// use ptarmigan_pool::{PagePool, PoolConfig};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let pool = PagePool::stacks(PoolConfig::stacks(256 << 10, 1000))?;
@@ -68,7 +68,7 @@ impl PagePool<Stacks> {
     /// A stack that is in use is owned by its user, so it cannot be given back:
     ///
     /// ```compile_fail,E0505
-    /// use ptarmigan::hosted::{PagePool, PoolConfig, Stack};
+    /// use ptarmigan_pool::{PagePool, PoolConfig, Stack};
     /// struct Coroutine<'s>(&'s mut Stack<'s>);
     /// let pool = PagePool::stacks(PoolConfig::stacks(65536, 10)).unwrap();
     /// let mut stack = pool.page().unwrap();
@@ -83,7 +83,7 @@ impl PagePool<Stacks> {
     /// Its bytes cannot be reached as a slice, as their content is unknown:
     ///
     /// ```compile_fail,E0608
-    /// use ptarmigan::hosted::{PagePool, PoolConfig};
+    /// use ptarmigan_pool::{PagePool, PoolConfig};
     /// let pool = PagePool::stacks(PoolConfig::stacks(65536, 10)).unwrap();
     /// let stack = pool.page().unwrap();
     /// assert_eq!(stack[0], 0); // cannot index
@@ -126,7 +126,7 @@ impl<H: PoolHandle<State = Stacks>> PageIn<H> {
     /// to the host in one call; if the host does not take it, it is written, too.
     ///
     /// ```
-    /// use ptarmigan::hosted::{PagePool, PoolConfig};
+    /// use ptarmigan_pool::{PagePool, PoolConfig};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let pool = PagePool::stacks(PoolConfig::stacks(256 << 10, 10))?;

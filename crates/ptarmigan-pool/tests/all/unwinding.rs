@@ -1,13 +1,52 @@
 //! The pool of pages for programs: code of the caller unwinds or fails at the k-th pass, or the
 //! pool is full at the k-th page. No page is lost, none is handed out twice.
-use crate::{Point, child, fails, for_every_k_at};
-use ptarmigan::hosted::{
+use crate::child;
+use ptarmigan_pool::{
     MetricsHook, PagePool, PageState, PoolConfig, PoolError, RawPage, StateError, Topology,
 };
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Where a call fails or unwinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Point {
+    PageConstruct,
+    PageDestruct,
+    PageRestore,
+    Hook,
+}
+
+thread_local! {
+    /// The point, and how many passes of it are left.
+    static ARMED: Cell<Option<(Point, usize)>> = const { Cell::new(None) };
+}
+
+/// Passes a point; whether this is the time to fail.
+fn fails(point: Point) -> bool {
+    let Some((_, left)) = ARMED.get().filter(|(armed, _)| *armed == point) else { return false };
+    ARMED.set((left > 1).then_some((point, left - 1)));
+    left == 1
+}
+
+/// Runs `scenario` for every k, the k-th pass of the point in which fails, until no call comes to a
+/// k-th pass. Returns how many times a call failed.
+fn for_every_k_at(point: Point, scenario: impl Fn(&mut dyn FnMut(&mut dyn FnMut()))) -> usize {
+    let mut k = 1;
+    loop {
+        let failed = Cell::new(false);
+        scenario(&mut |call| {
+            ARMED.set(Some((point, k)));
+            let _ = catch_unwind(AssertUnwindSafe(call));
+            failed.set(failed.get() | ARMED.take().is_none());
+        });
+        if !failed.get() {
+            return k - 1;
+        }
+        k += 1;
+    }
+}
 
 const SIZE: usize = 4096;
 /// Pages of the pool.
@@ -63,7 +102,7 @@ unsafe impl PageState for &'static Marks {
 }
 
 fn config() -> PoolConfig {
-    let hook = MetricsHook::new(|_| assert!(!fails(Point::Closure), "the hook fails"));
+    let hook = MetricsHook::new(|_| assert!(!fails(Point::Hook), "the hook fails"));
     let topology = Topology::told(2, || {
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         CALLS.fetch_add(1, Relaxed) % 2
@@ -115,7 +154,7 @@ fn a_pool_of_pages_loses_none_wherever_code_of_the_caller_fails_or_unwinds() {
         assert!(for_every_k(Point::PageConstruct, 0) > 20);
     }
     assert!(for_every_k(Point::PageDestruct, 0) > 20);
-    assert!(for_every_k(Point::Closure, 0) > 20, "a hook that unwinds is heard of by nobody");
+    assert!(for_every_k(Point::Hook, 0) > 20, "a hook that unwinds is heard of by nobody");
     // A page of which nobody knows the state stays out.
     assert!(for_every_k(Point::PageRestore, 1) > 20);
 }
@@ -123,7 +162,7 @@ fn a_pool_of_pages_loses_none_wherever_code_of_the_caller_fails_or_unwinds() {
 /// The host refuses memory from the k-th page on.
 #[test]
 fn a_pool_whose_host_takes_no_memory_back_loses_no_page() {
-    if child::passes("pool::a_pool_whose_host_takes_no_memory_back_loses_no_page") {
+    if child::passes("unwinding::a_pool_whose_host_takes_no_memory_back_loses_no_page") {
         return;
     }
     let marks: &'static Marks = Box::leak(Box::default());

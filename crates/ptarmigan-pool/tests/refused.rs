@@ -2,7 +2,7 @@
 //! is lost, and the error names the call, the place and the remedy.
 #![cfg(target_endian = "little")]
 mod child;
-use ptarmigan::hosted::{Bind, MetricsHook, PagePool, PoolConfig, PoolError, PoolEvent, Refusal, Topology};
+use ptarmigan_pool::{Bind, MetricsHook, PagePool, PoolConfig, PoolError, PoolEvent, Refusal, Topology};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, Mutex};
 
@@ -177,7 +177,7 @@ fn a_host_without_huge_pages_is_counted() {
         return;
     }
     child::deny(libc::SYS_madvise, Some(libc::MADV_HUGEPAGE as u32), libc::EINVAL);
-    let huge = PoolConfig { huge: ptarmigan::hosted::HugePages::Advise, ..config(2 * MIB, 2) };
+    let huge = PoolConfig { huge: ptarmigan_pool::HugePages::Advise, ..config(2 * MIB, 2) };
     let pool = PagePool::stacks(huge).expect("it goes without");
     assert_eq!(pool.stats().refused, 1);
     drop(pool.page().expect("2 fit"));

@@ -10,10 +10,10 @@ pub use map::RawPage;
 
 use self::bits::Bits;
 use self::guard::Guards;
-use super::super::mapping::Mapping;
 use super::config::{Bind, HUGE, HugePages};
 use super::error::{PoolError, Refusal};
-use crate::addr::FRAME_SIZE;
+use crate::mapping::Mapping;
+use ptarmigan::addr::FRAME_SIZE;
 use rustix::mm::{Advice, madvise};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

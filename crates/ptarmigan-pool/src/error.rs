@@ -9,7 +9,7 @@ pub type StateError = Box<dyn std::error::Error + Send + Sync>;
 /// A system call that the host refused: which, of which memory, why, and what helps.
 ///
 /// ```
-/// use ptarmigan::hosted::{Bind, PagePool, PoolConfig, Topology};
+/// use ptarmigan_pool::{Bind, PagePool, PoolConfig, Topology};
 ///
 /// // A node that no machine has.
 /// let topology = Topology::told(64, || 0);

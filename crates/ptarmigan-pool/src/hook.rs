@@ -42,7 +42,7 @@ pub enum PoolEvent {
 /// and forgotten.
 ///
 /// ```
-/// use ptarmigan::hosted::{MetricsHook, PagePool, PoolConfig, PoolEvent};
+/// use ptarmigan_pool::{MetricsHook, PagePool, PoolConfig, PoolEvent};
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 ///

@@ -4,9 +4,9 @@
 //! page's memory back leaves it where it is. Linux since 6.13 keeps guards in page tables
 //! (`MADV_GUARD_INSTALL`), elsewhere each is a mapping of its own (`mprotect`), of which a process
 //! has 65,530 by default, two for each guard.
-use super::super::error::Refusal;
 use super::bits::Bits;
 use super::map::{Map, RawPage};
+use crate::error::Refusal;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 
 /// Guards of the pages of an arena.
-pub(in super::super) struct Guards {
+pub(crate) struct Guards {
     installed: Bits,
     /// Whether the host may know guards in page tables.
     in_tables: AtomicBool,

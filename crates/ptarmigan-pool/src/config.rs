@@ -2,8 +2,8 @@
 use super::error::PoolError;
 use super::hook::MetricsHook;
 use super::topology::Topology;
-use crate::addr::FRAME_SIZE;
-use crate::quicklist::MAGAZINE;
+use ptarmigan::addr::FRAME_SIZE;
+use ptarmigan::quicklist::MAGAZINE;
 use std::time::Duration;
 
 /// Pages that a pool can have: 16 bytes of records each, which are written when it is made.

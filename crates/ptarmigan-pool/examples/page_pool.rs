@@ -2,12 +2,12 @@
 //! a bare array, in one run:
 //!
 //! ```sh
-//! cargo run --release -p ptarmigan --example page_pool
+//! cargo run --release -p ptarmigan-pool --example page_pool
 //! ```
 //!
 //! Processor time of one thread for a page taken and given back, the median of rounds that take
 //! turns.
-use ptarmigan::hosted::{PagePool, PoolConfig};
+use ptarmigan_pool::{PagePool, PoolConfig};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::hint::black_box;
 

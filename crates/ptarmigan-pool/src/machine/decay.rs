@@ -1,9 +1,9 @@
 //! Memory that goes back to the host: pages that were not needed for an interval, or all that are
 //! unused.
-use super::super::seats;
-use super::super::state::PageState;
 use super::{Core, lock};
-use crate::cpu::{CpuId, NodeId, Pinned};
+use crate::seats;
+use crate::state::PageState;
+use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};

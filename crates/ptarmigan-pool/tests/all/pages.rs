@@ -1,7 +1,5 @@
 //! Pools of pages for user-space programs: state, threads, nodes, decay, failure.
-use crate::physical;
-use physical::Rng;
-use ptarmigan::hosted::{
+use ptarmigan_pool::{
     ArcPage, Page, PagePool, PageState, PoolConfig, PoolError, RawPage, StateError, Topology,
 };
 use std::cell::Cell;
@@ -10,6 +8,25 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
+
+/// Deterministic numbers (xorshift*).
+struct Rng(Cell<u64>);
+
+impl Rng {
+    fn new(seed: u64) -> Self {
+        Rng(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
+    }
+
+    /// Returns a number below `n`.
+    fn below(&self, n: u64) -> u64 {
+        let mut x = self.0.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.set(x);
+        (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % n
+    }
+}
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

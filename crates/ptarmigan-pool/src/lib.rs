@@ -1,12 +1,15 @@
-//! Provides pages in a known state outside a kernel; any thread may allocate and free. `core` is
-//! the pool, made of the library's parts; `seats` says which of its CPUs a thread is; `state` and
-//! `arena` make its pages, `stack` makes stacks.
+//! Provides pages in a known state outside a kernel; any thread may allocate and free: [`PagePool`],
+//! and [`PagePool::stacks`] for stacks with guards.
+//!
+//! `machine` is the pool, made of the parts of the crate `ptarmigan`; `seats` says which of its CPUs
+//! a thread is; `state` and `arena` make its pages, `stack` makes stacks.
 mod arena;
 mod config;
-mod core;
 mod error;
 mod fork;
 mod hook;
+mod machine;
+mod mapping;
 mod meminfo;
 mod page;
 mod seats;
@@ -24,8 +27,8 @@ pub use stack::{ArcStack, Stack, Stacks};
 pub use state::{PageState, Zeroed};
 pub use topology::Topology;
 
-use self::core::Core;
-use crate::quicklist::Policy;
+use machine::Core;
+use ptarmigan::quicklist::Policy;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -40,7 +43,7 @@ use std::time::Instant;
 /// back in the state in which it handed them out, and hands them out again as they are:
 ///
 /// ```
-/// use ptarmigan::hosted::{PagePool, PoolConfig};
+/// use ptarmigan_pool::{PagePool, PoolConfig};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = PagePool::new(PoolConfig { capacity: 64 << 20, ..PoolConfig::default() })?;
@@ -57,7 +60,7 @@ use std::time::Instant;
 /// ```
 ///
 /// It is a small machine made of the library's parts: the pages are its frames, threads its CPUs,
-/// the [quicklists](crate::quicklist) construct the state and keep it constructed.
+/// the [quicklists](ptarmigan::quicklist) construct the state and keep it constructed.
 ///
 /// * **A hit** takes a page from the thread's own magazines: no lock, no atomic read-modify-write,
 ///   no access to the page. Behind them is a depot for each node, behind it the allocator, whose
@@ -214,7 +217,7 @@ impl<S: PageState> PagePool<S> {
     /// addresses; others refuse only an address that is not the base of a page of theirs.
     ///
     /// ```
-    /// use ptarmigan::hosted::{PagePool, PoolConfig, PoolError};
+    /// use ptarmigan_pool::{PagePool, PoolConfig, PoolError};
     ///
     /// # fn main() -> Result<(), PoolError> {
     /// let pool = PagePool::stacks(PoolConfig::stacks(64 << 10, 10))?;
@@ -324,3 +327,7 @@ impl<S: PageState> fmt::Debug for PagePool<S> {
         f.debug_tuple("PagePool").field(&self.stats()).finish()
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

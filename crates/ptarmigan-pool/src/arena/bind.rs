@@ -1,6 +1,6 @@
 //! Memory that lies on its node.
-use super::super::config::Bind;
-use super::super::error::Refusal;
+use crate::config::Bind;
+use crate::error::Refusal;
 use std::ptr::NonNull;
 
 /// Nodes that Linux can name.

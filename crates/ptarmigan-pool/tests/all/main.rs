@@ -1,0 +1,6 @@
+//! Tests of pools in one executable. Beside it are tests of forks, and of processes that end in a
+//! fault or are refused calls.
+#[path = "../child/mod.rs"]
+mod child;
+mod pages;
+mod unwinding;
