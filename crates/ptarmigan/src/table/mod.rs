@@ -24,6 +24,7 @@ mod kernel;
 mod node;
 mod range;
 mod refill;
+mod stale;
 mod tables;
 mod tree;
 

@@ -68,6 +68,32 @@ pub(crate) struct Node<'w, F: Format, W: OpenWindow + 'w> {
 pub(crate) type Live = usize;
 /// Entries that [`Node::each_line`] hands over together at most: as many as [`Live`] has bits.
 const MOST: usize = Live::BITS as usize;
+/// The first and the last of the entries of a table that have been noted.
+pub(crate) struct Span {
+    first: usize,
+    last: usize,
+}
+
+impl Span {
+    /// No entry.
+    pub const NONE: Self = Span { first: usize::MAX, last: 0 };
+
+    /// Notes entry `line` + i for each bit i of `entries`, above those before.
+    #[inline]
+    pub fn add(&mut self, line: usize, entries: Live) {
+        if entries != 0 {
+            self.first = self.first.min(line + entries.trailing_zeros() as usize);
+            self.last = line + entries.ilog2() as usize;
+        }
+    }
+
+    /// Returns their indices; `None` if no entry was noted.
+    #[inline]
+    pub fn ends(&self) -> Option<(usize, usize)> {
+        (self.first <= self.last).then_some((self.first, self.last))
+    }
+}
+
 /// Lines of a table: bits of a record's map.
 const LINES: usize = u64::BITS as usize;
 
@@ -153,6 +179,23 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
                 }
             }
         }
+    }
+
+    /// As [`each`](Self::each), of a leaf table. Returns the entries for which `visit` returned
+    /// true.
+    #[inline(always)]
+    pub fn each_noted(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64) -> bool) -> Span {
+        let mut noted = Span::NONE;
+        self.each_line(first, last, |line, live| {
+            let mut others: Live = 0;
+            each_bit(live, |i| {
+                if !visit(line + i, self.load(line + i)) {
+                    others |= 1 << i;
+                }
+            });
+            noted.add(line, live & !others);
+        });
+        noted
     }
 
     /// Whether it has no entries of the user's; false for tables without a record.
@@ -421,23 +464,17 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     }
 
     /// Clears all entries from `first` to `last` (inclusive) of a leaf table, and calls
-    /// `gone(index, entry)` for each. Returns the first and the last index that was cleared.
+    /// `gone(index, entry)` for each. Returns those that were cleared.
     #[inline(always)]
-    pub fn clear(
-        &self,
-        first: usize,
-        last: usize,
-        others: Use,
-        mut gone: impl FnMut(usize, u64),
-    ) -> Option<(usize, usize)> {
-        let record = self.record()?;
+    pub fn clear(&self, first: usize, last: usize, others: Use, mut gone: impl FnMut(usize, u64)) -> Span {
+        let mut cleared = Span::NONE;
+        let Some(record) = self.record() else { return cleared };
         let uncounted = Uncounted(record);
-        let (mut n, mut lowest, mut highest) = (0, usize::MAX, 0);
+        let mut n = 0;
         let len = self.entries().line_len();
         self.entries().each_line(record, first, last, |line, live| {
             n += live.count_ones();
-            lowest = lowest.min(line + live.trailing_zeros() as usize);
-            highest = line + live.ilog2() as usize;
+            cleared.add(line, live);
             if others == Use::Private && live == Live::MAX >> (MOST - len) {
                 // A full line: no search.
                 for index in line..line + len {
@@ -452,7 +489,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         });
         core::mem::forget(uncounted);
         if n == 0 {
-            return None;
+            return cleared;
         }
         if record.touched() & !self.entries().lines_inside(first, last) == 0 {
             // The memory outside of the cleared lines was never written.
@@ -461,7 +498,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         } else {
             self.removed(n as u16);
         }
-        Some((lowest, highest))
+        cleared
     }
 
     /// Clears every entry of a leaf table that nobody else sees any more, and calls

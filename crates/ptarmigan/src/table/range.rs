@@ -1,6 +1,7 @@
 //! Operations on ranges: each goes down the tables once and touches every table in the range once.
 use super::broken::{BATCH, Broken};
-use super::node::{NeedsBreak, Node, Use};
+use super::node::{Live, NeedsBreak, Node, Span, Use};
+use super::stale::Stale;
 use super::tables::{TableCounts, Tables};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
@@ -74,48 +75,6 @@ fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usiz
     (first as usize, (last as usize).min(F::entries(level) - 1))
 }
 
-/// Entries of a leaf table that are being cleared or changed, for the gather that has to know of
-/// them. If a callback panics, the gather is told of all that may have been.
-struct Stale<'a, 'g, M: Machine> {
-    gather: &'g mut Gather<'a, M>,
-    base: u64,
-    shift: u32,
-    first: usize,
-    last: usize,
-}
-
-impl<'a, 'g, M: Machine> Stale<'a, 'g, M> {
-    /// Of a table with pages of 2^`shift` bytes that maps addresses from `base` on; entries from
-    /// `first` to `last` (inclusive).
-    #[inline]
-    fn new(gather: &'g mut Gather<'a, M>, base: u64, shift: u32, (first, last): (usize, usize)) -> Self {
-        Stale { gather, base, shift, first, last }
-    }
-
-    /// Tells the gather: entries from `first` to `last` (inclusive), if any.
-    #[inline]
-    fn end(self, changed: Option<(usize, usize)>) {
-        let mut all = core::mem::ManuallyDrop::new(self);
-        if let Some((first, last)) = changed {
-            (all.first, all.last) = (first, last);
-            all.tell();
-        }
-    }
-
-    #[inline]
-    fn tell(&mut self) {
-        let at = |index: usize| self.base + ((index as u64) << self.shift);
-        self.gather.changed_run(at(self.first), at(self.last + 1));
-    }
-}
-
-impl<M: Machine> Drop for Stale<'_, '_, M> {
-    #[cold]
-    fn drop(&mut self) {
-        self.tell();
-    }
-}
-
 /// Whether the MMU may use a page in all ways that `raw` allows, and more.
 #[inline]
 fn gains<F: Format>(raw: u64, new: u64) -> bool {
@@ -129,18 +88,6 @@ fn gain<F: Format>(new: u64) -> impl Fn(u64) -> u64 {
     move |now| {
         let attr = F::attr(Level::PTE, now) | gained;
         F::leaf(Level::PTE, F::frame(Level::PTE, now), attr)
-    }
-}
-
-/// The first and the last of the entries that have been noted.
-#[derive(Default)]
-struct Span(Option<(usize, usize)>);
-
-impl Span {
-    /// Notes an entry above those before.
-    #[inline]
-    fn add(&mut self, index: usize) {
-        self.0 = Some((self.0.map_or(index, |(first, _)| first), index));
     }
 }
 
@@ -284,28 +231,28 @@ impl<F: Format> Tables<F> {
         }
         self.each_leaf_table(on, range, &mut |node, base, first, last| {
             let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
-            let mut changed = Span::default();
-            node.each(first, last, |index, raw| {
+            let changed = node.each_noted(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 let new = change(va, raw);
-                if new != raw {
-                    on.before_changed::<F>(raw, new);
-                    if const { F::KEPT == 0 } {
-                        if GAINS && gains::<F>(raw, new) {
-                            // `change` may look at the frame's record: once is enough.
-                            let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(new));
-                            stale.gather.gained(va, raw, now);
-                            return;
-                        }
-                        changed.add(index);
-                        node.replace_seen(index, raw, new, others, |now| change(va, now));
-                        return;
-                    }
+                if new == raw {
+                    return false;
+                }
+                on.before_changed::<F>(raw, new);
+                if const { F::KEPT != 0 } {
                     let (_, now) = node.replace_seen(index, raw, new, others, |now| change(va, now));
                     stale.gather.changed_entry::<F>(va, now);
+                    return false;
                 }
+                if GAINS && gains::<F>(raw, new) {
+                    // `change` may look at the frame's record: once is enough.
+                    let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(new));
+                    stale.gather.gained(va, raw, now);
+                    return false;
+                }
+                node.replace_seen(index, raw, new, others, |now| change(va, now));
+                true
             });
-            stale.end(changed.0);
+            stale.end(changed);
         });
     }
 
@@ -471,27 +418,30 @@ impl<F: Format> Tables<F> {
                 let (frames, others, protect) = (on.frames(), others, protect);
                 let change = |raw| if protect { F::write_protected(Level::PTE, raw) } else { raw };
                 let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
-                let mut changed = Span::default();
+                let mut changed = Span::NONE;
                 node.each_line(first, last, |line, live| {
+                    let mut same: Live = 0;
                     there.put_line(line, live, |index| {
                         let raw = node.load(index);
                         share(frames, raw);
-                        let mut copy = change(raw);
-                        if copy != raw {
-                            if const { F::KEPT == 0 } {
-                                changed.add(index);
-                            }
-                            // Bits that an MMU has set since go to the copy, too.
-                            (_, copy) = node.replace_seen(index, raw, copy, others, change);
-                            if const { F::KEPT != 0 } {
-                                let va = base + ((index as u64) << F::PAGE_SHIFT);
-                                stale.gather.changed_entry::<F>(va, copy);
-                            }
+                        let copy = change(raw);
+                        if copy == raw {
+                            same |= 1 << (index - line);
+                            return raw & !F::KEPT;
+                        }
+                        // Bits that an MMU has set since go to the copy, too.
+                        let (_, copy) = node.replace_seen(index, raw, copy, others, change);
+                        if const { F::KEPT != 0 } {
+                            let va = base + ((index as u64) << F::PAGE_SHIFT);
+                            stale.gather.changed_entry::<F>(va, copy);
                         }
                         copy & !F::KEPT
                     });
+                    if const { F::KEPT == 0 } {
+                        changed.add(line, live & !same);
+                    }
                 });
-                stale.end(changed.0);
+                stale.end(changed);
             },
             upper,
         );
@@ -594,7 +544,7 @@ impl<F: Format> Tables<F> {
                 gather.changed_entry::<F>(at + ((index - first) as u64) * (1 << F::PAGE_SHIFT), old);
             }
         });
-        if F::KEPT == 0 && moved.is_some() {
+        if F::KEPT == 0 && moved.ends().is_some() {
             gather.changed(at, range.end);
         }
         Ok(())
@@ -849,6 +799,6 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64
         }
         (way.leaf)(stale.gather, address(index), old);
     });
-    stale.end(if const { F::KEPT == 0 } { cleared } else { None });
+    stale.end(if const { F::KEPT == 0 } { cleared } else { Span::NONE });
     if node.is_empty() { node.record() } else { None }
 }
