@@ -125,8 +125,8 @@ impl FrameTable {
     #[cold]
     #[inline(never)]
     fn other(&self, pfn: Pfn) -> &FrameMeta {
-        match self.find(pfn) {
-            Some(index) => &self.other_records[index],
+        match self.find(pfn).and_then(|index| self.other_records.get(index)) {
+            Some(record) => record,
             // Formatted text takes code.
             None if cfg!(feature = "small") => panic!("a frame is not under management"),
             None => panic!("frame {pfn} is not under management"),

@@ -83,7 +83,7 @@ impl core::error::Error for FramesError {}
 pub(super) fn check(runs: &[MemoryRun]) -> Result<(), FramesError> {
     let mut has_memory = 0u64;
     for (index, run) in runs.iter().enumerate() {
-        let before = index.checked_sub(1).map(|i| runs[i]);
+        let before = index.checked_sub(1).and_then(|i| runs.get(i)).copied();
         let why = match before {
             _ if run.frames == 0 => BadRun::Empty,
             _ if run.end() > u64::from(Pfn::NONE.0) => BadRun::Beyond,

@@ -88,20 +88,25 @@ impl List {
     /// Adds a chain, or hands it back if that would be more than `limit` frames or there is no
     /// place.
     fn push(&mut self, waiting: Waiting, limit: u32) -> Option<Waiting> {
-        if self.len == CHAINS || self.frames.saturating_add(waiting.frames) > limit {
+        if self.frames.saturating_add(waiting.frames) > limit {
             return Some(waiting);
         }
+        let Some(place) = self.chains.get_mut(self.len) else { return Some(waiting) };
         self.frames += waiting.frames;
-        self.chains[self.len] = Some(waiting);
+        *place = Some(waiting);
         self.len += 1;
         None
     }
 
     /// Takes the oldest chain for which `is_done` says so.
     fn take(&mut self, mut is_done: impl FnMut(&Waiting) -> bool) -> Option<Waiting> {
-        let at = self.chains[..self.len].iter().position(|c| c.as_ref().is_some_and(&mut is_done))?;
-        let taken = self.chains[at].take()?;
-        self.chains[at..self.len].rotate_left(1);
+        let mut used = self.chains.iter_mut().take(self.len);
+        let mut place = used.find(|chain| chain.as_ref().is_some_and(&mut is_done))?;
+        let taken = place.take()?;
+        for next in used {
+            *place = next.take();
+            place = next;
+        }
         self.len -= 1;
         self.frames -= taken.frames;
         Some(taken)

@@ -89,40 +89,53 @@ impl Runs {
 
     /// Inserts a run that does not begin in the last one.
     #[cold]
-    fn insert_apart(&mut self, mut new: Run) {
+    fn insert_apart(&mut self, new: Run) {
         // One place more than are kept: the new run always finds room, and the two nearest are
         // merged then.
         let mut all = [Run::default(); MOST + 1];
         let mut len = 0;
-        let mut placed = false;
-        for run in &self.runs[..usize::from(self.len)] {
-            if run.end < new.first || placed && run.first > new.end {
-                all[len] = *run;
-            } else if run.first > new.end {
-                (all[len], all[len + 1]) = (new, *run);
-                (placed, len) = (true, len + 1);
-            } else {
-                // They touch; `new` grows, and may touch the next one.
-                new = Run { first: new.first.min(run.first), end: new.end.max(run.end) };
-                continue;
+        let mut push = |run| {
+            if let Some(place) = all.get_mut(len) {
+                *place = run;
+                len += 1;
             }
-            len += 1;
+        };
+        let mut new = Some(new);
+        for &run in self.used() {
+            match new {
+                Some(one) if run.first > one.end => {
+                    push(one);
+                    push(run);
+                    new = None;
+                }
+                // They touch; the new run grows, and may touch the next one.
+                Some(one) if run.end >= one.first => {
+                    new = Some(Run { first: one.first.min(run.first), end: one.end.max(run.end) });
+                }
+                _ => push(run),
+            }
         }
-        if !placed {
-            all[len] = new;
-            len += 1;
+        if let Some(one) = new {
+            push(one);
         }
-        if len > MOST {
-            let gap = |at: usize| all[at + 1].first - all[at].end;
-            let nearest = (0..MOST).min_by_key(|at| gap(*at)).unwrap_or(0);
-            all[nearest].end = all[nearest + 1].end;
-            all.copy_within(nearest + 2.., nearest + 1);
-            len = MOST;
+        let gap = |pair: &[Run]| match pair {
+            [one, next] => next.first - one.end,
+            _ => u64::MAX,
+        };
+        let nearest = all.windows(2).enumerate().min_by_key(|(_, pair)| gap(pair)).map(|(at, _)| at);
+        let nearest = nearest.filter(|_| len > MOST);
+        let mut from = all.iter().take(len).enumerate();
+        self.len = 0;
+        for place in &mut self.runs {
+            *place = Run::default();
+            let Some((at, run)) = from.next() else { continue };
+            (*place, self.len) = (*run, self.len + 1);
+            if nearest == Some(at)
+                && let Some((_, next)) = from.next()
+            {
+                place.end = next.end;
+            }
         }
-        for (at, run) in self.runs.iter_mut().enumerate() {
-            *run = if at < len { all[at] } else { Run::default() };
-        }
-        self.len = len as u8;
     }
 
     /// Takes all pages out.

@@ -1,6 +1,7 @@
 //! The depot: a node's pages of one class, which its CPUs exchange magazines with.
 use super::classes::ROOT;
 use super::doorbell::Doorbell;
+use super::ring::copy;
 use super::shard::Shard;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
@@ -118,7 +119,7 @@ impl Depot {
     #[inline]
     fn from(&self, cpu: CpuId) -> impl Iterator<Item = &Shard> {
         let (own, mask) = (usize::from(cpu.0), self.shards.len() - 1);
-        (0..self.shards.len()).map(move |i| &self.shards[(own + i) & mask])
+        (0..self.shards.len()).filter_map(move |i| self.shards.get((own + i) & mask))
     }
 
     /// Returns the number of pages in the shards.
@@ -137,7 +138,7 @@ impl Depot {
         self.remote_limit.store(remote, Relaxed);
         let (mut rest, mut shards) = (pages - remote, self.shards.len() as u32);
         for shard in &*self.shards {
-            let part = rest.div_ceil(shards);
+            let part = rest.div_ceil(shards.max(1));
             shard.set_limit(part);
             (rest, shards) = (rest - part, shards - 1);
         }
@@ -206,7 +207,7 @@ impl Depot {
     pub fn store(&self, cpu: CpuId, items: &[u32]) -> usize {
         let mut stored = 0;
         for shard in self.from(cpu) {
-            stored += shard.store(&items[stored..]);
+            stored += shard.store(items.get(stored..).unwrap_or_default());
             if stored == items.len() {
                 break;
             }
@@ -221,15 +222,17 @@ impl Depot {
     pub fn store_remote(&self, cpu: CpuId, items: &[u32]) -> usize {
         let mut remote = self.remote.lock();
         let (n, after) = (remote.n, remote.n + items.len());
-        if after > self.remote_limit.load(Relaxed) as usize {
-            // No CPU of this node has come by for long, so no CPU waits at its depot either.
-            drop(remote);
-            return self.store(cpu, items);
+        if after <= self.remote_limit.load(Relaxed) as usize
+            && let Some(room) = remote.items.get_mut(n..after)
+        {
+            copy(room, items);
+            remote.n = after;
+            self.remote_held.store(after as u32, Relaxed);
+            return items.len();
         }
-        remote.items[n..after].copy_from_slice(items);
-        remote.n = after;
-        self.remote_held.store(after as u32, Relaxed);
-        items.len()
+        // No CPU of this node has come by for long, so no CPU waits at its depot either.
+        drop(remote);
+        self.store(cpu, items)
     }
 
     /// Moves pages to `into`: remote returns first, then pages of the shards. Returns how many.
@@ -247,7 +250,7 @@ impl Depot {
         let mut remote = self.remote.lock();
         let n = remote.n.min(into.len());
         remote.n -= n;
-        into[..n].copy_from_slice(&remote.items[remote.n..remote.n + n]);
+        copy(into, remote.items.get(remote.n..remote.n + n).unwrap_or_default());
         self.remote_held.store(remote.n as u32, Relaxed);
         n
     }
@@ -263,10 +266,15 @@ impl Depot {
     }
 
     fn shed_beyond(&self, into: &mut [u32], limit: Option<u32>) -> usize {
-        let n = self.shards.iter().fold(0, |n, shard| n + shard.shed(&mut into[n..], limit));
+        let n = self
+            .shards
+            .iter()
+            .fold(0, |n, shard| n + shard.shed(into.get_mut(n..).unwrap_or_default(), limit));
         let remote_limit = limit.unwrap_or(self.remote_limit.load(Relaxed));
-        let more = (self.remote_held().saturating_sub(remote_limit) as usize).min(into.len() - n);
-        n + self.fetch_remote(&mut into[n..n + more])
+        let more = self.remote_held().saturating_sub(remote_limit) as usize;
+        let room = into.get_mut(n..).unwrap_or_default();
+        let more = more.min(room.len());
+        n + self.fetch_remote(room.get_mut(..more).unwrap_or_default())
     }
 
     /// Ends an interval and begins the next. Moves up to `into.len()` of the pages that nobody
@@ -277,7 +285,8 @@ impl Depot {
     /// pages that each shard held all the time, so the depot held at least as many.
     pub fn end_interval(&self, into: &mut [u32]) -> (usize, usize) {
         self.shards.iter().fold((0, 0), |(unneeded, n), shard| {
-            let (more, moved) = shard.end_interval(&mut into[n..], |room| self.fetch_remote(room));
+            let (more, moved) =
+                shard.end_interval(into.get_mut(n..).unwrap_or_default(), |room| self.fetch_remote(room));
             (unneeded + more, n + moved)
         })
     }

@@ -118,7 +118,7 @@ impl<'a> Magazines<'a> {
     pub fn fill(&mut self, fetch: impl FnOnce(&mut [u32]) -> usize) -> usize {
         debug_assert_eq!(self.n(), 0);
         let most = (self.store.limit / 2) as usize;
-        let n = fetch(&mut self.store.items[..most]);
+        let n = fetch(self.store.items.get_mut(..most).unwrap_or_default());
         self.set_n(n);
         n
     }
@@ -135,10 +135,12 @@ impl<'a> Magazines<'a> {
 
     /// Keeps the newest `most`. The others go as far as `store` takes them, the oldest first.
     fn keep(&mut self, most: usize, store: impl FnOnce(&[u32]) -> usize) {
-        let n = self.n() as usize;
+        let n = (self.n() as usize).min(2 * MAGAZINE);
         let surplus = n.saturating_sub(most);
-        if surplus > 0 {
-            let gone = store(&self.store.items[..surplus]);
+        if surplus > 0
+            && let Some(oldest) = self.store.items.get(..surplus)
+        {
+            let gone = store(oldest).min(surplus);
             self.store.items.copy_within(gone..n, 0);
             self.set_n(n - gone);
         }
@@ -147,7 +149,7 @@ impl<'a> Magazines<'a> {
     /// Moves all pages to `into`, and closes the magazines: the CPU takes no part from now on.
     /// Returns how many.
     pub fn take_all(&mut self, into: &mut [u32; 2 * MAGAZINE]) -> usize {
-        let n = self.n() as usize;
+        let n = (self.n() as usize).min(2 * MAGAZINE);
         into[..n].copy_from_slice(&self.store.items[..n]);
         self.store.limit = 0;
         self.set_n(0);

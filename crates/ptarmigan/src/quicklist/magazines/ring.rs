@@ -51,12 +51,11 @@ impl Ring {
             return 0;
         }
         let first = self.index(self.held());
+        let items = items.get(..n).unwrap_or(items);
         // Up to the end of the array, and on from its beginning if need be.
-        let (one, two) = items[..n].split_at(n.min(self.items.len() - first));
-        self.items[first..first + one.len()].copy_from_slice(one);
-        if !two.is_empty() {
-            self.items[..two.len()].copy_from_slice(two);
-        }
+        let Some((head, tail)) = self.items.split_at_mut_checked(first) else { return 0 };
+        copy(tail, items);
+        copy(head, items.get(tail.len()..).unwrap_or_default());
         self.held += n as u32;
         n
     }
@@ -65,7 +64,7 @@ impl Ring {
     /// Returns how many.
     pub fn fetch(&mut self, into: &mut [u32]) -> usize {
         let n = self.held().min(into.len());
-        self.copy_out(self.held() - n, &mut into[..n]);
+        self.copy_out(self.held() - n, into.get_mut(..n).unwrap_or_default());
         self.held -= n as u32;
         self.least = self.least.min(self.held);
         n
@@ -75,7 +74,7 @@ impl Ring {
     /// how many.
     pub fn shed(&mut self, into: &mut [u32], limit: usize) -> usize {
         let n = self.held().saturating_sub(limit).min(into.len());
-        self.copy_out(0, &mut into[..n]);
+        self.copy_out(0, into.get_mut(..n).unwrap_or_default());
         self.start = if self.held() == n { 0 } else { self.index(n) as u32 };
         self.held -= n as u32;
         self.least = self.least.min(self.held);
@@ -93,11 +92,16 @@ impl Ring {
             return;
         }
         let first = self.index(from);
-        let (one, two) = into.split_at_mut(into.len().min(self.items.len() - first));
-        one.copy_from_slice(&self.items[first..first + one.len()]);
-        if !two.is_empty() {
-            two.copy_from_slice(&self.items[..two.len()]);
-        }
+        let Some((head, tail)) = self.items.split_at_checked(first) else { return };
+        copy(into, tail);
+        copy(into.get_mut(tail.len()..).unwrap_or_default(), head);
+    }
+}
+
+/// Copies as many items as there are in `from` and fit into `to`.
+pub(super) fn copy(to: &mut [u32], from: &[u32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
     }
 }
 

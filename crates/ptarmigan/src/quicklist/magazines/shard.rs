@@ -85,7 +85,7 @@ impl Shard {
             let mut others = [0; super::MAGAZINE];
             let room = ring.room(self.limit() as usize).min(others.len());
             let came = join(&mut others[..room]);
-            let stored = ring.store(&others[..came], usize::MAX);
+            let stored = ring.store(others.get(..came).unwrap_or_default(), usize::MAX);
             debug_assert_eq!(stored, came, "there was room for them");
             (unneeded, n)
         })

@@ -112,12 +112,15 @@ impl Leaf {
         &self.records[..(self.n as usize).min(LEAF)]
     }
 
-    /// Moves the records from `from` on, up to the last, to `to`.
+    /// Moves the records from `from` on, up to the last, to `to`. Both places are in the leaf.
     pub(super) fn shift(&mut self, from: usize, to: usize) {
-        let n = self.n as usize - from;
-        assert!(from.max(to) + n <= LEAF);
+        let n = (self.n as usize).saturating_sub(from);
+        let room = LEAF.saturating_sub(from.max(to));
+        debug_assert!(from <= self.n as usize && n <= room);
+        let n = n.min(room);
         let first = self.records.as_mut_ptr();
-        // SAFETY: both runs lie within the array (checked above); records have no destructor, and
+        // SAFETY: both runs lie within the array, if they are not empty: `n` is at most the places
+        // from the later of them on. Records have no destructor, and
         // each place holds one again afterwards.
         unsafe { core::ptr::copy(first.add(from), first.add(to), n) };
     }

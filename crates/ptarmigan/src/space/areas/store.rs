@@ -6,6 +6,7 @@ use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use
 use crate::machine::{Machine, On};
 use crate::space::area::Area;
 use crate::window::{OpenWindow, WindowGuard};
+use core::mem::swap;
 
 const DIRECTORY: usize = FRAME_SIZE / size_of::<u32>();
 
@@ -174,8 +175,11 @@ impl Areas {
         }
         let leaves = self.leaves as usize;
         self.directory(on, |d| {
-            d.copy_within(at.leaf + 1..leaves, at.leaf + 2);
-            d[at.leaf + 1] = fresh.0;
+            // Those behind move up by one place.
+            let mut next = fresh.0;
+            for entry in d.iter_mut().take(leaves + 1).skip(at.leaf + 1) {
+                swap(entry, &mut next);
+            }
         });
         self.leaves += 1;
         // A space that grows upwards fills leaves in order: then the new one starts empty.
@@ -219,7 +223,14 @@ impl Areas {
                 Self::give(on.frames(), self.root);
                 self.root = other;
             }
-            leaves => self.directory(on, |d| d.copy_within(at.leaf + 1..leaves as usize, at.leaf)),
+            leaves => self.directory(on, |d| {
+                // Those behind move down by one place.
+                let mut next = Pfn::NONE.0;
+                let behind = d.len().saturating_sub(leaves as usize);
+                for entry in d.iter_mut().skip(at.leaf).rev().skip(behind) {
+                    swap(entry, &mut next);
+                }
+            }),
         }
         self.leaves -= 1;
     }
@@ -262,7 +273,11 @@ impl Areas {
                 copy.root = fresh;
             } else {
                 copy.root = directory;
-                copy.directory(on, |d| d[i] = fresh.0);
+                copy.directory(on, |d| {
+                    if let Some(entry) = d.get_mut(i) {
+                        *entry = fresh.0;
+                    }
+                });
             }
         }
         copy.leaves = self.leaves;
@@ -274,10 +289,11 @@ impl Areas {
     fn drop_leaves<M: Machine>(&mut self, on: On<'_, M>, n: usize, directory: Pfn) {
         if directory != Pfn::NONE {
             self.root = directory;
-            for i in 0..n {
-                let leaf = self.directory(on, |d| d[i]);
-                Self::give(on.frames(), Pfn(leaf));
-            }
+            self.directory(on, |d| {
+                for leaf in d.iter().take(n) {
+                    Self::give(on.frames(), Pfn(*leaf));
+                }
+            });
             Self::give(on.frames(), directory);
         } else if n > 0 {
             Self::give(on.frames(), self.root);
