@@ -122,9 +122,10 @@ impl Runs {
             [one, next] => next.first - one.end,
             _ => u64::MAX,
         };
+        let all = all.get(..len).unwrap_or_default();
         let nearest = all.windows(2).enumerate().min_by_key(|(_, pair)| gap(pair)).map(|(at, _)| at);
         let nearest = nearest.filter(|_| len > MOST);
-        let mut from = all.iter().take(len).enumerate();
+        let mut from = all.iter().enumerate();
         self.len = 0;
         for place in &mut self.runs {
             *place = Run::default();
