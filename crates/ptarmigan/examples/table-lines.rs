@@ -70,13 +70,12 @@ fn operations<P: Policy>(host: &Host<X86_64>, policy: P) -> Result<(), Box<dyn E
 
     let slots = host.slots();
     let machine = HostMachine::new(host, policy, NoTlb)?;
-    let policy = machine.policy();
     {
         let pin = slots[0].pin();
-        // SAFETY: 1. the CPU is the machine's, which the policy was made for.
-        let alloc = || unsafe { policy.alloc(&pin, Level::PTE, AllocFlags::NORMAL) };
-        // SAFETY: 1. as above. 2. the page came from this policy.
-        let free = |page: Clean| unsafe { policy.free_unlinked(&pin, page) };
+        let here = machine.on(&pin)?.policy();
+        let alloc = || here.alloc(Level::PTE, AllocFlags::NORMAL);
+        // SAFETY: 1. the page came from this policy.
+        let free = |page: Clean| unsafe { here.free_unlinked(page) };
         let first_entry = |page: &Clean| {
             let entry = host.window().open(page.addr()).base().cast::<u64>();
             // SAFETY: the page is this function's alone, and reached by the host's map.

@@ -143,10 +143,9 @@ pub unsafe trait Machine: Sync {
 /// A machine and the CPU that the caller is on.
 ///
 /// It proves that the pin is of the machine, so that per-CPU parts may be reached without another
-/// check. Policies are reached through it alone: their calls are `unsafe` for code that has no such
-/// proof.
+/// check. Its [`policy`](Self::policy) is called with that proof; a pin alone is none:
 ///
-/// ```compile_fail,E0133
+/// ```compile_fail,E0308
 /// use ptarmigan::{cpu::Pinned, frames::AllocFlags, page::Level, quicklist::Policy};
 /// fn with_any_pin(policy: &impl Policy, pin: &Pinned<'_>) {
 ///     let _ = policy.alloc(pin, Level::PTE, AllocFlags::NORMAL); // whose pin is it?

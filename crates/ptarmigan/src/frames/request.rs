@@ -17,7 +17,7 @@ pub struct AllocFlags {
     pub high: HighUse,
 }
 
-/// Whether a table may be made of high memory, by the caller's knowledge of it. Where it is made,
+/// Whether a table may be made of high memory, as far as the caller knows. Where it is made,
 /// the policy's [placement](crate::quicklist::Placement) decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HighUse {

@@ -32,9 +32,9 @@ impl FlushProof {
 /// ```
 ///
 /// ```compile_fail,E0308
-/// use ptarmigan::{cpu::Pinned, page::Unhooked, quicklist::Policy};
-/// fn skip_the_flush(policy: &impl Policy, pin: &Pinned<'_>, pages: Unhooked) {
-///     unsafe { policy.flushed(pin, pages) } // expected `Flushed`, found `Unhooked`
+/// use ptarmigan::{page::Unhooked, quicklist::{Policy, PolicyOn}};
+/// fn skip_the_flush(here: PolicyOn<'_, impl Policy>, pages: Unhooked) {
+///     unsafe { here.flushed(pages) } // expected `Flushed`, found `Unhooked`
 /// }
 /// ```
 ///

@@ -8,12 +8,12 @@ use crate::addr::PhysAddr;
 /// A page knows its level, so a root table cannot come back as a leaf table:
 ///
 /// ```compile_fail,E0061
-/// use ptarmigan::{cpu::Pinned, page::{Clean, Level}, quicklist::Policy};
-/// unsafe fn give_back_as_leaf(policy: &impl Policy, pin: &Pinned<'_>, root: Clean) {
-///     unsafe { policy.free_unlinked(pin, Level::PTE, root) } // the page says its level itself
+/// use ptarmigan::{page::{Clean, Level}, quicklist::{Policy, PolicyOn}};
+/// unsafe fn give_back_as_leaf(here: PolicyOn<'_, impl Policy>, root: Clean) {
+///     unsafe { here.free_unlinked(Level::PTE, root) } // the page says its level itself
 /// }
 /// ```
-#[must_use = "a dropped table page is lost: link it or give it back with Policy::free_unlinked"]
+#[must_use = "a dropped table page is lost: link it or give it back with PolicyOn::free_unlinked"]
 pub struct Clean {
     /// The address; its low bits, which are 0 in every table's address, hold the level.
     word: u64,

@@ -2,7 +2,7 @@
 //!
 //! [`Layered`] forwards every call to the policy inside and tells its [`Layer`] of it. As it does
 //! so in one place, no wrapper forgets to forward a method. Layers may be stacked.
-use super::{Policy, PolicyCounts, TakesUnhooked};
+use super::{Here, Policy, PolicyCounts, Returned, TakesUnhooked};
 use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned, Refused};
 use crate::frames::{AllocFlags, Frames, NoFrame};
@@ -166,9 +166,9 @@ impl<L, P> Layered<L, P> {
     }
 }
 
-// SAFETY: 1. to 3. are promises of `P`, which all calls are passed on to. `L` returns the pages
-// that
-// `P` handed out (contract of `Layer`, 1.), and sees the others by reference only.
+// SAFETY: 1. to 4. are promises of `P`, which all calls are passed on to, and whose answers these
+// are. `L` returns the pages that `P` handed out (contract of `Layer`, 1.), and sees the others by
+// reference only; it gets the pin, not the proof.
 unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     fn machine(&self) -> MachineId {
         self.inner.machine()
@@ -188,73 +188,62 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     }
 
     #[inline]
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        // SAFETY: 1. by the caller; machine and CPUs are those of the policy inside.
-        self.layer.alloc(&self.inner, pin, level, flags, || unsafe { self.inner.alloc(pin, level, flags) })
+    fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        let inner = || self.inner.alloc(here, level, flags);
+        self.layer.alloc(&self.inner, here.pin(), level, flags, inner)
     }
 
     #[inline]
-    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
+    fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
         // The layer's code may unwind, and the page goes back all the same.
-        let page = GoesBack::new(page, |page| {
-            // SAFETY: 1. as in `alloc`. 2. by the caller: pages come from the policy inside.
-            unsafe { self.inner.free_unlinked(pin, page) }
-        });
+        let page = GoesBack::new(page, |page| self.inner.free_unlinked(here, page));
         let page = &*page.what;
-        self.layer.free_unlinked(&self.inner, pin, page);
+        self.layer.free_unlinked(&self.inner, here.pin(), page);
         if self.layer.frames().is_some() {
-            self.layer.freeing(pin, page.level(), page.addr());
+            self.layer.freeing(here.pin(), page.level(), page.addr());
         }
     }
 
     #[inline]
-    unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
+    fn flushed(&self, here: Here<'_>, pages: Returned<Flushed>) {
         // As in `free_unlinked`.
-        let pages = GoesBack::new(pages, |pages| {
-            // SAFETY: 1. as in `alloc`. 2. as in `free_unlinked`.
-            unsafe { self.inner.flushed(pin, pages) }
-        });
-        self.layer.flushed(&self.inner, pin, &pages.what);
+        let pages = GoesBack::new(pages, |pages| self.inner.flushed(here, pages));
+        self.layer.flushed(&self.inner, here.pin(), &pages.what);
         if let Some(frames) = self.layer.frames() {
-            pages.what.each(frames, |level, at| self.layer.freeing(pin, level, at));
+            pages.what.each(frames, |level, at| self.layer.freeing(here.pin(), level, at));
         }
         drop(pages);
-        self.layer.after_flushed(&self.inner, pin);
+        self.layer.after_flushed(&self.inner, here.pin());
     }
 
     #[inline]
-    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
-        self.layer.gather_end(&self.inner, pin);
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.inner.gather_end(pin) }
+    fn gather_end(&self, here: Here<'_>) {
+        self.layer.gather_end(&self.inner, here.pin());
+        self.inner.gather_end(here)
     }
 
     #[inline]
-    unsafe fn idle(&self, pin: &Pinned<'_>) {
-        self.layer.idle(&self.inner, pin);
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.inner.idle(pin) }
+    fn idle(&self, here: Here<'_>) {
+        self.layer.idle(&self.inner, here.pin());
+        self.inner.idle(here)
     }
 
     #[inline]
-    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
-        self.layer.end_interval(&self.inner, pin);
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.inner.end_interval(pin) }
+    fn end_interval(&self, here: Here<'_>) -> u32 {
+        self.layer.end_interval(&self.inner, here.pin());
+        self.inner.end_interval(here)
     }
 
     #[inline]
-    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        self.layer.reclaim(&self.inner, pin, node, want);
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.inner.reclaim(pin, node, want) }
+    fn reclaim(&self, here: Here<'_>, node: NodeId, want: u32) -> u32 {
+        self.layer.reclaim(&self.inner, here.pin(), node, want);
+        self.inner.reclaim(here, node, want)
     }
 
     #[inline]
-    unsafe fn drain(&self, pin: &Pinned<'_>) {
-        self.layer.drain(&self.inner, pin);
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.inner.drain(pin) }
+    fn drain(&self, here: Here<'_>) {
+        self.layer.drain(&self.inner, here.pin());
+        self.inner.drain(here)
     }
 
     fn counts(&self) -> PolicyCounts {
@@ -264,10 +253,10 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
 
 // SAFETY: the policy inside takes them, if it does.
 unsafe impl<L: Layer<P>, P: Policy> TakesUnhooked for Layered<L, P> {
-    unsafe fn take_unhooked(
+    fn take_unhooked(
         &self,
-        pin: &Pinned<'_>,
-        pages: &mut Unhooked,
+        here: Here<'_>,
+        pages: Returned<&mut Unhooked>,
         taking: &mut dyn FnMut(Level, PhysAddr),
     ) {
         let Some(inner) = self.inner.takes_unhooked() else { return };
@@ -275,11 +264,9 @@ unsafe impl<L: Layer<P>, P: Policy> TakesUnhooked for Layered<L, P> {
         let mut taking = |level, at| {
             taking(level, at);
             if is_told {
-                self.layer.freeing(pin, level, at);
+                self.layer.freeing(here.pin(), level, at);
             }
         };
-        // SAFETY: 1. and 2. by the caller: machine and CPUs are those of the policy inside, and so
-        // are the tables.
-        unsafe { inner.take_unhooked(pin, pages, &mut taking) }
+        inner.take_unhooked(here, pages, &mut taking)
     }
 }

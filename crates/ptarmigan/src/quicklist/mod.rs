@@ -34,6 +34,7 @@ mod tally;
 pub use auto::{AutoCosts, AutoPlacement};
 pub use charge::{Charge, Charged, Owner};
 pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
+pub use here::{Here, Returned};
 #[cfg(feature = "hosted")]
 pub use historic::{Historic, HistoricError, ListsRefused, Rules, Trim};
 pub use layer::{Layer, Layered};

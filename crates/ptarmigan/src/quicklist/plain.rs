@@ -1,9 +1,8 @@
 //! No caching: the policy that everything is compared with.
-use super::here::Here;
 use super::tally::Tallies;
-use super::{Policy, PolicyCounts, Source, TakesUnhooked};
+use super::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
+use crate::cpu::{CpuId, MachineId, NodeId};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::OpenWindow;
@@ -46,21 +45,19 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
         (counts.live().wrapping_sub(counts.high.live())) as u32
     }
 
-    /// # Safety
-    ///
-    /// 1. The page must have come from this policy.
-    unsafe fn give(&self, pin: &Here<'_>, page: Clean) {
-        let tally = self.tallies.of(pin, &page, self.source.frames());
+    fn give(&self, here: Here<'_>, page: Returned<Clean>) {
+        let tally = self.tallies.of(here, &page, self.source.frames());
         tally.frees.add(1);
         tally.returns.add(1);
-        // SAFETY: 1. by the caller: pages of this policy come from its source.
-        unsafe { self.source.unmake_dirty(page) };
+        // SAFETY: 1. it came from this policy, whose pages the source makes.
+        unsafe { self.source.unmake_dirty(page.into_inner()) };
         self.source.look(|| self.low_tables());
     }
 }
 
 // SAFETY: 1. both are fields, and the source makes pages of its frames. 2. the source makes them
-// for the level. 3. no page is kept: the allocator hands each out to one caller.
+// for the level. 3. no page is kept: the allocator hands each out to one caller. 4.
+// proofs go to no other policy.
 unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
@@ -79,9 +76,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
         Some(self.source.layout().root())
     }
 
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
+    fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         let page = self.source.make(here.node(), level, flags)?;
         let tally = self.tallies.of(here, &page, self.source.frames());
         tally.allocs.add(1);
@@ -90,36 +85,30 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
         Ok(page)
     }
 
-    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
-        // SAFETY: 1. by the caller (2.).
-        unsafe { self.give(here, page) };
+    fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
+        self.give(here, page);
     }
 
-    unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
-        // SAFETY: 1. the tables came from this policy (2.), whose source makes them of its frames.
+    fn flushed(&self, here: Here<'_>, mut pages: Returned<Flushed>) {
+        // SAFETY: 1. the source makes this policy's pages of its frames.
         while let Some(page) = unsafe { pages.pop(self.source.frames()) } {
-            // SAFETY: 1. as above.
-            unsafe { self.give(here, page) };
+            self.give(here, page);
         }
     }
 
-    unsafe fn gather_end(&self, _: &Pinned<'_>) {}
+    fn gather_end(&self, _: Here<'_>) {}
 
-    unsafe fn idle(&self, _: &Pinned<'_>) {}
+    fn idle(&self, _: Here<'_>) {}
 
-    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+    fn end_interval(&self, _: Here<'_>) -> u32 {
         0
     }
 
-    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+    fn reclaim(&self, _: Here<'_>, _: NodeId, _: u32) -> u32 {
         0
     }
 
-    unsafe fn drain(&self, _: &Pinned<'_>) {}
+    fn drain(&self, _: Here<'_>) {}
 
     fn counts(&self) -> PolicyCounts {
         self.tallies.sum()

@@ -1,5 +1,5 @@
 //! Defines the operations of every policy, and the safe way to call them.
-use super::PolicyCounts;
+use super::{Here, PolicyCounts, Returned};
 use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned};
 use crate::frames::{AllocFlags, NoFrame};
@@ -7,12 +7,14 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 
 /// Where table pages come from and where they rest.
 ///
-/// # Pins
+/// # One proof of place
 ///
-/// A policy keeps values for each CPU and reaches them by the number in a [`Pinned`], unchecked: a
-/// hit takes some forty instructions, and a check would be paid in each. So the methods that take a
-/// pin are unsafe, and their contract has one point. [`PolicyOn`] checks the pin once and is safe
-/// from then on.
+/// A policy keeps values for each CPU and reaches them by the CPU's number, unchecked: a hit takes
+/// some forty instructions, and a check would be paid in each. So the methods take a [`Here`], the
+/// proof that the caller's pin is of this policy's machine. Code outside cannot make one:
+/// [`PolicyOn`] checks a pin against a policy once, and calls that policy with its proof. Likewise
+/// [`Returned`] tables are known to come from this policy. So no method is unsafe, and the
+/// conditions stand once, in the contract below.
 ///
 /// # Interrupts
 ///
@@ -37,6 +39,9 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 /// 3. Tables that come [flushed](Self::flushed) or were [never linked](Self::free_unlinked) may be
 ///    handed out again, to one caller each. Others are not, but for those that
 ///    [`TakesUnhooked`] took, which the historic policies hand out too early.
+/// 4. A [`Here`] goes on only to policies with the same [`machine`](Self::machine) and no fewer
+///    [`cpus`](Self::cpus), and [`Returned`] tables only to the policy that handed them out. The
+///    answer of [`takes_unhooked`](Self::takes_unhooked) is a part of this policy.
 ///
 /// ```compile_fail,E0200
 /// struct Swaps;
@@ -64,76 +69,34 @@ pub unsafe trait Policy: Sync {
     /// # Errors
     ///
     /// [`NoFrame`]; no state has changed then. It is absent for a level that trees do not have.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
-    ///    [`cpus`](Self::cpus).
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame>;
+    fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame>;
 
     /// Takes back a page that was never linked, so that no flush is needed.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
-    ///    [`cpus`](Self::cpus).
-    /// 2. The page must have come from this policy.
-    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean);
+    fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>);
 
     /// Takes back pages that no TLB knows any more.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
-    ///    [`cpus`](Self::cpus).
-    /// 2. The tables must have come from this policy.
-    unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed);
+    fn flushed(&self, here: Here<'_>, pages: Returned<Flushed>);
 
     /// Does a bounded amount of trimming: a gather has ended on this CPU.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
-    ///    [`cpus`](Self::cpus).
-    unsafe fn gather_end(&self, pin: &Pinned<'_>);
+    fn gather_end(&self, here: Here<'_>);
 
     /// Does a bounded amount of trimming on a CPU that is idle. An idle CPU can also call
     /// [`On::clear_ahead`](crate::machine::On::clear_ahead).
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
-    ///    [`cpus`](Self::cpus).
-    unsafe fn idle(&self, pin: &Pinned<'_>);
+    fn idle(&self, here: Here<'_>);
 
     /// Ends an interval, of a second or so, and begins the next: gives back a bounded number of
     /// pages that the caller's node did not need in it. Returns how many. A timer calls it, once
     /// for each node.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
-    ///    [`cpus`](Self::cpus).
-    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32;
+    fn end_interval(&self, here: Here<'_>) -> u32;
 
     /// Gives back up to `want` frames that are cached for `node`, which is short of memory. Returns
     /// how many.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
-    ///    [`cpus`](Self::cpus).
-    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32;
+    fn reclaim(&self, here: Here<'_>, node: NodeId, want: u32) -> u32;
 
     /// Gives back all that this CPU holds: it goes offline, or the machine ends. For a CPU that
     /// went offline without it, the code that took it down calls this with that CPU's proof: no
     /// other code runs on its number then, as [`Pinned::assume`] requires.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of this policy's [`machine`](Self::machine), and its CPU must be below
-    ///    [`cpus`](Self::cpus).
-    unsafe fn drain(&self, pin: &Pinned<'_>);
+    fn drain(&self, here: Here<'_>);
 
     /// Returns the counts so far.
     fn counts(&self) -> PolicyCounts;
@@ -148,21 +111,15 @@ pub unsafe trait TakesUnhooked {
     /// Takes tables that have been unhooked, and that TLBs still know. Those that it leaves in the
     /// chain come back [flushed](Policy::flushed). Of each of the others it tells `taking`, before
     /// anything can hand that table out.
-    ///
-    /// # Safety
-    ///
-    /// 1. `pin` must be of the policy's [`machine`](Policy::machine), and its CPU must be below
-    ///    [`cpus`](Policy::cpus).
-    /// 2. The tables must have come from this policy.
-    unsafe fn take_unhooked(
+    fn take_unhooked(
         &self,
-        pin: &Pinned<'_>,
-        pages: &mut Unhooked,
+        here: Here<'_>,
+        pages: Returned<&mut Unhooked>,
         taking: &mut dyn FnMut(Level, PhysAddr),
     );
 }
 
-// SAFETY: 1. to 3. by the policy behind the reference; contracts are passed on.
+// SAFETY: 1. to 4. by the policy behind the reference, whose answers these are.
 unsafe impl<P: Policy + ?Sized> Policy for &P {
     #[inline]
     fn machine(&self) -> MachineId {
@@ -181,44 +138,36 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
         (**self).root()
     }
     #[inline]
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        // SAFETY: 1. by the caller.
-        unsafe { (**self).alloc(pin, level, flags) }
+    fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        (**self).alloc(here, level, flags)
     }
     #[inline]
-    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
-        // SAFETY: 1. and 2. by the caller.
-        unsafe { (**self).free_unlinked(pin, page) }
+    fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
+        (**self).free_unlinked(here, page)
     }
     #[inline]
-    unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        // SAFETY: 1. and 2. by the caller.
-        unsafe { (**self).flushed(pin, pages) }
+    fn flushed(&self, here: Here<'_>, pages: Returned<Flushed>) {
+        (**self).flushed(here, pages)
     }
     #[inline]
-    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        unsafe { (**self).gather_end(pin) }
+    fn gather_end(&self, here: Here<'_>) {
+        (**self).gather_end(here)
     }
     #[inline]
-    unsafe fn idle(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        unsafe { (**self).idle(pin) }
+    fn idle(&self, here: Here<'_>) {
+        (**self).idle(here)
     }
     #[inline]
-    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
-        // SAFETY: 1. by the caller.
-        unsafe { (**self).end_interval(pin) }
+    fn end_interval(&self, here: Here<'_>) -> u32 {
+        (**self).end_interval(here)
     }
     #[inline]
-    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        // SAFETY: 1. by the caller.
-        unsafe { (**self).reclaim(pin, node, want) }
+    fn reclaim(&self, here: Here<'_>, node: NodeId, want: u32) -> u32 {
+        (**self).reclaim(here, node, want)
     }
     #[inline]
-    unsafe fn drain(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        unsafe { (**self).drain(pin) }
+    fn drain(&self, here: Here<'_>) {
+        (**self).drain(here)
     }
     #[inline]
     fn counts(&self) -> PolicyCounts {
@@ -226,7 +175,9 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
     }
 }
 
-/// A policy, and where the caller is, checked once to be of one machine: every call is safe.
+/// A policy, and where the caller is, checked once to be of one machine: the proof of place, which
+/// every call of a policy goes through. [`On::policy`](crate::machine::On::policy) returns it
+/// unchecked, as all parts of a machine are of one.
 pub struct PolicyOn<'a, P: ?Sized> {
     policy: &'a P,
     pin: &'a Pinned<'a>,
@@ -273,6 +224,14 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
         self.pin
     }
 
+    /// Returns the proof for this policy.
+    #[inline]
+    pub(super) fn here(self) -> Here<'a> {
+        // SAFETY: 1. it goes to this policy, with which `new` has compared the pin, or the caller
+        // of `new_unchecked`.
+        unsafe { Here::new(self.pin) }
+    }
+
     /// See [`Policy::alloc`].
     ///
     /// # Errors
@@ -280,8 +239,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     /// [`NoFrame`]; no state has changed then.
     #[inline]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
-        unsafe { self.policy.alloc(self.pin, level, flags) }
+        self.policy.alloc(self.here(), level, flags)
     }
 
     /// See [`Policy::free_unlinked`]. A page does not say of which policy it is:
@@ -298,8 +256,9 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     /// 1. The page must have come from this policy.
     #[inline]
     pub unsafe fn free_unlinked(self, page: Clean) {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
-        unsafe { self.policy.free_unlinked(self.pin, page) }
+        // SAFETY: 1. by the caller.
+        let page = unsafe { Returned::new(page) };
+        self.policy.free_unlinked(self.here(), page)
     }
 
     /// Offers tables before their flush: see [`Policy::takes_unhooked`]. Those that stay in the
@@ -311,8 +270,9 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     #[inline]
     pub unsafe fn unhooked(self, pages: &mut Unhooked) {
         if let Some(policy) = self.policy.takes_unhooked() {
-            // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
-            unsafe { policy.take_unhooked(self.pin, pages, &mut |_, _| ()) };
+            // SAFETY: 1. by the caller: `policy` is a part of this one.
+            let pages = unsafe { Returned::new(pages) };
+            policy.take_unhooked(self.here(), pages, &mut |_, _| ());
         }
     }
 
@@ -330,42 +290,38 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     /// 1. The tables must have come from this policy.
     #[inline]
     pub unsafe fn flushed(self, pages: Flushed) {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
-        unsafe { self.policy.flushed(self.pin, pages) }
+        // SAFETY: 1. by the caller.
+        let pages = unsafe { Returned::new(pages) };
+        self.policy.flushed(self.here(), pages)
     }
 
     /// See [`Policy::gather_end`].
     #[inline]
     pub fn gather_end(self) {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
-        unsafe { self.policy.gather_end(self.pin) }
+        self.policy.gather_end(self.here())
     }
 
     /// See [`Policy::idle`].
     #[inline]
     pub fn idle(self) {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
-        unsafe { self.policy.idle(self.pin) }
+        self.policy.idle(self.here())
     }
 
     /// See [`Policy::end_interval`].
     #[inline]
     pub fn end_interval(self) -> u32 {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
-        unsafe { self.policy.end_interval(self.pin) }
+        self.policy.end_interval(self.here())
     }
 
     /// See [`Policy::reclaim`].
     #[inline]
     pub fn reclaim(self, node: NodeId, want: u32) -> u32 {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
-        unsafe { self.policy.reclaim(self.pin, node, want) }
+        self.policy.reclaim(self.here(), node, want)
     }
 
     /// See [`Policy::drain`].
     #[inline]
     pub fn drain(self) {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
-        unsafe { self.policy.drain(self.pin) }
+        self.policy.drain(self.here())
     }
 }

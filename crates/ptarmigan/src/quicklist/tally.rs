@@ -1,5 +1,5 @@
 //! Counts events of every policy, on each CPU by itself.
-use super::here::Here;
+use super::Here;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{Counter, CpuId};
 use crate::frames::Frames;
@@ -60,23 +60,23 @@ impl Tallies {
     }
 
     #[inline]
-    pub fn cpu(&self, pin: &Here<'_>) -> &Tally {
-        debug_assert!((pin.cpu().0 as usize) < self.cpus.len());
+    pub fn cpu(&self, here: Here<'_>) -> &Tally {
+        debug_assert!((here.cpu().0 as usize) < self.cpus.len());
         // SAFETY: the policy was made for the CPU of a `Here`.
-        unsafe { &self.cpus.get_unchecked(pin.cpu().0 as usize).0 }
+        unsafe { &self.cpus.get_unchecked(here.cpu().0 as usize).0 }
     }
 
     #[inline]
-    pub fn of(&self, pin: &Here<'_>, page: &Clean, frames: &Frames) -> &LevelTally {
+    pub fn of(&self, here: Here<'_>, page: &Clean, frames: &Frames) -> &LevelTally {
         let level = page.level();
-        self.cpu(pin).row(level, level == Level::PTE && frames.is_high(page.addr().pfn()))
+        self.cpu(here).row(level, level == Level::PTE && frames.is_high(page.addr().pfn()))
     }
 
     /// Returns the counts of tables of `level` in low memory.
     #[cfg(feature = "hosted")]
     #[inline]
-    pub fn of_low(&self, pin: &Here<'_>, level: Level) -> &LevelTally {
-        self.cpu(pin).level(level)
+    pub fn of_low(&self, here: Here<'_>, level: Level) -> &LevelTally {
+        self.cpu(here).level(level)
     }
 
     /// Returns the number of CPUs.

@@ -9,7 +9,9 @@ use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
-use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyCounts, PolicyOn, Rules, TakesUnhooked};
+use ptarmigan::quicklist::{
+    Here, Layer, Layered, Policy, PolicyCounts, PolicyOn, Returned, Rules, TakesUnhooked,
+};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use std::sync::Mutex;
 
@@ -34,7 +36,8 @@ struct Recording<'c> {
 }
 
 // SAFETY: 1. all are constants or a field, but pages are no frames. 2. they are of the level that
-// is asked for. 3. no page is ever linked: tests look at the calls alone.
+// is asked for. 3. no page is ever linked: tests look at the calls alone. 4. proofs go to no
+// other policy.
 unsafe impl Policy for Recording<'_> {
     fn machine(&self) -> MachineId {
         self.machine
@@ -45,34 +48,34 @@ unsafe impl Policy for Recording<'_> {
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         Some(self)
     }
-    unsafe fn alloc(&self, _: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+    fn alloc(&self, _: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         self.calls.add(format!("alloc {} {}", level.0, flags.may_sleep));
         // SAFETY: 1. to 3. nobody ever looks at a page of this policy; it forgets those that come
         // back.
         Ok(unsafe { Clean::from_raw(PhysAddr(0x5000), level) })
     }
-    unsafe fn free_unlinked(&self, _: &Pinned<'_>, page: Clean) {
-        self.calls.add(format!("free_unlinked {} {}", page.level().0, page.into_raw()));
+    fn free_unlinked(&self, _: Here<'_>, page: Returned<Clean>) {
+        self.calls.add(format!("free_unlinked {} {}", page.level().0, page.into_inner().into_raw()));
     }
-    unsafe fn flushed(&self, _: &Pinned<'_>, pages: Flushed) {
+    fn flushed(&self, _: Here<'_>, pages: Returned<Flushed>) {
         self.calls.add(format!("flushed {}", pages.len()));
     }
-    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
-        self.calls.add(format!("gather_end {}", pin.cpu().0));
+    fn gather_end(&self, here: Here<'_>) {
+        self.calls.add(format!("gather_end {}", here.cpu().0));
     }
-    unsafe fn idle(&self, pin: &Pinned<'_>) {
-        self.calls.add(format!("idle {}", pin.cpu().0));
+    fn idle(&self, here: Here<'_>) {
+        self.calls.add(format!("idle {}", here.cpu().0));
     }
-    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
-        self.calls.add(format!("end_interval {}", pin.cpu().0));
+    fn end_interval(&self, here: Here<'_>) -> u32 {
+        self.calls.add(format!("end_interval {}", here.cpu().0));
         11
     }
-    unsafe fn reclaim(&self, _: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+    fn reclaim(&self, _: Here<'_>, node: NodeId, want: u32) -> u32 {
         self.calls.add(format!("reclaim {} {want}", node.0));
         12
     }
-    unsafe fn drain(&self, pin: &Pinned<'_>) {
-        self.calls.add(format!("drain {}", pin.cpu().0));
+    fn drain(&self, here: Here<'_>) {
+        self.calls.add(format!("drain {}", here.cpu().0));
     }
     fn counts(&self) -> PolicyCounts {
         let mut counts = PolicyCounts::default();
@@ -83,10 +86,10 @@ unsafe impl Policy for Recording<'_> {
 
 // SAFETY: pages are no frames, and it takes none.
 unsafe impl TakesUnhooked for Recording<'_> {
-    unsafe fn take_unhooked(
+    fn take_unhooked(
         &self,
-        _: &Pinned<'_>,
-        pages: &mut Unhooked,
+        _: Here<'_>,
+        pages: Returned<&mut Unhooked>,
         taking: &mut dyn FnMut(Level, PhysAddr),
     ) {
         self.calls.add(format!("take_unhooked {}", pages.len()));

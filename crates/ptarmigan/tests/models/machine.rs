@@ -13,7 +13,7 @@ use ptarmigan::frames::{
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Flushed, Level, NoConstruct};
-use ptarmigan::quicklist::{Policy, PolicyCounts, Source, TakesUnhooked};
+use ptarmigan::quicklist::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::Free;
 use ptarmigan::tlb::{Parking, Tlb, TlbConfig};
@@ -81,19 +81,19 @@ unsafe impl Sync for Pool {}
 unsafe impl Send for Pool {}
 
 impl Pool {
-    fn put(&self, pin: &Pinned<'_>, page: Clean) {
-        let at = page.into_raw();
+    fn put(&self, here: Here<'_>, page: Returned<Clean>) {
+        let at = page.into_inner().into_raw();
         for i in 0..REAL {
             assert_eq!(self.memory.walk(at.pfn(), i), 0, "a page is given back and is not clean");
         }
         self.memory.give(at.pfn(), Owner::Nobody);
-        self.lists[pin.cpu().0 as usize].borrow_mut().push(at);
+        self.lists[here.cpu().0 as usize].borrow_mut().push(at);
     }
 }
 
 // SAFETY: 1. they are fields. 2. the page is of the level that is asked for, as there is but one
-// kind.
-// 3. a page is on one list, and only pages that `put` finds clean are put there.
+// kind. 3. a page is on one list, and only pages that `put` finds clean are put there. 4. proofs go
+// to no other policy.
 unsafe impl Policy for Pool {
     fn machine(&self) -> MachineId {
         self.frames.machine()
@@ -104,8 +104,8 @@ unsafe impl Policy for Pool {
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked> {
         None
     }
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
-        let at = self.lists[pin.cpu().0 as usize].borrow_mut().pop().expect("the pool is large enough");
+    fn alloc(&self, here: Here<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
+        let at = self.lists[here.cpu().0 as usize].borrow_mut().pop().expect("the pool is large enough");
         self.memory.give(at.pfn(), Owner::Table);
         for i in 0..REAL {
             assert_eq!(self.memory.walk(at.pfn(), i), 0, "a page in the pool is not clean");
@@ -114,24 +114,24 @@ unsafe impl Policy for Pool {
         // here.
         Ok(unsafe { Clean::from_raw(at, level) })
     }
-    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
-        self.put(pin, page);
+    fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
+        self.put(here, page);
     }
-    unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
+    fn flushed(&self, here: Here<'_>, mut pages: Returned<Flushed>) {
         // SAFETY: 1. the pool's tables are of its frames.
         while let Some(page) = unsafe { pages.pop(&self.frames) } {
-            self.put(pin, page);
+            self.put(here, page);
         }
     }
-    unsafe fn gather_end(&self, _: &Pinned<'_>) {}
-    unsafe fn idle(&self, _: &Pinned<'_>) {}
-    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+    fn gather_end(&self, _: Here<'_>) {}
+    fn idle(&self, _: Here<'_>) {}
+    fn end_interval(&self, _: Here<'_>) -> u32 {
         0
     }
-    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+    fn reclaim(&self, _: Here<'_>, _: NodeId, _: u32) -> u32 {
         0
     }
-    unsafe fn drain(&self, _: &Pinned<'_>) {}
+    fn drain(&self, _: Here<'_>) {}
     fn counts(&self) -> PolicyCounts {
         PolicyCounts::default()
     }

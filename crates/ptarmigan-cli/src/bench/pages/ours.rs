@@ -1,5 +1,5 @@
-//! A policy of the library as a contender: pages for PTE tables from [`Policy::alloc`], back
-//! through [`Policy::free_unlinked`].
+//! A policy of the library as a contender: pages for PTE tables from [`PolicyOn::alloc`], back
+//! through [`PolicyOn::free_unlinked`].
 //!
 //! `free_unlinked` is how a page comes back that was never linked, and it is the path of a hit:
 //! tables that come back by way of a flush ([`Policy::flushed`]) are put into the same magazine in
@@ -14,7 +14,7 @@ use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostError};
 use ptarmigan::page::{Clean, Level};
-use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Policy, Quicklists};
+use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Policy, PolicyOn, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
@@ -62,7 +62,9 @@ impl<'h, P: Policy> LibraryLists<'h, P> {
     }
 }
 
-/// One of the host's CPUs.
+const OTHER_HOST: &str = "the policy was made for another host";
+
+/// One of the host's CPUs, for which the policy was made.
 pub struct Cpu<'a, P> {
     policy: &'a P,
     window: &'a DirectMap,
@@ -81,18 +83,17 @@ impl<P: Policy> PageContender for LibraryLists<'_, P> {
 
     fn cpu(&self, n: usize) -> Result<Cpu<'_, P>, String> {
         let slot = self.host.slot(n).ok_or("the CPU does not exist or is in use")?;
+        PolicyOn::new(&self.policy, &slot.pin()).ok_or(OTHER_HOST)?;
         Ok(Cpu { policy: &self.policy, window: &self.window, slot })
     }
 
     fn finish(&self) -> Result<(), String> {
         let slots = self.host.slots();
         for slot in &slots {
-            // SAFETY: 1. the slot is one of the host's, for which the policy was made.
-            unsafe { self.policy.drain(&slot.pin()) };
+            PolicyOn::new(&self.policy, &slot.pin()).ok_or(OTHER_HOST)?.drain();
         }
         if let Some(slot) = slots.first() {
-            // SAFETY: 1. the slot is one of the host's, for which the policy was made.
-            unsafe { self.policy.reclaim(&slot.pin(), NodeId(0), u32::MAX) };
+            PolicyOn::new(&self.policy, &slot.pin()).ok_or(OTHER_HOST)?.reclaim(NodeId(0), u32::MAX);
         }
         self.host.audit().map_err(|e| e.to_string())
     }
@@ -103,8 +104,10 @@ impl<P: Policy> PageContender for LibraryLists<'_, P> {
 unsafe impl<P: Policy> Pages for Cpu<'_, P> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {
-        // SAFETY: 1. the slot is one of the host's, for which the policy was made.
-        let page = unsafe { self.policy.alloc(&self.slot.pin(), Level::PTE, AllocFlags::NORMAL) }.ok()?;
+        let pin = self.slot.pin();
+        // SAFETY: 1. `cpu` has compared them.
+        let here = unsafe { PolicyOn::new_unchecked(self.policy, &pin) };
+        let page = here.alloc(Level::PTE, AllocFlags::NORMAL).ok()?;
         // SAFETY: a host has no frame 0.
         Some(unsafe { NonZeroU64::new_unchecked(page.into_raw().0) })
     }
@@ -114,9 +117,11 @@ unsafe impl<P: Policy> Pages for Cpu<'_, P> {
         // SAFETY: 1. `alloc` took it and the caller gives it away. 2. it is all zero, as the caller
         // says, which is the state of its level. 3. it was never linked.
         let page = unsafe { Clean::from_raw(PhysAddr(page.get()), Level::PTE) };
-        // SAFETY: 1. the slot is one of the host's, for which the policy was made. 2. `alloc` had
-        // the page from it.
-        unsafe { self.policy.free_unlinked(&self.slot.pin(), page) };
+        let pin = self.slot.pin();
+        // SAFETY: 1. `cpu` has compared them.
+        let here = unsafe { PolicyOn::new_unchecked(self.policy, &pin) };
+        // SAFETY: 1. `alloc` had the page from it.
+        unsafe { here.free_unlinked(page) };
     }
 
     #[inline(always)]

@@ -7,11 +7,11 @@
 use super::measured::PolicyCall;
 use crate::measure::clock::thread_time;
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId, Pinned};
+use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId};
 use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::hosted::CpuSlot;
 use ptarmigan::page::{Clean, FlushProof, Flushed, Level, Unhooked};
-use ptarmigan::quicklist::{Policy, PolicyCounts, TakesUnhooked};
+use ptarmigan::quicklist::{Here, Policy, PolicyCounts, PolicyOn, Returned, TakesUnhooked};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,14 +99,15 @@ impl Stream {
         let start = thread_time();
         for &CallRun { kind, cpu, len } in &self.runs {
             let pin = cpus[usize::from(cpu)].pin();
+            // SAFETY: 1. the CPUs are those of the machine that the policy was made for: a run has
+            // one.
+            let here = unsafe { PolicyOn::new_unchecked(policy, &pin) };
             match kind {
                 CallKind::Alloc => {
                     let (these, rest) = pages.split_at(len as usize);
                     pages = rest;
                     for &(level, slot) in these {
-                        // SAFETY: 1. the CPUs are those of the machine that the policy was made
-                        // for: a run has one.
-                        let page = unsafe { policy.alloc(&pin, Level(level), AllocFlags::NORMAL) }?;
+                        let page = here.alloc(Level(level), AllocFlags::NORMAL)?;
                         out[slot as usize] = page.into_raw();
                     }
                 }
@@ -120,22 +121,20 @@ impl Stream {
                             unsafe { root.push_root(out[slot as usize], Level(level)) };
                             // SAFETY: 1. no CPU has ever loaded it.
                             let root = root.flushed(unsafe { FlushProof::claim() });
-                            // SAFETY: 1. as below. 2. it came from this policy: the run has one.
-                            unsafe { policy.flushed(&pin, root) };
+                            // SAFETY: 1. it came from this policy: the run has one.
+                            unsafe { here.flushed(root) };
                             continue;
                         }
                         // SAFETY: 1. the address came from `into_raw` at the slot's allocation, and
                         // a slot is freed once for each time it was filled, as in the run it was
                         // written down from. 2. nobody wrote to the page. 3. it never was linked.
                         let page = unsafe { Clean::from_raw(out[slot as usize], Level(level)) };
-                        // SAFETY: 1. as above. 2. it came from this policy: the run has one.
-                        unsafe { policy.free_unlinked(&pin, page) };
+                        // SAFETY: 1. it came from this policy: the run has one.
+                        unsafe { here.free_unlinked(page) };
                     }
                 }
-                // SAFETY: 1. as above.
-                CallKind::GatherEnd => (0..len).for_each(|_| unsafe { policy.gather_end(&pin) }),
-                // SAFETY: 1. as above.
-                CallKind::Idle => (0..len).for_each(|_| unsafe { policy.idle(&pin) }),
+                CallKind::GatherEnd => (0..len).for_each(|_| here.gather_end()),
+                CallKind::Idle => (0..len).for_each(|_| here.idle()),
             }
         }
         Ok(thread_time() - start)
@@ -147,7 +146,8 @@ impl Stream {
 pub struct Nothing(pub MachineId);
 
 // SAFETY: 1. the machine is a field, the number of CPUs a constant; pages are no frames, but no
-// code links them. 2. they are of the level that is asked for. 3. no code ever looks at them.
+// code links them. 2. they are of the level that is asked for. 3. no code ever looks at them. 4.
+// proofs go to no other policy.
 unsafe impl Policy for Nothing {
     fn machine(&self) -> MachineId {
         self.0
@@ -163,39 +163,39 @@ unsafe impl Policy for Nothing {
     }
 
     #[inline]
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
-        let at = PhysAddr(u64::from(level.0) << 12 | u64::from(pin.cpu().0) << 20);
+    fn alloc(&self, here: Here<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
+        let at = PhysAddr(u64::from(level.0) << 12 | u64::from(here.cpu().0) << 20);
         // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only
         // handed back to it.
         Ok(unsafe { Clean::from_raw(std::hint::black_box(at), level) })
     }
 
     #[inline]
-    unsafe fn free_unlinked(&self, _: &Pinned<'_>, page: Clean) {
-        std::hint::black_box((page.level(), page.into_raw()));
+    fn free_unlinked(&self, _: Here<'_>, page: Returned<Clean>) {
+        std::hint::black_box((page.level(), page.into_inner().into_raw()));
     }
 
-    unsafe fn flushed(&self, _: &Pinned<'_>, _: Flushed) {}
+    fn flushed(&self, _: Here<'_>, _: Returned<Flushed>) {}
 
     #[inline]
-    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
-        std::hint::black_box(pin.cpu());
+    fn gather_end(&self, here: Here<'_>) {
+        std::hint::black_box(here.cpu());
     }
 
     #[inline]
-    unsafe fn idle(&self, pin: &Pinned<'_>) {
-        std::hint::black_box(pin.cpu());
+    fn idle(&self, here: Here<'_>) {
+        std::hint::black_box(here.cpu());
     }
 
-    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+    fn end_interval(&self, _: Here<'_>) -> u32 {
         0
     }
 
-    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+    fn reclaim(&self, _: Here<'_>, _: NodeId, _: u32) -> u32 {
         0
     }
 
-    unsafe fn drain(&self, _: &Pinned<'_>) {}
+    fn drain(&self, _: Here<'_>) {}
 
     fn counts(&self) -> PolicyCounts {
         PolicyCounts::default()

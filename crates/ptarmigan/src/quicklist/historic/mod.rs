@@ -22,12 +22,11 @@ mod rules;
 
 pub use rules::{ListsRefused, Rules, Trim};
 
-use super::here::Here;
 use super::tally::Tallies;
-use super::{Policy, PolicyCounts, Source, TakesUnhooked};
+use super::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
+use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu};
 use crate::frames::{AllocFlags, HighUse, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -216,15 +215,15 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     }
 
     /// Takes the lists of the caller's CPU; `None` while they are in use.
-    fn enter<'a>(&'a self, pin: &'a Here<'_>) -> Option<Guard<'a, Lists>> {
+    fn enter<'a>(&'a self, here: &'a Here<'_>) -> Option<Guard<'a, Lists>> {
         // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made
         // for.
-        unsafe { self.lists.enter_unchecked(pin) }
+        unsafe { self.lists.enter_unchecked(here) }
     }
 
     /// Takes the first page off list `nr`, clearing the link.
-    fn pop(&self, pin: &Here<'_>, nr: usize) -> Option<PhysAddr> {
-        let mut lists = self.enter(pin)?;
+    fn pop(&self, here: Here<'_>, nr: usize) -> Option<PhysAddr> {
+        let mut lists = self.enter(&here)?;
         let list = &mut lists.quick[nr];
         let at = PhysAddr(list.head);
         if at.0 == 0 {
@@ -238,36 +237,30 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
             word.write(0);
         }
         list.nr_pages -= 1;
-        self.count(pin, |pages| pages.wrapping_sub(1));
+        self.count(here, |pages| pages.wrapping_sub(1));
         Some(at)
     }
 
     /// Changes the number of pages on this CPU's lists, which no other CPU writes.
-    fn count(&self, pin: &Here<'_>, change: impl FnOnce(u32) -> u32) {
-        let pages = &self.seen[usize::from(pin.cpu().0)].pages;
+    fn count(&self, here: Here<'_>, change: impl FnOnce(u32) -> u32) {
+        let pages = &self.seen[usize::from(here.cpu().0)].pages;
         pages.store(change(pages.load(Relaxed)), Relaxed);
     }
 
     /// `__quicklist_free`: to the front of this CPU's list, or by a node test to the allocator at
     /// once.
-    ///
-    /// # Safety
-    ///
-    /// 1. The page must have come from this policy.
-    unsafe fn free(&self, pin: &Here<'_>, page: Clean) {
+    fn free(&self, here: Here<'_>, page: Returned<Clean>) {
         let level = page.level();
-        self.tallies.of_low(pin, level).frees.add(1);
+        self.tallies.of_low(here, level).frees.add(1);
         let frames = self.source.frames();
         // The test comes before the guard, as it did.
-        let is_foreign = self.rules.node_test && frames.node_of(page.addr().pfn()) != pin.node();
+        let is_foreign = self.rules.node_test && frames.node_of(page.addr().pfn()) != here.node();
         if !self.is_listed(level) || is_foreign {
-            // SAFETY: 1. by the caller.
-            return unsafe { self.give_back(pin, page) };
+            return self.give_back(here, page);
         }
         let nr = self.list_of(level);
-        let Some(mut lists) = self.enter(pin) else {
-            // SAFETY: 1. by the caller.
-            return unsafe { self.give_back(pin, page) };
+        let Some(mut lists) = self.enter(&here) else {
+            return self.give_back(here, page);
         };
         if level == self.source.layout().root() && !self.rests_constructed(level) {
             // A single list: roots go back to zero to mix with the others. SAFETY: 1. `page` owns
@@ -276,14 +269,14 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
             unsafe { self.source.constructor().destruct(frames, page.addr()) };
         }
         let list = &mut lists.quick[nr];
-        let at = page.into_raw();
+        let at = page.into_inner().into_raw();
         let guard = self.source.window().open(at);
         // SAFETY: the page was `page`'s, hence ours; the guard is valid for its first word. (A TLB
         // may still walk it and read the link: that is the defect being modelled.)
         unsafe { guard.base().cast::<u64>().write(list.head) };
         list.head = at.0;
         list.nr_pages += 1;
-        self.count(pin, |pages| pages.wrapping_add(1));
+        self.count(here, |pages| pages.wrapping_add(1));
     }
 
     /// Keeps a root that comes back flushed until the trim is over, as the last reference to a
@@ -291,40 +284,36 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. The page must have come from this policy, and be a root that is no part of a frame.
-    unsafe fn drop_later(&self, pin: &Here<'_>, page: Clean) {
-        let before = match self.enter(pin) {
-            Some(mut lists) => core::mem::replace(&mut lists.root, page.into_raw().0),
-            // SAFETY: 1. by the caller.
-            None => return unsafe { self.free(pin, page) },
+    /// 1. The page must be a root that is no part of a frame.
+    unsafe fn drop_later(&self, here: Here<'_>, page: Returned<Clean>) {
+        let before = match self.enter(&here) {
+            Some(mut lists) => core::mem::replace(&mut lists.root, page.into_inner().into_raw().0),
+            None => return self.free(here, page),
         };
-        self.free_dropped(pin, before);
+        self.free_dropped(here, before);
     }
 
     /// Lists the root that waited for the end of the trim.
-    fn drop_now(&self, pin: &Here<'_>) {
-        let waiting = self.enter(pin).map_or(0, |mut lists| core::mem::take(&mut lists.root));
-        self.free_dropped(pin, waiting);
+    fn drop_now(&self, here: Here<'_>) {
+        let waiting = self.enter(&here).map_or(0, |mut lists| core::mem::take(&mut lists.root));
+        self.free_dropped(here, waiting);
     }
 
     /// Lists the root at `at`, which waited until now, unless `at` is 0.
-    fn free_dropped(&self, pin: &Here<'_>, at: u64) {
+    fn free_dropped(&self, here: Here<'_>, at: u64) {
         if at != 0 {
             // SAFETY: 1. and 2. `drop_later` had it from a `Clean` root, which owned it. 3. it came
             // flushed.
             let page = unsafe { Clean::from_raw(PhysAddr(at), self.source.layout().root()) };
-            // SAFETY: 1. it came from this policy (contract of `drop_later`).
-            unsafe { self.free(pin, page) };
+            // SAFETY: 1. it came from this policy, as `drop_later` had it `Returned`.
+            self.free(here, unsafe { Returned::new(page) });
         }
     }
 
-    /// # Safety
-    ///
-    /// 1. The page must have come from this policy.
-    unsafe fn give_back(&self, pin: &Here<'_>, page: Clean) {
-        self.tallies.of_low(pin, page.level()).returns.add(1);
-        // SAFETY: 1. by the caller: pages of this policy come from its source.
-        unsafe { self.source.unmake_dirty(page) };
+    fn give_back(&self, here: Here<'_>, page: Returned<Clean>) {
+        self.tallies.of_low(here, page.level()).returns.add(1);
+        // SAFETY: 1. it came from this policy, whose pages the source makes.
+        unsafe { self.source.unmake_dirty(page.into_inner()) };
     }
 
     fn node_state(&self, node: NodeId) -> NodeState {
@@ -338,20 +327,20 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     }
 
     /// `quicklist_trim` of every list, or `check_pgt_cache` before there was one.
-    fn trim(&self, pin: &Here<'_>) {
+    fn trim(&self, here: Here<'_>) {
         let (min_pages, max_free) = match self.rules.trim {
             Trim::Share { min_pages, max_free } => (min_pages, max_free),
-            Trim::Watermarks { low, .. } => return self.shorten(pin, low),
+            Trim::Watermarks { low, .. } => return self.shorten(here, low),
         };
         for nr in 0..self.nr_quick {
-            let count = match self.enter(pin) {
+            let count = match self.enter(&here) {
                 Some(lists) => lists.quick[nr].nr_pages,
                 None => return,
             };
-            let mut left = self.rules.to_free(count, self.node_state(pin.node()), min_pages, max_free);
+            let mut left = self.rules.to_free(count, self.node_state(here.node()), min_pages, max_free);
             while left > 0 {
-                let Some(at) = self.pop(pin, nr) else { break };
-                self.drop_cached(pin, nr, at);
+                let Some(at) = self.pop(here, nr) else { break };
+                self.drop_cached(here, nr, at);
                 left -= 1;
             }
         }
@@ -359,16 +348,16 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// `check_pgt_cache` of 2004: if this CPU's lists hold more than the high watermark, one page
     /// of each goes in turn until they hold no more than `low`.
-    fn shorten(&self, pin: &Here<'_>, low: usize) {
-        let held = || self.seen[usize::from(pin.cpu().0)].pages.load(Relaxed) as usize;
+    fn shorten(&self, here: Here<'_>, low: usize) {
+        let held = || self.seen[usize::from(here.cpu().0)].pages.load(Relaxed) as usize;
         if held() <= self.high {
             return;
         }
         while held() > low {
             let mut gone = false;
             for nr in 0..self.nr_quick {
-                if let Some(at) = self.pop(pin, nr) {
-                    self.drop_cached(pin, nr, at);
+                if let Some(at) = self.pop(here, nr) {
+                    self.drop_cached(here, nr, at);
                     gone = true;
                 }
             }
@@ -379,7 +368,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     }
 
     /// Gives a page that rested on list `nr` to the allocator.
-    fn drop_cached(&self, pin: &Here<'_>, nr: usize, at: PhysAddr) {
+    fn drop_cached(&self, here: Here<'_>, nr: usize, at: PhysAddr) {
         let layout = self.source.layout();
         let top = layout.root();
         let is_root = nr == 0 && self.rests_constructed(top) && !layout.is_small(top);
@@ -387,14 +376,15 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link
         // cleared.
         let page = unsafe { Clean::from_raw(at, level) };
-        // SAFETY: 1. it rested on a list of this policy.
-        unsafe { self.give_back(pin, page) };
+        // SAFETY: 1. it rested on a list of this policy, where `Returned` pages are put.
+        self.give_back(here, unsafe { Returned::new(page) });
     }
 }
 
 // SAFETY: 1. they are fields, and the source makes pages of its frames. 2. pages of a list are in
 // the state of the level that is asked for, or are brought into it. 3. a list has a page once, and
-// those that came before their flush came as `TakesUnhooked` has it.
+// those that came before their flush came as `TakesUnhooked` has it. 4. proofs go to no
+// other policy.
 unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
@@ -413,9 +403,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         Some(self.source.layout().root())
     }
 
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
+    fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         let layout = self.source.layout();
         let tally = self.tallies.of_low(here, level);
         if self.is_listed(level)
@@ -438,52 +426,41 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         Ok(page)
     }
 
-    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
-        // SAFETY: 1. by the caller (2.).
-        unsafe { self.free(here, page) };
+    fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
+        self.free(here, page);
     }
 
-    unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
-        // SAFETY: 1. the tables came from this policy (2.), whose source makes them of its frames.
+    fn flushed(&self, here: Here<'_>, mut pages: Returned<Flushed>) {
+        // SAFETY: 1. the source makes this policy's pages of its frames.
         while let Some(page) = unsafe { pages.pop(self.source.frames()) } {
             let layout = self.source.layout();
             if page.level() == layout.root() && self.is_listed(page.level()) {
-                // SAFETY: 1. as above, and just seen.
+                // SAFETY: 1. just looked: parts of frames are not listed.
                 unsafe { self.drop_later(here, page) };
             } else {
-                // SAFETY: 1. as above.
-                unsafe { self.free(here, page) };
+                self.free(here, page);
             }
         }
     }
 
-    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
+    fn gather_end(&self, here: Here<'_>) {
         self.trim(here);
         self.drop_now(here);
     }
 
-    unsafe fn idle(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        self.trim(&unsafe { Here::new(pin) });
+    fn idle(&self, here: Here<'_>) {
+        self.trim(here);
     }
 
-    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+    fn end_interval(&self, _: Here<'_>) -> u32 {
         0
     }
 
-    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+    fn reclaim(&self, _: Here<'_>, _: NodeId, _: u32) -> u32 {
         0
     }
 
-    unsafe fn drain(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
+    fn drain(&self, here: Here<'_>) {
         self.drop_now(here);
         for nr in 0..self.nr_quick {
             while let Some(at) = self.pop(here, nr) {
@@ -499,22 +476,20 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
 
 // SAFETY: 3. what it takes goes on a list, which has a page once.
 unsafe impl<W: OpenWindow, C: Construct> TakesUnhooked for Historic<'_, W, C> {
-    unsafe fn take_unhooked(
+    fn take_unhooked(
         &self,
-        pin: &Pinned<'_>,
-        pages: &mut Unhooked,
+        here: Here<'_>,
+        pages: Returned<&mut Unhooked>,
         taking: &mut dyn FnMut(Level, PhysAddr),
     ) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
         let takes = |level| self.is_listed(level) || self.rules.lists_pte;
         let take = |page: Clean| {
             taking(page.level(), page.addr());
-            // SAFETY: 1. by the caller (2.).
-            unsafe { self.free(here, page) };
+            // SAFETY: 1. it is of `pages`, which came from this policy.
+            self.free(here, unsafe { Returned::new(page) });
         };
         // SAFETY: 1. a model of the historic code, which did just this. 2. the tables came from
-        // this policy (2.), whose source makes them of its frames.
-        unsafe { pages.take_early(self.source.frames(), takes, take) };
+        // this policy, whose source makes them of its frames.
+        unsafe { pages.into_inner().take_early(self.source.frames(), takes, take) };
     }
 }

@@ -1,8 +1,7 @@
 //! Direct access for callers that manage the lists themselves, such as a page pool: try a hit only,
 //! hand pages over, return pages that nobody needed.
-use super::super::PolicyOn;
 use super::super::check::Check;
-use super::super::here::Here;
+use super::super::{PolicyOn, Returned};
 use super::classes::{EACH_CLASS, ROOT, ZERO};
 use super::{MAGAZINE, Quicklists};
 use crate::cpu::NodeId;
@@ -10,21 +9,15 @@ use crate::page::{Clean, Construct, Level};
 use crate::window::OpenWindow;
 
 impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C, K>> {
-    #[inline]
-    fn here(&self) -> Here<'_> {
-        // SAFETY: 1. a `PolicyOn` is made of a policy and a pin of its machine.
-        unsafe { Here::new(self.pin()) }
-    }
-
     /// Hands out a page from this CPU's magazines, in the state of `level`; `None` if they are
     /// empty or in use, or trees have no such level.
     #[inline]
     pub fn at_hand(self, level: Level) -> Option<Clean> {
         let lists = self.policy();
         if level == lists.root {
-            lists.take_at_hand(&self.here(), ROOT, level)
+            lists.take_at_hand(&self.here().copied(), ROOT, level)
         } else if level < lists.root {
-            lists.take_at_hand(&self.here(), ZERO, level)
+            lists.take_at_hand(&self.here().copied(), ZERO, level)
         } else {
             None
         }
@@ -48,7 +41,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     #[inline]
     pub unsafe fn root_at_hand(self, top: Level) -> Option<Clean> {
         debug_assert_eq!(top, self.policy().root);
-        self.policy().take_at_hand(&self.here(), ROOT, top)
+        self.policy().take_at_hand(&self.here().copied(), ROOT, top)
     }
 
     /// Puts a root table that no TLB knows into this CPU's magazines.
@@ -64,14 +57,16 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     #[inline]
     pub unsafe fn top_to_hand(self, page: Clean) -> Result<(), Clean> {
         debug_assert_eq!(page.level(), self.policy().root);
-        // SAFETY: 1. by the caller.
-        unsafe { self.policy().put_at_hand::<ROOT>(&self.here(), page) }
+        let here = &self.here().copied();
+        // SAFETY: 1. by the caller, for both.
+        let put = unsafe { self.policy().put_at_hand::<ROOT>(here, Returned::new(page)) };
+        put.map_err(Returned::into_inner)
     }
 
     /// Moves the pages of this CPU's magazines to the nodes' depots, for other CPUs to use. Pages
     /// for which the depots have no room go back to the allocator.
     pub fn hand_over(self) {
-        let (lists, here) = (self.policy(), &self.here());
+        let (lists, here) = (self.policy(), &self.here().copied());
         for class in EACH_CLASS {
             let mut items = [0; 2 * MAGAZINE];
             let Some((node, n)) = lists.take_all(here, class, &mut items) else { continue };
@@ -86,7 +81,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     /// They leave the depot in one piece, under its lock, however large that is; root tables are
     /// destructed together ([`Construct::destruct_all`]).
     pub fn give_back_piece(self, node: NodeId, room: &mut [u32]) -> u32 {
-        let (lists, here) = (self.policy(), &self.here());
+        let (lists, here) = (self.policy(), &self.here().copied());
         if !lists.has(node) {
             return 0;
         }

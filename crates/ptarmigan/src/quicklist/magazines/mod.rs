@@ -51,12 +51,12 @@ pub use config::{ListsConfig, ListsError};
 pub use magazine::MAGAZINE;
 
 use super::check::{Check, Site, Unchecked};
-use super::here::Here;
+use super::here::HereCopy;
 use super::tally::{NodeCounts, Tally};
-use super::{Placement, Policy, PolicyCounts, Source, TakesUnhooked};
+use super::{Here, Placement, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::bootmem::{BootArray, BootMemory};
-use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
+use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu};
 use crate::frames::{AllocFlags, HighUse, MemorySize, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS};
 use crate::window::OpenWindow;
@@ -304,13 +304,13 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Returns the counts of the caller's CPU.
     #[inline(always)]
-    fn tally(&self, here: &Here<'_>) -> &Tally {
+    fn tally(&self, here: &HereCopy<'_>) -> &Tally {
         &self.shown(here).tally
     }
 
     /// Returns the part of the caller's CPU that other CPUs read.
     #[inline(always)]
-    fn shown(&self, here: &Here<'_>) -> &Own {
+    fn shown(&self, here: &HereCopy<'_>) -> &Own {
         // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made
         // for.
         unsafe { self.cpus.own_shown_unchecked(here) }
@@ -318,13 +318,13 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Takes the magazines of the caller's CPU; `None` while they are in use.
     #[inline(always)]
-    fn enter<'a>(&'a self, here: &'a Here<'_>) -> Option<Guard<'a, [MagazineStore; CLASSES], Own>> {
+    fn enter<'a>(&'a self, here: &'a HereCopy<'_>) -> Option<Guard<'a, [MagazineStore; CLASSES], Own>> {
         // SAFETY: 1. as in `shown`.
         unsafe { self.cpus.enter_unchecked(here) }
     }
 
     #[inline]
-    fn site<'s>(&'s self, here: &Here<'_>, level: Level) -> Site<'s, 'm, W, C> {
+    fn site<'s>(&'s self, here: &HereCopy<'_>, level: Level) -> Site<'s, 'm, W, C> {
         Site { source: &self.source, cpu: here.cpu(), level }
     }
 
@@ -414,7 +414,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Gives a CPU's magazines of a class the size that they should have. A CPU without pages there
     /// takes part from now on.
-    fn resize(&self, here: &Here<'_>, magazines: &mut Magazines<'_>, class: usize) {
+    fn resize(&self, here: &HereCopy<'_>, magazines: &mut Magazines<'_>, class: usize) {
         let node = self.node(here.node());
         let depot = node.depot(class);
         if self.config.magazine > 0 && magazines.node() != Some(here.node()) {
@@ -434,7 +434,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
 // SAFETY: 1. they are of the CPUs' array, which was made for the frames' machine. 2. pages of a
 // class are in one state, and `page` names the level that is asked for, which is of the class. 3. a
-// page is in one magazine or depot at a time, and only clean pages are put there.
+// page is in one magazine or depot at a time, and only clean pages are put there. 4. proofs
+// go to no other policy.
 unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     fn machine(&self) -> MachineId {
         self.cpus.machine()
@@ -454,9 +455,8 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     }
 
     #[inline(always)]
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
+    fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        let here = &here.copied();
         if cfg!(feature = "small") {
             if level > self.root {
                 return Err(self.source.none(here.node(), level));
@@ -487,25 +487,20 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     }
 
     #[inline(always)]
-    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
-        // SAFETY: 1. by the caller (2.).
-        unsafe { self.put_back(here, page) };
+    fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
+        let here = &here.copied();
+        self.put_back(here, page);
     }
 
     #[inline]
-    unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
-        // SAFETY: 1. by the caller (2.).
-        unsafe { self.put_chain(here, pages) };
+    fn flushed(&self, here: Here<'_>, pages: Returned<Flushed>) {
+        let here = &here.copied();
+        self.put_chain(here, pages);
     }
 
     #[inline]
-    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
+    fn gather_end(&self, here: Here<'_>) {
+        let here = &here.copied();
         if self.source.frames().pressed(here.node()) {
             self.set_limits(here.node());
         }
@@ -518,27 +513,23 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     }
 
     #[inline]
-    unsafe fn idle(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
+    fn idle(&self, here: Here<'_>) {
+        let here = &here.copied();
         self.set_limits(here.node());
         self.respond(here);
     }
 
-    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
-        // SAFETY: 1. by the caller.
-        self.end_interval_here(&unsafe { Here::new(pin) })
+    fn end_interval(&self, here: Here<'_>) -> u32 {
+        self.end_interval_here(&here.copied())
     }
 
-    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        // SAFETY: 1. by the caller.
-        let here = &unsafe { Here::new(pin) };
+    fn reclaim(&self, here: Here<'_>, node: NodeId, want: u32) -> u32 {
+        let here = &here.copied();
         if self.has(node) { self.reclaim_from(here, node, want) } else { 0 }
     }
 
-    unsafe fn drain(&self, pin: &Pinned<'_>) {
-        // SAFETY: 1. by the caller.
-        self.drain_here(&unsafe { Here::new(pin) });
+    fn drain(&self, here: Here<'_>) {
+        self.drain_here(&here.copied());
     }
 
     fn counts(&self) -> PolicyCounts {

@@ -1,7 +1,7 @@
 //! Taking pages back: into the CPU's magazines, to the depot, home to another node, to the
 //! allocator.
 use super::super::check::Check;
-use super::super::here::Here;
+use super::super::here::{HereCopy, Returned};
 use super::classes::{HIGH, ROOT, ZERO};
 use super::magazine::Magazines;
 use super::{BOUNDED, LEVELS, Quicklists};
@@ -20,41 +20,31 @@ struct Parcel {
 
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Takes back a page, wherever it belongs.
-    ///
-    /// # Safety
-    ///
-    /// 1. The page must have come from these lists.
     #[inline(always)]
-    pub(super) unsafe fn put_back(&self, here: &Here<'_>, page: Clean) {
+    pub(super) fn put_back(&self, here: &HereCopy<'_>, page: Returned<Clean>) {
         if !self.check.given(&self.site(here, page.level()), &page) {
             return;
         }
         if self.near[page.level().at() % LEVELS] {
-            // SAFETY: 1. by the caller.
+            // SAFETY: 1. no root, and no high memory.
             unsafe { self.put(here, ZERO, page) };
         } else {
-            // SAFETY: 1. by the caller.
-            unsafe { self.put_any(here.again(), page) };
+            self.put_any(here.again(), page);
         }
     }
 
     /// Takes back a page that may be a root, or of any node.
-    ///
-    /// # Safety
-    ///
-    /// 1. The page must have come from these lists.
     #[inline(never)]
-    unsafe fn put_any(&self, here: Here<'_>, page: Clean) {
+    fn put_any(&self, here: HereCopy<'_>, page: Returned<Clean>) {
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != here.node() {
-            // SAFETY: 1. by the caller.
-            return unsafe { self.put_home(&here, page) };
+            return self.put_home(&here, page);
         }
         if cfg!(feature = "small") {
             let class = self.class_of(&page);
-            // SAFETY: 1. by the caller; it is of its class.
+            // SAFETY: 1. just looked.
             return unsafe { self.put(&here, class, page) };
         }
-        // SAFETY: 1. by the caller.
+        // SAFETY: 1. just looked; all others are of the third class.
         unsafe {
             match self.class_of(&page) {
                 ROOT => self.put(&here, ROOT, page),
@@ -68,11 +58,11 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The page must have come from these lists, and be of the class.
+    /// 1. The page must be of the class.
     #[inline(always)]
-    unsafe fn put(&self, here: &Here<'_>, class: usize, page: Clean) {
+    unsafe fn put(&self, here: &HereCopy<'_>, class: usize, page: Returned<Clean>) {
         let level = page.level();
-        let item = self.item(class, page);
+        let item = self.item(class, page.into_inner());
         if let Some(mut cpu) = self.enter(here) {
             cpu.shown().tally.row(level, class == HIGH).frees.add(1);
             if Magazines::new(&mut cpu, class).push(item) {
@@ -88,13 +78,13 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// # Safety
     ///
-    /// 1. The page must have come from these lists, and be of the class.
+    /// 1. The page must be of the class.
     #[inline(always)]
     pub(super) unsafe fn put_at_hand<const CLASS: usize>(
         &self,
-        here: &Here<'_>,
-        page: Clean,
-    ) -> Result<(), Clean> {
+        here: &HereCopy<'_>,
+        page: Returned<Clean>,
+    ) -> Result<(), Returned<Clean>> {
         let level = page.level();
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != here.node() {
             return Err(page);
@@ -105,14 +95,14 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
         if self.check.given(&self.site(here, level), &page) {
             cpu.shown().tally.row(level, CLASS == HIGH).frees.add(1);
-            Magazines::new(&mut cpu, CLASS).push(self.item(CLASS, page));
+            Magazines::new(&mut cpu, CLASS).push(self.item(CLASS, page.into_inner()));
         }
         Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    pub(super) fn put_slow(&self, here: Here<'_>, class: usize, level: Level, item: u32) {
+    pub(super) fn put_slow(&self, here: HereCopy<'_>, class: usize, level: Level, item: u32) {
         let here = &here;
         let depot = self.depot(here.node(), class);
         if self.config.magazine > 0
@@ -139,22 +129,18 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Takes back a page of another node: its home keeps it, or the allocator gets it if that keeps
     /// enough.
-    ///
-    /// # Safety
-    ///
-    /// 1. The page must have come from these lists.
     #[cold]
-    unsafe fn put_home(&self, here: &Here<'_>, page: Clean) {
+    fn put_home(&self, here: &HereCopy<'_>, page: Returned<Clean>) {
         let level = page.level();
         let class = self.class_of(&page);
         self.tally(here).row(level, class == HIGH).frees.add(1);
         let node = self.source.frames().node_of(page.addr().pfn());
-        let item = self.item(class, page);
+        let item = self.item(class, page.into_inner());
         self.send(here, class, level, node, &[item]);
     }
 
     /// Sends pages home.
-    fn send(&self, here: &Here<'_>, class: usize, level: Level, node: NodeId, items: &[u32]) {
+    fn send(&self, here: &HereCopy<'_>, class: usize, level: Level, node: NodeId, items: &[u32]) {
         let cached = self.config.magazine > 0;
         let sent = if cached { self.depot(node, class).store_remote(here.cpu(), items) } else { 0 };
         for item in &items[sent..] {
@@ -163,7 +149,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Gives a page that rests, or was to, back to the allocator.
-    pub(super) fn unmake(&self, here: &Here<'_>, class: usize, level: Level, item: u32) {
+    pub(super) fn unmake(&self, here: &HereCopy<'_>, class: usize, level: Level, item: u32) {
         let page = self.page(class, level, item);
         self.leaves(here, class, &page);
         // SAFETY: 1. pages of the lists are the source's: only such are put there (contracts of
@@ -173,7 +159,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Gives root tables back to the allocator together.
-    pub(super) fn unmake_roots(&self, here: &Here<'_>, items: &[u32]) {
+    pub(super) fn unmake_roots(&self, here: &HereCopy<'_>, items: &[u32]) {
         let roots = items.iter().map(|item| self.page(ROOT, self.root, *item));
         for page in roots.clone() {
             self.leaves(here, ROOT, &page);
@@ -185,7 +171,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Counts a page that goes back to the allocator.
-    fn leaves(&self, here: &Here<'_>, class: usize, page: &Clean) {
+    fn leaves(&self, here: &HereCopy<'_>, class: usize, page: &Clean) {
         self.check.leaves(&self.site(here, page.level()), page);
         let home = self.source.frames().node_of(page.addr().pfn());
         self.depot(home, class).count(-1);
@@ -200,29 +186,22 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Takes back all pages of a chain. Nearly all are of one class and of this node.
-    ///
-    /// # Safety
-    ///
-    /// 1. The tables must have come from these lists.
     #[inline]
-    pub(super) unsafe fn put_chain(&self, here: &Here<'_>, mut pages: Flushed) {
+    pub(super) fn put_chain(&self, here: &HereCopy<'_>, mut pages: Returned<Flushed>) {
         let frames = self.source.frames();
         let mut parcel = Parcel { node: here.node(), n: 0, items: [0; BOUNDED] };
-        // SAFETY: 1. by the caller.
-        while let Some(page) = unsafe { self.put_run(here, &mut pages) } {
+        while let Some(page) = self.put_run(here, &mut pages) {
             let level = page.level();
             let node = frames.node_of(page.addr().pfn());
             if level == self.root || node == here.node() {
-                // SAFETY: 1. by the caller.
-                unsafe { self.put_back(here, page) };
+                self.put_back(here, page);
                 continue;
             }
             if !self.check.given(&self.site(here, level), &page) {
                 continue;
             }
             if self.class_of(&page) == HIGH {
-                // SAFETY: 1. by the caller.
-                unsafe { self.put_home(here, page) };
+                self.put_home(here, page);
                 continue;
             }
             self.tally(here).level(level).frees.add(1);
@@ -230,7 +209,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
                 self.send(here, ZERO, Level::PTE, parcel.node, &parcel.items[..parcel.n]);
                 (parcel.node, parcel.n) = (node, 0);
             }
-            parcel.items[parcel.n] = self.item(ZERO, page);
+            parcel.items[parcel.n] = self.item(ZERO, page.into_inner());
             parcel.n += 1;
         }
         if parcel.n > 0 {
@@ -240,14 +219,10 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Takes back as many pages of a chain as it can without giving the guard up in between.
     /// Returns a page that does not go into this CPU's magazines, if there is one.
-    ///
-    /// # Safety
-    ///
-    /// 1. The tables must have come from these lists.
     #[inline(always)]
-    unsafe fn put_run(&self, here: &Here<'_>, pages: &mut Flushed) -> Option<Clean> {
+    fn put_run(&self, here: &HereCopy<'_>, pages: &mut Returned<Flushed>) -> Option<Returned<Clean>> {
         let frames = self.source.frames();
-        // SAFETY: 1. the tables came from these lists (1.), whose source makes them of its frames.
+        // SAFETY: 1. the source makes the lists' pages of its frames.
         let mut next = || unsafe { pages.pop(frames) };
         let Some(mut cpu) = self.enter(here) else { return next() };
         let tally = &cpu.shown().tally;
@@ -261,7 +236,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             }
             if self.check.given(&self.site(here, level), &page) {
                 tally.level(level).frees.add(1);
-                magazines.push(self.item(ZERO, page));
+                magazines.push(self.item(ZERO, page.into_inner()));
             }
         }
     }

@@ -6,7 +6,7 @@
 //! is trimmed by the calls that follow, each of which sees that it is. Pages are detached under the
 //! lock and unmade outside it.
 use super::super::check::Check;
-use super::super::here::Here;
+use super::super::here::HereCopy;
 use super::classes::{EACH_CLASS, ROOT};
 use super::depot::Depot;
 use super::doorbell::Doorbell;
@@ -25,7 +25,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Responds to this CPU's node. A compare if the node has no request.
     #[inline]
-    pub(super) fn respond(&self, here: &Here<'_>) {
+    pub(super) fn respond(&self, here: &HereCopy<'_>) {
         let word = self.node(here.node()).doorbell.get();
         if word != self.shown(here).responded.load(Relaxed) {
             self.respond_to(here, word);
@@ -33,7 +33,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     #[cold]
-    fn respond_to(&self, here: &Here<'_>, word: u32) {
+    fn respond_to(&self, here: &HereCopy<'_>, word: u32) {
         if Doorbell::is_over_limit(word) {
             self.trim(here);
         }
@@ -45,7 +45,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Gives back at most [`BOUNDED`] pages of this node's depots that are over their limit. As
     /// depots take in no more than they may hold, only a new limit makes that so.
-    fn trim(&self, here: &Here<'_>) {
+    fn trim(&self, here: &HereCopy<'_>) {
         self.give_back_from(here, BOUNDED, |class, into| self.depot(here.node(), class).shed_excess(into));
         let node = self.node(here.node());
         node.doorbell.clear_over_limit();
@@ -57,7 +57,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Gives the CPU's magazines the size that they should have by now: other CPUs may have come,
     /// or run short. Otherwise those of a CPU that neither fills nor empties them would stay as
     /// they are. Returns false if they are in use.
-    fn refit(&self, here: &Here<'_>) -> bool {
+    fn refit(&self, here: &HereCopy<'_>) -> bool {
         let Some(mut cpu) = self.enter(here) else { return false };
         for class in EACH_CLASS {
             let mut magazines = Magazines::new(&mut cpu, class);
@@ -74,7 +74,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// with no room left.
     fn give_back_from(
         &self,
-        here: &Here<'_>,
+        here: &HereCopy<'_>,
         want: usize,
         mut detach: impl FnMut(usize, &mut [u32]) -> usize,
     ) -> u32 {
@@ -91,18 +91,18 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Gives back up to `want` pages that a node keeps, at most [`BOUNDED`]. Returns how many.
     #[cold]
-    pub(super) fn give_back(&self, here: &Here<'_>, node: NodeId, want: u32) -> u32 {
+    pub(super) fn give_back(&self, here: &HereCopy<'_>, node: NodeId, want: u32) -> u32 {
         self.give_back_from(here, want as usize, |class, into| self.depot(node, class).shed(into))
     }
 
     /// Ends an interval for the caller's node: gives back up to [`BOUNDED`] pages that nobody
     /// needed in it. Returns how many.
-    pub(super) fn end_interval_here(&self, here: &Here<'_>) -> u32 {
+    pub(super) fn end_interval_here(&self, here: &HereCopy<'_>) -> u32 {
         self.give_back_from(here, BOUNDED, |class, into| self.depot(here.node(), class).end_interval(into).1)
     }
 
     /// Gives back up to `want` pages of a node, in as many pieces as it takes. Returns how many.
-    pub(super) fn reclaim_from(&self, here: &Here<'_>, node: NodeId, want: u32) -> u32 {
+    pub(super) fn reclaim_from(&self, here: &HereCopy<'_>, node: NodeId, want: u32) -> u32 {
         let mut given = 0;
         while given < want {
             let n = self.give_back(here, node, want - given);
@@ -115,7 +115,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Gives back all that this CPU holds.
-    pub(super) fn drain_here(&self, here: &Here<'_>) {
+    pub(super) fn drain_here(&self, here: &HereCopy<'_>) {
         for class in EACH_CLASS {
             let mut items = [0; 2 * MAGAZINE];
             let Some((_, n)) = self.take_all(here, class, &mut items) else { continue };
@@ -128,7 +128,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// and how many there are. `None` if the CPU took no part, or its magazines are in use.
     pub(super) fn take_all(
         &self,
-        here: &Here<'_>,
+        here: &HereCopy<'_>,
         class: usize,
         into: &mut [u32; 2 * MAGAZINE],
     ) -> Option<(NodeId, usize)> {
@@ -140,7 +140,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Gives pages of a class back to the allocator. Returns how many there were.
-    pub(super) fn unmake_all(&self, here: &Here<'_>, class: usize, items: &[u32]) -> u32 {
+    pub(super) fn unmake_all(&self, here: &HereCopy<'_>, class: usize, items: &[u32]) -> u32 {
         if class == ROOT && items.len() > 1 {
             self.unmake_roots(here, items);
         } else {

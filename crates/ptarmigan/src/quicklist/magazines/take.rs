@@ -1,6 +1,6 @@
 //! Handing pages out: from the CPU's magazines, from the depot, from the allocator.
 use super::super::check::Check;
-use super::super::here::Here;
+use super::super::here::HereCopy;
 use super::super::source::GROUP;
 use super::Quicklists;
 use super::classes::{HIGH, ROOT};
@@ -13,7 +13,7 @@ use crate::window::OpenWindow;
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Hands out a page from this CPU's magazines; `None` if they are empty or in use.
     #[inline(always)]
-    pub(super) fn take_at_hand(&self, here: &Here<'_>, class: usize, level: Level) -> Option<Clean> {
+    pub(super) fn take_at_hand(&self, here: &HereCopy<'_>, class: usize, level: Level) -> Option<Clean> {
         let mut cpu = self.enter(here)?;
         let item = Magazines::new(&mut cpu, class).pop()?;
         cpu.shown().tally.row(level, class == HIGH).allocs.add(1);
@@ -25,7 +25,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     #[inline(never)]
     pub(super) fn take_rare(
         &self,
-        here: Here<'_>,
+        here: HereCopy<'_>,
         class: usize,
         level: Level,
         flags: AllocFlags,
@@ -38,7 +38,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Hands out a cached page. A page that fails its check is leaked on purpose.
     #[inline(always)]
-    fn hand_out(&self, here: &Here<'_>, class: usize, level: Level, item: u32) -> Option<Clean> {
+    fn hand_out(&self, here: &HereCopy<'_>, class: usize, level: Level, item: u32) -> Option<Clean> {
         let page = self.page(class, level, item);
         if !self.check.taken(&self.site(here, level), &page) {
             self.leak(here, class, level);
@@ -52,7 +52,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Counts a page that was counted as handed out, and is lost for good, as gone back.
     #[cold]
-    fn leak(&self, here: &Here<'_>, class: usize, level: Level) {
+    fn leak(&self, here: &HereCopy<'_>, class: usize, level: Level) {
         let tally = self.tally(here).row(level, class == HIGH);
         tally.frees.add(1);
         tally.returns.add(1);
@@ -62,7 +62,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     #[inline(never)]
     pub(super) fn take_slow(
         &self,
-        here: Here<'_>,
+        here: HereCopy<'_>,
         class: usize,
         level: Level,
         flags: AllocFlags,
@@ -121,7 +121,13 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// The guard is given up before they are made: they are cleared through a window, which may
     /// have to wait.
-    fn miss_group(&self, here: &Here<'_>, class: usize, level: Level, flags: AllocFlags) -> Option<Clean> {
+    fn miss_group(
+        &self,
+        here: &HereCopy<'_>,
+        class: usize,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Option<Clean> {
         {
             let mut cpu = self.enter(here)?;
             // No room: an interrupt came in since.
@@ -154,7 +160,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Takes a page from the allocator; if it is empty, after giving up all cached pages within
     /// reach.
-    fn miss(&self, here: &Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+    fn miss(&self, here: &HereCopy<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         self.source.make(here.node(), level, flags).or_else(|e| {
             if !flags.may_sleep {
                 return Err(e);
@@ -168,7 +174,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Notifies the node's other CPUs that a page of the class came from the allocator.
-    fn missed(&self, here: &Here<'_>, class: usize) {
+    fn missed(&self, here: &HereCopy<'_>, class: usize) {
         self.depot(here.node(), class).missed(&self.node(here.node()).doorbell);
     }
 }
