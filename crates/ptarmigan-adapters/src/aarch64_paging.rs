@@ -357,7 +357,7 @@ impl<T: Hierarchy> Noted<T> {
         };
         let pages = self.inner.tables().pages;
         // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone.
-        let grown = unsafe { self.tree.grow(pages, &Descriptors, start, Level::PTE) };
+        let grown = unsafe { self.tree.on(pages, &Descriptors) }.grow(start, Level::PTE);
         grown && self.tree.has_leaf_of(last)
     }
 
@@ -371,7 +371,7 @@ impl<T: Hierarchy> Noted<T> {
         if let Some((start, last)) = addresses {
             let tables = self.inner.tables();
             // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone.
-            let splits = unsafe { self.tree.splits(tables.pages, &Descriptors, start, last) };
+            let splits = unsafe { self.tree.on(tables.pages, &Descriptors) }.splits(start, last);
             tables.fills.store(splits, Relaxed);
         }
         let result = f(&mut self.inner);
@@ -379,7 +379,7 @@ impl<T: Hierarchy> Noted<T> {
             let tables = self.inner.tables();
             tables.fills.store(false, Relaxed);
             // SAFETY: 1. as above.
-            unsafe { self.tree.note(tables.pages, &Descriptors, start, last) };
+            unsafe { self.tree.on(tables.pages, &Descriptors) }.note(start, last);
         }
         self.settled = settled;
         result
@@ -399,9 +399,9 @@ impl<T: Hierarchy> Drop for Noted<T> {
         assert!(!self.inner.is_active(), "Dropping active page table mapping!");
         let tables = self.inner.tables();
         if self.settled {
-            // SAFETY: 1. as in `edit`; an inactive mapping is in no MMU, and this is its end. 2.
-            // every call has noted its range.
-            unsafe { self.tree.take_apart(tables.pages, &Descriptors) };
+            // SAFETY: 1. all tables are of these pages. Of `take_apart`: 1. an inactive mapping is
+            // in no MMU, and this is its end. 2. every call has noted its range.
+            unsafe { self.tree.on(tables.pages, &Descriptors).take_apart() };
         } else {
             tables.noted.store(false, Relaxed);
             // SAFETY: it is used no more, and dropped once.

@@ -182,7 +182,7 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
         if let Some(level) = level(page_size).filter(|level| *level <= self.tree.top) {
             let entries = Descriptors::<T::P>(PhantomData);
             // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone.
-            if !unsafe { self.tree.grow(H::pages(), &entries, vaddr.as_usize() as u64, level) } {
+            if !unsafe { self.tree.on(H::pages(), &entries) }.grow(vaddr.as_usize() as u64, level) {
                 return Err(PagingError::NoMemory);
             }
         }
@@ -207,7 +207,7 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
         let resolve = |va: TheirVirtAddr| {
             let entries = Descriptors::<T::P>(PhantomData);
             // SAFETY: 1. as in `map_page`; the crate does not read or write it meanwhile.
-            let grown = unsafe { tree.grow(H::pages(), &entries, va.as_usize() as u64, Level::PTE) };
+            let grown = unsafe { tree.on(H::pages(), &entries) }.grow(va.as_usize() as u64, Level::PTE);
             if grown { Ok(get_paddr(va)) } else { Err(PagingError::NoMemory) }
         };
         let result = view.map_region_checked(start, resolve, size, config);
@@ -246,11 +246,10 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
             };
             let entries = Descriptors::<T::P>(PhantomData);
             // SAFETY: 1. as in `map_page`.
-            let grown = unsafe {
-                match level {
-                    0 => self.tree.grow_range(H::pages(), &entries, at as u64, next as u64),
-                    _ => self.tree.grow(H::pages(), &entries, at as u64, Level(level as u8)),
-                }
+            let mut tree = unsafe { self.tree.on(H::pages(), &entries) };
+            let grown = match level {
+                0 => tree.grow_range(at as u64, next as u64),
+                _ => tree.grow(at as u64, Level(level as u8)),
             };
             if !grown {
                 return Err(PagingError::NoMemory);
@@ -313,8 +312,8 @@ fn level(page_size: usize) -> Option<Level> {
 
 impl<T: TableMeta<P: TableEntry>, H: Home> Drop for Space<T, H> {
     fn drop(&mut self) {
-        // SAFETY: 1. all tables are of these pages, and this is the end of the space. 2. calls
-        // record their writes.
-        unsafe { self.tree.take_apart(H::pages(), &Descriptors::<T::P>(PhantomData)) };
+        // SAFETY: 1. all tables are of these pages. Of `take_apart`: 1. this is the end of the
+        // space. 2. calls record their writes.
+        unsafe { self.tree.on(H::pages(), &Descriptors::<T::P>(PhantomData)).take_apart() };
     }
 }

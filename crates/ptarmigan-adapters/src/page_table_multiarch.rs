@@ -249,9 +249,9 @@ impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
     ///    its entries must stay as long as this space.
     pub unsafe fn share_root_entries(&mut self, from: TheirPhysAddr, entries: Range<usize>) {
         let bytes = entries.start.min(512) * ENTRY..entries.end.min(512) * ENTRY;
-        // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone; by the caller
-        // (1.). 2. by the caller (2.).
-        unsafe { self.tree.share(H::pages(), ours(from), bytes) };
+        // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone. Of `share`:
+        // 1. and 2. passed on.
+        unsafe { self.tree.on(H::pages(), &Descriptors::<E>(PhantomData)).share(ours(from), bytes) };
     }
 
     /// Returns a cursor, which flushes the TLB when it is dropped as the crate's own does.
@@ -262,9 +262,9 @@ impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
 
 impl<M: Addresses, E: TableEntry, H: Home> Drop for Space<M, E, H> {
     fn drop(&mut self) {
-        // SAFETY: 1. all tables are of these pages, and this is the end of the space. 2. cursors
-        // record their writes.
-        unsafe { self.tree.take_apart(H::pages(), &Descriptors::<E>(PhantomData)) };
+        // SAFETY: 1. all tables are of these pages. Of `take_apart`: 1. this is the end of the
+        // space. 2. cursors record their writes.
+        unsafe { self.tree.on(H::pages(), &Descriptors::<E>(PhantomData)).take_apart() };
     }
 }
 
@@ -301,7 +301,7 @@ impl<M: Addresses, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
         let va: usize = vaddr.into();
         let entries = Descriptors::<E>(PhantomData);
         // SAFETY: 1. all tables are of these pages, and the cursor has the space alone.
-        if !unsafe { self.tree.grow(H::pages(), &entries, va as u64, level(size)) } {
+        if !unsafe { self.tree.on(H::pages(), &entries) }.grow(va as u64, level(size)) {
             return Err(PagingError::NoMemory);
         }
         self.cursor.map(vaddr, target, size, flags)
@@ -332,7 +332,7 @@ impl<M: Addresses, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
             let next =
                 (va | (PageSize::Size2M as usize - 1)).checked_add(1).map_or(end, |next| next.min(end));
             // SAFETY: 1. as in `map`.
-            if !unsafe { self.tree.grow_range(H::pages(), &entries, va as u64, next as u64) } {
+            if !unsafe { self.tree.on(H::pages(), &entries) }.grow_range(va as u64, next as u64) {
                 return Err(PagingError::NoMemory);
             }
             self.cursor.map_region(va.into(), &get_paddr, next - va, flags, false)?;
@@ -368,7 +368,7 @@ impl<M: Addresses, E: TableEntry, H: Home> Cursor<'_, M, E, H> {
         }
         // It writes to an entry that may be unused.
         // SAFETY: 1. as in `map`.
-        unsafe { self.tree.note(H::pages(), &Descriptors::<E>(PhantomData), va, va) };
+        unsafe { self.tree.on(H::pages(), &Descriptors::<E>(PhantomData)) }.note(va, va);
         self.cursor.remap(vaddr, paddr, flags)
     }
 

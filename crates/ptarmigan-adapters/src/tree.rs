@@ -126,60 +126,77 @@ impl Tree {
             .any(|entry| self.shared.has(offset(entry << shift(self.top), self.top)))
     }
 
-    /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes its line
-    /// and those of the entries above it. Stops at a large page. Returns false if there is no
-    /// memory, where tables that were made stay, and if the root's entry [is
-    /// another's](Self::is_shared).
+    /// Takes the tree together with its pages and the layout of its entries.
     ///
     /// # Safety
     ///
-    /// 1. The tree's tables are of `pages`, but for those of other trees. The caller has it alone,
-    ///    but for MMUs.
+    /// 1. The tree's tables must be of `pages`, but for those of other trees. The caller must have
+    ///    it alone, but for MMUs, as long as the result exists.
     #[inline]
-    pub unsafe fn grow<P: Policy, N: WithPin, E: Entries>(
-        &mut self,
-        pages: &Pages<'_, P, N>,
-        entries: &E,
-        va: u64,
-        to: Level,
-    ) -> bool {
-        if self.has_leaf_of(va) && to == Level::PTE {
-            // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
-            unsafe { pages.open(self.leaf.1) }.touched_alone(offset(va, to));
+    pub unsafe fn on<'t, 'm, P, N, E>(
+        &'t mut self,
+        pages: &'t Pages<'m, P, N>,
+        entries: &'t E,
+    ) -> TreeOn<'t, 'm, P, N, E> {
+        TreeOn { tree: self, pages, entries }
+    }
+}
+
+/// A tree, its pages and the layout of its entries. The holder has the tree alone, but for MMUs.
+pub(super) struct TreeOn<'t, 'm, P, N, E> {
+    tree: &'t mut Tree,
+    pages: &'t Pages<'m, P, N>,
+    entries: &'t E,
+}
+
+#[cfg_attr(
+    not(all(feature = "aarch64-paging", feature = "page-table-generic", feature = "x86_64")),
+    allow(dead_code, reason = "each crate uses its part")
+)]
+impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
+    /// Makes the tables that the entry for `va` in a table of level `to` needs, and notes its line
+    /// and those of the entries above it. Stops at a large page. Returns false if there is no
+    /// memory, where tables that were made stay, and if the root's entry [is
+    /// another's](Tree::is_shared).
+    #[inline]
+    pub fn grow(&mut self, va: u64, to: Level) -> bool {
+        if self.tree.has_leaf_of(va) && to == Level::PTE {
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here.
+            unsafe { self.pages.open(self.tree.leaf.1) }.touched_alone(offset(va, to));
             return true;
         }
-        let (part, mut at) = self.near;
+        let (part, mut at) = self.tree.near;
         let mut level = NEAR;
         if part != va >> shift(Level(NEAR.0 + 1)) || to > NEAR {
-            if self.is_shared(va) {
+            if self.tree.is_shared(va) {
                 return false;
             }
-            (at, level) = (self.root, self.top);
+            (at, level) = (self.tree.root, self.tree.top);
         }
         loop {
             match level {
-                Level::PTE => self.leaf = (va >> shift(NEAR), at),
-                NEAR => self.near = (va >> shift(Level(NEAR.0 + 1)), at),
+                Level::PTE => self.tree.leaf = (va >> shift(NEAR), at),
+                NEAR => self.tree.near = (va >> shift(Level(NEAR.0 + 1)), at),
                 _ => {}
             }
             let offset = offset(va, level);
-            // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
-            unsafe { pages.open(at) }.touched_alone(offset);
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here.
+            unsafe { self.pages.open(at) }.touched_alone(offset);
             if level <= to {
                 return true;
             }
-            let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
-            // SAFETY: an entry of a table of this tree, which the caller has alone; MMUs write whole
-            // entries, each of which is a value (contract of `Entries`, 1.).
+            let slot = self.pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+            // SAFETY: an entry of a table of this tree, which the holder has alone; MMUs write
+            // whole entries, each of which is a value (contract of `Entries`, 1.).
             let entry = unsafe { slot.read_volatile() };
-            at = match entries.table(entry) {
+            at = match self.entries.table(entry) {
                 Some(next) => next,
-                None if entries.is_none(entry) => {
-                    let Some(new) = pages.alloc() else { return false };
+                None if self.entries.is_none(entry) => {
+                    let Some(new) = self.pages.alloc() else { return false };
                     // Walkers that see the entry see a table of zeroes.
                     fence(Release);
                     // SAFETY: as above.
-                    unsafe { slot.write_volatile(entries.link(new)) };
+                    unsafe { slot.write_volatile(self.entries.link(new)) };
                     new
                 }
                 None => return true,
@@ -190,27 +207,15 @@ impl Tree {
 
     /// As [`grow`](Self::grow), for the pages from `start` up to `end`, both multiples of the page
     /// size.
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`grow`](Self::grow).
-    pub unsafe fn grow_range<P: Policy, N: WithPin, E: Entries>(
-        &mut self,
-        pages: &Pages<'_, P, N>,
-        entries: &E,
-        start: u64,
-        end: u64,
-    ) -> bool {
+    pub fn grow_range(&mut self, start: u64, end: u64) -> bool {
         let mut va = start;
         while va < end {
             // The last page of this leaf table, or of the range.
             let last = (va | ((1 << shift(Level(1))) - 1)).min(end - 1);
-            // SAFETY: 1. by the caller.
-            if !unsafe { self.grow(pages, entries, va, Level::PTE) } {
+            if !self.grow(va, Level::PTE) {
                 return false;
             }
-            // SAFETY: 1. by the caller.
-            unsafe { self.note(pages, entries, va, last) };
+            self.note(va, last);
             let Some(next) = last.checked_add(1) else { break };
             va = next;
         }
@@ -219,68 +224,51 @@ impl Tree {
 
     /// Notes the lines of all entries for addresses from `start` to `last`, in the tables that
     /// there are.
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`grow`](Self::grow).
     #[inline]
-    pub unsafe fn note<P: Policy, N: WithPin, E: Entries>(
-        &self,
-        pages: &Pages<'_, P, N>,
-        entries: &E,
-        start: u64,
-        last: u64,
-    ) {
-        let (mut at, mut level) = (self.root, self.top);
+    pub fn note(&self, start: u64, last: u64) {
+        let (mut at, mut level) = (self.tree.root, self.tree.top);
         // As long as one entry has all of them.
         while level > Level::PTE && (start ^ last) >> shift(level) == 0 {
             let offset = offset(start, level);
-            if level == self.top && self.shared.has(offset) {
+            if level == self.tree.top && self.tree.shared.has(offset) {
                 return;
             }
-            // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
-            unsafe { pages.open(at) }.touched_alone(offset);
-            let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here.
+            unsafe { self.pages.open(at) }.touched_alone(offset);
+            let slot = self.pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
             // SAFETY: as in `grow`.
-            let Some(next) = entries.table(unsafe { slot.read_volatile() }) else { return };
+            let Some(next) = self.entries.table(unsafe { slot.read_volatile() }) else { return };
             (at, level.0) = (next, level.0 - 1);
         }
         if level == Level::PTE && offset(start, level) == offset(last, level) {
             // SAFETY: 1. and 2. as above.
-            unsafe { pages.open(at) }.touched_alone(offset(start, level));
+            unsafe { self.pages.open(at) }.touched_alone(offset(start, level));
             return;
         }
-        // SAFETY: 1. by the caller; the table is the tree's.
-        unsafe { self.note_in(pages, entries, (at, level), start, last) }
+        // SAFETY: 1. entries of the tree lead to it, by these addresses.
+        unsafe { self.note_in((at, level), start, last) }
     }
 
     /// # Safety
     ///
-    /// 1. As for [`grow`](Self::grow), and the table is the tree's and has these addresses.
-    unsafe fn note_in<P: Policy, N: WithPin, E: Entries>(
-        &self,
-        pages: &Pages<'_, P, N>,
-        entries: &E,
-        (at, level): (PhysAddr, Level),
-        start: u64,
-        last: u64,
-    ) {
+    /// 1. The table must be the tree's, and have these addresses.
+    unsafe fn note_in(&self, (at, level): (PhysAddr, Level), start: u64, last: u64) {
         let (first, end) = (offset(start, level), offset(last, level) + ENTRY);
-        // SAFETY: 1. it is the tree's (1.). 2. nobody gives it back in here.
-        unsafe { pages.open(at) }.touched_range(first..end);
+        // SAFETY: 1. it is the tree's. 2. nobody gives it back in here.
+        unsafe { self.pages.open(at) }.touched_range(first..end);
         if level == Level::PTE {
             return;
         }
         let mut start = start;
         for offset in (first..end).step_by(ENTRY) {
             let stop = (start | ((1 << shift(level)) - 1)).min(last);
-            let is_shared = level == self.top && self.shared.has(offset);
-            let slot = pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
+            let is_shared = level == self.tree.top && self.tree.shared.has(offset);
+            let slot = self.pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
             // SAFETY: as in `grow`.
             let entry = unsafe { slot.read_volatile() };
-            if let Some(next) = entries.table(entry).filter(|_| !is_shared) {
-                // SAFETY: 1. by the caller; the entry leads to a table of this tree.
-                unsafe { self.note_in(pages, entries, (next, Level(level.0 - 1)), start, stop) };
+            if let Some(next) = self.entries.table(entry).filter(|_| !is_shared) {
+                // SAFETY: 1. the entry leads to a table of this tree, by these addresses.
+                unsafe { self.note_in((next, Level(level.0 - 1)), start, stop) };
             }
             start = stop.wrapping_add(1);
         }
@@ -288,29 +276,19 @@ impl Tree {
 
     /// Returns whether a page that is larger than the range from `start` to `last` lies across an
     /// end of it: a change of the range splits it.
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`grow`](Self::grow).
-    pub unsafe fn splits<P: Policy, N: WithPin, E: Entries>(
-        &self,
-        pages: &Pages<'_, P, N>,
-        entries: &E,
-        start: u64,
-        last: u64,
-    ) -> bool {
+    pub fn splits(&self, start: u64, last: u64) -> bool {
         let cuts = |va: u64| {
-            let (mut at, mut level) = (self.root, self.top);
+            let (mut at, mut level) = (self.tree.root, self.tree.top);
             while level > Level::PTE {
-                let slot = pages.pointer(at).wrapping_add(offset(va, level)).cast::<E::Entry>();
+                let slot = self.pages.pointer(at).wrapping_add(offset(va, level)).cast::<E::Entry>();
                 // SAFETY: as in `grow`.
                 let entry = unsafe { slot.read_volatile() };
-                match entries.table(entry) {
+                match self.entries.table(entry) {
                     Some(next) => (at, level.0) = (next, level.0 - 1),
                     None => {
                         let low = va & !((1 << shift(level)) - 1);
                         let high = low | ((1 << shift(level)) - 1);
-                        return !entries.is_none(entry) && (low < start || high > last);
+                        return !self.entries.is_none(entry) && (low < start || high > last);
                     }
                 }
             }
@@ -324,60 +302,40 @@ impl Tree {
     ///
     /// # Safety
     ///
-    /// 1. As for [`grow`](Self::grow). The tree has no entry there.
+    /// 1. The tree must have no entry there.
     /// 2. `from` must be a root of the same format, which the direct map reaches. The tables under
     ///    its entries must stay as long as this tree.
-    pub unsafe fn share<P: Policy, N: WithPin>(
-        &mut self,
-        pages: &Pages<'_, P, N>,
-        from: PhysAddr,
-        bytes: Range<usize>,
-    ) {
-        // SAFETY: 1. the root is the tree's (1.). 2. nobody gives it back in here.
-        unsafe { pages.open(self.root) }.touched_range(bytes.clone());
+    pub unsafe fn share(&mut self, from: PhysAddr, bytes: Range<usize>) {
+        // SAFETY: 1. the root is the tree's. 2. nobody gives it back in here.
+        unsafe { self.pages.open(self.tree.root) }.touched_range(bytes.clone());
         for offset in bytes.step_by(ENTRY) {
-            self.shared.add(offset);
-            let [to, from] = [self.root, from].map(|at| pages.pointer(at).wrapping_add(offset).cast::<u64>());
-            // SAFETY: entries of two roots, one of which the caller has alone (1., 2.).
+            self.tree.shared.add(offset);
+            let [to, from] =
+                [self.tree.root, from].map(|at| self.pages.pointer(at).wrapping_add(offset).cast::<u64>());
+            // SAFETY: entries of two roots, one of which the holder has alone (2.).
             unsafe { to.write_volatile(from.read_volatile()) };
         }
-        self.forget();
+        self.tree.forget();
     }
 
     /// Gives all tables of the tree back.
     ///
     /// # Safety
     ///
-    /// 1. As for [`grow`](Self::grow), and the tree is not used any more.
-    /// 2. Every entry that was written is noted.
+    /// 1. The tree must not be used any more.
+    /// 2. Every entry that was written must be noted.
     #[inline]
-    pub unsafe fn take_apart<P: Policy, N: WithPin, E: Entries>(&self, pages: &Pages<'_, P, N>, entries: &E) {
-        // SAFETY: 1. and 2. by the caller; the root is the tree's.
-        unsafe { self.take_apart_at(pages, entries, self.root, self.top) }
-    }
-
-    /// # Safety
-    ///
-    /// 1. and 2. As for [`take_apart`](Self::take_apart), and the table is the tree's.
-    unsafe fn take_apart_at<P: Policy, N: WithPin, E: Entries>(
-        &self,
-        pages: &Pages<'_, P, N>,
-        entries: &E,
-        at: PhysAddr,
-        level: Level,
-    ) {
-        let mut rest = Rest { tree: self, pages, entries, at, level, lines: 0, skip: 0 };
-        if level > Level::PTE {
-            // SAFETY: 1. it is the tree's (1.). 2. it is given back by `rest`, when this is gone.
-            rest.lines = unsafe { pages.open(at) }.lines();
-        }
-        // SAFETY: 1. and 2. by the caller.
-        unsafe { ManuallyDrop::new(rest).take_apart() };
+    pub unsafe fn take_apart(self) {
+        let TreeOn { tree, pages, entries } = self;
+        Rest::of_table(tree, pages, entries, tree.root, tree.top);
     }
 }
 
 /// A part of a tree that has not come back. If the policy unwinds at a table before, this is
 /// dropped, and brings back the rest.
+///
+/// [`TreeOn::take_apart`] makes all of them: the table is the tree's, which is not used any more,
+/// and whose written entries are noted. Each is taken apart once.
 struct Rest<'t, 'm, P: Policy, N: WithPin, E: Entries> {
     tree: &'t Tree,
     pages: &'t Pages<'m, P, N>,
@@ -392,11 +350,18 @@ struct Rest<'t, 'm, P: Policy, N: WithPin, E: Entries> {
 }
 
 impl<P: Policy, N: WithPin, E: Entries> Rest<'_, '_, P, N, E> {
-    /// # Safety
-    ///
-    /// 1. and 2. As for [`Tree::take_apart`], and the table is the tree's. This is not called again.
+    /// Gives back the table at `at`, and all below it.
+    fn of_table(tree: &Tree, pages: &Pages<'_, P, N>, entries: &E, at: PhysAddr, level: Level) {
+        let mut rest = Rest { tree, pages, entries, at, level, lines: 0, skip: 0 };
+        if level > Level::PTE {
+            // SAFETY: 1. it is the tree's. 2. it is given back by `rest`, when this is gone.
+            rest.lines = unsafe { pages.open(at) }.lines();
+        }
+        ManuallyDrop::new(rest).take_apart();
+    }
+
     #[inline]
-    unsafe fn take_apart(&self) {
+    fn take_apart(&self) {
         let Rest { tree, pages, entries, at, level, mut lines, mut skip } = *self;
         let shared = if level == tree.top { tree.shared } else { RootEntries::NONE };
         while lines != 0 {
@@ -410,21 +375,18 @@ impl<P: Policy, N: WithPin, E: Entries> Rest<'_, '_, P, N, E> {
                 };
                 let skip = offset + ENTRY - line;
                 let rest = Rest { tree, pages, entries, at, level, lines, skip };
-                // SAFETY: 1. and 2. by the caller; the entry leads to a table of this tree. 3. as
-                // below.
-                unsafe {
-                    match level {
-                        NEAR => pages.give_back(next),
-                        _ => tree.take_apart_at(pages, entries, next, Level(level.0 - 1)),
-                    }
+                match level {
+                    // SAFETY: 1. the entry leads to a table of this tree. 2. and 3. as below.
+                    NEAR => unsafe { pages.give_back(next) },
+                    _ => Rest::of_table(tree, pages, entries, next, Level(level.0 - 1)),
                 }
                 forget(rest);
             }
             skip = 0;
             lines &= lines - 1;
         }
-        // SAFETY: 1. it is the tree's. 2. by the caller (2.). 3. the tree is not used any more, and
-        // the tables whose entries lead here follow.
+        // SAFETY: 1. it is the tree's. 2. all is noted. 3. the tree is not used any more, and the
+        // tables whose entries lead here follow.
         unsafe { pages.give_back(at) };
     }
 }
@@ -432,7 +394,7 @@ impl<P: Policy, N: WithPin, E: Entries> Rest<'_, '_, P, N, E> {
 impl<P: Policy, N: WithPin, E: Entries> Drop for Rest<'_, '_, P, N, E> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: 1. and 2. by the caller of the call that unwinds, which does not go on.
-        unsafe { self.take_apart() };
+        // The call that unwinds does not go on.
+        self.take_apart();
     }
 }

@@ -155,9 +155,9 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     /// 2. `from` must be a root, which the direct map reaches. The tables under entries of its
     ///    upper half must stay as long as this space.
     pub unsafe fn share_upper_half(&mut self, from: PhysFrame) {
-        // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone; by the caller
-        // (1.). 2. by the caller (2.).
-        unsafe { self.tree.share(self.pages, ours(from), FRAME_SIZE / 2..FRAME_SIZE) };
+        // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone. Of `share`:
+        // 1. and 2. passed on.
+        unsafe { self.tree.on(self.pages, &Words(0)).share(ours(from), FRAME_SIZE / 2..FRAME_SIZE) };
     }
 
     fn mapper<'s>(&'s mut self) -> MappedPageTable<'s, Reach<'s, 'm, P, N>> {
@@ -191,7 +191,7 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
         let entries = Words((flags & parents | PageTableFlags::PRESENT).bits());
         let level = Level(((S::SIZE / Size4KiB::SIZE).ilog2() / 9) as u8);
         // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone.
-        if !unsafe { self.tree.grow(self.pages, &entries, page.start_address().as_u64(), level) } {
+        if !unsafe { self.tree.on(self.pages, &entries) }.grow(page.start_address().as_u64(), level) {
             return Err(MapToError::FrameAllocationFailed);
         }
         // SAFETY: 1. by the caller.
@@ -262,8 +262,8 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
 
 impl<P: Policy, N: WithPin> Drop for Space<'_, '_, P, N> {
     fn drop(&mut self) {
-        // SAFETY: 1. all tables are of these pages, and this is the end of the space. 2. `map_to`
-        // records its writes, and no other code makes an entry.
-        unsafe { self.tree.take_apart(self.pages, &Words(0)) };
+        // SAFETY: 1. all tables are of these pages. Of `take_apart`: 1. this is the end of the
+        // space. 2. `map_to` records its writes, and no other code makes an entry.
+        unsafe { self.tree.on(self.pages, &Words(0)).take_apart() };
     }
 }
