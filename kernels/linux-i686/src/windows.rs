@@ -17,7 +17,7 @@ use ptarmigan::highmem::local::{LocalMaps, LocalSetupError};
 use ptarmigan::highmem::pool::PoolCounts;
 use ptarmigan::highmem::tables::{self, OwnCpu, TableWindow};
 use ptarmigan::highmem::window::MixedWindow;
-use ptarmigan::highmem::{SlotError, Slots};
+use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::window::WindowGuard;
 use ptarmigan_kernel::arch::CPUS;
@@ -65,7 +65,8 @@ unsafe impl Slots for Window {
         self.len
     }
 
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
+        let (index, frame) = (install.index(), install.frame());
         let raw = frame.addr().0 | ENTRY;
         if let Some([low, high]) = window_table.0.get(self.first + index) {
             high.store((raw >> 32) as u32, Ordering::Relaxed);
@@ -74,7 +75,8 @@ unsafe impl Slots for Window {
         Ok(raw)
     }
 
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
+        let index = remove.index();
         if let Some([low, _]) = window_table.0.get(self.first + index) {
             low.store(0, Ordering::Release);
         }

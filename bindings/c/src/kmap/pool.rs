@@ -10,7 +10,7 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::frames::{Frames, MemorySize};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError, PoolSetupError};
-use ptarmigan::highmem::{MAX_SLOTS, SlotError, Slots};
+use ptarmigan::highmem::{Install, MAX_SLOTS, Remove, SlotError, Slots};
 use ptarmigan::tlb::Tlb;
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
@@ -58,7 +58,8 @@ unsafe impl Slots for Window {
         self.len
     }
 
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
+        let (index, frame) = (install.index(), install.frame());
         let [low, high] = self.entry(index).ok_or(SlotError { index, code: 22 })?;
         let at = frame.addr().0;
         let halves = (at as u32 | ENTRY, (at >> 32) as u32 | NO_EXECUTE);
@@ -67,7 +68,8 @@ unsafe impl Slots for Window {
         Ok(u64::from(halves.1) << 32 | u64::from(halves.0))
     }
 
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
+        let index = remove.index();
         let [low, _] = self.entry(index).ok_or(SlotError { index, code: 22 })?;
         low.store(0, Ordering::Release);
         Ok(())

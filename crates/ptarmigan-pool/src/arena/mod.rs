@@ -173,12 +173,21 @@ impl Arena {
     /// 1. `numbers` must be those of pages of this arena, each once, readable and writable, and the
     ///    caller owns them.
     pub unsafe fn give_back(&self, numbers: &mut [u32], needed: usize) -> GivenBack {
+        let give_back_run = |run: &[u32]| {
+            let at = self.map.nth(run.first().map_or(0, |n| *n as usize)).base();
+            let len = (run.len() * (self.map.size() + self.map.gap())).saturating_sub(self.map.gap());
+            // SAFETY: the pages, and the gaps between them, lie in the arena, which is private
+            // anonymous memory; the pages are the caller's (1.), and guards stay where they are.
+            unsafe { madvise(at.as_ptr().cast(), len, Advice::LinuxDontNeed) }.map_err(|e| {
+                let advice = "it is cleared and stays; memory that is locked does not go back";
+                Refusal::new("madvise(MADV_DONTNEED)", at.addr().get(), len, e.raw_os_error(), advice)
+            })
+        };
         numbers.sort_unstable();
         let mut all = GivenBack::default();
         for run in numbers.chunk_by(|a, b| a + 1 == *b) {
             all.calls += 1;
-            // SAFETY: 1. by the caller; a chunk is a run of neighbours.
-            let refused = match unsafe { self.give_back_run(run) } {
+            let refused = match give_back_run(run) {
                 Ok(()) => {
                     all.pages += run.len();
                     continue;
@@ -188,8 +197,7 @@ impl Arena {
             all.refused = Some(refused);
             for one in run {
                 // A part of the run may go.
-                // SAFETY: 1. by the caller.
-                if run.len() > 1 && unsafe { self.give_back_run(&[*one]) }.is_ok() {
+                if run.len() > 1 && give_back_run(&[*one]).is_ok() {
                     (all.pages, all.calls) = (all.pages + 1, all.calls + 1);
                 } else {
                     let page = self.map.nth(*one as usize);
@@ -199,20 +207,6 @@ impl Arena {
             }
         }
         all
-    }
-
-    /// # Safety
-    ///
-    /// 1. As for [`give_back`](Self::give_back), for numbers that follow each other.
-    unsafe fn give_back_run(&self, run: &[u32]) -> Result<(), Refusal> {
-        let at = self.map.nth(run.first().map_or(0, |n| *n as usize)).base();
-        let len = (run.len() * (self.map.size() + self.map.gap())).saturating_sub(self.map.gap());
-        // SAFETY: the pages, and the gaps between them, lie in the arena, which is private anonymous
-        // memory; the pages are the caller's (1.), and guards stay where they are.
-        unsafe { madvise(at.as_ptr().cast(), len, Advice::LinuxDontNeed) }.map_err(|e| {
-            let advice = "it is cleared and stays; memory that is locked does not go back";
-            Refusal::new("madvise(MADV_DONTNEED)", at.addr().get(), len, e.raw_os_error(), advice)
-        })
     }
 
     /// Returns the bytes of the arena that take memory of the host.

@@ -15,7 +15,7 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::frames::{AllocFlags, Frames, FramesError, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::page::{Clean, Layout, Level, MAX_LEVELS};
-use ptarmigan::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Source};
+use ptarmigan::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Returned, Source};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -272,22 +272,20 @@ impl<S: PageState> Core<S> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: as in `take`.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
-            // SAFETY: 1. by the caller (1.): `take` had it from these lists, where all are roots.
+            // SAFETY: 1. `take` had it from these lists, where all are roots.
             match unsafe { self.lists_on(&pin).top_to_hand(page) } {
                 Ok(()) => return,
                 Err(back) => page = back,
             }
         }
         // SAFETY: 1. as above.
-        unsafe { self.give_slow(page) };
+        self.give_slow(unsafe { Returned::new(page) });
     }
 
-    /// # Safety
-    ///
-    /// 1. The page must have come from these lists.
     #[cold]
     #[inline(never)]
-    unsafe fn give_slow(&self, page: Clean) {
+    fn give_slow(&self, page: Returned<Clean>) {
+        let page = page.into_inner();
         if self.is_forked() {
             // The page is this process's copy, and goes with it.
             page.into_raw();
@@ -295,7 +293,7 @@ impl<S: PageState> Core<S> {
         }
         self.seated_do(|pin| {
             self.upkeep(pin);
-            // SAFETY: 1. by the caller.
+            // SAFETY: 1. it is `Returned`.
             unsafe { self.lists_on(pin).free_unlinked(page) };
         });
     }

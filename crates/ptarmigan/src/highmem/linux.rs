@@ -18,7 +18,7 @@
 //! the other, first come first served, as only one of them can have the slot.
 use super::pool::queue::{Queue, map_or_sleep};
 use super::pool::{MaySleep, PoolCounts, PoolError, SweepCounts, SweepTally, Wake};
-use super::slots::{MAX_SLOTS, SlotError, Slots};
+use super::slots::{Install, MAX_SLOTS, Remove, SlotError, Slots};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::Pinned;
@@ -186,7 +186,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
                 if locked.find(pfn).is_none() {
                     // SAFETY: 1. and 2. it is usable, and the lock is held: it shows nothing, and
                     // every CPU has forgotten the frame that it showed. 3. it has a record.
-                    let raw = unsafe { self.slots.install(index, pfn) }?;
+                    let raw = self.slots.install(unsafe { Install::new(index, pfn) })?;
                     locked.slots[index] = Slot { count: 1, frame: pfn, ..Slot::USABLE };
                     locked.link(index);
                     let (va, shift) = (self.slots.page(index), self.slots.shift());
@@ -277,7 +277,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
             let slot = state.slots[index];
             if slot.count == 1 {
                 // SAFETY: 1. the lock is held. 2. it has no users.
-                match unsafe { self.slots.remove(index) } {
+                match self.slots.remove(unsafe { Remove::new(index) }) {
                     Ok(()) => {
                         state.unlink(index);
                         state.slots[index] = Slot { owed: true, ..Slot::USABLE };

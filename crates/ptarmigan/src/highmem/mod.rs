@@ -16,4 +16,4 @@ mod slots;
 pub mod tables;
 pub mod window;
 
-pub use slots::{MAX_SLOTS, SlotError, Slots};
+pub use slots::{Install, MAX_SLOTS, Remove, SlotError, Slots};

@@ -5,6 +5,84 @@ use core::fmt;
 /// Slots in a pool or in a set of local maps at most.
 pub const MAX_SLOTS: usize = 1 << 16;
 
+/// A frame that is about to be shown in a slot, and the slot.
+///
+/// A wrapper around [`Slots`] passes it on to the slots inside.
+pub struct Install {
+    index: usize,
+    frame: Pfn,
+}
+
+impl Install {
+    /// Says that `frame` may be shown in slot `index`.
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::{addr::Pfn, highmem::{Install, Slots}};
+    /// fn show(slots: &impl Slots, frame: Pfn) {
+    ///     let _ = slots.install(Install::new(0, frame)); // who uses the slot?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Of the slots that get it:
+    ///
+    /// 1. `index` must be below [`len`](Slots::len), and the caller must have the slot for itself.
+    /// 2. The slot must show nothing, and every CPU must have forgotten the frame that it showed.
+    /// 3. `frame` must be a frame of the memory that the slots were made for.
+    #[inline]
+    pub unsafe fn new(index: usize, frame: Pfn) -> Self {
+        Install { index, frame }
+    }
+
+    /// Returns the slot.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Returns the frame.
+    #[inline]
+    pub fn frame(&self) -> Pfn {
+        self.frame
+    }
+}
+
+/// A slot that is about to show nothing any more.
+///
+/// A wrapper around [`Slots`] passes it on to the slots inside.
+pub struct Remove {
+    index: usize,
+}
+
+impl Remove {
+    /// Says that the frame in slot `index` need not be shown any more.
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::highmem::{Remove, Slots};
+    /// fn hide(slots: &impl Slots) {
+    ///     let _ = slots.remove(Remove::new(0)); // who uses the slot?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Of the slots that get it:
+    ///
+    /// 1. `index` must be below [`len`](Slots::len), and the caller must have the slot for itself.
+    /// 2. No code may use a pointer that [`address`](Slots::address) has returned for it.
+    #[inline]
+    pub unsafe fn new(index: usize) -> Self {
+        Remove { index }
+    }
+
+    /// Returns the slot.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+}
+
 /// A window of slots of one page each.
 ///
 /// # Safety
@@ -19,6 +97,7 @@ pub const MAX_SLOTS: usize = 1 << 16;
 ///    finds nothing there for a slot that was removed and that every CPU has forgotten since.
 /// 4. [`len`](Self::len), and [`page`](Self::page) of a slot, stay the same.
 /// 5. No call unwinds.
+/// 6. An [`Install`] or [`Remove`] goes on only to slots whose slot of that number this one is.
 pub unsafe trait Slots: Sync {
     /// Returns the number of slots.
     fn len(&self) -> usize;
@@ -28,31 +107,20 @@ pub unsafe trait Slots: Sync {
         self.len() == 0
     }
 
-    /// Shows `frame` in slot `index`, and returns the entry as the format writes it. One store,
+    /// Shows a frame in a slot, and returns the entry as the format writes it. One store,
     /// where the machine allows it; no flush.
     ///
     /// # Errors
     ///
     /// [`SlotError`], where a slot needs memory of somebody else; the slot is as it was then.
-    ///
-    /// # Safety
-    ///
-    /// 1. `index` is below [`len`](Self::len), and the caller has the slot for itself.
-    /// 2. The slot shows nothing, and every CPU has forgotten what it showed.
-    /// 3. `frame` is a frame of the memory that the slots were made for.
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError>;
+    fn install(&self, install: Install) -> Result<u64, SlotError>;
 
-    /// Shows nothing in slot `index` any more. CPUs may know the old entry until they are flushed.
+    /// Shows nothing in a slot any more. CPUs may know the old entry until they are flushed.
     ///
     /// # Errors
     ///
     /// [`SlotError`]; the slot is as it was then.
-    ///
-    /// # Safety
-    ///
-    /// 1. `index` is below [`len`](Self::len), and the caller has the slot for itself.
-    /// 2. Nothing uses a pointer that [`address`](Self::address) has returned for it.
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError>;
+    fn remove(&self, remove: Remove) -> Result<(), SlotError>;
 
     /// Returns where the frame in slot `index` is found. Of a slot that shows nothing, or that
     /// there is not, it is any pointer.
@@ -65,21 +133,19 @@ pub unsafe trait Slots: Sync {
     fn shift(&self) -> u32;
 }
 
-// SAFETY: 1. to 5. by the slots behind the reference; contracts are passed on.
+// SAFETY: 1. to 6. by the slots behind the reference.
 unsafe impl<T: Slots + ?Sized> Slots for &T {
     #[inline]
     fn len(&self) -> usize {
         (**self).len()
     }
     #[inline]
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
-        // SAFETY: 1. to 3. by the caller.
-        unsafe { (**self).install(index, frame) }
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
+        (**self).install(install)
     }
     #[inline]
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
-        // SAFETY: 1. and 2. by the caller.
-        unsafe { (**self).remove(index) }
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
+        (**self).remove(remove)
     }
     #[inline]
     fn address(&self, index: usize) -> *mut u8 {

@@ -31,7 +31,7 @@
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{Counter, CpuId};
-use crate::highmem::slots::Slots;
+use crate::highmem::slots::{Install, Remove, Slots};
 use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use crate::window::{Window, WindowGuard};
 use core::convert::Infallible;
@@ -173,7 +173,7 @@ impl<L: Slots, C: OwnCpu> Drop for TableGuard<'_, L, C> {
         let TableGuard { window, at, .. } = *self;
         let slot = usize::from(self.cpu.0) * DEPTH + usize::from(at);
         // SAFETY: 1. this guard took it. 2. the guard's pointer is used no longer than the guard.
-        let removed = unsafe { window.slots.remove(slot) };
+        let removed = window.slots.remove(unsafe { Remove::new(slot) });
         debug_assert!(removed.is_ok(), "contract of `TableWindow::new`, 2.");
         // Before another guard may take the slot: that of an interrupt handler, too.
         window.cpu.forget(window.slots.page(slot));
@@ -212,7 +212,7 @@ unsafe impl<L: Slots, C: OwnCpu> Window for TableWindow<L, C> {
         let slot = usize::from(cpu.0) * DEPTH + free as usize;
         // SAFETY: 1. the CPU's own, taken just now. 2. the guard that had it has had it forgotten.
         // 3. by the contract of `new` (1.).
-        let installed = unsafe { self.slots.install(slot, at.pfn()) };
+        let installed = self.slots.install(unsafe { Install::new(slot, at.pfn()) });
         debug_assert!(installed.is_ok(), "contract of `TableWindow::new`, 2.");
         let base = self.slots.address(slot).wrapping_add(at.0 as usize % FRAME_SIZE);
         Ok(TableGuard { window: self, base, cpu, at: free as u8, _stay: stay, _here: PhantomData })

@@ -58,9 +58,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: 1. the mapping was made by `new` with this length, and its users borrow or keep
-        // its owner.
-        unsafe { system::unmap(self.base, self.len) };
+        system::unmap(self);
     }
 }
 
@@ -89,14 +87,10 @@ mod system {
         let _ = unsafe { madvise(mapping.base.as_ptr().add(from).cast(), len, Advice::LinuxHugepage) };
     }
 
-    /// Ends a mapping.
-    ///
-    /// # Safety
-    ///
-    /// 1. [`map`] made it with this length, and nothing uses it any more.
-    pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
-        // SAFETY: 1. by the caller.
-        let _ = unsafe { munmap(base.as_ptr().cast(), len) };
+    /// Ends a mapping that is being dropped.
+    pub fn unmap(mapping: &mut Mapping) {
+        // SAFETY: `map` made it with this length, and its users borrow or keep its owner.
+        let _ = unsafe { munmap(mapping.base.as_ptr().cast(), mapping.len) };
     }
 }
 
@@ -123,14 +117,10 @@ mod system {
     /// Does nothing.
     pub fn advise_huge_pages(_: &Mapping, _: Range<usize>) {}
 
-    /// Frees a block.
-    ///
-    /// # Safety
-    ///
-    /// 1. [`map`] made it with this length, and nothing uses it any more.
-    pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
-        let Ok(layout) = layout(len) else { return };
-        // SAFETY: 1. by the caller.
-        unsafe { dealloc(base.as_ptr(), layout) };
+    /// Frees a block that is being dropped.
+    pub fn unmap(mapping: &mut Mapping) {
+        let Ok(layout) = layout(mapping.len) else { return };
+        // SAFETY: `map` made it with this length, and its users borrow or keep its owner.
+        unsafe { dealloc(mapping.base.as_ptr(), layout) };
     }
 }

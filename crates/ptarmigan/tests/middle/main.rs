@@ -40,7 +40,7 @@ use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClas
 use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::local::{LocalMaps, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError};
-use ptarmigan::highmem::{SlotError, Slots};
+use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
 use ptarmigan::hosted::{Host, HostConfig, StoreSlots};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::table::{KernelRange, KernelSlots};
@@ -215,19 +215,17 @@ unsafe impl<L: Slots> Slots for Failing<L> {
     fn len(&self) -> usize {
         self.0.len()
     }
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
         if fails(Point::Install) {
-            return Err(SlotError { index, code: 12 });
+            return Err(SlotError { index: install.index(), code: 12 });
         }
-        // SAFETY: 1. to 3. by the caller.
-        unsafe { self.0.install(index, frame) }
+        self.0.install(install)
     }
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
         if fails(Point::Remove) {
-            return Err(SlotError { index, code: 12 });
+            return Err(SlotError { index: remove.index(), code: 12 });
         }
-        // SAFETY: 1. and 2. by the caller.
-        unsafe { self.0.remove(index) }
+        self.0.remove(remove)
     }
     fn address(&self, index: usize) -> *mut u8 {
         self.0.address(index)

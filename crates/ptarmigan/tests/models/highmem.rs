@@ -11,7 +11,7 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
 use ptarmigan::frames::{Frames, MemoryRun, ZoneClass};
 use ptarmigan::highmem::pool::{Mapped, MaySleep, Pool, PoolConfig, PoolError};
-use ptarmigan::highmem::{SlotError, Slots};
+use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
 use ptarmigan::tlb::{CostModel, Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::DirectMap;
 use std::cell::RefCell;
@@ -38,7 +38,8 @@ unsafe impl Slots for Window {
     fn len(&self) -> usize {
         self.entries.len()
     }
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
+        let (index, frame) = (install.index(), install.frame());
         // SAFETY: the caller has the slot for itself, or the model fails.
         self.entries[index].with_mut(|entry| unsafe {
             assert_eq!(*entry, NONE, "a slot is used twice");
@@ -46,7 +47,8 @@ unsafe impl Slots for Window {
         });
         Ok(0)
     }
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
+        let index = remove.index();
         // SAFETY: as above.
         self.entries[index].with_mut(|entry| unsafe { *entry = NONE });
         Ok(())

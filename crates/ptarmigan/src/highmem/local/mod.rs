@@ -48,7 +48,7 @@ use crate::addr::Pfn;
 use crate::bootmem::BootMemory;
 use crate::cpu::{CpuId, PerCpu, Pinned, next_number};
 use crate::frames::Frames;
-use crate::highmem::slots::{MAX_SLOTS, SlotError, Slots};
+use crate::highmem::slots::{Install, MAX_SLOTS, Remove, SlotError, Slots};
 use crate::tlb::{NewEntry, Runs, Shootdown, Tlb, TlbRefusal};
 use crate::window::DirectMap;
 use core::fmt;
@@ -207,7 +207,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         // SAFETY: 1. the CPU's own, below the number of slots (contract of `new` and the pin). 2.
         // it is empty: the CPU, which is the only one that uses it, has forgotten the last frame.
         // 3. it has a record.
-        let raw = unsafe { self.slots.install(slot, pfn) }.map_err(LocalError::Slot)?;
+        let raw = self.slots.install(unsafe { Install::new(slot, pfn) }).map_err(LocalError::Slot)?;
         stack.set_frame(at, pfn);
         stack.set_state(at, LIVE);
         Ok(raw)
@@ -226,7 +226,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
     fn hide(&self, cpu: CpuId, stack: &Stack, at: usize) -> Result<(), SlotError> {
         // SAFETY: 1. the CPU's own. 2. its guard has gone, was forgotten in a scope that has ended,
         // or is of a task that does not run (contract of `switch_out`).
-        let hidden = unsafe { self.slots.remove(self.slot(cpu, at)) };
+        let hidden = self.slots.remove(unsafe { Remove::new(self.slot(cpu, at)) });
         stack.set_state(at, if hidden.is_ok() { STALE } else { UNUSED });
         hidden
     }

@@ -7,7 +7,7 @@ use super::sleep::{MaySleep, Wake};
 use super::{ORPHAN, Pool};
 use crate::addr::Pfn;
 use crate::cpu::Pinned;
-use crate::highmem::slots::Slots;
+use crate::highmem::slots::{Install, Slots};
 use crate::sync::atomic::Ordering;
 use crate::tlb::{NewEntry, Shootdown};
 use crate::window::{OpenWindow, WindowGuard};
@@ -80,7 +80,7 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
             let slot = self.slot(color, index);
             // SAFETY: 1. and 2. it was in the set of free slots, and is in no set now. 3. it has a
             // cell, so it is one of the frames that the slots were made for (contract of `new`).
-            let raw = match unsafe { self.slots.install(slot, pfn) } {
+            let raw = match self.slots.install(unsafe { Install::new(slot, pfn) }) {
                 Ok(raw) => raw,
                 Err(e) => {
                     self.colors[color].give(index);

@@ -8,7 +8,7 @@ use super::sleep::Wake;
 use super::{NOTHING, ORPHAN};
 use crate::addr::Pfn;
 use crate::cpu::Pinned;
-use crate::highmem::slots::Slots;
+use crate::highmem::slots::{Remove, Slots};
 use crate::sync::atomic::Ordering;
 use crate::tlb::{Facts, Shootdown, SlotSet, TlbRefusal};
 use core::mem::ManuallyDrop;
@@ -116,7 +116,7 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
             // SAFETY: 1. a slot of the pool, which this sweep has taken out of the frame's cell, or
             // from an owner that gave it up; so it is nobody else's. 2. without users nothing uses
             // its address, and no user can join any more.
-            match unsafe { self.slots.remove(slot) } {
+            match self.slots.remove(unsafe { Remove::new(slot) }) {
                 Ok(()) => swept.slots.insert(index),
                 Err(_) => {
                     // It shows the frame still. A later sweep tries again.

@@ -8,7 +8,7 @@ use crate::frames::{Frames, NoFrame};
 use crate::highmem::linux::{FlushRule, LinuxPool};
 use crate::highmem::local::LocalMaps;
 use crate::highmem::pool::{Pool, PoolConfig, PoolCounts, PoolError};
-use crate::highmem::{MAX_SLOTS, SlotError, Slots};
+use crate::highmem::{Install, MAX_SLOTS, Remove, SlotError, Slots};
 use crate::hosted::host::Host;
 use crate::hosted::ipi::Wired;
 use crate::tlb::{KernelPlans, Mmu, Tlb};
@@ -107,24 +107,22 @@ impl<'h> HighSlots<'h> {
     }
 }
 
-// SAFETY: 1. to 5. by the slots within.
+// SAFETY: 1. to 6. by the slots within.
 unsafe impl Slots for HighSlots<'_> {
     #[inline]
     fn len(&self) -> usize {
         either!(&self.slots, slots => slots.len())
     }
     #[inline]
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
-        if let Some(count) = self.installs.get(index) {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
+        if let Some(count) = self.installs.get(install.index()) {
             count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
         }
-        // SAFETY: 1. to 3. by the caller.
-        either!(&self.slots, slots => unsafe { slots.install(index, frame) })
+        either!(&self.slots, slots => slots.install(install))
     }
     #[inline]
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
-        // SAFETY: 1. and 2. by the caller.
-        either!(&self.slots, slots => unsafe { slots.remove(index) })
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
+        either!(&self.slots, slots => slots.remove(remove))
     }
     #[inline]
     fn address(&self, index: usize) -> *mut u8 {

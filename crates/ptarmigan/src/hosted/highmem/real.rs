@@ -1,6 +1,6 @@
 //! Slots that are mappings of the host.
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
-use crate::highmem::{SlotError, Slots};
+use crate::highmem::{Install, Remove, SlotError, Slots};
 use crate::hosted::mapping::Mapping;
 use core::ptr::NonNull;
 use rustix::fd::OwnedFd;
@@ -97,24 +97,26 @@ unsafe impl Slots for RealSlots {
         self.n
     }
 
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
+        let (index, frame) = (install.index(), install.frame());
         let offset = self.memory.offset(frame).filter(|_| index < self.n);
         let offset = offset.ok_or(SlotError { index, code: Errno::INVAL.raw_os_error() })?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: the page is one of the stretch, which is this value's, and the caller has the
-        // slot for itself (contract, 1.), so that nothing uses what was there.
+        // SAFETY: the page is one of the stretch, which is this value's, and the slot is the
+        // caller's alone (`Install::new`, 1.), so that no code uses what was there.
         unsafe { mmap(self.at(index).cast(), FRAME_SIZE, prot, flags, &*self.memory.file, offset) }
             .map_err(|e| error(index, e))?;
         Ok(frame.addr().0)
     }
 
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
+        let index = remove.index();
         if index >= self.n {
             return Err(SlotError { index, code: Errno::INVAL.raw_os_error() });
         }
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: as above, and nothing uses its address (contract, 2.).
+        // SAFETY: as above, and no code uses its address (`Remove::new`, 2.).
         unsafe { mmap_anonymous(self.at(index).cast(), FRAME_SIZE, ProtFlags::empty(), flags) }
             .map_err(|e| error(index, e))?;
         Ok(())

@@ -1,7 +1,7 @@
 //! Slots that are entries of an array.
 use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::highmem::{SlotError, Slots};
+use crate::highmem::{Install, Remove, SlotError, Slots};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
 
@@ -55,13 +55,15 @@ unsafe impl Slots for StoreSlots {
     }
 
     #[inline]
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
+        let (index, frame) = (install.index(), install.frame());
         self.entries[index].store(frame.0, Ordering::Release);
         Ok(frame.addr().0)
     }
 
     #[inline]
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
+        let index = remove.index();
         self.entries[index].store(Pfn::NONE.0, Ordering::Release);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::Refused;
 use crate::format::{Attr, Format};
 use crate::frames::AllocFlags;
-use crate::highmem::{SlotError, Slots};
+use crate::highmem::{Install, Remove, SlotError, Slots};
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::node::{Node, Use};
@@ -149,13 +149,15 @@ unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'
     }
 
     #[inline]
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
+        let (index, frame) = (install.index(), install.frame());
         // No MMU writes to an entry that is not present, and the caller has the slot for itself.
         self.change(index, Use::Private, |_| F::leaf(Level::PTE, frame, self.attr))
     }
 
     #[inline]
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
+        let index = remove.index();
         let hidden = |raw| F::map_attr(Level::PTE, raw, |_| self.attr.without(Attr::READ));
         self.change(index, Use::Walked, hidden).map(drop)
     }

@@ -3,7 +3,7 @@ use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use ptarmigan::cpu::{Pinned, Refused};
 use ptarmigan::format::X86_64;
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolSetupError};
-use ptarmigan::highmem::{SlotError, Slots};
+use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, StoreSlots, Wired};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Plain;
@@ -154,19 +154,17 @@ unsafe impl<L: Slots> Slots for Failing<L> {
     fn len(&self) -> usize {
         self.slots.len()
     }
-    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+    fn install(&self, install: Install) -> Result<u64, SlotError> {
         if Self::fails(&self.install) {
-            return Err(SlotError { index, code: 12 });
+            return Err(SlotError { index: install.index(), code: 12 });
         }
-        // SAFETY: 1. to 3. by the caller.
-        unsafe { self.slots.install(index, frame) }
+        self.slots.install(install)
     }
-    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+    fn remove(&self, remove: Remove) -> Result<(), SlotError> {
         if Self::fails(&self.remove) {
-            return Err(SlotError { index, code: 12 });
+            return Err(SlotError { index: remove.index(), code: 12 });
         }
-        // SAFETY: 1. and 2. by the caller.
-        unsafe { self.slots.remove(index) }
+        self.slots.remove(remove)
     }
     fn address(&self, index: usize) -> *mut u8 {
         self.slots.address(index)
