@@ -2,6 +2,7 @@
 use crate::arch::{PT_PAGE_SIZE, ROOT_ALIGN};
 use crate::error::PtError;
 use crate::hooks::PtHooks;
+use crate::object::ConstArg;
 use core::ffi::c_void;
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{MAX_CPUS, NodeId};
@@ -99,22 +100,19 @@ impl Runs {
 
 impl PtConfig {
     /// Reads the configuration and looks at all of its members that can be looked at.
-    ///
-    /// # Safety
-    ///
-    /// 1. `config` is NULL, misaligned, or points to a configuration; its `runs` to `run_count` runs.
-    pub(crate) unsafe fn read(config: *const PtConfig) -> Result<(PtConfig, Runs), PtError> {
+    pub(crate) fn read(config: &ConstArg<'_, PtConfig>) -> Result<(PtConfig, Runs), PtError> {
+        let config = config.as_ptr();
         if config.is_null() || !config.is_aligned() {
             return Err(PtError::Pointer);
         }
-        // SAFETY: it points to a configuration (1.), of which the size is the first member whatever
-        // its version is.
+        // SAFETY: it points to a configuration (invariant of `Arg`, 1.), of which the size is the
+        // first member whatever its version is.
         if unsafe { (&raw const (*config).size).read() } != size_of::<PtConfig>() {
             return Err(PtError::Size);
         }
         // SAFETY: as above, and of this version.
         let config = unsafe { config.read() };
-        // SAFETY: 1. passed on.
+        // SAFETY: 1. by the invariant of `Arg` (5.).
         let runs = unsafe { config.check()? };
         Ok((config, runs))
     }

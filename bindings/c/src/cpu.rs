@@ -1,7 +1,7 @@
 //! A CPU, in the memory of a `pt_cpu`: the machine and where the caller is.
 use crate::error::PtError;
 use crate::machine::{Parts, PtMachine};
-use crate::object::{self, Object, Word};
+use crate::object::{self, Arg, ConstArg, LastArg, Object, Word};
 use core::cell::Cell;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::machine::{Machine, On};
@@ -42,37 +42,14 @@ unsafe impl Object for Cpu {
 }
 
 impl Cpu {
-    /// Finds the CPU in `storage`.
+    /// Finds the CPU, on which the caller is.
     ///
     /// # Errors
     ///
     /// [`PtError::Pointer`] and [`PtError::Object`].
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`object::find`], 1.
-    /// 2. The caller runs on that CPU, alone but for handlers of interrupts, and stays until the
-    ///    result is not used any more.
     #[inline]
-    pub unsafe fn find<'a>(storage: *const PtCpu) -> Result<&'a Cpu, PtError> {
-        // SAFETY: 1. passed on. 2. only this CPU ends it.
-        unsafe { object::find::<Cpu>(storage) }
-    }
-
-    /// As [`find`](Self::find), without a call.
-    ///
-    /// # Errors
-    ///
-    /// As for [`find`](Self::find).
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`find`](Self::find), 1.
-    /// 2. As for [`find`](Self::find), 2.
-    #[inline]
-    pub unsafe fn find_inline<'a>(storage: *const PtCpu) -> Result<&'a Cpu, PtError> {
-        // SAFETY: 1. passed on. 2. only this CPU ends it.
-        unsafe { object::find_inline::<Cpu>(storage) }
+    pub fn find<'a>(cpu: &Arg<'a, PtCpu>) -> Result<&'a Cpu, PtError> {
+        cpu.find()
     }
 
     /// Makes CPU `number` of node `node`.
@@ -81,21 +58,15 @@ impl Cpu {
     ///
     /// [`PtError::Argument`] if there is no such CPU or node; [`PtError::InUse`] if the CPU has an
     /// object.
-    ///
-    /// # Safety
-    ///
-    /// 1. `storage` is as [`object::vacant`] asks, and stays where it is until the CPU ends.
-    /// 2. `machine` is as [`object::find`] asks, and does not end before the CPU.
-    pub unsafe fn make(
-        storage: *mut PtCpu,
-        machine: *const PtMachine,
+    pub fn make(
+        storage: Arg<'_, PtCpu>,
+        machine: ConstArg<'_, PtMachine>,
         number: u32,
         node: u32,
     ) -> Result<(), PtError> {
-        // SAFETY: 1. passed on.
-        let cpu = unsafe { object::vacant::<Cpu>(storage)? };
-        // SAFETY: 1. and 2. passed on (2.).
-        let parts: &'static Parts = unsafe { object::find(machine)? };
+        let cpu = storage.vacant::<Cpu>()?;
+        // SAFETY: 1. the machine refuses to end before the CPU.
+        let parts: &'static Parts = unsafe { machine.lasting() }.find()?;
         if number >= parts.cpu_count() || node >= u32::from(parts.frames().nodes()) {
             return Err(PtError::Argument);
         }
@@ -105,8 +76,8 @@ impl Cpu {
         }
         parts.cpus().set(id);
         // SAFETY: the storage is this call's alone, has room (`object::finish` compares) and stays
-        // (1.); the pin is written before the reference to it. Of `assume`: 1. code that names the
-        // object runs on that CPU alone (contract of `pt_cpu`). 2. just looked.
+        // (invariant of `Arg`, 1.); the pin is written before the reference to it. Of `assume`: 1.
+        // code that names the object runs on that CPU alone (contract of `pt_cpu`). 2. just looked.
         unsafe {
             let pin = &raw mut (*cpu).pin;
             pin.write(Pinned::assume(parts.id(), id, NodeId(node as u8)));
@@ -121,14 +92,9 @@ impl Cpu {
     }
 
     /// Ends the CPU, which has given back its pages.
-    ///
-    /// # Safety
-    ///
-    /// 1. No code uses the CPU's object any more.
-    pub unsafe fn end(&self) {
+    pub fn end(&self, cpu: LastArg<'_, PtCpu>) {
         self.parts().cpus().clear(self.on.cpu());
-        // SAFETY: 1. passed on.
-        unsafe { object::end(self) };
+        cpu.end::<Cpu>();
     }
 
     /// Returns the machine and this CPU.

@@ -4,7 +4,7 @@ use crate::config::{PtConfig, Runs};
 use crate::error::PtError;
 use crate::hooks::{Hardware, PtHooks};
 use crate::kmap::Kmap;
-use crate::object::{self, Object, Word};
+use crate::object::{self, Arg, LastArg, Object, Word};
 use crate::states::States;
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
@@ -136,19 +136,17 @@ impl Parts {
     ///
     /// # Safety
     ///
-    /// 1. `storage` is as [`object::vacant`] asks, and stays where it is until the machine ends.
-    /// 2. `config` is true, as the contract of `pt_machine_init` says, and `runs` was read from it.
-    pub unsafe fn make(storage: *mut PtMachine, config: &PtConfig, runs: &Runs) -> Result<(), PtError> {
-        // SAFETY: 1. passed on.
-        let parts = unsafe { object::vacant::<Parts>(storage)? };
+    /// 1. `config` is true, as the contract of `pt_machine_init` says, and `runs` was read from it.
+    pub unsafe fn make(storage: Arg<'_, PtMachine>, config: &PtConfig, runs: &Runs) -> Result<(), PtError> {
+        let parts = storage.vacant::<Parts>()?;
         config.spare(runs, storage.addr(), size_of::<PtMachine>())?;
         if config.boot_bytes < bytes(config, runs) {
             return Err(PtError::BootMemory);
         }
         let base = NonNull::new(config.boot_memory.cast()).ok_or(PtError::Pointer)?;
-        // SAFETY: the block is the library's from now on, and is mapped in every space (2.).
+        // SAFETY: the block is the library's from now on, and is mapped in every space (1.).
         let boot = &mut unsafe { BootMemory::new(base, config.boot_bytes) };
-        // SAFETY: 1. and 2. the direct map is one (2.).
+        // SAFETY: 1. and 2. the direct map is one (1.).
         let window = unsafe { DirectMap::new(config.direct_map.cast(), config.direct_map_end) };
         let window = window.map_err(|_| PtError::Range)?;
         let cpus = config.cpus as usize;
@@ -166,15 +164,15 @@ impl Parts {
                 &*(&raw const (*parts).$field)
             };
         }
-        // SAFETY: the storage is this call's alone (1.), has room for the parts (`object::finish`
+        // SAFETY: the storage is this call's alone, has room for the parts (`object::finish`
         // compares), and stays where it is; a part that another one refers to is written before it
         // and never moved. Of the parts:
-        // frames: 1. the runs are the library's from now on (2.). 2. the name is new.
+        // frames: 1. the runs are the library's from now on (1.). 2. the name is new.
         // kernel: 1. the direct map reaches all low frames, of which its table is one.
         // lists: 1. likewise. 2. the kernel's half was made for these frames and this format. 3. that
         // has 3 or 4 levels, and only roots are small.
         // tlb: 1. the name is new.
-        // kmap: 1. the direct map reaches all low frames. 2. by the configuration (2.).
+        // kmap: 1. the direct map reaches all low frames. 2. by the configuration (1.).
         // `finish`: 1. all fields but the word are written by then.
         unsafe {
             place!(frames, Frames::new(boot, id, runs.get())?);
@@ -211,11 +209,7 @@ impl Parts {
     /// # Errors
     ///
     /// [`PtError::InUse`] if CPUs have not ended, or frames are out: `missing` of them.
-    ///
-    /// # Safety
-    ///
-    /// 1. No code uses the machine any more.
-    pub unsafe fn end(&self, missing: &mut u64) -> Result<(), PtError> {
+    pub fn end(&self, machine: LastArg<'_, PtMachine>, missing: &mut u64) -> Result<(), PtError> {
         let counts = self.frames.counts();
         let kept = self.kernel.tables() as u32;
         *missing = u64::from(counts.total - counts.free).saturating_sub(u64::from(kept));
@@ -224,8 +218,8 @@ impl Parts {
         }
         let hooks = (&raw const self.hooks).cast_mut();
         let _ = PANIC.compare_exchange(hooks, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
-        // SAFETY: 1. by the caller. The parts own only the memory that was handed over.
-        unsafe { object::end(self) };
+        // The parts own only the memory that was handed over.
+        machine.end::<Parts>();
         Ok(())
     }
 

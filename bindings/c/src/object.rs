@@ -4,6 +4,8 @@
 //! its own address. So an object that was never initialised, has ended, is of another kind, or was
 //! copied to another place, is told by one load and one comparison.
 use crate::error::PtError;
+use core::marker::PhantomData;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The library's content of an object. The word is the first field.
@@ -34,35 +36,192 @@ fn word<T: Object>(at: *const T::Storage) -> usize {
     T::KIND ^ at.addr()
 }
 
+/// A parameter of a function for C: a pointer to an object.
+///
+/// # Invariant
+///
+/// Code in C makes all of them, and a function gets it as a parameter. It keeps the promises that
+/// the header asks for such pointers:
+///
+/// 1. It is NULL, misaligned, or points to memory of the size of `S` that may be read, and that
+///    code in C leaves alone until an object that is made there has ended.
+/// 2. An object there is not ended while `'a` lasts, which is the call, but by the call itself.
+/// 3. A `pt_cpu` is of the calling CPU: the caller runs there, alone but for handlers of
+///    interrupts, and stays until the call ends.
+/// 4. A `pt_gather` is used by one call at a time, on the CPU that has begun it.
+/// 5. The `runs` of a `pt_config` are NULL, misaligned, or point to `run_count` runs.
+///
+/// In the header it is a pointer: tests/header.rs takes the type off.
+#[repr(transparent)]
+pub struct Arg<'a, S>(*mut S, PhantomData<&'a S>);
+
+impl<S> Clone for Arg<'_, S> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Arg<'_, S> {}
+
+/// An [`Arg`] to which a function does not write: `const` in the header.
+#[repr(transparent)]
+pub struct ConstArg<'a, S>(Arg<'a, S>);
+
+/// An [`Arg`] of a function that ends the object.
+///
+/// # Invariant
+///
+/// As for [`Arg`], and no code uses the object any more, once the call has ended it.
+#[repr(transparent)]
+pub struct LastArg<'a, S>(Arg<'a, S>);
+
+impl<S> LastArg<'_, S> {
+    /// Says that the object is not initialised any more.
+    pub fn end<T: Object<Storage = S>>(self) {
+        if let Ok(object) = self.find::<T>() {
+            // SAFETY: a word is the first field (`Object`, 1.), and a cell.
+            unsafe { &*(&raw const *object).cast::<Word>() }.0.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl<'a, S> Deref for LastArg<'a, S> {
+    type Target = Arg<'a, S>;
+    #[inline]
+    fn deref(&self) -> &Arg<'a, S> {
+        &self.0
+    }
+}
+
+impl<S> ConstArg<'_, S> {
+    /// As [`Arg::lasting`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arg::lasting`].
+    pub unsafe fn lasting(self) -> Arg<'static, S> {
+        // SAFETY: 1. passed on.
+        unsafe { self.0.lasting() }
+    }
+}
+
+impl<'a, S> Deref for ConstArg<'a, S> {
+    type Target = Arg<'a, S>;
+    #[inline]
+    fn deref(&self) -> &Arg<'a, S> {
+        &self.0
+    }
+}
+
+impl<'a, S> Arg<'a, S> {
+    /// Finds the object.
+    ///
+    /// # Errors
+    ///
+    /// [`PtError::Pointer`] and [`PtError::Object`].
+    #[inline]
+    pub fn find<T: Object<Storage = S>>(&self) -> Result<&'a T, PtError> {
+        // SAFETY: 1. and 2. by the type's invariant.
+        unsafe { find(self.0) }
+    }
+
+    /// As [`find`](Self::find), for functions that are called thousands of times a second.
+    ///
+    /// # Errors
+    ///
+    /// As for [`find`](Self::find).
+    #[inline]
+    pub fn find_inline<T: Object<Storage = S>>(&self) -> Result<&'a T, PtError> {
+        // SAFETY: 1. and 2. by the type's invariant.
+        unsafe { find_inline(self.0) }
+    }
+
+    /// Looks whether an object may be made there: the first word is 0.
+    ///
+    /// # Errors
+    ///
+    /// [`PtError::Pointer`] and [`PtError::Object`].
+    pub fn vacant<T: Object<Storage = S>>(&self) -> Result<*mut T, PtError> {
+        if self.0.is_null() || !self.0.is_aligned() {
+            return Err(PtError::Pointer);
+        }
+        let object = self.0.cast::<T>();
+        // SAFETY: it may be read (invariant, 1.), and a word is its first field (`Object`, 1.).
+        let found = unsafe { &*object.cast::<Word>() }.0.load(Ordering::Acquire);
+        if found == 0 { Ok(object) } else { Err(PtError::Object) }
+    }
+
+    /// Returns the address.
+    pub fn addr(&self) -> usize {
+        self.0.addr()
+    }
+
+    /// Returns the pointer.
+    pub fn as_ptr(&self) -> *const S {
+        self.0
+    }
+
+    /// Returns the parameter for longer than the call.
+    ///
+    /// # Safety
+    ///
+    /// 1. While the result is in use, the object must not end, and the call's invariant must hold.
+    pub unsafe fn lasting(self) -> Arg<'static, S> {
+        Arg(self.0, PhantomData)
+    }
+}
+
+/// A parameter of a function for C: a pointer to where it writes an answer.
+///
+/// # Invariant
+///
+/// As for [`Arg`]: it is NULL, misaligned, or may be written during the call.
+#[repr(transparent)]
+pub struct Out<'a, T>(*mut T, PhantomData<&'a mut T>);
+
+impl<T> Out<'_, T> {
+    /// Refuses a pointer that [`put`](Self::put) would refuse.
+    ///
+    /// # Errors
+    ///
+    /// [`PtError::Pointer`].
+    pub fn check(&self) -> Result<(), PtError> {
+        if self.0.is_null() || !self.0.is_aligned() { Err(PtError::Pointer) } else { Ok(()) }
+    }
+
+    /// Writes an answer.
+    ///
+    /// # Errors
+    ///
+    /// [`PtError::Pointer`].
+    pub fn put(self, value: T) -> Result<(), PtError> {
+        self.check()?;
+        // SAFETY: it may be written (invariant).
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+}
+
 /// Finds the object in `storage`.
-///
-/// # Errors
-///
-/// [`PtError::Pointer`] and [`PtError::Object`].
 ///
 /// # Safety
 ///
-/// 1. `storage` is NULL, misaligned, or points to memory of the size of `T::Storage` that may be
-///    read and that code in C leaves alone meanwhile.
+/// 1. `storage` is as the invariant of [`Arg`] says.
 /// 2. If there is such an object, it is not ended while the result is in use.
 #[inline(never)]
-pub unsafe fn find<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, PtError> {
+unsafe fn find<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, PtError> {
     // SAFETY: 1. and 2. passed on.
     unsafe { find_inline(storage) }
 }
 
-/// As [`find`], for functions that are called thousands of times a second.
-///
-/// # Errors
-///
-/// As for [`find`].
+/// As [`find`].
 ///
 /// # Safety
 ///
-/// 1. As for [`find`], 1.
-/// 2. As for [`find`], 2.
+/// 1. and 2. As for [`find`].
 #[inline]
-pub unsafe fn find_inline<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, PtError> {
+unsafe fn find_inline<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T, PtError> {
     if storage.is_null() || !storage.is_aligned() {
         return Err(PtError::Pointer);
     }
@@ -77,25 +236,6 @@ pub unsafe fn find_inline<'a, T: Object>(storage: *const T::Storage) -> Result<&
     Ok(unsafe { &*object })
 }
 
-/// Looks whether an object may be made in `storage`: its first word is 0.
-///
-/// # Errors
-///
-/// [`PtError::Pointer`] and [`PtError::Object`].
-///
-/// # Safety
-///
-/// 1. As for [`find`].
-pub unsafe fn vacant<T: Object>(storage: *mut T::Storage) -> Result<*mut T, PtError> {
-    if storage.is_null() || !storage.is_aligned() {
-        return Err(PtError::Pointer);
-    }
-    let object = storage.cast::<T>();
-    // SAFETY: as in `find`.
-    let found = unsafe { &*object.cast::<Word>() }.0.load(Ordering::Acquire);
-    if found == 0 { Ok(object) } else { Err(PtError::Object) }
-}
-
 /// Says that the object is initialised.
 ///
 /// # Safety
@@ -105,14 +245,4 @@ pub unsafe fn finish<T: Object>(object: *mut T) {
     const { assert!(size_of::<T>() <= size_of::<T::Storage>() && align_of::<T>() <= align_of::<T::Storage>()) };
     // SAFETY: it is the caller's (1.), and a word is its first field.
     unsafe { &*object.cast::<Word>() }.0.store(word::<T>(object.cast()), Ordering::Release);
-}
-
-/// Says that the object is not initialised any more.
-///
-/// # Safety
-///
-/// 1. The object is this call's alone; no code uses it later.
-pub unsafe fn end<T: Object>(object: &T) {
-    // SAFETY: a word is the first field (`Object`, 1.), and a cell.
-    unsafe { &*(&raw const *object).cast::<Word>() }.0.store(0, Ordering::Release);
 }

@@ -1,6 +1,7 @@
 //! Pairs of alloc and free in Rust, on the machine of a `pt_cpu`: the baseline for the same in C.
 use crate::arch::Entries;
 use crate::cpu::{Cpu, PtCpu};
+use crate::object::Arg;
 use core::hint::black_box;
 use core::ptr::NonNull;
 use ptarmigan::bootmem::BootMemory;
@@ -18,9 +19,8 @@ use ptarmigan::window::DirectMap;
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub unsafe extern "C" fn pt_yardstick_pairs(cpu: *mut PtCpu, n: u64) {
-    // SAFETY: 1. and 2. by the caller.
-    let Ok(cpu) = (unsafe { Cpu::find(cpu) }) else { return };
+pub unsafe extern "C" fn pt_yardstick_pairs(cpu: Arg<'_, PtCpu>, n: u64) {
+    let Ok(cpu) = Cpu::find(&cpu) else { return };
     let on = cpu.on();
     for _ in 0..n {
         if let Ok(page) = on.alloc(black_box(Level::PTE), AllocFlags::NORMAL) {
@@ -38,9 +38,8 @@ pub unsafe extern "C" fn pt_yardstick_pairs(cpu: *mut PtCpu, n: u64) {
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU; `memory` has `bytes` bytes that
 /// are the call's alone.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_yardstick_checked(cpu: *mut PtCpu, memory: *mut u8, bytes: usize, n: u64) {
-    // SAFETY: 1. and 2. by the caller.
-    let (Ok(cpu), Some(memory)) = (unsafe { Cpu::find(cpu) }, NonNull::new(memory)) else { return };
+pub unsafe extern "C" fn pt_yardstick_checked(cpu: Arg<'_, PtCpu>, memory: *mut u8, bytes: usize, n: u64) {
+    let (Ok(cpu), Some(memory)) = (Cpu::find(&cpu), NonNull::new(memory)) else { return };
     let parts = cpu.parts();
     // SAFETY: 1. by the caller: the lists end with this call.
     let boot = &mut unsafe { BootMemory::new(memory, bytes) };

@@ -1,6 +1,7 @@
 //! The header equals the source. `PT_WRITE=1 cargo test -p ptarmigan-c --test header` writes it
 //! anew.
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The files with items for C, in the order of the header.
 const SOURCES: [&str; 18] = [
@@ -24,14 +25,41 @@ const SOURCES: [&str; 18] = [
     "face/text",
 ];
 
+/// Copies the sources, with a pointer for each type of a parameter that stands for one, as C has
+/// it: cbindgen would name such a type in the header. Returns the folder.
+fn copies_with_plain_pointers(root: &Path) -> PathBuf {
+    static COPIES: AtomicUsize = AtomicUsize::new(0);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+        "header-{}-{}",
+        std::process::id(),
+        COPIES.fetch_add(1, Relaxed)
+    ));
+    for file in SOURCES {
+        let [from, to] = [&root.join("src"), &folder].map(|folder| folder.join(file).with_extension("rs"));
+        let mut source = std::fs::read_to_string(from).expect("source is text");
+        for (name, pointer) in [("ConstArg", "*const"), ("Arg", "*mut"), ("LastArg", "*mut"), ("Out", "*mut")]
+        {
+            while let Some((before, after)) = source.split_once(&format!(" {name}<'_, ")) {
+                let (target, after) = after.split_once('>').expect("it is closed");
+                source = format!("{before} {pointer} {target}{after}");
+            }
+        }
+        std::fs::create_dir_all(to.parent().expect("a folder")).expect("the folder can be made");
+        std::fs::write(to, source).expect("the copy can be written");
+    }
+    folder
+}
+
 fn generated(root: &Path) -> String {
     let config =
         cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("the configuration can be read");
+    let copies = copies_with_plain_pointers(root);
     let builder = SOURCES.into_iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| {
-        builder.with_src(root.join("src").join(file).with_extension("rs"))
+        builder.with_src(copies.join(file).with_extension("rs"))
     });
     let mut text = Vec::new();
     builder.generate().expect("the source can be read").write(&mut text);
+    std::fs::remove_dir_all(copies).expect("the copies can be removed");
     String::from_utf8(text).expect("the header is text")
 }
 

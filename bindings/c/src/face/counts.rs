@@ -1,8 +1,7 @@
 //! Reports the counts of a machine.
-use super::put;
 use crate::error::{PtError, answer};
 use crate::machine::{Parts, PtMachine, TablePages};
-use crate::object;
+use crate::object::{ConstArg, Out};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 
@@ -43,10 +42,9 @@ pub struct PtCounts {
 /// - `machine` is NULL or points to a `struct pt_machine` that does not end meanwhile.
 /// - `counts` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_counts(machine: *const PtMachine, counts: *mut PtCounts) -> i32 {
+pub unsafe extern "C" fn pt_counts(machine: ConstArg<'_, PtMachine>, counts: Out<'_, PtCounts>) -> i32 {
     let read = || -> Result<(), PtError> {
-        // SAFETY: 1. and 2. by the caller.
-        let parts = unsafe { object::find::<Parts>(machine)? };
+        let parts = machine.find::<Parts>()?;
         let (frames, lists, flushes) =
             (parts.frames().counts(), parts.policy().counts(), parts.tlb().counts());
         let sum =
@@ -65,8 +63,7 @@ pub unsafe extern "C" fn pt_counts(machine: *const PtMachine, counts: *mut PtCou
             flushes: [flushes.page, flushes.range, flushes.full, flushes.kernel].map(|n| n as u64),
             ipis: flushes.asked as u64,
         };
-        // SAFETY: 1. by the caller.
-        unsafe { put(counts, all) }
+        counts.put(all)
     };
     answer(read())
 }

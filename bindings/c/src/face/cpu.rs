@@ -2,6 +2,7 @@
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PT_OK, PtError, answer};
 use crate::machine::PtMachine;
+use crate::object::{Arg, ConstArg, LastArg};
 use ptarmigan::cpu::NodeId;
 
 /// Makes the object of CPU `number`, from 0, of NUMA node `node`.
@@ -18,13 +19,12 @@ use ptarmigan::cpu::NodeId;
 ///   to functions. Handlers of interrupts hand it to `pt_cpu_serve` and to no other function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_cpu_init(
-    cpu: *mut PtCpu,
-    machine: *const PtMachine,
+    cpu: Arg<'_, PtCpu>,
+    machine: ConstArg<'_, PtMachine>,
     number: u32,
     node: u32,
 ) -> i32 {
-    // SAFETY: 1. and 2. by the caller.
-    answer(unsafe { Cpu::make(cpu, machine, number, node) })
+    answer(Cpu::make(cpu, machine, number, node))
 }
 
 /// Gives back all that the CPU holds, and ends it: before it goes offline, and before the machine
@@ -37,10 +37,9 @@ pub unsafe extern "C" fn pt_cpu_init(
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 /// - The CPU has left every space: others would wait for its answer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_cpu_exit(cpu: *mut PtCpu) -> i32 {
+pub unsafe extern "C" fn pt_cpu_exit(cpu: LastArg<'_, PtCpu>) -> i32 {
     let exit = || {
-        // SAFETY: 1. and 2. by the caller.
-        let here = unsafe { Cpu::find(cpu)? };
+        let here = Cpu::find(&cpu)?;
         if here.has_gathers() {
             return Err(PtError::InUse);
         }
@@ -51,8 +50,7 @@ pub unsafe extern "C" fn pt_cpu_exit(cpu: *mut PtCpu) -> i32 {
                 on.policy().reclaim(NodeId(node), u32::MAX);
             }
         }
-        // SAFETY: 1. by the caller.
-        unsafe { here.end() };
+        here.end(cpu);
         Ok(())
     };
     answer(exit())
@@ -66,9 +64,8 @@ pub unsafe extern "C" fn pt_cpu_exit(cpu: *mut PtCpu) -> i32 {
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_cpu_serve(cpu: *mut PtCpu) -> i32 {
-    // SAFETY: 1. and 2. by the caller.
-    answer(unsafe { Cpu::find(cpu) }.map(|here| here.on().tlb().serve(here.on().pin())))
+pub unsafe extern "C" fn pt_cpu_serve(cpu: Arg<'_, PtCpu>) -> i32 {
+    answer(Cpu::find(&cpu).map(|here| here.on().tlb().serve(here.on().pin())))
 }
 
 /// Does a bounded amount of work for an idle CPU: trims its lists, and clears up to `budget` free
@@ -79,9 +76,8 @@ pub unsafe extern "C" fn pt_cpu_serve(cpu: *mut PtCpu) -> i32 {
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_cpu_idle(cpu: *mut PtCpu, budget: u32) -> i32 {
-    // SAFETY: 1. and 2. by the caller.
-    match unsafe { Cpu::find(cpu) } {
+pub unsafe extern "C" fn pt_cpu_idle(cpu: Arg<'_, PtCpu>, budget: u32) -> i32 {
+    match Cpu::find(&cpu) {
         Ok(here) => {
             here.on().idle();
             here.parts().kmap().idle(here.on().pin());
@@ -98,9 +94,8 @@ pub unsafe extern "C" fn pt_cpu_idle(cpu: *mut PtCpu, budget: u32) -> i32 {
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_cpu_error(cpu: *const PtCpu) -> i32 {
-    // SAFETY: 1. and 2. by the caller.
-    match unsafe { Cpu::find(cpu) } {
+pub unsafe extern "C" fn pt_cpu_error(cpu: ConstArg<'_, PtCpu>) -> i32 {
+    match Cpu::find(&cpu) {
         Ok(here) if here.error() == 0 => PT_OK,
         Ok(here) => here.error(),
         Err(e) => e.code(),

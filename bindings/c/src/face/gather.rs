@@ -7,7 +7,7 @@ use crate::arch::{Entries, PT_PAGE_SIZE, PT_USER_END};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
 use crate::machine::Parts;
-use crate::object::{self, Object, Word};
+use crate::object::{self, Arg, LastArg, Object, Word};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -44,14 +44,17 @@ unsafe impl Object for Open {
 }
 
 impl Open {
-    /// Runs `f` on the gather.
-    ///
-    /// # Safety
-    ///
-    /// 1. The gather is the caller's alone.
-    unsafe fn with<R>(&self, f: impl FnOnce(&Cpu, &mut Gather<'static, Parts>) -> R) -> R {
-        // SAFETY: 1., and `f` leads to no function of the gather; `pt_gather_begin` has written it.
-        f(self.cpu, unsafe { (*self.gather.get()).assume_init_mut() })
+    /// Runs `f` on the gather, after `check`.
+    fn with<R>(
+        gather: Arg<'_, PtGather>,
+        check: impl FnOnce() -> Result<R, PtError>,
+        f: impl FnOnce(&Cpu, &mut Gather<'static, Parts>, R) -> Result<(), PtError>,
+    ) -> Result<(), PtError> {
+        let open = gather.find::<Open>()?;
+        let checked = check()?;
+        // SAFETY: the gather is this call's alone (invariant of `Arg`, 4.), and `f` leads to no
+        // function of the gather; `pt_gather_begin` has written it.
+        f(open.cpu, unsafe { (*open.gather.get()).assume_init_mut() }, checked)
     }
 }
 
@@ -67,12 +70,17 @@ impl Open {
 ///   made on this CPU, without preemption in between.
 /// - `space` is NULL or points to a `struct pt_space`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_gather_begin(gather: *mut PtGather, cpu: *mut PtCpu, space: *mut PtSpace) -> i32 {
+pub unsafe extern "C" fn pt_gather_begin(
+    gather: Arg<'_, PtGather>,
+    cpu: Arg<'_, PtCpu>,
+    space: Arg<'_, PtSpace>,
+) -> i32 {
     let begin = || {
-        // SAFETY: 1. and 2. by the caller: neither ends while a gather is open.
-        let (cpu, space): (&'static Cpu, &'static Space) = unsafe { (Cpu::find(cpu)?, object::find(space)?) };
-        // SAFETY: 1. by the caller.
-        let open = unsafe { object::vacant::<Open>(gather)? };
+        // SAFETY: 1. neither ends while a gather is open, and all calls with it are made on this
+        // CPU.
+        let (cpu, space) = unsafe { (cpu.lasting(), space.lasting()) };
+        let (cpu, space): (&'static Cpu, &'static Space) = (cpu.find()?, space.find()?);
+        let open = gather.vacant::<Open>()?;
         let made = Gather::new(cpu.on(), space.tlb(), FRAME_SHIFT).map_err(|e| match e {
             GatherError::Refused(e) => e.into(),
             GatherError::Stride(_) | GatherError::Root(_) => PtError::Argument,
@@ -101,16 +109,12 @@ pub unsafe extern "C" fn pt_gather_begin(gather: *mut PtGather, cpu: *mut PtCpu,
 ///
 /// `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_gather_changed(gather: *mut PtGather, va: u64, bytes: u64) -> i32 {
-    let changed = || {
-        // SAFETY: 1. and 2. by the caller.
-        let open = unsafe { object::find::<Open>(gather)? };
-        let range = super::tree::range(va, bytes)?;
-        // SAFETY: 1. by the caller.
-        unsafe { open.with(|_, gather| gather.changed(range.start, range.end)) };
+pub unsafe extern "C" fn pt_gather_changed(gather: Arg<'_, PtGather>, va: u64, bytes: u64) -> i32 {
+    let range = || super::tree::range(va, bytes);
+    answer(Open::with(gather, range, |_, gather, range| {
+        gather.changed(range.start, range.end);
         Ok(())
-    };
-    answer(changed())
+    }))
 }
 
 /// Takes over a table of `pt_quicklist_alloc` that has just been unlinked; it mapped addresses from
@@ -128,35 +132,28 @@ pub unsafe extern "C" fn pt_gather_changed(gather: *mut PtGather, va: u64, bytes
 /// - No entry leads to a table that came from `pt_quicklist_alloc` any more, it was one of the
 ///   gather's space, and no code writes to it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_gather_table(gather: *mut PtGather, table: *mut c_void, va: u64) -> i32 {
-    let unhook = || {
-        // SAFETY: 1. and 2. by the caller.
-        let open = unsafe { object::find::<Open>(gather)? };
+pub unsafe extern "C" fn pt_gather_table(gather: Arg<'_, PtGather>, table: *mut c_void, va: u64) -> i32 {
+    let check = || {
         super::aligned(va)?;
-        if va >= PT_USER_END {
-            return Err(PtError::Range);
-        }
-        let take = |cpu: &Cpu, gather: &mut Gather<'static, Parts>| {
-            let (state, at, level) = own_table(cpu, table)?;
-            if level == Entries::LAYOUT.root() {
-                return Err(PtError::Argument);
-            }
-            // SAFETY: 1. and 3. by the caller. 2. `pt_table_touched` notes, and the caller promises
-            // the rest. 4. the direct map shows it.
-            let _ = unsafe { foreign(cpu, at, level).clear_touched(cpu.on().window()) };
-            if cpu.verifies() && !is_clean(cpu.parts(), at, level) {
-                return Err(PtError::Dirty);
-            }
-            // SAFETY: 1. by the caller. 2. its state says so. 3. noted entries are cleared, and the
-            // rest is as it was. 4. pages are frames. 5. the lists say the level of their roots.
-            unsafe { gather.foreign_table(at, level, va) }.map_err(|_| PtError::Argument)?;
-            state.become_freed();
-            Ok(())
-        };
-        // SAFETY: 1. by the caller.
-        unsafe { open.with(take) }
+        if va < PT_USER_END { Ok(()) } else { Err(PtError::Range) }
     };
-    answer(unhook())
+    answer(Open::with(gather, check, |cpu, gather, ()| {
+        let (state, at, level) = own_table(cpu, table)?;
+        if level == Entries::LAYOUT.root() {
+            return Err(PtError::Argument);
+        }
+        // SAFETY: 1. and 3. by the caller. 2. `pt_table_touched` notes, and the caller promises
+        // the rest. 4. the direct map shows it.
+        let _ = unsafe { foreign(cpu, at, level).clear_touched(cpu.on().window()) };
+        if cpu.verifies() && !is_clean(cpu.parts(), at, level) {
+            return Err(PtError::Dirty);
+        }
+        // SAFETY: 1. by the caller. 2. its state says so. 3. noted entries are cleared, and the
+        // rest is as it was. 4. pages are frames. 5. the lists say the level of their roots.
+        unsafe { gather.foreign_table(at, level, va) }.map_err(|_| PtError::Argument)?;
+        state.become_freed();
+        Ok(())
+    }))
 }
 
 /// Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It is
@@ -169,24 +166,17 @@ pub unsafe extern "C" fn pt_gather_table(gather: *mut PtGather, table: *mut c_vo
 /// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 /// - A frame that came from `pt_page_alloc` was mapped in the gather's space alone, at `va`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_gather_page(gather: *mut PtGather, va: u64, phys: u64) -> i32 {
-    let unhook = || {
-        // SAFETY: 1. and 2. by the caller.
-        let open = unsafe { object::find::<Open>(gather)? };
-        let page = super::tree::range(va, PT_PAGE_SIZE)?;
-        let take = |cpu: &Cpu, gather: &mut Gather<'static, Parts>| {
-            let (state, pfn) = own(cpu, phys)?;
-            gather.changed(page.start, page.end);
-            no_more(cpu, state);
-            // SAFETY: 1. the state says that it is a data frame with one reference, which the caller
-            // gives away. 2. noted just now.
-            unsafe { gather.release::<Entries>(Entries::leaf(Level::PTE, pfn, Attr::READ)) };
-            Ok(())
-        };
-        // SAFETY: 1. by the caller.
-        unsafe { open.with(take) }
-    };
-    answer(unhook())
+pub unsafe extern "C" fn pt_gather_page(gather: Arg<'_, PtGather>, va: u64, phys: u64) -> i32 {
+    let page = || super::tree::range(va, PT_PAGE_SIZE);
+    answer(Open::with(gather, page, |cpu, gather, page| {
+        let (state, pfn) = own(cpu, phys)?;
+        gather.changed(page.start, page.end);
+        no_more(cpu, state);
+        // SAFETY: 1. the state says that it is a data frame with one reference, which the caller
+        // gives away. 2. noted just now.
+        unsafe { gather.release::<Entries>(Entries::leaf(Level::PTE, pfn, Attr::READ)) };
+        Ok(())
+    }))
 }
 
 /// Has every CPU forget the addresses of the gather, waits for all of them, and gives back the
@@ -196,19 +186,15 @@ pub unsafe extern "C" fn pt_gather_page(gather: *mut PtGather, va: u64, phys: u6
 ///
 /// `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_gather_finish(gather: *mut PtGather) -> i32 {
+pub unsafe extern "C" fn pt_gather_finish(gather: LastArg<'_, PtGather>) -> i32 {
     let finish = || {
-        // SAFETY: 1. and 2. by the caller.
-        let open = unsafe { object::find::<Open>(gather)? };
+        let open = gather.find::<Open>()?;
         let (cpu, space) = (open.cpu, open.space);
         // SAFETY: the gather is the caller's alone, `pt_gather_begin` has written it, and no code
-        // reads it again: the object ends before it is used. Of `end`: 1. by the caller.
-        let gather = unsafe {
-            let gather = (*open.gather.get()).assume_init_read();
-            object::end(open);
-            gather
-        };
-        gather.finish();
+        // reads it again: the object ends before it is used.
+        let made = unsafe { (*open.gather.get()).assume_init_read() };
+        gather.end::<Open>();
+        made.finish();
         space.end_gather();
         cpu.count_gathers(-1);
         Ok(())

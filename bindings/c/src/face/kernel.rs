@@ -2,6 +2,7 @@
 use crate::arch::{KERNEL_ENTRIES, ROOT_IS_FRAME};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
+use crate::object::Arg;
 use ptarmigan::addr::FRAME_SHIFT;
 use ptarmigan::machine::Machine;
 use ptarmigan::tlb::Runs;
@@ -19,10 +20,9 @@ use ptarmigan::tlb::Runs;
 /// - `entry` is 0, or lets the kernel alone through; a table that it links stays one until no root
 ///   has the entry any more and all CPUs have been flushed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_kernel_set(cpu: *mut PtCpu, index: u32, entry: u64) -> i32 {
+pub unsafe extern "C" fn pt_kernel_set(cpu: Arg<'_, PtCpu>, index: u32, entry: u64) -> i32 {
     let set = || {
-        // SAFETY: 1. and 2. by the caller.
-        let cpu = unsafe { Cpu::find(cpu)? };
+        let cpu = Cpu::find(&cpu)?;
         if !KERNEL_ENTRIES.contains(&(index as usize)) {
             return Err(PtError::Range);
         }
@@ -47,10 +47,9 @@ pub unsafe extern "C" fn pt_kernel_set(cpu: *mut PtCpu, index: u32, entry: u64) 
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_kernel_flush(cpu: *mut PtCpu, va: u64, bytes: u64) -> i32 {
+pub unsafe extern "C" fn pt_kernel_flush(cpu: Arg<'_, PtCpu>, va: u64, bytes: u64) -> i32 {
     let flush = || -> Result<(), PtError> {
-        // SAFETY: 1. and 2. by the caller.
-        let cpu = unsafe { Cpu::find(cpu)? };
+        let cpu = Cpu::find(&cpu)?;
         super::aligned(va)?;
         super::aligned(bytes)?;
         // An end of 0 is the end of the address space, and 0 to 0 is all of it.

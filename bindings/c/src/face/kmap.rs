@@ -2,6 +2,7 @@
 use super::page::frame;
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
+use crate::object::Arg;
 use core::ffi::c_void;
 use ptarmigan::addr::Pfn;
 use ptarmigan::machine::Machine;
@@ -17,9 +18,8 @@ use ptarmigan::machine::Machine;
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_kmap(cpu: *mut PtCpu, phys: u64) -> *mut c_void {
-    // SAFETY: 1. and 2. by the caller.
-    let Ok(cpu) = (unsafe { Cpu::find(cpu) }) else { return core::ptr::null_mut() };
+pub unsafe extern "C" fn pt_kmap(cpu: Arg<'_, PtCpu>, phys: u64) -> *mut c_void {
+    let Ok(cpu) = Cpu::find(&cpu) else { return core::ptr::null_mut() };
     let map = || {
         let pfn = frame(phys)?;
         check(cpu, pfn)?;
@@ -45,10 +45,9 @@ fn check(cpu: &Cpu, pfn: Pfn) -> Result<(), PtError> {
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 /// - The caller does not use the address any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_kunmap(cpu: *mut PtCpu, address: *mut c_void) -> i32 {
+pub unsafe extern "C" fn pt_kunmap(cpu: Arg<'_, PtCpu>, address: *mut c_void) -> i32 {
     let unmap = || {
-        // SAFETY: 1. and 2. by the caller.
-        let cpu = unsafe { Cpu::find(cpu)? };
+        let cpu = Cpu::find(&cpu)?;
         let parts = cpu.parts();
         super::aligned(address.addr() as u64)?;
         let at = parts.physical(address);

@@ -1,9 +1,8 @@
 //! Set-up and end of a machine.
-use super::{put, takes};
 use crate::config::PtConfig;
 use crate::error::{PtError, answer};
 use crate::machine::{Parts, PtMachine, bytes};
-use crate::object;
+use crate::object::{Arg, ConstArg, LastArg, Out};
 
 /// Returns how much boot memory a machine needs, in bytes, whole pages; 0 if the configuration is
 /// refused, for which `pt_machine_init` says why. `boot_memory` and `boot_bytes` need not be known
@@ -13,9 +12,8 @@ use crate::object;
 ///
 /// `config` is NULL or points to a configuration, and its `runs` to `run_count` runs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_machine_bytes(config: *const PtConfig) -> usize {
-    // SAFETY: 1. by the caller.
-    unsafe { PtConfig::read(config) }.map_or(0, |(config, runs)| bytes(&config, &runs))
+pub unsafe extern "C" fn pt_machine_bytes(config: ConstArg<'_, PtConfig>) -> usize {
+    PtConfig::read(&config).map_or(0, |(config, runs)| bytes(&config, &runs))
 }
 
 /// Sets a machine up. One CPU calls it, before all other calls.
@@ -36,11 +34,10 @@ pub unsafe extern "C" fn pt_machine_bytes(config: *const PtConfig) -> usize {
 ///   alone, its tables stay for ever, and its user's half is empty; the functions do as their
 ///   members say.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_machine_init(machine: *mut PtMachine, config: *const PtConfig) -> i32 {
+pub unsafe extern "C" fn pt_machine_init(machine: Arg<'_, PtMachine>, config: ConstArg<'_, PtConfig>) -> i32 {
     let make = || {
+        let (config, runs) = PtConfig::read(&config)?;
         // SAFETY: 1. by the caller.
-        let (config, runs) = unsafe { PtConfig::read(config)? };
-        // SAFETY: 1. and 2. by the caller.
         unsafe { Parts::make(machine, &config, &runs) }
     };
     answer(make())
@@ -56,16 +53,13 @@ pub unsafe extern "C" fn pt_machine_init(machine: *mut PtMachine, config: *const
 /// - `machine` is NULL or points to a `struct pt_machine`, and no other code uses it any more.
 /// - `missing` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_machine_exit(machine: *mut PtMachine, missing: *mut u64) -> i32 {
+pub unsafe extern "C" fn pt_machine_exit(machine: LastArg<'_, PtMachine>, missing: Out<'_, u64>) -> i32 {
     let exit = || -> Result<(), PtError> {
-        // SAFETY: 1. and 2. by the caller.
-        let parts = unsafe { object::find::<Parts>(machine)? };
-        takes(missing)?;
+        let parts = machine.find::<Parts>()?;
+        missing.check()?;
         let mut out = 0;
-        // SAFETY: 1. by the caller.
-        let ended = unsafe { parts.end(&mut out) };
-        // SAFETY: 1. by the caller.
-        unsafe { put(missing, out)? };
+        let ended = parts.end(machine, &mut out);
+        missing.put(out)?;
         ended
     };
     answer(exit())

@@ -18,22 +18,3 @@ use crate::error::PtError;
 pub(crate) fn aligned(number: u64) -> Result<(), PtError> {
     if number.is_multiple_of(PT_PAGE_SIZE) { Ok(()) } else { Err(PtError::Range) }
 }
-
-/// Writes an answer to where C wants it.
-///
-/// # Safety
-///
-/// 1. `to` is NULL, misaligned, or may be written.
-pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), PtError> {
-    if to.is_null() || !to.is_aligned() {
-        return Err(PtError::Pointer);
-    }
-    // SAFETY: 1.
-    unsafe { to.write(value) };
-    Ok(())
-}
-
-/// Refuses a pointer that [`put`] would refuse.
-pub(crate) fn takes<T>(to: *mut T) -> Result<(), PtError> {
-    if to.is_null() || !to.is_aligned() { Err(PtError::Pointer) } else { Ok(()) }
-}

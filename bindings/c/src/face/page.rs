@@ -1,6 +1,7 @@
 //! Frames for data.
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
+use crate::object::Arg;
 use crate::states::State;
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::frames::{AllocFlags, DataFrames};
@@ -13,9 +14,8 @@ use ptarmigan::machine::Machine;
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_page_alloc(cpu: *mut PtCpu) -> u64 {
-    // SAFETY: 1. and 2. by the caller.
-    let Ok(cpu) = (unsafe { Cpu::find(cpu) }) else { return 0 };
+pub unsafe extern "C" fn pt_page_alloc(cpu: Arg<'_, PtCpu>) -> u64 {
+    let Ok(cpu) = Cpu::find(&cpu) else { return 0 };
     match take(cpu) {
         Ok(pfn) => pfn.addr().0,
         Err(e) => {
@@ -34,7 +34,7 @@ fn take(cpu: &Cpu) -> Result<Pfn, PtError> {
         let cleared = unsafe { parts.clear_data(on.pin(), pfn) };
         if cleared.is_err() {
             // SAFETY: 1. taken just now, with one reference.
-            unsafe { give(cpu, pfn) };
+            give(cpu, unsafe { Unused::new(pfn) });
             return Err(PtError::NoSlot);
         }
     }
@@ -45,16 +45,24 @@ fn take(cpu: &Cpu) -> Result<Pfn, PtError> {
     Ok(pfn)
 }
 
+/// A data frame that is on its way back.
+pub(super) struct Unused(Pfn);
+
+impl Unused {
+    /// # Safety
+    ///
+    /// 1. It is a data frame of the machine of the CPU that gives it back, with one reference,
+    ///    which is the caller's, and no TLB reaches it.
+    pub unsafe fn new(pfn: Pfn) -> Self {
+        Unused(pfn)
+    }
+}
+
 /// Gives back a frame.
-///
-/// # Safety
-///
-/// 1. It is a data frame of the CPU's machine with one reference, which is the caller's, and no TLB
-///    reaches it.
-pub(super) unsafe fn give(cpu: &Cpu, pfn: Pfn) {
+pub(super) fn give(cpu: &Cpu, Unused(pfn): Unused) {
     let on = cpu.on();
-    // SAFETY: of `release_raw`: 1. and 2. by the caller. Of `give_raw`: 1. the parts are of one
-    // machine, and `on` has checked the pin. 2. by the caller.
+    // SAFETY: of `release_raw`: 1. and 2. it is `Unused`. Of `give_raw`: 1. the parts are of one
+    // machine, and `on` has checked the pin. 2. it is `Unused`.
     unsafe {
         if DataFrames::release_raw(on.frames(), pfn) {
             on.data().give_raw(on.frames(), on.pin(), pfn);
@@ -102,14 +110,13 @@ pub(super) fn no_more(cpu: &Cpu, state: State<'_>) {
 /// - A frame that came from `pt_page_alloc` is not used any more, and no TLB knows it: one that was
 ///   mapped in a kernel's own tree goes to `pt_gather_page`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_page_free(cpu: *mut PtCpu, phys: u64) -> i32 {
+pub unsafe extern "C" fn pt_page_free(cpu: Arg<'_, PtCpu>, phys: u64) -> i32 {
     let free = || {
-        // SAFETY: 1. and 2. by the caller.
-        let cpu = unsafe { Cpu::find(cpu)? };
+        let cpu = Cpu::find(&cpu)?;
         let (state, pfn) = own(cpu, phys)?;
         no_more(cpu, state);
         // SAFETY: 1. the state says that it is a data frame of the caller's; the rest by the caller.
-        unsafe { give(cpu, pfn) };
+        give(cpu, unsafe { Unused::new(pfn) });
         Ok(())
     };
     answer(free())

@@ -3,7 +3,7 @@ use crate::arch::{PT_LEVELS, PT_PAGE_SIZE, ROOT_IS_FRAME};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PT_OK, PtError, answer};
 use crate::machine::{Parts, PtMachine, cached};
-use crate::object;
+use crate::object::{Arg, ConstArg};
 use crate::states::State;
 use core::ffi::c_void;
 use ptarmigan::addr::PhysAddr;
@@ -11,6 +11,7 @@ use ptarmigan::format::{Format, FormatExt};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, ForeignTable, Level};
+use ptarmigan::quicklist::Returned;
 
 type Entries = crate::arch::Entries;
 
@@ -25,9 +26,8 @@ type Entries = crate::arch::Entries;
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_quicklist_alloc(cpu: *mut PtCpu, level: u32) -> *mut c_void {
-    // SAFETY: 1. and 2. by the caller.
-    let Ok(cpu) = (unsafe { Cpu::find_inline(cpu) }) else { return core::ptr::null_mut() };
+pub unsafe extern "C" fn pt_quicklist_alloc(cpu: Arg<'_, PtCpu>, level: u32) -> *mut c_void {
+    let Ok(cpu) = cpu.find_inline::<Cpu>() else { return core::ptr::null_mut() };
     // A hit, without values to keep across a call: registers that a slow path needs are saved
     // there.
     if level < PT_LEVELS - 1
@@ -103,9 +103,8 @@ fn table(cpu: &Cpu, address: *const c_void) -> Result<Found<'static>, PtError> {
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 /// - A page that came from `pt_quicklist_alloc` is not used any more, and its content is as it was.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_quicklist_free(cpu: *mut PtCpu, page: *mut c_void) -> i32 {
-    // SAFETY: 1. and 2. by the caller.
-    let Ok(here) = (unsafe { Cpu::find_inline(cpu) }) else { return not_here(cpu) };
+pub unsafe extern "C" fn pt_quicklist_free(cpu: Arg<'_, PtCpu>, page: *mut c_void) -> i32 {
+    let Ok(here) = cpu.find_inline::<Cpu>() else { return not_here(cpu) };
     let at = here.parts().physical(page);
     // As in `pt_quicklist_alloc`: whatever is not as it mostly is, is looked at again.
     if at.0 >> 44 == 0
@@ -124,9 +123,8 @@ pub unsafe extern "C" fn pt_quicklist_free(cpu: *mut PtCpu, page: *mut c_void) -
 
 #[cold]
 #[inline(never)]
-fn not_here(cpu: *mut PtCpu) -> i32 {
-    // SAFETY: 1. and 2. by the caller of `pt_quicklist_free`.
-    answer(unsafe { Cpu::find(cpu) }.map(drop))
+fn not_here(cpu: Arg<'_, PtCpu>) -> i32 {
+    answer(Cpu::find(&cpu).map(drop))
 }
 
 #[cold]
@@ -143,23 +141,20 @@ fn free_slow(cpu: &Cpu, page: *mut c_void) -> i32 {
         }
         state.become_freed();
         // SAFETY: of `from_raw`: 1. the state says that C has the page, as a table of this level, and
-        // C gives it away. 2. and 3. by the caller of `pt_quicklist_free`. Of `give`: 1.
+        // C gives it away. 2. and 3. by the contract of `pt_quicklist_free`. Of `Returned`: 1.
         // `pt_quicklist_alloc` took it from this machine.
-        unsafe { give(cpu, Clean::from_raw(at, level)) };
+        give(cpu, unsafe { Returned::new(Clean::from_raw(at, level)) });
         Ok(())
     };
     answer(free())
 }
 
-/// Gives back a page, for callers that are not in a hurry.
-///
-/// # Safety
-///
-/// 1. The page came from the policy of the CPU's machine.
+/// Gives back a page that came from the policy of the CPU's machine, for callers that are not in a
+/// hurry.
 #[inline(never)]
-pub(super) unsafe fn give(cpu: &Cpu, page: Clean) {
-    // SAFETY: 1. by the caller.
-    unsafe { cpu.on().free_unlinked(page) };
+pub(super) fn give(cpu: &Cpu, page: Returned<Clean>) {
+    // SAFETY: 1. it is `Returned`.
+    unsafe { cpu.on().free_unlinked(page.into_inner()) };
 }
 
 /// Returns whether a table is as it was handed out; of a root, the user's half.
@@ -188,10 +183,9 @@ fn users_entries(level: Level) -> usize {
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_table_touched(cpu: *mut PtCpu, entry: *const c_void) -> i32 {
+pub unsafe extern "C" fn pt_table_touched(cpu: Arg<'_, PtCpu>, entry: *const c_void) -> i32 {
     let touched = || {
-        // SAFETY: 1. and 2. by the caller.
-        let cpu = unsafe { Cpu::find(cpu)? };
+        let cpu = Cpu::find(&cpu)?;
         let Found { state, at, offset } = table(cpu, entry)?;
         let level = state.table()?;
         if offset / 8 >= users_entries(level) {
@@ -231,9 +225,8 @@ pub(super) fn own_table(
 ///
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_quicklist_trim(cpu: *mut PtCpu, min_pages: u64, max_free: u64) -> i64 {
-    // SAFETY: 1. and 2. by the caller.
-    match unsafe { Cpu::find(cpu) } {
+pub unsafe extern "C" fn pt_quicklist_trim(cpu: Arg<'_, PtCpu>, min_pages: u64, max_free: u64) -> i64 {
+    match Cpu::find(&cpu) {
         Ok(cpu) => {
             let on = cpu.on();
             let want = cached(cpu.parts()).saturating_sub(min_pages).min(max_free);
@@ -250,7 +243,6 @@ pub unsafe extern "C" fn pt_quicklist_trim(cpu: *mut PtCpu, min_pages: u64, max_
 ///
 /// `machine` is NULL or points to a `struct pt_machine` that does not end meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_quicklist_total_size(machine: *const PtMachine) -> u64 {
-    // SAFETY: 1. and 2. by the caller.
-    unsafe { object::find::<Parts>(machine) }.map_or(0, cached)
+pub unsafe extern "C" fn pt_quicklist_total_size(machine: ConstArg<'_, PtMachine>) -> u64 {
+    machine.find::<Parts>().map_or(0, cached)
 }

@@ -3,11 +3,12 @@ use super::quicklist::{foreign, give, own_table};
 use crate::arch::{Entries, ROOT_ALIGN};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
-use crate::object::{self, Object, Word};
+use crate::object::{self, Arg, LastArg, Object, Word};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::format::Format;
+use ptarmigan::quicklist::Returned;
 use ptarmigan::tlb::SpaceTlb;
 
 /// Words of 8 bytes in a `pt_space`.
@@ -59,12 +60,10 @@ impl Space {
 ///   `pt_space_exit`.
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_space_init(space: *mut PtSpace, cpu: *mut PtCpu) -> i32 {
+pub unsafe extern "C" fn pt_space_init(space: Arg<'_, PtSpace>, cpu: Arg<'_, PtCpu>) -> i32 {
     let init = || {
-        // SAFETY: 1. and 2. by the caller.
-        let cpu = unsafe { Cpu::find(cpu)? };
-        // SAFETY: 1. by the caller.
-        let space = unsafe { object::vacant::<Space>(space)? };
+        let cpu = Cpu::find(&cpu)?;
+        let space = space.vacant::<Space>()?;
         // SAFETY: the storage is this call's alone and has room (`object::finish` compares). 1. all
         // fields are written.
         unsafe {
@@ -89,10 +88,9 @@ pub unsafe extern "C" fn pt_space_init(space: *mut PtSpace, cpu: *mut PtCpu) -> 
 /// - `root` is the root of the space's tables, which has the kernel's half, and stays one until every
 ///   CPU has left the space.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_space_activate(space: *mut PtSpace, cpu: *mut PtCpu, root: u64) -> i32 {
+pub unsafe extern "C" fn pt_space_activate(space: Arg<'_, PtSpace>, cpu: Arg<'_, PtCpu>, root: u64) -> i32 {
     let activate = || -> Result<(), PtError> {
-        // SAFETY: 1. and 2. by the caller.
-        let (cpu, space) = unsafe { (Cpu::find(cpu)?, object::find::<Space>(space)?) };
+        let (cpu, space) = (Cpu::find(&cpu)?, space.find::<Space>()?);
         if root == 0 || !root.is_multiple_of(ROOT_ALIGN) {
             return Err(PtError::Range);
         }
@@ -109,10 +107,9 @@ pub unsafe extern "C" fn pt_space_activate(space: *mut PtSpace, cpu: *mut PtCpu,
 ///
 /// `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_space_deactivate(space: *mut PtSpace, cpu: *mut PtCpu) -> i32 {
+pub unsafe extern "C" fn pt_space_deactivate(space: Arg<'_, PtSpace>, cpu: Arg<'_, PtCpu>) -> i32 {
     let deactivate = || -> Result<(), PtError> {
-        // SAFETY: 1. and 2. by the caller.
-        let (cpu, space) = unsafe { (Cpu::find(cpu)?, object::find::<Space>(space)?) };
+        let (cpu, space) = (Cpu::find(&cpu)?, space.find::<Space>()?);
         cpu.on().tlb().deactivate(cpu.on().pin(), &space.tlb)?;
         Ok(())
     };
@@ -131,12 +128,15 @@ pub unsafe extern "C" fn pt_space_deactivate(space: *mut PtSpace, cpu: *mut PtCp
 ///   `struct pt_cpu` of the calling CPU.
 /// - `root` is NULL or the root of the space's tables, which is not used any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_space_exit(space: *mut PtSpace, cpu: *mut PtCpu, root: *mut c_void) -> i32 {
+pub unsafe extern "C" fn pt_space_exit(
+    space: LastArg<'_, PtSpace>,
+    cpu: Arg<'_, PtCpu>,
+    root: *mut c_void,
+) -> i32 {
     let exit = || {
-        // SAFETY: 1. and 2. by the caller.
-        let (cpu, space) = unsafe { (Cpu::find(cpu)?, object::find::<Space>(space)?) };
-        cpu.on().check(space.tlb.machine())?;
-        if !space.tlb.is_unloaded() || space.gathers.load(Relaxed) != 0 {
+        let (cpu, held) = (Cpu::find(&cpu)?, space.find::<Space>()?);
+        cpu.on().check(held.tlb.machine())?;
+        if !held.tlb.is_unloaded() || held.gathers.load(Relaxed) != 0 {
             return Err(PtError::InUse);
         }
         if !root.is_null() {
@@ -152,11 +152,10 @@ pub unsafe extern "C" fn pt_space_exit(space: *mut PtSpace, cpu: *mut PtCpu, roo
             }
             state.become_freed();
             // SAFETY: of `never_walked`: 1. no CPU has it loaded, and no CPU can load it any more;
-            // CPUs that did have loaded another root since. Of `give`: 1. its state says so.
-            unsafe { give(cpu, cleared.never_walked()) };
+            // CPUs that did have loaded another root since. Of `Returned`: 1. its state says so.
+            give(cpu, unsafe { Returned::new(cleared.never_walked()) });
         }
-        // SAFETY: 1. by the caller.
-        unsafe { object::end(space) };
+        space.end::<Space>();
         Ok(())
     };
     answer(exit())

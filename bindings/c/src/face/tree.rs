@@ -1,12 +1,12 @@
 //! Trees: tables that are the library's, of a space.
-use super::{aligned, page, put, takes};
+use super::{aligned, page};
 use crate::arch::{Entries, PT_LEVELS, PT_PAGE_SIZE, PT_USER_END};
 use crate::attr::{PtPage, asked};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
 use crate::lock::{Call, Turn};
 use crate::machine::Parts;
-use crate::object::{self, Object, Word};
+use crate::object::{self, Arg, LastArg, Object, Out, Word};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -54,18 +54,12 @@ unsafe impl Object for Held {
 pub type PtVisit = Option<unsafe extern "C" fn(context: *mut c_void, page: *const PtPage)>;
 
 /// Runs `f` on the tree in `tree`, in its turn.
-///
-/// # Safety
-///
-/// 1. `tree` is as [`object::find`] asks, and does not end before its turn has come; `cpu` is as
-///    [`Cpu::find`] asks.
-unsafe fn with<R>(
-    tree: *mut PtTree,
-    cpu: *mut PtCpu,
+fn with<R>(
+    tree: Arg<'_, PtTree>,
+    cpu: Arg<'_, PtCpu>,
     f: impl FnOnce(&Cpu, &mut Tree<Entries>) -> Result<R, PtError>,
 ) -> Result<R, PtError> {
-    // SAFETY: 1. passed on.
-    let (cpu, held, _turn) = unsafe { begin(tree, cpu)? };
+    let (cpu, held, _turn) = begin(tree, cpu)?;
     // SAFETY: `pt_tree_init` has written it, and it is this call's alone for its turn.
     let tree = unsafe { (*held.tree.get()).assume_init_mut() };
     f(cpu, tree)
@@ -75,14 +69,9 @@ unsafe fn with<R>(
 ///
 /// The machine is compared before the wait: a CPU of another machine would answer that machine's
 /// requests meanwhile, and the call that it waits for may be waiting for this thread's own CPU.
-///
-/// # Safety
-///
-/// 1. As for [`with`].
 #[inline(never)]
-unsafe fn begin<'a>(tree: *mut PtTree, cpu: *mut PtCpu) -> Result<(&'a Cpu, &'a Held, Call<'a>), PtError> {
-    // SAFETY: 1. and 2. passed on.
-    let (cpu, held) = unsafe { (Cpu::find(cpu)?, object::find::<Held>(tree)?) };
+fn begin<'a>(tree: Arg<'a, PtTree>, cpu: Arg<'a, PtCpu>) -> Result<(&'a Cpu, &'a Held, Call<'a>), PtError> {
+    let (cpu, held) = (Cpu::find(&cpu)?, tree.find::<Held>()?);
     cpu.on().check(held.machine)?;
     let turn = held.turn.begin(cpu)?;
     Ok((cpu, held, turn))
@@ -132,12 +121,10 @@ fn disown(cpu: &Cpu, pfn: Pfn) -> bool {
 ///   `pt_tree_exit`.
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_tree_init(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
+pub unsafe extern "C" fn pt_tree_init(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>) -> i32 {
     let init = || {
-        // SAFETY: 1. and 2. by the caller.
-        let cpu = unsafe { Cpu::find(cpu)? };
-        // SAFETY: 1. by the caller.
-        let held = unsafe { object::vacant::<Held>(tree)? };
+        let cpu = Cpu::find(&cpu)?;
+        let held = tree.vacant::<Held>()?;
         let made = Tree::new(cpu.on(), AllocFlags::NORMAL)?;
         // SAFETY: the storage is this call's alone and has room (`object::finish` compares). 1. all
         // fields are written.
@@ -162,25 +149,23 @@ pub unsafe extern "C" fn pt_tree_init(tree: *mut PtTree, cpu: *mut PtCpu) -> i32
 /// - `tree` is NULL or points to a `struct pt_tree` that no other code uses any more.
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_tree_exit(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
+pub unsafe extern "C" fn pt_tree_exit(tree: LastArg<'_, PtTree>, cpu: Arg<'_, PtCpu>) -> i32 {
     let exit = || {
-        // SAFETY: 1. by the caller.
-        let (cpu, held, turn) = unsafe { begin(tree, cpu)? };
+        let (cpu, held, turn) = begin(*tree, cpu)?;
         // SAFETY: `pt_tree_init` has written it, and it is this call's alone. It is written back if
         // it does not end.
-        let tree = unsafe { (*held.tree.get()).assume_init_read() };
+        let made = unsafe { (*held.tree.get()).assume_init_read() };
         let give = |_, pfn, _| {
             if disown(cpu, pfn) {
                 // SAFETY: 1. a data frame that the tree owned with one reference. Every CPU has left
                 // the space before its pages are named.
-                unsafe { page::give(cpu, pfn) };
+                page::give(cpu, unsafe { page::Unused::new(pfn) });
             }
         };
-        match tree.end(cpu.on(), give) {
+        match made.end(cpu.on(), give) {
             Ok(()) => {
                 drop(turn);
-                // SAFETY: 1. by the caller.
-                unsafe { object::end(held) };
+                tree.end::<Held>();
                 Ok(())
             }
             Err(refused) => {
@@ -202,9 +187,8 @@ pub unsafe extern "C" fn pt_tree_exit(tree: *mut PtTree, cpu: *mut PtCpu) -> i32
 ///
 /// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_tree_activate(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
-    // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, |cpu, tree| Ok(tree.activate(cpu.on())?)) })
+pub unsafe extern "C" fn pt_tree_activate(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>) -> i32 {
+    answer(with(tree, cpu, |cpu, tree| Ok(tree.activate(cpu.on())?)))
 }
 
 /// Leaves the tree's space on this CPU: the kernel's own root is loaded.
@@ -213,9 +197,8 @@ pub unsafe extern "C" fn pt_tree_activate(tree: *mut PtTree, cpu: *mut PtCpu) ->
 ///
 /// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_tree_deactivate(tree: *mut PtTree, cpu: *mut PtCpu) -> i32 {
-    // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, |cpu, tree| Ok(tree.deactivate(cpu.on())?)) })
+pub unsafe extern "C" fn pt_tree_deactivate(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>) -> i32 {
+    answer(with(tree, cpu, |cpu, tree| Ok(tree.deactivate(cpu.on())?)))
 }
 
 /// Returns the physical address of the tree's root; 0 if there is no tree.
@@ -224,9 +207,8 @@ pub unsafe extern "C" fn pt_tree_deactivate(tree: *mut PtTree, cpu: *mut PtCpu) 
 ///
 /// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_tree_root(tree: *mut PtTree, cpu: *mut PtCpu) -> u64 {
-    // SAFETY: 1. by the caller.
-    unsafe { with(tree, cpu, |_, tree| Ok(tree.root().0)) }.unwrap_or(0)
+pub unsafe extern "C" fn pt_tree_root(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>) -> u64 {
+    with(tree, cpu, |_, tree| Ok(tree.root().0)).unwrap_or(0)
 }
 
 /// Returns how many tables of `level` the tree has, or an error.
@@ -235,12 +217,11 @@ pub unsafe extern "C" fn pt_tree_root(tree: *mut PtTree, cpu: *mut PtCpu) -> u64
 ///
 /// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pt_tree_tables(tree: *mut PtTree, cpu: *mut PtCpu, level: u32) -> i64 {
+pub unsafe extern "C" fn pt_tree_tables(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>, level: u32) -> i64 {
     let count = |_: &Cpu, tree: &mut Tree<Entries>| {
         if level < PT_LEVELS { Ok(tree.count(Level(level as u8))) } else { Err(PtError::Argument) }
     };
-    // SAFETY: 1. by the caller.
-    unsafe { with(tree, cpu, count) }.map_or_else(|e| i64::from(e.code()), i64::from)
+    with(tree, cpu, count).map_or_else(|e| i64::from(e.code()), i64::from)
 }
 
 /// Maps the page at `va` to the frame at `phys`, with `attr` of `enum pt_attr`. A frame of
@@ -257,8 +238,8 @@ pub unsafe extern "C" fn pt_tree_tables(tree: *mut PtTree, cpu: *mut PtCpu, leve
 /// - Whatever programs do with the page is allowed to the frame, until it has been unmapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_map(
-    tree: *mut PtTree,
-    cpu: *mut PtCpu,
+    tree: Arg<'_, PtTree>,
+    cpu: Arg<'_, PtCpu>,
     va: u64,
     phys: u64,
     attr: u32,
@@ -273,8 +254,7 @@ pub unsafe extern "C" fn pt_tree_map(
         become_mapped(cpu, pfn);
         Ok(())
     };
-    // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, map) })
+    answer(with(tree, cpu, map))
 }
 
 /// Maps the `bytes` from `va` on to the frames from `phys` on, as `pt_tree_map` maps each. If one
@@ -285,8 +265,8 @@ pub unsafe extern "C" fn pt_tree_map(
 /// As for `pt_tree_map`, for each page.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_map_range(
-    tree: *mut PtTree,
-    cpu: *mut PtCpu,
+    tree: Arg<'_, PtTree>,
+    cpu: Arg<'_, PtCpu>,
     va: u64,
     bytes: u64,
     phys: u64,
@@ -313,8 +293,7 @@ pub unsafe extern "C" fn pt_tree_map_range(
         }
         Ok(())
     };
-    // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, map) })
+    answer(with(tree, cpu, map))
 }
 
 /// Unmaps a range, and tells `visit`.
@@ -346,8 +325,8 @@ fn unmap(
 /// - `visit` is NULL or may be called so, and returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_unmap(
-    tree: *mut PtTree,
-    cpu: *mut PtCpu,
+    tree: Arg<'_, PtTree>,
+    cpu: Arg<'_, PtCpu>,
     va: u64,
     bytes: u64,
     visit: PtVisit,
@@ -360,8 +339,7 @@ pub unsafe extern "C" fn pt_tree_unmap(
         edit.flush();
         Ok(())
     };
-    // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, run) })
+    answer(with(tree, cpu, run))
 }
 
 /// Calls back for a page.
@@ -385,8 +363,8 @@ fn described(va: VirtAddr, pfn: Pfn, attr: Attr) -> PtPage {
 /// - Whatever programs do with the pages from then on is allowed to their frames.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_protect(
-    tree: *mut PtTree,
-    cpu: *mut PtCpu,
+    tree: Arg<'_, PtTree>,
+    cpu: Arg<'_, PtCpu>,
     va: u64,
     bytes: u64,
     attr: u32,
@@ -398,8 +376,7 @@ pub unsafe extern "C" fn pt_tree_protect(
         tree.flush();
         Ok(())
     };
-    // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, protect) })
+    answer(with(tree, cpu, protect))
 }
 
 /// Writes the mapping at `va` to `page`, even where the MMU would not let the access through.
@@ -412,23 +389,21 @@ pub unsafe extern "C" fn pt_tree_protect(
 /// - `page` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_query(
-    tree: *mut PtTree,
-    cpu: *mut PtCpu,
+    tree: Arg<'_, PtTree>,
+    cpu: Arg<'_, PtCpu>,
     va: u64,
-    page: *mut PtPage,
+    page: Out<'_, PtPage>,
 ) -> i32 {
     let query = |cpu: &Cpu, tree: &mut Tree<Entries>| {
-        takes(page)?;
+        page.check()?;
         let at = VirtAddr(va & !(PT_PAGE_SIZE - 1));
         if at.0 >= PT_USER_END {
             return Err(PtError::Range);
         }
         let (pfn, attr) = tree.query(cpu.on(), at).ok_or(PtError::NotMapped)?;
-        // SAFETY: 1. by the caller.
-        unsafe { put(page, described(at, pfn, attr)) }
+        page.put(described(at, pfn, attr))
     };
-    // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, query) })
+    answer(with(tree, cpu, query))
 }
 
 /// Calls `visit` for each page that is mapped in the `bytes` from `va` on, in order.
@@ -439,8 +414,8 @@ pub unsafe extern "C" fn pt_tree_query(
 /// - `visit` may be called so, and returns; NULL is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_walk(
-    tree: *mut PtTree,
-    cpu: *mut PtCpu,
+    tree: Arg<'_, PtTree>,
+    cpu: Arg<'_, PtCpu>,
     va: u64,
     bytes: u64,
     visit: PtVisit,
@@ -454,6 +429,5 @@ pub unsafe extern "C" fn pt_tree_walk(
         tree.view().walk(cpu.on(), range, |va, pfn, attr| tell(visit, context, va, pfn, attr))?;
         Ok(())
     };
-    // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, walk) })
+    answer(with(tree, cpu, walk))
 }
