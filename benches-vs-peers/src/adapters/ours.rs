@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_adapters::{Home, Pages};
 use ptarmigan_cli::bench::machine::host;
+use ptarmigan_hosted::{CpuSlot, Host};
 
 type Lists = Quicklists<'static, DirectMap, &'static KernelMap<X86_64, DirectMap>>;
 pub type OurPages = Pages<'static, &'static Lists, CpuSlot>;

@@ -6,9 +6,9 @@
 use aarch64_paging::descriptor::{El1Attributes as A, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, VaRange};
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Host, HostConfig};
 use ptarmigan::quicklist::Policy;
 use ptarmigan_adapters::{Pages, aarch64_paging::Noted};
+use ptarmigan_hosted::{Host, HostConfig};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {

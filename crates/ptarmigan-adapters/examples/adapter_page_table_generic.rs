@@ -7,13 +7,13 @@
 //! ```
 use page_table_generic::{PageTableEntry, PhysAddr, TableMeta, VirtAddr};
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 use ptarmigan::page::FlushProof;
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_adapters::page_table_generic::{Space, TableEntry};
 use ptarmigan_adapters::{Home, Pages};
+use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
 use std::cell::Cell;
 use std::error::Error;
 

@@ -23,11 +23,11 @@ mod x86 {
     use page_table_multiarch::x86_64::X64PagingMetaData;
     use page_table_multiarch::{MappingFlags, PageSize};
     use ptarmigan::format::X86_64;
-    use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
     use ptarmigan::quicklist::{Policy, Quicklists};
     use ptarmigan::table::KernelMap;
     use ptarmigan::window::DirectMap;
     use ptarmigan_adapters::{Home, Pages, page_table_multiarch::Space};
+    use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
     use std::cell::Cell;
     use std::error::Error;
 

@@ -5,10 +5,10 @@
 //! cargo run --release -p ptarmigan --features x86_64 --example adapter_x86_64
 //! ```
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Host, HostConfig};
 use ptarmigan::page::FlushProof;
 use ptarmigan::quicklist::Policy;
 use ptarmigan_adapters::{Pages, x86_64::Space};
+use ptarmigan_hosted::{Host, HostConfig};
 use std::error::Error;
 use x86_64::structures::paging::{Page, PageTableFlags as Flags, PhysFrame, Size4KiB};
 use x86_64::{PhysAddr, VirtAddr};

@@ -6,7 +6,7 @@
 //! use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, VaRange};
 //! use ptarmigan_adapters::{Pages, aarch64_paging::Noted};
 //! use ptarmigan::format::X86_64;
-//! use ptarmigan::hosted::{Host, HostConfig};
+//! use ptarmigan_hosted::{Host, HostConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;

@@ -5,7 +5,7 @@
 //! use page_table_multiarch::{MappingFlags, PageSize};
 //! use ptarmigan_adapters::{Home, Pages, page_table_multiarch::Space};
 //! use ptarmigan::format::X86_64;
-//! use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
+//! use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
 //! use ptarmigan::page::NoConstruct;
 //! use ptarmigan::quicklist::{ListsConfig, Quicklists};
 //! use ptarmigan::window::DirectMap;

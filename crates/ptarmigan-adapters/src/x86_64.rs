@@ -4,7 +4,7 @@
 //! ```
 //! use ptarmigan_adapters::{Pages, x86_64::Space};
 //! use ptarmigan::format::X86_64;
-//! use ptarmigan::hosted::{Host, HostConfig};
+//! use ptarmigan_hosted::{Host, HostConfig};
 //! use x86_64::structures::paging::{Page, PageTableFlags as Flags, PhysFrame, Size4KiB};
 //! use x86_64::{PhysAddr, VirtAddr};
 //!

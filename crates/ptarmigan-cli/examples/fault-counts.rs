@@ -9,12 +9,12 @@ use std::process::ExitCode;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Access, AreaFlags, Done, Space, SpaceMachine};
 use ptarmigan_cli::bench::machine::host;
 use ptarmigan_cli::bench::table::LibraryTree;
 use ptarmigan_cli::bench::table::contender::{ForkShape, PAGES, SPACES, SPARSE, TableContender, all_frames};
+use ptarmigan_hosted::{HostMachine, NoTlb};
 
 type F = X86_64;
 

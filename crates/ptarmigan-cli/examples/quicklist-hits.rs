@@ -6,11 +6,11 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use ptarmigan::hosted::HostError;
 use ptarmigan_cli::bench::pages::{
     ArrayYardstick, CHECKED, LibraryLists, OURS, POOL, PageContender, Pages, PoolContender, YARDSTICK,
     checked, host,
 };
+use ptarmigan_hosted::HostError;
 
 /// Pages of the machine; one at a time is allocated.
 const PAGES: usize = 64;

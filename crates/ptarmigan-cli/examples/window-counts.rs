@@ -10,9 +10,9 @@ use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::X86_64;
 use ptarmigan::highmem::pool::{Pool, PoolConfig};
 use ptarmigan::highmem::window::MixedWindow;
-use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb, StoreSlots, Wired};
 use ptarmigan::machine::Machine;
 use ptarmigan::window::{Window, WindowGuard};
+use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb, StoreSlots, Wired};
 
 const LOW: u64 = 16 << 20;
 const SLOTS: usize = 64;

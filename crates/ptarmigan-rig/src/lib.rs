@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use ptarmigan::format::X86_64;
-//! use ptarmigan::hosted::{Host, HostConfig, HostMachine};
+//! use ptarmigan_hosted::{Host, HostConfig, HostMachine};
 //! use ptarmigan::machine::Machine;
 //! use ptarmigan::quicklist::Layered;
 //! use ptarmigan::space::Space;
@@ -50,7 +50,7 @@
 //!
 //! ```
 //! use ptarmigan::format::X86_64;
-//! use ptarmigan::hosted::{Host, HostConfig, HostMachine};
+//! use ptarmigan_hosted::{Host, HostConfig, HostMachine};
 //! use ptarmigan::machine::Machine;
 //! use ptarmigan::quicklist::Layered;
 //! use ptarmigan::space::Space;

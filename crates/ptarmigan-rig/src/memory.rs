@@ -2,7 +2,7 @@
 use crate::block::HashMemory;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::format::Format;
-use ptarmigan::hosted::Host;
+use ptarmigan_hosted::Host;
 use ptsan::Memory;
 
 /// The memory of a host, and of its hash table if it has one.

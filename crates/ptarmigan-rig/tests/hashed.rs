@@ -1,12 +1,12 @@
 //! A hosted machine with a hash table, under the sanitizer.
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Ppc32;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan::tlb::hash::Refill;
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_rig::{HashMemory, HashUse, HashedMmu, SoftMmu, Watchable, hash_size};
 use ptsan::{Config, HashLayout, Kind};
 

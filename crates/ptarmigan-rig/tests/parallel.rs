@@ -4,11 +4,11 @@
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, Advice, AreaFlags, SharedSpace, Space, SpaceMachine};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_rig::{SoftMmu, Watchable};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};

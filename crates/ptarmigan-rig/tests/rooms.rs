@@ -30,13 +30,13 @@ const ORDER: &[&str] = &[
     "vmalloc",
     "space",
     "setup",
-    "hosted",
 ];
 
 /// The crates of the repository whose sources are looked at.
 const CRATES: &[&str] = &[
     "crates/ptarmigan",
     "crates/ptarmigan-adapters",
+    "crates/ptarmigan-hosted",
     "crates/ptarmigan-pool",
     "crates/ptarmigan-rig",
     "crates/ptsan",

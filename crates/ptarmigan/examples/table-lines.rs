@@ -8,12 +8,12 @@
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::window::{OpenWindow, WindowGuard};
+use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::hint::black_box;

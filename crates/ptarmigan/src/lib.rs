@@ -5,11 +5,10 @@
 //!
 //! A space on a machine made of threads and `mmap`. A kernel does the same on a machine of its own.
 //!
-#![cfg_attr(feature = "hosted", doc = "```")]
-#![cfg_attr(not(feature = "hosted"), doc = "```ignore")]
+//! ```
 //! use ptarmigan::addr::{VirtAddr, VirtRange};
 //! use ptarmigan::format::X86_64;
-//! use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+//! use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 //! use ptarmigan::machine::Machine;
 //! use ptarmigan::space::{Access, AreaFlags, Space};
 //!
@@ -48,11 +47,12 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `hosted` | yes | the module `hosted`: a machine made of threads and `mmap`; needs std |
-//! | `std` | with `hosted` | for machines in a process: waits yield to other threads, and an `Arc` may keep boot memory |
+//! | `std` | no | for machines in a process: waits yield to other threads, and an `Arc` may keep boot memory |
+//! | `historic` | no | policies of Linux's history, to compare with |
 //! | `small` | no | trades speed for smaller code |
 //!
-//! Without features the crate is `no_std`, needs no heap, and has no dependency.
+//! The crate is `no_std` without the feature `std`, needs no heap, and has no dependency. In a
+//! process, the crate `ptarmigan-hosted` is the machine.
 //!
 //! # Modules
 //!
@@ -61,8 +61,8 @@
 //! page), [`format`](mod@format) (entries), [`tlb`] (flushes), [`arch`] (MMUs of three
 //! architectures), [`quicklist`] (pages in a known state), [`machine`] (the parts, put together),
 //! [`gather`] (pages between unlinking and reuse), [`highmem`] (frames that are mapped for a
-//! while), [`table`] (trees), [`vmalloc`] (areas of the kernel), [`space`] (address spaces),
-//! [`setup`] (a machine from a description), and with its feature `hosted`.
+//! while), [`table`] (trees), [`vmalloc`] (areas of the kernel), [`space`] (address spaces), and
+//! [`setup`] (a machine from a description).
 //!
 //! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate (or one
 //! of [`arch`]), a [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it
@@ -86,8 +86,6 @@ pub mod format;
 pub mod frames;
 pub mod gather;
 pub mod highmem;
-#[cfg(feature = "hosted")]
-pub mod hosted;
 pub mod machine;
 pub mod page;
 pub mod params;

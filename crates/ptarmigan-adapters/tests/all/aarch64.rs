@@ -3,8 +3,8 @@ use crate::rig::{Lists, Numbers, assert_back, at_once, at_once_of, out};
 use aarch64_paging::Mapping;
 use aarch64_paging::descriptor::{El1Attributes as A, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, RootTable, Stage2, VaRange};
-use ptarmigan::hosted::CpuSlot;
 use ptarmigan_adapters::aarch64_paging::{Noted, Tables};
+use ptarmigan_hosted::CpuSlot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PAGE: usize = 4096;

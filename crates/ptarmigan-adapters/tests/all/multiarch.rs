@@ -5,10 +5,10 @@ use page_table_entry::x86_64::X64PTE;
 use page_table_multiarch::x86_64::{X64PageTable, X64PagingMetaData};
 use page_table_multiarch::{MappingFlags, PageSize, PagingError};
 use ptarmigan::addr::PhysAddr as OurAddr;
-use ptarmigan::hosted::CpuSlot;
 use ptarmigan::page::FlushProof;
 use ptarmigan_adapters::Home;
 use ptarmigan_adapters::page_table_multiarch::{Handler, Space};
+use ptarmigan_hosted::CpuSlot;
 use std::cell::Cell;
 
 type Spaces = Space<X64PagingMetaData, X64PTE, Here>;

@@ -1,10 +1,10 @@
 //! A machine without an MMU, whose lists look at every page that comes back.
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_adapters::{Home, Pages};
+use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
 use std::cell::Cell;
 
 pub type Lists = Quicklists<'static, DirectMap, &'static KernelMap<X86_64, DirectMap>, Checked>;

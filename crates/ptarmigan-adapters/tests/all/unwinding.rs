@@ -4,12 +4,12 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{NodeId, Pinned, WithPin};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, ZoneClass};
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 use ptarmigan::page::{Clean, FlushProof, Flushed, Level};
 use ptarmigan::quicklist::{CheckConfig, Checked, Layer, Layered, ListsConfig, Policy, PolicyOn, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_adapters::{Home, Pages};
+use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,6 +1,6 @@
 //! The hosted machine of benchmarks.
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Host, HostConfig, HostError};
+use ptarmigan_hosted::{Host, HostConfig, HostError};
 
 /// Creates a machine of one CPU with 256 MiB of memory.
 ///

@@ -10,10 +10,10 @@ use super::workers::watch::Watch;
 use crate::error::{Context, Failure};
 use crate::measure::clock::Clock;
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
 use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 
 /// The machine that a recording is replayed on.
 #[derive(Clone, Copy, Debug)]

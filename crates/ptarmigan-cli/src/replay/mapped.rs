@@ -10,8 +10,8 @@ use super::workers::watch::Unwatched;
 use crate::error::{Context, Failure};
 use crate::shipped::SHIPPED;
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::tlb::{CostModel, Mmu, TlbConfig};
+use ptarmigan_hosted::{Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, NoTlb};
 
 const MEMORY: u64 = 1 << 30;
 const LOW: u64 = 512 << 20;

@@ -11,14 +11,14 @@ use super::workers::watch::Unwatched;
 use crate::error::{Context, Failure};
 use crate::shipped::COMPILE;
 use ptarmigan::format::{Format, X86Pae};
-use ptarmigan::hosted::{
-    Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, HostTables, Kmap, NoTlb,
-    SlotKind,
-};
 use ptarmigan::machine::Machine;
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy, PolicyCounts};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::{
+    Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, HostTables, Kmap, NoTlb,
+    SlotKind,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

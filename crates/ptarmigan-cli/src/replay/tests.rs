@@ -9,10 +9,10 @@ use super::workers::watch::{Unwatched, Watch};
 use crate::error::Failure;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::On;
 use ptarmigan::space::{Access, Space};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
 };

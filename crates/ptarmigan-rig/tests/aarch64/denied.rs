@@ -3,11 +3,11 @@
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Aarch64, Format};
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use std::collections::HashMap;
 use std::sync::Mutex;
 

@@ -3,13 +3,13 @@ use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Aarch64, Attr, Entry, Format, FormatExt};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
-use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Space, SpaceMachine};
 use ptarmigan::table::{Free, Tree};
 use ptarmigan::tlb::{Parking, Tlb};
+use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 use std::sync::Mutex;
 
 const PAGE: u64 = 4096;

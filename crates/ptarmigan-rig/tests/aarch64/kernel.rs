@@ -3,9 +3,9 @@ use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use std::sync::Mutex;
 
 const PAGE: u64 = 4096;

@@ -9,11 +9,11 @@ mod kernel;
 use driver::{COSTS, Found, host};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Aarch64;
-use ptarmigan::hosted::{Delivery, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, Advice, AreaFlags, Space};
 use ptarmigan::tlb::{Structures, TlbConfig};
+use ptarmigan_hosted::{Delivery, HostMachine};
 use ptarmigan_rig::{Broadcasting, MmuTraits, SoftMmu};
 use ptsan::{Arch, Config, Kind};
 

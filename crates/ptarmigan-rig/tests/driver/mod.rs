@@ -2,11 +2,11 @@
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, Advice, AreaFlags, Space};
 use ptarmigan::tlb::{CostModel, Costs, Mmu, SpaceId, TlbConfig};
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_rig::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Config};
 

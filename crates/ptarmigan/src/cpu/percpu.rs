@@ -132,7 +132,6 @@ impl<T, S> PerCpu<T, S> {
     }
 
     /// Iterates over the values of all CPUs, in order.
-    #[cfg(feature = "hosted")]
     pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
         // SAFETY: the slot is borrowed for as long as the value, and no other code reaches it.
         self.slots.iter_mut().map(|slot| slot.value.with_mut(|value| unsafe { &mut *value }))

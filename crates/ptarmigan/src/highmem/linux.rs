@@ -320,8 +320,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
     }
 
     /// Returns the slots.
-    #[cfg(feature = "hosted")]
-    pub(crate) fn all_slots(&self) -> &L {
+    pub fn all_slots(&self) -> &L {
         &self.slots
     }
 

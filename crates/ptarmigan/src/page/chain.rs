@@ -200,7 +200,7 @@ impl Unhooked {
     /// 1. The caller must accept that TLBs may still know the page. That is the defect which this
     ///    type exists to make impossible; only a model of the historic code may do it.
     /// 2. Each table of the chain must be of `frames`.
-    #[cfg(feature = "hosted")]
+    #[cfg(feature = "historic")]
     pub unsafe fn take_early(
         &mut self,
         frames: &Frames,

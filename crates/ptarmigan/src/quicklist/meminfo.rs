@@ -261,7 +261,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// node by node. Takes no lock and does not allocate.
     ///
     /// ```
-    /// use ptarmigan::{format::X86_64, frames::AllocFlags, hosted::{Host, HostConfig}};
+    /// use ptarmigan::{format::X86_64, frames::AllocFlags};
+    /// use ptarmigan_hosted::{Host, HostConfig};
     /// use ptarmigan::page::Level;
     /// use ptarmigan::quicklist::{Policy, PolicyOn};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -7,7 +7,7 @@
 //!
 //! * [`Quicklists`] — per-CPU magazines before a depot per node, within a budget per node;
 //! * [`Plain`] — nowhere: every page is cleared when taken and given back when flushed;
-//! * `Historic` (feature `hosted`) — the Linux patch of 2007 and its form of 2008, bit for bit,
+//! * `Historic` (feature `historic`) — the Linux patch of 2007 and its form of 2008, bit for bit,
 //!   mistakes included.
 //!
 //! Wrappers are a [`Layer`] around a policy, [`Layered`]: [`Charged`] charges pages to owners.
@@ -20,7 +20,7 @@ mod auto;
 mod charge;
 mod check;
 mod here;
-#[cfg(feature = "hosted")]
+#[cfg(feature = "historic")]
 mod historic;
 mod layer;
 mod magazines;
@@ -35,7 +35,7 @@ pub use auto::{AutoCosts, AutoPlacement};
 pub use charge::{Charge, Charged, Owner};
 pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
 pub use here::{Here, Returned};
-#[cfg(feature = "hosted")]
+#[cfg(feature = "historic")]
 pub use historic::{Historic, HistoricError, ListsRefused, Rules, Trim};
 pub use layer::{Layer, Layered};
 pub use magazines::{ListsConfig, ListsError, MAGAZINE, Quicklists};

@@ -73,7 +73,7 @@ impl Tallies {
     }
 
     /// Returns the counts of tables of `level` in low memory.
-    #[cfg(feature = "hosted")]
+    #[cfg(feature = "historic")]
     #[inline]
     pub fn of_low(&self, here: Here<'_>, level: Level) -> &LevelTally {
         self.cpu(here).level(level)

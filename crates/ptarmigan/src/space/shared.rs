@@ -23,9 +23,8 @@ use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 /// All waiting goes through [`Ipi::wait`](crate::tlb::Ipi::wait); a CPU that waits serves requests
 /// of others.
 ///
-#[cfg_attr(feature = "hosted", doc = "```")]
-#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
-/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// ```
+/// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 /// # use ptarmigan::{format::X86_64, machine::Machine};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;

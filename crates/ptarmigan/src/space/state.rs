@@ -60,9 +60,8 @@ impl<F: Format> State<F> {
 
 /// One address space. It must be taken down with [`Space::end`]: dropping it loses its frames.
 ///
-#[cfg_attr(feature = "hosted", doc = "```")]
-#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
-/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// ```
+/// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 /// # use ptarmigan::{format::X86_64, machine::Machine};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
@@ -257,9 +256,8 @@ impl<F: Format, M: SpaceMachine> Drop for Unfinished<'_, F, M> {
 /// Exclusive use of a space: the calls that change its structure. They are those of Linux's mmap
 /// family.
 ///
-#[cfg_attr(feature = "hosted", doc = "```")]
-#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
-/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// ```
+/// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 /// # use ptarmigan::{format::X86_64, machine::Machine};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;

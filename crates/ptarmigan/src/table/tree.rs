@@ -18,9 +18,8 @@ use core::fmt;
 /// [`Space`](crate::space::Space) has areas and serves faults as well; a tree is for callers that
 /// place mappings themselves.
 ///
-#[cfg_attr(feature = "hosted", doc = "```")]
-#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
-/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// ```
+/// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 /// # use ptarmigan::{format::X86_64, machine::Machine};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;

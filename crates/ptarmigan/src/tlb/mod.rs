@@ -63,9 +63,7 @@ pub use request::{Invalidation, KernelRoot, NewEntry, Root, Ticket};
 pub use runs::Runs;
 pub use scope::Scope;
 pub use space::SpaceTlb;
-pub use state::Tlb;
+pub use state::{FIRST_NAME, Tlb};
 
 pub(crate) use parked::{DataChains, Waiting};
 pub(crate) use shootdown::FlushFlags;
-#[cfg(feature = "hosted")]
-pub(crate) use state::FIRST_NAME;

@@ -26,7 +26,7 @@ pub(super) struct Loaded {
 pub(super) const KERNEL: Loaded = Loaded { space: None, generation: Generation(0), asid: 0, lazy: false };
 
 /// The name of a machine's first space.
-pub(crate) const FIRST_NAME: u64 = 1;
+pub const FIRST_NAME: u64 = 1;
 
 /// The machine's TLBs. See the [module](super) for the protocol.
 ///
@@ -91,7 +91,7 @@ impl<S: Shootdown> Tlb<S> {
     /// 1. `machine` must have no other state of its TLBs while this one is there. If it had one
     ///    before, `first` must be the result of [`next_name`](Self::next_name) as that was dropped,
     ///    else [`FIRST_NAME`].
-    pub(crate) unsafe fn after(
+    pub unsafe fn after(
         boot: &mut BootMemory,
         machine: MachineId,
         config: TlbConfig,
@@ -224,12 +224,11 @@ impl<S: Shootdown> Tlb<S> {
     }
 }
 
-#[cfg(feature = "hosted")]
 impl<S> Tlb<S> {
     /// Returns the name that no space has yet, if another state can come after this one: every CPU
     /// has the kernel's root loaded, and no number that all CPUs know a space by has been handed
     /// out, as they may hold translations under it.
-    pub(crate) fn next_name(&mut self) -> Option<u64> {
+    pub fn next_name(&mut self) -> Option<u64> {
         let next = *self.next_space.lock();
         let unused = next == FIRST_NAME || self.common_asids.is_empty();
         let left = self.loaded.each_mut().all(|loaded| loaded.space.is_none());

@@ -6,11 +6,11 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaError, Space};
 use ptarmigan::table::Tree;
 use ptarmigan::tlb::{Runs, Scope};
+use ptarmigan_hosted::{Host, HostMachine, NoTlb};
 
 type X = X86_64;
 const HEAP: u64 = 0x40_0000;

@@ -121,11 +121,11 @@ fn a_block_of_as_many_bytes_as_an_array_says_suffices_wherever_it_begins() {
     }
 }
 
-#[cfg(all(feature = "hosted", not(miri)))]
+#[cfg(not(miri))]
 #[test]
 fn what_is_carved_of_a_hosts_memory_outlives_the_host() {
     use ptarmigan::format::X86_64;
-    use ptarmigan::hosted::{Host, HostConfig};
+    use ptarmigan_hosted::{Host, HostConfig};
     let host = Host::<X86_64>::new(HostConfig { bytes: 4 << 20, ..HostConfig::default() }).unwrap();
     let mut boot = host.boot(4096).unwrap();
     let array = boot.take(8, |i| i).unwrap();
@@ -139,11 +139,11 @@ fn what_is_carved_of_a_hosts_memory_outlives_the_host() {
 }
 
 /// Address spaces of ended machines take no memory.
-#[cfg(all(feature = "hosted", target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn a_block_goes_when_all_that_was_carved_of_it_is_gone() {
     use ptarmigan::format::X86_64;
-    use ptarmigan::hosted::{Host, HostConfig};
+    use ptarmigan_hosted::{Host, HostConfig};
     let mapped = |at: usize| {
         std::fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| {
             let (start, end) = line.split_once(' ').and_then(|(range, _)| range.split_once('-')).unwrap();

@@ -7,12 +7,12 @@ use common::{At, assert_zero, small};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, DataError, DataFrames, End, NoFrame, Request, ZoneClass};
-use ptarmigan::hosted::{Host, HostError, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::{ListsConfig, ListsError, NodeCounts, Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{Host, HostError, HostMachine, NoTlb};
 
 type Lists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>>;
 

@@ -6,13 +6,13 @@ use common::{Rng, small, va};
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Access, X86_64};
-use ptarmigan::hosted::{Delivery, Host, HostError, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::tlb::{
     CostModel, Costs, Facts, Invalidation, Mmu, NewEntry, Root, Runs, Scope, SlotSet, SpaceId, Structures,
     TlbConfig, TlbError,
 };
+use ptarmigan_hosted::{Delivery, Host, HostError, HostMachine};
 use std::collections::HashMap;
 use std::sync::Mutex;
 

@@ -5,9 +5,9 @@ use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{CheckConfig, ListsConfig, Misuse, MisuseKind, Policy};
+use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
 use std::cell::RefCell;
 
 const PTE: Level = Level(0);

@@ -7,12 +7,12 @@ use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Access, Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames};
-use ptarmigan::hosted::{Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::space::{AreaError, AreaFlags, FaultError, SharedSpace, Space};
 use ptarmigan::table::{Free, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures, TlbRefusal};
+use ptarmigan_hosted::{Host, HostMachine, NoTlb};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

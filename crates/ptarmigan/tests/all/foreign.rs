@@ -5,9 +5,9 @@ use common::{At, assert_constructed, assert_zero, poke, small};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::format::{Format, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::Host;
 use ptarmigan::page::{FlushProof, ForeignTable, Level, Unhooked};
 use ptarmigan::quicklist::{CheckConfig, ListsConfig, Policy};
+use ptarmigan_hosted::Host;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const PTE: Level = Level::PTE;

@@ -3,11 +3,11 @@
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Attr, Format, Slot64, X86_64};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{Host, HostConfig, HostError, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::table::Tree;
+use ptarmigan_hosted::{Host, HostConfig, HostError, HostMachine, NoTlb};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type X = X86_64;

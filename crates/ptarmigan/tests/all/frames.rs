@@ -8,7 +8,7 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{MachineId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::*;
-use ptarmigan::hosted::{Host, HostConfig};
+use ptarmigan_hosted::{Host, HostConfig};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ptr::NonNull;
 

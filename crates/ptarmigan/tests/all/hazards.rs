@@ -7,7 +7,6 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
-use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
 use ptarmigan::quicklist::{
@@ -16,6 +15,7 @@ use ptarmigan::quicklist::{
 use ptarmigan::table::{Free, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window};
+use ptarmigan_hosted::{Host, HostMachine};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;

@@ -3,7 +3,6 @@
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Format, I386, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine, HostTables, NoTlb};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::params::{AutoParams, UserPte};
@@ -12,6 +11,7 @@ use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine, HostTables, NoTlb};
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;

@@ -354,7 +354,7 @@ fn quicklists_do_what_the_rules_say_a_million_times() {
 #[test]
 fn lists_that_a_version_cannot_have_are_refused() {
     use ptarmigan::format::X86Pae;
-    use ptarmigan::hosted::{Host, HostError};
+    use ptarmigan_hosted::{Host, HostError};
     let host = Host::<X86Pae>::new(common::small(1, 1, 16)).unwrap();
     for lists in 2..=3 {
         assert!(host.v5(lists).is_ok());

@@ -9,8 +9,12 @@ const SEEDS: [&str; 3] = ["MachineId", "SpaceId", "MapsId"];
 
 /// Crates whose sources are scanned, and the module that names of their types begin with; of the
 /// library it is the module below its root.
-const CRATES: [(&str, Option<&str>); 3] =
-    [("ptarmigan", None), ("ptarmigan-adapters", Some("adapters")), ("ptarmigan-pool", Some("pool"))];
+const CRATES: [(&str, Option<&str>); 4] = [
+    ("ptarmigan", None),
+    ("ptarmigan-adapters", Some("adapters")),
+    ("ptarmigan-hosted", Some("hosted")),
+    ("ptarmigan-pool", Some("pool")),
+];
 
 /// A struct or an enum of the library, or of a crate beside it.
 struct Definition {

@@ -6,7 +6,6 @@ use common::kernel_tlbs::{KernelTlbs, walk};
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::format::{Attr, Format, FormatExt, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
@@ -14,6 +13,7 @@ use ptarmigan::space::Space;
 use ptarmigan::table::{ClaimError, KernelRange, KernelRangeError, MAX_RANGES, MapError};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -6,13 +6,13 @@ use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{MachineId, NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
-use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{
     Here, Layer, Layered, Policy, PolicyCounts, PolicyOn, Returned, Rules, TakesUnhooked,
 };
 use ptarmigan::space::{Access, AreaFlags, Space};
+use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use std::sync::Mutex;
 
 /// The calls, in order.

@@ -3,13 +3,13 @@
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86Pae;
 use ptarmigan::frames::NoFrame;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, HostTables, NoTlb};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::params::{AutoParams, UserPte};
 use ptarmigan::quicklist::{ListsConfig, Policy, PolicyCounts};
 use ptarmigan::space::{Access, AreaError, AreaFlags, FaultError, Space, SpaceMachine};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, HostTables, NoTlb};
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;

@@ -5,10 +5,6 @@ use ptarmigan::cpu::{MachineId, Pinned, Refused, WrongMachine};
 use ptarmigan::format::{Access, Attr, Format, I386, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::highmem::local::{LocalMaps, SwitchError, TaskMaps};
-use ptarmigan::hosted::{
-    HighConfig, HighError, HighMachine, HighSlots, Host, HostConfig, HostMachine, Kmap, NoTlb, SlotKind,
-    StoreSlots,
-};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::{Charge, Charged, Layered, Owner};
@@ -16,6 +12,10 @@ use ptarmigan::space::{AreaError as SpaceError, AreaFlags, Space};
 use ptarmigan::table::{KernelSlots, SlotsError};
 use ptarmigan::vmalloc::{AreaError, Vmalloc};
 use ptarmigan::window::{DirectMap, Window, WindowGuard};
+use ptarmigan_hosted::{
+    HighConfig, HighError, HighMachine, HighSlots, Host, HostConfig, HostMachine, Kmap, NoTlb, SlotKind,
+    StoreSlots,
+};
 
 type Areas<'k> = Vmalloc<'k, X86_64, DirectMap>;
 

@@ -3,9 +3,9 @@ use crate::common;
 use common::{Watch, peek, poke, small, va, watched};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Access, Attr, X86_64};
-use ptarmigan::hosted::{Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Done, Space};
+use ptarmigan_hosted::{Host, HostMachine, NoTlb};
 
 const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;

@@ -9,10 +9,10 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
-use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::page::{Clean, Level, NoConstruct};
 use ptarmigan::quicklist::{Historic, ListsConfig, Policy, Rules, Source};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{CpuSlot, Host};
 use std::collections::HashSet;
 use std::ptr::NonNull;
 

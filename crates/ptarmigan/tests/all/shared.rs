@@ -4,11 +4,11 @@ use crate::common;
 use common::{Rng, Watch, peek, poke, scan, small, va, watched_with};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Delivery, Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, Done, FaultError, SharedSpace, Space};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::{Delivery, Host, HostMachine, NoTlb};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
 
@@ -127,7 +127,7 @@ fn on_all_cpus<M: Machine>(
     host: &Host<X86_64>,
     m: &M,
     cpus: usize,
-    work: impl Fn(usize, &ptarmigan::hosted::CpuSlot) + Sync,
+    work: impl Fn(usize, &ptarmigan_hosted::CpuSlot) + Sync,
 ) {
     let done = AtomicU32::new(0);
     let turn = Barrier::new(cpus);
@@ -255,7 +255,7 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
 fn add_one<M: ptarmigan::space::SpaceMachine>(
     (host, m, watch): (&Host<X86_64>, &M, &Watch<'_, X86_64>),
     space: &SharedSpace<X86_64>,
-    slot: &ptarmigan::hosted::CpuSlot,
+    slot: &ptarmigan_hosted::CpuSlot,
     at: u64,
 ) {
     let cpu = slot.cpu().0 as usize;

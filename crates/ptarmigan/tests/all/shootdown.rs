@@ -6,13 +6,13 @@ use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::gather::Gather;
-use ptarmigan::hosted::{Delivery, Host, HostMachine};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::tlb::{
     Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Structures, Tlb, TlbConfig,
 };
+use ptarmigan_hosted::{Delivery, Host, HostMachine};
 use ptsan::Kind;
 use std::sync::Mutex;
 

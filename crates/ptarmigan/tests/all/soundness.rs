@@ -5,7 +5,6 @@ use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Access, Attr, Format, FormatExt, Slot64, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb, Wired};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::Quicklists;
@@ -13,6 +12,7 @@ use ptarmigan::space::{AreaFlags, Done, FaultError, LockError, SharedSpace, Spac
 use ptarmigan::table::{Free, KernelMap, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
+use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb, Wired};
 use remembering::ExactTlbs;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};

@@ -6,8 +6,8 @@ use common::{Shape, Watch, Watchable, small, watched};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::format::{X86_64, X86Pae};
-use ptarmigan::hosted::{Host, HostConfig};
 use ptarmigan::quicklist::ListsConfig;
+use ptarmigan_hosted::{Host, HostConfig};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Debug)]

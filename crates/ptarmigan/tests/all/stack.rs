@@ -5,9 +5,9 @@ use crate::common;
 use common::small;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Attr, X86_64};
-use ptarmigan::hosted::{Host, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{AreaError, AreaFlags, Space, SpaceMachine};
+use ptarmigan_hosted::{Host, HostMachine, NoTlb};
 
 type X = X86_64;
 const PAGE: u64 = 4096;

@@ -7,7 +7,6 @@ use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Access, Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::gather::{Gather, GatherError};
-use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Policy, Quicklists};
@@ -17,6 +16,7 @@ use ptarmigan::tlb::{
     Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, Structures, TlbConfig, TlbRefusal,
 };
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine, NoTlb};
 use remembering::ExactTlbs;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

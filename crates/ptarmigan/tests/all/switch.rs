@@ -7,7 +7,6 @@ use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{MachineId, Pinned};
 use ptarmigan::format::{Access, X86_64};
 use ptarmigan::gather::Gather;
-use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, SharedSpace, Space};
@@ -16,6 +15,7 @@ use ptarmigan::tlb::{
     Invalidation, Mmu, Root, Runs, Scope, SpaceId, Structures, Tlb, TlbConfig, TlbError, TlbRefusal,
 };
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{Host, HostMachine};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex, OnceLock};

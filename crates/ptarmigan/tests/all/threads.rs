@@ -5,11 +5,11 @@ use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::space::{Access, AreaFlags, Space};
+use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 

@@ -8,7 +8,6 @@ use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::gather::Gather;
-use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Flushed, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
@@ -17,6 +16,7 @@ use ptarmigan::table::{Free, Tree};
 use ptarmigan::tlb::{
     Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Structures, Tlb,
 };
+use ptarmigan_hosted::{Host, HostMachine};
 use std::cell::Cell;
 use std::sync::Mutex;
 

@@ -7,12 +7,12 @@ use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::{Layered, Plain};
 use ptarmigan::table::{Free, KernelMap, MapError, Tree, TreeMut};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 

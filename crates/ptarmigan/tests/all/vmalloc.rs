@@ -6,12 +6,12 @@ use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::Refused;
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Space, SpaceMachine};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan::vmalloc::{Area, AreaError, Vmalloc};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use std::collections::HashMap;
 
 use crate::common;

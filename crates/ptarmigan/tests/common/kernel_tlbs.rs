@@ -2,9 +2,9 @@
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Entry, Format};
-use ptarmigan::hosted::Host;
 use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
+use ptarmigan_hosted::Host;
 use std::collections::HashMap;
 use std::sync::Mutex;
 

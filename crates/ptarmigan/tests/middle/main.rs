@@ -8,12 +8,12 @@ macro_rules! machine {
             costs: ptarmigan::tlb::CostModel::ALWAYS_PAGE,
             ..ptarmigan::tlb::TlbConfig::new(1)
         };
-        ptarmigan::hosted::HostMachine::with_tlb(
+        ptarmigan_hosted::HostMachine::with_tlb(
             &$host,
             $host.plain().unwrap(),
             &$tlbs,
             config,
-            ptarmigan::hosted::Delivery::AtOnce,
+            ptarmigan_hosted::Delivery::AtOnce,
         )
         .unwrap()
     }};
@@ -41,12 +41,12 @@ use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::local::{LocalMaps, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError};
 use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
-use ptarmigan::hosted::{Host, HostConfig, StoreSlots};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::table::{KernelRange, KernelSlots};
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::vmalloc::{Area, Vmalloc};
 use ptarmigan::window::{DirectMap, Window};
+use ptarmigan_hosted::{Host, HostConfig, StoreSlots};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

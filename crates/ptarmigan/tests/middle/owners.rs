@@ -9,9 +9,6 @@ use ptarmigan::gather::{Gather, GatherError};
 use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::local::{LocalMaps, LocalSetupError, SwitchError, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError, PoolSetupError};
-use ptarmigan::hosted::{
-    HighConfig, HighError, HighMachine, HighSlots, Host, HostError, HostMachine, Kmap, NoTlb, SlotKind,
-};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::{PolicyOn, Quicklists};
 use ptarmigan::space::{AreaFlags, FaultError, LockError, SharedSpace, Space, SpaceMachine};
@@ -19,6 +16,9 @@ use ptarmigan::table::{ClaimError, KernelMap, KernelRangeError, KernelSlots, Map
 use ptarmigan::tlb::{Facts, Runs, Shootdown, SlotSet, Tlb, TlbRefusal};
 use ptarmigan::vmalloc::AreaError;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{
+    HighConfig, HighError, HighMachine, HighSlots, Host, HostError, HostMachine, Kmap, NoTlb, SlotKind,
+};
 use std::sync::Barrier;
 
 /// Two machines of one shape; what belongs to `other` is given to the first.
@@ -305,11 +305,11 @@ fn maps_of_high_frames_with_pins_of_another_machine_are_refused() {
 }
 
 /// Each of two machines' worth of maps has its own slots: that two have the same does not compile
-/// (E0382 in `hosted/highmem/kmap.rs`). Fresh pages show no other program's data then.
+/// (E0382 in `kmap.rs` of `ptarmigan-hosted`). Fresh pages show no other program's data then.
 #[test]
 fn machines_on_one_host_with_slots_of_their_own_clear_no_page_of_each_other() {
     const ROUNDS: u64 = 30;
-    let config = ptarmigan::hosted::HostConfig {
+    let config = ptarmigan_hosted::HostConfig {
         cpus: 2,
         bytes: 32 << 20,
         low: 4 << 20,

@@ -7,7 +7,6 @@ use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
-use ptarmigan::hosted::Host;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Construct, Flushed, Level};
 use ptarmigan::quicklist::{
@@ -19,6 +18,7 @@ use ptarmigan::tlb::{
     Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig,
 };
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
+use ptarmigan_hosted::Host;
 use ptarmigan_rig::SoftMmu;
 use std::cell::Cell;
 use std::convert::Infallible;

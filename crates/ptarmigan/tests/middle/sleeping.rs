@@ -5,9 +5,9 @@ use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::pool::{MaySleep, Pool, PoolConfig, Wake};
 use ptarmigan::highmem::tables::{DEPTH, OwnCpu, TableWindow};
-use ptarmigan::hosted::CpuSlot;
 use ptarmigan::machine::Machine;
 use ptarmigan::window::{OpenWindow, WindowGuard};
+use ptarmigan_hosted::CpuSlot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn at(point: Point) {

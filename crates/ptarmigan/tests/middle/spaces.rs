@@ -5,12 +5,12 @@ use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, I386, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
-use ptarmigan::hosted::{Host, HostConfig, HostMachine};
 use ptarmigan::machine::On;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{Access, Advice, AreaFlags, Space, SpaceMachine};
 use ptarmigan::table::{Free, Tree};
+use ptarmigan_hosted::{Host, HostConfig, HostMachine};
 use ptarmigan_rig::{SoftMmu, Watchable};
 
 const PAGE: u64 = 4096;

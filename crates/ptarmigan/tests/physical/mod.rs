@@ -4,8 +4,8 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::Format;
 use ptarmigan::frames::*;
-use ptarmigan::hosted::{Host, HostConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
+use ptarmigan_hosted::{Host, HostConfig};
 use std::cell::Cell;
 
 /// A small machine that costs little to set up, with memory behind its data frames.

@@ -7,10 +7,10 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, ORDERS, Request, ZoneClass};
-use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
+use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
 
 /// The format of all tables here.
 pub type F = X86_64;

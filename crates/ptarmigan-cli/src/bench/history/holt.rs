@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, X86_64};
-use ptarmigan::hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
+use ptarmigan_hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
 
 use super::host;
 use crate::bar::RoundLine;

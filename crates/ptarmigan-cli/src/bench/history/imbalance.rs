@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{Dirty, Frame};
-use ptarmigan::hosted::{Host, HostConfig, HostError};
 use ptarmigan::quicklist::{Historic, Policy, Quicklists, Rules};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{Host, HostConfig, HostError};
 use serde::Serialize;
 
 use super::family::{F, Family, occupy};

@@ -8,8 +8,8 @@
 //! becomes free on another node than the list's was cached on the wrong node.
 use std::fmt::Write as _;
 
-use ptarmigan::hosted::{Host, HostConfig};
 use ptarmigan::quicklist::{Policy, Rules};
+use ptarmigan_hosted::{Host, HostConfig};
 use serde::Serialize;
 
 use super::family::{F, Family};
@@ -82,7 +82,7 @@ pub fn run() -> Result<MigrationReport, String> {
         let host = Host::<F>::new(HostConfig { cpus, nodes, bytes, prefault: 0, ..HostConfig::default() })
             .map_err(|e| e.to_string())?;
         for children in CHILDREN {
-            let fail = |e: ptarmigan::hosted::HostError| e.to_string();
+            let fail = |e: ptarmigan_hosted::HostError| e.to_string();
             let linux_2_4 = host.historic(Rules::LINUX_2_4, 3).map_err(fail)?;
             let watermark = Some(linux_2_4.high_watermark());
             rows.push(migrate(&host, linux_2_4, "linux-2.4", children, watermark)?);

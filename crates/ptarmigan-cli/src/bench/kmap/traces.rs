@@ -3,8 +3,8 @@ use super::report::{KmapRow, Part, row};
 use crate::bar;
 use crate::error::Failure;
 use crate::replay::{KmapReport, MappedTrace};
-use ptarmigan::hosted::{HighConfig, Kmap, SlotKind};
 use ptarmigan::tlb::CostModel;
+use ptarmigan_hosted::{HighConfig, Kmap, SlotKind};
 
 /// Slots of the window of 2001.
 const SLOTS: usize = 1024;

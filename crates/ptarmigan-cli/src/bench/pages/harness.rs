@@ -98,7 +98,7 @@ pub fn side_by_side(
     sizes: &Workload,
     others: Vec<Box<dyn Entrant + '_>>,
 ) -> Result<BenchReport, String> {
-    let fail = |e: ptarmigan::hosted::HostError| e.to_string();
+    let fail = |e: ptarmigan_hosted::HostError| e.to_string();
     // The extra pages are those cached on the other CPU.
     let pages = sizes.most() + 1024;
     let [known, looked_after, cleared] = [host(pages), host(pages), host(pages)];

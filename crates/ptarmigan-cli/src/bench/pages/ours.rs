@@ -12,11 +12,11 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostError};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Policy, PolicyOn, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
+use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostError};
 
 use super::contender::{PAGE, PageContender, Pages};
 

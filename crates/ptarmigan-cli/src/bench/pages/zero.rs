@@ -18,10 +18,10 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, Zero, ZoneClass};
-use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
+use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 
 use crate::bar::RoundLine;
 use crate::bench::report::{BenchReport, Samples};

@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{Access, AreaFlags, Done, SharedSpace, Space};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 
 use crate::bar::RoundLine;
 use crate::bench::report::{BenchReport, Samples};

@@ -24,7 +24,7 @@ pub fn policies(rounds: u32) -> Result<BenchReport, String> {
     let [Ok(quick), Ok(plain), Ok(v5), Ok(v2008)] = &hosts else {
         return Err(hosts.into_iter().find_map(Result::err).map_or(String::new(), |e| e.to_string()));
     };
-    let fail = |e: ptarmigan::hosted::HostError| e.to_string();
+    let fail = |e: ptarmigan_hosted::HostError| e.to_string();
     let field: Vec<Box<dyn TableContender + '_>> = vec![
         Box::new(LibraryTree::new("ptarmigan", quick, quick.quicklists().map_err(fail)?).map_err(fail)?),
         Box::new(LibraryTree::new("ptarmigan-plain", plain, plain.plain().map_err(fail)?).map_err(fail)?),

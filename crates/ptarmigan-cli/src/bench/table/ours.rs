@@ -8,10 +8,10 @@ use std::hint::black_box;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Tree};
+use ptarmigan_hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
 
 use super::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
 

@@ -9,11 +9,11 @@ use crate::error::{Context, Failure};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86Pae;
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, HostTables, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::params::{AutoParams, UserPte};
 use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, HostTables, NoTlb};
 use std::fmt::{Result as Written, Write as _};
 
 /// How much smaller the machine is.

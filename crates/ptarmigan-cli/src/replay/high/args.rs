@@ -1,7 +1,7 @@
 //! The options of high memory.
 use crate::error::Failure;
 use crate::replay::memory;
-use ptarmigan::hosted::{HighConfig, Kmap, SlotKind};
+use ptarmigan_hosted::{HighConfig, Kmap, SlotKind};
 
 /// Default number of slots of a pool, as on Linux.
 const SLOTS: usize = 1024;

@@ -1,5 +1,5 @@
 //! Reports the frames that were mapped, as text and as JSON.
-use ptarmigan::hosted::{HighConfig, Kmap, KmapCounts, SlotKind};
+use ptarmigan_hosted::{HighConfig, Kmap, KmapCounts, SlotKind};
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! Reports where tables were placed, as text and as JSON.
-use ptarmigan::hosted::HostTables;
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::PolicyCounts;
+use ptarmigan_hosted::HostTables;
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -9,9 +9,9 @@ use crate::measure::clock::thread_time;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId};
 use ptarmigan::frames::{AllocFlags, NoFrame};
-use ptarmigan::hosted::CpuSlot;
 use ptarmigan::page::{Clean, FlushProof, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Here, Policy, PolicyCounts, PolicyOn, Returned, TakesUnhooked};
+use ptarmigan_hosted::CpuSlot;
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -32,10 +32,10 @@ use crate::measure::clock::Clock;
 use crate::shipped::COMPILE;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Format, X86_64};
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use std::path::Path;
 
 /// A recording that is ready to be observed.

@@ -8,9 +8,9 @@ use crate::replay::instruments::stream::{Nothing, Stream};
 use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::report::LevelReport;
 use ptarmigan::format::{Format, X86_64};
-use ptarmigan::hosted::{HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy, Rules};
+use ptarmigan_hosted::{HostMachine, NoTlb};
 
 /// Rounds whose median is the mean time of an allocation.
 const ROUNDS: usize = 3;

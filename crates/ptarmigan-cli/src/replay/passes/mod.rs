@@ -25,15 +25,15 @@ use crate::measure::clock::Clock;
 use crate::measure::stats::median;
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, I386, X86Pae};
-use ptarmigan::hosted::{
-    Delivery, HighMachine, HighSlots, Host, HostConfig, HostMachine, SlotKind, TableReach,
-};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Layout;
 use ptarmigan::quicklist::{Layered, Policy, Rules, Source};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{FlushCounts, Mmu, TlbConfig};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{
+    Delivery, HighMachine, HighSlots, Host, HostConfig, HostMachine, SlotKind, TableReach,
+};
 
 /// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
 /// contain the medians.

@@ -6,8 +6,8 @@ use crate::replay::instruments::sanitize::Sanitized;
 use crate::replay::platform::Platform;
 use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::report::SanitizerReport;
-use ptarmigan::hosted::Delivery;
 use ptarmigan::quicklist::{Layered, Policy, Rules};
+use ptarmigan_hosted::Delivery;
 use ptarmigan_rig::Watchable;
 use ptsan::{Adversary, Config};
 

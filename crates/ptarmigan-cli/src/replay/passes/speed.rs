@@ -8,9 +8,9 @@ use crate::replay::platform::Platform;
 use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::workers::job::{Elapsed, Job};
 use crate::replay::workers::outcome::Outcome;
-use ptarmigan::hosted::{Delivery, Host};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Policy, Rules};
+use ptarmigan_hosted::{Delivery, Host};
 
 impl<P: Platform> Replay<'_, P> {
     /// Replays without instruments: the requested job, and the jobs that it is compared with.

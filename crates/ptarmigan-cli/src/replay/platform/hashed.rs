@@ -5,13 +5,13 @@ use crate::replay::args::ReplayArgs;
 use crate::replay::input::relayout::Room;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::format::Ppc32;
-use ptarmigan::hosted::Host;
 use ptarmigan::quicklist::Source;
 use ptarmigan::space::Access;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan::tlb::hash::{HashSize, Hashed32, Hashed64, Refill};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::Host;
 use ptarmigan_rig::{HashMemory, HashUse, HashedMmu, SoftMmu, hash_size};
 use ptsan::{Config, HashLayout};
 

@@ -13,12 +13,12 @@ use super::input::relayout::Room;
 use super::workers::watch::Watch;
 use crate::error::Failure;
 use ptarmigan::format::Format;
-use ptarmigan::hosted::{Host, TableReach};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::{PolicyCounts, Source};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{Mmu, TlbConfig};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{Host, TableReach};
 use ptarmigan_rig::{HashUse, SoftMmu, Watchable};
 use ptsan::Config;
 

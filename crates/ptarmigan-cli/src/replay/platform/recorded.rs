@@ -3,10 +3,10 @@ use super::Platform;
 use crate::error::Failure;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Host, NoTlb};
 use ptarmigan::quicklist::Source;
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{Host, NoTlb};
 use ptarmigan_rig::SoftMmu;
 use ptsan::Config;
 

@@ -14,9 +14,9 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::Format;
 use ptarmigan::frames::NoFrame;
-use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space};
+use ptarmigan_hosted::{CpuSlot, Host};
 use ptarmigan_trace::{FaultFlags, Kind};
 
 /// One worker.

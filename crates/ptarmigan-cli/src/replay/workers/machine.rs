@@ -5,11 +5,11 @@ use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
-use ptarmigan::hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, TableReach};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Space, SpaceMachine};
 use ptarmigan::tlb::{Mmu, Parking, Tlb};
+use ptarmigan_hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, TableReach};
 
 /// Requirements of a job on its machine.
 pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {

@@ -1,7 +1,7 @@
 //! The results of the workers.
 use crate::replay::linux::CallError;
 use ptarmigan::frames::NoFrame;
-use ptarmigan::hosted::KmapCounts;
+use ptarmigan_hosted::KmapCounts;
 use ptarmigan_trace::Sampled;
 
 /// A sample of Linux's count of tables, compared with the library's.

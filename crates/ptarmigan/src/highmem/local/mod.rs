@@ -163,8 +163,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
     }
 
     /// Returns the slots.
-    #[cfg(feature = "hosted")]
-    pub(crate) fn slots(&self) -> &L {
+    pub fn slots(&self) -> &L {
         &self.slots
     }
 

@@ -28,7 +28,8 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     /// use here: the call pins the caller by itself, and not while it sleeps (REQ-6).
     ///
     /// ```compile_fail,E0502
-    /// # use ptarmigan::{addr::Pfn, highmem::{Slots, pool::*}, hosted::Sleeper, tlb::Shootdown};
+    /// # use ptarmigan::{addr::Pfn, highmem::{Slots, pool::*}, tlb::Shootdown};
+    /// # use ptarmigan_hosted::Sleeper;
     /// fn sleeps_with_a_pin<S: Shootdown, L: Slots>(pool: &Pool<'_, S, L>, mut here: Sleeper<'_, S>) {
     ///     let pin = here.pin();
     ///     let page = pool.map(&mut here, Pfn(1)); // `here` is borrowed by the pin

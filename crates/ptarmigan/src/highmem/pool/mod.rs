@@ -219,8 +219,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
     }
 
     /// Returns the slots.
-    #[cfg(feature = "hosted")]
-    pub(crate) fn all_slots(&self) -> &L {
+    pub fn all_slots(&self) -> &L {
         &self.slots
     }
 

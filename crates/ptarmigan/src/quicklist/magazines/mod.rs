@@ -78,9 +78,8 @@ const LEVELS: usize = MAX_LEVELS.next_power_of_two();
 /// The policy that this library is about. `K` says whether pages are looked after while they are in
 /// it, see [`Checked`](super::Checked).
 ///
-#[cfg_attr(feature = "hosted", doc = "```")]
-#[cfg_attr(not(feature = "hosted"), doc = "```ignore")]
-/// # use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// ```
+/// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 /// # use ptarmigan::{format::X86_64, machine::Machine};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;

@@ -156,7 +156,6 @@ impl MachineWideAsids {
     }
 
     /// Returns whether ASIDs are disabled.
-    #[cfg(feature = "hosted")]
     pub fn is_empty(&self) -> bool {
         self.numbers == 0
     }

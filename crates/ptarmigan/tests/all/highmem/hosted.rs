@@ -1,13 +1,13 @@
 //! A hosted machine whose data frames are high memory.
 use ptarmigan::addr::{FRAME_SIZE, Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{
-    HighConfig, HighError, HighMachine, HighSlots, Host, HostConfig, HostError, HostMachine, Kmap, NoTlb,
-    SlotKind,
-};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::window::{OpenWindow, WindowGuard};
+use ptarmigan_hosted::{
+    HighConfig, HighError, HighMachine, HighSlots, Host, HostConfig, HostError, HostMachine, Kmap, NoTlb,
+    SlotKind,
+};
 
 const LOW: u64 = 16 << 20;
 const AREA: VirtRange = VirtRange { start: 0x40_0000, end: 0x50_0000 };

@@ -3,11 +3,11 @@ use crate::highmem::machine::{HIGH, Tlbs, error, host, low, machine, pins, pool}
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::format::{Attr, Entry, Format, FormatExt, X86_64};
 use ptarmigan::highmem::pool::PoolConfig;
-use ptarmigan::hosted::Host;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::table::{KernelSlots, SlotsError};
 use ptarmigan::window::WindowGuard;
+use ptarmigan_hosted::Host;
 
 const START: u64 = 0xffff_c000_0000_0000;
 const LEAF: u64 = 2 << 20;

@@ -5,10 +5,10 @@ use ptarmigan::cpu::CpuId;
 use ptarmigan::format::X86_64;
 use ptarmigan::highmem::Slots;
 use ptarmigan::highmem::local::{LocalError, LocalMaps, LocalSetupError, SwitchError, TaskMaps};
-use ptarmigan::hosted::Host;
 use ptarmigan::machine::Machine;
 use ptarmigan::tlb::Shootdown;
 use ptarmigan::window::{OpenWindow, Window, WindowGuard};
+use ptarmigan_hosted::Host;
 use std::sync::atomic::Ordering;
 
 fn high(n: u32) -> Pfn {

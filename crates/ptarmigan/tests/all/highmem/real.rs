@@ -2,8 +2,8 @@
 use crate::highmem::machine::{FRAMES, HIGH, Tlbs, host, machine, pins, pool};
 use ptarmigan::addr::Pfn;
 use ptarmigan::highmem::pool::PoolConfig;
-use ptarmigan::hosted::{HighMemory, RealSlots};
 use ptarmigan::window::WindowGuard;
+use ptarmigan_hosted::{HighMemory, RealSlots};
 
 #[test]
 fn what_is_written_through_one_slot_is_read_through_the_next() {

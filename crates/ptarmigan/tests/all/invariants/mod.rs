@@ -26,10 +26,10 @@ use proptest::test_runner::RngSeed;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::{Format, FormatExt, X86_64};
-use ptarmigan::hosted::Host;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
+use ptarmigan_hosted::Host;
 use run::{Case, LEVELS, Lists, Op, ROOT, Run, SPACES, Subject, case};
 use std::collections::HashSet;
 

@@ -5,12 +5,12 @@ use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, Format, FormatExt, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame};
-use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Plain, Policy, Quicklists};
 use ptarmigan::table::{Free, KernelMap, Tree};
 use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
 
 pub const ROOT: Level = X86_64::LAYOUT.root();
 pub const LEVELS: usize = X86_64::LAYOUT.levels as usize;

@@ -2,22 +2,22 @@
 use super::highmem::HighMemory;
 use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
-use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
-use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId, WrongMachine};
-use crate::format::Format;
-use crate::frames::{
+use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr};
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
+use ptarmigan::cpu::{CpuId, MAX_CPUS, MachineId, NodeId, WrongMachine};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{
     AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, FramesError, MemoryRun, MemorySize,
     NoFrame, Request, ZoneClass,
 };
-use crate::page::Construct;
-use crate::quicklist::{
+use ptarmigan::page::Construct;
+use ptarmigan::quicklist::{
     CheckConfig, Checked, Historic, HistoricError, ListsConfig, ListsError, ListsRefused, Plain, Quicklists,
     Rules, Source,
 };
-use crate::table::{KernelMap, KernelMapError, MemoryTooHigh};
-use crate::tlb::{FIRST_NAME, TlbError};
-use crate::window::{DirectMap, OpenWindow};
+use ptarmigan::table::{KernelMap, KernelMapError, MemoryTooHigh};
+use ptarmigan::tlb::{FIRST_NAME, TlbError};
+use ptarmigan::window::{DirectMap, OpenWindow};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -185,7 +185,7 @@ impl std::error::Error for Missing {}
 ///
 /// ```
 /// use ptarmigan::format::X86_64;
-/// use ptarmigan::hosted::{Host, HostConfig};
+/// use ptarmigan_hosted::{Host, HostConfig};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let host = Host::<X86_64>::new(HostConfig { cpus: 2, bytes: 64 << 20, ..HostConfig::default() })?;

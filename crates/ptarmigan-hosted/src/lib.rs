@@ -6,7 +6,7 @@
 //! ```
 //! use ptarmigan::addr::{VirtAddr, VirtRange};
 //! use ptarmigan::format::X86_64;
-//! use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+//! use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 //! use ptarmigan::machine::Machine;
 //! use ptarmigan::space::{Access, AreaFlags, Space};
 //!
@@ -46,3 +46,7 @@ pub use host::{Host, HostConfig, HostError, Missing};
 pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb, TableReach};
 pub use slots::CpuSlot;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

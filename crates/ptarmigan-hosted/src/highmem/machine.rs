@@ -1,25 +1,25 @@
 //! A machine that reaches its high data frames through slots.
 use super::kmap::{HighSlots, KmapCounts, Maps};
 use super::setup::{HighConfig, HighError};
-use crate::addr::{FRAME_SIZE, Pfn};
-use crate::cpu::{Counter, Pinned};
-use crate::format::Format;
-use crate::frames::{DataFrames, Frames, NoFrame};
-use crate::highmem::Slots;
-use crate::hosted::ipi::Wired;
-use crate::hosted::machine::{HostMachine, TableReach};
-use crate::hosted::slots::CpuSlot;
-use crate::machine::Machine;
-use crate::quicklist::Policy;
-use crate::space::SpaceMachine;
-use crate::tlb::{Mmu, Parking, Tlb};
-use crate::window::DirectMap;
+use crate::ipi::Wired;
+use crate::machine::{HostMachine, TableReach};
+use crate::slots::CpuSlot;
+use ptarmigan::addr::{FRAME_SIZE, Pfn};
+use ptarmigan::cpu::{Counter, Pinned};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{DataFrames, Frames, NoFrame};
+use ptarmigan::highmem::Slots;
+use ptarmigan::machine::Machine;
+use ptarmigan::quicklist::Policy;
+use ptarmigan::space::SpaceMachine;
+use ptarmigan::tlb::{Mmu, Parking, Tlb};
+use ptarmigan::window::DirectMap;
 
 /// A [`HostMachine`] whose kernel maps data frames to clear and to copy them. Low frames are reached
 /// through the direct map, and tables as the machine beneath reaches them.
 ///
 /// Slots are filled and flushed whether or not data frames have
-/// [memory](crate::hosted::HostConfig::touch_data) behind them.
+/// [memory](crate::HostConfig::touch_data) behind them.
 pub struct HighMachine<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach = DirectMap> {
     inner: &'m HostMachine<'h, F, P, S, W>,
     maps: Maps<'m, S>,

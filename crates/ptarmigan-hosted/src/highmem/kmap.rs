@@ -1,18 +1,18 @@
 //! Slots of either kind, counted, and the three ways to map frames in them.
 use super::setup::{HighConfig, HighError, Kmap, SlotKind};
 use super::{RealSlots, StoreSlots};
-use crate::addr::Pfn;
-use crate::cpu::{MachineId, Pinned};
-use crate::format::Format;
-use crate::frames::{Frames, NoFrame};
-use crate::highmem::linux::{FlushRule, LinuxPool};
-use crate::highmem::local::LocalMaps;
-use crate::highmem::pool::{Pool, PoolConfig, PoolCounts, PoolError};
-use crate::highmem::{Install, MAX_SLOTS, Remove, SlotError, Slots};
-use crate::hosted::host::Host;
-use crate::hosted::ipi::Wired;
-use crate::tlb::{KernelPlans, Mmu, Tlb};
-use crate::window::WindowGuard;
+use crate::host::Host;
+use crate::ipi::Wired;
+use ptarmigan::addr::Pfn;
+use ptarmigan::cpu::{MachineId, Pinned};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{Frames, NoFrame};
+use ptarmigan::highmem::linux::{FlushRule, LinuxPool};
+use ptarmigan::highmem::local::LocalMaps;
+use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolCounts, PoolError};
+use ptarmigan::highmem::{Install, MAX_SLOTS, Remove, SlotError, Slots};
+use ptarmigan::tlb::{KernelPlans, Mmu, Tlb};
+use ptarmigan::window::WindowGuard;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -25,7 +25,7 @@ const STORE_BASE: u64 = 0xffff_c000_0000_0000;
 /// can have the same slots.
 ///
 /// ```compile_fail,E0382
-/// # use ptarmigan::{format::X86_64, hosted::*, quicklist::Policy};
+/// # use {ptarmigan::{format::X86_64, quicklist::Policy}, ptarmigan_hosted::*};
 /// fn twice<P: Policy>(m: &HostMachine<'_, X86_64, P, NoTlb>, slots: HighSlots<'_>, config: &HighConfig) {
 ///     let one = HighMachine::new(m, slots, config);
 ///     let two = HighMachine::new(m, slots, config); // `slots` has been moved
@@ -34,7 +34,7 @@ const STORE_BASE: u64 = 0xffff_c000_0000_0000;
 /// ```
 ///
 /// ```compile_fail,E0505
-/// # use ptarmigan::{format::X86_64, hosted::*};
+/// # use {ptarmigan::format::X86_64, ptarmigan_hosted::*};
 /// fn outlive(host: Host<X86_64>, config: &HighConfig) {
 ///     let slots = HighSlots::new(&host, config);
 ///     drop(host); // `slots` leads to its memory

@@ -1,8 +1,8 @@
 //! Slots that are mappings of the host.
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
-use crate::highmem::{Install, Remove, SlotError, Slots};
-use crate::hosted::mapping::Mapping;
+use crate::mapping::Mapping;
 use core::ptr::NonNull;
+use ptarmigan::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
+use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
@@ -31,7 +31,7 @@ impl HighMemory {
     }
 
     /// Maps the memory where it lies in an arena: slots are another way to the same bytes.
-    pub(in crate::hosted) fn map_into(&self, arena: &Mapping) -> rustix::io::Result<()> {
+    pub(crate) fn map_into(&self, arena: &Mapping) -> rustix::io::Result<()> {
         let (start, bytes) = ((self.first.0 as usize) << FRAME_SHIFT, (self.frames as usize) << FRAME_SHIFT);
         if start.checked_add(bytes).is_none_or(|end| end > arena.len()) {
             return Err(Errno::INVAL);

@@ -1,17 +1,17 @@
 //! Tables in high memory on a hosted machine.
 use super::StoreSlots;
 use super::setup::HighError;
-use crate::addr::PhysAddr;
-use crate::cpu::CpuId;
-use crate::format::Format;
-use crate::highmem::tables::{DEPTH, OwnCpu, TableWindow};
-use crate::highmem::window::{MixedGuard, MixedWindow};
-use crate::hosted::host::Host;
-use crate::hosted::machine::TableReach;
-use crate::params::UserPte;
-use crate::quicklist::{AutoCosts, AutoPlacement, Placement, Source};
-use crate::table::KernelMap;
-use crate::window::{DirectMap, OpenWindow, Window};
+use crate::host::Host;
+use crate::machine::TableReach;
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::CpuId;
+use ptarmigan::format::Format;
+use ptarmigan::highmem::tables::{DEPTH, OwnCpu, TableWindow};
+use ptarmigan::highmem::window::{MixedGuard, MixedWindow};
+use ptarmigan::params::UserPte;
+use ptarmigan::quicklist::{AutoCosts, AutoPlacement, Placement, Source};
+use ptarmigan::table::KernelMap;
+use ptarmigan::window::{DirectMap, OpenWindow, Window};
 use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;

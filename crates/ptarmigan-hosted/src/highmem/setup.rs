@@ -1,19 +1,19 @@
 //! The shape of a machine's high memory, and what goes wrong.
-use crate::bootmem::BootMemoryShort;
-use crate::cpu::WrongMachine;
-use crate::highmem::local::LocalSetupError;
-use crate::highmem::pool::{PoolError, PoolSetupError};
-use crate::hosted::host::HostError;
+use crate::host::HostError;
+use ptarmigan::bootmem::BootMemoryShort;
+use ptarmigan::cpu::WrongMachine;
+use ptarmigan::highmem::local::LocalSetupError;
+use ptarmigan::highmem::pool::{PoolError, PoolSetupError};
 use std::fmt;
 
 /// What frames are mapped with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kmap {
-    /// [Local maps](crate::highmem::local).
+    /// [Local maps](ptarmigan::highmem::local).
     Local,
-    /// The [pool](crate::highmem::pool).
+    /// The [pool](ptarmigan::highmem::pool).
     Pool,
-    /// The pool [as Linux has it](crate::highmem::linux), with the flushes of Linux 6.1.
+    /// The pool [as Linux has it](ptarmigan::highmem::linux), with the flushes of Linux 6.1.
     Linux,
     /// The same with those of Linux 2.4: one each round, even if nothing is stale.
     Linux24,
@@ -23,7 +23,7 @@ pub enum Kmap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotKind {
     /// Mappings of the host: [`RealSlots`](super::RealSlots). The host's
-    /// [high memory](crate::hosted::HostConfig::high_file) has to be a file.
+    /// [high memory](crate::HostConfig::high_file) has to be a file.
     Real,
     /// Entries of an array: [`StoreSlots`](super::StoreSlots).
     Store,

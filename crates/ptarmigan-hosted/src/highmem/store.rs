@@ -1,9 +1,9 @@
 //! Slots that are entries of an array.
-use crate::addr::{FRAME_SHIFT, Pfn};
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::highmem::{Install, Remove, SlotError, Slots};
-use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::window::{DirectMap, OpenWindow, WindowGuard};
+use ptarmigan::addr::{FRAME_SHIFT, Pfn};
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
+use ptarmigan::sync::atomic::{AtomicU32, Ordering};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Slots whose frames are reached through a direct map: installing one is one store into an array,
 /// as it is one store into a table of a kernel's. For measurements: what the host takes for a

@@ -2,15 +2,15 @@
 use super::host::{Host, HostError};
 use super::ipi::{Delivery, Messages, Wired};
 use super::slots::CpuSlot;
-use crate::addr::{FRAME_SIZE, Pfn};
-use crate::cpu::{CpuId, NodeId, Pinned, WrongMachine};
-use crate::format::Format;
-use crate::frames::{DataFrames, Frames, NoFrame};
-use crate::machine::Machine;
-use crate::quicklist::Policy;
-use crate::space::SpaceMachine;
-use crate::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
-use crate::window::{DirectMap, OpenWindow, WindowGuard};
+use ptarmigan::addr::{FRAME_SIZE, Pfn};
+use ptarmigan::cpu::{CpuId, NodeId, Pinned, WrongMachine};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{DataFrames, Frames, NoFrame};
+use ptarmigan::machine::Machine;
+use ptarmigan::quicklist::Policy;
+use ptarmigan::space::SpaceMachine;
+use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Nothing walks a hosted machine's tables: nothing to invalidate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +53,7 @@ impl TableReach for DirectMap {
 ///
 /// ```
 /// use ptarmigan::format::X86_64;
-/// use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+/// use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 /// use ptarmigan::machine::Machine;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

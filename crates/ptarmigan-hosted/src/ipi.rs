@@ -1,7 +1,7 @@
 //! Interrupts between logical CPUs: messages, which their threads look for when they come to it.
 use super::slots::Owners;
-use crate::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
+use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
+use ptarmigan::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ const PATIENCE: u32 = 100;
 /// Interrupts of a hosted machine.
 ///
 /// A CPU whose thread is busy is served when that thread next calls
-/// [`Tlb::serve`](crate::tlb::Tlb::serve), between two things it does or while it waits for
+/// [`Tlb::serve`](ptarmigan::tlb::Tlb::serve), between two things it does or while it waits for
 /// something; so every thread that owns a CPU has to do one or the other until it gives its slot
 /// back.
 pub struct Messages {

@@ -1,8 +1,8 @@
 //! Threads that sleep for a slot.
-use crate::cpu::Pinned;
-use crate::highmem::pool::MaySleep;
-use crate::hosted::slots::CpuSlot;
-use crate::tlb::{Shootdown, Tlb};
+use crate::slots::CpuSlot;
+use ptarmigan::cpu::Pinned;
+use ptarmigan::highmem::pool::MaySleep;
+use ptarmigan::tlb::{Shootdown, Tlb};
 use std::time::{Duration, Instant};
 
 /// A thread that may sleep until a moment. It looks now and then, so it need not be woken, and

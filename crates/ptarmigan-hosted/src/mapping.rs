@@ -1,7 +1,7 @@
 //! Anonymous memory of the host.
-use crate::addr::FRAME_SIZE;
-use crate::bootmem::BootMemory;
 use core::ptr::NonNull;
+use ptarmigan::addr::FRAME_SIZE;
+use ptarmigan::bootmem::BootMemory;
 use std::sync::Arc;
 
 /// A block of zeroed memory, given back when dropped.
@@ -98,9 +98,9 @@ mod system {
 #[cfg(miri)]
 mod system {
     use super::Mapping;
-    use crate::addr::FRAME_SIZE;
     use core::ops::Range;
     use core::ptr::NonNull;
+    use ptarmigan::addr::FRAME_SIZE;
     use std::alloc::{Layout, alloc_zeroed, dealloc};
 
     fn layout(len: usize) -> rustix::io::Result<Layout> {

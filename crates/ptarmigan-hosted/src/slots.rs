@@ -1,6 +1,6 @@
 //! Logical CPUs that threads own.
-use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WithPin};
 use core::marker::PhantomData;
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned, WithPin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -150,7 +150,7 @@ impl Owners {
 /// A logical CPU. The thread that owns the slot is that CPU; the slot cannot leave its thread.
 ///
 /// ```compile_fail,E0277
-/// use ptarmigan::hosted::CpuSlot;
+/// use ptarmigan_hosted::CpuSlot;
 /// fn elsewhere(slot: CpuSlot) {
 ///     std::thread::spawn(move || drop(slot)); // a slot is not `Send`
 /// }
