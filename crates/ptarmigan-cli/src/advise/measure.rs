@@ -2,14 +2,14 @@
 use super::figures::{Figures, Saved};
 use crate::error::Failure;
 use crate::measure::clock::Clock;
-use crate::replay::{CountedMachine, CountedRun, CountedTrace};
+use crate::replay::{CountedMachine, CountedRun, SoloTrace};
 use indicatif::ProgressBar;
 
 /// One side of a comparison: a recording on a machine.
 #[derive(Clone, Copy)]
 pub struct Side<'a> {
     /// The recording.
-    pub trace: &'a CountedTrace,
+    pub trace: &'a SoloTrace,
     /// The machine.
     pub on: CountedMachine,
 }
@@ -55,7 +55,7 @@ impl Measure {
     /// # Errors
     /// If the machine cannot be set up, or memory runs out.
     pub fn once(&self, side: Side<'_>) -> Result<CountedRun, Failure> {
-        side.trace.run(&side.on, self.clock)
+        side.trace.count(&side.on, self.clock)
     }
 
     /// Replays one side in all rounds.

@@ -22,7 +22,7 @@ use crate::error::{Context, Failure};
 use crate::measure::page_prices::PagePrices;
 use crate::model;
 use crate::print;
-use crate::replay::{CountedTrace, Trace};
+use crate::replay::{SoloTrace, Trace};
 use crate::term;
 use args::{KernelArch, Whom};
 use measure::Measure;
@@ -72,7 +72,7 @@ fn one(
     prices: Option<PagePrices>,
 ) -> Result<TraceReport, Failure> {
     let measure = Measure::new(args.memory, args.rounds);
-    let recorded = CountedTrace::new(trace);
+    let recorded = SoloTrace::new(trace);
     let mut verdicts = Vec::new();
     measure.say("replaying");
     let (whole, run) = measure.alone(measure::Side { trace: &recorded, on: measure.usual })?;

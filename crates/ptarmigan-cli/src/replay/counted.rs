@@ -1,19 +1,13 @@
-//! Replays recordings with one worker, for the tables that they make: counts and times by class of
-//! operation.
-use super::input::schedule::{CpuMap, Op, Program, Schedule};
-use super::input::trace::Trace;
+//! Replays recordings for the tables that they make: counts and times by class of operation.
 use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
-use super::workers::job::Job;
-use super::workers::machine::EitherMachine;
-use super::workers::outcome::Outcome;
+use super::setup::{Setup, SoloTrace};
 use super::workers::watch::Watch;
 use crate::error::{Context, Failure};
 use crate::measure::clock::Clock;
-use ptarmigan::format::X86_64;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
 use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
-use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan_hosted::{Delivery, NoTlb};
 
 /// The machine that a recording is replayed on.
 #[derive(Clone, Copy, Debug)]
@@ -61,57 +55,32 @@ pub(crate) struct CountedRun {
     pub samples: (u64, u64),
 }
 
-/// A recording, ready to be replayed by one worker.
-pub(crate) struct CountedTrace {
-    trace: Trace,
-    schedule: Schedule,
-}
-
-impl CountedTrace {
-    /// Plans the replay of a recording.
-    pub fn new(trace: Trace) -> Self {
-        let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, trace.cpus), true);
-        CountedTrace { trace, schedule }
-    }
-
-    /// Returns the recording.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
-    }
-
-    /// Returns the only worker's program.
-    pub fn program(&self) -> &Program {
-        &self.schedule.programs[0]
-    }
-
-    fn job(&self) -> Job<'_> {
-        Job { trace: &self.trace, schedule: &self.schedule, copies: 1, keep_going: false, idle_zero: 0 }
-    }
-
+impl SoloTrace {
     /// Replays the recording, and counts.
     ///
     /// # Errors
     /// If the machine cannot be set up, or memory runs out.
-    pub fn run(&self, on: &CountedMachine, clock: Clock) -> Result<CountedRun, Failure> {
-        let host = self.host(on)?;
-        let lists = host.quicklists_with(Self::lists(on, host.config().cpus)).context("lists")?;
-        let layered = Layered::new(TableCounts::new(host.frames()), lists).context("layers")?;
-        let policy: &dyn Policy = &layered;
-        let tlb = TlbConfig { costs: on.costs, ..TlbConfig::new(host.config().cpus) };
-        let machine =
-            HostMachine::with_tlb(&host, policy, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
-        let tables = layered.layer();
-        let ops: &[Op] = &self.program().ops;
-        let watch = || ByClass::new(tables, &self.trace, ops, clock);
-        let (outcome, elapsed, watches) = self.job().run(&EitherMachine::low(&machine), &watch, &|_| {})?;
-        self.lasted(&outcome, on)?;
+    pub fn count(&self, on: &CountedMachine, clock: Clock) -> Result<CountedRun, Failure> {
+        let setup = self.on(on.memory);
+        let lists = ListsConfig { magazine: on.magazine, fixed_budget: on.budget, ..setup.lists };
+        let tlb = TlbConfig { costs: on.costs, ..setup.tlb };
+        let setup = Setup { lists, tlb, ..setup };
+        let fresh = setup.fresh()?;
+        let tables = TableCounts::new(fresh.host().frames());
+        let layered = Layered::new(tables, fresh.quicklists()?).context("layers")?;
+        let (tables, policy): (_, &dyn Policy) = (layered.layer(), &layered);
+        let machine = fresh.machine(policy, NoTlb, Delivery::AtOnce)?;
+        let watch = || ByClass::new(tables, self.trace(), &self.program().ops, clock);
+        let ran = fresh.run(&machine, &watch, None)?;
+        setup.check_memory(&ran.outcome)?;
         let counts = layered.counts();
         let sum =
             |of: fn(&ptarmigan::quicklist::LevelCounts) -> usize| counts.levels.iter().map(of).sum::<usize>();
-        let (classes, at_end) = watches.first().map(|watch| (watch.counts, watch.at_end)).unwrap_or_default();
+        let (classes, at_end) =
+            ran.watches.first().map(|watch| (watch.counts, watch.at_end)).unwrap_or_default();
         Ok(CountedRun {
             classes,
-            processor_ns: elapsed.processor.as_nanos() as f64,
+            processor_ns: ran.elapsed.processor.as_nanos() as f64,
             at_end,
             made: tables.made(),
             peak: tables.peak(),
@@ -119,7 +88,7 @@ impl CountedTrace {
             refills: sum(|level| level.refills) as u64,
             cached: tables.peak_cached(),
             flushes: machine.tlb().counts(),
-            samples: (outcome.checked, outcome.equal),
+            samples: (ran.outcome.checked, ran.outcome.equal),
         })
     }
 
@@ -127,35 +96,17 @@ impl CountedTrace {
     ///
     /// # Errors
     /// If the machine cannot be set up, or memory runs out.
-    pub fn observe<'w, W: Watch + Send + 'w>(
+    pub fn watch<'w, W: Watch + Send + 'w>(
         &'w self,
         on: &CountedMachine,
         watch: impl Fn() -> W + Sync,
     ) -> Result<W, Failure> {
-        let host = self.host(on)?;
-        let lists = host.quicklists().context("lists")?;
-        let policy: &dyn Policy = &lists;
-        let machine = HostMachine::new(&host, policy, NoTlb).context("machine")?;
-        let (outcome, _, watches) = self.job().run(&EitherMachine::low(&machine), &watch, &|_| {})?;
-        self.lasted(&outcome, on)?;
-        watches.into_iter().next().ok_or_else(|| Failure::new("no worker ran"))
-    }
-
-    fn host(&self, on: &CountedMachine) -> Result<Host<X86_64>, Failure> {
-        let config = HostConfig { cpus: self.schedule.cpus, bytes: on.memory, ..HostConfig::default() };
-        Host::new(config).context("the machine cannot be set up")
-    }
-
-    fn lists(on: &CountedMachine, cpus: usize) -> ListsConfig {
-        ListsConfig { magazine: on.magazine, fixed_budget: on.budget, ..ListsConfig::new(cpus) }
-    }
-
-    fn lasted(&self, outcome: &Outcome, on: &CountedMachine) -> Result<(), Failure> {
-        let Some((event, task, reason)) = outcome.first_out_of_memory else { return Ok(()) };
-        Err(Failure::new(format!(
-            "{}: process {task} got no memory at event {event} ({reason}); give --memory more than {} MiB",
-            self.trace.name,
-            on.memory >> 20
-        )))
+        let setup = self.on(on.memory);
+        let fresh = setup.fresh()?;
+        let lists = fresh.quicklists()?;
+        let machine = fresh.machine(&lists as &dyn Policy, NoTlb, Delivery::AtOnce)?;
+        let ran = fresh.run(&machine, &watch, None)?;
+        setup.check_memory(&ran.outcome)?;
+        ran.watches.into_iter().next().ok_or_else(|| Failure::new("no worker ran"))
     }
 }

@@ -2,40 +2,18 @@
 //! there. No time is measured.
 use super::hashed_slots::HashedSlots;
 use super::high::KmapReport;
-use super::input::schedule::{CpuMap, Schedule};
-use super::input::trace::Trace;
-use super::workers::job::Job;
-use super::workers::machine::EitherMachine;
-use super::workers::watch::Unwatched;
-use crate::error::{Context, Failure};
-use crate::shipped::SHIPPED;
-use ptarmigan::format::X86_64;
-use ptarmigan::tlb::{CostModel, Mmu, TlbConfig};
-use ptarmigan_hosted::{Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, NoTlb};
+use super::instruments::speed::MaybeTimed;
+use super::setup::{Setup, SoloTrace};
+use super::workers::machine::ReplayMmu;
+use crate::error::Failure;
+use ptarmigan::quicklist::Policy;
+use ptarmigan::tlb::{CostModel, TlbConfig};
+use ptarmigan_hosted::{Delivery, HighConfig, HostConfig, NoTlb};
 
 const MEMORY: u64 = 1 << 30;
 const LOW: u64 = 512 << 20;
 
-/// A recording, ready to be replayed by one worker.
-pub(crate) struct MappedTrace {
-    trace: Trace,
-    schedule: Schedule,
-}
-
-impl MappedTrace {
-    /// The shipped recordings with their names, the compile first.
-    pub const SHIPPED: [(&str, &[u8]); 4] = SHIPPED;
-
-    /// Reads a recording.
-    ///
-    /// # Errors
-    /// If the bytes are not a recording.
-    pub fn new(bytes: &[u8], name: &str) -> Result<Self, Failure> {
-        let trace = Trace::from_bytes(bytes, name)?;
-        let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, trace.cpus), true);
-        Ok(MappedTrace { trace, schedule })
-    }
-
+impl SoloTrace {
     /// Replays it on the library's policy. `costs` say how slots are flushed.
     ///
     /// # Errors
@@ -63,20 +41,24 @@ impl MappedTrace {
         Ok((report, (!found.is_empty()).then_some(mean)))
     }
 
-    fn map_on<S: Mmu>(&self, config: &HighConfig, costs: CostModel, mmu: S) -> Result<KmapReport, Failure> {
-        let job =
-            Job { trace: &self.trace, schedule: &self.schedule, copies: 1, keep_going: false, idle_zero: 0 };
-        let host = HostConfig { cpus: job.cpus(), bytes: MEMORY, low: LOW, ..HostConfig::default() };
-        let host = Host::<X86_64>::new(host).context("the machine cannot be set up")?;
-        let tlb = TlbConfig { costs, ..TlbConfig::new(job.cpus()) };
-        let lists = host.quicklists().context("lists")?;
-        let machine = HostMachine::with_tlb(&host, lists, mmu, tlb, Delivery::AtOnce).context("machine")?;
-        let slots = HighSlots::new(&host, config).context("high memory")?;
-        let machine = HighMachine::new(&machine, slots, config).context("high memory")?;
-        let machine = EitherMachine::high(machine);
-        let (outcome, _, _) = job.run(&machine, &|| Unwatched, &|_| {})?;
+    fn map_on<S: ReplayMmu>(
+        &self,
+        config: &HighConfig,
+        costs: CostModel,
+        mmu: S,
+    ) -> Result<KmapReport, Failure> {
+        let setup = self.on(MEMORY);
+        let host = HostConfig { low: LOW, ..setup.host };
+        let setup = Setup { host, high: Some(*config), tlb: TlbConfig { costs, ..setup.tlb }, ..setup };
+        let fresh = setup.fresh()?;
+        let lists = fresh.quicklists()?;
+        let machine = fresh.machine(&lists as &dyn Policy, mmu, Delivery::AtOnce)?;
+        let outcome = fresh.run(&machine, &|| MaybeTimed::None, None)?.outcome;
         if let Some((event, _, reason)) = outcome.first_out_of_memory {
-            return Err(Failure::new(format!("{}: no memory at event {event} ({reason})", self.trace.name)));
+            return Err(Failure::new(format!(
+                "{}: no memory at event {event} ({reason})",
+                self.trace().name
+            )));
         }
         let counts = outcome.kmap.ok_or_else(|| Failure::new("nothing was mapped"))?;
         Ok(KmapReport::new(config, &counts))

@@ -16,6 +16,8 @@
 //! # Modules
 //!
 //! * `input` reads a trace and turns it into a program for each worker.
+//! * `platform` has the kinds of machines, and `setup` sets replays up and runs them, for all that
+//!   follow.
 //! * `high` is high memory, if the machine has any. `mapped` replays for the frames that are mapped
 //!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * `observed` replays once and writes down the lives of tables, for reports.
@@ -37,12 +39,13 @@ mod placed;
 mod platform;
 mod policy;
 mod report;
+mod setup;
 #[cfg(test)]
 mod tests;
 mod workers;
 
 pub use args::{ReplayArgs, Spread};
-pub(crate) use counted::{CountedMachine, CountedRun, CountedTrace};
+pub(crate) use counted::{CountedMachine, CountedRun};
 pub(crate) use high::KmapReport;
 pub(crate) use input::relayout::Tasks;
 pub(crate) use input::schedule::{Op, Program};
@@ -51,12 +54,12 @@ pub(crate) use instruments::classes::OpClass;
 pub(crate) use instruments::lives::Life;
 pub(crate) use instruments::measured::LevelTimes;
 pub(crate) use linux::{HugeFaults, SPLIT};
-pub(crate) use mapped::MappedTrace;
 pub(crate) use memory::{parse as parse_memory, parse_bytes};
 pub(crate) use observed::{Axis, Cause, Observation, ObservedTrace, PolicyRun, RecordedProgram};
-pub(crate) use placed::{PlacedMachine, PlacedRun, PlacedTrace, Recording};
+pub(crate) use placed::{PlacedMachine, PlacedRun, PlacedTrace};
 pub(crate) use policy::{Choice, PolicyName};
 pub(crate) use report::{Flushes, LevelReport, TruthReport};
+pub(crate) use setup::SoloTrace;
 pub(crate) use workers::look::{Look, SpaceLook, When};
 pub(crate) use workers::watch::Watch;
 

@@ -1,5 +1,5 @@
 //! The policies that a trace is replayed on.
-use ptarmigan::quicklist::Trim;
+use ptarmigan::quicklist::{Rules, Trim};
 
 /// A policy by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -51,6 +51,17 @@ impl Choice {
         self.name.is_historic()
     }
 
+    /// Returns the rules of a historic policy, and the number of its lists.
+    pub(super) fn rules(self) -> Option<(Rules, usize)> {
+        let rules = match self.name {
+            PolicyName::V2004 => return Some((Rules::V2004, 2)),
+            PolicyName::V5 => Rules::V5,
+            PolicyName::V2008 => Rules::V2008,
+            PolicyName::Plain | PolicyName::Ptarmigan => return None,
+        };
+        Some((Rules { trim: self.trim, ..rules }, usize::from(self.lists.unwrap_or(1))))
+    }
+
     /// Returns the name, as on the command line.
     pub fn name(self) -> &'static str {
         match self.name {
@@ -87,34 +98,25 @@ pub(crate) fn parse_trim(text: &str) -> Result<Trim, String> {
     parsed.ok_or_else(|| "expected MIN,MAX: two numbers of pages below 2^32, e.g. 25,16".to_owned())
 }
 
-/// Runs `$body` with `$made` bound to the policy `$choice` on `$host`, which draws on `$source`;
-/// `$lists` are the sizes of the library's own. Fails as
-/// [`Context`](crate::error::Context) does.
+/// Runs `$body` with `$made` bound to the policy `$choice` on `$fresh`, a
+/// [`FreshHost`](super::setup::FreshHost). Fails as [`Context`](crate::error::Context) does. The
+/// body is compiled once for each type of policy.
 macro_rules! with_policy {
-    ($host:expr, $source:expr, $choice:expr, $lists:expr, |$made:ident| $body:expr) => {{
-        let source = $source;
-        let lists = usize::from($choice.lists.unwrap_or(1));
-        match $choice.name {
-            PolicyName::Plain => {
-                let $made = $host.plain_of(source).context("policy plain")?;
+    ($fresh:expr, $choice:expr, |$made:ident| $body:expr) => {{
+        let (fresh, choice): (_, $crate::replay::policy::Choice) = (&$fresh, $choice);
+        let (host, source) = (fresh.host(), fresh.source());
+        let what = format!("policy {}", choice.name());
+        match (choice.rules(), choice.name) {
+            (Some((rules, lists)), _) => {
+                let $made = host.historic_of(rules, lists, source).context(what)?;
                 $body
             }
-            PolicyName::V2004 => {
-                let $made = $host.historic_of(Rules::V2004, 2, source).context("policy v2004")?;
+            (None, $crate::replay::policy::PolicyName::Plain) => {
+                let $made = host.plain_of(source).context(what)?;
                 $body
             }
-            PolicyName::V5 => {
-                let rules = Rules { trim: $choice.trim, ..Rules::V5 };
-                let $made = $host.historic_of(rules, lists, source).context("policy v5")?;
-                $body
-            }
-            PolicyName::V2008 => {
-                let rules = Rules { trim: $choice.trim, ..Rules::V2008 };
-                let $made = $host.historic_of(rules, lists, source).context("policy v2008")?;
-                $body
-            }
-            PolicyName::Ptarmigan => {
-                let $made = $host.quicklists_of($lists, source).context("policy ptarmigan")?;
+            (None, _) => {
+                let $made = host.quicklists_of(fresh.lists(), source).context(what)?;
                 $body
             }
         }

@@ -2,17 +2,19 @@
 //! replay.
 use super::input::schedule::{CpuMap, Op, Schedule, critical_path};
 use super::input::trace::Trace;
+use super::instruments::speed::MaybeTimed;
+use super::platform::Walked;
+use super::setup::Setup;
 use super::workers::job::Job;
-use super::workers::machine::EitherMachine;
 use super::workers::outcome::Outcome;
-use super::workers::watch::{Unwatched, Watch};
+use super::workers::watch::Watch;
 use crate::error::Failure;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::machine::On;
+use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Space};
-use ptarmigan::tlb::TlbConfig;
-use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan_hosted::{Delivery, HostConfig, NoTlb};
 use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
 };
@@ -49,12 +51,12 @@ struct Setting {
 const PLAIN: Setting = Setting { copies: 1, nodes: 1, delivery: Delivery::AtOnce };
 
 fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Left) {
-    let job = Job { trace, schedule, copies: setting.copies, keep_going: false, idle_zero: 0 };
-    let config = HostConfig { cpus: job.cpus(), nodes: setting.nodes, ..HostConfig::default() };
-    let host = Host::<X86_64>::new(config).expect("a machine");
-    let lists = host.quicklists().expect("lists");
-    let tlb = TlbConfig::new(job.cpus());
-    let machine = HostMachine::with_tlb(&host, lists, NoTlb, tlb, setting.delivery).expect("a machine");
+    let job = Job { copies: setting.copies, ..Job::new(trace, schedule) };
+    let setup = Setup::new(&Walked::RECORDED, job, 4 << 30);
+    let setup = Setup { host: HostConfig { nodes: setting.nodes, ..setup.host }, ..setup };
+    let fresh = setup.fresh().expect("a host");
+    let lists = fresh.quicklists().expect("lists");
+    let machine = fresh.machine(&lists as &dyn Policy, NoTlb, setting.delivery).expect("a machine");
     let left = RefCell::new(Left::default());
     let frames = RefCell::new(BTreeSet::new());
     let look = |on: On<'_, _>, space: &Space<X86_64>| {
@@ -70,8 +72,8 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
         walk.expect("of this machine");
         left.borrow_mut().spaces.push(found);
     };
-    let ran = job.run_and_look(&EitherMachine::low(&machine), &|| Unwatched, &|_| {}, &look);
-    let (outcome, _, _) = ran.unwrap_or_else(|failure| panic!("{failure:?}"));
+    let ran = fresh.run_and_look(&machine, &|| MaybeTimed::None, None, &look);
+    let outcome = ran.unwrap_or_else(|failure| panic!("{failure:?}")).outcome;
     let mut left = left.into_inner();
     left.spaces.sort();
     left.data_frames = frames.into_inner().len();
@@ -257,11 +259,12 @@ impl Watch for Panicking<'_> {
 }
 
 fn failure(trace: &Trace, schedule: &Schedule, faults: usize) -> Failure {
-    let job = Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0 };
-    let host = Host::<X86_64>::new(HostConfig { cpus: job.cpus(), ..HostConfig::default() }).expect("a host");
-    let machine = HostMachine::new(&host, host.quicklists().expect("lists"), NoTlb).expect("a machine");
+    let setup = Setup::new(&Walked::RECORDED, Job::new(trace, schedule), 4 << 30);
+    let fresh = setup.fresh().expect("a host");
+    let lists = fresh.quicklists().expect("lists");
+    let machine = fresh.machine(&lists as &dyn Policy, NoTlb, Delivery::AtOnce).expect("a machine");
     let left = AtomicUsize::new(faults);
-    let result = job.run(&EitherMachine::low(&machine), &|| Panicking(&left), &|_| {});
+    let result = fresh.run(&machine, &|| Panicking(&left), None);
     result.err().expect("it cannot come to its end")
 }
 

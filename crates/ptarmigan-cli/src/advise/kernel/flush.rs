@@ -4,7 +4,7 @@ use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Measure, Side};
 use crate::error::Failure;
-use crate::replay::{CountedMachine, CountedTrace};
+use crate::replay::{CountedMachine, SoloTrace};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Work};
 
 const KIND: &str = "flush-model";
@@ -28,7 +28,7 @@ fn price(costs: &Costs, counts: &FlushCounts, runs: bool) -> f64 {
 }
 
 /// Compares the rules.
-pub fn advise(recorded: &CountedTrace, measure: &Measure, costs: Option<Costs>) -> Result<Verdict, Failure> {
+pub fn advise(recorded: &SoloTrace, measure: &Measure, costs: Option<Costs>) -> Result<Verdict, Failure> {
     let not = |measured, reason: String| {
         Ok(Verdict::Not(Rejected { kind: KIND, to: To::Kernel, measured, reason }))
     };

@@ -8,7 +8,7 @@ use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use crate::error::Failure;
-use crate::replay::{CountedMachine, CountedTrace};
+use crate::replay::{CountedMachine, SoloTrace};
 
 const KIND: &str = "caching";
 /// Sizes of magazines that are tried, the smallest first.
@@ -33,7 +33,7 @@ fn settings(on: &CountedMachine) -> String {
 }
 
 /// Compares replays with and without caching.
-pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Failure> {
+pub fn advise(recorded: &SoloTrace, measure: &Measure) -> Result<Verdict, Failure> {
     measure.say("replaying with and without caching");
     let usual = measure.usual;
     let mut variants = Vec::new();

@@ -6,7 +6,7 @@ mod userpte;
 use super::advice::Verdict;
 use super::measure::Measure;
 use crate::error::Failure;
-use crate::replay::CountedTrace;
+use crate::replay::SoloTrace;
 use ptarmigan::tlb::Costs;
 
 /// Looks for advice to a kernel. `costs` are the prices of flushes on its machine, if they are
@@ -15,7 +15,7 @@ use ptarmigan::tlb::Costs;
 /// # Errors
 /// If a replay cannot be set up, or memory runs out.
 pub fn advise(
-    recorded: &CountedTrace,
+    recorded: &SoloTrace,
     measure: &Measure,
     costs: Option<Costs>,
     high: bool,

@@ -7,7 +7,7 @@ use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Measure, Side};
 use crate::error::Failure;
-use crate::replay::{CountedTrace, PlacedMachine, PlacedRun, PlacedTrace};
+use crate::replay::{PlacedMachine, PlacedRun, PlacedTrace, SoloTrace};
 use ptarmigan::params::{AutoParams, UserPte};
 
 const KIND: &str = "userpte";
@@ -19,7 +19,7 @@ const MACHINE: PlacedMachine =
 const LEAST_WINDOWS: u64 = 256;
 
 /// Compares the placements.
-pub fn advise(recorded: &CountedTrace, measure: &Measure) -> Result<Verdict, Failure> {
+pub fn advise(recorded: &SoloTrace, measure: &Measure) -> Result<Verdict, Failure> {
     let not = |measured, reason: String| {
         Ok(Verdict::Not(Rejected { kind: KIND, to: To::Kernel, measured, reason }))
     };

@@ -21,7 +21,7 @@ use super::figures::{Figures, Saved, percent};
 use super::measure::{Compared, Measure, Side};
 use crate::error::Failure;
 use crate::measure::page_prices::PagePrices;
-use crate::replay::{CountedTrace, SPLIT, Trace};
+use crate::replay::{SPLIT, SoloTrace, Trace};
 use crate::words::{several, several_were};
 use empty::EmptyTables;
 use huge::{HugeRegions, ONE_BY_ONE};
@@ -44,7 +44,7 @@ struct Proposal {
 /// # Errors
 /// If a replay cannot be set up, or memory runs out.
 pub fn advise(
-    recorded: &CountedTrace,
+    recorded: &SoloTrace,
     whole: &Figures,
     measure: &Measure,
     prices: Option<PagePrices>,
@@ -65,7 +65,7 @@ pub fn advise(
 }
 
 struct Look<'a> {
-    recorded: &'a CountedTrace,
+    recorded: &'a SoloTrace,
     /// The replay as recorded.
     whole: &'a Figures,
     measure: &'a Measure,
@@ -80,7 +80,7 @@ fn not(kind: &'static str, reason: String) -> Verdict {
 }
 
 impl Look<'_> {
-    fn side<'s>(&self, trace: &'s CountedTrace) -> Side<'s> {
+    fn side<'s>(&self, trace: &'s SoloTrace) -> Side<'s> {
         Side { trace, on: self.measure.usual }
     }
 
@@ -88,7 +88,7 @@ impl Look<'_> {
     fn weigh(&self, proposal: Proposal) -> Result<Verdict, Failure> {
         let Proposal { kind, title, before, how, not_measured, mended } = proposal;
         self.measure.say(&format!("replaying with and without: {kind}"));
-        let mended = CountedTrace::new(mended);
+        let mended = SoloTrace::new(mended);
         // Whether it pays is a matter of counts, which one replay shows.
         let once = Figures::of(&[self.measure.once(self.side(&mended))?]);
         let saved = Saved::between(self.whole, &once);
@@ -152,7 +152,7 @@ impl Look<'_> {
             );
             advice.linux = Some(linux);
         }
-        let bare = CountedTrace::new(found.rewrite(trace, false, SPLIT));
+        let bare = SoloTrace::new(found.rewrite(trace, false, SPLIT));
         let bare = Figures::of(&[self.measure.once(self.side(&bare))?]);
         let tables = advice.without.tables_made.saturating_sub(bare.tables_made);
         advice.figure += &format!(
@@ -161,7 +161,7 @@ impl Look<'_> {
         );
         let mut split = None;
         if found.splits() > 0 {
-            let old = CountedTrace::new(found.rewrite(trace, true, ONE_BY_ONE));
+            let old = SoloTrace::new(found.rewrite(trace, true, ONE_BY_ONE));
             let Compared { with, saved, .. } =
                 self.measure.compare(self.side(self.recorded), self.side(&old))?;
             let share = match saved.work_share {

@@ -1,7 +1,7 @@
 //! One replay under the eyes of the finders.
 use super::seen::{Finder, Happens, Seen};
 use crate::error::Failure;
-use crate::replay::{CountedMachine, CountedTrace, Op, Program, SpaceLook, Tasks, Trace, Watch, When};
+use crate::replay::{CountedMachine, Op, Program, SoloTrace, SpaceLook, Tasks, Trace, Watch, When};
 use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Access, Space};
@@ -25,7 +25,7 @@ struct Survey<'a, F> {
 /// # Errors
 /// If the machine cannot be set up, or memory runs out.
 pub fn survey<F: Finder + Clone + Sync>(
-    counted: &CountedTrace,
+    counted: &SoloTrace,
     on: &CountedMachine,
     finder: &F,
 ) -> Result<F, Failure> {
@@ -39,7 +39,7 @@ pub fn survey<F: Finder + Clone + Sync>(
         running: 0,
         finder: finder.clone(),
     };
-    Ok(counted.observe(on, watch)?.finder)
+    Ok(counted.watch(on, watch)?.finder)
 }
 
 impl<F: Finder> Survey<'_, F> {

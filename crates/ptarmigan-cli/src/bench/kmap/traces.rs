@@ -2,7 +2,8 @@
 use super::report::{KmapRow, Part, row};
 use crate::bar;
 use crate::error::Failure;
-use crate::replay::{KmapReport, MappedTrace};
+use crate::replay::{KmapReport, SoloTrace, Trace};
+use crate::shipped::SHIPPED;
 use ptarmigan::tlb::CostModel;
 use ptarmigan_hosted::{HighConfig, Kmap, SlotKind};
 
@@ -51,11 +52,11 @@ fn sorted(mut rows: Vec<KmapRow>) -> Vec<KmapRow> {
 ///
 /// If a recording does not fit.
 pub(super) fn shipped(costs: CostModel) -> Result<Part, Failure> {
-    let bar = bar::bar(2 * MappedTrace::SHIPPED.len() as u64, "recordings");
+    let bar = bar::bar(2 * SHIPPED.len() as u64, "recordings");
     let mut all = Vec::new();
     let mut notes = Vec::new();
-    for (name, bytes) in MappedTrace::SHIPPED {
-        let trace = MappedTrace::new(bytes, name)?;
+    for (name, bytes) in SHIPPED {
+        let trace = SoloTrace::new(Trace::from_bytes(bytes, name)?);
         for (contender, kmap, costs) in
             [("linux", Kmap::Linux, CostModel::LINUX), ("ptarmigan", Kmap::Pool, costs)]
         {
@@ -93,10 +94,10 @@ pub(super) fn shipped(costs: CostModel) -> Result<Part, Failure> {
 ///
 /// If it does not fit.
 pub(super) fn sizes(costs: CostModel) -> Result<Part, Failure> {
-    let Some((name, bytes)) = MappedTrace::SHIPPED.first() else {
+    let Some((name, bytes)) = SHIPPED.first() else {
         return Err(Failure::new("no recording is shipped"));
     };
-    let trace = MappedTrace::new(bytes, name)?;
+    let trace = SoloTrace::new(Trace::from_bytes(bytes, name)?);
     let bar = bar::bar(2 * POOLS.len() as u64, "pool sizes");
     let mut all = Vec::new();
     for slots in POOLS {

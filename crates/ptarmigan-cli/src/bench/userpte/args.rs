@@ -2,9 +2,9 @@
 use super::model::{LowMemory, MOST_MEMORY, entries};
 use super::table::{Grid, size};
 use crate::error::Failure;
-use crate::replay::{PlacedMachine, Recording, parse_bytes, parse_memory};
+use crate::replay::{PlacedMachine, parse_bytes, parse_memory};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,9 +86,9 @@ pub(super) struct MemoryOptions {
 }
 
 impl TimeOptions {
-    /// Returns the recording.
-    pub fn recording(&self) -> Recording {
-        self.trace.clone().map_or(Recording::Shipped, Recording::File)
+    /// Returns the recording, `None` for the shipped one.
+    pub fn recording(&self) -> Option<&Path> {
+        self.trace.as_deref()
     }
 
     /// Returns the machine.

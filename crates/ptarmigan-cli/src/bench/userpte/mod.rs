@@ -45,7 +45,7 @@ pub(crate) fn run(options: &UserPteOptions) -> Result<UserPteBench, Failure> {
         parts.push(simulate::part(&grid)?);
     }
     if let Some(machine) = machine {
-        parts.push(time::part(&options.time.recording(), &machine, options.time.runs)?);
+        parts.push(time::part(options.time.recording(), &machine, options.time.runs)?);
     }
     Ok(UserPteBench::new(parts))
 }

@@ -23,9 +23,10 @@ use crate::error::Failure;
 use crate::measure::clock::thread_time;
 use crate::measure::usage::Switches;
 use crate::measure::welch::{Summary, Welch};
-use crate::replay::{PlacedMachine, PlacedRun, PlacedTrace, Recording};
+use crate::replay::{PlacedMachine, PlacedRun, PlacedTrace};
 use ptarmigan::params::{AutoParams, UserPte};
 use std::fmt::{Result as Written, Write as _};
+use std::path::Path;
 use std::time::Instant;
 
 /// The placements, as columns.
@@ -120,7 +121,7 @@ fn userpte(at: usize) -> UserPte {
 }
 
 /// Runs the whole once.
-fn sample(from: &Recording, machine: &PlacedMachine, userpte: UserPte) -> Result<Sample, Failure> {
+fn sample(from: Option<&Path>, machine: &PlacedMachine, userpte: UserPte) -> Result<Sample, Failure> {
     let counts = || Switches::now().ok_or_else(|| Failure::new("the host does not count switches"));
     let (start, switches, before) = (Instant::now(), counts()?, thread_time());
     let trace = PlacedTrace::read(from)?;
@@ -141,7 +142,7 @@ fn sample(from: &Recording, machine: &PlacedMachine, userpte: UserPte) -> Result
 /// # Errors
 /// If the recording cannot be read or does not fit, memory runs out, or placements make different
 /// numbers of tables.
-pub(super) fn part(from: &Recording, machine: &PlacedMachine, runs: u32) -> Result<Part, Failure> {
+pub(super) fn part(from: Option<&Path>, machine: &PlacedMachine, runs: u32) -> Result<Part, Failure> {
     let mut samples: [Vec<Sample>; PLACEMENTS.len()] = Default::default();
     let bar = bar::bar(u64::from(runs + 1) * PLACEMENTS.len() as u64, "runs");
     for round in 0..=runs as usize {

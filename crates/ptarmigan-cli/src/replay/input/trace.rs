@@ -3,6 +3,7 @@ use crate::bar;
 use crate::error::{Context, Failure};
 use crate::measure::memory::available;
 use crate::replay::linux::HugeFaults;
+use crate::shipped::COMPILE;
 use ptarmigan_trace::{
     CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Reader, Unseen,
 };
@@ -139,6 +140,14 @@ impl Trace {
         }
         let mut reader = file.events().context(&name)?;
         Self::read(&mut reader, expected).context(&name)
+    }
+
+    /// Reads a trace from a file, `None` for the shipped recording of a compile.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn read_or_shipped(path: Option<&Path>) -> Result<Self, Failure> {
+        path.map_or_else(|| Self::from_bytes(COMPILE, "the shipped compile"), Self::open)
     }
 
     /// Reads a trace from memory.

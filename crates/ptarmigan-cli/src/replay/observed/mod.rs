@@ -17,31 +17,26 @@ pub(crate) use causes::Cause;
 pub(crate) use programs::{Programs, RecordedProgram};
 pub(crate) use repeat::PolicyRun;
 
-use super::input::schedule::{CpuMap, Op, Schedule};
+use super::input::schedule::Op;
 use super::input::trace::Trace;
 use super::instruments::lives::{FlushSample, Life, LifeWatch, Lives};
 use super::instruments::measured::Measured;
 use super::instruments::stream::Stream;
+use super::platform::RecordedX86;
 use super::report::{Flushes, TruthReport};
-use super::workers::job::Job;
-use super::workers::machine::EitherMachine;
-use super::workers::outcome::Outcome;
-use crate::bar;
+use super::setup::{Setup, SoloTrace};
 use crate::error::{Context, Failure};
 use crate::measure::clock::Clock;
-use crate::shipped::COMPILE;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Format, X86_64};
-use ptarmigan::machine::Machine;
-use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
-use ptarmigan::tlb::TlbConfig;
-use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::machine::{Machine, On};
+use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan_hosted::{Delivery, NoTlb};
 use std::path::Path;
 
 /// A recording that is ready to be observed.
 pub(crate) struct ObservedTrace {
-    trace: Trace,
-    schedule: Schedule,
+    solo: SoloTrace,
     memory: u64,
     clock: Clock,
 }
@@ -78,27 +73,22 @@ impl ObservedTrace {
     /// # Errors
     /// If the file is not a recording.
     pub fn read(path: Option<&Path>, memory: u64) -> Result<Self, Failure> {
-        let trace = match path {
-            Some(path) => Trace::open(path)?,
-            None => Trace::from_bytes(COMPILE, "the shipped compile")?,
-        };
-        let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, trace.cpus), true);
-        Ok(ObservedTrace { trace, schedule, memory, clock: Clock::new() })
+        Ok(ObservedTrace { solo: SoloTrace::read(path)?, memory, clock: Clock::new() })
     }
 
     /// Returns the trace.
     pub fn trace(&self) -> &Trace {
-        &self.trace
+        self.solo.trace()
     }
 
     /// Returns its axis.
     pub fn axis(&self) -> Axis<'_> {
-        Axis::of(&self.trace)
+        Axis::of(self.trace())
     }
 
     /// Returns its programs.
     pub fn programs(&self) -> Programs {
-        Programs::of(&self.trace, &self.schedule)
+        Programs::of(self.trace(), self.solo.schedule())
     }
 
     /// Returns the resolution of the clock, in nanoseconds.
@@ -112,16 +102,16 @@ impl ObservedTrace {
     }
 
     fn ops(&self) -> &[Op] {
-        self.schedule.programs.first().map_or(&[], |program| &program.ops)
+        &self.solo.program().ops
     }
 
     fn origins(&self) -> &[u32] {
-        self.schedule.programs.first().map_or(&[], |program| &program.origins)
+        &self.solo.program().origins
     }
 
     /// Returns the cause that an operation is.
     pub fn cause(&self, op: u32) -> Cause {
-        Cause::of(&self.trace, self.ops(), op)
+        Cause::of(self.trace(), self.ops(), op)
     }
 
     /// Returns the space for which an operation makes tables.
@@ -138,9 +128,8 @@ impl ObservedTrace {
         }
     }
 
-    fn host(&self) -> Result<Host<X86_64>, Failure> {
-        let config = HostConfig { cpus: self.schedule.cpus, bytes: self.memory, ..HostConfig::default() };
-        Host::new(config).context("the machine cannot be set up")
+    fn setup(&self) -> Setup<'_, RecordedX86> {
+        self.solo.on(self.memory)
     }
 
     /// Replays the recording and looks. The axis is cut into at most `parts` parts.
@@ -148,29 +137,23 @@ impl ObservedTrace {
     /// # Errors
     /// If the machine cannot be set up, or memory runs out.
     pub fn observe(&self, parts: usize) -> Result<Observation, Failure> {
-        let job =
-            Job { trace: &self.trace, schedule: &self.schedule, copies: 1, keep_going: false, idle_zero: 0 };
-        let cpus = job.cpus();
-        let host = self.host()?;
-        let lists = host.quicklists_of(ListsConfig::new(cpus), host.source()).context("lists")?;
-        let measured = Measured::new(host.frames(), X86_64::LAYOUT, self.clock);
-        let layered =
-            Layered::new(Lives::new(host.frames()), Layered::new(measured, lists).context("layers")?)
-                .context("layers")?;
+        let setup = self.setup();
+        let fresh = setup.fresh()?;
+        let frames = fresh.host().frames();
+        let measured = Measured::new(frames, X86_64::LAYOUT, self.clock);
+        let layered = Layered::new(measured, fresh.quicklists()?).context("layers")?;
+        let layered = Layered::new(Lives::new(frames), layered).context("layers")?;
         let (lives, policy): (_, &dyn Policy) = (layered.layer(), &layered);
-        let tlb = TlbConfig { asids: 0, park: 0, ..TlbConfig::new(cpus) };
-        let machine =
-            HostMachine::with_tlb(&host, policy, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
+        let machine = fresh.machine(policy, NoTlb, Delivery::AtOnce)?;
         let bounds = self.axis().cut(self.origins(), parts);
         let mut samples_at = bounds.clone();
         samples_at.dedup();
         samples_at.retain(|&ops| ops > 0);
-        let bar = bar::bar(self.ops().len() as u64, "replaying");
         let watch = || {
             lives.begin();
             LifeWatch {
                 lives,
-                trace: &self.trace,
+                trace: self.trace(),
                 samples_at: &samples_at,
                 flushes: Box::new(|| machine.tlb().counts()),
                 samples: Vec::new(),
@@ -179,15 +162,13 @@ impl ObservedTrace {
                 before: 0,
             }
         };
-        let either = EitherMachine::low(&machine);
-        let look = |on: ptarmigan::machine::On<'_, _>, space: &_| {
+        let look = |on: On<'_, _>, space: &_| {
             lives.look::<X86_64, _>(on, space, VirtRange { start: 0, end: u64::MAX });
         };
-        let (outcome, _, watches) = job.run_and_look(&either, &watch, &|done| bar.inc(done), &look)?;
-        bar.finish_and_clear();
-        self.check_memory(&outcome)?;
+        let ran = fresh.run_and_look(&machine, &watch, Some("replaying"), &look)?;
+        setup.check_memory(&ran.outcome)?;
         let mut found_flushes = 0;
-        let samples = watches.into_iter().flat_map(|watch| {
+        let samples = ran.watches.into_iter().flat_map(|watch| {
             found_flushes += watch.found;
             watch.samples
         });
@@ -203,21 +184,10 @@ impl ObservedTrace {
             flushes,
             found_flushes,
             peak: (calls.peak_live, calls.peak_bytes),
-            truth: TruthReport::of(&outcome),
-            odd: (outcome.outside, outcome.odd),
+            truth: TruthReport::of(&ran.outcome),
+            odd: (ran.outcome.outside, ran.outcome.odd),
             stream: Stream::new(&calls.calls, calls.slots_used),
             levels: Stream::by_level(&calls.calls, calls.slots_used, X86_64::LEVEL_NAMES.len()),
         })
-    }
-
-    fn check_memory(&self, outcome: &Outcome) -> Result<(), Failure> {
-        match outcome.first_out_of_memory {
-            None => Ok(()),
-            Some((event, task, reason)) => Err(Failure::new(format!(
-                "{}: process {task} got no memory at event {event} ({reason}); give --memory more than {} MiB",
-                self.trace.name,
-                self.memory >> 20
-            ))),
-        }
     }
 }

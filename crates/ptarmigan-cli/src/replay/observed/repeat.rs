@@ -4,13 +4,13 @@ use crate::error::{Context, Failure};
 use crate::measure::stats::median;
 use crate::replay::instruments::levels::Levels;
 use crate::replay::instruments::measured::{LevelTimes, Measured};
-use crate::replay::instruments::stream::{Nothing, Stream};
-use crate::replay::policy::{Choice, PolicyName, with_policy};
+use crate::replay::instruments::stream::Stream;
+use crate::replay::policy::{Choice, with_policy};
 use crate::replay::report::LevelReport;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::machine::Machine;
-use ptarmigan::quicklist::{Layered, ListsConfig, Policy, Rules};
-use ptarmigan_hosted::{HostMachine, NoTlb};
+use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan_hosted::{Delivery, NoTlb};
 
 /// Rounds whose median is the mean time of an allocation.
 const ROUNDS: usize = 3;
@@ -49,10 +49,11 @@ impl ObservedTrace {
 
     /// Counts, and times single calls.
     fn count(&self, seen: &Observation, choice: Choice) -> Result<PolicyRun, Failure> {
-        let host = self.host()?;
+        let fresh = self.setup().fresh()?;
+        let host = fresh.host();
         let slots = host.slots();
-        with_policy!(host, host.source(), choice, ListsConfig::new(self.schedule.cpus), |made| {
-            let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
+        with_policy!(fresh, choice, |made| {
+            let machine = fresh.machine(made, NoTlb, Delivery::AtOnce)?;
             let policy = machine.policy();
             let measured = Measured::new(host.frames(), X86_64::LAYOUT, self.clock);
             let layered = Layered::new(measured, policy).context("layers")?;
@@ -77,23 +78,11 @@ impl ObservedTrace {
         })
     }
 
-    fn rounds(&self, stream: &Stream, choice: Choice) -> Result<Vec<f64>, Failure> {
-        (0..ROUNDS).map(|_| self.time(stream, choice)).collect()
-    }
-
-    /// Returns the processor time of all calls back to back, without that of the loop that makes
+    /// Returns the processor times of all calls back to back, without that of the loop that makes
     /// them, in nanoseconds.
-    fn time(&self, stream: &Stream, choice: Choice) -> Result<f64, Failure> {
-        let host = self.host()?;
-        let slots = host.slots();
-        with_policy!(host, host.source(), choice, ListsConfig::new(self.schedule.cpus), |made| {
-            let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
-            let nothing = stream.run(&Nothing(host.machine()), &slots).context(WHAT)?;
-            let time = stream.run(machine.policy(), &slots).context(WHAT)?;
-            machine.drain(&slots);
-            host.audit().context(WHAT)?;
-            Ok(time.as_nanos() as f64 - nothing.as_nanos() as f64)
-        })
+    fn rounds(&self, stream: &Stream, choice: Choice) -> Result<Vec<f64>, Failure> {
+        let round = |_| self.setup().stream(choice, stream).map(|(policy, nothing)| policy - nothing);
+        (0..ROUNDS).map(round).collect()
     }
 }
 

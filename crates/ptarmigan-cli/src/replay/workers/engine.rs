@@ -1,7 +1,7 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
 use super::idle::clear_ahead;
 use super::look::When;
-use super::machine::ReplayMachine;
+use super::machine::{ReplayMachine, ReplayMmu};
 use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
 use super::spaces::{SpaceRef, WorkerSpaces};
@@ -186,10 +186,10 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             space.edit(on)?.copy_on_fork(VirtAddr(va))?;
         }
         let cpu = slot.cpu();
-        if W::REFILLS && result.is_ok() {
+        if M::Mmu::REFILLS && result.is_ok() {
             let tree = space.tree().on(on)?;
             let entry = || tree.refill(VirtAddr(va), access);
-            self.watch.refill(usize::from(cpu.0), va, access, &entry);
+            self.m.mmu().refill(usize::from(cpu.0), va, access, &entry);
         }
         self.served(result, cpu, va, access)
     }
@@ -228,10 +228,10 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             }
         }
         let cpu = slot.cpu();
-        if W::REFILLS && result.is_ok() {
-            let watch = &mut self.watch;
+        if M::Mmu::REFILLS && result.is_ok() {
+            let mmu = self.m.mmu();
             space.refill(on, VirtAddr(va), access, |entry| {
-                watch.refill(usize::from(cpu.0), va, access, entry);
+                mmu.refill(usize::from(cpu.0), va, access, entry);
             })?;
         }
         self.served(result, cpu, va, access)

@@ -44,6 +44,16 @@ pub struct Elapsed {
     pub processor: Duration,
 }
 
+/// The result of a job.
+pub struct Ran<W> {
+    /// The results of all workers together.
+    pub outcome: Outcome,
+    /// The time that the job took.
+    pub elapsed: Elapsed,
+    /// The observers of the workers.
+    pub watches: Vec<W>,
+}
+
 /// The result of one worker.
 struct WorkerResult<W> {
     outcome: Outcome,
@@ -53,7 +63,12 @@ struct WorkerResult<W> {
     end: Instant,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// Makes the job of one copy, which ends when memory runs out.
+    pub fn new(trace: &'a Trace, schedule: &'a Schedule) -> Self {
+        Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0 }
+    }
+
     /// Returns the number of logical CPUs.
     pub fn cpus(&self) -> usize {
         self.schedule.cpus * self.copies
@@ -64,9 +79,15 @@ impl Job<'_> {
         self.schedule.programs.len() * self.copies
     }
 
+    /// Returns the number of operations in the programs of all copies.
+    pub fn ops(&self) -> usize {
+        self.copies * self.schedule.programs.iter().map(|program| program.ops.len()).sum::<usize>()
+    }
+
     /// Runs the job; at its end every frame must be free again. `watch` makes the observer of each
-    /// worker. `tick` is called with numbers of finished operations. Both are called rarely, and
-    /// through pointers: the engine is compiled for each machine and observer, not for each caller.
+    /// worker. `tick` is called with numbers of finished operations, and `look` with the spaces that
+    /// are left at the end. All are called rarely, and through pointers: the engine is compiled for
+    /// each machine and observer, not for each caller.
     ///
     /// # Errors
     /// If memory is too small to begin, a worker fails, or frames are lost. If memory runs out
@@ -76,22 +97,8 @@ impl Job<'_> {
         machine: &M,
         watch: &(dyn Fn() -> W + Sync),
         tick: &(dyn Fn(u64) + Sync),
-    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
-        self.run_and_look(machine, watch, tick, &|_, _| {})
-    }
-
-    /// Runs the job like [`run`](Self::run), and passes the spaces that are left at the end to
-    /// `look`.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_and_look<F: Format, M: ReplayMachine<F>, W: Watch + Send>(
-        &self,
-        machine: &M,
-        watch: &(dyn Fn() -> W + Sync),
-        tick: &(dyn Fn(u64) + Sync),
         look: &dyn Fn(On<'_, M>, &Space<F>),
-    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
+    ) -> Result<Ran<W>, Failure> {
         let host = machine.host();
         let mut copies = Vec::new();
         for copy in 0..self.copies {
@@ -135,7 +142,8 @@ impl Job<'_> {
         let kmap = machine.drain(&slots)?;
         host.audit().context("after the replay")?;
         let (outcomes, watches): (Vec<_>, _) = results.into_iter().map(|p| (p.outcome, p.watch)).unzip();
-        Ok((Outcome { kmap, ..Outcome::sum(outcomes) }, elapsed, watches))
+        let outcome = Outcome { kmap, ..Outcome::sum(outcomes) };
+        Ok(Ran { outcome, elapsed, watches })
     }
 
     /// A worker as messages call it.

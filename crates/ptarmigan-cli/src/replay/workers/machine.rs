@@ -1,5 +1,6 @@
 //! The machine that a job runs on.
 use crate::error::{Context, Failure};
+use crate::replay::hashed_slots::HashedSlots;
 use crate::replay::linux::has_page;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
@@ -7,9 +8,11 @@ use ptarmigan::format::Format;
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Policy;
-use ptarmigan::space::{Space, SpaceMachine};
+use ptarmigan::space::{Access, Space, SpaceMachine};
+use ptarmigan::tlb::hash::Refill;
 use ptarmigan::tlb::{Mmu, Parking, Tlb};
-use ptarmigan_hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, TableReach};
+use ptarmigan_hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, NoTlb, TableReach};
+use ptarmigan_rig::{HashedMmu, SoftMmu, Watchable};
 
 /// Requirements of a job on its machine.
 pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {
@@ -23,11 +26,40 @@ pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {
     /// If a slot is in use.
     fn drain(&self, slots: &[CpuSlot]) -> Result<Option<KmapCounts>, Failure>;
 
+    /// The MMUs of its CPUs.
+    type Mmu: ReplayMmu;
+
+    /// Returns them.
+    fn mmu(&self) -> &Self::Mmu;
+
     /// A program has been loaded to `space`, with arguments at `range`, which the kernel writes.
     ///
     /// # Errors
     /// If there is no memory to map them with.
     fn arguments(&self, on: On<'_, Self>, space: &Space<F>, range: VirtRange) -> Result<(), NoFrame>;
+}
+
+/// The MMUs of a machine that a job runs on.
+pub trait ReplayMmu: Mmu {
+    /// CPUs look a page up in a hash table after its fault was served.
+    const REFILLS: bool = false;
+
+    /// Such a CPU looks the page at `va` up, and puts it in if it is missed: `entry` is the
+    /// software's entry then, or `None` for a fault.
+    #[inline]
+    fn refill(&self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<Refill<u64>>) {}
+}
+
+impl ReplayMmu for NoTlb {}
+impl ReplayMmu for &HashedSlots {}
+impl<F: Watchable> ReplayMmu for &SoftMmu<'_, F> {}
+
+impl ReplayMmu for &HashedMmu<'_> {
+    const REFILLS: bool = true;
+
+    fn refill(&self, cpu: usize, va: u64, access: Access, entry: &dyn Fn() -> Option<Refill<u64>>) {
+        self.access(cpu, va, access, entry);
+    }
 }
 
 /// A hosted machine, with high memory or without.
@@ -70,7 +102,16 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> EitherMachine<'m, 'h, 
     }
 }
 
-impl<F: Format, P: Policy, S: Mmu, W: TableReach> ReplayMachine<F> for EitherMachine<'_, '_, F, P, S, W> {
+impl<F: Format, P: Policy, S: ReplayMmu, W: TableReach> ReplayMachine<F>
+    for EitherMachine<'_, '_, F, P, S, W>
+{
+    type Mmu = S;
+
+    #[inline]
+    fn mmu(&self) -> &S {
+        self.inner.tlb().hardware().mmu()
+    }
+
     fn host(&self) -> &Host<F> {
         self.inner.host()
     }

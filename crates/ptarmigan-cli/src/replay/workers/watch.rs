@@ -4,18 +4,9 @@ use crate::replay::input::schedule::Op;
 use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Access, Space};
-use ptarmigan::tlb::hash::Refill;
 
-/// Observes the operations of one worker. [`Unwatched`] has no cost.
+/// Observes the operations of one worker.
 pub trait Watch {
-    /// CPUs look a page up in a hash table after its fault was served.
-    const REFILLS: bool = false;
-
-    /// Such a CPU looks the page at `va` up, and puts it in if it is missed: `entry` is the
-    /// software's entry then, or `None` for a fault.
-    #[inline]
-    fn refill(&mut self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<Refill<u64>>) {}
-
     /// Returns whether the observer looks at the space of `op` at that moment.
     #[inline]
     fn looks(_op: &Op, _when: When) -> bool {
@@ -37,13 +28,4 @@ pub trait Watch {
     /// The operation at index `at` of the program is done.
     #[inline]
     fn done(&mut self, _at: usize) {}
-}
-
-/// An observer without effect.
-#[derive(Clone, Copy)]
-pub struct Unwatched;
-
-impl Watch for Unwatched {
-    #[inline]
-    fn served(&mut self, _: usize, _: u64, _: Access) {}
 }

@@ -1,6 +1,6 @@
 //! Low memory under each `userpte=`.
 use crate::error::Failure;
-use crate::replay::{PlacedMachine, PlacedTrace, Recording};
+use crate::replay::{PlacedMachine, PlacedTrace};
 use ptarmigan::params::UserPte;
 use serde::Serialize;
 use std::path::Path;
@@ -31,8 +31,7 @@ impl PlacedFigures {
         if values.is_empty() {
             return Ok(Vec::new());
         }
-        let from = path.map_or(Recording::Shipped, |path| Recording::File(path.to_owned()));
-        let trace = PlacedTrace::read(&from)?;
+        let trace = PlacedTrace::read(path)?;
         let machine = PlacedMachine { memory, low, touch_data: false, copies: 1 };
         let figures = values.iter().map(|&value| {
             let peaks = trace.peaks(&machine, value)?;

@@ -1,0 +1,100 @@
+//! x86, whose MMUs walk the tables: x86-64 with the recorded addresses, and 32-bit x86 with areas
+//! packed into 3 GiB and tables that may be in high memory.
+use super::{DirectTables, PlacedTables, Platform, ReachedTables, room};
+use crate::error::Failure;
+use crate::replay::input::relayout::Room;
+use ptarmigan::addr::FRAME_SIZE;
+use ptarmigan::format::X86_64;
+use ptarmigan::params::UserPte;
+use ptarmigan_hosted::{Host, NoTlb};
+use ptarmigan_rig::{SoftMmu, Watchable};
+use ptsan::{Config, Content};
+use std::marker::PhantomData;
+
+/// A machine of format `F`, with tables that are reached through `T`.
+pub struct Walked<F, T> {
+    userpte: UserPte,
+    room: Option<Room>,
+    _format: PhantomData<fn(F, T)>,
+}
+
+/// x86-64, with the recorded addresses.
+pub type RecordedX86 = Walked<X86_64, DirectTables>;
+
+impl RecordedX86 {
+    /// The only one.
+    pub const RECORDED: Self = Walked { userpte: UserPte::NoHigh, room: None, _format: PhantomData };
+}
+
+impl<F: Watchable> Walked<F, PlacedTables> {
+    /// Describes a 32-bit machine, whose leaf tables are placed as `userpte` says.
+    pub fn small(userpte: UserPte) -> Self {
+        Walked { userpte, room: Some(room::<F>()), _format: PhantomData }
+    }
+
+    /// Describes such a machine with `memory` bytes. `reach` is how much memory its entries name,
+    /// in bytes.
+    ///
+    /// # Errors
+    /// If there is more memory than that.
+    pub fn small_with(userpte: UserPte, memory: u64, reach: u64) -> Result<Self, Failure> {
+        if memory > reach {
+            return Err(Failure::new(format!(
+                "--memory {} MiB: {} has at most {} MiB",
+                memory >> 20,
+                F::NAME,
+                reach >> 20
+            )));
+        }
+        Ok(Self::small(userpte))
+    }
+}
+
+impl<F: Watchable, T: ReachedTables<F>> Platform for Walked<F, T> {
+    type Format = F;
+    type Tables = T;
+    type Mmus<'s> = ();
+    type Mmu<'m> = NoTlb;
+    type CheckedMmu<'m> = &'m SoftMmu<'m, F>;
+
+    fn tables(&self, host: &Host<F>) -> Result<T, Failure> {
+        T::new(host, self.userpte)
+    }
+
+    fn mmus<'s>(&self, _cpus: usize, _: Option<&'s SoftMmu<'s, F>>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn mmu((): &()) -> NoTlb {
+        NoTlb
+    }
+
+    fn checked_mmu<'m, 's: 'm>((): &'m (), soft: &'m SoftMmu<'s, F>) -> &'m SoftMmu<'m, F> {
+        soft
+    }
+
+    fn sanitizer<'h>(&self, host: &'h Host<F>, config: Config) -> Result<SoftMmu<'h, F>, Failure> {
+        let soft = SoftMmu::new(host, config);
+        if F::ROOT_IN_REGISTERS {
+            // An MMU reads the whole root when it loads it, so it comes to the kernel's table, which
+            // on a host is the zero frame.
+            let level = F::LAYOUT.levels - 2;
+            soft.with(|sanitizer, memory| {
+                let at = host.zero_frame().addr().0;
+                sanitizer.table_allocated(memory, at, FRAME_SIZE as u64, Some(level), Content::Unchecked);
+            });
+        }
+        Ok(soft)
+    }
+
+    fn ended(&self, soft: &SoftMmu<'_, F>) {
+        if F::ROOT_IN_REGISTERS {
+            let at = soft.host().zero_frame().addr().0;
+            soft.with(|sanitizer, memory| sanitizer.table_freed(memory, at, FRAME_SIZE as u64));
+        }
+    }
+
+    fn room(&self) -> Option<Room> {
+        self.room
+    }
+}
