@@ -1,36 +1,30 @@
 //! `ptarmigan advise` on programs made for it, each also in a corrected form: its predictions are
 //! compared with recordings of both. `advise/README.md` describes each program.
+use crate::program::{Ran, Temporary, crate_file, fed, program, ptarmigan, reader_goes_away, text};
 use ptarmigan_trace::{
     Arch, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Unseen, Writer,
 };
 use serde_json::Value;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 /// A predicted saving may be this part of the recorded one off.
 const WITHIN: f64 = 0.2;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/advise")
+    crate_file("tests/advise").into()
 }
 
 fn shipped(name: &str) -> PathBuf {
     folder().join(name).with_extension("ptrace")
 }
 
-fn ptarmigan(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there")
-}
-
 /// The document about one trace.
 /// Advice by counts alone, whatever else the machine does meanwhile, or by `more`.
 fn advice(trace: &Path, more: &[&str]) -> Value {
-    let trace = trace.to_str().expect("a path of UTF-8");
+    let trace = text(trace);
     let rounds: &[&str] = if more.contains(&"--rounds") { &[] } else { &["--rounds", "0"] };
-    let out = ptarmigan(&[&["advise", "--json", trace], rounds, more].concat());
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let document: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+    let document = ptarmigan(&[&["advise", "--json", trace], rounds, more].concat()).json();
     assert_eq!(document["schema"], 1);
     document["traces"][0].clone()
 }
@@ -55,8 +49,7 @@ fn reason<'v>(report: &'v Value, kind: &str) -> &'v str {
 
 /// Linux's own count of tables when the program ended.
 fn vm_pte(trace: &Path) -> f64 {
-    let events = ptarmigan(&["inspect", "--events", "--kind", "truth", trace.to_str().expect("UTF-8")]);
-    let text = String::from_utf8_lossy(&events.stdout).into_owned();
+    let text = ptarmigan(&["inspect", "--events", "--kind", "truth", text(trace)]).out;
     let last = text.lines().last().unwrap_or_else(|| panic!("no sample: {text}"));
     let count = last.split_whitespace().find_map(|word| word.strip_prefix("tables=")?.parse().ok());
     count.unwrap_or_else(|| panic!("no count in {last}"))
@@ -99,24 +92,9 @@ fn a_program_that_leaves_empty_tables_is_told_to_give_whole_regions_back() {
     compare("empty-tables", "tables_at_end", &shipped("empty"), &shipped("empty_mended"));
 }
 
-/// A file that is removed at the end of a test.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> Self {
-        File(std::env::temp_dir().join(format!("ptarmigan-advise-{name}-{}", std::process::id())))
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// Compiles a program that the shipped recordings are of. `None` without a compiler.
-fn compiled(name: &str) -> Option<File> {
-    let program = File::new(name);
+fn compiled(name: &str) -> Option<Temporary> {
+    let program = Temporary::new(name);
     let source = folder().join(name).with_extension("c");
     let cc = Command::new("cc").arg("-O1").arg("-o").arg(&program.0).arg(source).output().ok()?;
     assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr));
@@ -127,14 +105,13 @@ fn compiled(name: &str) -> Option<File> {
 fn record_and_compare(method: &str, name: &str, kind: &str, figure: &str) -> Result<(), String> {
     let program = compiled(name).ok_or("there is no compiler")?;
     let forms = ["", "mended"].map(|form| {
-        let trace = File::new(&format!("{method}-{name}{form}.ptrace"));
-        let args = ["record", "--method", method, "-o", trace.0.to_str().expect("UTF-8"), "--"];
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
-        let out = command.args(args).arg(&program.0).arg(form).output().expect("the program is there");
-        match out.status.code() {
+        let trace = Temporary::new(&format!("{method}-{name}{form}.ptrace"));
+        let args = ["record", "--method", method, "-o", trace.path(), "--", program.path(), form];
+        let ran = ptarmigan(&args);
+        match ran.status {
             Some(0) => Ok(trace),
             Some(77) => Err("the kernel found no huge pages".to_owned()),
-            _ => Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
+            _ => Err(ran.err.trim().to_owned()),
         }
     });
     let [recorded, mended] = forms;
@@ -160,8 +137,8 @@ fn recordings_made_here_show_what_is_predicted_from_the_programs_as_they_were() 
 }
 
 /// Writes a trace of one CPU with `lost` lost events.
-fn made(name: &str, change: impl FnOnce(&mut Header), lost: u64, events: &[(u32, Kind)]) -> File {
-    let file = File::new(name);
+fn made(name: &str, change: impl FnOnce(&mut Header), lost: u64, events: &[(u32, Kind)]) -> Temporary {
+    let file = Temporary::new(name);
     let mut header = Header::new(name, 1, Method::Synthetic);
     change(&mut header);
     let mut writer = Writer::new(Vec::new(), &header, 3).expect("a header");
@@ -246,15 +223,15 @@ fn arenas_of_an_allocator_are_told_from_other_mappings() {
 #[test]
 fn a_program_that_nothing_would_help_is_told_so() {
     let file = made("small", |_| {}, 0, &small());
-    let out = ptarmigan(&["advise", "--for", "both", file.0.to_str().expect("UTF-8")]);
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(out.status.success() && text.contains("\nNothing would help.\n"), "{text}");
+    let out = ptarmigan(&["advise", "--for", "both", file.path()]);
+    let text = out.good();
+    assert!(text.contains("\nNothing would help.\n"), "{text}");
     assert!(text.contains("caching does not pay"), "{text}");
 }
 
 #[test]
 fn traces_that_are_lossy_foreign_or_of_perf_say_so() {
-    let notes = |file: &File| advice(&file.0, &["--for", "program"])["notes"].to_string();
+    let notes = |file: &Temporary| advice(&file.0, &["--for", "program"])["notes"].to_string();
     let lossy = made("lossy", |_| {}, 5, &small());
     assert!(notes(&lossy).contains("5 events were lost"), "{}", notes(&lossy));
     let foreign = made("foreign", |header| header.arch = Arch::Aarch64, 0, &small());
@@ -398,8 +375,8 @@ fn with_no_rounds_no_times_are_compared() {
     }
     assert!(!kinds(&report).is_empty());
     for few in ["1", "2", "101", "-1"] {
-        let out = ptarmigan(&["advise", "--rounds", few, trace.0.to_str().expect("UTF-8")]);
-        assert_eq!(out.status.code(), Some(2), "{few}");
+        let out = ptarmigan(&["advise", "--rounds", few, trace.path()]);
+        assert_eq!(out.status, Some(2), "{few}");
     }
 }
 
@@ -432,8 +409,8 @@ fn pieces_are_sorted_by_what_they_save_and_each_says_what_was_not_measured() {
     let values: Vec<f64> = advice.iter().filter_map(|one| one["value"].as_f64()).collect();
     assert!(advice.len() >= 2 && values.len() == advice.len(), "{report:#}");
     assert!(values[0] > values[values.len() - 1] && values.is_sorted_by(|a, b| a >= b), "{values:?}");
-    let out = ptarmigan(&["advise", "--for", "both", "--arch", "i386-pae", file.to_str().expect("UTF-8")]);
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let out = ptarmigan(&["advise", "--for", "both", "--arch", "i386-pae", text(&file)]);
+    let text = out.out;
     let begins = |with: &str| text.lines().filter(|line| line.starts_with(with)).count();
     let numbered = begins("1. For the ") + begins("2. For the ") + begins("3. For the ");
     assert!(numbered >= 2, "{text}");
@@ -545,17 +522,9 @@ fn flushes_are_priced_with_costs_that_are_given() {
 #[test]
 fn several_traces_and_standard_input_are_read_and_lines_fit_80_columns() {
     let (dense, empty) = (shipped("dense"), shipped("empty"));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .args(["advise", "--rounds", "0", dense.to_str().expect("UTF-8"), "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program is there");
     let bytes = std::fs::read(&empty).expect("it is shipped");
-    child.stdin.take().expect("a pipe").write_all(&bytes).expect("it is read");
-    let out = child.wait_with_output().expect("it ends");
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(out.status.success() && text.starts_with("dense: ") && text.contains("\n\nempty: "), "{text}");
+    let text = fed(&mut program(&["advise", "--rounds", "0", text(&dense), "-"]), &bytes).good();
+    assert!(text.starts_with("dense: ") && text.contains("\n\nempty: "), "{text}");
     assert!(text.contains("MADV_HUGEPAGE") && text.contains("MADV_DONTNEED"), "{text}");
     let long = text.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None);
@@ -564,18 +533,16 @@ fn several_traces_and_standard_input_are_read_and_lines_fit_80_columns() {
 
 #[test]
 fn what_cannot_be_used_is_one_line_and_a_failure() {
-    let odd = File::new("odd.ptrace");
-    std::fs::write(&odd.0, "no trace").expect("a temporary file");
-    let (odd, dense) = (odd.0.to_str().expect("UTF-8").to_owned(), shipped("dense"));
-    let dense = dense.to_str().expect("UTF-8");
+    let odd = Temporary::file("odd.ptrace", "no trace");
+    let dense = shipped("dense");
+    let dense = text(&dense);
     let lossless = shipped("empty");
     let bytes = std::fs::read(lossless).expect("it is shipped");
-    let cut = File::new("cut.ptrace");
-    std::fs::write(&cut.0, &bytes[..bytes.len() / 2]).expect("a temporary file");
-    let cut = cut.0.to_str().expect("UTF-8");
+    let cut = Temporary::file("cut.ptrace", &bytes[..bytes.len() / 2]);
+    let cut = cut.path();
     let cases: [(&[&str], &str); 10] = [
         (&["/nowhere/a.ptrace"], "No such file"),
-        (&[&odd], "not a trace"),
+        (&[odd.path()], "not a trace"),
         (&[cut], "truncated"),
         (&["compil"], "did you mean compile?"),
         (&[dense, "--for", "kernel", "--model", "linx-33"], "did you mean linux-33?"),
@@ -586,9 +553,8 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
         (&[dense, "--memory", "1M"], "memory"),
     ];
     for (args, why) in cases {
-        let out = ptarmigan(&[&["advise"], args].concat());
-        let (text, error) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-        assert!(!out.status.success() && text.is_empty(), "{args:?}: {text}");
+        let Ran { status, out: text, err: error } = ptarmigan(&[&["advise"], args].concat());
+        assert!(status != Some(0) && text.is_empty(), "{args:?}: {text}");
         assert!(error.lines().count() == 1 && error.contains(why), "{args:?}: {error}");
     }
 }
@@ -598,20 +564,13 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
 fn a_full_disk_is_a_failure_and_a_reader_may_go_away() {
     let dense = shipped("dense");
     for more in [&[][..], &["--json"]] {
-        let program = |to: Stdio| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
-            command.args(["advise", "--rounds", "3"]).arg(&dense).args(more);
-            command.stdout(to).stderr(Stdio::piped()).spawn().expect("the program is there")
-        };
+        let command = || program(&[&["advise", "--rounds", "3", text(&dense)], more].concat());
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
-        let out = program(full.into()).wait_with_output().expect("it ends");
-        let error = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(1), "{error}");
-        assert!(error.lines().count() == 1 && error.contains("No space left"), "{error}");
-        let mut child = program(Stdio::piped());
-        drop(child.stdout.take());
-        let out = child.wait_with_output().expect("it ends");
-        assert_eq!((out.status.code(), out.stderr.as_slice()), (Some(0), &b""[..]));
+        let child = command().stdout(full).stderr(std::process::Stdio::piped()).spawn();
+        let ran = Ran::from(child.expect("the program is there").wait_with_output().expect("it ends"));
+        assert_eq!(ran.status, Some(1), "{}", ran.err);
+        assert!(ran.err.lines().count() == 1 && ran.err.contains("No space left"), "{}", ran.err);
+        reader_goes_away(&mut command(), 0);
     }
 }
 

@@ -1,14 +1,14 @@
 //! Damaged traces of both formats, through every command that reads one: one line, exit status 1,
 //! and nothing on standard output.
+use crate::program::{Ran, Temporary, fed, program, run, shipped};
 use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method, Name, Prot,
     Sampled, Writer,
 };
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
+use std::process::Stdio;
 
 /// The ways to read a trace.
 const READERS: [&[&str]; 5] = [
@@ -19,30 +19,9 @@ const READERS: [&[&str]; 5] = [
     &["replay", "--policy", "plain", "--memory", "64M"],
 ];
 
-/// A file that is removed at the end of a test.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, bytes: &[u8]) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ptarmigan-bad-{name}-{}-{number}", std::process::id());
-        let file = Self(std::env::temp_dir().join(name));
-        std::fs::write(&file.0, bytes).expect("a temporary file");
-        file
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// A recording of format 1, as it was shipped.
 fn old() -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
-    std::fs::read(path).expect("the shipped trace")
+    std::fs::read(shipped("fixture.ptrace")).expect("the shipped trace")
 }
 
 /// A trace of format 2 with times, names and locks.
@@ -73,55 +52,36 @@ fn new() -> Vec<u8> {
     w.finish(0).expect("memory takes everything").0
 }
 
-fn command(reader: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
-    command.args(reader);
-    command
-}
-
-/// Runs a command with these bytes in a pipe as standard input.
-fn piped(command: &mut Command, bytes: &[u8]) -> Output {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program is there");
-    let mut input = child.stdin.take().expect("a pipe");
-    let bytes = bytes.to_vec();
-    // A reader that has seen enough closes the pipe.
-    let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
-    let out = child.wait_with_output().expect("it ends");
-    writer.join().expect("it does not panic");
-    out
-}
-
 /// Runs `reader` on bytes in a file, in a file as standard input, and in a pipe.
-fn each_way(reader: &[&str], file: &Path, bytes: &[u8]) -> [Output; 3] {
+fn each_way(reader: &[&str], file: &Path, bytes: &[u8]) -> [Ran; 3] {
     let open = || File::open(file).expect("our file");
     [
-        command(reader).arg(file).output().expect("the program is there"),
-        command(reader).arg("-").stdin(open()).output().expect("the program is there"),
-        piped(command(reader).arg("-"), bytes),
+        run(program(reader).arg(file)),
+        run(program(reader).arg("-").stdin(open())),
+        fed(program(reader).arg("-"), bytes),
     ]
 }
 
-fn one_line(out: &Output, what: &str) {
-    let err = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(1), "{what}: {err}");
+fn one_line(ran: &Ran, what: &str) {
+    let err = &ran.err;
+    assert_eq!(ran.status, Some(1), "{what}: {err}");
     assert!(err.starts_with("ptarmigan: ") && err.lines().count() == 1 && err.len() < 300, "{what}: {err}");
-    assert!(out.stdout.is_empty(), "{what}");
+    assert!(ran.out.is_empty(), "{what}");
 }
 
 #[test]
 fn whole_traces_are_read_in_every_way() {
     for (name, bytes) in [("old", old()), ("new", new())] {
-        let file = Temporary::new(name, &bytes);
+        let file = Temporary::file(name, &bytes);
         for reader in READERS {
             let outs = each_way(reader, &file.0, &bytes);
             for out in &outs {
-                let err = String::from_utf8_lossy(&out.stderr);
-                assert_eq!(out.status.code(), Some(0), "{name} {reader:?}: {err}");
-                assert!(!out.stdout.is_empty() && err.is_empty(), "{name} {reader:?}: {err}");
+                let err = &out.err;
+                assert_eq!(out.status, Some(0), "{name} {reader:?}: {err}");
+                assert!(!out.out.is_empty() && err.is_empty(), "{name} {reader:?}: {err}");
             }
             if reader[0] == "inspect" {
-                assert!(outs.iter().all(|out| out.stdout == outs[0].stdout), "{name} {reader:?}");
+                assert!(outs.iter().all(|out| out.out == outs[0].out), "{name} {reader:?}");
             }
         }
     }
@@ -148,7 +108,7 @@ fn damaged_traces_are_refused_in_every_way() {
         bad.push(("two in one".to_owned(), [&whole[..], other].concat()));
         for (what, bytes) in bad {
             let what = format!("{name}, {what}");
-            let file = Temporary::new(name, &bytes);
+            let file = Temporary::file(name, &bytes);
             for reader in READERS {
                 for out in each_way(reader, &file.0, &bytes) {
                     one_line(&out, &format!("{what}: {reader:?}"));
@@ -163,7 +123,7 @@ fn a_pipe_that_never_ends_is_read_to_the_first_wrong_byte_only() {
     let whole = new();
     // No byte of a trace; a header; all but its last byte.
     for begin in [&b""[..], &whole[..32], &whole[..whole.len() - 1]] {
-        let mut child = command(&["inspect", "-"])
+        let mut child = program(&["inspect", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -174,45 +134,44 @@ fn a_pipe_that_never_ends_is_read_to_the_first_wrong_byte_only() {
         let noise = [0xa5; 1 << 16];
         let written = (0..4096).take_while(|_| input.write_all(&noise).is_ok()).count();
         assert!(written < 64, "it has stopped reading after {written} of 4096 pieces");
-        one_line(&child.wait_with_output().expect("it ends"), "noise without end");
+        one_line(&child.wait_with_output().expect("it ends").into(), "noise without end");
     }
 }
 
 #[test]
 fn what_is_no_file_is_read_like_a_pipe_or_refused() {
     let whole = new();
-    let out = piped(command(&["inspect"]).arg("/dev/stdin"), &whole);
-    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let out = fed(program(&["inspect"]).arg("/dev/stdin"), &whole);
+    assert_eq!(out.status, Some(0), "{}", out.err);
     for (path, what) in
         [("/", "directory"), ("/dev/null", "not a trace"), ("/does/not/exist", "No such file")]
     {
         for reader in READERS {
-            let out = command(reader).arg(path).output().expect("the program is there");
-            one_line(&out, path);
-            assert!(String::from_utf8_lossy(&out.stderr).contains(what), "{out:?}");
+            let ran = run(program(reader).arg(path));
+            one_line(&ran, path);
+            assert!(ran.err.contains(what), "{}", ran.err);
         }
     }
-    let out = piped(command(&["replay", "-"]).stdin(Stdio::null()), b"");
+    let out = fed(&mut program(&["replay", "-"]), b"");
     one_line(&out, "an empty pipe");
-    assert!(String::from_utf8_lossy(&out.stderr).starts_with("ptarmigan: standard input: not a trace"));
+    assert!(out.err.starts_with("ptarmigan: standard input: not a trace"));
 }
 
 #[test]
 fn tasks_and_kinds_that_do_not_exist_are_named() {
-    let file = Temporary::new("choice", &new());
+    let file = Temporary::file("choice", new());
     for (choice, what) in [
         (["--task", "2"], "no task 2; its tasks are 0 to 1"),
         (["--task", "0,4294967295"], "no task 4294967295"),
         (["--kind", "fault,tuth"], "tuth: no kind of event; known are fault, clone, "),
     ] {
-        let out = command(&["inspect", "--events"]).args(choice).arg(&file.0).output().expect("it is there");
-        let err = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(1), "{err}");
+        let Ran { status, err, .. } = run(program(&["inspect", "--events"]).args(choice).arg(&file.0));
+        assert_eq!(status, Some(1), "{err}");
         assert!(err.contains(what) && err.lines().count() == 1, "{err}");
     }
     for usage in [&["--task", "-1"][..], &["--task", "x"], &["--kind"], &["--events", "--json"]] {
-        let out = command(&["inspect", "--events"]).args(usage).arg(&file.0).output().expect("it is there");
-        assert_eq!(out.status.code(), Some(2), "{usage:?}");
+        let ran = run(program(&["inspect", "--events"]).args(usage).arg(&file.0));
+        assert_eq!(ran.status, Some(2), "{usage:?}");
     }
 }
 
@@ -228,8 +187,8 @@ fn a_range_whose_tables_no_machine_has_frames_for_takes_no_memory() {
     ] {
         w.event(&Event { task: 0, cpu: 0, kind }).expect("a good event");
     }
-    let file = Temporary::new("range", &w.finish(0).expect("memory takes everything").0);
-    let mut child = command(&["replay", "--policy", "plain"]).arg(&file.0).stderr(Stdio::piped()).spawn();
+    let file = Temporary::file("range", &w.finish(0).expect("memory takes everything").0);
+    let mut child = program(&["replay", "--policy", "plain"]).arg(&file.0).stderr(Stdio::piped()).spawn();
     let child = child.as_mut().expect("it is there");
     let mut err = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().expect("a pipe"), &mut err).expect("text");

@@ -1,36 +1,22 @@
 //! `--save` and `--compare`, with the built program.
+use crate::program::{Ran, Temporary, program, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-struct Ran {
-    status: Option<i32>,
-    out: String,
-    err: String,
-}
 
 /// A directory for baselines, which goes at the end.
-struct Place(PathBuf);
+struct Place(Temporary);
 
 impl Place {
     fn new(name: &str) -> Self {
-        Place(std::env::temp_dir().join(format!("ptarmigan-baselines-{name}-{}", std::process::id())))
+        Place(Temporary::new(name))
     }
 
     fn run(&self, args: &[&str]) -> Ran {
-        let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-            .args(args)
-            .env("PTARMIGAN_BASELINES", &self.0)
-            .output()
-            .expect("the program is there");
-        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        Ran { status: out.status.code(), out: text(&out.stdout), err: text(&out.stderr) }
+        run(program(args).env("PTARMIGAN_BASELINES", self.0.path()))
     }
 
     fn good(&self, args: &[&str]) -> String {
-        let ran = self.run(args);
-        assert_eq!(ran.status, Some(0), "{args:?}: {}", ran.err);
-        ran.out
+        self.run(args).good()
     }
 
     /// Returns the line with which a run is refused.
@@ -41,13 +27,7 @@ impl Place {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.json"))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.0.join(format!("{name}.json"))
     }
 }
 
@@ -107,7 +87,7 @@ fn unknown_names_get_the_nearest_and_bad_ones_the_rule() {
 #[test]
 fn damaged_and_newer_files_are_refused_and_stay() {
     let place = Place::new("damaged");
-    std::fs::create_dir_all(&place.0).expect("a directory");
+    std::fs::create_dir_all(&place.0.0).expect("a directory");
     let cases = [
         ("text", "hello", "no baseline"),
         ("newer", r#"{"schema": 2}"#, "schema 2; this program reads schema 1"),
@@ -145,8 +125,7 @@ fn benchmarks_are_compared_row_by_row() {
 #[test]
 fn a_place_that_cannot_be_written_is_one_line() {
     let place = Place::new("unwritable");
-    std::fs::write(&place.0, "a file").expect("a file");
+    std::fs::write(&place.0.0, "a file").expect("a file");
     let ran = place.run(&with(&["--save", "x"]));
-    let _ = std::fs::remove_file(&place.0);
     assert_eq!((ran.status, ran.err.lines().count()), (Some(1), 1), "{}", ran.err);
 }

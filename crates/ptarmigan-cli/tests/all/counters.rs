@@ -1,22 +1,13 @@
 //! `replay --counters`: text, and the same as JSON.
+use crate::program::ptarmigan;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Command;
 
 /// Returns the output of a replay of the small recording, on all policies and two nodes. One worker
 /// makes it the same each time.
 fn replay(options: &[&str]) -> String {
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
-    let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .arg("replay")
-        .arg(trace)
-        .args(["--policy", "plain,v5,v2008,ptarmigan", "--nodes", "2"])
-        .args(options)
-        .output()
-        .expect("the program is there");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).expect("text")
+    let all = ["replay", "fixture", "--policy", "plain,v5,v2008,ptarmigan", "--nodes", "2"];
+    ptarmigan(&[&all, options].concat()).good()
 }
 
 fn json() -> Vec<Value> {

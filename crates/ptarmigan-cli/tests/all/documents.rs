@@ -1,17 +1,10 @@
 //! JSON documents: each has the number of its schema, and `docs/json.md` has every field.
+use crate::program::{crate_file, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::process::Command;
 
 /// Fields whose keys are data: kinds, advice, levels, names of Linux.
 const MAPS: [&str; 7] = ["by_kind", "advice", "by_level", "kinds", "differences", "meminfo", "levels"];
-
-fn document(args: &[&str]) -> Value {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
-    assert_eq!(out.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).expect("one JSON document")
-}
 
 /// Adds the names of all fields.
 fn fields(value: &Value, names: &mut BTreeSet<String>) {
@@ -45,10 +38,9 @@ fn every_document_has_a_schema_and_every_field_is_documented() {
         &["bench", "hash", "--json"],
         &["bench", "userpte", "--part", "memory", "--json"],
     ];
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("json.md");
-    let page = std::fs::read_to_string(page).expect("the page of documents");
+    let page = std::fs::read_to_string(crate_file("json.md")).expect("the page of documents");
     for args in runs {
-        let document = document(args);
+        let document = json(args);
         assert_eq!(document["schema"], 1, "{args:?}");
         let mut names = BTreeSet::new();
         fields(&document, &mut names);
@@ -59,7 +51,7 @@ fn every_document_has_a_schema_and_every_field_is_documented() {
 
 #[test]
 fn several_traces_are_an_array_of_documents() {
-    let documents = document(&["replay", "fixture", "fixture", "--policy", "plain", "--json"]);
+    let documents = json(&["replay", "fixture", "fixture", "--policy", "plain", "--json"]);
     let schemas: Vec<_> = documents.as_array().expect("an array").iter().map(|one| &one["schema"]).collect();
     assert_eq!(schemas, [1, 1]);
 }

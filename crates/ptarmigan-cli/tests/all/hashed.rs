@@ -1,35 +1,14 @@
 //! `replay --arch ppc32` and `bench hash`, with the built program.
+use crate::program::{Ran, Temporary, json, ptarmigan, shipped};
 use ptarmigan_trace::{Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Writer};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-/// Runs the program. Returns its status, its standard output and its standard error.
-fn ptarmigan(args: &[&str]) -> (Option<i32>, String, String) {
-    let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("it is there");
-    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-    (out.status.code(), text(&out.stdout), text(&out.stderr))
-}
-
-fn json(args: &[&str]) -> Value {
-    let (status, out, err) = ptarmigan(args);
-    assert_eq!(status, Some(0), "{err}");
-    serde_json::from_str(&out).expect("one JSON document")
-}
-
-fn shipped(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(name);
-    path.to_str().expect("a path in UTF-8").to_owned()
-}
-
-fn file(name: &str, kinds: &[Kind]) -> PathBuf {
+fn file(name: &str, kinds: &[Kind]) -> Temporary {
     let mut w = Writer::new(Vec::new(), &Header::new(name, 1, Method::Synthetic), 3).expect("a header");
     for kind in kinds {
         w.event(&Event { task: 0, cpu: 0, kind: *kind }).expect("a valid event");
     }
-    let path = std::env::temp_dir().join(format!("ptarmigan-hashed-{name}-{}", std::process::id()));
-    std::fs::write(&path, w.finish(0).expect("memory takes everything").0).expect("a temporary file");
-    path
+    Temporary::file(name, w.finish(0).expect("memory takes everything").0)
 }
 
 /// Checks a report: no finding, no page left, every address moved.
@@ -69,8 +48,7 @@ fn the_fixture_replays_on_both_layouts_and_nothing_is_found_or_left() {
 #[test]
 #[ignore = "replays whole traces: .ci/run"]
 fn the_compile_replays_page_for_page_and_no_entry_is_left() {
-    let (status, out, err) = ptarmigan(&["replay", "--arch", "ppc32", "--policy", "ptarmigan"]);
-    assert_eq!(status, Some(0), "{err}");
+    let out = ptarmigan(&["replay", "--arch", "ppc32", "--policy", "ptarmigan"]).good();
     for part in ["moved to ppc32, page for page", "packed in order", "0 entries at the end"] {
         assert!(out.contains(part), "{part}: {out}");
     }
@@ -84,9 +62,8 @@ fn an_area_that_does_not_fit_is_named() {
         Kind::Mmap { start: 0x7_0000_0000, pages: 4 << 18, prot: Prot(3), flags },
         Kind::Fault { page: 0x7_0000_0000, flags: FaultFlags(FaultFlags::WRITE) },
     ];
-    let path = file("large", &kinds);
-    let (status, out, err) = ptarmigan(&["replay", path.to_str().expect("UTF-8"), "--arch", "ppc32"]);
-    let _ = std::fs::remove_file(&path);
+    let trace = file("large", &kinds);
+    let Ran { status, out, err } = ptarmigan(&["replay", trace.path(), "--arch", "ppc32"]);
     assert_eq!((status, out.as_str()), (Some(1), ""), "{err}");
     assert!(err.contains("needs 4100 MiB") && err.contains("3072 MiB for the user"), "{err}");
     assert!(err.contains("its largest area has 4096 MiB, at 0x700000000000"), "{err}");
@@ -101,7 +78,7 @@ fn a_table_that_there_is_not_is_refused() {
         (&["--arch", "ppc32", "--memory", "8G"], "at most 4096 MiB"),
         (&["--hash-size", "64K"], "are for --arch ppc32"),
     ] {
-        let (status, out, err) = ptarmigan(&[&["replay", &trace[..]][..], args].concat());
+        let Ran { status, out, err } = ptarmigan(&[&["replay", &trace[..]][..], args].concat());
         assert_eq!((status, out.as_str()), (Some(1), ""), "{args:?}: {err}");
         assert!(err.contains(what), "{args:?}: {err}");
     }

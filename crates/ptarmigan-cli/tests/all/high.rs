@@ -1,28 +1,9 @@
 //! `replay` on machines with high memory, and `bench kmap`, with the built program.
+use crate::program::{Ran, json, ptarmigan, shipped};
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
-
-fn ptarmigan(args: &[&str]) -> (Option<i32>, String, String) {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
-    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-    (out.status.code(), text(&out.stdout), text(&out.stderr))
-}
-
-fn fixture() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
-    path.to_str().expect("a path in UTF-8").to_owned()
-}
-
-fn json(args: &[&str]) -> Value {
-    let (status, out, err) = ptarmigan(args);
-    assert_eq!(status, Some(0), "{err}");
-    serde_json::from_str(&out).expect("one JSON document")
-}
 
 fn replay(args: &[&str]) -> Value {
-    let fixture = fixture();
+    let fixture = shipped("fixture.ptrace");
     let mut all = vec!["replay", &fixture, "--policy", "ptarmigan", "--memory", "64M", "--json"];
     all.extend(args);
     json(&all)["runs"][0].clone()
@@ -90,7 +71,7 @@ fn a_machine_without_high_memory_maps_nothing() {
 
 #[test]
 fn contradictions_are_refused_in_one_line() {
-    let fixture = fixture();
+    let fixture = shipped("fixture.ptrace");
     let cases: [(&[&str], &str); 10] = [
         (&["--low", "64M"], "no high memory"),
         (&["--low", "16M", "--nodes", "2"], "one node"),
@@ -106,7 +87,7 @@ fn contradictions_are_refused_in_one_line() {
     for (args, expected) in cases {
         let mut all = vec!["replay", &fixture, "--policy", "plain", "--memory", "64M"];
         all.extend(args);
-        let (status, out, err) = ptarmigan(&all);
+        let Ran { status, out, err } = ptarmigan(&all);
         assert!(status != Some(0) && out.is_empty() && err.contains(expected), "{args:?}: {err}");
         assert!(!err.contains("panicked"), "{err}");
     }

@@ -1,7 +1,6 @@
 //! `inspect` on good and bad files, with the built program.
+use crate::program::{Ran, Temporary, program, ptarmigan, reader_goes_away, shipped};
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Header, Kind, Method, Sampled, Writer};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 fn trace() -> Vec<u8> {
     let mut w =
@@ -24,25 +23,14 @@ fn trace() -> Vec<u8> {
     w.finish(0).expect("memory takes everything").0
 }
 
-fn file(name: &str, bytes: &[u8]) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("ptarmigan-inspect-{name}-{}", std::process::id()));
-    std::fs::write(&path, bytes).expect("a temporary file");
-    path
-}
-
-/// Returns exit status, standard output and standard error of `inspect` on these bytes.
-fn inspect(name: &str, bytes: &[u8], args: &[&str]) -> (Option<i32>, String, String) {
-    let path = file(name, bytes);
-    let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan")).arg("inspect").arg(&path).args(args).output();
-    let _ = std::fs::remove_file(&path);
-    let out = out.expect("the program is there");
-    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-    (out.status.code(), text(&out.stdout), text(&out.stderr))
+/// Runs `inspect` on these bytes.
+fn inspect(name: &str, bytes: &[u8], args: &[&str]) -> Ran {
+    ptarmigan(&[&["inspect", Temporary::file(name, bytes).path()], args].concat())
 }
 
 #[test]
 fn a_trace_is_counted() {
-    let (status, out, err) = inspect("good", &trace(), &[]);
+    let Ran { status, out, err } = inspect("good", &trace(), &[]);
     assert_eq!((status, err.as_str()), (Some(0), ""));
     assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
     assert!(
@@ -50,9 +38,7 @@ fn a_trace_is_counted() {
         "{out}"
     );
     assert!(out.contains("2 equal to the number of regions touched"), "{out}");
-    let (status, out, _) = inspect("json", &trace(), &["--json"]);
-    let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-    assert_eq!(status, Some(0));
+    let json = inspect("json", &trace(), &["--json"]).json();
     assert_eq!(json["by_kind"]["fault"], 3);
     assert_eq!(json["samples"]["max"], 6);
 }
@@ -73,7 +59,7 @@ fn bad_files_get_one_line() {
         ("newer", &newer, "newer version (format 9"),
     ];
     for (name, bytes, message) in cases {
-        let (status, out, err) = inspect(name, bytes, &[]);
+        let Ran { status, out, err } = inspect(name, bytes, &[]);
         assert_eq!((status, out.as_str()), (Some(1), ""), "{name}");
         assert!(
             err.starts_with("ptarmigan: ") && err.lines().count() == 1 && err.contains(message),
@@ -83,49 +69,19 @@ fn bad_files_get_one_line() {
 }
 
 #[test]
-fn nobody_reads_the_output() {
-    let path = file("closed", &trace());
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .args(["inspect", "--json"])
-        .arg(&path)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program is there");
-    drop(child.stdout.take());
-    let out = child.wait_with_output().expect("it ends");
-    let _ = std::fs::remove_file(&path);
-    assert_eq!(String::from_utf8_lossy(&out.stderr), "");
-    assert_eq!(out.status.code(), Some(0));
-}
-
-#[test]
-fn a_reader_of_events_may_stop_at_any_line() {
+fn a_reader_may_stop_at_once_and_at_any_line() {
     // More events than a pipe holds.
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/configure.ptrace");
-    for enough in [1, 100_000] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-            .args(["inspect", "--events"])
-            .arg(&path)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program is there");
-        let mut text = vec![0; enough];
-        let mut out = child.stdout.take().expect("a pipe");
-        std::io::Read::read_exact(&mut out, &mut text).expect("so much is there");
-        drop(out);
-        assert!(text.starts_with(b"0"), "the first line is about event 0");
-        let out = child.wait_with_output().expect("it ends");
-        assert_eq!(String::from_utf8_lossy(&out.stderr), "");
-        assert_eq!(out.status.code(), Some(0));
+    let path = shipped("configure.ptrace");
+    for (what, enough) in [("--json", 0), ("--events", 1), ("--events", 100_000)] {
+        let text = reader_goes_away(&mut program(&["inspect", what, &path]), enough);
+        assert!(text.is_empty() || text.starts_with(b"0"), "the first line is about event 0");
     }
 }
 
 #[test]
 fn events_are_chosen_by_task_and_kind_and_keep_their_numbers() {
     let lines = |args: &[&str]| -> Vec<String> {
-        let (status, out, err) = inspect("choice", &trace(), &[&["--events"], args].concat());
+        let Ran { status, out, err } = inspect("choice", &trace(), &[&["--events"], args].concat());
         assert_eq!((status, err.as_str()), (Some(0), ""));
         out.lines().map(str::to_owned).collect()
     };
@@ -162,7 +118,7 @@ fn everything_that_a_trace_may_have_fits_80_columns() {
     event(Kind::Pid(u32::MAX));
     event(Kind::Truth { tables: u32::MAX, at: Sampled::Exec });
     let trace = w.finish(u64::MAX).expect("memory takes everything").0;
-    let (status, out, err) = inspect("wide", &trace, &[]);
+    let Ran { status, out, err } = inspect("wide", &trace, &[]);
     assert_eq!((status, err.as_str()), (Some(0), ""));
     for line in out.lines() {
         assert!(line.chars().count() <= 80, "{line}");
@@ -173,7 +129,5 @@ fn everything_that_a_trace_may_have_fits_80_columns() {
 
 #[test]
 fn wrong_usage() {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).arg("inspect").output().expect("the program is there");
-    assert_eq!(out.status.code(), Some(2));
+    assert_eq!(ptarmigan(&["inspect"]).status, Some(2));
 }

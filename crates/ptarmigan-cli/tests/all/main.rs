@@ -9,6 +9,7 @@ mod hashed;
 mod high;
 mod inspect;
 mod models;
+mod program;
 mod replay;
 mod report;
 mod rules;

@@ -1,66 +1,31 @@
 //! `--model`: cost models by name and by file, good and bad, with the built program.
+use crate::program::{Ran, Temporary, crate_file, json as document, ptarmigan};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 /// Replays the fixture with the options.
-fn replay(options: &[&str]) -> Output {
-    let fixture = root().join("traces/fixture.ptrace");
-    Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .args(["replay", "--json", "--policy", "ptarmigan"])
-        .arg(fixture)
-        .args(options)
-        .output()
-        .expect("the program is there")
+fn replay(options: &[&str]) -> Ran {
+    ptarmigan(&[&["replay", "fixture", "--json", "--policy", "ptarmigan"], options].concat())
 }
 
 /// Flushes of one page, of a range and of everything.
 fn flushes(options: &[&str]) -> [u64; 3] {
-    let out = replay(options);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let report: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+    let report = replay(options).json();
     ["page", "range", "full"].map(|kind| report["runs"][0]["flushes"][kind].as_u64().expect(kind))
 }
 
-/// A file that goes when this is dropped.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ptarmigan-model-{name}-{}.json", std::process::id()));
-        std::fs::write(&path, text).expect("a temporary file");
-        File(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path in UTF-8")
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn shipped(name: &str) -> Value {
-    let text = std::fs::read_to_string(root().join(format!("costs/{name}.json"))).expect("a shipped model");
+    let text = std::fs::read_to_string(crate_file(&format!("costs/{name}.json"))).expect("a shipped model");
     serde_json::from_str(&text).expect("JSON")
 }
 
 /// Runs the replay with a model, which is refused in one line that names the file.
 #[track_caller]
 fn refused(name: &str, text: &str, because: &str) {
-    let file = File::new(name, text);
-    let out = replay(&["--model", file.path()]);
-    let err = String::from_utf8_lossy(&out.stderr);
-    assert_eq!((out.status.code(), err.lines().count()), (Some(1), 1), "{name}: {err}");
+    let file = Temporary::file(name, text);
+    let Ran { status, out, err } = replay(&["--model", file.path()]);
+    assert_eq!((status, err.lines().count()), (Some(1), 1), "{name}: {err}");
     assert!(err.contains(file.path()) && err.contains(because), "{name}: {err}");
-    assert!(out.stdout.is_empty());
+    assert!(out.is_empty());
 }
 
 #[test]
@@ -76,14 +41,12 @@ fn a_model_changes_what_is_flushed_and_linux_stays_the_default() {
 
 #[test]
 fn a_shipped_model_can_be_given_as_a_file_and_one_of_another_host_warns() {
-    let linux = root().join("costs/linux-33.json");
-    assert_eq!(flushes(&["--model", linux.to_str().expect("UTF-8")]), flushes(&[]));
-    let file = File::new("copy", &shipped("power3-2001").to_string());
-    let out = replay(&["--model", file.path()]);
-    let err = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && err.lines().count() == 1, "{err}");
+    assert_eq!(flushes(&["--model", &crate_file("costs/linux-33.json")]), flushes(&[]));
+    let file = Temporary::file("copy", shipped("power3-2001").to_string());
+    let Ran { status, err, .. } = replay(&["--model", file.path()]);
+    assert!(status == Some(0) && err.lines().count() == 1, "{err}");
     assert!(err.contains("warning") && err.contains("another host, POWER3"), "{err}");
-    assert!(replay(&["--model", "power3-2001"]).stderr.is_empty(), "a name is meant");
+    assert!(replay(&["--model", "power3-2001"]).err.is_empty(), "a name is meant");
 }
 
 #[test]
@@ -197,23 +160,20 @@ fn bad_costs_name_the_file_the_field_and_what_is_allowed() {
 
 #[test]
 fn a_model_that_is_not_there_lists_those_that_are() {
-    let out = replay(&["--model", "power4-2001"]);
-    let err = String::from_utf8_lossy(&out.stderr);
-    assert_eq!((out.status.code(), err.lines().count()), (Some(1), 1), "{err}");
+    let Ran { status, err, .. } = replay(&["--model", "power4-2001"]);
+    assert_eq!((status, err.lines().count()), (Some(1), 1), "{err}");
     assert!(err.contains("linux-33, power3-2001, always-full, always-page"), "{err}");
     let both = replay(&["--model", "linux-33", "--params", "tlb.model=always-full"]);
-    assert!(String::from_utf8_lossy(&both.stderr).contains("give one of both"));
-    assert_eq!(both.status.code(), Some(1));
+    assert!(both.err.contains("give one of both"));
+    assert_eq!(both.status, Some(1));
 }
 
 #[test]
 fn a_calibration_that_cannot_be_written_does_not_begin() {
     let calibrate = |options: &[&str]| {
-        let program = env!("CARGO_BIN_EXE_ptarmigan");
-        let out =
-            Command::new(program).arg("calibrate").args(options).output().expect("the program is there");
-        assert!(out.stdout.is_empty());
-        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+        let ran = ptarmigan(&[&["calibrate"], options].concat());
+        assert!(ran.out.is_empty());
+        (ran.status, ran.err)
     };
     let (status, err) = calibrate(&["-o", "/nowhere/at/all.json"]);
     assert!(status == Some(1) && err.contains("/nowhere/at/all.json"), "{err}");
@@ -226,12 +186,7 @@ fn a_calibration_that_cannot_be_written_does_not_begin() {
 #[test]
 fn doubling_a_cost_moves_exactly_the_cases_that_use_it() {
     let values = |model: &str| -> Vec<(String, f64)> {
-        let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-            .args(["bench", "flush", "--json", "--model", model])
-            .output()
-            .expect("the program is there");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let report: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+        let report = document(&["bench", "flush", "--json", "--model", model]);
         let rows = report["rows"].as_array().expect("rows");
         // Rows that follow from other rows were not carried out.
         assert!(rows.iter().all(|row| row["counts"].is_object() != (row["case"] == "page-to-everything")));
@@ -265,7 +220,7 @@ fn doubling_a_cost_moves_exactly_the_cases_that_use_it() {
         let mut model = shipped("power3-2001");
         let value = model["costs"][cost]["value"].as_f64().expect(cost);
         model["costs"][cost]["value"] = json!(2.0 * value);
-        let file = File::new(cost, &model.to_string());
+        let file = Temporary::file(cost, model.to_string());
         let after = values(file.path());
         let changed: Vec<_> =
             before.iter().zip(&after).filter(|(b, a)| b != a).map(|(b, _)| b.0.as_str()).collect();

@@ -1,35 +1,10 @@
 //! `replay` on good and bad traces and settings, with the built program.
+use crate::program::{Ran, Temporary, json, program, ptarmigan, reader_goes_away, shipped};
 use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, Kind, Locking, MapFlags, Method, Name, Prot,
     Sampled, Writer,
 };
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-struct Ran {
-    status: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn ptarmigan(args: &[&str]) -> Ran {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
-    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-    Ran { status: out.status.code(), out: text(&out.stdout), err: text(&out.stderr) }
-}
-
-fn shipped(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(name);
-    path.to_str().expect("a path in UTF-8").to_owned()
-}
-
-fn json(args: &[&str]) -> Value {
-    let ran = ptarmigan(args);
-    assert_eq!(ran.status, Some(0), "{}", ran.err);
-    serde_json::from_str(&ran.out).expect("one JSON document")
-}
 
 const RW: Prot = Prot(Prot::READ | Prot::WRITE);
 
@@ -54,7 +29,7 @@ fn forking(tables: u32) -> Vec<(u32, Kind)> {
     ]
 }
 
-fn file(name: &str, cpus: u16, kinds: &[(u32, Kind)]) -> PathBuf {
+fn file(name: &str, cpus: u16, kinds: &[(u32, Kind)]) -> Temporary {
     let header = Header::new(name, cpus, Method::Synthetic);
     let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
     for &(task, kind) in kinds {
@@ -63,19 +38,12 @@ fn file(name: &str, cpus: u16, kinds: &[(u32, Kind)]) -> PathBuf {
             assert!(name.starts_with("nonsense"), "{kind:?}: {e}");
         }
     }
-    let path = std::env::temp_dir().join(format!("ptarmigan-replay-{name}-{}", std::process::id()));
-    std::fs::write(&path, w.finish(0).expect("memory takes everything").0).expect("a temporary file");
-    path
+    Temporary::file(name, w.finish(0).expect("memory takes everything").0)
 }
 
 /// Runs `args` on a trace of these events.
 fn on(name: &str, kinds: &[(u32, Kind)], args: &[&str]) -> Ran {
-    let path = file(name, 2, kinds);
-    let mut all = vec!["replay", path.to_str().expect("a path in UTF-8")];
-    all.extend(args);
-    let ran = ptarmigan(&all);
-    let _ = std::fs::remove_file(&path);
-    ran
+    ptarmigan(&[&["replay", file(name, 2, kinds).path()], args].concat())
 }
 
 #[test]
@@ -400,16 +368,7 @@ fn too_little_memory_names_the_process_and_loses_nothing() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .args(["replay", &shipped("fixture.ptrace")])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program is there");
-    drop(child.stdout.take());
-    let out = child.wait_with_output().expect("it ends");
-    assert!(!String::from_utf8_lossy(&out.stderr).contains("panicked"));
-    assert_eq!(out.status.code(), Some(0));
+    reader_goes_away(&mut program(&["replay", &shipped("fixture.ptrace")]), 0);
 }
 
 /// Returns events that no program would cause, though each is valid by itself.

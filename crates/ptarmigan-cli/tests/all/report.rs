@@ -1,30 +1,29 @@
 //! `report`, with the built program: its figures against those of `replay`, its page, its files.
+use crate::program::{self, Ran, Temporary, ptarmigan, reader_goes_away, run, shipped};
 use ptarmigan_trace::{
     Arch, AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Prot, Sampled,
     Unseen, Writer,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-/// A directory of a test that goes with it.
-struct Dir(PathBuf);
+/// A directory of a test.
+struct Dir(Temporary);
 
 impl Dir {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("ptarmigan-report-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("a temporary directory");
+        let dir = Temporary::new(name);
+        std::fs::create_dir_all(&dir.0).expect("a temporary directory");
         Dir(dir)
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
+        format!("{}/{name}", self.0.path())
     }
 
     fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+        std::fs::read_to_string(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
     fn json(&self, name: &str) -> Value {
@@ -32,7 +31,7 @@ impl Dir {
     }
 
     fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).expect("the directory");
+        let entries = std::fs::read_dir(&self.0.0).expect("the directory");
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
         let mut names: Vec<String> =
             entries.map(|entry| name(entry).to_str().expect("a name in UTF-8").to_owned()).collect();
@@ -41,32 +40,8 @@ impl Dir {
     }
 }
 
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Ran {
-    status: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn ptarmigan(args: &[&str]) -> Ran {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
-    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-    Ran { status: out.status.code(), out: text(&out.stdout), err: text(&out.stderr) }
-}
-
 fn report(args: &[&str]) -> Ran {
     ptarmigan(&[&["report"], args].concat())
-}
-
-fn shipped(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(name);
-    path.to_str().expect("a path in UTF-8").to_owned()
 }
 
 fn one_line(ran: &Ran, status: i32, says: &str) {
@@ -564,7 +539,7 @@ fn data_is_written_as_csv_and_as_json() {
     let file = shipped("fixture.ptrace");
     let ran = report(&[&file, "-o", &dir.path("page.html"), "--data", &dir.path("deep/data")]);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
-    let data = Dir(dir.0.join("deep/data"));
+    let data = Dir(Temporary(dir.0.0.join("deep/data")));
     let names = data.names();
     assert_eq!(names.len(), 20, "{names:?}");
     for name in names.iter().filter(|name| name.ends_with(".csv")) {
@@ -804,18 +779,13 @@ fn bad_traces_and_options_are_one_line() {
 
 #[test]
 fn standard_input_and_output_will_do_and_a_reader_may_go_away() {
-    let program = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
-        command.args(["report", "-", "-o", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command = || {
+        let mut command = program::program(&["report", "-", "-o", "-"]);
         command.stdin(std::fs::File::open(shipped("fixture.ptrace")).expect("the fixture"));
         command
     };
-    let out = program().output().expect("the program is there");
-    assert_eq!(out.status.code(), Some(0));
-    assert!(out.stdout.starts_with(b"<!DOCTYPE html>") && out.stderr.is_empty());
-    let mut child = program().spawn().expect("the program is there");
-    drop(child.stdout.take());
-    let out = child.wait_with_output().expect("it ends");
-    assert!(!String::from_utf8_lossy(&out.stderr).contains("panicked"));
-    assert_eq!(out.status.code(), Some(0));
+    let ran = run(&mut command());
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    assert!(ran.out.starts_with("<!DOCTYPE html>"));
+    reader_goes_away(&mut command(), 0);
 }

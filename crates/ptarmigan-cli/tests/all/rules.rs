@@ -1,11 +1,10 @@
 //! Small recordings, one for each rule of Linux that the replay follows, compared with Linux's own
 //! counts of tables. `rules/README.md` lists the rules.
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::program::{crate_file, ptarmigan, text};
+use std::path::PathBuf;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rules")
+    crate_file("tests/rules").into()
 }
 
 /// Names of the recordings, without the extension.
@@ -21,16 +20,12 @@ fn recordings() -> Vec<String> {
 
 /// Returns the complaint of the replay about one recording, if a count is not as Linux has it.
 fn complaint(name: &str) -> Option<String> {
-    let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .arg("replay")
-        .arg(folder().join(name).with_extension("ptrace"))
-        .args(["--policy", "ptarmigan", "--sanitize", "--json"])
-        .output()
-        .expect("the program is there");
-    if !out.status.success() {
-        return Some(format!("{name}: {}", String::from_utf8_lossy(&out.stderr)));
+    let trace = folder().join(name).with_extension("ptrace");
+    let ran = ptarmigan(&["replay", text(&trace), "--policy", "ptarmigan", "--sanitize", "--json"]);
+    if ran.status != Some(0) {
+        return Some(format!("{name}: {}", ran.err));
     }
-    let report: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+    let report = ran.json();
     let run = &report["runs"][0];
     let truth = &run["truth"];
     let right = truth["checked"].as_u64() > Some(0)

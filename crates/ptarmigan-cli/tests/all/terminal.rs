@@ -1,9 +1,9 @@
 //! The program on terminals: narrow ones, ones without colour.
 #![cfg(target_os = "linux")]
+use crate::program::program;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::process::Command;
 
 /// Runs the program on a terminal of so many columns. Returns its exit code and its output.
 fn on_terminal(columns: u16, args: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -16,8 +16,8 @@ fn on_terminal(columns: u16, args: &[&str], environment: &[(&str, &str)]) -> (Op
     assert_eq!(opened, 0, "a terminal");
     // SAFETY: both are open, and nobody else owns them.
     let (mut screen, terminal) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
-    command.args(args).env_remove("NO_COLOR").env("TERM", "xterm").envs(environment.iter().copied());
+    let mut command = program(args);
+    command.env_remove("NO_COLOR").env("TERM", "xterm").envs(environment.iter().copied());
     command
         .stdin(terminal.try_clone().expect("a terminal"))
         .stdout(terminal.try_clone().expect("a terminal"));

@@ -1,19 +1,7 @@
 //! The command line as its users meet it: help, examples, names that are wrong, pages of the
 //! manual, completions, terminals.
+use crate::program::{Temporary, fed, program, ptarmigan, reader_goes_away, shipped};
 use ptarmigan_cli::cli;
-use std::process::{Command, Output, Stdio};
-
-fn ptarmigan(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the program is there")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Calls `each` with every command that is not hidden, and its name as on the command line.
 fn commands(command: &clap::Command, name: &str, each: &mut dyn FnMut(&clap::Command, &str)) {
@@ -50,8 +38,8 @@ fn help_ends_with_examples_and_exit_codes() {
         [&["--help"][..], &["-h"], &["replay", "--help"], &["bench", "table", "-h"], &["help", "inspect"]]
     {
         let out = ptarmigan(args);
-        assert_eq!(out.status.code(), Some(0), "{args:?}");
-        let help = text(&out.stdout);
+        assert_eq!(out.status, Some(0), "{args:?}");
+        let help = out.out;
         for part in ["Examples:", "Exit codes:", "  2: The command line is wrong."] {
             assert!(help.contains(part), "{args:?} lacks {part}: {help}");
         }
@@ -64,7 +52,7 @@ fn help_ends_with_examples_and_exit_codes() {
 
 #[test]
 fn options_of_a_replay_are_in_groups() {
-    let help = text(&ptarmigan(&["replay", "--help"]).stdout);
+    let help = ptarmigan(&["replay", "--help"]).out;
     for group in ["Policies:", "Machine:", "CPUs:", "Sanitizer:", "High memory:", "Baselines:", "Output:"] {
         assert!(help.lines().any(|line| line == group), "{group} is missing: {help}");
     }
@@ -85,8 +73,8 @@ fn wrong_names_get_the_nearest_ones() {
     ];
     for (args, status, expected) in cases {
         let out = ptarmigan(args);
-        let err = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(status), "{args:?}: {err}");
+        let err = out.err;
+        assert_eq!(out.status, Some(status), "{args:?}: {err}");
         assert!(err.contains(expected), "{args:?}: {err}");
         assert!(status == 2 || err.lines().count() == 1, "{args:?}: {err}");
     }
@@ -94,20 +82,9 @@ fn wrong_names_get_the_nearest_ones() {
 
 #[test]
 fn shipped_recordings_have_names_and_standard_input_is_a_trace() {
-    let named = ptarmigan(&["inspect", "fixture"]);
-    assert_eq!(named.status.code(), Some(0), "{}", text(&named.stderr));
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-        .args(["inspect", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program is there");
-    let mut pipe = child.stdin.take().expect("a pipe");
-    std::io::copy(&mut std::fs::File::open(path).expect("the fixture"), &mut pipe).expect("it is read");
-    drop(pipe);
-    let piped = child.wait_with_output().expect("it ends");
-    assert_eq!(text(&piped.stdout), text(&named.stdout));
+    let named = ptarmigan(&["inspect", "fixture"]).good();
+    let bytes = std::fs::read(shipped("fixture.ptrace")).expect("the fixture");
+    assert_eq!(fed(&mut program(&["inspect", "-"]), &bytes).good(), named);
 }
 
 #[test]
@@ -119,7 +96,7 @@ fn the_manual_has_a_page_for_every_command() {
     let pages = cli::pages::pages();
     assert_eq!(pages.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), names);
     for (name, page) in pages {
-        let page = text(&page);
+        let page = String::from_utf8_lossy(&page);
         for section in [
             ".SH NAME",
             ".SH SYNOPSIS",
@@ -135,29 +112,28 @@ fn the_manual_has_a_page_for_every_command() {
 
 #[test]
 fn pages_of_the_manual_replace_files_and_nothing_else() {
-    let directory = std::env::temp_dir().join(format!("ptarmigan-man-{}", std::process::id()));
-    let place = directory.to_str().expect("a path in UTF-8");
+    let directory = Temporary::new("man");
+    let place = directory.path();
     for _ in 0..2 {
         let out = ptarmigan(&["man", place]);
-        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-        assert!(text(&out.stdout).lines().count() > 15);
+        assert_eq!(out.status, Some(0), "{}", out.err);
+        assert!(out.out.lines().count() > 15);
     }
-    let names = std::fs::read_dir(&directory).expect("the directory").flatten();
+    let names = std::fs::read_dir(place).expect("the directory").flatten();
     assert!(names.map(|entry| entry.file_name()).all(|name| name.to_string_lossy().ends_with(".1")));
-    let page = directory.join("ptarmigan-replay.1");
+    let page = directory.0.join("ptarmigan-replay.1");
     std::fs::remove_file(&page).and_then(|()| std::fs::create_dir(&page)).expect("a directory");
     let out = ptarmigan(&["man", place]);
-    assert_eq!(out.status.code(), Some(1));
-    assert!(text(&out.stderr).contains("a directory; name a regular file"), "{}", text(&out.stderr));
-    std::fs::remove_dir_all(&directory).expect("it is ours");
+    assert_eq!(out.status, Some(1));
+    assert!(out.err.contains("a directory; name a regular file"), "{}", out.err);
 }
 
 #[test]
 fn shells_get_completions_of_commands_and_options() {
     for shell in ["bash", "zsh", "fish"] {
         let out = ptarmigan(&["completions", shell]);
-        let script = text(&out.stdout);
-        assert_eq!(out.status.code(), Some(0), "{shell}");
+        let script = out.out;
+        assert_eq!(out.status, Some(0), "{shell}");
         for word in ["replay", "quicklist", "historic-lists"] {
             assert!(script.contains(word), "{shell} lacks {word}");
         }
@@ -167,14 +143,6 @@ fn shells_get_completions_of_commands_and_options() {
 #[test]
 fn nobody_reads_the_help() {
     for args in [&["--help"][..], &["completions", "bash"], &["inspect", "fixture", "--events"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program is there");
-        drop(child.stdout.take());
-        let out = child.wait_with_output().expect("it ends");
-        assert_eq!((out.status.code(), text(&out.stderr).as_str()), (Some(0), ""), "{args:?}");
+        reader_goes_away(&mut program(args), 0);
     }
 }

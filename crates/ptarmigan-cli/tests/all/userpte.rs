@@ -1,21 +1,11 @@
 //! `bench userpte`, with the built program.
+use crate::program::{Ran, ptarmigan, shipped};
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
-
-fn ptarmigan(args: &[&str]) -> (Option<i32>, String, String) {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
-    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-    (out.status.code(), text(&out.stdout), text(&out.stderr))
-}
 
 fn bench(args: &[&str]) -> String {
     let mut all = vec!["bench", "userpte"];
     all.extend(args);
-    let (status, out, err) = ptarmigan(&all);
-    assert_eq!(status, Some(0), "{err}");
-    out
+    ptarmigan(&all).good()
 }
 
 /// The rows of a report.
@@ -37,14 +27,9 @@ impl Rows {
     }
 }
 
-fn fixture() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
-    path.to_str().expect("a path in UTF-8").to_owned()
-}
-
 #[test]
 fn each_placement_makes_the_same_tables_and_only_high_ones_take_windows() {
-    let fixture = fixture();
+    let fixture = shipped("fixture.ptrace");
     let args = ["--part", "time", "--trace", &fixture, "--memory", "64M", "--low", "16M"];
     let rows = Rows::of(&args);
     assert!(rows.value("time/high-tables", "high") > 0.0 && rows.value("time/windows", "high") > 0.0);
@@ -134,7 +119,7 @@ fn the_picture_is_written_and_mistakes_are_refused_in_one_line() {
     for (args, expected) in cases {
         let mut all = vec!["bench", "userpte"];
         all.extend(args);
-        let (status, out, err) = ptarmigan(&all);
+        let Ran { status, out, err } = ptarmigan(&all);
         assert!(status != Some(0) && out.is_empty() && err.contains(expected), "{args:?}: {err}");
         assert!(!err.contains("panicked"), "{err}");
     }
