@@ -20,6 +20,7 @@ mod broken;
 mod concurrent;
 mod cursor;
 mod dump;
+mod gathers;
 mod kernel;
 mod node;
 mod range;

@@ -9,7 +9,6 @@ use crate::frames::{AllocFlags, FrameMeta, Frames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::tlb::{Runs, SpaceTlb, Ticket};
 use core::mem::forget;
 
 /// Which tables an unmap gives back.
@@ -551,89 +550,6 @@ impl<F: Format> Tables<F> {
     }
 }
 
-/// Takes the bits that stay away from empty entries of the user's pages in `runs`, in the tables of
-/// `space`. The machine has forgotten these pages.
-fn scrub<F: Format, M: Machine>(on: On<'_, M>, space: &SpaceTlb, runs: &Runs) {
-    let root = space.hashed_root().addr();
-    for (start, end) in runs.iter() {
-        // An end of 0 comes after all addresses.
-        let end = if end == 0 { F::USER_END } else { end };
-        let range = VirtRange { start, end }.and(Tables::<F>::USER);
-        if !range.is_empty() {
-            walk_table::<F, M>(
-                on,
-                root,
-                Tables::<F>::ROOT,
-                0,
-                range,
-                &mut |node, _, first, last| {
-                    node.scrub(first, last);
-                },
-                &mut |_, _| {},
-            );
-        }
-    }
-}
-
-impl<F: Format> Tables<F> {
-    /// A gather for operations on these tables, which are those of `space`. As
-    /// [`Gather::open`] otherwise.
-    #[inline]
-    pub fn gather<'a, M: Machine>(
-        &self,
-        on: On<'a, M>,
-        space: &'a SpaceTlb,
-        may_be_private: bool,
-    ) -> Gather<'a, M> {
-        if const { F::KEPT == 0 } {
-            // Made where it stays.
-            return Gather::open(on, space, F::PAGE_SHIFT, may_be_private);
-        }
-        let mut gather = Gather::open(on, space, F::PAGE_SHIFT, may_be_private);
-        space.set_hashed_root(self.root().pfn());
-        gather.keep_exact(scrub::<F, M>);
-        gather
-    }
-}
-
-impl<F: Format> Tables<F> {
-    /// A gather for the end of these tables and of `space`, which is theirs. As [`Gather::ending`]
-    /// otherwise.
-    #[inline]
-    pub fn ending<'a, M: Machine>(
-        &self,
-        on: On<'a, M>,
-        space: &'a SpaceTlb,
-        ticket: &'a mut Option<Ticket>,
-    ) -> Gather<'a, M> {
-        Gather::ending(on, space, F::PAGE_SHIFT, ticket, |gather| {
-            if const { F::KEPT != 0 } {
-                note_hashed::<F, M>(self.root(), gather);
-            }
-            F::KEPT != 0
-        })
-    }
-}
-
-/// Notes at the gather the user's pages that were hashed, in the tables whose root is at `root`.
-#[inline(never)]
-fn note_hashed<F: Format, M: Machine>(root: PhysAddr, gather: &mut Gather<'_, M>) {
-    let (on, range) = (gather.on(), Tables::<F>::USER);
-    walk_table::<F, M>(
-        on,
-        root,
-        Tables::<F>::ROOT,
-        0,
-        range,
-        &mut |node, base, first, last| {
-            node.each(first, last, |index, raw| {
-                gather.changed_entry::<F>(base + ((index as u64) << F::PAGE_SHIFT), raw);
-            });
-        },
-        &mut |_, _| {},
-    );
-}
-
 /// For walks that need not know of tables without links.
 fn no_bare(_: Level, _: u64) {}
 
@@ -643,7 +559,7 @@ type VisitLeaves<'v, F, M> = dyn FnMut(&Node<'_, F, <M as Machine>::Window>, u64
 /// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`. A table
 /// above the leaves without links in the range is passed to `bare`, with its level and first
 /// address.
-fn walk_table<F: Format, M: Machine>(
+pub(super) fn walk_table<F: Format, M: Machine>(
     on: On<'_, M>,
     at: PhysAddr,
     level: Level,
