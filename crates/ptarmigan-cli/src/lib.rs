@@ -7,7 +7,6 @@ pub mod bench;
 pub mod calibrate;
 pub mod cli;
 mod error;
-mod fit;
 mod input;
 pub mod inspect;
 pub mod json;
@@ -21,6 +20,7 @@ pub mod replay;
 pub mod report;
 mod shipped;
 mod term;
+mod text;
 mod words;
 
 pub use error::{Context, Failure};

@@ -1,7 +1,7 @@
 //! Output on the terminal. A closed pipe is no error.
 use crate::error::Failure;
-use crate::fit;
 use crate::term;
+use crate::text::Text;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -19,22 +19,12 @@ pub fn stdout(text: &str) -> Result<(), Failure> {
 }
 
 /// Writes a report of at most 80 columns to standard output. On a terminal that is narrower it is
-/// fitted to the width; on one with colour the headings of policies are bold.
+/// fitted to the width; on one with colour headings are bold.
 ///
 /// # Errors
 /// As [`stdout`].
-pub(crate) fn report(text: &str) -> Result<(), Failure> {
-    let fitted = term::narrow().map(|width| fit::fit(text, width));
-    let text = fitted.as_deref().unwrap_or(text);
-    if !term::colour(&std::io::stdout()) {
-        return stdout(text);
-    }
-    let heading = |line: &str| line.starts_with("policy ") || line.starts_with("against baseline ");
-    let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
-        Some(line) if heading(line) => term::bold(line) + "\n",
-        _ => line.to_owned(),
-    });
-    stdout(&lines.collect::<String>())
+pub(crate) fn report(text: &Text) -> Result<(), Failure> {
+    stdout(&text.fitted(term::narrow(), term::colour(&std::io::stdout())))
 }
 
 /// Writes `ptarmigan: line` to standard error, the name in red on a terminal with colour. Control

@@ -2,9 +2,9 @@
 use super::figures::{EVENTS, Figure};
 use crate::error::Failure;
 use crate::print;
-use crate::term;
+use crate::text::{Text, TextTable};
 use serde::Serialize;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// The comparison. As JSON it is the field `comparison` of a document.
 #[derive(Clone, Debug, Serialize)]
@@ -70,32 +70,29 @@ impl Comparison {
     /// # Errors
     /// As [`print::report`].
     pub fn print(&self) -> Result<(), Failure> {
-        print::report(&self.text(term::colour(&std::io::stdout()) && term::narrow().is_none()))
+        print::report(&self.text())
     }
 
-    /// Returns a table of at most 80 columns. With `colour`, figures that have become worse are
-    /// red.
-    fn text(&self, colour: bool) -> String {
+    /// Returns a table of at most 80 columns.
+    fn text(&self) -> Text {
         let label = |one: &Compared| {
-            let what = if one.what == "value" { one.unit.clone() } else { one.what.clone() };
+            let what = if one.what == "value" { &one.unit } else { &one.what };
             format!("{} {what}", one.of)
         };
         let width =
             self.figures.iter().map(|one| label(one).chars().count()).max().unwrap_or(0).clamp(20, 49);
-        let mut text = format!("\nagainst baseline {}\n", self.baseline);
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{:<width$} {:>10} {:>10} {:>8}", "figure", "before", "now", "change");
+        let mut text = Text::default();
+        // Writing to a text cannot fail.
+        let _ = writeln!(text);
+        text.heading(format_args!("against baseline {}", self.baseline));
+        let mut table =
+            TextTable::new(&["figure", "before", "now", "change"], &[-(width as isize), 10, 10, 8]);
         for one in &self.figures {
-            let mut label = label(one);
-            if label.chars().count() > width {
-                let _ = writeln!(text, "{label}");
-                label = String::new();
-            }
             let change = one.ratio.map_or("-".to_owned(), |ratio| format!("{:+.1} %", (ratio - 1.0) * 100.0));
-            let line =
-                format!("{label:<width$} {:>10} {:>10} {change:>8}", number(one.before), number(one.now));
-            let _ = writeln!(text, "{}", if colour && one.is_worse() { term::red(&line) } else { line });
+            let cells: [&dyn Display; 4] = [&label(one), &number(one.before), &number(one.now), &change];
+            table.row_if_bad(&cells, one.is_worse());
         }
+        text.table(table);
         if self.only_before + self.only_now > 0 {
             let _ = writeln!(
                 text,
@@ -147,10 +144,10 @@ mod tests {
         let now = [figure("map/a", 3.0, "ns"), figure("map/new", 1.0, "ns"), figure("map/new2", 1.0, "ns")];
         let comparison = Comparison::of("old", &before, &now).unwrap();
         assert_eq!((comparison.figures.len(), comparison.only_before, comparison.only_now), (1, 1, 2));
-        let text = comparison.text(false);
+        let text = comparison.text().to_string();
         assert!(text.contains("+50.0 %") && text.contains("not compared: 1"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\x1b'), "{text}");
-        assert!(comparison.text(true).contains("\x1b[1;31mmap/a"));
+        assert!(comparison.text().fitted(None, true).contains("\x1b[1;31mmap/a"));
     }
 
     #[test]
@@ -173,6 +170,6 @@ mod tests {
     fn a_baseline_of_zero_has_no_ratio() {
         let comparison = Comparison::of("old", &[figure("a", 0.0, "ns")], &[figure("a", 1.0, "ns")]).unwrap();
         assert!(comparison.figures[0].ratio.is_none());
-        assert!(comparison.text(false).lines().any(|line| line.ends_with(" -")));
+        assert!(comparison.text().to_string().lines().any(|line| line.ends_with(" -")));
     }
 }

@@ -34,6 +34,7 @@ use crate::error::{Context, Failure};
 use crate::json::Document;
 use crate::model;
 use crate::print as output;
+use crate::text::Text;
 use history::{holt, imbalance, migration};
 use pages::zero;
 use report::BenchReport;
@@ -137,32 +138,32 @@ impl BenchArgs {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let mut report = flush::run(&model).map_err(Failure::new)?;
                 report.add_host(calibrate::brief());
-                return conclude(baseline, &report, report.plain(), options.count.json);
+                return conclude(baseline, &report, report.text(), options.count.json);
             }
             Bench::Hash(options) => {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let report = hash::run(&model).map_err(Failure::new)?;
-                return conclude(baseline, &report, report.plain(), options.count.json);
+                return conclude(baseline, &report, report.text(), options.count.json);
             }
             Bench::Kmap(options) => {
                 let report = kmap::run(options)?;
-                return conclude(baseline, &report, report.plain(), options.json);
+                return conclude(baseline, &report, report.text(), options.json);
             }
             Bench::Userpte(options) => {
                 let report = userpte::run(options)?;
-                return conclude(baseline, &report, report.plain(), options.json);
+                return conclude(baseline, &report, report.text(), options.json);
             }
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;
-                return conclude(baseline, &report, report.plain(), options.count.json);
+                return conclude(baseline, &report, report.text(), options.count.json);
             }
             Bench::Migration(options) => {
                 let report = migration::run().map_err(Failure::new)?;
-                return conclude(baseline, &report, report.plain(), options.json);
+                return conclude(baseline, &report, report.text(), options.json);
             }
         };
         let report = report.map_err(Failure::new)?;
-        conclude(baseline, &report, report.plain(), options.json)
+        conclude(baseline, &report, report.text(), options.json)
     }
 }
 
@@ -188,7 +189,7 @@ impl Bench {
 fn conclude(
     baseline: BaselineRun,
     report: &impl serde::Serialize,
-    plain: String,
+    text: Text,
     json: bool,
 ) -> Result<(), Failure> {
     let figures = baseline::of_bench(&serde_json::to_value(report).context("report")?);
@@ -196,7 +197,7 @@ fn conclude(
     if json {
         output::stdout(&Document::new(report).compared(comparison.as_ref()).line()?)?;
     } else {
-        output::report(&plain)?;
+        output::report(&text)?;
         if let Some(comparison) = &comparison {
             comparison.print()?;
         }
@@ -210,5 +211,5 @@ fn conclude(
 ///
 /// If the report cannot be written; quiet if the reader has closed the pipe.
 pub fn print(report: &BenchReport, json: bool) -> Result<(), Failure> {
-    if json { output::stdout(&report.json().map_err(Failure::new)?) } else { output::report(&report.plain()) }
+    if json { output::stdout(&report.json().map_err(Failure::new)?) } else { output::report(&report.text()) }
 }

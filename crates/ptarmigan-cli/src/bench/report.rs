@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::json::Document;
 use crate::measure::stats::median;
+use crate::text::{Text, TextTable};
 
 /// One row of a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -110,18 +111,15 @@ impl BenchReport {
 
     /// Returns a table of at most 80 columns. Ratios are those of the medians to the reference's in
     /// the same case.
-    pub fn plain(&self) -> String {
+    pub(crate) fn text(&self) -> Text {
         // Long names of cases take columns from the contenders.
-        let cases = self.rows.iter().map(|r| r.case.len()).max().unwrap_or(0).clamp(12, 24);
-        let names = 46 - cases;
-        let mut text = format!(
-            "{:<cases$} {:<names$} {:>9} {:>9} {:>8}\n",
-            "case", "contender", "median", "min", "ratio"
-        );
+        let cases = self.rows.iter().map(|r| r.case.len()).max().unwrap_or(0).clamp(12, 24) as isize;
+        let names = ["case", "contender", "median", "min", "ratio"];
+        let mut table = TextTable::new(&names, &[-cases, cases - 46, 9, 9, 8]);
         let mut last = "";
         for row in &self.rows {
             if !last.is_empty() && last != row.case {
-                text.push('\n');
+                table.gap();
             }
             last = row.case;
             let ratio = match self.value(row.case, self.reference) {
@@ -131,13 +129,12 @@ impl BenchReport {
                 Some(reference) => format!("{:.2}x", row.value / reference),
                 None => "-".to_string(),
             };
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "{:<cases$} {:<names$} {:>9.2} {:>9.2} {:>8}",
-                row.case, row.contender, row.value, row.min, ratio
-            );
+            let [value, min] = [row.value, row.min].map(|value| format!("{value:.2}"));
+            table.row(&[&row.case, &row.contender, &value, &min, &ratio]);
         }
+        let mut text = Text::default();
+        text.table(table);
+        // Writing to a text cannot fail.
         if let Some(row) = self.rows.first() {
             let _ = writeln!(text, "\n{}; ratio of the medians to {}", row.unit, self.reference);
         }
@@ -187,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_table_fits_a_terminal() {
-        assert!(report().plain().lines().all(|line| line.chars().count() <= 80));
+        assert!(report().text().to_string().lines().all(|line| line.chars().count() <= 80));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::calibrate::HostTime;
 use crate::error::Failure;
 use crate::model::Model;
+use crate::text::{Text, TextTable};
 use hashed::{Flushed, HashedMachine, PAGE_SHIFT};
 
 /// The first address of the window of kmap slots.
@@ -223,39 +224,38 @@ impl Counts {
 
 impl FlushReport {
     /// Returns a table of at most 80 columns.
-    pub(crate) fn plain(&self) -> String {
-        let mut text = format!(
-            "{:<18} {:>13} {:<5} {:>6} {:>7} {:>8} {:>7} {:>7}\n",
-            "case", "model", "", "pages", "tlbies", "entries", "probes", "wiped"
+    pub(crate) fn text(&self) -> Text {
+        let mut table = TextTable::new(
+            &["case", "model", "", "pages", "tlbies", "entries", "probes", "wiped"],
+            &[-18, 13, -5, 6, 7, 8, 7, 7],
         );
         let of = |contender| self.rows.iter().filter(move |row| row.contender == contender);
         for FlushRow { case, value, unit, counts, .. } in of("model") {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{case:<18} {value:>13.1} {unit:<5}");
-            let _ = match counts {
-                Some(counts) => writeln!(
-                    text,
-                    " {:>6} {:>7} {:>8} {:>7} {:>7}",
-                    counts.pages + counts.ranged,
-                    counts.invalidations,
-                    counts.entries,
-                    counts.probes,
-                    counts.wiped_bytes
-                ),
-                None => writeln!(text),
-            };
+            let value = format!("{value:.1}");
+            match counts {
+                Some(Counts { pages, ranged, invalidations, entries, probes, wiped_bytes, .. }) => {
+                    let pages = pages + ranged;
+                    table.row(&[case, &value, unit, &pages, invalidations, entries, probes, wiped_bytes]);
+                }
+                None => table.row(&[case, &value, unit]),
+            }
         }
-        // As above.
+        let mut text = Text::default();
+        text.table(table);
+        // Writing to a text cannot fail.
         let _ = writeln!(text, "\ncounts of a run, priced by cost model {}; wiped: bytes", self.model);
         if of("host").next().is_some() {
-            let _ = writeln!(text, "\n{:<24} {:>14} {:<5} {:>7}", "case", "this host", "", "pages");
-        }
-        for FlushRow { case, value, unit, counts, .. } in of("host") {
-            let pages = counts.map_or(0, |counts| counts.pages);
-            let _ = writeln!(text, "{case:<24} {value:>14.1} {unit:<5} {pages:>7}");
-        }
-        if of("host").next().is_some() {
-            text += "\nmeasured in one process: `ptarmigan calibrate` has ranges and the break-even\n";
+            let mut table = TextTable::new(&["case", "this host", "", "pages"], &[-24, 14, -5, 7]);
+            for FlushRow { case, value, unit, counts, .. } in of("host") {
+                let pages = counts.map_or(0, |counts| counts.pages);
+                table.row(&[case, &format_args!("{value:.1}"), unit, &pages]);
+            }
+            let _ = writeln!(text);
+            text.table(table);
+            let _ = writeln!(
+                text,
+                "\nmeasured in one process: `ptarmigan calibrate` has ranges and the break-even"
+            );
         }
         for note in &self.notes {
             let _ = writeln!(text, "{note}");
@@ -315,9 +315,13 @@ mod tests {
         assert!((250_000..=262_144).contains(&synchronised.invalidations), "{synchronised:?}");
         let ratio = row("page-to-everything");
         assert!(ratio.counts.is_none() && (3280.0..3290.0).contains(&ratio.value), "{ratio:?}");
-        let text = report.plain();
+        let text = report.text().to_string();
         assert!(text.contains("36.5 pages") && text.contains("no times of this host: no mappings"), "{text}");
-        assert!(report.plain().lines().all(|line| line.len() <= 80), "{}", report.plain());
+        assert!(
+            report.text().to_string().lines().all(|line| line.len() <= 80),
+            "{}",
+            report.text().to_string()
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ use ptarmigan::tlb::{CostModel, Work};
 use serde::Serialize;
 
 use crate::model::Model;
+use crate::text::{Text, TextTable};
 use load::Load;
 
 /// The pages of the machine.
@@ -154,7 +155,7 @@ impl HashBench {
     }
 
     /// Returns tables of at most 80 columns.
-    pub(crate) fn plain(&self) -> String {
+    pub(crate) fn text(&self) -> Text {
         let columns = [
             ("/page", "entries-per-page", 2),
             ("probes", "refill-probes", 1),
@@ -166,27 +167,27 @@ impl HashBench {
             ("wipe", "wipe-price", 2),
             ("worth", "wipe-is-worth", 0),
         ];
-        let mut text = format!("{:<13}", "table");
-        for (title, ..) in columns {
-            text += &format!(" {title:>6}");
-        }
+        let titles = columns.map(|(title, ..)| title);
+        let mut table =
+            TextTable::new(&[&["table"], &titles[..]].concat(), &[-13, 6, 6, 6, 6, 6, 6, 6, 6, 6]);
         let mut last = "";
         for row in self.rows.iter().filter(|row| row.case == "entries-per-page") {
             let layout = row.contender.split('-').next().unwrap_or_default();
-            text += if last.is_empty() || last == layout { "\n" } else { "\n\n" };
-            last = layout;
-            text += &format!("{:<13}", row.contender);
-            for (_, case, digits) in columns {
-                text += &match self.value(case, &row.contender) {
-                    Some(value) => format!(" {value:>6.digits$}"),
-                    None => format!(" {:>6}", "-"),
-                };
+            if !last.is_empty() && last != layout {
+                table.gap();
             }
+            last = layout;
+            let values = columns.iter().map(|&(_, case, digits)| {
+                self.value(case, &row.contender).map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+            });
+            table.texts(std::iter::once(row.contender.clone()).chain(values));
         }
-        // Writing to a string cannot fail.
+        let mut text = Text::default();
+        text.table(table);
+        // Writing to a text cannot fail.
         let _ = writeln!(
             text,
-            "\n\n{} pages of {} programs, each used twice and then flushed by name.\n\
+            "\n{} pages of {} programs, each used twice and then flushed by name.\n\
              /page: entries of the table. probes: entries looked at to put a page in that\n\
              was not hashed before.\n\
              evict: pages put in over another one at the first use; again: pages that the\n\
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_table_fits_a_terminal_and_a_rule_without_costs_prices_nothing() {
-        let plain = bench().plain();
+        let plain = bench().text().to_string();
         assert!(plain.lines().all(|line| line.chars().count() <= 80), "{plain}");
         assert!(run_with(&load("linux-33").unwrap(), 1024).unwrap_err().contains("no costs"));
     }

@@ -15,6 +15,8 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostConfig, HostError};
 use serde::Serialize;
 
+use crate::text::{Text, TextTable};
+
 use super::family::{F, Family, occupy};
 
 /// Pages that a child reads. It has 7 tables, so an exit adds less to each list than a trim may
@@ -346,10 +348,10 @@ pub fn run(lists: u8) -> Result<ImbalanceReport, String> {
 
 impl ImbalanceReport {
     /// Returns a table of at most 80 columns.
-    pub fn plain(&self) -> String {
-        let mut text = format!(
-            "{:<15} {:>4} {:<13} {:>9} {:>11} {:>7} {:>11}\n",
-            "case", "CPUs", "policy", "children", "kept kB", "of all", "closed form"
+    pub(crate) fn text(&self) -> Text {
+        let mut table = TextTable::new(
+            &["case", "CPUs", "policy", "children", "kept kB", "of all", "closed form"],
+            &[-15, 4, -13, 9, 11, 7, 11],
         );
         for row in &self.rows {
             let said = match (row.expected_kib, row.most_of_budget) {
@@ -357,19 +359,12 @@ impl ImbalanceReport {
                 (None, Some(most)) => format!("< {:.2} b", (most * 100.0).ceil() / 100.0),
                 (None, None) => String::new(),
             };
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "{:<15} {:>4} {:<13} {:>9} {:>11} {:>6.2}% {:>11}",
-                row.case,
-                row.cpus,
-                row.policy,
-                row.children,
-                row.kept_kib,
-                row.percent(row.kept_kib as f64),
-                said
-            );
+            let share = format!("{:.2}%", row.percent(row.kept_kib as f64));
+            table.row(&[&row.case, &row.cpus, &row.policy, &row.children, &row.kept_kib, &share, &said]);
         }
+        let mut text = Text::default();
+        text.table(table);
+        // Writing to a text cannot fail.
         let _ = writeln!(
             text,
             "\nv5 and v2008 with {} list(s); of linux-2.4, which has three, and v2004, which\n\
@@ -439,7 +434,11 @@ mod tests {
             assert_eq!(rows.len(), 5 * CPUS.len());
             rows.iter().for_each(|row| agrees(row, lists));
             let report = ImbalanceReport { bench: "imbalance", lists, rows, moment: None };
-            assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
+            assert!(
+                report.text().to_string().lines().all(|line| line.chars().count() <= 80),
+                "{}",
+                report.text()
+            );
         }
     }
 

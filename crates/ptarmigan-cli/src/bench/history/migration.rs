@@ -12,6 +12,8 @@ use ptarmigan::quicklist::{Policy, Rules};
 use ptarmigan_hosted::{Host, HostConfig};
 use serde::Serialize;
 
+use crate::text::{Text, TextTable};
+
 use super::family::{F, Family};
 
 /// Pages that a child reads, as many as in Holt's program: 35 tables.
@@ -99,24 +101,18 @@ pub fn run() -> Result<MigrationReport, String> {
 
 impl MigrationReport {
     /// Returns a table of at most 80 columns.
-    pub fn plain(&self) -> String {
-        let mut text = format!(
-            "{:>5} {:>9} {:<10} {:>8} {:>8} {:>11}\n",
-            "nodes", "children", "policy", "kept", "foreign", "foreign kB"
+    pub(crate) fn text(&self) -> Text {
+        let mut table = TextTable::new(
+            &["nodes", "children", "policy", "kept", "foreign", "foreign kB"],
+            &[5, 9, -10, 8, 8, 11],
         );
         for row in &self.rows {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "{:>5} {:>9} {:<10} {:>8} {:>8} {:>11}",
-                row.nodes,
-                row.children,
-                row.policy,
-                row.kept,
-                row.foreign,
-                row.foreign * 4
-            );
+            let bytes = row.foreign * 4;
+            table.row(&[&row.nodes, &row.children, &row.policy, &row.kept, &row.foreign, &bytes]);
         }
+        let mut text = Text::default();
+        text.table(table);
+        // Writing to a text cannot fail.
         if let Some(row) = self.rows.first() {
             let _ = writeln!(
                 text,
@@ -130,7 +126,6 @@ impl MigrationReport {
         for row in self.rows.iter().filter(once) {
             if let Some(pages) = row.watermark {
                 let nodes = row.nodes;
-                // Writing to a string cannot fail.
                 let _ = writeln!(
                     text,
                     "linux-2.4, v2004, {nodes} nodes: a CPU may keep {pages} pages, whatever its node has."
@@ -149,7 +144,11 @@ mod tests {
     fn pages_rest_on_foreign_nodes_in_2008_and_neither_before_nor_here() {
         let report = run().expect("the machines run");
         assert_eq!(report.rows.len(), NODES.len() * CHILDREN.len() * 5);
-        assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
+        assert!(
+            report.text().to_string().lines().all(|line| line.chars().count() <= 80),
+            "{}",
+            report.text()
+        );
         for row in &report.rows {
             match (row.policy, row.children) {
                 ("v2008", 1) => assert_eq!(row.foreign, row.tables as usize, "all of one child: {row:?}"),

@@ -1,4 +1,5 @@
 //! Rows, and the report made of them.
+use crate::text::{Text, TextTable};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -37,41 +38,44 @@ pub(crate) struct KmapBench {
     bench: &'static str,
     rows: Vec<KmapRow>,
     #[serde(skip)]
-    text: String,
+    text: Text,
 }
 
 impl KmapBench {
     pub(super) fn new(parts: Vec<Part>) -> Self {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = parts.iter().try_for_each(|part| part.write(&mut text));
+        let mut text = Text::default();
+        for part in &parts {
+            // Writing to a text cannot fail.
+            let _ = part.write(&mut text);
+        }
         let rows = parts.into_iter().flat_map(|part| part.rows).collect();
         KmapBench { bench: "kmap", rows, text }
     }
 
     /// Returns the tables, at most 80 columns wide.
-    pub(crate) fn plain(&self) -> String {
+    pub(crate) fn text(&self) -> Text {
         self.text.clone()
     }
 }
 
 impl Part {
-    fn write(&self, text: &mut String) -> std::fmt::Result {
+    fn write(&self, text: &mut Text) -> std::fmt::Result {
         if !text.is_empty() {
             writeln!(text)?;
         }
         writeln!(text, "{}", self.title)?;
-        writeln!(text, "{:<34} {:<18} {:>11} unit", "case", "contender", "value")?;
+        let mut table = TextTable::new(&["case", "contender", "value", "unit"], &[-34, -18, 11, -4]);
         let mut last = "";
         for row in &self.rows {
             if !last.is_empty() && last != row.case {
-                writeln!(text)?;
+                table.gap();
             }
             last = &row.case;
-            write!(text, "{:<34} {:<18} {:>11.2} {}", row.case, row.contender, row.value, row.unit)?;
-            row.min.map_or(Ok(()), |min| write!(text, " (min {min:.2})"))?;
-            writeln!(text)?;
+            let min = row.min.map_or(String::new(), |min| format!(" (min {min:.2})"));
+            let value = format!("{:.2}", row.value);
+            table.row(&[&row.case, &row.contender, &value, &format_args!("{}{min}", row.unit)]);
         }
+        text.table(table);
         self.notes.iter().try_for_each(|note| writeln!(text, "{note}"))
     }
 }

@@ -213,7 +213,7 @@ mod tests {
         // The longest name of a contender.
         let peer = Zeroing::new("buddy_system_allocator", ArrayYardstick::new(TINY.most()).expect("memory"));
         let report = side_by_side(1, &TINY, vec![Box::new(peer)]).expect("a round runs");
-        let text = report.plain();
+        let text = report.text().to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(report.notes.len(), 2 + PageCase::ALL.len());
         assert!(report.notes.last().is_some_and(|note| note.contains(OURS)));

@@ -290,6 +290,6 @@ mod tests {
                 assert!(report.value(case, who).is_some_and(|ns| ns > 0.0), "{case} {who}");
             }
         }
-        assert!(report.plain().lines().all(|line| line.chars().count() <= 80));
+        assert!(report.text().to_string().lines().all(|line| line.chars().count() <= 80));
     }
 }

@@ -1,5 +1,7 @@
 //! Rows, and the report made of them.
+use crate::text::Text;
 use serde::Serialize;
+use std::fmt::Write;
 
 /// One row.
 #[derive(Clone, Debug, Serialize)]
@@ -26,7 +28,7 @@ pub(super) fn row(
 
 /// A part of the benchmark: a text of at most 80 columns, and the same as rows.
 pub(super) struct Part {
-    pub text: String,
+    pub text: Text,
     pub rows: Vec<Row>,
 }
 
@@ -37,19 +39,25 @@ pub(crate) struct UserPteBench {
     bench: &'static str,
     rows: Vec<Row>,
     #[serde(skip)]
-    text: String,
+    text: Text,
 }
 
 impl UserPteBench {
     pub(super) fn new(parts: Vec<Part>) -> Self {
-        let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
-        let text = texts.join("\n");
-        let rows = parts.into_iter().flat_map(|part| part.rows).collect();
+        let (mut text, mut rows) = (Text::default(), Vec::new());
+        for part in parts {
+            if !text.is_empty() {
+                // Writing to a text cannot fail.
+                let _ = writeln!(text);
+            }
+            text.append(part.text);
+            rows.extend(part.rows);
+        }
         UserPteBench { bench: "userpte", rows, text }
     }
 
     /// Returns the tables.
-    pub(crate) fn plain(&self) -> String {
+    pub(crate) fn text(&self) -> Text {
         self.text.clone()
     }
 }

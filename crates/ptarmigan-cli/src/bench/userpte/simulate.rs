@@ -6,6 +6,7 @@ use super::report::{Part, Row, row};
 use super::table::{Grid, size};
 use crate::bar;
 use crate::error::{Context, Failure};
+use crate::text::{Text, TextTable};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86Pae;
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
@@ -63,8 +64,8 @@ pub(super) fn part(grid: &Grid) -> Result<Part, Failure> {
         }
     }
     bar.finish_and_clear();
-    let mut text = String::new();
-    // Writing to a string cannot fail.
+    let mut text = Text::default();
+    // Writing to a text cannot fail.
     let _ = write(&mut text, &low, &cases, left_out);
     Ok(Part { text, rows: cases.iter().flat_map(SimCase::rows).collect() })
 }
@@ -165,7 +166,7 @@ impl SimCase {
     }
 }
 
-fn write(text: &mut String, low: &LowMemory, cases: &[SimCase], left_out: u32) -> Written {
+fn write(text: &mut Text, low: &LowMemory, cases: &[SimCase], left_out: u32) -> Written {
     let processes = GROUPS * SHARING;
     writeln!(text, "{processes} sparse processes on the library: who gets no memory (counts)")?;
     writeln!(
@@ -174,28 +175,26 @@ fn write(text: &mut String, low: &LowMemory, cases: &[SimCase], left_out: u32) -
         low.bytes >> 20
     )?;
     writeln!(text, "data in 1/{DATA} of high memory, each frame mapped {SHARING} times\n")?;
-    writeln!(
-        text,
-        "{:<6} {:>5} {:>8} {:>13} {:>9} {:>9} {:>9} {:>11}",
-        "RAM", "1/N", "tables", "model: nohigh", "nohigh", "high", "auto", "auto, high"
-    )?;
+    let mut table = TextTable::new(
+        &["RAM", "1/N", "tables", "model: nohigh", "nohigh", "high", "auto", "auto, high"],
+        &[-6, 5, 8, 13, 9, 9, 9, 11],
+    );
     let fate = |died: Option<u64>| died.map_or("lasts".to_owned(), |who| format!("dies {who}"));
     for case in cases {
         let SimCase { ram, one_in, load, predicted, nohigh, high, auto } = case;
         let share = 100.0 * auto.high as f64 / (auto.tables as f64).max(1.0);
-        writeln!(
-            text,
-            "{:<6} {:>5} {:>8} {:>13} {:>9} {:>9} {:>9} {:>9.1} %",
-            size(*ram),
-            format!("1/{one_in}"),
-            load.tables(),
-            fate(*predicted),
-            fate(nohigh.died),
-            fate(high.died),
-            fate(auto.died),
-            share
-        )?;
+        table.row(&[
+            &size(*ram),
+            &format_args!("1/{one_in}"),
+            &load.tables(),
+            &fate(*predicted),
+            &fate(nohigh.died),
+            &fate(high.died),
+            &fate(auto.died),
+            &format_args!("{share:.1} %"),
+        ]);
     }
+    text.table(table);
     if left_out > 0 {
         writeln!(text, "{left_out} cases are left out: they fit no memory, or not 3 GiB of addresses")?;
     }

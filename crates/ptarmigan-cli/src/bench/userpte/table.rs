@@ -1,6 +1,7 @@
 //! The model as tables and rows.
 use super::model::{FRAME, LowMemory, Records, leaf_bytes, sharing_of, span};
 use super::report::{Part, Row, row};
+use crate::text::{Text, TextTable};
 use ptarmigan::params::AutoParams;
 use std::fmt::{Result as Written, Write as _};
 
@@ -41,8 +42,8 @@ pub(super) fn sharing(value: Option<f64>) -> String {
 
 /// Returns the tables for both kinds of records, and where `auto` changes over.
 pub(super) fn part(grid: &Grid) -> Part {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
+    let mut text = Text::default();
+    // Writing to a text cannot fail.
     let _ = write(&mut text, grid);
     Part { text, rows: rows(grid) }
 }
@@ -86,7 +87,7 @@ fn argument(low: u64) -> Vec<Row> {
     ]
 }
 
-fn write(text: &mut String, grid: &Grid) -> Written {
+fn write(text: &mut Text, grid: &Grid) -> Written {
     let LowMemory { bytes, kernel, spaces, mapped } = grid.low;
     writeln!(text, "The argument of 2010: low memory full of tables, and nothing else")?;
     for Row { contender, value, unit, .. } in argument(bytes) {
@@ -114,7 +115,7 @@ fn write(text: &mut String, grid: &Grid) -> Written {
             }
         };
         writeln!(text, "\nWith {each}: MiB, and S where low memory ends")?;
-        header(text, grid, ["records", "room", "dense"])?;
+        let mut table = header(grid, ["records", "room", "dense"]);
         for ram in &grid.rams {
             let low = &grid.low;
             let taken = [
@@ -123,8 +124,9 @@ fn write(text: &mut String, grid: &Grid) -> Written {
                 leaf_bytes(low.mapped(*ram), 1.0, 1.0),
             ];
             let taken = taken.map(|bytes| format!("{:.1}", mib(bytes)));
-            line(text, grid, *ram, taken, |used| low.exhausted_at(*ram, records, used))?;
+            line(&mut table, grid, *ram, taken, |used| low.exhausted_at(*ram, records, used));
         }
+        text.table(table);
     }
     let auto = AutoParams::default();
     let AutoParams { beta, reserve, .. } = auto;
@@ -133,34 +135,31 @@ fn write(text: &mut String, grid: &Grid) -> Written {
         "\nS from which auto makes high tables: they take {beta} % of low memory, or {reserve} %"
     )?;
     writeln!(text, "are left (the library's records; spaces: what exhausts low memory with high)")?;
-    header(text, grid, ["", "", "spaces"])?;
+    let mut table = header(grid, ["", "", "spaces"]);
     for ram in &grid.rams {
         let low = &grid.low;
         let spaces = format!("{:.0}", low.most_spaces(*ram, Records::Library));
         let taken = [String::new(), String::new(), spaces];
-        line(text, grid, *ram, taken, |used| low.auto_from(*ram, Records::Library, used, &auto))?;
+        line(&mut table, grid, *ram, taken, |used| low.auto_from(*ram, Records::Library, used, &auto));
     }
+    text.table(table);
     Ok(())
 }
 
-fn header(text: &mut String, grid: &Grid, names: [&str; 3]) -> Written {
-    write!(text, "{:<6}", "RAM")?;
-    names.iter().try_for_each(|name| write!(text, " {name:>8}"))?;
-    grid.one_in.iter().try_for_each(|one_in| write!(text, " {:>8}", format!("1/{one_in}")))?;
-    writeln!(text)
+fn header(grid: &Grid, names: [&str; 3]) -> TextTable {
+    let shares: Vec<String> = grid.one_in.iter().map(|one_in| format!("1/{one_in}")).collect();
+    let shares: Vec<&str> = shares.iter().map(String::as_str).collect();
+    let widths = vec![8; names.len() + shares.len()];
+    TextTable::new(&[&["RAM"], &names[..], &shares].concat(), &[&[-6], &widths[..]].concat())
 }
 
 fn line(
-    text: &mut String,
+    table: &mut TextTable,
     grid: &Grid,
     ram: u64,
     taken: [String; 3],
     sharing_at: impl Fn(f64) -> Option<f64>,
-) -> Written {
-    write!(text, "{:<6}", size(ram))?;
-    taken.iter().try_for_each(|one| write!(text, " {one:>8}"))?;
-    for one_in in &grid.one_in {
-        write!(text, " {:>8}", sharing(sharing_at(used(*one_in))))?;
-    }
-    writeln!(text)
+) {
+    let sharings = grid.one_in.iter().map(|one_in| sharing(sharing_at(used(*one_in))));
+    table.texts([size(ram)].into_iter().chain(taken).chain(sharings));
 }

@@ -24,6 +24,7 @@ use crate::measure::clock::thread_time;
 use crate::measure::usage::Switches;
 use crate::measure::welch::{Summary, Welch};
 use crate::replay::{PlacedMachine, PlacedRun, PlacedTrace};
+use crate::text::{Text, TextTable};
 use ptarmigan::params::{AutoParams, UserPte};
 use std::fmt::{Result as Written, Write as _};
 use std::path::Path;
@@ -161,8 +162,8 @@ pub(super) fn part(from: Option<&Path>, machine: &PlacedMachine, runs: u32) -> R
     if samples.iter().any(|of| made(of) != made(&samples[NOHIGH])) {
         return Err(Failure::new("placements made different numbers of tables: times mean nothing"));
     }
-    let mut text = String::new();
-    // Writing to a string cannot fail.
+    let mut text = Text::default();
+    // Writing to a text cannot fail.
     let _ = write(&mut text, &samples, machine, runs);
     Ok(Part { text, rows: rows(&samples) })
 }
@@ -202,7 +203,7 @@ fn rows(samples: &[Vec<Sample>]) -> Vec<Row> {
     rows
 }
 
-fn write(text: &mut String, samples: &[Vec<Sample>], machine: &PlacedMachine, runs: u32) -> Written {
+fn write(text: &mut Text, samples: &[Vec<Sample>], machine: &PlacedMachine, runs: u32) -> Written {
     let PlacedMachine { memory, low, touch_data, copies } = machine;
     writeln!(text, "The experiment of 2010 on i386-pae: {runs} runs of each, means (deviations)")?;
     if let Some(one) = samples[NOHIGH].first() {
@@ -213,36 +214,31 @@ fn write(text: &mut String, samples: &[Vec<Sample>], machine: &PlacedMachine, ru
     let data = if *touch_data { "cleared and copied" } else { "not backed" };
     let copies = if *copies > 1 { format!(", {copies} copies at once") } else { String::new() };
     writeln!(text, "{} MiB, {} MiB of them low; data frames {data}{copies}\n", memory >> 20, low >> 20)?;
-    write!(text, "{:<17}", "")?;
-    PLACEMENTS.iter().try_for_each(|name| write!(text, " {name:>20}"))?;
-    writeln!(text)?;
+    let mut table = TextTable::new(&[&[""], &PLACEMENTS[..]].concat(), &[-17, 20, 20, 20]);
     for quantity in &QUANTITIES {
-        write!(text, "{:<17}", quantity.name)?;
-        for of in samples {
+        let values = samples.iter().map(|of| {
             let Summary { mean, deviation, .. } = summary(of, quantity);
             let digits = quantity.digits;
-            write!(text, " {:>20}", format!("{mean:.digits$} ({deviation:.digits$})"))?;
-        }
-        writeln!(text)?;
+            format!("{mean:.digits$} ({deviation:.digits$})")
+        });
+        table.texts(std::iter::once(quantity.name.to_owned()).chain(values));
     }
+    text.table(table);
     for at in COMPARED {
-        let name = PLACEMENTS[at];
-        writeln!(
-            text,
-            "\n{:<24}{:>9} {:>9} {:>7} {:>11}",
-            format!("{name} against nohigh"),
-            "change",
-            "t",
-            "df",
-            "p"
-        )?;
+        let name = format!("{} against nohigh", PLACEMENTS[at]);
+        let mut table = TextTable::new(&[&name, "change", "t", "df", "p"], &[-23, 9, 9, 7, 11]);
         for quantity in QUANTITIES.iter().filter(|quantity| quantity.is_compared) {
-            write!(text, "{:<24}{:>+8.2}%", quantity.name, change(samples, at, quantity))?;
+            let change = format!("{:+.2}%", change(samples, at, quantity));
             match welch(samples, at, quantity) {
-                Some(Welch { t, df, p }) => writeln!(text, " {t:>9.2} {df:>7.2} {p:>11.2e}")?,
-                None => writeln!(text, "   no spread on either side")?,
+                Some(Welch { t, df, p }) => {
+                    let [t, df, p] = [format!("{t:.2}"), format!("{df:.2}"), format!("{p:.2e}")];
+                    table.row(&[&quantity.name, &change, &t, &df, &p]);
+                }
+                None => table.row(&[&quantity.name, &change, &"  no spread on either side"]),
             }
         }
+        writeln!(text)?;
+        text.table(table);
     }
     writeln!(text, "\nuser: reading, moving and planning the recording; it touches no table.")?;
     writeln!(text, "system: the replay, by processor time: the calls and the loop that makes them.")?;

@@ -11,6 +11,7 @@ use super::picture::Picture;
 use super::sample::Sample;
 use crate::measure::stats::median;
 use crate::model::HostName;
+use crate::text::{Text, TextTable};
 
 /// The samples of the processes, by the number of their CPUs.
 pub(super) struct Measured {
@@ -89,47 +90,57 @@ impl Calibration {
     }
 
     /// Returns the report as text of at most 80 columns; `plain` is ASCII only.
-    pub(super) fn text(&self, plain: bool) -> String {
+    pub(super) fn text(&self, plain: bool) -> Text {
+        let mut text = Text::default();
+        // Writing to a text cannot fail.
+        let _ = self.write(&mut text, plain);
+        text
+    }
+
+    fn write(&self, text: &mut Text, plain: bool) -> std::fmt::Result {
         let Calibration { host, ceiling, rounds, costs_ns: costs, .. } = self;
         let known = if ceiling.known { "" } else { " (assumed; debugfs has it)" };
         let guest = if host.hypervisor { ", under a hypervisor" } else { "" };
-        let mut text = format!(
-            "{}, {} CPUs{guest}\n{}\nflushes by name up to {} pages{known}\n\n",
-            host.cpu, host.cpus, host.kernel, ceiling.pages
+        writeln!(text, "{}, {} CPUs{guest}\n{}", host.cpu, host.cpus, host.kernel)?;
+        writeln!(text, "flushes by name up to {} pages{known}\n", ceiling.pages)?;
+        writeln!(text, "pages above which a flush of everything is cheaper\n")?;
+        let mut table = TextTable::new(
+            &["CPUs", "working set", "pages", "95 % range", "fitted", "mprotect", "mremap", ""],
+            &[4, 12, 9, 15, 9, 9, 9, -1],
         );
-        text += "pages above which a flush of everything is cheaper\n\n";
-        text += "CPUs  working set     pages      95 % range    fitted  mprotect    mremap\n";
         for b in &self.break_even {
-            let range = format!("{:.1} to {:.1}", b.low, b.high);
-            let note = if b.extrapolated { " *" } else { "" };
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "{:>4}  {:>11}  {:>8.1}  {range:>14}  {:>8.1}  {:>8.1}  {:>8.1}{note}",
-                b.setting.cpus, b.setting.working_set, b.pages, b.fitted, b.mprotect, b.mremap
-            );
+            table.row(&[
+                &b.setting.cpus,
+                &b.setting.working_set,
+                &format_args!("{:.1}", b.pages),
+                &format_args!("{:.1} to {:.1}", b.low, b.high),
+                &format_args!("{:.1}", b.fitted),
+                &format_args!("{:.1}", b.mprotect),
+                &format_args!("{:.1}", b.mremap),
+                &if b.extrapolated { "*" } else { "" },
+            ]);
         }
-        // As above.
-        let _ = writeln!(text, "\nmedians over {rounds} processes for each number of CPUs");
+        text.table(table);
+        writeln!(text, "\nmedians over {rounds} processes for each number of CPUs")?;
         if self.break_even.iter().any(|b| b.extrapolated) {
-            let _ = writeln!(
+            writeln!(
                 text,
                 "* extrapolated: the kernel flushes at most {} pages by name; the line goes on",
                 ceiling.pages
-            );
+            )?;
         }
         if self.break_even.iter().any(|b| b.pages == 0.0) {
-            text += "0.0: everything is cheaper from the first page on\n";
+            writeln!(text, "0.0: everything is cheaper from the first page on")?;
         }
         let FoundAgainNs { by_name, everything } = self.found_again_ns;
-        let _ = writeln!(
+        writeln!(
             text,
             "finding a page again: {by_name:.1} ns after a flush by name, {everything:.1} after everything"
-        );
+        )?;
         if self.found_again_ns.names_forget_all() {
-            text += "so here a flush by name forgets more than the pages that it names\n";
+            writeln!(text, "so here a flush by name forgets more than the pages that it names")?;
         }
-        text += "\ncosts in ns\n\n";
+        writeln!(text, "\ncosts in ns\n")?;
         let rows = [
             ("page", Some(costs.page), "one page by name"),
             ("run", costs.run, "beginning a flush of several pages by name"),
@@ -140,11 +151,10 @@ impl Calibration {
         ];
         for (name, ns, what) in rows {
             let ns = ns.map_or("none".to_owned(), |ns| format!("{ns:.1}"));
-            // As above.
-            let _ = writeln!(text, "{name:<12} {ns:>9}  {what}");
+            writeln!(text, "{name:<12} {ns:>9}  {what}")?;
         }
-        text += "\na flush by its size, 1 CPU, no working set\n\n";
-        text + &self.picture().draw(plain)
+        writeln!(text, "\na flush by its size, 1 CPU, no working set\n")?;
+        write!(text, "{}", self.picture().draw(plain))
     }
 
     fn picture(&self) -> Picture {

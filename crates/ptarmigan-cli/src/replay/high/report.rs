@@ -1,4 +1,5 @@
 //! Reports the frames that were mapped, as text and as JSON.
+use crate::text::Text;
 use ptarmigan_hosted::{HighConfig, Kmap, KmapCounts, SlotKind};
 use serde::Serialize;
 use std::fmt::Write;
@@ -102,7 +103,7 @@ impl KmapReport {
     }
 
     /// Writes the report as text, at most 80 columns wide.
-    pub fn write(&self, out: &mut String) -> std::fmt::Result {
+    pub fn write(&self, out: &mut Text) -> std::fmt::Result {
         let KmapReport { kmap, window, cleared, copied, arguments, .. } = self;
         writeln!(
             out,

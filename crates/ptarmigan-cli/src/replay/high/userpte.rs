@@ -1,4 +1,5 @@
 //! Reports where tables were placed, as text and as JSON.
+use crate::text::Text;
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::PolicyCounts;
 use ptarmigan_hosted::HostTables;
@@ -34,7 +35,7 @@ impl UserPteReport {
     }
 
     /// Writes the report as text, at most 80 columns wide.
-    pub fn write(&self, out: &mut String, faults: u64) -> std::fmt::Result {
+    pub fn write(&self, out: &mut Text, faults: u64) -> std::fmt::Result {
         let UserPteReport { userpte, tables, high, opened } = *self;
         write!(out, "userpte  {userpte}: {high} of {tables} leaf tables in high memory")?;
         if opened == 0 {

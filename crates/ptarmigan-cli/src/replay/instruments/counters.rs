@@ -6,6 +6,7 @@
 //! `meminfo` holds the same lines in bytes, `levels` and `cpus` the counts, and `nodes` the lines
 //! and the lists of each node.
 use super::levels::Levels;
+use crate::text::{Text, TextTable};
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::Format;
 use ptarmigan::frames::Frames;
@@ -216,53 +217,48 @@ impl Counters {
     }
 
     /// Writes the counters as text, at most 80 columns wide.
-    pub fn write(&self, out: &mut String) -> std::fmt::Result {
+    pub fn write(&self, out: &mut Text) -> std::fmt::Result {
         writeln!(out, "counters when the last space has ended\n{}", self.text)?;
         if !self.nodes.is_empty() {
-            write_nodes(out, &self.nodes)?;
+            out.table(node_table(&self.nodes));
+            writeln!(out)?;
         }
-        writeln!(
-            out,
-            "{:<5} {:<5} {:>11} {:>11} {:>9} {:>9} {:>11} {:>11}",
-            "cpu", "level", "allocs", "hits", "refills", "misses", "frees", "returns"
-        )?;
+        let mut table = TextTable::new(
+            &["cpu", "level", "allocs", "hits", "refills", "misses", "frees", "returns"],
+            &[-5, -5, 11, 11, 9, 9, 11, 11],
+        );
         for CpuCounters { cpu, levels } in &self.cpus {
-            write_levels(out, &cpu.to_string(), levels)?;
+            add_levels(&mut table, &cpu.to_string(), levels);
         }
-        write_levels(out, "all", &self.levels)
+        add_levels(&mut table, "all", &self.levels);
+        out.table(table);
+        Ok(())
     }
 }
 
-/// Writes lines for the levels with counts.
-fn write_levels(out: &mut String, who: &str, levels: &Levels<LevelCounters>) -> std::fmt::Result {
+/// Adds rows for the levels with counts.
+fn add_levels(table: &mut TextTable, who: &str, levels: &Levels<LevelCounters>) {
     for (name, c) in levels.0.iter().filter(|(_, c)| c.allocs + c.frees + c.misses + c.returns > 0) {
-        writeln!(
-            out,
-            "{who:<5} {name:<5} {:>11} {:>11} {:>9} {:>9} {:>11} {:>11}",
-            c.allocs, c.hits, c.refills, c.misses, c.frees, c.returns
-        )?;
+        table.row(&[&who, name, &c.allocs, &c.hits, &c.refills, &c.misses, &c.frees, &c.returns]);
     }
-    Ok(())
 }
 
-fn write_nodes(out: &mut String, nodes: &[NodeCounters]) -> std::fmt::Result {
-    writeln!(
-        out,
-        "{:<5} {:>10} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9}",
-        "node", "budget", "pages", "roots", "depot", "its roots", "returns", "magazine"
-    )?;
+fn node_table(nodes: &[NodeCounters]) -> TextTable {
+    let mut table = TextTable::new(
+        &["node", "budget", "pages", "roots", "depot", "its roots", "returns", "magazine"],
+        &[-5, 10, 9, 9, 10, 10, 9, 9],
+    );
     for NodeCounters { node, lists: l, .. } in nodes {
-        writeln!(
-            out,
-            "{node:<5} {:>10} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9}",
-            l.budget,
-            l.pages,
-            l.roots,
-            l.depot_zero,
-            l.depot_roots,
-            l.remote_returns + l.remote_returns_roots,
-            l.magazine_zero
-        )?;
+        table.row(&[
+            node,
+            &l.budget,
+            &l.pages,
+            &l.roots,
+            &l.depot_zero,
+            &l.depot_roots,
+            &(l.remote_returns + l.remote_returns_roots),
+            &l.magazine_zero,
+        ]);
     }
-    writeln!(out)
+    table
 }

@@ -6,6 +6,7 @@
 //! report shows this time separately, and compares the total with passes without zeroing in the
 //! same rounds.
 use crate::measure::stats::median;
+use crate::text::{Text, TextTable};
 use ptarmigan::frames::ZeroCounts;
 use serde::Serialize;
 use std::fmt::Write;
@@ -100,19 +101,15 @@ impl IdleTimes {
 
 impl ZeroReport {
     /// Writes lines of at most 80 columns.
-    pub fn write(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(
-            out,
-            "{:<8} {:>10} {:>10} {:>12} {:>13} {:>10}",
-            "zero", "asked for", "found zero", "cleared then", "cleared ahead", "wasted"
-        )?;
-        for (name, a) in [("faults", &self.faults), ("zones", &self.zones)] {
-            writeln!(
-                out,
-                "  {:<6} {:>10} {:>10} {:>12} {:>13} {:>10}",
-                name, a.asked, a.found, a.cleared_then, a.cleared_ahead, a.wasted
-            )?;
+    pub fn write(&self, out: &mut Text) -> std::fmt::Result {
+        let mut table = TextTable::new(
+            &["zero", "asked for", "found zero", "cleared then", "cleared ahead", "wasted"],
+            &[-8, 10, 10, 12, 13, 10],
+        );
+        for (name, a) in [("  faults", &self.faults), ("  zones", &self.zones)] {
+            table.row(&[&name, &a.asked, &a.found, &a.cleared_then, &a.cleared_ahead, &a.wasted]);
         }
+        out.table(table);
         if let Some(t) = &self.times {
             let ms = |ns: f64| ns / 1e6;
             writeln!(

@@ -1,18 +1,19 @@
 //! A report as text, at most 80 columns wide.
 use super::data::{Flushes, HashReport, PolicyReport, ReplayReport, TraceReport, TruthReport};
 use crate::replay::input::relayout::Relayout;
+use crate::text::{Text, TextTable};
 use std::fmt::Write;
 
 impl ReplayReport {
     /// Returns the report as text, at most 80 columns wide.
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a string cannot fail.
+    pub fn text(&self) -> Text {
+        let mut out = Text::default();
+        // Writing to a text cannot fail.
         let _ = self.write(&mut out);
         out
     }
 
-    fn write(&self, out: &mut String) -> std::fmt::Result {
+    fn write(&self, out: &mut Text) -> std::fmt::Result {
         let t = &self.trace;
         writeln!(
             out,
@@ -40,27 +41,24 @@ impl ReplayReport {
             run.write(out, self.clock_ns, t)?;
         }
         writeln!(out)?;
-        writeln!(
-            out,
-            "{:<10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>8}",
-            "", "ns/alloc", "misses", "peak live", "cached", "Mevent/s", "findings"
-        )?;
+        let mut table = TextTable::new(
+            &["", "ns/alloc", "misses", "peak live", "cached", "Mevent/s", "findings"],
+            &[-10, 10, 9, 10, 10, 9, 8],
+        );
         for run in &self.runs {
             let findings =
                 if run.sanitizer.ran { run.sanitizer.findings.to_string() } else { "-".to_owned() };
-            let misses: u64 = run.levels.0.iter().map(|l| l.1.misses).sum();
-            writeln!(
-                out,
-                "{:<10} {:>10.1} {:>9} {:>10} {:>10} {:>9.2} {:>8}",
-                run.label(),
-                run.mean_alloc_ns,
-                misses,
-                run.peak_live_tables,
-                bytes(run.peak_cached_bytes),
-                run.events_per_s / 1e6,
-                findings
-            )?;
+            table.row(&[
+                &run.label(),
+                &format_args!("{:.1}", run.mean_alloc_ns),
+                &run.levels.0.iter().map(|l| l.1.misses).sum::<u64>(),
+                &run.peak_live_tables,
+                &bytes(run.peak_cached_bytes),
+                &format_args!("{:.2}", run.events_per_s / 1e6),
+                &findings,
+            ]);
         }
+        out.table(table);
         writeln!(
             out,
             "\nLinux while recording: flushes of one page {}, of a range {}, full {}",
@@ -79,44 +77,42 @@ impl ReplayReport {
 }
 
 impl PolicyReport {
-    fn write(&self, out: &mut String, clock_ns: f64, trace: &TraceReport) -> std::fmt::Result {
+    fn write(&self, out: &mut Text, clock_ns: f64, trace: &TraceReport) -> std::fmt::Result {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
-        writeln!(
-            out,
-            "\npolicy {}{}, {} CPU{}, {} node{}",
+        writeln!(out)?;
+        out.heading(format_args!(
+            "policy {}{}, {} CPU{}, {} node{}",
             self.policy,
             self.historic_lists.map_or(String::new(), |n| format!(", {n} list{}", plural(n.into()))),
             self.cpus,
             plural(self.cpus),
             self.nodes,
             plural(self.nodes)
-        )?;
-        writeln!(
-            out,
-            "{:<4} {:>8} {:>8} {:>5} {:>6} {:>6} {:>6} {:>7} {:>8} {:>6} {:>6}",
-            "", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"
-        )?;
+        ));
+        let mut table = TextTable::new(
+            &["", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"],
+            &[-4, 8, 8, 5, 6, 6, 6, 7, 8, 6, 6],
+        );
         // Values below the clock's resolution print as `<` and the resolution.
         let single = |ns: f64, time: fn(f64) -> String| {
             if ns <= 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(ns) }
         };
         for (name, l) in &self.levels.0 {
-            writeln!(
-                out,
-                "{:<4} {:>8} {:>8} {:>5} {:>6} {:>6} {:>6} {:>7} {:>8} {:>6} {:>6}",
+            table.row(&[
                 name,
-                l.allocs,
-                time(l.total_ns),
-                single(l.min_ns, short_time),
-                time(l.mean_ns),
-                single(l.p50_ns, time),
-                single(l.p99_ns, time),
-                single(l.max_ns, time),
-                l.hits,
-                l.refills,
-                l.misses
-            )?;
+                &l.allocs,
+                &time(l.total_ns),
+                &single(l.min_ns, short_time),
+                &time(l.mean_ns),
+                &single(l.p50_ns, time),
+                &single(l.p99_ns, time),
+                &single(l.max_ns, time),
+                &l.hits,
+                &l.refills,
+                &l.misses,
+            ]);
         }
+        out.table(table);
         let Flushes { page, range, full } = self.flushes;
         writeln!(
             out,
@@ -212,7 +208,7 @@ impl PolicyReport {
         self.historic_lists.map_or(self.policy.to_owned(), |n| format!("{} ({n})", self.policy))
     }
 
-    fn write_speed(&self, out: &mut String) -> std::fmt::Result {
+    fn write_speed(&self, out: &mut Text) -> std::fmt::Result {
         if let Some(w) = &self.workers {
             let turns = if w.workers > w.processors { ", which they share" } else { "" };
             let (speed, share) = (w.events_per_s / 1e6, w.share * 100.0);
