@@ -1,4 +1,4 @@
-//! The memory of a hosted machine, and what is common to all policies.
+//! Sets up the memory of a hosted machine, and makes its policies.
 use super::highmem::HighMemory;
 use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
@@ -28,8 +28,8 @@ pub struct HostConfig {
     pub cpus: usize,
     /// NUMA nodes, 1 to 64, memory split evenly.
     pub nodes: usize,
-    /// Physical memory in bytes, 1 MiB to 8 TiB; to 2 GiB where addresses have 32 bits. Only what
-    /// is touched takes memory of the host.
+    /// Physical memory in bytes, 1 MiB to 8 TiB; to 2 GiB where addresses have 32 bits. Only pages
+    /// that are touched take memory of the host.
     pub bytes: u64,
     /// Data frames have memory behind them: cleared and copied for real.
     pub touch_data: bool,
@@ -38,8 +38,9 @@ pub struct HostConfig {
     pub use_lines: usize,
     /// Bytes at the start of each node, where tables are placed, to touch in advance.
     pub prefault: usize,
-    /// Bytes of low memory; what lies above is high memory, for data alone. 2^64 - 1: all is low.
-    /// A machine with high memory has one node.
+    /// Bytes of low memory; the rest is high memory, for data and for the tables that
+    /// [`HostTables`](super::HostTables) places there. 2^64 - 1: all is low. A machine with high
+    /// memory has one node.
     pub low: u64,
     /// High memory is a file in memory, pages of which the slots of [`RealSlots`] are.
     ///
@@ -47,7 +48,8 @@ pub struct HostConfig {
     pub high_file: bool,
 }
 
-/// The most memory of a machine: what one mapping of the host can hold, and frame numbers can name.
+/// The largest memory of a machine: one mapping of the host can hold it, and frame numbers can name
+/// it.
 const MOST_BYTES: u64 = if usize::BITS > 32 { 8 << 40 } else { 2 << 30 };
 
 impl Default for HostConfig {
@@ -209,7 +211,8 @@ pub struct Host<F: Format> {
     high: Option<HighMemory>,
     expected: u32,
     owners: Owners,
-    /// What the host's next machine names its first space; `None` while there can be none.
+    /// The name of the first space of the host's next machine; `None` while there can be no
+    /// machine.
     next_name: Mutex<Option<u64>>,
 }
 
@@ -255,7 +258,7 @@ impl<F: Format> Host<F> {
         let mut runs: Vec<MemoryRun> = (0..nodes)
             .map(|n| {
                 let start = n as u32 * per_node;
-                // Frame 0 stays out: its address means "none" to historic code.
+                // Frame 0 stays out: its address means "no page" to historic code.
                 let skip = u32::from(n == 0);
                 MemoryRun {
                     start: Pfn(start + skip),
@@ -382,7 +385,7 @@ impl<F: Format> Host<F> {
         self.high.as_ref()
     }
 
-    /// Returns the direct map of low memory alone: what code reaches that maps high frames.
+    /// Returns the direct map of low memory alone, for code that maps high frames.
     pub fn low_window(&self) -> DirectMap {
         let bytes = self.config.low.min(self.window.limit());
         // SAFETY: 1. and 2. it is the lower part of the host's own map.
@@ -390,8 +393,8 @@ impl<F: Format> Host<F> {
         map.unwrap_or(self.window)
     }
 
-    /// Returns the direct map. It reaches the memory as long as the host is there; what it leads to
-    /// is a raw pointer.
+    /// Returns the direct map. It reaches the memory as long as the host is there, and hands out
+    /// raw pointers.
     pub fn window(&self) -> DirectMap {
         self.window
     }
@@ -410,7 +413,7 @@ impl<F: Format> Host<F> {
         }
         let p = self.arena.base().as_ptr().wrapping_add(at.0 as usize);
         // SAFETY: within the arena and aligned. Entries are written as atomics of the same width,
-        // and what else there is, is not written now (contract, 1.).
+        // and no other word is written now (contract, 1.).
         unsafe {
             match bytes {
                 4 => Some(u32::from_le((*p.cast::<core::sync::atomic::AtomicU32>()).load(ORDER)) as u64),
@@ -438,7 +441,7 @@ impl<F: Format> Host<F> {
         NodeId((usize::from(cpu.0) * nodes / cpus) as u8)
     }
 
-    /// Gives the host to a machine; returns what the machine names its first space, or `None` if
+    /// Gives the host to a machine; returns the name of the machine's first space, or `None` if
     /// another one has the host.
     pub(super) fn take(&self) -> Option<u64> {
         self.next_name.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -472,7 +475,7 @@ impl<F: Format> Host<F> {
         unsafe { Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT) }
     }
 
-    /// The policy without caching.
+    /// Makes the policy without caching.
     ///
     /// # Errors
     ///
@@ -481,7 +484,8 @@ impl<F: Format> Host<F> {
         self.plain_of(self.source())
     }
 
-    /// The policy without caching, of another [source](super::HostTables::source) of this host's.
+    /// Makes the policy without caching, of another [source](super::HostTables::source) of this
+    /// host's.
     ///
     /// # Errors
     ///
@@ -495,7 +499,7 @@ impl<F: Format> Host<F> {
         Ok(Plain::new(&mut boot, cpus, source)?)
     }
 
-    /// A policy of history with `lists` lists, 1 to 3; see [`Historic::new`].
+    /// Makes a policy of history with `lists` lists, 1 to 3; see [`Historic::new`].
     ///
     /// # Errors
     ///
@@ -508,8 +512,8 @@ impl<F: Format> Host<F> {
         self.historic_of(rules, lists, self.source())
     }
 
-    /// A policy of history, of another [source](super::HostTables::source) of this host's. Its tables are
-    /// in low memory, whatever the source's placement says.
+    /// Makes a policy of history, of another [source](super::HostTables::source) of this host's.
+    /// Its tables are in low memory, whatever the source's placement says.
     ///
     /// # Errors
     ///
@@ -525,7 +529,7 @@ impl<F: Format> Host<F> {
         Ok(Historic::new(&mut boot, rules, &nodes, lists, source)?)
     }
 
-    /// The policy that Linux's ia64 had in 2004, whose lists are two.
+    /// Makes the policy that Linux's ia64 had in 2004, with two lists.
     ///
     /// # Errors
     ///
@@ -534,7 +538,7 @@ impl<F: Format> Host<F> {
         self.historic(Rules::V2004, 2)
     }
 
-    /// The policy of 2007 with `lists` lists.
+    /// Makes the policy of 2007 with `lists` lists.
     ///
     /// # Errors
     ///
@@ -543,7 +547,7 @@ impl<F: Format> Host<F> {
         self.historic(Rules::V5, lists)
     }
 
-    /// The policy of Linux 2.6.27 with `lists` lists.
+    /// Makes the policy of Linux 2.6.27 with `lists` lists.
     ///
     /// # Errors
     ///
@@ -555,7 +559,7 @@ impl<F: Format> Host<F> {
         self.historic(Rules::V2008, lists)
     }
 
-    /// The library's own policy.
+    /// Makes the library's own policy.
     ///
     /// # Errors
     ///
@@ -564,7 +568,7 @@ impl<F: Format> Host<F> {
         self.quicklists_with(ListsConfig::new(self.config.cpus))
     }
 
-    /// The library's own policy with lists of other sizes; `config.cpus` is the host's.
+    /// Makes the library's own policy with lists of other sizes; `config.cpus` is the host's.
     ///
     /// # Errors
     ///
@@ -576,7 +580,8 @@ impl<F: Format> Host<F> {
         self.quicklists_of(config, self.source())
     }
 
-    /// The library's own policy, of another [source](super::HostTables::source) of this host's.
+    /// Makes the library's own policy, of another [source](super::HostTables::source) of this
+    /// host's.
     ///
     /// # Errors
     ///
@@ -592,7 +597,7 @@ impl<F: Format> Host<F> {
         Ok(Quicklists::new(&mut boot, config, source)?)
     }
 
-    /// The same, with pages looked after on their way.
+    /// Makes the library's own policy, which checks pages as `check` says.
     ///
     /// # Errors
     ///
@@ -628,10 +633,10 @@ impl<F: Format> Host<F> {
 
 const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquire;
 
-/// The direct map of an arena.
+/// Makes the direct map of an arena.
 fn direct_map(arena: &Mapping) -> Result<DirectMap, HostError> {
     // SAFETY: 1. the arena maps every frame below its length. It is the host's, and pointers into
-    // it are used by code that borrows the host. 2. nothing else has its address.
+    // it are used by code that borrows the host. 2. no other code has its address.
     let map = unsafe { DirectMap::new(arena.base().as_ptr(), arena.len() as u64) };
     map.map_err(|e| HostError::Host(e.to_string()))
 }
@@ -643,8 +648,8 @@ fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
 impl<F: Format> Drop for Host<F> {
     fn drop(&mut self) {
         for pfn in self.files.iter().copied().chain([self.zero]) {
-            // SAFETY: 1. `new` took it, order 0; nothing that borrows the host is left. 2. `Dirty`
-            // promises nothing.
+            // SAFETY: 1. `new` took it, order 0; no borrow of the host is left. 2. `Dirty` promises
+            // no content.
             self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), pfn, 0) });
         }
     }

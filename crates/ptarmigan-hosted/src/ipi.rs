@@ -1,4 +1,5 @@
-//! Interrupts between logical CPUs: messages, which their threads look for when they come to it.
+//! Delivers interrupts between logical CPUs: messages that their threads look for between two
+//! operations.
 use super::slots::Owners;
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
 use ptarmigan::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
@@ -44,13 +45,13 @@ impl Messages {
         Messages { owners, nodes, delivery, random: AtomicU64::new(seed), abandoned: Arc::default() }
     }
 
-    /// Set it when a thread has failed that others may be waiting for: their waits then panic
-    /// instead of lasting for ever.
+    /// Returns the flag to set when a thread has failed that others may be waiting for: their waits
+    /// then panic instead of lasting for ever.
     pub fn abandoned(&self) -> &Arc<AtomicBool> {
         &self.abandoned
     }
 
-    /// A random number below `n`.
+    /// Returns a random number below `n`.
     fn below(&self, n: usize) -> usize {
         let mut x = self.random.load(Ordering::Relaxed);
         x ^= x << 13;
@@ -77,7 +78,7 @@ impl Ipi for Messages {
         let mut left: Vec<CpuId> = cpus.iter().collect();
         while !left.is_empty() {
             let cpu = left.swap_remove(self.below(left.len()));
-            // What is not delivered now is when it is sent again.
+            // A message that is not delivered now is delivered when it is sent again.
             if self.below(4) > 0 {
                 self.deliver(cpu, serve);
             }
@@ -105,12 +106,12 @@ impl<S> Wired<S> {
         Wired { mmu, messages }
     }
 
-    /// The MMUs.
+    /// Returns the MMUs.
     pub fn mmu(&self) -> &S {
         &self.mmu
     }
 
-    /// The interrupts.
+    /// Returns the interrupts.
     pub fn messages(&self) -> &Messages {
         &self.messages
     }

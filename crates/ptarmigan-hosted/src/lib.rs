@@ -1,7 +1,7 @@
-//! A machine made of threads and `mmap`: for tests, emulators and the workbench. Needs std.
+//! Makes a machine of threads and `mmap`, for tests, emulators and the workbench. Needs std.
 //!
-//! [`Host`] owns the memory and what is common to all policies; [`HostMachine`] puts a policy and a
-//! TLB beside it.
+//! [`Host`] owns the memory and all else that policies share; [`HostMachine`] adds a policy and a
+//! TLB.
 //!
 //! ```
 //! use ptarmigan::addr::{VirtAddr, VirtRange};

@@ -1,4 +1,4 @@
-//! A host with a policy and a TLB.
+//! Makes a machine of a host, a policy and a TLB.
 use super::host::{Host, HostError};
 use super::ipi::{Delivery, Messages, Wired};
 use super::slots::CpuSlot;
@@ -12,11 +12,12 @@ use ptarmigan::space::SpaceMachine;
 use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
-/// Nothing walks a hosted machine's tables: nothing to invalidate.
+/// The absent MMU of a hosted machine: no hardware walks its tables, so there is no translation to
+/// invalidate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTlb;
 
-// SAFETY: without an MMU nothing is ever cached, so all promises hold at once.
+// SAFETY: without an MMU no translation is ever cached, so all promises hold at once.
 unsafe impl Mmu for NoTlb {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -139,10 +140,9 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
         let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config) + Parking::bytes(config.cpus))?;
         let parking = Parking::new(&mut boot, id, config.cpus, config.park)?;
         let first = host.take().ok_or(HostError::InUse)?;
-        // SAFETY: 1. the host has just given itself to this machine, and takes itself back with
-        // what
-        // `next_name` says, from `drop`. If it is this one's error that ends it, no space was
-        // named.
+        // SAFETY: 1. the host has just given itself to this machine, and takes itself back in
+        // `drop`, with the name that `next_name` returns. If this call's error ends the machine, no
+        // space was named.
         match unsafe { Tlb::after(&mut boot, id, config, wired, first) } {
             Ok(tlb) => Ok(HostMachine { host, window, policy, tlb, parking }),
             Err(e) => {
@@ -152,7 +152,7 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
         }
     }
 
-    /// The host beneath.
+    /// Returns the host beneath.
     pub fn host(&self) -> &'h Host<F> {
         self.host
     }
@@ -170,7 +170,7 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
         }
     }
 
-    /// Writes to a fresh data frame what its program writes there at once.
+    /// Writes to those cache lines of a fresh data frame that its program writes to at once.
     ///
     /// # Safety
     ///
@@ -188,8 +188,8 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
 }
 
 impl<F: Format, P, S, W> Drop for HostMachine<'_, F, P, S, W> {
-    /// Gives the host back. If a CPU has a space loaded, the host stays without a machine: nothing
-    /// would know any more that this CPU has to flush.
+    /// Gives the host back. If a CPU has a space loaded, the host stays without a machine: no
+    /// machine would know any more that this CPU has to flush.
     fn drop(&mut self) {
         if let Some(next) = self.tlb.next_name() {
             self.host.give_back(next);
@@ -254,7 +254,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
             let memory = self.host.window();
             let (source, target) = (memory.open(from.addr()), memory.open(to.addr()));
             // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different frame (2.),
-            // which nothing writes while it is shared; both guards are valid for the frame.
+            // which no code writes while it is shared; both guards are valid for the frame.
             unsafe {
                 core::ptr::copy_nonoverlapping(source.base(), target.base(), FRAME_SIZE);
             }
@@ -281,7 +281,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
     }
 }
 
-/// Whether every byte of a data frame that has just been taken is zero.
+/// Returns whether every byte of a data frame that has just been taken is zero.
 ///
 /// # Safety
 ///
@@ -297,7 +297,7 @@ unsafe fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
 /// Bytes in a cache line.
 const LINE: usize = 64;
 
-// SAFETY: 1. and 2. both frames are the host's own for as long as it is there; nothing writes to
+// SAFETY: 1. and 2. both frames are the host's own for as long as it is there; no code writes to
 // the zero frame.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HostMachine<'_, F, P, S, W> {
     #[inline]

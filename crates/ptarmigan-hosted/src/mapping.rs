@@ -1,4 +1,4 @@
-//! Anonymous memory of the host.
+//! Maps anonymous memory of the host.
 use core::ptr::NonNull;
 use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::bootmem::BootMemory;
@@ -12,11 +12,11 @@ pub(super) struct Mapping {
 
 // SAFETY: it owns plain memory.
 unsafe impl Send for Mapping {}
-// SAFETY: it gives out an address; what is done there is the business of its users.
+// SAFETY: it hands out an address; its users answer for accesses there.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `len` bytes, of which only what is touched takes memory.
+    /// Maps `len` bytes, of which only touched pages take memory.
     pub fn new(len: usize) -> rustix::io::Result<Self> {
         Ok(Mapping { base: system::map(len)?, len })
     }
@@ -28,7 +28,7 @@ impl Mapping {
         let mapping = Mapping::new(len)?;
         let base = mapping.base();
         // SAFETY: 1. the block is the whole of a new mapping, which exists as long as its owner
-        // does; nothing else has its address.
+        // does; no other code has its address.
         Ok(unsafe { BootMemory::kept_by(Arc::new(mapping), base, len) })
     }
 
@@ -72,7 +72,8 @@ mod system {
     /// Maps `len` zeroed bytes.
     pub fn map(len: usize) -> rustix::io::Result<NonNull<u8>> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new mapping at an address of the kernel's choice changes no mapping that
+        // exists.
         let base =
             unsafe { mmap_anonymous(core::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
@@ -83,7 +84,7 @@ mod system {
         let from = bytes.start.min(mapping.len);
         let len = bytes.end.min(mapping.len).saturating_sub(from);
         // SAFETY: the range lies in the mapping, which exists while it is borrowed, and the advice
-        // does not change what the range holds.
+        // does not change the content of the range.
         let _ = unsafe { madvise(mapping.base.as_ptr().add(from).cast(), len, Advice::LinuxHugepage) };
     }
 
@@ -114,7 +115,7 @@ mod system {
         NonNull::new(base).ok_or(rustix::io::Errno::NOMEM)
     }
 
-    /// Does nothing.
+    /// Has no effect.
     pub fn advise_huge_pages(_: &Mapping, _: Range<usize>) {}
 
     /// Frees a block that is being dropped.

@@ -1,4 +1,4 @@
-//! Logical CPUs that threads own.
+//! Gives logical CPUs to the threads that own them.
 use core::marker::PhantomData;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned, WithPin};
 use std::sync::Arc;
@@ -49,7 +49,8 @@ impl Drop for Wanted<'_> {
 }
 
 impl Owner {
-    /// Takes the CPU if no thread owns it, for `thread`: the calling one's number, or with [`ACTS`].
+    /// Takes the CPU if no thread owns it, for `thread`: the calling one's number, or with
+    /// [`ACTS`].
     fn take(&self, thread: usize) -> Result<Held<'_>, usize> {
         self.thread.compare_exchange(NOBODY, thread, Ordering::Acquire, Ordering::Relaxed)?;
         self.held.store(1, Ordering::Relaxed);

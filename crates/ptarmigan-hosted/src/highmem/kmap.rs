@@ -1,4 +1,4 @@
-//! Slots of either kind, counted, and the three ways to map frames in them.
+//! Counts the maps of slots of either kind, and maps frames in them in three ways.
 use super::setup::{HighConfig, HighError, Kmap, SlotKind};
 use super::{RealSlots, StoreSlots};
 use crate::host::Host;
@@ -16,7 +16,8 @@ use ptarmigan::window::WindowGuard;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// What the flushes of a store's slots name: they have no addresses of their own.
+/// The address by which flushes name the first slot of a store: these slots have no addresses of
+/// their own.
 const STORE_BASE: u64 = 0xffff_c000_0000_0000;
 
 /// Slots of either kind, for the memory of one host. Counts how often each has shown a frame.
@@ -138,7 +139,7 @@ unsafe impl Slots for HighSlots<'_> {
     }
 }
 
-/// What was mapped in slots, and what became of them.
+/// Counts of the frames mapped in slots, of the slots, and of their sweeps and flushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KmapCounts {
     /// Frames mapped to be cleared.
@@ -153,7 +154,7 @@ pub struct KmapCounts {
     pub slots: usize,
     /// Slots that have shown a frame.
     pub used: usize,
-    /// What sweeps found; nothing for local maps.
+    /// The counts of the pool's sweeps; all zero for local maps.
     pub sweeps: PoolCounts,
     /// Flushes of the kernel's half, by plan.
     pub plans: KernelPlans,
@@ -258,7 +259,7 @@ impl<'m, S: Mmu> Maps<'m, S> {
         }
     }
 
-    /// Returns what sweeps found.
+    /// Returns the counts of the pool's sweeps.
     pub fn sweeps(&self) -> PoolCounts {
         match self {
             Maps::Local(_) => PoolCounts::default(),

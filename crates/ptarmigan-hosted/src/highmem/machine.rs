@@ -1,4 +1,4 @@
-//! A machine that reaches its high data frames through slots.
+//! Makes a machine that reaches its high data frames through slots.
 use super::kmap::{HighSlots, KmapCounts, Maps};
 use super::setup::{HighConfig, HighError};
 use crate::ipi::Wired;
@@ -15,8 +15,8 @@ use ptarmigan::space::SpaceMachine;
 use ptarmigan::tlb::{Mmu, Parking, Tlb};
 use ptarmigan::window::DirectMap;
 
-/// A [`HostMachine`] whose kernel maps data frames to clear and to copy them. Low frames are reached
-/// through the direct map, and tables as the machine beneath reaches them.
+/// A [`HostMachine`] whose kernel maps data frames to clear and to copy them. Low frames are
+/// reached through the direct map, and tables as the machine beneath reaches them.
 ///
 /// Slots are filled and flushed whether or not data frames have
 /// [memory](crate::HostConfig::touch_data) behind them.
@@ -58,7 +58,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
         self.inner
     }
 
-    /// Returns what was mapped so far.
+    /// Returns the counts of the maps made so far.
     pub fn counts(&self) -> KmapCounts {
         let sum = |of: fn(&Tally) -> &Counter| self.tallies.iter().map(|tally| of(tally).get()).sum();
         let (installs, used) = self.maps.slots().counts();
@@ -75,7 +75,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
     }
 
     /// Takes all slots back, and empties every list: of the given CPUs, and of the nodes. Returns
-    /// what had been mapped until then.
+    /// the counts of the maps made until then.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
         self.tally(pin, |tally| tally.arguments.add(1));
         self.with(pin, frame, |base| {
             if self.has_memory() {
-                // SAFETY: the frame is mapped there, and nothing else reaches it (contract, 1.).
+                // SAFETY: the frame is mapped there, and no other code reaches it (contract, 1.).
                 unsafe { base.write_volatile(1) };
             }
         })
@@ -178,7 +178,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
             self.with(pin, to, |target| {
                 if self.has_memory() {
                     // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different
-                    // frame (2.), which nothing writes while it is shared; both are mapped.
+                    // frame (2.), which no code writes while it is shared; both are mapped.
                     unsafe { core::ptr::copy_nonoverlapping(source, target, FRAME_SIZE) };
                 }
             })
@@ -205,7 +205,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
     }
 }
 
-// SAFETY: 1. the zero frame is the host's own, and nothing writes to it. 2. frames of files are the
+// SAFETY: 1. the zero frame is the host's own, and no code writes to it. 2. frames of files are the
 // host's own too.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HighMachine<'_, '_, F, P, S, W> {
     #[inline]

@@ -1,4 +1,4 @@
-//! Slots that are mappings of the host.
+//! Makes slots of mappings of the host.
 use crate::mapping::Mapping;
 use core::ptr::NonNull;
 use ptarmigan::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
@@ -18,12 +18,12 @@ pub struct HighMemory {
 }
 
 impl HighMemory {
-    /// Makes the memory of `frames` frames from `first` on, all zero. Only what is touched takes
-    /// memory of the host.
+    /// Makes the memory of `frames` frames from `first` on, all zero. Only pages that are touched
+    /// take memory of the host.
     ///
     /// # Errors
     ///
-    /// What the host says.
+    /// The error of the system call that the host refuses.
     pub fn new(first: Pfn, frames: u32) -> rustix::io::Result<Self> {
         let file = memfd_create("ptarmigan-high", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, u64::from(frames) << FRAME_SHIFT)?;
@@ -39,7 +39,7 @@ impl HighMemory {
         let at = arena.base().as_ptr().wrapping_add(start);
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
-        // SAFETY: the stretch lies in the arena, which nothing uses yet.
+        // SAFETY: the stretch lies in the arena, which no code uses yet.
         unsafe { mmap(at.cast(), bytes, prot, flags, &*self.file, 0) }.map(drop)
     }
 
@@ -60,7 +60,7 @@ pub struct RealSlots {
     n: usize,
 }
 
-// SAFETY: it owns a stretch of addresses; what is done there is the business of its users.
+// SAFETY: it owns a range of addresses; its users answer for accesses there.
 unsafe impl Send for RealSlots {}
 // SAFETY: as above; each slot is used by the caller that has it for itself.
 unsafe impl Sync for RealSlots {}
@@ -70,11 +70,12 @@ impl RealSlots {
     ///
     /// # Errors
     ///
-    /// What the host says.
+    /// The error of the system call that the host refuses.
     pub fn new(memory: HighMemory, n: usize) -> rustix::io::Result<Self> {
         let bytes = n.max(1) << FRAME_SHIFT;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new mapping at an address of the kernel's choice changes no mapping that
+        // exists.
         let base = unsafe { mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::empty(), flags)? };
         Ok(RealSlots { memory, base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, n })
     }
@@ -104,7 +105,7 @@ unsafe impl Slots for RealSlots {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: the page is one of the stretch, which is this value's, and the slot is the
-        // caller's alone (`Install::new`, 1.), so that no code uses what was there.
+        // caller's alone (`Install::new`, 1.), so that no code uses the mapping that was there.
         unsafe { mmap(self.at(index).cast(), FRAME_SIZE, prot, flags, &*self.memory.file, offset) }
             .map_err(|e| error(index, e))?;
         Ok(frame.addr().0)

@@ -1,4 +1,4 @@
-//! The shape of a machine's high memory, and what goes wrong.
+//! Describes the high memory of a machine, and the errors of its setup and its end.
 use crate::host::HostError;
 use ptarmigan::bootmem::BootMemoryShort;
 use ptarmigan::cpu::WrongMachine;
@@ -6,7 +6,7 @@ use ptarmigan::highmem::local::LocalSetupError;
 use ptarmigan::highmem::pool::{PoolError, PoolSetupError};
 use std::fmt;
 
-/// What frames are mapped with.
+/// The implementation that maps frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kmap {
     /// [Local maps](ptarmigan::highmem::local).
@@ -15,11 +15,11 @@ pub enum Kmap {
     Pool,
     /// The pool [as Linux has it](ptarmigan::highmem::linux), with the flushes of Linux 6.1.
     Linux,
-    /// The same with those of Linux 2.4: one each round, even if nothing is stale.
+    /// The same with the flushes of Linux 2.4: one each round, even if no slot is stale.
     Linux24,
 }
 
-/// What slots are.
+/// The kind of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotKind {
     /// Mappings of the host: [`RealSlots`](super::RealSlots). The host's
@@ -32,9 +32,9 @@ pub enum SlotKind {
 /// How a machine reaches its high memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HighConfig {
-    /// What frames are mapped with.
+    /// The implementation that maps frames.
     pub kmap: Kmap,
-    /// What slots are.
+    /// The kind of slots.
     pub slots: SlotKind,
     /// Slots of the pool: 16 for each CPU at the least. Local maps have [16](Self::DEPTH) for each
     /// CPU, whatever this says.
@@ -56,7 +56,7 @@ impl HighConfig {
 pub enum HighError {
     /// The host has no high memory.
     NoHighMemory,
-    /// Real slots are pages of a file, and the host's high memory is none.
+    /// Real slots are pages of a file, and the host's high memory is not a file.
     NoFile,
     /// So many slots do not do.
     Slots {

@@ -1,4 +1,4 @@
-//! Threads that sleep for a slot.
+//! Lets threads sleep until a slot is free.
 use crate::slots::CpuSlot;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::highmem::pool::MaySleep;

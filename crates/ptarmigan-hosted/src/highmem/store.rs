@@ -1,4 +1,4 @@
-//! Slots that are entries of an array.
+//! Makes slots of the entries of an array.
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
@@ -6,8 +6,8 @@ use ptarmigan::sync::atomic::{AtomicU32, Ordering};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Slots whose frames are reached through a direct map: installing one is one store into an array,
-/// as it is one store into a table of a kernel's. For measurements: what the host takes for a
-/// mapping of its own is not in them.
+/// as it is one store into a table of a kernel's. For measurements, which then leave out the cost
+/// of a mapping of the host.
 pub struct StoreSlots {
     base: u64,
     entries: BootSlice<AtomicU32>,
@@ -38,7 +38,7 @@ impl StoreSlots {
         BootMemory::bytes::<AtomicU32>(n)
     }
 
-    /// Returns what slot `index` shows.
+    /// Returns the frame that slot `index` shows.
     pub fn frame(&self, index: usize) -> Option<Pfn> {
         let raw = self.entries.get(index)?.load(Ordering::Acquire);
         (raw != Pfn::NONE.0).then_some(Pfn(raw))
@@ -46,7 +46,7 @@ impl StoreSlots {
 }
 
 // SAFETY: 1. the direct map reaches the frame that is in the entry (contract of `new`). 2. they
-// have no addresses of their own: a frame is reached where the direct map has it. 3. nothing walks
+// have no addresses of their own: a frame is reached where the direct map has it. 3. no MMU walks
 // the array. 4. both are fixed. 5. indices are below the length (contracts of both).
 unsafe impl Slots for StoreSlots {
     #[inline]

@@ -1,4 +1,4 @@
-//! Tables in high memory on a hosted machine.
+//! Reaches tables in high memory on a hosted machine.
 use super::StoreSlots;
 use super::setup::HighError;
 use crate::host::Host;
@@ -16,7 +16,8 @@ use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What flushes of a table's slots name: they have no addresses of their own.
+/// The address by which flushes name the first slot of tables: these slots have no addresses of
+/// their own.
 const SLOT_BASE: u64 = 0xffff_d000_0000_0000;
 
 /// Threads that may have tables open at once.
@@ -51,11 +52,11 @@ std::thread_local! {
     static NUMBER: ThreadNumber = ThreadNumber::take();
 }
 
-/// Each thread stands for a CPU of its own: it stays what it is.
+/// Each thread stands for one CPU, the same until the thread ends.
 pub struct Threads;
 
 // SAFETY: 1. a number is one thread's until the thread ends, and guards cannot leave their thread.
-// 2. nothing translates the slots' addresses.
+// 2. no MMU translates the slots' addresses.
 unsafe impl OwnCpu for Threads {
     type Stay = ();
 
@@ -76,7 +77,7 @@ pub struct HostTables {
     window: MixedWindow<TableWindow<StoreSlots, Threads>>,
     placement: UserPte,
     auto: AutoPlacement,
-    /// Windows that were opened to measure what that costs.
+    /// Windows that were opened to measure the cost of opening one.
     measured: usize,
 }
 
@@ -96,7 +97,8 @@ impl HostTables {
         // SAFETY: 1. they were made just now. 2. they are stores. 3. numbers are below `THREADS`.
         let high = unsafe { TableWindow::new(&mut boot, THREADS, slots, Threads) };
         let high = high.map_err(|e| HighError::Host(e.to_string()))?;
-        // SAFETY: 1. the limit of the low map decides. 2. the host makes high memory of what is above.
+        // SAFETY: 1. the limit of the low map decides. 2. the host makes high memory of the frames
+        // above it.
         let window = unsafe { MixedWindow::new(host.low_window(), high) };
         let map_ns = if host.frames().has_high() { open_ns(&window, host) } else { 1 };
         let costs = AutoCosts { map_ns, ..AutoCosts::default() };
