@@ -116,8 +116,8 @@ fn the_kernel_is_told_of_frames_before_they_are_executable() {
     everywhere("executable", "told\n");
 }
 
-/// Needs clang and `qemu-user`, and for each machine its binutils, C library and `libgcc`. GCC's cross
-/// compilers cannot be installed beside `gcc-multilib`.
+/// Needs clang and `qemu-user`, and for each machine its binutils, C library and `libgcc`. GCC's
+/// cross compilers cannot be installed beside `gcc-multilib`.
 #[test]
 #[ignore = "needs clang, C libraries of two machines, and qemu-user"]
 fn the_same_programs_run_on_aarch64_and_riscv64() {

@@ -176,8 +176,9 @@ impl<R: Regime, P: Policy, N: WithPin> Hierarchy for Mapping<Tables<'_, '_, P, N
 /// Descriptors.
 struct Descriptors;
 
-// SAFETY: 1. 8 bytes. 2. the two lowest bits mark a table above the lowest level; `Regime` says that
-// the crate sets the second one for no block, and `Noted::modify_range` asks its caller for the same.
+// SAFETY: 1. 8 bytes. 2. the two lowest bits mark a table above the lowest level; `Regime` says
+// that the crate sets the second one for no block, and `Noted::modify_range` asks its caller for
+// the same.
 unsafe impl Entries for Descriptors {
     type Entry = u64;
 
@@ -202,8 +203,8 @@ unsafe impl Entries for Descriptors {
 ///
 /// The tables of a single page are made before the crate maps it. Of other calls, the lines of the
 /// range are noted when they return. A call that splits a block fills the new tables, and they are
-/// noted as a whole. A call that unwinds leaves lines that are not noted: then tables are cleared as
-/// a whole, as the [hooks](Tables) do.
+/// noted as a whole. A call that unwinds leaves lines that are not noted: then tables are cleared
+/// as a whole, as the [hooks](Tables) do.
 ///
 /// # Panics
 ///
@@ -361,8 +362,8 @@ impl<T: Hierarchy> Noted<T> {
         grown && self.tree.has_leaf_of(last)
     }
 
-    /// Calls `f`, which writes to entries of `range` alone, frees tables of it as a whole, and splits
-    /// blocks that lie across its ends.
+    /// Calls `f`, which writes to entries of `range` alone, frees tables of it as a whole, and
+    /// splits blocks that lie across its ends.
     #[inline]
     fn edit<O>(&mut self, range: &MemoryRegion, f: impl FnOnce(&mut T) -> O) -> O {
         let addresses = self.addresses(range);

@@ -1,8 +1,9 @@
 //! Table pages for page-table crates of other people, as these crates are released.
 //!
 //! A page-table crate asks its user for table pages by a trait, and each of these traits has room
-//! for less than a [policy](ptarmigan::quicklist::Policy) knows: that a page is zero already, which of
-//! its lines were written, that TLBs may still know it. There are two ways to pages of the lists:
+//! for less than a [policy](ptarmigan::quicklist::Policy) knows: that a page is zero already, which
+//! of its lines were written, that TLBs may still know it. There are two ways to pages of the
+//! lists:
 //!
 //! * **Hooks**: the crate's own trait, over [`Pages`]. The crate works as ever. Work of which its
 //!   trait does not tell is done again: a table that is zero is cleared, and one that comes back
@@ -20,8 +21,8 @@
 //! | `x86_64` | x86_64 0.15 | `Frames` (`FrameAllocator`, `FrameDeallocator`) | `Space` |
 //!
 //! Figures, and the contract that each crate would need for its hooks to be as fast, are in
-//! docs/upstream/: `cargo run --profile dist -p benches-vs-peers -- adapters`. Spaces are for sparse
-//! trees; dense ones do not gain, and may lose.
+//! docs/upstream/: `cargo run --profile dist -p benches-vs-peers -- adapters`. Spaces are for
+//! sparse trees; dense ones do not gain, and may lose.
 //!
 //! # When a table comes back
 //!

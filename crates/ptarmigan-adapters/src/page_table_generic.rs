@@ -104,7 +104,8 @@ pub unsafe trait TableEntry: PageTableEntry {}
 
 struct Descriptors<E>(PhantomData<E>);
 
-// SAFETY: 1. by the contract of `TableEntry`, 1.; `Space` checks the size. 2. by the same, 2. and 3.
+// SAFETY: 1. by the contract of `TableEntry`, 1.; `Space` checks the size. 2. by the same, 2. and
+// 3.
 unsafe impl<E: TableEntry> Entries for Descriptors<E> {
     type Entry = E;
 
@@ -124,8 +125,8 @@ unsafe impl<E: TableEntry> Entries for Descriptors<E> {
     }
 }
 
-/// A tree of the crate's entries, with tables that the space makes, notes and takes apart. The crate
-/// works on it through [`PageTableRef`], its view of a tree that is another's.
+/// A tree of the crate's entries, with tables that the space makes, notes and takes apart. The
+/// crate works on it through [`PageTableRef`], its view of a tree that is another's.
 pub struct Space<T: TableMeta<P: TableEntry>, H: Home> {
     tree: Tree,
     of: PhantomData<(T, H)>,
@@ -239,7 +240,8 @@ impl<T: TableMeta<P: TableEntry>, H: Home> Space<T, H> {
             let levels = (T::MAX_BLOCK_LEVEL as u32).min(u32::from(self.tree.top.0) + 1);
             let levels = if config.allow_huge { levels } else { 0 };
             let level = (1..levels).rev().find(large).unwrap_or(0);
-            // A large page, or the pages of one leaf table: if they fail, no tables are left behind.
+            // A large page, or the pages of one leaf table: if they fail, no tables are left
+            // behind.
             let next = match level {
                 0 => (at | (LARGE - 1)).checked_add(1).map_or(end, |next| next.min(end)),
                 level => at + (FRAME_SIZE << (9 * level)),

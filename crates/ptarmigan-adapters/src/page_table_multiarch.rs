@@ -138,15 +138,15 @@ impl<H: Home> PagingHandler for RootOnly<H> {
 ///    as long as these are set as huge ones.
 pub unsafe trait TableEntry: GenericPTE {}
 
-// SAFETY: 1. a transparent `u64`. 2. present, writable, user, with all of a frame's address. 3. bit 7
-// says so, and is set with the flags.
+// SAFETY: 1. a transparent `u64`. 2. present, writable, user, with all of a frame's address. 3. bit
+// 7 says so, and is set with the flags.
 #[cfg(target_arch = "x86_64")]
 unsafe impl TableEntry for page_table_entry::x86_64::X64PTE {}
 
 /// Metadata whose addresses are numbers.
 ///
-/// [`VirtAddr`](PagingMetaData::VirtAddr) is a type of safe traits. A [`Space`] notes the lines of the
-/// addresses that it is given, and the crate writes entries for the addresses that it makes of
+/// [`VirtAddr`](PagingMetaData::VirtAddr) is a type of safe traits. A [`Space`] notes the lines of
+/// the addresses that it is given, and the crate writes entries for the addresses that it makes of
 /// them. So the two must be the same:
 ///
 /// ```compile_fail,E0277
@@ -182,7 +182,8 @@ unsafe impl Addresses for page_table_multiarch::x86_64::X64PagingMetaData {}
 
 struct Descriptors<E>(PhantomData<E>);
 
-// SAFETY: 1. by the contract of `TableEntry`, 1.; `Space` checks the size. 2. by the same, 2. and 3.
+// SAFETY: 1. by the contract of `TableEntry`, 1.; `Space` checks the size. 2. by the same, 2. and
+// 3.
 unsafe impl<E: TableEntry> Entries for Descriptors<E> {
     type Entry = E;
 

@@ -107,8 +107,8 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         self.pin.with_pin(|pin| {
             let here = PolicyOn::new(&self.policy, pin)?;
             let page = here.alloc(Level::PTE, AllocFlags::NORMAL).ok()?;
-            // SAFETY: 1. the policy makes such tables of these frames (contract of `with_policy`). 2.
-            // `with_policy` has seen to it.
+            // SAFETY: 1. the policy makes such tables of these frames (contract of `with_policy`).
+            // 2. `with_policy` has seen to it.
             Some(unsafe { page.into_frame(self.frames) }.into_raw())
         })
     }

@@ -68,8 +68,8 @@ pub(super) struct Tree {
     /// Entries of the root that lead to tables of other trees. They add up over all calls of
     /// [`share`](Self::share): an entry that is shared stays another's.
     shared: RootEntries,
-    /// The tables of the two lowest levels that were reached last, and the part of the address space
-    /// that each is for. The lines of the entries that lead there are noted.
+    /// The tables of the two lowest levels that were reached last, and the part of the address
+    /// space that each is for. The lines of the entries that lead there are noted.
     leaf: (u64, PhysAddr),
     near: (u64, PhysAddr),
 }

@@ -104,8 +104,8 @@ unsafe impl FrameAllocator<Size4KiB> for NoFrames {
 /// Entries, and the flags of those that lead to new tables.
 struct Words(u64);
 
-// SAFETY: 1. 8 bytes. 2. present and not large, at a level above the lowest: bit 7 is set in pages of
-// such levels by the crate, whatever flags it is given.
+// SAFETY: 1. 8 bytes. 2. present and not large, at a level above the lowest: bit 7 is set in pages
+// of such levels by the crate, whatever flags it is given.
 unsafe impl Entries for Words {
     type Entry = u64;
 
@@ -126,8 +126,8 @@ unsafe impl Entries for Words {
     }
 }
 
-/// An address space of four levels, with tables that the space makes, notes and takes apart. Entries
-/// are those of the crate's [`MappedPageTable`].
+/// An address space of four levels, with tables that the space makes, notes and takes apart.
+/// Entries are those of the crate's [`MappedPageTable`].
 pub struct Space<'a, 'm, P: Policy, N: WithPin> {
     pages: &'a Pages<'m, P, N>,
     tree: Tree,
@@ -162,8 +162,8 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
 
     fn mapper<'s>(&'s mut self) -> MappedPageTable<'s, Reach<'s, 'm, P, N>> {
         let root = self.pages.pointer(self.tree.root).cast::<PageTable>();
-        // SAFETY: the root is a table of this space, zero when it came, which `&mut self` has alone;
-        // all tables below are reached by `Reach`.
+        // SAFETY: the root is a table of this space, zero when it came, which `&mut self` has
+        // alone; all tables below are reached by `Reach`.
         unsafe { MappedPageTable::new(&mut *root, Reach(self.pages)) }
     }
 
@@ -253,7 +253,8 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     /// 1. No address of the range is in [another space's](Self::share_upper_half) half.
     pub unsafe fn clean_up_addr_range(&mut self, range: PageRangeInclusive) {
         self.tree.forget();
-        // SAFETY: 1. only tables of this space come, which its pages handed out, and they are empty.
+        // SAFETY: 1. only tables of this space come, which its pages handed out, and they are
+        // empty.
         let mut frames = unsafe { Frames::new(self.pages) };
         // SAFETY: each table is in this space alone, and there once (1.).
         unsafe { self.mapper().clean_up_addr_range(range, &mut frames) };

@@ -3,7 +3,8 @@
 //! A child has a copy of each pool, and of its locks as they were: one that another thread held
 //! stays locked for ever, as that thread is not there. So code that would lock asks first. The
 //! answer is a word that the host clears in a child (`MADV_WIPEONFORK`), and costs a load. A host
-//! without it (Linux before 4.14) does not tell; children must leave the parent's pools alone there.
+//! without it (Linux before 4.14) does not tell; children must leave the parent's pools alone
+//! there.
 use crate::mapping::Mapping;
 use rustix::mm::{Advice, madvise};
 use std::sync::OnceLock;
@@ -26,8 +27,8 @@ fn word() -> Option<&'static AtomicU32> {
         Some(mapping)
     });
     let base = mapping.as_ref()?.base();
-    // SAFETY: the mapping is readable, writable, aligned, zero at first, never unmapped, and used as
-    // this word alone.
+    // SAFETY: the mapping is readable, writable, aligned, zero at first, never unmapped, and used
+    // as this word alone.
     Some(unsafe { AtomicU32::from_ptr(base.as_ptr().cast()) })
 }
 

@@ -1,8 +1,8 @@
-//! Provides pages in a known state outside a kernel; any thread may allocate and free: [`PagePool`],
-//! and [`PagePool::stacks`] for stacks with guards.
+//! Provides pages in a known state outside a kernel; any thread may allocate and free:
+//! [`PagePool`], and [`PagePool::stacks`] for stacks with guards.
 //!
-//! `machine` is the pool, made of the parts of the crate `ptarmigan`; `seats` says which of its CPUs
-//! a thread is; `state` and `arena` make its pages, `stack` makes stacks.
+//! `machine` is the pool, made of the parts of the crate `ptarmigan`; `seats` says which of its
+//! CPUs a thread is; `state` and `arena` make its pages, `stack` makes stacks.
 mod arena;
 mod config;
 mod error;
@@ -68,8 +68,8 @@ use std::time::Instant;
 /// * **Threads** get magazines the first time they need a page and leave them when they end, their
 ///   pages to the depot. Those that come when all are taken share some behind a lock.
 /// * **Nodes** are the host's ([`Topology`]). A page freed on another node goes to the depot of its
-///   own. Where its memory lies [`Bind`] says; by default the host decides when it is touched first,
-///   mostly by the thread that took it.
+///   own. Where its memory lies [`Bind`] says; by default the host decides when it is touched
+///   first, mostly by the thread that took it.
 /// * **Guards** lie below pages where [`PoolConfig::guard`] says so, outside their size. They are
 ///   put in place once, and stay.
 /// * **Stacks** are pages that are not cleared and have guards: [`PagePool::stacks`].

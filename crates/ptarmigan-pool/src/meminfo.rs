@@ -20,8 +20,8 @@ use std::fmt;
 /// Node 0 PoolCached:           0 kB
 /// ```
 ///
-/// A line is a name, a colon, spaces, a number, a space and `kB`. Lines of a node begin with `Node`,
-/// a space, its number and a space. Names keep their meaning and their order.
+/// A line is a name, a colon, spaces, a number, a space and `kB`. Lines of a node begin with
+/// `Node`, a space, its number and a space. Names keep their meaning and their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolMemory {
@@ -121,8 +121,8 @@ impl<S: PageState> PagePool<S> {
     }
 
     /// Returns the bytes of the pool that take memory of the host: pages of the host's that were
-    /// touched and have not gone back. It takes a call of the host's for each 16 MiB of the pool, in
-    /// use or not: it is not for each request.
+    /// touched and have not gone back. It takes a call of the host's for each 16 MiB of the pool,
+    /// in use or not: it is not for each request.
     ///
     /// # Errors
     ///

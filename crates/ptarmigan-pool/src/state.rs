@@ -93,8 +93,8 @@ pub unsafe trait PageState: Send + Sync + 'static {
     }
 
     /// Whether the code that gives `page` back still uses it, as far as that can be told. Asked of
-    /// every page given back. One that is in use stays out until the pool ends, its memory until the
-    /// process does, and [`PoolStats::still_in_use`](super::PoolStats) counts it.
+    /// every page given back. One that is in use stays out until the pool ends, its memory until
+    /// the process does, and [`PoolStats::still_in_use`](super::PoolStats) counts it.
     #[inline]
     fn is_in_use(&self, _page: RawPage) -> bool {
         false
@@ -268,8 +268,8 @@ unsafe impl<S: PageState> Construct for Workshop<S> {
                 return;
             }
             self.destructed.fetch_add(n, Relaxed);
-            // SAFETY: 1. readable and writable by the promise of `PageState`, 2.; the caller's, each
-            // once.
+            // SAFETY: 1. readable and writable by the promise of `PageState`, 2.; the caller's,
+            // each once.
             unsafe { self.give_back(&mut numbers[..n]) };
         }
     }

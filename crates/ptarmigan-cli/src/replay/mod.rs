@@ -89,9 +89,9 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
 /// Replays traces and prints a report for each.
 ///
 /// # Errors
-/// If a trace, a cost model or a baseline cannot be read or written, a number is out of range, areas do not fit, memory
-/// runs out, a policy that is not historic has a finding of the sanitizer, or a frame or an entry
-/// of the hash table is lost.
+/// If a trace, a cost model or a baseline cannot be read or written, a number is out of range,
+/// areas do not fit, memory runs out, a policy that is not historic has a finding of the sanitizer,
+/// or a frame or an entry of the hash table is lost.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let args = &args.with_costs()?;
     memory::check(args.memory, args.nodes)?;

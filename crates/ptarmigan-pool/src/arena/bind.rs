@@ -14,7 +14,8 @@ const MPOL_BIND: libc::c_long = 2;
 ///
 /// # Errors
 ///
-/// The host's refusal; the memory comes from where the thread runs that touches it first, as before.
+/// The host's refusal; the memory comes from where the thread runs that touches it first, as
+/// before.
 ///
 /// # Safety
 ///
@@ -32,8 +33,8 @@ pub(super) unsafe fn bind(at: NonNull<u8>, len: usize, node: usize, how: Bind) -
         Refusal::new("mbind", at.addr().get(), len, errno, advice)
     };
     *mask.get_mut(node / WORD).ok_or_else(|| refusal(libc::EINVAL))? |= 1 << (node % WORD);
-    // SAFETY: the mask lives until the call is over and has as many bits as it is told, of which the
-    // host reads one less; the range is the caller's (1.), and a policy does not change what it
+    // SAFETY: the mask lives until the call is over and has as many bits as it is told, of which
+    // the host reads one less; the range is the caller's (1.), and a policy does not change what it
     // holds.
     let result = unsafe {
         let none: libc::c_long = 0;

@@ -2,8 +2,8 @@
 //! number, and back.
 //!
 //! To the frame allocator and the lists a page of the pool is one frame, whatever its size: frame n
-//! is page n of the arena. So larger pages need no larger blocks, and the budgets count pages. Pages
-//! lie side by side, or each above a gap, its guard:
+//! is page n of the arena. So larger pages need no larger blocks, and the budgets count pages.
+//! Pages lie side by side, or each above a gap, its guard:
 //!
 //! ```text
 //! | gap | page 0 | gap | page 1 | …
@@ -136,8 +136,8 @@ impl Map {
     }
 }
 
-/// Returns the inverse of an odd number, modulo 2^64 (or 2^32): each step of Newton's doubles the bits
-/// that are right, of which 3 are to begin with.
+/// Returns the inverse of an odd number, modulo 2^64 (or 2^32): each step of Newton's doubles the
+/// bits that are right, of which 3 are to begin with.
 fn inverse(odd: usize) -> usize {
     (0..5).fold(odd, |x, _| x.wrapping_mul(2_usize.wrapping_sub(odd.wrapping_mul(x))))
 }

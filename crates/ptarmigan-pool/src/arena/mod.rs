@@ -148,8 +148,8 @@ impl Arena {
         unsafe { guards.install(self.map, page) }
     }
 
-    /// Notes that a page is, or is no longer, kept as an address, in pools that track these. Returns
-    /// whether it was, `None` in other pools.
+    /// Notes that a page is, or is no longer, kept as an address, in pools that track these.
+    /// Returns whether it was, `None` in other pools.
     pub fn keep(&self, page: RawPage, kept: bool) -> Option<bool> {
         self.kept.as_ref().map(|bits| bits.replace(self.map.number(page.base()), kept))
     }

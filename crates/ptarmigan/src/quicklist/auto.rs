@@ -23,8 +23,8 @@
 //! # When it is worked out
 //!
 //! Whenever a table comes from the frame allocator or goes back to it, and at the end of gathers
-//! while tables go to high memory. A table that the lists have at hand takes no memory, so for those
-//! one load is all that `auto` costs.
+//! while tables go to high memory. A table that the lists have at hand takes no memory, so for
+//! those one load is all that `auto` costs.
 use crate::frames::{Frames, HighUse};
 use crate::params::AutoParams;
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};

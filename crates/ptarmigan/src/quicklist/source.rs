@@ -212,8 +212,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
             unsafe { self.construct.destruct(self.frames, at) };
         }
-        // SAFETY: 1. `page` owned it, and came from such a source. 2. a clean page that is no root is
-        // all zero, and so is a destructed root (contract of `Construct`, 1.).
+        // SAFETY: 1. `page` owned it, and came from such a source. 2. a clean page that is no root
+        // is all zero, and so is a destructed root (contract of `Construct`, 1.).
         unsafe { self.give_zero(level, at) };
     }
 
@@ -226,7 +226,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///    time as the first. No TLB knows them, and each came from [`make`](Self::make) as for
     ///    [`unmake`](Self::unmake).
     pub unsafe fn unmake_roots(&self, roots: impl Iterator<Item = PhysAddr> + Clone) {
-        // SAFETY: 1. the caller owns them, `make` had them constructed, and clean pages are in no TLB.
+        // SAFETY: 1. the caller owns them, `make` had them constructed, and clean pages are in no
+        // TLB.
         unsafe { self.construct.destruct_all(self.frames, roots.clone()) };
         for at in roots {
             // SAFETY: 1. the caller owns it (1.). 2. it has been destructed (contract of

@@ -117,8 +117,9 @@ impl LevelCounts {
         self.allocs.wrapping_sub(self.frees)
     }
 
-    /// Returns the number of pages that rest: taken from the allocator, neither handed out nor given
-    /// back. Meaningful where pages are kept for one level alone, as those in high memory are.
+    /// Returns the number of pages that rest: taken from the allocator, neither handed out nor
+    /// given back. Meaningful where pages are kept for one level alone, as those in high memory
+    /// are.
     pub fn cached(&self) -> usize {
         self.misses.wrapping_sub(self.returns).wrapping_sub(self.live())
     }

@@ -11,7 +11,8 @@ use ptarmigan::space::{Access, Area, AreaFlags, SpaceMachine, SpaceMut};
 const HUGE: u64 = 2 << 20;
 
 /// A fault that Linux refused in an area that allows it: beyond the end of a file. The tables above
-/// the leaves are made before Linux knows, and a write to a private area prepares for private pages.
+/// the leaves are made before Linux knows, and a write to a private area prepares for private
+/// pages.
 ///
 /// # Errors
 /// [`CallError`] for lack of memory.
@@ -54,8 +55,9 @@ impl HugeFaults {
         wanted && plain && area.start <= start && start + HUGE <= area.end
     }
 
-    /// Returns whether a fault at `va` in `area`, with no table there yet, prepares for private pages
-    /// although it reads: Linux does so before it knows whether a huge page of zeroes will do.
+    /// Returns whether a fault at `va` in `area`, with no table there yet, prepares for private
+    /// pages although it reads: Linux does so before it knows whether a huge page of zeroes will
+    /// do.
     pub fn prepares(self, area: &Area, va: u64, access: Access) -> bool {
         access != Access::Write && self.reaches(area, va)
     }

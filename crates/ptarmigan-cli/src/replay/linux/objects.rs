@@ -6,8 +6,8 @@ pub const FILE: u32 = 1;
 /// Marks shared memory; the other bits are its pages.
 const SHARED: u32 = 1 << 31;
 
-/// Shared anonymous memory of so many pages. Memory of equal length has the same number: areas of it
-/// join only if one continues the other, too.
+/// Shared anonymous memory of so many pages. Memory of equal length has the same number: areas of
+/// it join only if one continues the other, too.
 pub fn of_pages(pages: u64) -> u32 {
     SHARED | u32::try_from(pages).unwrap_or(u32::MAX).min(SHARED - 1)
 }

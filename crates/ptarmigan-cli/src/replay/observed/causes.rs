@@ -13,7 +13,8 @@ pub(crate) enum Cause {
     Fault,
     /// The copy of an address space.
     Fork,
-    /// A new program: its arguments and its stack; of tables that went, those of the program before.
+    /// A new program: its arguments and its stack; of tables that went, those of the program
+    /// before.
     Exec,
     /// The end of the last task of a space.
     Exit,

@@ -15,7 +15,8 @@ pub trait ReachedTables<F: Format>: Sized + Sync {
     where
         Self: 'h;
 
-    /// Makes the mappings of a host. Leaf tables are placed as `userpte` says, if there is a choice.
+    /// Makes the mappings of a host. Leaf tables are placed as `userpte` says, if there is a
+    /// choice.
     fn new(host: &Host<F>, userpte: UserPte) -> Result<Self, Failure>;
     /// Returns how a machine on `host` reaches its tables.
     fn reach<'h>(&'h self, host: &'h Host<F>) -> Self::Reach<'h>;

@@ -76,8 +76,8 @@ impl<F: Watchable, T: ReachedTables<F>> Platform for Walked<F, T> {
     fn sanitizer<'h>(&self, host: &'h Host<F>, config: Config) -> Result<SoftMmu<'h, F>, Failure> {
         let soft = SoftMmu::new(host, config);
         if F::ROOT_IN_REGISTERS {
-            // An MMU reads the whole root when it loads it, so it comes to the kernel's table, which
-            // on a host is the zero frame.
+            // An MMU reads the whole root when it loads it, so it comes to the kernel's table,
+            // which on a host is the zero frame.
             let level = F::LAYOUT.levels - 2;
             soft.with(|sanitizer, memory| {
                 let at = host.zero_frame().addr().0;

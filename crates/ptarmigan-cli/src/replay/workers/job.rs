@@ -85,9 +85,9 @@ impl<'a> Job<'a> {
     }
 
     /// Runs the job; at its end every frame must be free again. `watch` makes the observer of each
-    /// worker. `tick` is called with numbers of finished operations, and `look` with the spaces that
-    /// are left at the end. All are called rarely, and through pointers: the engine is compiled for
-    /// each machine and observer, not for each caller.
+    /// worker. `tick` is called with numbers of finished operations, and `look` with the spaces
+    /// that are left at the end. All are called rarely, and through pointers: the engine is
+    /// compiled for each machine and observer, not for each caller.
     ///
     /// # Errors
     /// If memory is too small to begin, a worker fails, or frames are lost. If memory runs out

@@ -2,9 +2,9 @@
 //! to use.
 //!
 //! The versions share one code and differ in their [`Rules`]: `LINUX_2_4` and `V2004`, the lists
-//! before the patch, `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27. Faithful to their arithmetic
-//! (signed and unsigned where they were), to the link in word 0 of the cached page, and to their
-//! mistakes:
+//! before the patch, `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27. Faithful to their
+//! arithmetic (signed and unsigned where they were), to the link in word 0 of the cached page, and
+//! to their mistakes:
 //!
 //! * In all versions pages below the root are put on the list *before* the TLB is flushed. The
 //!   change of December 2007 took away only the node test of `V5`, with the hand-over to the

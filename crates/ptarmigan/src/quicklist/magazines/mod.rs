@@ -3,9 +3,9 @@
 //!
 //! # Classes
 //!
-//! Pages are kept by class: root tables, which rest constructed; leaf tables in high memory; and all
-//! other tables, which are all zero alike. Where no tables are in high memory, that class is empty
-//! and takes no instruction of a hit.
+//! Pages are kept by class: root tables, which rest constructed; leaf tables in high memory; and
+//! all other tables, which are all zero alike. Where no tables are in high memory, that class is
+//! empty and takes no instruction of a hit.
 //!
 //! # Magazines
 //!

@@ -164,8 +164,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         for page in roots.clone() {
             self.leaves(here, ROOT, &page);
         }
-        // SAFETY: 1. they were on the lists, each once, which the caller has taken them off, and pages
-        // of the lists are the source's, as in `unmake`.
+        // SAFETY: 1. they were on the lists, each once, which the caller has taken them off, and
+        // pages of the lists are the source's, as in `unmake`.
         unsafe { self.source.unmake_roots(roots.map(Clean::into_raw)) };
         self.source.look(|| self.low_tables());
     }
