@@ -40,6 +40,8 @@
 //! | system calls to serve: `mmap`, fork, faults | spaces | [`space::Space`], [`space::SharedSpace`] |
 //! | a kernel, and no machine yet | set-up: all parts from a description | [`setup::Setup`], [`arch`] |
 //! | areas of the kernel's half to map | kernel ranges | [`table::KernelMap`], [`vmalloc`] |
+//! | memory that is not mapped always | slots, local maps, tables in high memory | [`highmem`] |
+//! | a test, an emulator or a simulation | a machine of threads and `mmap` | the crate `ptarmigan-hosted` |
 //! | a program, not a kernel | a pool of pages or stacks | the crate `ptarmigan-pool` |
 //! | doubts about any of it | the sanitizer | the crate `ptsan` |
 //!
