@@ -132,8 +132,8 @@ enum pt_attr {
     PT_ATTR_EXEC = 4,
     // The user may use it.
     PT_ATTR_USER = 8,
-    // The MMU has used it. Only in answers. AArch64 and RISC-V: set from the beginning, so that MMUs
-    // that leave it to software do not fault.
+    // The MMU has used it. Only in answers. AArch64 and RISC-V: set from the beginning, so that
+    // MMUs that leave it to software do not fault.
     PT_ATTR_ACCESSED = 32,
     // The MMU has written through it. Only in answers. AArch64 and RISC-V: set from the beginning
     // for pages that may be written.
@@ -178,9 +178,9 @@ typedef void (*pt_panic_hook)(void *context,
                               uint32_t line);
 
 // The kernel's functions for the library. Every function acts on the CPU that it is called on,
-// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`. It brings
-// its own barriers: a walk after it finds the CPU's earlier stores to tables, and later accesses
-// use no translation that it drops.
+// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`. It
+// brings its own barriers: a walk after it finds the CPU's earlier stores to tables, and later
+// accesses use no translation that it drops.
 struct pt_hooks {
     // Passed to all of them.
     void *context;
@@ -200,18 +200,18 @@ struct pt_hooks {
     // Drops everything, global pages too. x86: CR4.PGE off and on. If no page is global, as
     // `invalidate_all`.
     pt_hook invalidate_global;
-    // The frames are about to be executable in a tree: called before the entry is written that lets
-    // instructions be fetched, and after the library has written to the frames. Instruction caches
-    // that do not see stores are made to agree here, on all CPUs. The frames need not be the
-    // library's. Not called for pages of a kernel's own tree.
+    // The frames are about to be executable in a tree: called before the entry is written that
+    // lets instructions be fetched, and after the library has written to the frames. Instruction
+    // caches that do not see stores are made to agree here, on all CPUs. The frames need not be
+    // the library's. Not called for pages of a kernel's own tree.
     //
     // May be NULL on x86, whose instruction caches see stores; nowhere else.
     pt_frames_hook before_executable;
-    // Interrupts the CPU with the number. Its handler calls `pt_cpu_serve`. May be NULL if there is
-    // one CPU.
+    // Interrupts the CPU with the number. Its handler calls `pt_cpu_serve`. May be NULL if there
+    // is one CPU.
     pt_number_hook send_ipi;
-    // One turn, counted from 1, of a wait for other CPUs. May be NULL. A watchdog belongs here: the
-    // library waits for ever.
+    // One turn, counted from 1, of a wait for other CPUs. May be NULL. A watchdog belongs here:
+    // the library waits for ever.
     pt_number_hook wait;
     // See `pt_panic_hook`.
     pt_panic_hook panic;
@@ -308,8 +308,8 @@ struct PT_ALIGNED(64) pt_gather {
     uint64_t opaque[PT_GATHER_WORDS];
 };
 
-// The counts of a machine. Exact when no CPU is in a call. While no gather is open, `frames` is the
-// sum of `free_frames`, `tables`, `cached_tables`, `pages`, `cached_pages` and `own_frames`.
+// The counts of a machine. Exact when no CPU is in a call. While no gather is open, `frames` is
+// the sum of `free_frames`, `tables`, `cached_tables`, `pages`, `cached_pages` and `own_frames`.
 struct pt_counts {
     // Frames under management.
     uint64_t frames;
@@ -354,13 +354,14 @@ size_t pt_machine_bytes(const struct pt_config *config);
 // Fails with `PT_ERROR_SIZE` if the header is of another version, `PT_ERROR_RUNS`,
 // `PT_ERROR_BOOT_MEMORY`, `PT_ERROR_RANGE` for addresses that are not at the border of a page or
 // behind the direct map, `PT_ERROR_POINTER` for a function or a pointer that is missing,
-// `PT_ERROR_ARGUMENT` for numbers, and `PT_ERROR_OBJECT` if `machine` is neither zero nor ended. The
-// memory is the caller's again then.
+// `PT_ERROR_ARGUMENT` for numbers, and `PT_ERROR_OBJECT` if `machine` is neither zero nor ended.
+// The memory is the caller's again then.
 //
 // # Safety
 //
-// - `machine` is NULL or points to a `struct pt_machine`, which stays where it is and is left alone
-//   until `pt_machine_exit`; as long as that, the boot memory and the runs are the library's.
+// - `machine` is NULL or points to a `struct pt_machine`, which stays where it is and is left
+//   alone until `pt_machine_exit`; as long as that, the boot memory and the runs are the
+//   library's.
 // - `config` is NULL or points to a configuration that is true: memory below `direct_map_end` that
 //   is in runs, the boot memory and the kernel's root are mapped from `direct_map` on in every
 //   space, and reached in no other way by code in C; the kernel's half of the root is the kernel's
@@ -383,8 +384,8 @@ int32_t pt_machine_exit(struct pt_machine *machine,
 
 // Makes the object of CPU `number`, from 0, of NUMA node `node`.
 //
-// Fails with `PT_ERROR_ARGUMENT` if the machine has no such CPU or node, and with `PT_ERROR_IN_USE`
-// if the CPU has an object.
+// Fails with `PT_ERROR_ARGUMENT` if the machine has no such CPU or node, and with
+// `PT_ERROR_IN_USE` if the CPU has an object.
 //
 // # Safety
 //
@@ -449,8 +450,8 @@ int32_t pt_cpu_error(const struct pt_cpu *cpu);
 void *pt_quicklist_alloc(struct pt_cpu *cpu,
                          uint32_t level);
 
-// Gives back a page that was never linked, or that no CPU can reach any more: no flush takes place.
-// The page is as it was handed out.
+// Gives back a page that was never linked, or that no CPU can reach any more: no flush takes
+// place. The page is as it was handed out.
 //
 // Fails, and does not take the page, with `PT_ERROR_POINTER` if `page` is not the beginning of a
 // page, `PT_ERROR_FOREIGN` if it did not come from `pt_quicklist_alloc`, `PT_ERROR_FREED` if it
@@ -471,8 +472,8 @@ int32_t pt_quicklist_free(struct pt_cpu *cpu,
 // `pt_gather_table` clears the reported entries only. So an entry that is cleared need not be
 // told, and the table need not be cleared.
 //
-// Fails with `PT_ERROR_FOREIGN` or `PT_ERROR_FREED` for another page, and with `PT_ERROR_RANGE` for
-// an entry of the kernel's half of a root.
+// Fails with `PT_ERROR_FOREIGN` or `PT_ERROR_FREED` for another page, and with `PT_ERROR_RANGE`
+// for an entry of the kernel's half of a root.
 //
 // # Safety
 //
@@ -481,8 +482,8 @@ int32_t pt_table_touched(struct pt_cpu *cpu,
                          const void *entry);
 
 // Gives back pages that rest in the lists of the CPU's node to the allocator: while more than
-// `min_pages` rest, up to `max_free`. Returns how many, or an error. For when memory is short; idle
-// CPUs (`pt_cpu_idle`) and the end of gathers trim by themselves.
+// `min_pages` rest, up to `max_free`. Returns how many, or an error. For when memory is short;
+// idle CPUs (`pt_cpu_idle`) and the end of gathers trim by themselves.
 //
 // # Safety
 //
@@ -554,8 +555,8 @@ int32_t pt_kunmap(struct pt_cpu *cpu,
 //
 // # Safety
 //
-// - `tree` is NULL or points to a `struct pt_tree`, which stays where it is and is left alone until
-//   `pt_tree_exit`.
+// - `tree` is NULL or points to a `struct pt_tree`, which stays where it is and is left alone
+//   until `pt_tree_exit`.
 // - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 int32_t pt_tree_init(struct pt_tree *tree,
                      struct pt_cpu *cpu);
@@ -571,8 +572,8 @@ int32_t pt_tree_init(struct pt_tree *tree,
 // - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 int32_t pt_tree_exit(struct pt_tree *tree, struct pt_cpu *cpu);
 
-// Begins to run in the tree's space on this CPU: has its root loaded, unless it is loaded and up to
-// date.
+// Begins to run in the tree's space on this CPU: has its root loaded, unless it is loaded and up
+// to date.
 //
 // Fails with `PT_ERROR_BUSY` in the middle of another switch of this CPU.
 //
@@ -608,8 +609,9 @@ int64_t pt_tree_tables(struct pt_tree *tree,
                        uint32_t level);
 
 // Maps the page at `va` to the frame at `phys`, with `attr` of `enum pt_attr`. A frame of
-// `pt_page_alloc` belongs to the tree from then on: it is given back when it is unmapped, or with the
-// tree. Any other frame that is not the library's may be mapped too: a device's, the kernel's own.
+// `pt_page_alloc` belongs to the tree from then on: it is given back when it is unmapped, or with
+// the tree. Any other frame that is not the library's may be mapped too: a device's, the kernel's
+// own.
 //
 // Fails, without a change, with `PT_ERROR_MAPPED`, `PT_ERROR_NO_MEMORY`, `PT_ERROR_RANGE`,
 // `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and for a frame of the library's
@@ -617,7 +619,8 @@ int64_t pt_tree_tables(struct pt_tree *tree,
 //
 // # Safety
 //
-// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+//   CPU.
 // - Whatever programs do with the page is allowed to the frame, until it has been unmapped.
 int32_t pt_tree_map(struct pt_tree *tree,
                     struct pt_cpu *cpu,
@@ -638,16 +641,17 @@ int32_t pt_tree_map_range(struct pt_tree *tree,
                           uint64_t phys,
                           uint32_t attr);
 
-// Unmaps all pages in the `bytes` from `va` on, and gives back tables that are empty then. Every CPU
-// has forgotten the pages when it returns. Never needs memory.
+// Unmaps all pages in the `bytes` from `va` on, and gives back tables that are empty then. Every
+// CPU has forgotten the pages when it returns. Never needs memory.
 //
-// For each page `visit` is called, unless it is NULL, before the flush: frames that are the kernel's
-// own may be used for something else after `pt_tree_unmap` has returned. Those of `pt_page_alloc` are
-// given back by it.
+// For each page `visit` is called, unless it is NULL, before the flush: frames that are the
+// kernel's own may be used for something else after `pt_tree_unmap` has returned. Those of
+// `pt_page_alloc` are given back by it.
 //
 // # Safety
 //
-// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+//   CPU.
 // - `visit` is NULL or may be called so, and returns.
 int32_t pt_tree_unmap(struct pt_tree *tree,
                       struct pt_cpu *cpu,
@@ -661,7 +665,8 @@ int32_t pt_tree_unmap(struct pt_tree *tree,
 //
 // # Safety
 //
-// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+//   CPU.
 // - Whatever programs do with the pages from then on is allowed to their frames.
 int32_t pt_tree_protect(struct pt_tree *tree,
                         struct pt_cpu *cpu,
@@ -675,7 +680,8 @@ int32_t pt_tree_protect(struct pt_tree *tree,
 //
 // # Safety
 //
-// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+//   CPU.
 // - `page` is NULL or may be written.
 int32_t pt_tree_query(struct pt_tree *tree,
                       struct pt_cpu *cpu,
@@ -686,7 +692,8 @@ int32_t pt_tree_query(struct pt_tree *tree,
 //
 // # Safety
 //
-// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+//   CPU.
 // - `visit` may be called so, and returns; NULL is refused.
 int32_t pt_tree_walk(struct pt_tree *tree,
                      struct pt_cpu *cpu,
@@ -699,23 +706,24 @@ int32_t pt_tree_walk(struct pt_tree *tree,
 //
 // # Safety
 //
-// - `space` is NULL or points to a `struct pt_space`, which stays where it is and is left alone until
-//   `pt_space_exit`.
+// - `space` is NULL or points to a `struct pt_space`, which stays where it is and is left alone
+//   until `pt_space_exit`.
 // - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 int32_t pt_space_init(struct pt_space *space,
                       struct pt_cpu *cpu);
 
-// Begins to run in the space on this CPU: has the root at physical address `root` loaded, unless it
-// is loaded and up to date.
+// Begins to run in the space on this CPU: has the root at physical address `root` loaded, unless
+// it is loaded and up to date.
 //
-// Fails with `PT_ERROR_RANGE` for an address that no root can have, and with `PT_ERROR_BUSY` in the
-// middle of another switch of this CPU.
+// Fails with `PT_ERROR_RANGE` for an address that no root can have, and with `PT_ERROR_BUSY` in
+// the middle of another switch of this CPU.
 //
 // # Safety
 //
-// - `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
-// - `root` is the root of the space's tables, which has the kernel's half, and stays one until every
-//   CPU has left the space.
+// - `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling
+//   CPU.
+// - `root` is the root of the space's tables, which has the kernel's half, and stays one until
+//   every CPU has left the space.
 int32_t pt_space_activate(struct pt_space *space,
                           struct pt_cpu *cpu,
                           uint64_t root);
@@ -724,7 +732,8 @@ int32_t pt_space_activate(struct pt_space *space,
 //
 // # Safety
 //
-// `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
+// `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling
+// CPU.
 int32_t pt_space_deactivate(struct pt_space *space,
                             struct pt_cpu *cpu);
 
@@ -751,15 +760,15 @@ int32_t pt_space_exit(struct pt_space *space,
 //
 // - `gather` is NULL or points to a `struct pt_gather`, which stays where it is and is left alone
 //   until `pt_gather_finish`.
-// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU. All calls with the gather are
-//   made on this CPU, without preemption in between.
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU. All calls with the gather
+//   are made on this CPU, without preemption in between.
 // - `space` is NULL or points to a `struct pt_space`.
 int32_t pt_gather_begin(struct pt_gather *gather,
                         struct pt_cpu *cpu,
                         struct pt_space *space);
 
-// Notes that entries that map the `bytes` from `va` on have been cleared or have lost a permission:
-// the flush makes all CPUs forget them.
+// Notes that entries that map the `bytes` from `va` on have been cleared or have lost a
+// permission: the flush makes all CPUs forget them.
 //
 // Fails with `PT_ERROR_RANGE` for addresses that are not the user's.
 //
@@ -775,9 +784,9 @@ int32_t pt_gather_changed(struct pt_gather *gather,
 // to the lists. Tables below it go to the same gather, or went before. A root goes to
 // `pt_space_exit`.
 //
-// Fails with `PT_ERROR_POINTER`, `PT_ERROR_FOREIGN` and `PT_ERROR_FREED` as `pt_quicklist_free` does,
-// `PT_ERROR_ARGUMENT` for a root, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`)
-// and something is left that was not told; the table is still the caller's then.
+// Fails with `PT_ERROR_POINTER`, `PT_ERROR_FOREIGN` and `PT_ERROR_FREED` as `pt_quicklist_free`
+// does, `PT_ERROR_ARGUMENT` for a root, and `PT_ERROR_DIRTY` if its content was looked at
+// (`verify_every`) and something is left that was not told; the table is still the caller's then.
 //
 // # Safety
 //
@@ -788,8 +797,8 @@ int32_t pt_gather_table(struct pt_gather *gather,
                         void *table,
                         uint64_t va);
 
-// Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It is
-// given back after the flush.
+// Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It
+// is given back after the flush.
 //
 // Fails, and does not take the frame, as `pt_page_free` does.
 //
@@ -809,12 +818,12 @@ int32_t pt_gather_page(struct pt_gather *gather,
 // `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 int32_t pt_gather_finish(struct pt_gather *gather);
 
-// Sets entry `index` of the kernel's half in every root: of trees, in use by the kernel's own spaces,
-// and resting in the lists. The kernel's own root is the caller's to write. If the entry was present
-// before, `pt_kernel_flush` follows.
+// Sets entry `index` of the kernel's half in every root: of trees, in use by the kernel's own
+// spaces, and resting in the lists. The kernel's own root is the caller's to write. If the entry
+// was present before, `pt_kernel_flush` follows.
 //
-// Fails with `PT_ERROR_RANGE` if the entry is not the kernel's, and with `PT_ERROR_ARGUMENT` on i386,
-// where roots are not found again: the entry is in `kernel_root` before `pt_machine_init`.
+// Fails with `PT_ERROR_RANGE` if the entry is not the kernel's, and with `PT_ERROR_ARGUMENT` on
+// i386, where roots are not found again: the entry is in `kernel_root` before `pt_machine_init`.
 //
 // # Safety
 //
@@ -825,11 +834,11 @@ int32_t pt_kernel_set(struct pt_cpu *cpu,
                       uint32_t index,
                       uint64_t entry);
 
-// Has all CPUs forget the `bytes` from `va` on of the kernel's half, after its entries have changed;
-// all of the half if `bytes` is 0. Waits for all of them.
+// Has all CPUs forget the `bytes` from `va` on of the kernel's half, after its entries have
+// changed; all of the half if `bytes` is 0. Waits for all of them.
 //
-// Fails with `PT_ERROR_RANGE` for addresses that are not at the border of a page, or end behind the
-// last one, and with `PT_ERROR_BUSY` in the middle of another flush of this CPU.
+// Fails with `PT_ERROR_RANGE` for addresses that are not at the border of a page, or end behind
+// the last one, and with `PT_ERROR_BUSY` in the middle of another flush of this CPU.
 //
 // # Safety
 //

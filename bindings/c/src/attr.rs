@@ -26,8 +26,8 @@ pub enum PtAttr {
     Exec = 4,
     /// The user may use it.
     User = 8,
-    /// The MMU has used it. Only in answers. AArch64 and RISC-V: set from the beginning, so that MMUs
-    /// that leave it to software do not fault.
+    /// The MMU has used it. Only in answers. AArch64 and RISC-V: set from the beginning, so that
+    /// MMUs that leave it to software do not fault.
     Accessed = 32,
     /// The MMU has written through it. Only in answers. AArch64 and RISC-V: set from the beginning
     /// for pages that may be written.

@@ -34,8 +34,8 @@ pub struct Cpu {
     pin: Pinned<'static>,
 }
 
-// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
-// has it.
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other
+// kind has it.
 unsafe impl Object for Cpu {
     type Storage = PtCpu;
     const KIND: usize = 0x6370_7533;
@@ -129,8 +129,8 @@ impl Cpu {
         self.gathers.get() != 0
     }
 
-    /// Counts a table that comes back, unless the content of this one is to be looked at: then it is
-    /// not counted, and [`verifies`](Self::verifies) counts it.
+    /// Counts a table that comes back, unless the content of this one is to be looked at: then it
+    /// is not counted, and [`verifies`](Self::verifies) counts it.
     #[inline]
     pub fn skips(&self) -> bool {
         let left = self.until_verified.get();

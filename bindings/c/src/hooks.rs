@@ -31,9 +31,9 @@ pub type PtPanicHook = Option<
 const IS_X86: bool = cfg!(any(target_arch = "x86", target_arch = "x86_64"));
 
 /// The kernel's functions for the library. Every function acts on the CPU that it is called on,
-/// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`. It brings
-/// its own barriers: a walk after it finds the CPU's earlier stores to tables, and later accesses
-/// use no translation that it drops.
+/// must not be left by `longjmp`, and calls no function of the library but `pt_cpu_serve`. It
+/// brings its own barriers: a walk after it finds the CPU's earlier stores to tables, and later
+/// accesses use no translation that it drops.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PtHooks {
@@ -55,18 +55,18 @@ pub struct PtHooks {
     /// Drops everything, global pages too. x86: CR4.PGE off and on. If no page is global, as
     /// `invalidate_all`.
     pub invalidate_global: PtHook,
-    /// The frames are about to be executable in a tree: called before the entry is written that lets
-    /// instructions be fetched, and after the library has written to the frames. Instruction caches
-    /// that do not see stores are made to agree here, on all CPUs. The frames need not be the
-    /// library's. Not called for pages of a kernel's own tree.
+    /// The frames are about to be executable in a tree: called before the entry is written that
+    /// lets instructions be fetched, and after the library has written to the frames. Instruction
+    /// caches that do not see stores are made to agree here, on all CPUs. The frames need not be
+    /// the library's. Not called for pages of a kernel's own tree.
     ///
     /// May be NULL on x86, whose instruction caches see stores; nowhere else.
     pub before_executable: PtFramesHook,
-    /// Interrupts the CPU with the number. Its handler calls `pt_cpu_serve`. May be NULL if there is
-    /// one CPU.
+    /// Interrupts the CPU with the number. Its handler calls `pt_cpu_serve`. May be NULL if there
+    /// is one CPU.
     pub send_ipi: PtNumberHook,
-    /// One turn, counted from 1, of a wait for other CPUs. May be NULL. A watchdog belongs here: the
-    /// library waits for ever.
+    /// One turn, counted from 1, of a wait for other CPUs. May be NULL. A watchdog belongs here:
+    /// the library waits for ever.
     pub wait: PtNumberHook,
     /// See `pt_panic_hook`.
     pub panic: PtPanicHook,
@@ -134,12 +134,12 @@ fn number(pin: &Pinned<'_>) -> u32 {
 
 // SAFETY: by the contract of `PtHooks`: 1. `invalidate_page` drops a page, and the links in
 // paging-structure caches that `STRUCTURES` says; `invalidate_all` drops everything that is not
-// global, as no page of a space is. Walks find the CPU's earlier stores. On PAE a root whose entries
-// have changed is loaded anew. 2. `invalidate_page` drops global pages too, and
+// global, as no page of a space is. Walks find the CPU's earlier stores. On PAE a root whose
+// entries have changed is loaded anew. 2. `invalidate_page` drops global pages too, and
 // `invalidate_global` everything. 3. `load_root` leaves global translations only. 4. The kernel's
-// own root has no user entries (contract of `pt_machine_init`). 5. No broadcast is relied on, all of
-// these walk tables, and all but x86 may cache an entry that is not valid, or one that denies. 6. No
-// state is kept. 7. No function unwinds.
+// own root has no user entries (contract of `pt_machine_init`). 5. No broadcast is relied on, all
+// of these walk tables, and all but x86 may cache an entry that is not valid, or one that denies.
+// 6. No state is kept. 7. No function unwinds.
 unsafe impl Mmu for Hardware {
     const STRUCTURES: Structures = if IS_X86 {
         Structures::AnyInvalidation

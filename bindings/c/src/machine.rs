@@ -60,8 +60,8 @@ pub struct Parts {
     hooks: PtHooks,
 }
 
-// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
-// has it.
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other
+// kind has it.
 unsafe impl Object for Parts {
     type Storage = PtMachine;
     const KIND: usize = 0x6d61_6331;
@@ -169,8 +169,8 @@ impl Parts {
         // and never moved. Of the parts:
         // frames: 1. the runs are the library's from now on (1.). 2. the name is new.
         // kernel: 1. the direct map reaches all low frames, of which its table is one.
-        // lists: 1. likewise. 2. the kernel's half was made for these frames and this format. 3. that
-        // has 3 or 4 levels, and only roots are small.
+        // lists: 1. likewise. 2. the kernel's half was made for these frames and this format. 3.
+        // that has 3 or 4 levels, and only roots are small.
         // tlb: 1. the name is new.
         // kmap: 1. the direct map reaches all low frames. 2. by the configuration (1.).
         // `finish`: 1. all fields but the word are written by then.
@@ -294,8 +294,8 @@ fn boot_range(config: &PtConfig) -> (u64, u64) {
 ///
 /// # Safety
 ///
-/// 1. It is a root, of which the kernel's half is as the contract of `pt_machine_init` says, and the
-///    window shows it.
+/// 1. It is a root, of which the kernel's half is as the contract of `pt_machine_init` says, and
+///    the window shows it.
 /// 2. `kernel` was made for `frames`, and has no roots yet.
 unsafe fn copy_kernel_half(frames: &Frames, kernel: &Kernel, window: &DirectMap, from: u64) {
     let entries = window.open(PhysAddr(from)).base().cast::<u64>();

@@ -1,8 +1,8 @@
 //! Keeps the C side's state of each frame: one byte.
 //!
-//! A page that is given back twice, never came from here or is of another kind is told by this byte,
-//! and so is a table that has been written to. Loads and stores are plain: two CPUs that give back
-//! one page at the same moment are not noticed.
+//! A page that is given back twice, never came from here or is of another kind is told by this
+//! byte, and so is a table that has been written to. Loads and stores are plain: two CPUs that give
+//! back one page at the same moment are not noticed.
 use crate::error::PtError;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use ptarmigan::addr::Pfn;

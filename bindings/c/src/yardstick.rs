@@ -30,13 +30,13 @@ pub unsafe extern "C" fn pt_yardstick_pairs(cpu: Arg<'_, PtCpu>, n: u64) {
     }
 }
 
-/// The same on lists that look after their pages, as the functions for C do: [`Checked`]. They are made
-/// in `memory`, of the machine's frames, and take a small part of the time.
+/// The same on lists that look after their pages, as the functions for C do: [`Checked`]. They are
+/// made in `memory`, of the machine's frames, and take a small part of the time.
 ///
 /// # Safety
 ///
-/// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU; `memory` has `bytes` bytes that
-/// are the call's alone.
+/// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU; `memory` has `bytes` bytes
+/// that are the call's alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_yardstick_checked(cpu: Arg<'_, PtCpu>, memory: *mut u8, bytes: usize, n: u64) {
     let (Ok(cpu), Some(memory)) = (Cpu::find(&cpu), NonNull::new(memory)) else { return };

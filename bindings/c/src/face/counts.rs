@@ -5,8 +5,8 @@ use crate::object::{ConstArg, Out};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 
-/// The counts of a machine. Exact when no CPU is in a call. While no gather is open, `frames` is the
-/// sum of `free_frames`, `tables`, `cached_tables`, `pages`, `cached_pages` and `own_frames`.
+/// The counts of a machine. Exact when no CPU is in a call. While no gather is open, `frames` is
+/// the sum of `free_frames`, `tables`, `cached_tables`, `pages`, `cached_pages` and `own_frames`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PtCounts {

@@ -7,8 +7,8 @@ use ptarmigan::cpu::NodeId;
 
 /// Makes the object of CPU `number`, from 0, of NUMA node `node`.
 ///
-/// Fails with `PT_ERROR_ARGUMENT` if the machine has no such CPU or node, and with `PT_ERROR_IN_USE`
-/// if the CPU has an object.
+/// Fails with `PT_ERROR_ARGUMENT` if the machine has no such CPU or node, and with
+/// `PT_ERROR_IN_USE` if the CPU has an object.
 ///
 /// # Safety
 ///

@@ -36,8 +36,8 @@ struct Open {
     gather: UnsafeCell<MaybeUninit<Gather<'static, Parts>>>,
 }
 
-// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
-// has it.
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other
+// kind has it.
 unsafe impl Object for Open {
     type Storage = PtGather;
     const KIND: usize = 0x6761_7437;
@@ -66,8 +66,8 @@ impl Open {
 ///
 /// - `gather` is NULL or points to a `struct pt_gather`, which stays where it is and is left alone
 ///   until `pt_gather_finish`.
-/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU. All calls with the gather are
-///   made on this CPU, without preemption in between.
+/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU. All calls with the gather
+///   are made on this CPU, without preemption in between.
 /// - `space` is NULL or points to a `struct pt_space`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_gather_begin(
@@ -100,8 +100,8 @@ pub unsafe extern "C" fn pt_gather_begin(
     answer(begin())
 }
 
-/// Notes that entries that map the `bytes` from `va` on have been cleared or have lost a permission:
-/// the flush makes all CPUs forget them.
+/// Notes that entries that map the `bytes` from `va` on have been cleared or have lost a
+/// permission: the flush makes all CPUs forget them.
 ///
 /// Fails with `PT_ERROR_RANGE` for addresses that are not the user's.
 ///
@@ -122,9 +122,9 @@ pub unsafe extern "C" fn pt_gather_changed(gather: Arg<'_, PtGather>, va: u64, b
 /// to the lists. Tables below it go to the same gather, or went before. A root goes to
 /// `pt_space_exit`.
 ///
-/// Fails with `PT_ERROR_POINTER`, `PT_ERROR_FOREIGN` and `PT_ERROR_FREED` as `pt_quicklist_free` does,
-/// `PT_ERROR_ARGUMENT` for a root, and `PT_ERROR_DIRTY` if its content was looked at (`verify_every`)
-/// and something is left that was not told; the table is still the caller's then.
+/// Fails with `PT_ERROR_POINTER`, `PT_ERROR_FOREIGN` and `PT_ERROR_FREED` as `pt_quicklist_free`
+/// does, `PT_ERROR_ARGUMENT` for a root, and `PT_ERROR_DIRTY` if its content was looked at
+/// (`verify_every`) and something is left that was not told; the table is still the caller's then.
 ///
 /// # Safety
 ///
@@ -156,8 +156,8 @@ pub unsafe extern "C" fn pt_gather_table(gather: Arg<'_, PtGather>, table: *mut 
     }))
 }
 
-/// Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It is
-/// given back after the flush.
+/// Takes over a frame of `pt_page_alloc` whose entry, the page at `va`, has just been cleared. It
+/// is given back after the flush.
 ///
 /// Fails, and does not take the frame, as `pt_page_free` does.
 ///

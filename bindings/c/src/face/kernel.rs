@@ -7,12 +7,12 @@ use ptarmigan::addr::FRAME_SHIFT;
 use ptarmigan::machine::Machine;
 use ptarmigan::tlb::Runs;
 
-/// Sets entry `index` of the kernel's half in every root: of trees, in use by the kernel's own spaces,
-/// and resting in the lists. The kernel's own root is the caller's to write. If the entry was present
-/// before, `pt_kernel_flush` follows.
+/// Sets entry `index` of the kernel's half in every root: of trees, in use by the kernel's own
+/// spaces, and resting in the lists. The kernel's own root is the caller's to write. If the entry
+/// was present before, `pt_kernel_flush` follows.
 ///
-/// Fails with `PT_ERROR_RANGE` if the entry is not the kernel's, and with `PT_ERROR_ARGUMENT` on i386,
-/// where roots are not found again: the entry is in `kernel_root` before `pt_machine_init`.
+/// Fails with `PT_ERROR_RANGE` if the entry is not the kernel's, and with `PT_ERROR_ARGUMENT` on
+/// i386, where roots are not found again: the entry is in `kernel_root` before `pt_machine_init`.
 ///
 /// # Safety
 ///
@@ -37,11 +37,11 @@ pub unsafe extern "C" fn pt_kernel_set(cpu: Arg<'_, PtCpu>, index: u32, entry: u
     answer(set())
 }
 
-/// Has all CPUs forget the `bytes` from `va` on of the kernel's half, after its entries have changed;
-/// all of the half if `bytes` is 0. Waits for all of them.
+/// Has all CPUs forget the `bytes` from `va` on of the kernel's half, after its entries have
+/// changed; all of the half if `bytes` is 0. Waits for all of them.
 ///
-/// Fails with `PT_ERROR_RANGE` for addresses that are not at the border of a page, or end behind the
-/// last one, and with `PT_ERROR_BUSY` in the middle of another flush of this CPU.
+/// Fails with `PT_ERROR_RANGE` for addresses that are not at the border of a page, or end behind
+/// the last one, and with `PT_ERROR_BUSY` in the middle of another flush of this CPU.
 ///
 /// # Safety
 ///

@@ -21,13 +21,14 @@ pub unsafe extern "C" fn pt_machine_bytes(config: ConstArg<'_, PtConfig>) -> usi
 /// Fails with `PT_ERROR_SIZE` if the header is of another version, `PT_ERROR_RUNS`,
 /// `PT_ERROR_BOOT_MEMORY`, `PT_ERROR_RANGE` for addresses that are not at the border of a page or
 /// behind the direct map, `PT_ERROR_POINTER` for a function or a pointer that is missing,
-/// `PT_ERROR_ARGUMENT` for numbers, and `PT_ERROR_OBJECT` if `machine` is neither zero nor ended. The
-/// memory is the caller's again then.
+/// `PT_ERROR_ARGUMENT` for numbers, and `PT_ERROR_OBJECT` if `machine` is neither zero nor ended.
+/// The memory is the caller's again then.
 ///
 /// # Safety
 ///
-/// - `machine` is NULL or points to a `struct pt_machine`, which stays where it is and is left alone
-///   until `pt_machine_exit`; as long as that, the boot memory and the runs are the library's.
+/// - `machine` is NULL or points to a `struct pt_machine`, which stays where it is and is left
+///   alone until `pt_machine_exit`; as long as that, the boot memory and the runs are the
+///   library's.
 /// - `config` is NULL or points to a configuration that is true: memory below `direct_map_end` that
 ///   is in runs, the boot memory and the kernel's root are mapped from `direct_map` on in every
 ///   space, and reached in no other way by code in C; the kernel's half of the root is the kernel's

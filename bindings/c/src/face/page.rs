@@ -115,7 +115,8 @@ pub unsafe extern "C" fn pt_page_free(cpu: Arg<'_, PtCpu>, phys: u64) -> i32 {
         let cpu = Cpu::find(&cpu)?;
         let (state, pfn) = own(cpu, phys)?;
         no_more(cpu, state);
-        // SAFETY: 1. the state says that it is a data frame of the caller's; the rest by the caller.
+        // SAFETY: 1. the state says that it is a data frame of the caller's; the rest by the
+        // caller.
         give(cpu, unsafe { Unused::new(pfn) });
         Ok(())
     };

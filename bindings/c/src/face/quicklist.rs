@@ -89,8 +89,8 @@ fn table(cpu: &Cpu, address: *const c_void) -> Result<Found<'static>, PtError> {
     Ok(Found { state, at: at.pfn().addr(), offset })
 }
 
-/// Gives back a page that was never linked, or that no CPU can reach any more: no flush takes place.
-/// The page is as it was handed out.
+/// Gives back a page that was never linked, or that no CPU can reach any more: no flush takes
+/// place. The page is as it was handed out.
 ///
 /// Fails, and does not take the page, with `PT_ERROR_POINTER` if `page` is not the beginning of a
 /// page, `PT_ERROR_FOREIGN` if it did not come from `pt_quicklist_alloc`, `PT_ERROR_FREED` if it
@@ -140,8 +140,8 @@ fn free_slow(cpu: &Cpu, page: *mut c_void) -> i32 {
             return Err(PtError::Dirty);
         }
         state.become_freed();
-        // SAFETY: of `from_raw`: 1. the state says that C has the page, as a table of this level, and
-        // C gives it away. 2. and 3. by the contract of `pt_quicklist_free`. Of `Returned`: 1.
+        // SAFETY: of `from_raw`: 1. the state says that C has the page, as a table of this level,
+        // and C gives it away. 2. and 3. by the contract of `pt_quicklist_free`. Of `Returned`: 1.
         // `pt_quicklist_alloc` took it from this machine.
         give(cpu, unsafe { Returned::new(Clean::from_raw(at, level)) });
         Ok(())
@@ -176,8 +176,8 @@ fn users_entries(level: Level) -> usize {
 /// `pt_gather_table` clears the reported entries only. So an entry that is cleared need not be
 /// told, and the table need not be cleared.
 ///
-/// Fails with `PT_ERROR_FOREIGN` or `PT_ERROR_FREED` for another page, and with `PT_ERROR_RANGE` for
-/// an entry of the kernel's half of a root.
+/// Fails with `PT_ERROR_FOREIGN` or `PT_ERROR_FREED` for another page, and with `PT_ERROR_RANGE`
+/// for an entry of the kernel's half of a root.
 ///
 /// # Safety
 ///
@@ -218,8 +218,8 @@ pub(super) fn own_table(
 }
 
 /// Gives back pages that rest in the lists of the CPU's node to the allocator: while more than
-/// `min_pages` rest, up to `max_free`. Returns how many, or an error. For when memory is short; idle
-/// CPUs (`pt_cpu_idle`) and the end of gathers trim by themselves.
+/// `min_pages` rest, up to `max_free`. Returns how many, or an error. For when memory is short;
+/// idle CPUs (`pt_cpu_idle`) and the end of gathers trim by themselves.
 ///
 /// # Safety
 ///

@@ -31,8 +31,8 @@ pub(super) struct Space {
     gathers: AtomicU32,
 }
 
-// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
-// has it.
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other
+// kind has it.
 unsafe impl Object for Space {
     type Storage = PtSpace;
     const KIND: usize = 0x7370_6135;
@@ -56,8 +56,8 @@ impl Space {
 ///
 /// # Safety
 ///
-/// - `space` is NULL or points to a `struct pt_space`, which stays where it is and is left alone until
-///   `pt_space_exit`.
+/// - `space` is NULL or points to a `struct pt_space`, which stays where it is and is left alone
+///   until `pt_space_exit`.
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_space_init(space: Arg<'_, PtSpace>, cpu: Arg<'_, PtCpu>) -> i32 {
@@ -76,17 +76,18 @@ pub unsafe extern "C" fn pt_space_init(space: Arg<'_, PtSpace>, cpu: Arg<'_, PtC
     answer(init())
 }
 
-/// Begins to run in the space on this CPU: has the root at physical address `root` loaded, unless it
-/// is loaded and up to date.
+/// Begins to run in the space on this CPU: has the root at physical address `root` loaded, unless
+/// it is loaded and up to date.
 ///
-/// Fails with `PT_ERROR_RANGE` for an address that no root can have, and with `PT_ERROR_BUSY` in the
-/// middle of another switch of this CPU.
+/// Fails with `PT_ERROR_RANGE` for an address that no root can have, and with `PT_ERROR_BUSY` in
+/// the middle of another switch of this CPU.
 ///
 /// # Safety
 ///
-/// - `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
-/// - `root` is the root of the space's tables, which has the kernel's half, and stays one until every
-///   CPU has left the space.
+/// - `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling
+///   CPU.
+/// - `root` is the root of the space's tables, which has the kernel's half, and stays one until
+///   every CPU has left the space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_space_activate(space: Arg<'_, PtSpace>, cpu: Arg<'_, PtCpu>, root: u64) -> i32 {
     let activate = || -> Result<(), PtError> {
@@ -105,7 +106,8 @@ pub unsafe extern "C" fn pt_space_activate(space: Arg<'_, PtSpace>, cpu: Arg<'_,
 ///
 /// # Safety
 ///
-/// `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling
+/// CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_space_deactivate(space: Arg<'_, PtSpace>, cpu: Arg<'_, PtCpu>) -> i32 {
     let deactivate = || -> Result<(), PtError> {

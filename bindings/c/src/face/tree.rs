@@ -43,8 +43,8 @@ struct Held {
     tree: UnsafeCell<MaybeUninit<Tree<Entries>>>,
 }
 
-// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other kind
-// has it.
+// SAFETY: 1. `repr(C)`, with the word first. 2. `object::finish` compares. 3. odd, and no other
+// kind has it.
 unsafe impl Object for Held {
     type Storage = PtTree;
     const KIND: usize = 0x7472_6539;
@@ -117,8 +117,8 @@ fn disown(cpu: &Cpu, pfn: Pfn) -> bool {
 ///
 /// # Safety
 ///
-/// - `tree` is NULL or points to a `struct pt_tree`, which stays where it is and is left alone until
-///   `pt_tree_exit`.
+/// - `tree` is NULL or points to a `struct pt_tree`, which stays where it is and is left alone
+///   until `pt_tree_exit`.
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_init(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>) -> i32 {
@@ -157,8 +157,8 @@ pub unsafe extern "C" fn pt_tree_exit(tree: LastArg<'_, PtTree>, cpu: Arg<'_, Pt
         let made = unsafe { (*held.tree.get()).assume_init_read() };
         let give = |_, pfn, _| {
             if disown(cpu, pfn) {
-                // SAFETY: 1. a data frame that the tree owned with one reference. Every CPU has left
-                // the space before its pages are named.
+                // SAFETY: 1. a data frame that the tree owned with one reference. Every CPU has
+                // left the space before its pages are named.
                 page::give(cpu, unsafe { page::Unused::new(pfn) });
             }
         };
@@ -178,8 +178,8 @@ pub unsafe extern "C" fn pt_tree_exit(tree: LastArg<'_, PtTree>, cpu: Arg<'_, Pt
     answer(exit())
 }
 
-/// Begins to run in the tree's space on this CPU: has its root loaded, unless it is loaded and up to
-/// date.
+/// Begins to run in the tree's space on this CPU: has its root loaded, unless it is loaded and up
+/// to date.
 ///
 /// Fails with `PT_ERROR_BUSY` in the middle of another switch of this CPU.
 ///
@@ -225,8 +225,9 @@ pub unsafe extern "C" fn pt_tree_tables(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCp
 }
 
 /// Maps the page at `va` to the frame at `phys`, with `attr` of `enum pt_attr`. A frame of
-/// `pt_page_alloc` belongs to the tree from then on: it is given back when it is unmapped, or with the
-/// tree. Any other frame that is not the library's may be mapped too: a device's, the kernel's own.
+/// `pt_page_alloc` belongs to the tree from then on: it is given back when it is unmapped, or with
+/// the tree. Any other frame that is not the library's may be mapped too: a device's, the kernel's
+/// own.
 ///
 /// Fails, without a change, with `PT_ERROR_MAPPED`, `PT_ERROR_NO_MEMORY`, `PT_ERROR_RANGE`,
 /// `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and for a frame of the library's
@@ -234,7 +235,8 @@ pub unsafe extern "C" fn pt_tree_tables(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCp
 ///
 /// # Safety
 ///
-/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+///   CPU.
 /// - Whatever programs do with the page is allowed to the frame, until it has been unmapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_map(
@@ -312,16 +314,17 @@ fn unmap(
     unsafe { edit.unmap_owned(range, Free::Empty, owns) };
 }
 
-/// Unmaps all pages in the `bytes` from `va` on, and gives back tables that are empty then. Every CPU
-/// has forgotten the pages when it returns. Never needs memory.
+/// Unmaps all pages in the `bytes` from `va` on, and gives back tables that are empty then. Every
+/// CPU has forgotten the pages when it returns. Never needs memory.
 ///
-/// For each page `visit` is called, unless it is NULL, before the flush: frames that are the kernel's
-/// own may be used for something else after `pt_tree_unmap` has returned. Those of `pt_page_alloc` are
-/// given back by it.
+/// For each page `visit` is called, unless it is NULL, before the flush: frames that are the
+/// kernel's own may be used for something else after `pt_tree_unmap` has returned. Those of
+/// `pt_page_alloc` are given back by it.
 ///
 /// # Safety
 ///
-/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+///   CPU.
 /// - `visit` is NULL or may be called so, and returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_unmap(
@@ -359,7 +362,8 @@ fn described(va: VirtAddr, pfn: Pfn, attr: Attr) -> PtPage {
 ///
 /// # Safety
 ///
-/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+///   CPU.
 /// - Whatever programs do with the pages from then on is allowed to their frames.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_protect(
@@ -385,7 +389,8 @@ pub unsafe extern "C" fn pt_tree_protect(
 ///
 /// # Safety
 ///
-/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+///   CPU.
 /// - `page` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_query(
@@ -410,7 +415,8 @@ pub unsafe extern "C" fn pt_tree_query(
 ///
 /// # Safety
 ///
-/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+/// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+///   CPU.
 /// - `visit` may be called so, and returns; NULL is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_walk(

@@ -60,7 +60,8 @@ int main(void) {
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | W | X | U), FIRST + PAGE, 0, 0);
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | U), FIRST + PAGE, 0, 0);
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | X | U), FIRST + PAGE, 1, data);
-    /* Code of the kernel's own, which programs may execute; a page that may not be read is not executed. */
+    /* Code of the kernel's own, which programs may execute; a page that may not be read is not
+     * executed. */
     TELLS(pt_tree_map_range(&tree, &cpu, 2 * FIRST, 3 * PAGE, DEVICE, R | X | U), 2 * FIRST + 2 * PAGE, 3,
           DEVICE + 2 * PAGE);
     TELLS(pt_tree_map(&tree, &cpu, 2 * FIRST + 8 * PAGE, DEVICE + 8 * PAGE, X | U), 2 * FIRST + 8 * PAGE, 0, 0);

@@ -101,7 +101,8 @@ int main(void) {
             CHECK((tables[i] = pt_quicklist_alloc(&cpu, 0)) != leaf);
         pages = hooks.pages + hooks.alls;
         OK(pt_gather_finish(&gather));
-        /* One page: any INVLPG drops paging-structure caches, and AArch64's TLBI those on the way. RISC-V: all. */
+        /* One page: any INVLPG drops paging-structure caches, and AArch64's TLBI those on the way.
+         * RISC-V: all. */
         CHECK(hooks.pages + hooks.alls == pages + 1);
         void *table = pt_quicklist_alloc(&cpu, 0);
         CHECK(table == leaf);

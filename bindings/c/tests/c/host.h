@@ -1,4 +1,5 @@
-/* A machine in a program: memory from mmap that stands for physical memory, and hooks that count. */
+/* A machine in a program: memory from mmap that stands for physical memory, and hooks that
+ * count. */
 #ifndef HOST_H
 #define HOST_H
 #define _GNU_SOURCE
@@ -134,8 +135,8 @@ static inline void finish(void) {
     CHECK(missing == 0);
 }
 
-/* Dumps the user's half of a tree: each entry that is not 0, with frames named in the order of their
- * first appearance; those of devices by their address. */
+/* Dumps the user's half of a tree: each entry that is not 0, with frames named in the order of
+ * their first appearance; those of devices by their address. */
 static uint32_t names[LOW_BYTES / PAGE], named;
 
 static inline void dump(unsigned level, uint64_t table) {

@@ -1,6 +1,7 @@
-/* Two CPUs as threads make random calls, every other one with an object that is not there, misaligned, zero, copied, ended,
- * of another kind or of another machine, or in the wrong order. What is refused changes nothing: a model of what each
- * thread has mapped and holds agrees all the time, and all frames are back at the end. */
+/* Two CPUs as threads make random calls, every other one with an object that is not there,
+ * misaligned, zero, copied, ended, of another kind or of another machine, or in the wrong order.
+ * What is refused changes nothing: a model of what each thread has mapped and holds agrees all the
+ * time, and all frames are back at the end. */
 #include "host.h"
 #include <pthread.h>
 #include <sched.h>
@@ -150,7 +151,8 @@ static void good(struct mine *my) {
             break;
         CHECK((my->tables[my->n_tables++] = pt_quicklist_alloc(here(my), pick(my, PT_LEVELS - 1))) != NULL);
         break;
-    case 5: /* A table that was written to: refused by the lists, taken by a gather, refused again before the flush. */
+    case 5: /* A table that was written to: refused by the lists, taken by a gather, refused again before
+             * the flush. */
         if (my->n_tables == 0)
             break;
         unsigned char *table = my->tables[--my->n_tables];

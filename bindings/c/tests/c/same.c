@@ -1,5 +1,5 @@
-/* Trees by a random sequence of calls, printed. `examples/reference.rs` does the same in Rust, and the
- * output has to be the same. */
+/* Trees by a random sequence of calls, printed. `examples/reference.rs` does the same in Rust, and
+ * the output has to be the same. */
 #include "host.h"
 
 static uint64_t sum;

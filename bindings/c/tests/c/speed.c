@@ -1,5 +1,6 @@
-/* Pairs of alloc and free by turns: in Rust, in Rust on lists that check their pages, and in C, which does
- * the same checks: `speed`; or `speed WHO N`, WHO from 0 on, for a counter of instructions. */
+/* Pairs of alloc and free by turns: in Rust, in Rust on lists that check their pages, and in C,
+ * which does the same checks: `speed`; or `speed WHO N`, WHO from 0 on, for a counter of
+ * instructions. */
 #include "host.h"
 #include <time.h>
 

@@ -1,4 +1,5 @@
-/* Two CPUs as threads: one unmaps pages while the other one runs in the space, and is interrupted. */
+/* Two CPUs as threads: one unmaps pages while the other one runs in the space, and is
+ * interrupted. */
 #include "host.h"
 #include <pthread.h>
 #include <sched.h>
