@@ -1,4 +1,4 @@
-//! Constructors of root tables.
+//! Declares the constructor of root tables.
 use crate::addr::PhysAddr;
 use crate::frames::Frames;
 

@@ -1,4 +1,4 @@
-//! Page faults.
+//! Serves page faults.
 use super::SpaceMachine;
 use super::area::AreaFlags;
 use super::areas::Hint;

@@ -1,4 +1,4 @@
-//! The mmap family.
+//! Changes areas and their pages as the system calls of the mmap family do.
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags, Object};
 use super::areas::AreaError;

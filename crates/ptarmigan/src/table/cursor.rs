@@ -1,4 +1,4 @@
-//! A place in a tree that keeps its leaf table open, for runs of operations on neighbouring pages.
+//! Keeps a leaf table open for runs of operations on neighbouring pages.
 use super::node::{NeedsBreak, Node, Use};
 use super::tree::{MapError, TreeMut, flush_stale, of_user, with_attr};
 use crate::addr::{Pfn, VirtAddr, VirtRange};

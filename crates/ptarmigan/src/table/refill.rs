@@ -1,4 +1,4 @@
-//! Refills of a hash table from tables.
+//! Refills a hash table from tables.
 //!
 //! # The protocol
 //!

@@ -1,4 +1,4 @@
-//! The shape of a machine's TLBs.
+//! Describes the shape of a machine's TLBs.
 use super::plan::{CostModel, Plan};
 use crate::params::{Params, SlotFlush};
 

@@ -1,4 +1,4 @@
-//! The machine beneath: the thin, hardware-specific leaf.
+//! Declares the traits by which TLB code reaches the hardware: the thin, machine-specific leaf.
 use super::id::SpaceId;
 use super::request::{Invalidation, KernelRoot, NewEntry, Root};
 use super::scope::Scope;

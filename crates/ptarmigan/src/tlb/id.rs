@@ -1,4 +1,4 @@
-//! Names of spaces, and the generations of their flushes.
+//! Names spaces, and orders the generations of their flushes.
 
 /// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, each only
 /// once.

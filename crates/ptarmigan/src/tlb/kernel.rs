@@ -1,4 +1,4 @@
-//! The kernel's half, which all CPUs share whatever space they have loaded.
+//! Flushes the kernel's half, which all CPUs share whatever space they have loaded.
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
 use super::plan::{Facts, Plan, SlotSet};

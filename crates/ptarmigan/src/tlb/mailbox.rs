@@ -1,4 +1,4 @@
-//! Requests between CPUs, without memory of their own.
+//! Passes requests between CPUs without allocating memory.
 //!
 //! # Protocol
 //!

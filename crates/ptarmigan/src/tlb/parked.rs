@@ -1,6 +1,6 @@
-//! Chains that are parked: the pages of a gather, unlinked and flushed on every CPU that uses the
-//! space, until lazy CPUs and readers have let go of them. Bounded, by frames and by chains
-//! (REQ-34). Only `gather` looks into them.
+//! Parks chains: the pages of a gather, unlinked and flushed on every CPU that uses the space,
+//! until lazy CPUs and readers have let go of them. Frames and chains are bounded (REQ-34). Only
+//! `gather` looks into them.
 use super::id::SpaceId;
 use super::readers::Epoch;
 use super::request::Ticket;

@@ -1,5 +1,5 @@
-//! Which CPU reads the tables of which space, so that a flush that took tables away can wait for
-//! it.
+//! Notes which CPU reads the tables of which space, so that a flush that took tables away can wait
+//! for it.
 //!
 //! # Protocol
 //!

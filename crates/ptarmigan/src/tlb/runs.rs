@@ -1,4 +1,4 @@
-//! Stale pages, as a few runs.
+//! Collects stale pages as a few runs.
 
 /// Runs that are kept apart.
 const MOST: usize = Runs::MOST;

@@ -1,4 +1,4 @@
-//! Which addresses an invalidation is about.
+//! Describes the addresses that an invalidation covers.
 use super::runs::Runs;
 
 /// Which addresses to forget.

@@ -1,4 +1,4 @@
-//! The state of a machine's TLBs: the fields of each CPU, and the names of spaces.
+//! Holds the state of a machine's TLBs: the fields of each CPU, and the names of spaces.
 use super::asid::machine_wide::MachineWideAsids;
 use super::asid::per_cpu::PerCpuAsids;
 use super::config::TlbConfig;

@@ -1,5 +1,5 @@
-//! Which root a CPU has loaded: that of a space it runs in, that of a space it keeps lazily, or the
-//! kernel's own.
+//! Switches the root that a CPU has loaded: of a space it runs in, of a space it keeps lazily, or
+//! the kernel's own.
 //!
 //! # Interrupts in the middle
 //!

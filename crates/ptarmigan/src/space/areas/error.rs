@@ -1,4 +1,4 @@
-//! Why areas cannot be changed.
+//! Says why areas cannot be changed.
 use crate::addr::VirtRange;
 use crate::cpu::WrongMachine;
 use crate::frames::NoFrame;

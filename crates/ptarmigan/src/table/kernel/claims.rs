@@ -1,4 +1,4 @@
-//! Which parts of the kernel's half have an owner.
+//! Records which parts of the kernel's half have an owner.
 use crate::addr::VirtAddr;
 use crate::cpu::WrongMachine;
 use crate::frames::NoFrame;

@@ -1,4 +1,4 @@
-//! Mapping frames that come one after another.
+//! Maps frames that come one after another.
 use super::range::KernelRange;
 use crate::addr::{Pfn, VirtAddr};
 use crate::format::{Attr, Format};

@@ -1,4 +1,4 @@
-//! The kernel's half of every root table.
+//! Keeps the kernel's half of every root table the same.
 //!
 //! Constructed roots, live ones and ones that rest on a list, are linked through their frames'
 //! records. A change of the kernel map goes along that list, and construction copies and registers

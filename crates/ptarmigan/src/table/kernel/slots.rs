@@ -1,4 +1,4 @@
-//! A range of the kernel's half as a window of slots.
+//! Makes a window of slots of a range of the kernel's half.
 //!
 //! The leaf tables of the range are made once, and each of their entries is there from then on: not
 //! present while its slot is empty. So showing a frame is one store, and no count of entries

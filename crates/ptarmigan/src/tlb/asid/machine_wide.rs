@@ -1,4 +1,4 @@
-//! Numbers that are the same on all CPUs.
+//! Gives each space a number that is the same on all CPUs.
 //!
 //! # Protocol
 //!

@@ -1,4 +1,4 @@
-//! The numbers under which TLBs keep several spaces apart: ASIDs, x86's PCIDs.
+//! Numbers spaces, so that TLBs keep several apart: ASIDs, x86's PCIDs.
 //!
 //! Machines that interrupt each other give a space a number of its own on [each CPU](per_cpu): no
 //! CPU needs to know another's. A machine whose invalidations are broadcast names the space by its

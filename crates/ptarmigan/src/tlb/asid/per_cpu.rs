@@ -1,4 +1,4 @@
-//! Numbers that each CPU hands out by itself.
+//! Gives a space a number on each CPU, which that CPU hands out by itself.
 //!
 //! Each CPU has numbers from 1 to the hardware's limit (or fewer: an unused number need not be
 //! flushed). A space may get any of a few of them, chosen by its name, so that finding it again

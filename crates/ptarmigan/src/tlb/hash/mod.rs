@@ -1,4 +1,4 @@
-//! PowerPC's hashed page table.
+//! Maintains PowerPC's hashed page table: its layout, its size and its entries.
 //!
 //! The MMU of a hashed machine walks no tables. It looks a page up in one hash table for all
 //! spaces, which software fills from its own tables when a page is missed. Flushing a page takes

@@ -1,4 +1,4 @@
-//! The table itself.
+//! Inserts, finds and removes entries of a hash table.
 use super::layout::{HashLayout, MOST_WORDS, Mapping, Tag};
 use super::size::{GROUP, HashSize, HashSizeError};
 use crate::sync::SpinLock;

@@ -1,4 +1,4 @@
-//! Prices of a machine's operations, and work to be priced.
+//! Prices the work of a flush by the costs of a machine's operations.
 
 /// The costs of a machine's operations, in picoseconds.
 ///

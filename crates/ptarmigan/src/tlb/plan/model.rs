@@ -1,4 +1,4 @@
-//! The rule by which a machine chooses plans.
+//! Chooses the plan of a flush by the rule of the machine.
 use super::costs::Costs;
 use super::facts::Facts;
 use super::shape::{Plan, Shape};

@@ -1,4 +1,4 @@
-//! Plans, and the work that each of them is.
+//! Computes the work of each plan for a stale set.
 use super::costs::{Costs, Work};
 use super::facts::Facts;
 use crate::tlb::runs::Runs;

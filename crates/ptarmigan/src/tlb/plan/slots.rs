@@ -1,4 +1,4 @@
-//! Stale slots of a window, each by itself.
+//! Collects the stale slots of a window, each by itself.
 use super::shape::{Plan, Shape};
 use crate::bits;
 use crate::tlb::runs::Runs;
