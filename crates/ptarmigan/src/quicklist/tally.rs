@@ -112,16 +112,21 @@ pub struct LevelCounts {
 }
 
 impl LevelCounts {
-    /// Returns the number of pages handed out and not taken back.
+    /// Returns the number of pages handed out and not taken back. Of one CPU alone it wraps around
+    /// below 0 where others hand out what that CPU takes back.
     pub fn live(&self) -> usize {
         self.allocs.wrapping_sub(self.frees)
     }
 
     /// Returns the number of pages that rest: taken from the allocator, neither handed out nor
-    /// given back. Meaningful where pages are kept for one level alone, as those in high memory
-    /// are.
+    /// given back; 0 while the counts of a moment say less. Meaningful where pages are kept for one
+    /// level alone, as those in high memory are.
     pub fn cached(&self) -> usize {
-        self.misses.wrapping_sub(self.returns).wrapping_sub(self.live())
+        self.resting().max(0) as usize
+    }
+
+    fn resting(&self) -> i64 {
+        signed(self.misses.wrapping_sub(self.returns).wrapping_sub(self.live()))
     }
 
     fn add(&mut self, one: &LevelTally) {
@@ -166,10 +171,13 @@ impl PolicyCounts {
     }
 
     /// Returns the number of pages that rest in the policy: taken from the allocator, neither
-    /// handed out nor given back.
+    /// handed out nor given back; 0 while the counts of a moment say less.
     pub fn cached(&self) -> usize {
-        let held = self.levels.iter().fold(0usize, |n, l| n.wrapping_add(l.misses).wrapping_sub(l.returns));
-        held.wrapping_sub(self.live())
+        self.resting().max(0) as usize
+    }
+
+    fn resting(&self) -> i64 {
+        self.levels.iter().map(LevelCounts::resting).sum()
     }
 
     /// Returns the bytes of tables handed out and not taken back, of trees of `layout`; 0 while the
@@ -182,9 +190,8 @@ impl PolicyCounts {
     /// Returns the bytes that rest in the policy, the same way. Pages that lists keep for several
     /// levels are as large as PTE tables.
     pub fn cached_bytes(&self, layout: &Layout) -> u64 {
-        let top = &self.levels[layout.root().at()];
-        let tops = signed(top.misses.wrapping_sub(top.returns).wrapping_sub(top.live()));
-        let others = signed(self.cached()) - tops;
+        let tops = self.levels[layout.root().at()].resting();
+        let others = self.resting() - tops;
         let bytes = |level| layout.table_bytes(level) as i64;
         (tops * bytes(layout.root()) + others * bytes(Level::PTE)).max(0) as u64
     }

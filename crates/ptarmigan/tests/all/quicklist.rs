@@ -10,7 +10,7 @@ use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::page::{Clean, Level, NoConstruct};
-use ptarmigan::quicklist::{Historic, ListsConfig, Policy, Rules, Source};
+use ptarmigan::quicklist::{Historic, ListsConfig, Policy, PolicyCounts, Rules, Source};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host};
 use std::collections::HashSet;
@@ -669,6 +669,15 @@ fn what_is_freed_on_a_foreign_node_stays_there_since_2008() {
         policy.at(&cpus[1].pin()).drain();
     }
     host.audit().unwrap();
+}
+
+#[test]
+fn counts_of_a_moment_never_say_that_less_than_no_page_rests() {
+    // A CPU has counted a page that it gave back, and not yet the free before it.
+    let mut counts = PolicyCounts::default();
+    (counts.levels[0].allocs, counts.levels[0].misses, counts.levels[0].returns) = (1, 1, 1);
+    assert_eq!((counts.cached(), counts.levels[0].cached()), (0, 0));
+    assert_eq!(counts.cached_bytes(&X86_64::LAYOUT), 0);
 }
 
 #[test]
