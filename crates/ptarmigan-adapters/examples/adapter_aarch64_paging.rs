@@ -1,7 +1,7 @@
 //! A sparse space of the crate `aarch64-paging` on pages of the lists.
 //!
 //! ```sh
-//! cargo run --release -p ptarmigan --features aarch64-paging --example adapter_aarch64_paging
+//! cargo run --release -p ptarmigan-adapters --features aarch64-paging --example adapter_aarch64_paging
 //! ```
 use aarch64_paging::descriptor::{El1Attributes as A, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, VaRange};

@@ -3,7 +3,7 @@
 //! waits for the flush.
 //!
 //! ```sh
-//! cargo run --release -p ptarmigan --features page-table-generic --example adapter_page_table_generic
+//! cargo run --release -p ptarmigan-adapters --features page-table-generic --example adapter_page_table_generic
 //! ```
 use page_table_generic::{PageTableEntry, PhysAddr, TableMeta, VirtAddr};
 use ptarmigan::format::X86_64;

@@ -2,7 +2,7 @@
 //! so they find the pages in a static.
 //!
 //! ```sh
-//! cargo run --release -p ptarmigan --features page_table_multiarch --example adapter_page_table_multiarch
+//! cargo run --release -p ptarmigan-adapters --features page_table_multiarch --example adapter_page_table_multiarch
 //! ```
 use std::error::Error;
 

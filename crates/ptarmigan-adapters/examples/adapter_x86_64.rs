@@ -2,7 +2,7 @@
 //! TLBs have forgotten it.
 //!
 //! ```sh
-//! cargo run --release -p ptarmigan --features x86_64 --example adapter_x86_64
+//! cargo run --release -p ptarmigan-adapters --features x86_64 --example adapter_x86_64
 //! ```
 use ptarmigan::format::X86_64;
 use ptarmigan::page::FlushProof;
