@@ -44,7 +44,8 @@ fn word<T: Object>(at: *const T::Storage) -> usize {
 /// the header asks for such pointers:
 ///
 /// 1. It is NULL, misaligned, or points to memory of the size of `S` that may be read, and that
-///    code in C leaves alone until an object that is made there has ended.
+///    code in C leaves alone until an object that is made there has ended. While no object is
+///    there, one call at a time uses it, and may write to it.
 /// 2. An object there is not ended while `'a` lasts, which is the call, but by the call itself.
 /// 3. A `pt_cpu` is of the calling CPU: the caller runs there, alone but for handlers of
 ///    interrupts, and stays until the call ends.

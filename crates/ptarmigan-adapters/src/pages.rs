@@ -277,7 +277,8 @@ impl<P: Policy, N: WithPin> Drop for Waiting<'_, '_, P, N> {
     fn drop(&mut self) {
         if !self.chain.is_empty() {
             let chain = core::mem::take(&mut self.chain);
-            // SAFETY: 1. all came from `Pages::alloc`, whose tables are of these frames.
+            // SAFETY: 1. all came from `Pages::alloc`, whose tables are of these frames. 2. none is
+            // a root.
             unsafe { self.pages.waiting.lock().append(self.pages.frames, chain) };
         }
     }

@@ -161,8 +161,9 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
     #[inline]
     pub fn grow(&mut self, va: u64, to: Level) -> bool {
         if self.tree.has_leaf_of(va) && to == Level::PTE {
-            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here.
-            unsafe { self.pages.open(self.tree.leaf.1) }.touched_alone(offset(va, to));
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder has
+            // the tree alone.
+            unsafe { self.pages.open(self.tree.leaf.1).touched_alone(offset(va, to)) };
             return true;
         }
         let (part, mut at) = self.tree.near;
@@ -180,8 +181,9 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
                 _ => {}
             }
             let offset = offset(va, level);
-            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here.
-            unsafe { self.pages.open(at) }.touched_alone(offset);
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder has
+            // the tree alone.
+            unsafe { self.pages.open(at).touched_alone(offset) };
             if level <= to {
                 return true;
             }
@@ -233,16 +235,17 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
             if level == self.tree.top && self.tree.shared.has(offset) {
                 return;
             }
-            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here.
-            unsafe { self.pages.open(at) }.touched_alone(offset);
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder has
+            // the tree alone.
+            unsafe { self.pages.open(at).touched_alone(offset) };
             let slot = self.pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
             // SAFETY: as in `grow`.
             let Some(next) = self.entries.table(unsafe { slot.read_volatile() }) else { return };
             (at, level.0) = (next, level.0 - 1);
         }
         if level == Level::PTE && offset(start, level) == offset(last, level) {
-            // SAFETY: 1. and 2. as above.
-            unsafe { self.pages.open(at) }.touched_alone(offset(start, level));
+            // SAFETY: 1. and 2. and of the note as above.
+            unsafe { self.pages.open(at).touched_alone(offset(start, level)) };
             return;
         }
         // SAFETY: 1. entries of the tree lead to it, by these addresses.

@@ -142,14 +142,18 @@ impl Unhooked {
         self.len == 0 && self.root.is_none()
     }
 
-    /// Puts the tables of `other` on this chain, but not a root of `other`.
+    /// Puts the tables of `other` on this chain.
     ///
     /// # Safety
     ///
     /// 1. Each table of both chains must be of `frames`.
+    /// 2. At most one of the chains has a root: the other one's would be lost.
     #[cold]
     pub unsafe fn append(&mut self, frames: &Frames, other: Unhooked) {
-        debug_assert!(other.root.is_none(), "a root that is appended is lost");
+        debug_assert!(self.root.is_none() || other.root.is_none(), "a chain has one root");
+        if let Some(root) = other.root {
+            (self.root, self.root_level) = (Some(root), other.root_level);
+        }
         let mut last = other.head;
         if last == Pfn::NONE {
             return;

@@ -188,9 +188,14 @@ impl<'m> ForeignTable<'m> {
     }
 
     /// As [`touched`](Self::touched), for a caller that has the table alone, but for MMUs: a store,
-    /// not a read-modify-write. If others note lines meanwhile, some may be lost.
+    /// not a read-modify-write.
+    ///
+    /// # Safety
+    ///
+    /// 1. No other code notes lines of the table meanwhile: a line whose note is lost is not
+    ///    cleared, and the table is handed out as a zero page all the same.
     #[inline]
-    pub fn touched_alone(&self, offset: usize) {
+    pub unsafe fn touched_alone(&self, offset: usize) {
         let offset = offset & (self.bytes() - 1);
         if self.is_root {
             self.touched(offset);

@@ -248,6 +248,7 @@ impl Depot {
             return 0;
         }
         let mut remote = self.remote.lock();
+        debug_assert!(remote.n <= remote.items.len());
         let n = remote.n.min(into.len());
         remote.n -= n;
         copy(into, remote.items.get(remote.n..remote.n + n).unwrap_or_default());

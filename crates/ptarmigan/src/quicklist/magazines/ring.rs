@@ -92,6 +92,7 @@ impl Ring {
             return;
         }
         let first = self.index(from);
+        debug_assert!(first < self.items.len() && from + into.len() <= self.held());
         let Some((head, tail)) = self.items.split_at_checked(first) else { return };
         copy(into, tail);
         copy(into.get_mut(tail.len()..).unwrap_or_default(), head);

@@ -118,10 +118,13 @@ impl Leaf {
         let room = LEAF.saturating_sub(from.max(to));
         debug_assert!(from <= self.n as usize && n <= room);
         let n = n.min(room);
+        if n == 0 {
+            return;
+        }
         let first = self.records.as_mut_ptr();
-        // SAFETY: both runs lie within the array, if they are not empty: `n` is at most the places
-        // from the later of them on. Records have no destructor, and
-        // each place holds one again afterwards.
+        // SAFETY: both runs lie within the array: they are not empty, and `n` is at most the places
+        // from the later of them on. Records have no destructor, and each place holds one again
+        // afterwards.
         unsafe { core::ptr::copy(first.add(from), first.add(to), n) };
     }
 }
