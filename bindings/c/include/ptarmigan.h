@@ -488,9 +488,7 @@ int32_t pt_table_touched(struct pt_cpu *cpu,
 // # Safety
 //
 // `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
-int64_t pt_quicklist_trim(struct pt_cpu *cpu,
-                          uint64_t min_pages,
-                          uint64_t max_free);
+int64_t pt_quicklist_trim(struct pt_cpu *cpu, uint64_t min_pages, uint64_t max_free);
 
 // Returns how many pages rest in the lists of all CPUs and nodes; 0 for an object that is no
 // machine.
@@ -558,8 +556,7 @@ int32_t pt_kunmap(struct pt_cpu *cpu,
 // - `tree` is NULL or points to a `struct pt_tree`, which stays where it is and is left alone
 //   until `pt_tree_exit`.
 // - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
-int32_t pt_tree_init(struct pt_tree *tree,
-                     struct pt_cpu *cpu);
+int32_t pt_tree_init(struct pt_tree *tree, struct pt_cpu *cpu);
 
 // Ends a tree: has every CPU leave its space, and gives back all tables and all frames of
 // `pt_page_alloc` that it maps.
@@ -709,8 +706,7 @@ int32_t pt_tree_walk(struct pt_tree *tree,
 // - `space` is NULL or points to a `struct pt_space`, which stays where it is and is left alone
 //   until `pt_space_exit`.
 // - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
-int32_t pt_space_init(struct pt_space *space,
-                      struct pt_cpu *cpu);
+int32_t pt_space_init(struct pt_space *space, struct pt_cpu *cpu);
 
 // Begins to run in the space on this CPU: has the root at physical address `root` loaded, unless
 // it is loaded and up to date.
@@ -734,8 +730,7 @@ int32_t pt_space_activate(struct pt_space *space,
 //
 // `space` is NULL or points to a `struct pt_space`, `cpu` to the `struct pt_cpu` of the calling
 // CPU.
-int32_t pt_space_deactivate(struct pt_space *space,
-                            struct pt_cpu *cpu);
+int32_t pt_space_deactivate(struct pt_space *space, struct pt_cpu *cpu);
 
 // Ends a space that no CPU has loaded, and gives back its root, unless `root` is NULL. Its other
 // tables went to gathers.
@@ -775,9 +770,7 @@ int32_t pt_gather_begin(struct pt_gather *gather,
 // # Safety
 //
 // `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
-int32_t pt_gather_changed(struct pt_gather *gather,
-                          uint64_t va,
-                          uint64_t bytes);
+int32_t pt_gather_changed(struct pt_gather *gather, uint64_t va, uint64_t bytes);
 
 // Takes over a table of `pt_quicklist_alloc` that has just been unlinked; it mapped addresses from
 // `va` on. Entries reported by `pt_table_touched` are cleared now; after the flush the page goes
@@ -843,9 +836,7 @@ int32_t pt_kernel_set(struct pt_cpu *cpu,
 // # Safety
 //
 // `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
-int32_t pt_kernel_flush(struct pt_cpu *cpu,
-                        uint64_t va,
-                        uint64_t bytes);
+int32_t pt_kernel_flush(struct pt_cpu *cpu, uint64_t va, uint64_t bytes);
 
 // Writes the counts so far.
 //
