@@ -187,13 +187,13 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     pub fn each_noted(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64) -> bool) -> Span {
         let mut noted = Span::NONE;
         self.each_line(first, last, |line, live| {
-            let mut others: Live = 0;
+            let mut of_line: Live = 0;
             each_bit(live, |i| {
-                if !visit(line + i, self.load(line + i)) {
-                    others |= 1 << i;
+                if visit(line + i, self.load(line + i)) {
+                    of_line |= 1 << i;
                 }
             });
-            noted.add(line, live & !others);
+            noted.add(line, of_line);
         });
         noted
     }

@@ -419,25 +419,26 @@ impl<F: Format> Tables<F> {
                 let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
                 let mut changed = Span::NONE;
                 node.each_line(first, last, |line, live| {
-                    let mut same: Live = 0;
+                    let mut differ: Live = 0;
                     there.put_line(line, live, |index| {
                         let raw = node.load(index);
                         share(frames, raw);
-                        let copy = change(raw);
-                        if copy == raw {
-                            same |= 1 << (index - line);
-                            return raw & !F::KEPT;
-                        }
-                        // Bits that an MMU has set since go to the copy, too.
-                        let (_, copy) = node.replace_seen(index, raw, copy, others, change);
-                        if const { F::KEPT != 0 } {
-                            let va = base + ((index as u64) << F::PAGE_SHIFT);
-                            stale.gather.changed_entry::<F>(va, copy);
+                        let mut copy = change(raw);
+                        if copy != raw {
+                            if const { F::KEPT == 0 } {
+                                differ |= 1 << (index - line);
+                            }
+                            // Bits that an MMU has set since go to the copy, too.
+                            (_, copy) = node.replace_seen(index, raw, copy, others, change);
+                            if const { F::KEPT != 0 } {
+                                let va = base + ((index as u64) << F::PAGE_SHIFT);
+                                stale.gather.changed_entry::<F>(va, copy);
+                            }
                         }
                         copy & !F::KEPT
                     });
                     if const { F::KEPT == 0 } {
-                        changed.add(line, live & !same);
+                        changed.add(line, differ);
                     }
                 });
                 stale.end(changed);
