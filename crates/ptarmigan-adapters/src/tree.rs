@@ -161,8 +161,8 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
     #[inline]
     pub fn grow(&mut self, va: u64, to: Level) -> bool {
         if self.tree.has_leaf_of(va) && to == Level::PTE {
-            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder has
-            // the tree alone.
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder
+            // has the tree alone.
             unsafe { self.pages.open(self.tree.leaf.1).touched_alone(offset(va, to)) };
             return true;
         }
@@ -181,8 +181,8 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
                 _ => {}
             }
             let offset = offset(va, level);
-            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder has
-            // the tree alone.
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder
+            // has the tree alone.
             unsafe { self.pages.open(at).touched_alone(offset) };
             if level <= to {
                 return true;
@@ -235,8 +235,8 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
             if level == self.tree.top && self.tree.shared.has(offset) {
                 return;
             }
-            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder has
-            // the tree alone.
+            // SAFETY: 1. it is the tree's. 2. nobody gives it back in here. Of the note: the holder
+            // has the tree alone.
             unsafe { self.pages.open(at).touched_alone(offset) };
             let slot = self.pages.pointer(at).wrapping_add(offset).cast::<E::Entry>();
             // SAFETY: as in `grow`.

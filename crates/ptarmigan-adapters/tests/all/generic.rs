@@ -10,7 +10,7 @@ const RW: u64 = 7;
 
 /// An x86-64 entry.
 #[derive(Clone, Copy, Debug)]
-struct Entry(u64);
+pub struct Entry(u64);
 
 impl PageTableEntry for Entry {
     type PteConfig = u64;
@@ -44,7 +44,7 @@ impl PageTableEntry for Entry {
 unsafe impl TableEntry for Entry {}
 
 #[derive(Clone, Copy)]
-struct FourLevels;
+pub struct FourLevels;
 
 impl TableMeta for FourLevels {
     type P = Entry;

@@ -196,54 +196,9 @@ fn multiarch(_: &'static Mine) {
 
 mod generic {
     use super::Here;
-    use page_table_generic::{MapConfig, PageTableEntry, PhysAddr, TableMeta, VirtAddr};
-    use ptarmigan_adapters::page_table_generic::{Space, TableEntry};
-
-    /// An x86-64 entry.
-    #[derive(Clone, Copy, Debug)]
-    struct Entry(u64);
-
-    impl PageTableEntry for Entry {
-        type PteConfig = u64;
-        fn new_page(at: PhysAddr, flags: u64, huge: bool) -> Self {
-            Entry(at.as_usize() as u64 | flags | u64::from(huge) << 7)
-        }
-        fn new_table(at: PhysAddr) -> Self {
-            Entry(at.as_usize() as u64 | 7)
-        }
-        fn paddr(&self, _: bool) -> PhysAddr {
-            PhysAddr::from_usize((self.0 & 0x000f_ffff_ffff_f000) as usize)
-        }
-        fn config(&self, _: bool) -> u64 {
-            self.0 & 7
-        }
-        fn present(&self) -> bool {
-            self.0 & 1 != 0
-        }
-        fn huge(&self, directory: bool) -> bool {
-            directory && self.0 & 1 << 7 != 0
-        }
-        fn unused(&self) -> bool {
-            self.0 == 0
-        }
-        fn clear(&mut self) {
-            self.0 = 0;
-        }
-    }
-
-    // SAFETY: 1. a `u64`. 2. present, without bit 7. 3. bit 7.
-    unsafe impl TableEntry for Entry {}
-
-    #[derive(Clone, Copy)]
-    struct FourLevels;
-
-    impl TableMeta for FourLevels {
-        type P = Entry;
-        const PAGE_SIZE: usize = 4096;
-        const LEVEL_BITS: &'static [usize] = &[9, 9, 9, 9];
-        const MAX_BLOCK_LEVEL: usize = 3;
-        fn flush(_: Option<VirtAddr>) {}
-    }
+    use crate::generic::FourLevels;
+    use page_table_generic::{MapConfig, PhysAddr, VirtAddr};
+    use ptarmigan_adapters::page_table_generic::Space;
 
     pub fn space(_: &'static super::Mine) {
         let Ok(mut space) = Space::<FourLevels, Here>::new() else { return };
