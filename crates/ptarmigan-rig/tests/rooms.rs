@@ -37,6 +37,7 @@ const CRATES: &[&str] = &[
     "crates/ptarmigan",
     "crates/ptarmigan-adapters",
     "crates/ptarmigan-hosted",
+    "crates/ptarmigan-linux",
     "crates/ptarmigan-pool",
     "crates/ptarmigan-rig",
     "crates/ptsan",

@@ -43,6 +43,7 @@
 //! | memory that is not mapped always | slots, local maps, tables in high memory | [`highmem`] |
 //! | a test, an emulator or a simulation | a machine of threads and `mmap` | the crate `ptarmigan-hosted` |
 //! | a program, not a kernel | a pool of pages or stacks | the crate `ptarmigan-pool` |
+//! | a comparison with Linux to make | its quicklists and `kmap` pool | the crate `ptarmigan-linux` |
 //! | doubts about any of it | the sanitizer | the crate `ptsan` |
 //!
 //! # Features
@@ -50,7 +51,6 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `std` | no | for machines in a process: waits yield to other threads, and an `Arc` may keep boot memory |
-//! | `historic` | no | policies of Linux's history, to compare with |
 //! | `small` | no | trades speed for smaller code |
 //!
 //! The crate is `no_std` without the feature `std`, needs no heap, and has no dependency. In a

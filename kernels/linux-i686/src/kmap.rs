@@ -16,13 +16,13 @@ use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, NoFrame, Request, ZoneClass};
-use ptarmigan::highmem::linux::{FlushRule, LinuxPool};
 use ptarmigan::highmem::pool::{MaySleep, PoolError, Wake};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::sync::SpinLock;
 use ptarmigan_kernel::late::Late;
 use ptarmigan_kernel::say;
 use ptarmigan_kernel::without::{Part, leaves_out};
+use ptarmigan_linux::{FlushRule, LinuxPool};
 
 use crate::KERNEL;
 use crate::mmu::{self, Hardware};

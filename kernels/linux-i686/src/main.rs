@@ -19,12 +19,12 @@ mod rt;
 mod trampoline;
 mod windows;
 
-use ptarmigan::highmem::linux::FlushRule::{EveryRound, Stale};
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::memory::setup::{Board, set_up};
 use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::{Kernel, params, say};
 use ptarmigan_kernel_x86::{clock, hardware, lapic, port, serial, smp};
+use ptarmigan_linux::FlushRule::{EveryRound, Stale};
 
 use crate::pc::Pc;
 

@@ -12,7 +12,6 @@ use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::frames::NoFrame;
-use ptarmigan::highmem::linux::{FlushRule, LinuxPool};
 use ptarmigan::highmem::local::{LocalMaps, LocalSetupError};
 use ptarmigan::highmem::pool::PoolCounts;
 use ptarmigan::highmem::tables::{self, OwnCpu, TableWindow};
@@ -23,6 +22,7 @@ use ptarmigan::window::WindowGuard;
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::late::Late;
+use ptarmigan_linux::{FlushRule, LinuxPool};
 
 use ptarmigan_kernel_x86::hardware;
 

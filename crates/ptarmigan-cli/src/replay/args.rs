@@ -6,8 +6,9 @@ use crate::baseline::BaselineArgs;
 use crate::error::Failure;
 use crate::model;
 use ptarmigan::params::Params;
-use ptarmigan::quicklist::{ListsConfig, Trim};
+use ptarmigan::quicklist::ListsConfig;
 use ptarmigan::tlb::{CostModel, TlbConfig};
+use ptarmigan_linux::Trim;
 use ptsan::HashLayout;
 use std::path::PathBuf;
 

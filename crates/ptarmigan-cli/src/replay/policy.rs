@@ -1,5 +1,5 @@
 //! The policies that a trace is replayed on.
-use ptarmigan::quicklist::{Rules, Trim};
+use ptarmigan_linux::{Rules, Trim};
 
 /// A policy by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

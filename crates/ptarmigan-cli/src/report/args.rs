@@ -2,7 +2,7 @@
 use crate::error::Failure;
 use crate::replay::{Choice, PolicyName, parse_memory};
 use ptarmigan::params::{Params, UserPte};
-use ptarmigan::quicklist::Trim;
+use ptarmigan_linux::Trim;
 use std::path::PathBuf;
 
 /// Write a page about the table pages of recorded programs: one HTML file with pictures that needs

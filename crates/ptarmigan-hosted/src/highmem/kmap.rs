@@ -7,12 +7,12 @@ use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{MachineId, Pinned};
 use ptarmigan::format::Format;
 use ptarmigan::frames::{Frames, NoFrame};
-use ptarmigan::highmem::linux::{FlushRule, LinuxPool};
 use ptarmigan::highmem::local::LocalMaps;
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolCounts, PoolError};
 use ptarmigan::highmem::{Install, MAX_SLOTS, Remove, SlotError, Slots};
 use ptarmigan::tlb::{KernelPlans, Mmu, Tlb};
 use ptarmigan::window::WindowGuard;
+use ptarmigan_linux::{FlushRule, LinuxPool};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -13,7 +13,7 @@ pub enum Kmap {
     Local,
     /// The [pool](ptarmigan::highmem::pool).
     Pool,
-    /// The pool [as Linux has it](ptarmigan::highmem::linux), with the flushes of Linux 6.1.
+    /// The pool [as Linux has it](ptarmigan_linux::LinuxPool), with the flushes of Linux 6.1.
     Linux,
     /// The same with the flushes of Linux 2.4: one each round, even if no slot is stale.
     Linux24,

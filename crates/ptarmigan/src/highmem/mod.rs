@@ -3,13 +3,11 @@
 //! * [`pool`]: slots that all CPUs share. A frame that is mapped several times has one address, and
 //!   stays mapped until there is no user and its slot is needed. Callers may sleep for a slot.
 //! * [`local`]: slots of one CPU, a stack of them, for short uses in order.
-//! * [`linux`]: the pool as Linux has it, for comparison.
 //! * [`tables`]: slots of one CPU for tables in high memory.
 //! * [`window`]: low frames through the direct map, high ones through one of these.
 //!
 //! A [`Slots`] is what they are made of: a range of the kernel's half
 //! ([`KernelSlots`](crate::table::KernelSlots)), or hosted memory.
-pub mod linux;
 pub mod local;
 pub mod pool;
 mod slots;

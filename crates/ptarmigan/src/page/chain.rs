@@ -195,42 +195,31 @@ impl Unhooked {
         self.root.take().map(|at| (self.root_level, at))
     }
 
-    /// Takes tables out *before* the flush, as the policies of history did: calls `take` with each
-    /// table of a level that `takes` names. The root of a space that ends stays: no version of
-    /// Linux gave it away before the CPUs had left it.
+    /// Moves the tables of each level that `takes` names to a chain of their own, in their order.
+    /// The root of a space that ends stays.
     ///
     /// # Safety
     ///
-    /// 1. The caller must accept that TLBs may still know the page. That is the defect which this
-    ///    type exists to make impossible; only a model of the historic code may do it.
-    /// 2. Each table of the chain must be of `frames`.
-    #[cfg(feature = "historic")]
-    pub unsafe fn take_early(
-        &mut self,
-        frames: &Frames,
-        takes: impl Fn(Level) -> bool,
-        mut take: impl FnMut(Clean),
-    ) {
-        let mut stays: Option<&FrameMeta> = None;
-        let mut at = self.head;
+    /// 1. Each table of the chain must be of `frames`.
+    /// 2. `takes` must not unwind: tables would be lost.
+    pub unsafe fn split(&mut self, frames: &Frames, takes: impl Fn(Level) -> bool) -> Unhooked {
+        let mut taken = Unhooked::new();
+        let mut at = core::mem::replace(&mut self.head, Pfn::NONE);
+        self.len = 0;
+        let mut last: [Option<&FrameMeta>; 2] = [None; 2];
         while at != Pfn::NONE {
-            let (pfn, meta) = (at, frames.meta(at));
-            let level = Level(meta.order());
-            at = meta.link();
-            if !takes(level) {
-                stays = Some(meta);
-                continue;
-            }
-            match stays {
+            let meta = frames.meta(at);
+            let is_taken = takes(Level(meta.order()));
+            let chain = if is_taken { &mut taken } else { &mut *self };
+            match last[usize::from(is_taken)].replace(meta) {
                 Some(before) => before.set_link(at),
-                None => self.head = at,
+                None => chain.head = at,
             }
-            self.len -= 1;
-            meta.set_usage(Use::Taken);
-            // SAFETY: 1. and 2. the chain owned it, in the state of its level (contract of `push`).
-            // 3. not so: the caller accepts that.
-            take(unsafe { Clean::from_raw(pfn.addr(), level) });
+            chain.len += 1;
+            at = meta.link();
+            meta.set_link(Pfn::NONE);
         }
+        taken
     }
 }
 

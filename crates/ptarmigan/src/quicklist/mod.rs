@@ -7,21 +7,19 @@
 //!
 //! * [`Quicklists`] — per-CPU magazines before a depot per node, within a budget per node;
 //! * [`Plain`] — nowhere: every page is cleared when taken and given back when flushed;
-//! * `Historic` (feature `historic`) — the Linux patch of 2007 and its form of 2008, bit for bit,
-//!   mistakes included.
+//!
+//! The crate `ptarmigan-linux` has Linux's own, bit for bit, to compare with.
 //!
 //! Wrappers are a [`Layer`] around a policy, [`Layered`]: [`Charged`] charges pages to owners.
 //!
 //! Code that returns a page too early to any of them does not compile: a policy gets pages back as
 //! [`Flushed`](crate::page::Flushed), and only a flush makes that out of
-//! [`Unhooked`](crate::page::Unhooked). The historic policies alone take tables before the flush,
-//! as they did: they are [`TakesUnhooked`].
+//! [`Unhooked`](crate::page::Unhooked). A model of code that took tables before
+//! the flush is [`TakesUnhooked`].
 mod auto;
 mod charge;
 mod check;
 mod here;
-#[cfg(feature = "historic")]
-mod historic;
 mod layer;
 mod magazines;
 mod meminfo;
@@ -35,8 +33,6 @@ pub use auto::{AutoCosts, AutoPlacement};
 pub use charge::{Charge, Charged, Owner};
 pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
 pub use here::{Here, Returned};
-#[cfg(feature = "historic")]
-pub use historic::{Historic, HistoricError, ListsRefused, Rules, Trim};
 pub use layer::{Layer, Layered};
 pub use magazines::{ListsConfig, ListsError, MAGAZINE, Quicklists};
 pub use meminfo::{Memory, NodeLines, NodeMemory};

@@ -38,7 +38,7 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 /// 2. A page that [`alloc`](Self::alloc) returns is of the level that was asked for.
 /// 3. Tables that come [flushed](Self::flushed) or were [never linked](Self::free_unlinked) may be
 ///    handed out again, to one caller each. Others are not, but for those that
-///    [`TakesUnhooked`] took, which the historic policies hand out too early.
+///    [`TakesUnhooked`] took, which models of such code hand out too early.
 /// 4. A [`Here`] goes on only to policies with the same [`machine`](Self::machine) and no fewer
 ///    [`cpus`](Self::cpus), and [`Returned`] tables only to the policy that handed them out. The
 ///    answer of [`takes_unhooked`](Self::takes_unhooked) is a part of this policy.
@@ -54,8 +54,8 @@ pub unsafe trait Policy: Sync {
     /// Returns the number of CPUs that this policy was made for.
     fn cpus(&self) -> usize;
 
-    /// Returns the call by which the policy takes tables before their flush, as the historic ones
-    /// did. `None` for policies that respect TLBs.
+    /// Returns the call by which the policy takes tables before their flush, as Linux once did.
+    /// `None` for policies that respect TLBs.
     fn takes_unhooked(&self) -> Option<&dyn TakesUnhooked>;
 
     /// Returns the level of its root tables; `None` if it does not tell them from others. A gather

@@ -72,13 +72,6 @@ impl Tallies {
         self.cpu(here).row(level, level == Level::PTE && frames.is_high(page.addr().pfn()))
     }
 
-    /// Returns the counts of tables of `level` in low memory.
-    #[cfg(feature = "historic")]
-    #[inline]
-    pub fn of_low(&self, here: Here<'_>, level: Level) -> &LevelTally {
-        self.cpu(here).level(level)
-    }
-
     /// Returns the number of CPUs.
     pub fn cpus(&self) -> usize {
         self.cpus.len()

@@ -203,7 +203,7 @@ impl<S: Shootdown> Tlb<S> {
     /// # Errors
     ///
     /// As for [`flush_kernel`](Self::flush_kernel).
-    pub(crate) fn may_flush(&self, pin: &Pinned<'_>) -> Result<(), TlbRefusal> {
+    pub fn may_flush(&self, pin: &Pinned<'_>) -> Result<(), TlbRefusal> {
         self.accept(pin)?;
         self.own(pin)?;
         // Its flush waits for answers, and lets the CPU serve others meanwhile.

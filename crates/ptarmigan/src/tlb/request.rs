@@ -74,7 +74,7 @@ pub struct NewEntry {
 impl NewEntry {
     /// Describes the entry of a page of the kernel's half of 2^`shift` bytes, where the entry was
     /// empty.
-    pub(crate) const fn of_kernel(va: u64, shift: u32, raw: u64) -> Self {
+    pub const fn of_kernel(va: u64, shift: u32, raw: u64) -> Self {
         NewEntry { space: None, asid: None, va, shift, pages: 1, was: 0, raw }
     }
 }

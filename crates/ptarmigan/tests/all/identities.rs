@@ -9,10 +9,11 @@ const SEEDS: [&str; 3] = ["MachineId", "SpaceId", "MapsId"];
 
 /// Crates whose sources are scanned, and the module that names of their types begin with; of the
 /// library it is the module below its root.
-const CRATES: [(&str, Option<&str>); 4] = [
+const CRATES: [(&str, Option<&str>); 5] = [
     ("ptarmigan", None),
     ("ptarmigan-adapters", Some("adapters")),
     ("ptarmigan-hosted", Some("hosted")),
+    ("ptarmigan-linux", Some("linux")),
     ("ptarmigan-pool", Some("pool")),
 ];
 

@@ -8,11 +8,10 @@ use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
-use ptarmigan::quicklist::{
-    Here, Layer, Layered, Policy, PolicyCounts, PolicyOn, Returned, Rules, TakesUnhooked,
-};
+use ptarmigan::quicklist::{Here, Layer, Layered, Policy, PolicyCounts, PolicyOn, Returned, TakesUnhooked};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan_linux::Rules;
 use std::sync::Mutex;
 
 /// The calls, in order.

@@ -10,9 +10,10 @@ use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::page::{Clean, Level, NoConstruct};
-use ptarmigan::quicklist::{Historic, ListsConfig, Policy, PolicyCounts, Rules, Source};
+use ptarmigan::quicklist::{ListsConfig, Policy, PolicyCounts, Source};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host};
+use ptarmigan_linux::{Historic, Rules};
 use std::collections::HashSet;
 use std::ptr::NonNull;
 

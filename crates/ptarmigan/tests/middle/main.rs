@@ -37,7 +37,6 @@ use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClass};
-use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::local::{LocalMaps, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError};
 use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
@@ -47,6 +46,7 @@ use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structur
 use ptarmigan::vmalloc::{Area, Vmalloc};
 use ptarmigan::window::{DirectMap, Window};
 use ptarmigan_hosted::{Host, HostConfig, StoreSlots};
+use ptarmigan_linux::LinuxPool;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

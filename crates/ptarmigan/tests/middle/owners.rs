@@ -6,7 +6,6 @@ use ptarmigan::cpu::{PerCpu, WrongMachine};
 use ptarmigan::format::{Access, Attr, X86_64};
 use ptarmigan::frames::{DataError, DataFrames, Dirty, End, Request, ZoneClass};
 use ptarmigan::gather::{Gather, GatherError};
-use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::local::{LocalMaps, LocalSetupError, SwitchError, TaskMaps};
 use ptarmigan::highmem::pool::{Pool, PoolConfig, PoolError, PoolSetupError};
 use ptarmigan::machine::{Machine, On};
@@ -19,6 +18,7 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{
     HighConfig, HighError, HighMachine, HighSlots, Host, HostError, HostMachine, Kmap, NoTlb, SlotKind,
 };
+use ptarmigan_linux::LinuxPool;
 use std::sync::Barrier;
 
 /// Two machines of one shape; what belongs to `other` is given to the first.

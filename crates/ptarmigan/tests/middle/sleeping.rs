@@ -2,12 +2,12 @@
 //! the own CPU unwinds at the k-th pass. No place in a queue is left, and no slot is lost.
 use crate::{Point, SLOTS, Tlbs, color_of, fails, for_every_k_at, high, host, store};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::highmem::linux::LinuxPool;
 use ptarmigan::highmem::pool::{MaySleep, Pool, PoolConfig, Wake};
 use ptarmigan::highmem::tables::{DEPTH, OwnCpu, TableWindow};
 use ptarmigan::machine::Machine;
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::CpuSlot;
+use ptarmigan_linux::LinuxPool;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn at(point: Point) {

@@ -9,10 +9,11 @@ use std::fmt::Write as _;
 
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{Dirty, Frame};
-use ptarmigan::quicklist::{Historic, Policy, Quicklists, Rules};
+use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostConfig, HostError};
+use ptarmigan_linux::{Historic, Rules};
 use serde::Serialize;
 
 use crate::text::{Text, TextTable};

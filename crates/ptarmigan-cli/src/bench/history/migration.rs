@@ -8,8 +8,9 @@
 //! becomes free on another node than the list's was cached on the wrong node.
 use std::fmt::Write as _;
 
-use ptarmigan::quicklist::{Policy, Rules};
+use ptarmigan::quicklist::Policy;
 use ptarmigan_hosted::{Host, HostConfig};
+use ptarmigan_linux::Rules;
 use serde::Serialize;
 
 use crate::text::{Text, TextTable};

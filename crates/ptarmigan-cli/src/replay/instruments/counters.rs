@@ -12,10 +12,11 @@ use ptarmigan::format::Format;
 use ptarmigan::frames::Frames;
 use ptarmigan::page::{Construct, Layout};
 use ptarmigan::quicklist::{
-    Check, Historic, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy,
-    PolicyCounts, Quicklists,
+    Check, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy, PolicyCounts,
+    Quicklists,
 };
 use ptarmigan::window::OpenWindow;
+use ptarmigan_linux::Historic;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! The slots of one colour.
 use super::chunk::{Batch, Chunk, MOST};
 use super::config::PoolConfig;
-use super::queue::Queue;
+use super::queue::SlotQueue;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{MachineId, PerCpu, Pinned};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ pub(super) struct Color {
     chunks: BootSlice<Chunk>,
     chunk_len: usize,
     hands: PerCpu<Hand, Sweeping>,
-    pub queue: Queue,
+    pub queue: SlotQueue,
     /// Sweeps that have not ended.
     sweeps: AtomicU32,
     cpus: usize,
@@ -50,7 +50,7 @@ impl Color {
             chunks: boot.take(slots.div_ceil(chunk_len), |i| Chunk::new(len(i)))?,
             chunk_len,
             hands: PerCpu::new(boot, machine, config.cpus, |_| Hand::default())?,
-            queue: Queue::new(),
+            queue: SlotQueue::new(),
             sweeps: AtomicU32::new(0),
             cpus: config.cpus,
         })

@@ -31,7 +31,7 @@ pub struct PoolCounts {
 }
 
 #[derive(Default)]
-pub(in crate::highmem) struct SweepTally {
+pub(super) struct SweepTally {
     sweeps: AtomicUsize,
     idle: AtomicUsize,
     stale: AtomicUsize,

@@ -1,6 +1,6 @@
 //! A frame that is mapped.
 use super::cell::FrameCell;
-use super::queue::Queue;
+use super::queue::SlotQueue;
 use super::sleep::Wake;
 use super::{NOTHING, ORPHAN};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +44,7 @@ impl<K: Wake> Mapped<'_, K> {
 /// What the frame's word counts.
 pub(super) struct User<'p, K: Wake> {
     pub cell: &'p FrameCell,
-    pub queue: &'p Queue,
+    pub queue: &'p SlotQueue,
     pub wake: &'p K,
 }
 
@@ -61,7 +61,7 @@ impl<K: Wake> Drop for User<'_, K> {
 /// otherwise.
 pub(super) struct Orphan<'p, K: Wake> {
     pub owner: &'p AtomicU32,
-    pub queue: &'p Queue,
+    pub queue: &'p SlotQueue,
     pub wake: &'p K,
 }
 

@@ -48,7 +48,7 @@ mod config;
 mod counts;
 mod map;
 mod mapped;
-pub(super) mod queue;
+mod queue;
 mod sleep;
 mod sweep;
 mod window;
@@ -56,10 +56,9 @@ mod window;
 pub use config::{PoolConfig, PoolError, PoolSetupError};
 pub use counts::{PoolCounts, SweepCounts};
 pub use mapped::Mapped;
+pub use queue::SlotQueue;
 pub use sleep::{MaySleep, Wake};
 pub use window::PoolWindow;
-
-pub(super) use counts::SweepTally;
 
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootSlice};
@@ -71,6 +70,7 @@ use crate::tlb::{Shootdown, Tlb};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
 use cell::FrameCell;
 use color::Color;
+use counts::SweepTally;
 
 /// In place of a slot's frame: it is free, at hand, or being mapped or swept.
 const NOTHING: u32 = Pfn::NONE.0;

@@ -26,8 +26,8 @@ use core::ptr;
 /// attempts the caller sleeps, with a place in the queue that `queue` names after the first one.
 ///
 /// The place is left when the call ends, which wakes the next one.
-pub(in crate::highmem) fn map_or_sleep<'q, T, K: Wake + ?Sized>(
-    queue: impl FnOnce() -> &'q Queue,
+pub(super) fn map_or_sleep<'q, T, K: Wake + ?Sized>(
+    queue: impl FnOnce() -> &'q SlotQueue,
     wake: &K,
     context: &mut impl MaySleep,
     mut attempt: impl FnMut(&Pinned<'_>, Turn) -> Result<T, PoolError>,
@@ -92,22 +92,47 @@ struct Ends {
 // followed under the lock alone, and the cells in a waiter are used under the lock alone.
 unsafe impl Send for Ends {}
 
-pub(in crate::highmem) struct Queue {
+/// A queue of callers that sleep for a slot of a pool.
+pub struct SlotQueue {
     ends: SpinLock<Ends>,
     /// How many wait.
     waiting: AtomicU32,
 }
 
-impl Queue {
+impl Default for SlotQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SlotQueue {
+    /// Makes an empty queue.
     pub fn new() -> Self {
         let ends = Ends { first: ptr::null(), last: ptr::null() };
-        Queue { ends: SpinLock::new(ends), waiting: AtomicU32::new(0) }
+        SlotQueue { ends: SpinLock::new(ends), waiting: AtomicU32::new(0) }
     }
 
     /// Returns whether anybody waits.
     #[inline]
-    pub fn is_waited_on(&self) -> bool {
+    pub(super) fn is_waited_on(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) != 0
+    }
+
+    /// Calls `attempt` until it fails for another reason than a lack of slots, or does not. Between
+    /// two attempts the caller sleeps, first come first served. Code that makes a slot available
+    /// calls [`notify`](Self::notify) with the same `wake` afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait
+    /// any longer; others at once, as of `attempt`.
+    pub fn sleep_until<T, K: Wake + ?Sized>(
+        &self,
+        wake: &K,
+        context: &mut impl MaySleep,
+        mut attempt: impl FnMut(&Pinned<'_>) -> Result<T, PoolError>,
+    ) -> Result<T, PoolError> {
+        map_or_sleep(|| self, wake, context, |pin, _| attempt(pin))
     }
 
     /// Puts a caller at the end. It leaves when the result is dropped, which wakes the next one.
@@ -138,7 +163,7 @@ impl Queue {
     /// As [`notify`](Self::notify), right after a sequentially consistent read-modify-write that
     /// has made the slot available.
     #[inline]
-    pub fn notify_after_rmw<K: Wake + ?Sized>(&self, wake: &K) {
+    pub(super) fn notify_after_rmw<K: Wake + ?Sized>(&self, wake: &K) {
         fence_after_rmw();
         if self.is_waited_on() {
             self.wake_first(wake);
@@ -164,7 +189,7 @@ impl Queue {
 
 /// A place in the queue.
 struct Place<'a, K: Wake + ?Sized> {
-    queue: &'a Queue,
+    queue: &'a SlotQueue,
     waiter: Pin<&'a Waiter>,
     wake: &'a K,
 }

@@ -16,17 +16,16 @@
 //! the flush, so the lock is released and the pool marked as being swept; others wait for that mark
 //! as they would for the lock. And Linux wakes all sleepers at once; here they are woken one after
 //! the other, first come first served, as only one of them can have the slot.
-use super::pool::queue::{Queue, map_or_sleep};
-use super::pool::{MaySleep, PoolCounts, PoolError, SweepCounts, SweepTally, Wake};
-use super::slots::{Install, MAX_SLOTS, Remove, SlotError, Slots};
-use crate::addr::Pfn;
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::Pinned;
-use crate::frames::Frames;
-use crate::sync::{SpinLock, SpinLockGuard};
-use crate::tlb::{NewEntry, Runs, Shootdown, Tlb};
-use crate::window::{DirectMap, OpenWindow, WindowGuard};
 use core::mem::ManuallyDrop;
+use ptarmigan::addr::Pfn;
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::frames::Frames;
+use ptarmigan::highmem::pool::{MaySleep, PoolCounts, PoolError, SlotQueue, SweepCounts, Wake};
+use ptarmigan::highmem::{Install, MAX_SLOTS, Remove, SlotError, Slots};
+use ptarmigan::sync::{SpinLock, SpinLockGuard};
+use ptarmigan::tlb::{NewEntry, Runs, Shootdown, Tlb};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Buckets of the hash from frames to slots.
 const BUCKETS: usize = 128;
@@ -40,7 +39,7 @@ struct Slot {
     count: u32,
     frame: Pfn,
     next: u16,
-    /// It shows nothing, and CPUs may know the frame that it showed: no flush has ended since.
+    /// It is empty, and CPUs may know the frame that it showed: no flush has ended since.
     owed: bool,
 }
 
@@ -60,6 +59,7 @@ struct State {
     last: usize,
     /// A flush is under way: nobody may change anything.
     sweeping: bool,
+    swept: PoolCounts,
 }
 
 /// When a search that comes to slot 0 flushes the window.
@@ -68,7 +68,7 @@ pub enum FlushRule {
     /// If a slot has been emptied since the last flush: Linux 6.1.
     #[default]
     Stale,
-    /// Always, even if nothing has been emptied: Linux 2.4, and 2.6.11.
+    /// Always, even if no slot has been emptied: Linux 2.4, and 2.6.11.
     EveryRound,
 }
 
@@ -79,9 +79,8 @@ pub struct LinuxPool<'m, S: Shootdown, L, K: ?Sized = ()> {
     low: DirectMap,
     slots: L,
     state: SpinLock<State>,
-    tally: SweepTally,
     rule: FlushRule,
-    waiting: Queue,
+    waiting: SlotQueue,
     wake: &'m K,
 }
 
@@ -110,10 +109,10 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
             buckets: boot.take(BUCKETS, |_| END)?,
             last: 0,
             sweeping: false,
+            swept: PoolCounts::default(),
         };
-        let (state, tally) = (SpinLock::new(state), SweepTally::default());
-        let (rule, waiting) = (FlushRule::Stale, Queue::new());
-        Ok(LinuxPool { tlb, frames, low, slots, state, tally, rule, waiting, wake: &() })
+        let (state, rule, waiting) = (SpinLock::new(state), FlushRule::Stale, SlotQueue::new());
+        Ok(LinuxPool { tlb, frames, low, slots, state, rule, waiting, wake: &() })
     }
 
     /// Returns the bytes of boot memory that a pool of `slots` slots takes at most.
@@ -124,8 +123,8 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
     /// Has tasks that sleep for a slot woken by `wake`.
     #[must_use]
     pub fn woken_by<K: Wake + ?Sized>(self, wake: &'m K) -> LinuxPool<'m, S, L, K> {
-        let LinuxPool { tlb, frames, low, slots, state, tally, rule, waiting, .. } = self;
-        LinuxPool { tlb, frames, low, slots, state, tally, rule, waiting, wake }
+        let LinuxPool { tlb, frames, low, slots, state, rule, waiting, .. } = self;
+        LinuxPool { tlb, frames, low, slots, state, rule, waiting, wake }
     }
 }
 
@@ -161,7 +160,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
     /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait
     /// any longer; others at once, as of [`try_map`](Self::try_map).
     pub fn map(&self, context: &mut impl MaySleep, pfn: Pfn) -> Result<*mut u8, PoolError> {
-        map_or_sleep(|| &self.waiting, self.wake, context, |pin, _| self.try_map(pin, pfn))
+        self.waiting.sleep_until(self.wake, context, |pin| self.try_map(pin, pfn))
     }
 
     /// Maps a frame, and returns its address, from a context that may not sleep.
@@ -184,7 +183,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
                 let (mut locked, index) = self.new_slot(pin, state)?;
                 // Another CPU may have mapped the frame during a flush.
                 if locked.find(pfn).is_none() {
-                    // SAFETY: 1. and 2. it is usable, and the lock is held: it shows nothing, and
+                    // SAFETY: 1. and 2. it is usable, and the lock is held: it is empty, and
                     // every CPU has forgotten the frame that it showed. 3. it has a record.
                     let raw = self.slots.install(unsafe { Install::new(index, pfn) })?;
                     locked.slots[index] = Slot { count: 1, frame: pfn, ..Slot::USABLE };
@@ -248,7 +247,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
                 let kept;
                 (state, kept) = self.sweep(pin, state)?;
                 failed = kept;
-                // The budget begins anew, once: with nothing but pinned slots there is no end.
+                // The budget begins anew, once: if all slots are pinned there is no end.
                 if !swept {
                     budget = n;
                 }
@@ -302,7 +301,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
             self.tlb.flush_kernel(pin, &whole)?;
             state = sweeping.end();
         }
-        self.tally.add(counts);
+        state.count(counts);
         Ok((state, failed))
     }
 
@@ -331,7 +330,7 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
 
     /// Returns what the sweeps have found.
     pub fn counts(&self) -> PoolCounts {
-        self.tally.get()
+        self.state.lock().swept
     }
 }
 
@@ -357,6 +356,16 @@ impl Drop for Sweeping<'_> {
 }
 
 impl State {
+    /// Counts a sweep that has ended.
+    fn count(&mut self, found: SweepCounts) {
+        let PoolCounts { sweeps, idle_sweeps, total } = &mut self.swept;
+        *sweeps += 1;
+        *idle_sweeps += usize::from(found.stale == 0);
+        total.stale += found.stale;
+        total.pinned += found.pinned;
+        total.free += found.free;
+    }
+
     fn bucket(pfn: Pfn) -> usize {
         (pfn.0.wrapping_mul(0x9e37_79b1) >> 25) as usize % BUCKETS
     }

@@ -22,16 +22,15 @@ mod rules;
 
 pub use rules::{ListsRefused, Rules, Trim};
 
-use super::tally::Tallies;
-use super::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
-use crate::addr::PhysAddr;
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu};
-use crate::frames::{AllocFlags, HighUse, NoFrame, ZoneClass};
-use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use crate::window::{OpenWindow, WindowGuard};
 use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use ptarmigan::cpu::{Counter, CpuId, Guard, MachineId, NodeId, PerCpu};
+use ptarmigan::frames::{AllocFlags, HighUse, NoFrame, ZoneClass};
+use ptarmigan::page::{Clean, Construct, FlushProof, Flushed, Level, MAX_LEVELS, Unhooked};
+use ptarmigan::quicklist::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
+use ptarmigan::window::{OpenWindow, WindowGuard};
 use rules::NodeState;
 
 /// Lists that an architecture could have.
@@ -44,12 +43,37 @@ struct Quicklist {
     nr_pages: i32,
 }
 
-/// The part of a CPU's state that other CPUs read.
+/// The part of a CPU's state that other CPUs read, on cache lines of its own.
+#[repr(align(128))]
 struct Seen {
     node: NodeId,
     online: AtomicBool,
     /// Pages on all its lists.
     pages: AtomicU32,
+    /// By level.
+    counts: [LevelTally; MAX_LEVELS],
+}
+
+/// One CPU's counts for one level. Single writer.
+#[derive(Default)]
+struct LevelTally {
+    allocs: Counter,
+    frees: Counter,
+    misses: Counter,
+    returns: Counter,
+}
+
+impl Seen {
+    /// Adds the CPU's counts to `sum`.
+    fn add_to(&self, mut sum: PolicyCounts) -> PolicyCounts {
+        for (sum, one) in sum.levels.iter_mut().zip(&self.counts) {
+            sum.allocs = sum.allocs.wrapping_add(one.allocs.get());
+            sum.frees = sum.frees.wrapping_add(one.frees.get());
+            sum.misses = sum.misses.wrapping_add(one.misses.get());
+            sum.returns = sum.returns.wrapping_add(one.returns.get());
+        }
+        sum
+    }
 }
 
 /// The lists of one CPU.
@@ -94,7 +118,6 @@ pub struct Historic<'m, W, C> {
     high: usize,
     source: Source<'m, W, C>,
     lists: PerCpu<Lists>,
-    tallies: Tallies,
     nr_quick: usize,
 }
 
@@ -143,24 +166,26 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
                 node: nodes[cpu],
                 online: AtomicBool::new(true),
                 pages: AtomicU32::new(0),
+                counts: Default::default(),
             })?,
             high,
             source,
             lists: PerCpu::new(boot, machine, cpus, |_| Lists { quick: [empty; NR_QUICK_MAX], root: 0 })?,
-            tallies: Tallies::new(boot, cpus)?,
             nr_quick,
         })
     }
 
     /// Boot memory for `cpus` CPUs.
     pub const fn bytes(cpus: usize) -> usize {
-        PerCpu::<Lists>::bytes(cpus) + Tallies::bytes(cpus) + BootMemory::bytes::<Seen>(cpus)
+        PerCpu::<Lists>::bytes(cpus) + BootMemory::bytes::<Seen>(cpus)
     }
 
     /// The counts of one CPU. A page may be counted as allocated on one CPU and as freed on
     /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
-        self.tallies.on(cpu)
+        self.seen
+            .get(usize::from(cpu.0))
+            .map_or(PolicyCounts::default(), |seen| seen.add_to(PolicyCounts::default()))
     }
 
     /// The differences between the versions.
@@ -241,6 +266,11 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         Some(at)
     }
 
+    /// Returns the caller's CPU's counts of `level`.
+    fn tally(&self, here: Here<'_>, level: Level) -> &LevelTally {
+        &self.seen[usize::from(here.cpu().0)].counts[level.at() % MAX_LEVELS]
+    }
+
     /// Changes the number of pages on this CPU's lists, which no other CPU writes.
     fn count(&self, here: Here<'_>, change: impl FnOnce(u32) -> u32) {
         let pages = &self.seen[usize::from(here.cpu().0)].pages;
@@ -251,7 +281,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     /// once.
     fn free(&self, here: Here<'_>, page: Returned<Clean>) {
         let level = page.level();
-        self.tallies.of_low(here, level).frees.add(1);
+        self.tally(here, level).frees.add(1);
         let frames = self.source.frames();
         // The test comes before the guard, as it did.
         let is_foreign = self.rules.node_test && frames.node_of(page.addr().pfn()) != here.node();
@@ -311,7 +341,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     }
 
     fn give_back(&self, here: Here<'_>, page: Returned<Clean>) {
-        self.tallies.of_low(here, page.level()).returns.add(1);
+        self.tally(here, page.level()).returns.add(1);
         // SAFETY: 1. it came from this policy, whose pages the source makes.
         unsafe { self.source.unmake_dirty(page.into_inner()) };
     }
@@ -405,7 +435,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
 
     fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         let layout = self.source.layout();
-        let tally = self.tallies.of_low(here, level);
+        let tally = self.tally(here, level);
         if self.is_listed(level)
             && let Some(at) = self.pop(here, self.list_of(level))
         {
@@ -470,7 +500,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     }
 
     fn counts(&self) -> PolicyCounts {
-        self.tallies.sum()
+        self.seen.iter().fold(PolicyCounts::default(), |sum, cpu| cpu.add_to(sum))
     }
 }
 
@@ -482,14 +512,24 @@ unsafe impl<W: OpenWindow, C: Construct> TakesUnhooked for Historic<'_, W, C> {
         pages: Returned<&mut Unhooked>,
         taking: &mut dyn FnMut(Level, PhysAddr),
     ) {
-        let takes = |level| self.is_listed(level) || self.rules.lists_pte;
-        let take = |page: Clean| {
-            taking(page.level(), page.addr());
+        let (frames, root) = (self.source.frames(), self.source.layout().root());
+        // No version gave a root away before the CPUs had left it.
+        let takes = |level| level != root && (self.is_listed(level) || self.rules.lists_pte);
+        let pages = pages.into_inner();
+        pages.each(frames, |level, at| {
+            if takes(level) {
+                taking(level, at);
+            }
+        });
+        // SAFETY: 1. the tables came from this policy, whose source makes them of its frames. 2. it
+        // compares levels.
+        let early = unsafe { pages.split(frames, takes) };
+        // SAFETY: 1. not so: TLBs may know the tables. That is the defect being modelled.
+        let mut early = early.flushed(unsafe { FlushProof::claim() });
+        // SAFETY: 1. as above.
+        while let Some(page) = unsafe { early.pop(frames) } {
             // SAFETY: 1. it is of `pages`, which came from this policy.
             self.free(here, unsafe { Returned::new(page) });
-        };
-        // SAFETY: 1. a model of the historic code, which did just this. 2. the tables came from
-        // this policy, whose source makes them of its frames.
-        unsafe { pages.into_inner().take_early(self.source.frames(), takes, take) };
+        }
     }
 }

@@ -1,0 +1,18 @@
+//! Linux's own code for page tables, rule by rule, as parts for the crate `ptarmigan`: models to
+//! compare with, not to use.
+//!
+//! * [`Historic`]: the lists of table pages of Linux 2.4 to 2.6.27, the patch of 2007 among them, as
+//!   a [`Policy`](ptarmigan::quicklist::Policy). Mistakes are included: it takes tables before
+//!   their flush.
+//! * [`LinuxPool`]: the pool of slots for high memory, in place of
+//!   [`Pool`](ptarmigan::highmem::pool::Pool).
+#![no_std]
+mod kmap;
+mod quicklist;
+
+pub use kmap::{FlushRule, LinuxPool};
+pub use quicklist::{Historic, HistoricError, ListsRefused, Rules, Trim};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
