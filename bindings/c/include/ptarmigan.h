@@ -16,6 +16,10 @@
  * A struct pt_cpu stands for being on that CPU. Code that hands it to a function runs there and is
  * not preempted until the function returns. The handler of an interrupt calls pt_cpu_serve and
  * nothing else.
+ *
+ * While a call makes or ends an object, no other call names that object. While a call hands out,
+ * maps or takes back a page, no other call names that page. The checks take no turns, so they do not
+ * find two such calls.
  */
 
 #ifndef PTARMIGAN_H
@@ -244,7 +248,8 @@ struct pt_config {
     // never looks. 255 costs a tenth of a pair.
     uint32_t verify_every;
     // i386: the tables of the window for high memory, one after the other, in the direct map and
-    // linked in the kernel's half of `kernel_root`. NULL if there is no window.
+    // linked in the kernel's half of `kernel_root`. NULL if there is no window. The kernel does not
+    // write to them, and no TLB holds a page of the window.
     uint64_t *kmap_tables;
     // i386: where the window begins.
     void *kmap_base;
@@ -406,7 +411,8 @@ int32_t pt_cpu_init(struct pt_cpu *cpu,
 //
 // # Safety
 //
-// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU, which is in no other call:
+//   no callback calls this.
 // - The CPU has left every space: others would wait for its answer.
 int32_t pt_cpu_exit(struct pt_cpu *cpu);
 
@@ -462,7 +468,8 @@ void *pt_quicklist_alloc(struct pt_cpu *cpu,
 // # Safety
 //
 // - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
-// - A page that came from `pt_quicklist_alloc` is not used any more, and its content is as it was.
+// - Neither code nor an MMU uses a page that came from `pt_quicklist_alloc` any more, and its
+//   content is as it was.
 int32_t pt_quicklist_free(struct pt_cpu *cpu,
                           void *page);
 
@@ -543,7 +550,8 @@ void *pt_kmap(struct pt_cpu *cpu,
 // # Safety
 //
 // - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
-// - The caller does not use the address any more.
+// - The address came from a `pt_kmap` whose use no other call has ended, and no code uses it for
+//   that use any more.
 int32_t pt_kunmap(struct pt_cpu *cpu,
                   void *address);
 
@@ -743,6 +751,7 @@ int32_t pt_space_deactivate(struct pt_space *space, struct pt_cpu *cpu);
 // - `space` is NULL or points to a `struct pt_space` that no other code uses, `cpu` to the
 //   `struct pt_cpu` of the calling CPU.
 // - `root` is NULL or the root of the space's tables, which is not used any more.
+//   `pt_table_touched` was told of each entry that was written to something that is not 0.
 int32_t pt_space_exit(struct pt_space *space,
                       struct pt_cpu *cpu,
                       void *root);
@@ -785,7 +794,8 @@ int32_t pt_gather_changed(struct pt_gather *gather, uint64_t va, uint64_t bytes)
 //
 // - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 // - No entry leads to a table that came from `pt_quicklist_alloc` any more, it was one of the
-//   gather's space, and no code writes to it.
+//   gather's space, and no code writes to it. `pt_table_touched` was told of each entry that was
+//   written to something that is not 0.
 int32_t pt_gather_table(struct pt_gather *gather,
                         void *table,
                         uint64_t va);

@@ -406,6 +406,8 @@ impl<'a, M: Machine> On<'a, M> {
     /// returns 0: the demand is met, or memory is short. Interrupts may come in between at any
     /// instant.
     ///
+    /// Returns 0 on a machine with high memory, as the window need not reach it.
+    ///
     /// ```
     /// # use ptarmigan::machine::{Machine, On};
     /// fn idle<M: Machine>(on: On<'_, M>, work_is_ready: impl Fn() -> bool) {
@@ -415,10 +417,13 @@ impl<'a, M: Machine> On<'a, M> {
     /// }
     /// ```
     pub fn clear_ahead(self, budget: u32) -> u32 {
+        if self.frames().has_high() {
+            return 0;
+        }
         // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin.
-        // 2. the window reaches the memory of the machine's frames (`Machine`, 3.).
+        // 2. all frames are low memory, which the window reaches (`Machine`, 3.).
         let made = unsafe { self.data().refill_zero(self.frames(), self.pin, budget, self.window()) };
-        // SAFETY: 1. as above.
+        // SAFETY: 1. as above (2.).
         made + unsafe { self.frames().refill_zero(self.node(), budget - made, self.window()) }
     }
 }

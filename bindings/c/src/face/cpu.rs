@@ -34,12 +34,13 @@ pub unsafe extern "C" fn pt_cpu_init(
 ///
 /// # Safety
 ///
-/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU, which is in no other call:
+///   no callback calls this.
 /// - The CPU has left every space: others would wait for its answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_cpu_exit(cpu: LastArg<'_, PtCpu>) -> i32 {
     let exit = || {
-        let here = Cpu::find(&cpu)?;
+        let here = cpu.find::<Cpu>()?;
         if here.has_gathers() {
             return Err(PtError::InUse);
         }
@@ -70,7 +71,7 @@ pub unsafe extern "C" fn pt_cpu_serve(cpu: Arg<'_, PtCpu>) -> i32 {
 
 /// Does a bounded amount of work for an idle CPU: trims its lists, and clears up to `budget` free
 /// frames ahead of their use. Returns how many it cleared, or an error. An idle loop calls it until
-/// it returns 0; 16 frames are some 10 microseconds.
+/// it returns 0; 16 frames are some 10 microseconds. On a machine with high memory it clears none.
 ///
 /// # Safety
 ///
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn pt_cpu_idle(cpu: Arg<'_, PtCpu>, budget: u32) -> i32 {
 /// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_cpu_error(cpu: ConstArg<'_, PtCpu>) -> i32 {
-    match Cpu::find(&cpu) {
+    match cpu.find::<Cpu>() {
         Ok(here) if here.error() == 0 => PT_OK,
         Ok(here) => here.error(),
         Err(e) => e.code(),

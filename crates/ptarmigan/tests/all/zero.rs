@@ -11,7 +11,7 @@ use ptarmigan::frames::*;
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::window::{DirectMap, Window};
-use ptarmigan_hosted::{Host, HostMachine, NoTlb};
+use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -699,6 +699,20 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
         assert_eq!((counts.asked, counts.found), (64 * (round + 1), 64 * round));
         while on.clear_ahead(16) > 0 {}
     }
+    m.drain(&slots);
+    host.audit().unwrap();
+}
+
+#[test]
+fn an_idle_cpu_clears_nothing_ahead_on_a_machine_with_high_memory() {
+    let config = HostConfig { low: 4 << 20, ..small(1, 1, 16) };
+    let host = Host::<X86_64>::new(config).unwrap();
+    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    burst(&host, &pin, 64);
+    // The window of a machine need not reach its high memory.
+    assert_eq!(m.on(&pin).unwrap().clear_ahead(64), 0);
     m.drain(&slots);
     host.audit().unwrap();
 }
