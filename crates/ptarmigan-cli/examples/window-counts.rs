@@ -45,7 +45,7 @@ fn run(case: &str) -> Result<(), Box<dyn std::error::Error>> {
             let config = PoolConfig::new(1, SLOTS);
             let bytes = Pool::<Wired<NoTlb>, StoreSlots>::bytes(&host.frames().size(), &config, SLOTS);
             let mut boot = host.boot(bytes)?;
-            // SAFETY: 1. the slots are made for the host, and so is the map.
+            // SAFETY: 1. the slots are made for the host, and so is the map. 2. new ones.
             let pool =
                 unsafe { Pool::new(&mut boot, config, machine.tlb(), host.frames(), low, slots, &()) }?;
             let cpu = host.slot(0).ok_or("a CPU is taken")?;

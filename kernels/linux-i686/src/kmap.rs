@@ -307,10 +307,11 @@ pub const fn bytes() -> usize {
 /// # Safety
 ///
 /// 1. It is called once, while one CPU runs, after the library was set up.
-/// 2. No other code uses `slots`, which has [`SLOTS`] slots.
+/// 2. No other code uses `slots`, which has [`SLOTS`] slots. They have shown nothing yet.
 pub unsafe fn init(boot: &mut BootMemory, rule: FlushRule, slots: Window) -> Result<(), BootMemoryShort> {
     let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
     // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its limit.
+    // 2. Point 2 of the caller's.
     let pool = unsafe { LinuxPool::new(boot, machine.tlb(), frames, mmu::direct_map(), slots)? };
     // SAFETY: 1. Point 1 of the caller's.
     unsafe { POOL.set(pool.woken_by(&SCHEDULER).with_rule(rule)) };

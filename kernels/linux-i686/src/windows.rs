@@ -58,8 +58,9 @@ pub struct Window {
 }
 
 // SAFETY: 1. The table is linked at `START` in every space: the entry shows the frame there. 2.
-// Each slot is a page of its own, and no other frame is mapped there. 3. Likewise; a slot that was
-// removed is 0. 4. They are constants. 5. No function unwinds.
+// Each slot is a page of its own, and no other frame is mapped there. 3. Likewise; the lower half
+// of a slot that was removed is 0. 4. They are constants. 5. No function unwinds. 6. Neither goes
+// on.
 unsafe impl Slots for Window {
     fn len(&self) -> usize {
         self.len
@@ -146,15 +147,17 @@ pub unsafe fn init(boot: &mut BootMemory, linux: Option<FlushRule>) -> Result<()
     let maps = match linux {
         None => {
             // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below
-            // its limit.
+            // its limit. 2. These slots are used here alone. The table is all zero at boot, and no
+            // code has used an address of it.
             let made = unsafe { LocalMaps::new(boot, DEPTH, tlb, frames, low, slots) };
             Maps::Local(made.map_err(InitError::Local)?)
         }
         Some(rule) => {
-            // SAFETY: 1. and 2. Points 1 of the caller's; these slots are used there alone.
+            // SAFETY: 1. Point 1 of the caller's. 2. These slots are used there alone, for the
+            // first time.
             unsafe { kmap::init(boot, rule, Window { first: TEST, len: kmap::SLOTS }) }
                 .map_err(InitError::Pool)?;
-            // SAFETY: 1. As for the local maps.
+            // SAFETY: 1. and 2. As for the local maps.
             let made = unsafe { LinuxPool::new(boot, tlb, frames, low, slots) };
             Maps::Linux(made.map_err(InitError::Pool)?.with_rule(rule))
         }
@@ -233,8 +236,9 @@ pub fn tables_bytes(cpus: usize) -> usize {
 /// 1. It is called once, while one CPU runs.
 pub unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Tables> {
     let slots = Window { first: DATA, len: CPUS * tables::DEPTH };
-    // SAFETY: 1. Slots show any frame, and these are used here alone. 2. Neither of the two fails.
-    // 3. CPUs have numbers below `cpus`.
+    // SAFETY: 1. Slots show any frame, and these are used here alone. The table is all zero at
+    // boot, and no code has used an address of it. 2. Neither of the two fails. 3. CPUs have
+    // numbers below `cpus`.
     let made = unsafe { TableWindow::new(boot, cpus, slots, ThisCpu) }.ok()?;
     // SAFETY: 1. Point 1 of the caller's.
     let high = unsafe { TABLES.set(made) };

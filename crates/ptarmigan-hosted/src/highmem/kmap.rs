@@ -108,7 +108,7 @@ impl<'h> HighSlots<'h> {
     }
 }
 
-// SAFETY: 1. to 6. by the slots within.
+// SAFETY: 1. to 5. by the slots within. 6. they are those slots, by the same numbers.
 unsafe impl Slots for HighSlots<'_> {
     #[inline]
     fn len(&self) -> usize {
@@ -180,7 +180,7 @@ impl<'m, S: Mmu> Maps<'m, S> {
             Kmap::Local => {
                 let mut boot = host.boot(LocalMaps::<'m, Wired<S>, HighSlots<'m>>::bytes(cpus))?;
                 // SAFETY: 1. the slots were made for the host, whose machine is that of the TLBs;
-                // the map is the host's.
+                // the map is the host's. 2. they are passed on; only the counts look at them.
                 let maps = unsafe { LocalMaps::new(&mut boot, HighConfig::DEPTH, tlb, frames, low, slots) };
                 Maps::Local(maps?)
             }
@@ -188,12 +188,12 @@ impl<'m, S: Mmu> Maps<'m, S> {
                 let config = PoolConfig::new(cpus, slots.len());
                 let bytes = Pool::<'m, Wired<S>, HighSlots<'m>>::bytes(&frames.size(), &config, slots.len());
                 let mut boot = host.boot(bytes)?;
-                // SAFETY: 1. as above.
+                // SAFETY: 1. and 2. as above.
                 Maps::Pool(unsafe { Pool::new(&mut boot, config, tlb, frames, low, slots, &()) }?)
             }
             Kmap::Linux | Kmap::Linux24 => {
                 let mut boot = host.boot(LinuxPool::<'m, Wired<S>, HighSlots<'m>>::bytes(slots.len()))?;
-                // SAFETY: 1. as above.
+                // SAFETY: 1. and 2. as above.
                 let pool = unsafe { LinuxPool::new(&mut boot, tlb, frames, low, slots) }?;
                 let every = kmap == Kmap::Linux24;
                 Maps::Linux(pool.with_rule(if every { FlushRule::EveryRound } else { FlushRule::Stale }))

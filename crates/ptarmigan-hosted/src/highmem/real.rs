@@ -90,9 +90,9 @@ fn error(index: usize, e: Errno) -> SlotError {
 }
 
 // SAFETY: 1. the slot's addresses map the frame's page of the file until they are mapped anew. 2.
-// the stretch was reserved as a whole, and slots are pages of it. 3. that is where the host's MMU
-// finds them; the host flushes when it maps anew. 4. both are fixed. 5. errors of the host are
-// returned.
+// the stretch was reserved as a whole, and each slot is a page of it. 3. that is where the host's
+// MMU finds them; the host flushes when it maps anew. 4. both are fixed. 5. errors of the host are
+// returned. 6. neither goes on.
 unsafe impl Slots for RealSlots {
     fn len(&self) -> usize {
         self.n

@@ -1,4 +1,5 @@
 //! Makes slots of the entries of an array.
+use core::ptr;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use ptarmigan::highmem::{Install, Remove, SlotError, Slots};
@@ -47,7 +48,8 @@ impl StoreSlots {
 
 // SAFETY: 1. the direct map reaches the frame that is in the entry (contract of `new`). 2. they
 // have no addresses of their own: a frame is reached where the direct map has it. 3. no MMU walks
-// the array. 4. both are fixed. 5. indices are below the length (contracts of both).
+// the array. 4. both are fixed. 5. numbers of slots are below the length (`Install::new` and
+// `Remove::new`, 1.), and the map is asked for frames that it reaches. 6. neither goes on.
 unsafe impl Slots for StoreSlots {
     #[inline]
     fn len(&self) -> usize {
@@ -70,8 +72,8 @@ unsafe impl Slots for StoreSlots {
 
     #[inline]
     fn address(&self, index: usize) -> *mut u8 {
-        let frame = self.entries.get(index).map_or(0, |entry| entry.load(Ordering::Acquire));
-        self.memory.open(Pfn(frame).addr()).base()
+        // The direct map does not reach the frame of an empty slot.
+        self.frame(index).map_or(ptr::null_mut(), |frame| self.memory.open(frame.addr()).base())
     }
 
     #[inline]

@@ -92,7 +92,8 @@ impl Remove {
 /// 1. After [`install`](Self::install) of a frame in a slot, [`address`](Self::address) returns a
 ///    pointer that is valid for reads and writes of that frame, until the slot is
 ///    [removed](Self::remove) or another frame is installed in it.
-/// 2. Slots do not share addresses with each other or with anything else.
+/// 2. The addresses of a slot reach no memory but the frame that it shows. Two slots share
+///    addresses only while they show the same frame.
 /// 3. The MMU finds a slot's entry at the address [`page`](Self::page), if there is an MMU. It
 ///    finds nothing there for a slot that was removed and that every CPU has forgotten since.
 /// 4. [`len`](Self::len), and [`page`](Self::page) of a slot, stay the same.
@@ -133,7 +134,7 @@ pub unsafe trait Slots: Sync {
     fn shift(&self) -> u32;
 }
 
-// SAFETY: 1. to 6. by the slots behind the reference.
+// SAFETY: 1. to 5. by the slots behind the reference. 6. they are those slots, by the same numbers.
 unsafe impl<T: Slots + ?Sized> Slots for &T {
     #[inline]
     fn len(&self) -> usize {

@@ -117,10 +117,11 @@ impl<L: Slots, C: OwnCpu> TableWindow<L, C> {
     ///
     /// # Safety
     ///
-    /// 1. The slots were made for all memory that the window will be opened on, one frame at a
-    ///    time, and nothing else uses them.
-    /// 2. Installing a frame in a slot and removing it do not fail.
-    /// 3. `cpu` gives out numbers below `cpus`.
+    /// 1. The slots must be made for all memory that the window will be opened on, one frame at a
+    ///    time. No other code may use them. They must show nothing, and every CPU must have
+    ///    forgotten what they showed.
+    /// 2. Installing a frame in a slot and removing it must not fail.
+    /// 3. `cpu` must give out numbers below `cpus`.
     pub unsafe fn new(
         boot: &mut BootMemory,
         cpus: usize,

@@ -39,8 +39,8 @@ pub enum MixedGuard<G> {
 }
 
 // SAFETY: 1. to 3. below the limit of `low` by the contract of `DirectMap::new`, above it by that
-// of `high`; that both reach the same bytes for one address cannot happen, as the limit decides:
-// low memory is below it (contract of `new`, 2.).
+// of `high`. An address goes to the same of the two each time: the limit decides, and low memory,
+// for which `map_low` does not ask, is below it (contract of `new`, 2.).
 unsafe impl<H: Window> Window for MixedWindow<H> {
     type Guard<'a>
         = MixedGuard<H::Guard<'a>>

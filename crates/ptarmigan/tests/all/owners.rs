@@ -93,7 +93,7 @@ macro_rules! local {
     ($host:expr, $m:expr, $depth:expr, $slots:expr) => {{
         let mut boot = $host.boot(1 << 16).unwrap();
         let (frames, low) = ($host.frames(), $host.low_window());
-        // SAFETY: 1. slots of the host's memory, and the host's own map.
+        // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
         unsafe { LocalMaps::new(&mut boot, $depth, $m.tlb(), frames, low, $slots) }.unwrap()
     }};
 }

@@ -210,7 +210,8 @@ unsafe impl Mmu for &Tlbs {
 /// Slots that may fail.
 struct Failing<L>(L);
 
-// SAFETY: those of the slots beneath; a call that fails changes nothing.
+// SAFETY: 1. to 5. by the slots beneath; a call that fails has no effect. 6. they are those slots,
+// by the same numbers.
 unsafe impl<L: Slots> Slots for Failing<L> {
     fn len(&self) -> usize {
         self.0.len()
@@ -276,7 +277,7 @@ fn a_pool_of_slots_loses_none_and_shows_nothing_stale() {
         let config = PoolConfig { colors: 2, color_of, ..PoolConfig::new(1, SLOTS) };
         let mut boot = host.boot(1 << 17).unwrap();
         let (frames, low) = (host.frames(), host.low_window());
-        // SAFETY: 1. slots of the host's memory, and the host's own map.
+        // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
         let pool = unsafe { Pool::new(&mut boot, config, m.tlb(), frames, low, &slots, &()) }.unwrap();
         let cpus = host.slots();
         let pin = cpus[0].pin();
@@ -318,7 +319,7 @@ fn the_pool_as_linux_has_it_loses_no_slot_and_shows_nothing_stale() {
         let slots = store(&host, SLOTS);
         let mut boot = host.boot(1 << 16).unwrap();
         let (frames, low) = (host.frames(), host.low_window());
-        // SAFETY: 1. slots of the host's memory, and the host's own map.
+        // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
         let pool = unsafe { LinuxPool::new(&mut boot, m.tlb(), frames, low, &slots) }.unwrap();
         let cpus = host.slots();
         let pin = cpus[0].pin();
@@ -360,7 +361,7 @@ fn local_maps_lose_no_slot_and_show_nothing_stale() {
         let slots = store(&host, SLOTS);
         let mut boot = host.boot(1 << 16).unwrap();
         let (frames, low) = (host.frames(), host.low_window());
-        // SAFETY: 1. slots of the host's memory, and the host's own map.
+        // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
         let maps = unsafe { LocalMaps::new(&mut boot, SLOTS, m.tlb(), frames, low, &slots) }.unwrap();
         let cpus = host.slots();
         let pin = cpus[0].pin();

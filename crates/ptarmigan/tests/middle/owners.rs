@@ -261,10 +261,10 @@ fn maps_of_high_frames_with_pins_of_another_machine_are_refused() {
     let mut boot = hosts[0].boot(1 << 18).unwrap();
 
     let config = PoolConfig { colors: 2, color_of, ..PoolConfig::new(1, SLOTS) };
-    // SAFETY: 1. it is refused: the slots are not used.
+    // SAFETY: 1. and 2. it is refused: the slots are not used.
     let made = unsafe { Pool::new(&mut boot, config, m.tlb(), hosts[1].frames(), low, &slots, &()) };
     assert_eq!(made.err(), Some(PoolSetupError::WrongMachine(error)));
-    // SAFETY: 1. slots of the host's memory, and the host's own map.
+    // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
     let pool = unsafe { Pool::new(&mut boot, config, m.tlb(), frames, low, &slots, &()) }.unwrap();
     assert_eq!(pool.try_map(&other, high(1)).err(), Some(PoolError::WrongMachine(error)));
     assert_eq!(pool.flush_unused(&other).err(), Some(PoolError::WrongMachine(error)));
@@ -273,7 +273,7 @@ fn maps_of_high_frames_with_pins_of_another_machine_are_refused() {
     pool.flush_unused(&pin).unwrap();
 
     let slots = store(&hosts[0], SLOTS);
-    // SAFETY: 1. slots of the host's memory, and the host's own map.
+    // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
     let pool = unsafe { LinuxPool::new(&mut boot, m.tlb(), frames, low, &slots) }.unwrap();
     assert_eq!(pool.try_map(&other, high(1)).err(), Some(PoolError::WrongMachine(error)));
     pool.try_map(&pin, high(1)).unwrap();
@@ -283,10 +283,10 @@ fn maps_of_high_frames_with_pins_of_another_machine_are_refused() {
     assert_eq!(pool.flush_unused(&other), Err(PoolError::WrongMachine(error)));
 
     let slots = store(&hosts[0], SLOTS);
-    // SAFETY: 1. it is refused: the slots are not used.
+    // SAFETY: 1. and 2. it is refused: the slots are not used.
     let made = unsafe { LocalMaps::new(&mut boot, SLOTS, m.tlb(), hosts[1].frames(), low, &slots) };
     assert_eq!(made.err(), Some(LocalSetupError::WrongMachine(error)));
-    // SAFETY: 1. slots of the host's memory, and the host's own map.
+    // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
     let maps = unsafe { LocalMaps::new(&mut boot, SLOTS, m.tlb(), frames, low, &slots) }.unwrap();
     assert_eq!(maps.scope(&other, |_| ()), Err(error));
     maps.scope(&pin, |scope| {

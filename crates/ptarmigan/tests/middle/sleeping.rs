@@ -58,7 +58,7 @@ fn a_pool_of_slots_keeps_no_place_for_a_caller_whose_sleep_or_waker_unwinds() {
             let config = PoolConfig { colors: 2, color_of, ..PoolConfig::new(1, SLOTS) };
             let mut boot = host.boot(1 << 17).unwrap();
             let (frames, low) = (host.frames(), host.low_window());
-            // SAFETY: 1. slots of the host's memory, and the host's own map.
+            // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
             let pool = unsafe { Pool::new(&mut boot, config, m.tlb(), frames, low, &slots, &RoughWake) };
             let pool = pool.unwrap();
             let cpu = host.slot(0).unwrap();
@@ -90,7 +90,7 @@ fn the_pool_as_linux_has_it_keeps_no_place_for_a_caller_whose_sleep_or_waker_unw
             let slots = store(&host, SLOTS);
             let mut boot = host.boot(1 << 16).unwrap();
             let (frames, low) = (host.frames(), host.low_window());
-            // SAFETY: 1. slots of the host's memory, and the host's own map.
+            // SAFETY: 1. slots of the host's memory, and the host's own map. 2. new ones.
             let pool = unsafe { LinuxPool::new(&mut boot, m.tlb(), frames, low, &slots) };
             let pool = pool.unwrap().woken_by(&RoughWake);
             let cpu = host.slot(0).unwrap();
@@ -139,7 +139,7 @@ fn windows_on_tables_lose_no_slot_when_the_code_that_knows_the_cpu_unwinds() {
         let host = host();
         let slots = store(&host, DEPTH);
         let mut boot = host.boot(1 << 12).unwrap();
-        // SAFETY: 1. slots of the host's memory. 2. these do not fail. 3. it is 0.
+        // SAFETY: 1. new slots, of the host's memory. 2. these do not fail. 3. it is 0.
         let window = unsafe { TableWindow::new(&mut boot, 1, slots, RoughCpu) }.unwrap();
         attempt(&mut || {
             let one = window.open(high(1).addr());

@@ -33,7 +33,8 @@ unsafe impl Sync for Window {}
 // SAFETY: as above.
 unsafe impl Send for Window {}
 
-// SAFETY: no code uses the addresses.
+// SAFETY: 1. to 3. no code uses the addresses, and there is no MMU. 4. both are fixed. 5. an
+// assertion that fails ends the test. 6. neither goes on.
 unsafe impl Slots for Window {
     fn len(&self) -> usize {
         self.entries.len()
@@ -114,7 +115,7 @@ impl World {
             unsafe { BootMemory::new(NonNull::new(block.as_mut_ptr().cast()).unwrap(), words * 8) };
         let machine = MachineId::new();
         let run = MemoryRun { start: Pfn(1), frames: 4, node: NodeId(0), class: ZoneClass::High };
-        // SAFETY: 1. to 3. no code takes a frame or reaches its memory.
+        // SAFETY: 1. and 2. no code takes a frame or reaches its memory, and the machine is new.
         let frames = Box::new(unsafe { Frames::new(&mut boot, machine, &[run]) }.unwrap());
         let entries = (0..slots).map(|_| UnsafeCell::new(NONE)).collect();
         let window = Arc::new(Window { entries, known: RefCell::new(vec![[NONE; CPUS]; slots]) });
@@ -129,7 +130,7 @@ impl World {
         // SAFETY: 1. and 2. no frame is below the limit.
         let low = unsafe { DirectMap::new(std::ptr::null_mut(), FRAME_SIZE as u64) }.unwrap();
         let config = PoolConfig { batch, ..PoolConfig::new(cpus, slots) };
-        // SAFETY: 1. the slots are for any frame.
+        // SAFETY: 1. the slots are for any frame. 2. new ones; the threads only look at them.
         let pool = unsafe { Pool::new(&mut boot, config, its_tlb, its_frames, low, its_window, &()) };
         Arc::new(World { pool: pool.unwrap(), window, machine, _parts: (tlb, frames), _boot: block })
     }

@@ -185,11 +185,11 @@ pub(super) fn part(rounds: u32) -> Result<Part, String> {
     let bytes = Pool::<Wires, StoreSlots>::bytes(&host.frames().size(), &config, SLOTS);
     let mut boot = host.boot(bytes).map_err(|e| text(&e))?;
     let (tlb, frames, low) = (machine.tlb(), host.frames(), host.low_window());
-    // SAFETY: 1. the slots are made for the host, and so is the map.
+    // SAFETY: 1. the slots are made for the host, and so is the map. 2. new ones.
     let ours =
         unsafe { Pool::new(&mut boot, config, tlb, frames, low, store()?, &()) }.map_err(|e| text(&e))?;
     let mut boot = host.boot(LinuxPool::<Wires, StoreSlots>::bytes(SLOTS)).map_err(|e| text(&e))?;
-    // SAFETY: 1. as above.
+    // SAFETY: 1. and 2. as above.
     let linux = unsafe { LinuxPool::new(&mut boot, tlb, frames, low, store()?) }.map_err(|e| text(&e))?;
 
     let mut times = vec![vec![Vec::new(); ARMS.len()]; CASES.len()];

@@ -106,8 +106,10 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
     ///
     /// # Safety
     ///
-    /// 1. The slots were made for the memory of `frames`, and `low` reaches the frames below its
-    ///    limit.
+    /// 1. The slots must be made for the memory of `frames`, and `low` must reach the frames below
+    ///    its limit.
+    /// 2. No other code may use the slots. They must show nothing, and every CPU must have
+    ///    forgotten what they showed.
     pub unsafe fn new(
         boot: &mut BootMemory,
         config: PoolConfig,

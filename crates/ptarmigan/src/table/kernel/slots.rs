@@ -51,7 +51,7 @@ pub struct KernelSlots<'k, F: Format, W, M: Machine> {
 
 impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     /// Makes slots of a range that maps no page. Frames are shown in them with the attributes
-    /// `attr`, which have [`Attr::READ`].
+    /// `attr`, and with [`Attr::READ`] and [`Attr::WRITE`], which every slot has.
     ///
     /// If this unwinds, out of the machine's code, the range can be
     /// [claimed](crate::table::KernelMap::claim) as it was left: entries of slots that were made
@@ -69,7 +69,7 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
         if attr.has(Attr::USER) {
             return Err(Refused { value: range, error: SlotsError::ForUser });
         }
-        let attr = Attr(attr.0 | Attr::READ.0);
+        let attr = Attr(attr.0 | Attr::READ.0 | Attr::WRITE.0);
         let entries = F::entries(Level::PTE);
         let (start, pages) = (range.start(), range.len() >> F::PAGE_SHIFT);
         let tables = match boot.take(pages as usize / entries, |_| PhysAddr(0)) {
@@ -139,10 +139,11 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     }
 }
 
-// SAFETY: 1. an entry with `Attr::READ` maps the frame; its page is the kernel's to use, as the
-// range is claimed. 2. pages of one range. 3. the MMU walks the entry at the page's address, and
-// finds it not present after `remove`. 4. a range does not change. 5. `change` returns an error for
-// a change that does not exist.
+// SAFETY: 1. an entry with `Attr::READ` and `Attr::WRITE` maps the frame; its page is the kernel's
+// to use, as the range is claimed. 2. each is a page of its own, and the range has one owner. 3.
+// the MMU walks the entry at the page's address, and finds it not present after `remove`. 4. a
+// range does not change. 5. `change` returns an error for a slot that does not exist. 6. neither
+// goes on.
 unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'_, F, W, M> {
     fn len(&self) -> usize {
         (self.range.len() >> F::PAGE_SHIFT) as usize

@@ -24,7 +24,7 @@ fn each_round_sweeps_all_slots_with_one_flush_of_the_whole_window() {
     let (tlbs, slots) = (Tlbs::new(1), store(&host, 16));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
-    // SAFETY: 1. slots of the host's memory.
+    // SAFETY: 1. slots of the host's memory. 2. new ones.
     let pool =
         unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
     let cpus = host.slots();
@@ -58,7 +58,7 @@ fn random_operations_keep_the_states_exact() {
     let (tlbs, slots) = (Tlbs::new(1), store(&host, 24));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
-    // SAFETY: 1. slots of the host's memory.
+    // SAFETY: 1. slots of the host's memory. 2. new ones.
     let pool =
         unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
     let cpus = host.slots();
@@ -143,7 +143,7 @@ fn compare(len: usize, seed: u64, steps: usize, rule: FlushRule) {
     let (tlbs, slots) = (Tlbs::new(1), store(&host, len));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
-    // SAFETY: 1. slots of the host's memory.
+    // SAFETY: 1. slots of the host's memory. 2. new ones.
     let pool =
         unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
     let pool = pool.with_rule(rule);
@@ -209,7 +209,7 @@ fn with_pool<R>(
     let (tlbs, slots) = (Tlbs::new(1), Failing::new(store(&host, 4)));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
-    // SAFETY: 1. slots of the host's memory.
+    // SAFETY: 1. slots of the host's memory. 2. new ones.
     let pool =
         unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
     let cpus = host.slots();
@@ -355,7 +355,7 @@ fn linux_2_4_flushes_each_round_even_if_every_slot_has_a_user() {
         let (tlbs, slots) = (Tlbs::new(1), store(&host, 8));
         let machine = machine(&host, &tlbs);
         let mut boot = host.boot(1 << 16).unwrap();
-        // SAFETY: 1. slots of the host's memory.
+        // SAFETY: 1. slots of the host's memory. 2. new ones.
         let pool =
             unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
         let pool = pool.with_rule(rule);
@@ -383,7 +383,7 @@ fn callers_of_the_pool_of_linux_sleep_until_a_slot_loses_its_last_user() {
     let (tlbs, slots) = (Tlbs::new(WAITERS + 1), store(&host, 8));
     let machine = machine(&host, &tlbs);
     let mut boot = host.boot(1 << 16).unwrap();
-    // SAFETY: 1. slots of the host's memory.
+    // SAFETY: 1. slots of the host's memory. 2. new ones.
     let pool =
         unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
     let mut cpu = host.slot(0).unwrap();

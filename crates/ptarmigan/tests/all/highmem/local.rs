@@ -22,7 +22,7 @@ fn local<'m, L: Slots>(
     slots: L,
 ) -> Result<LocalMaps<'m, impl Shootdown, L>, LocalSetupError> {
     let mut boot = host.boot(1 << 16).unwrap();
-    // SAFETY: 1. slots of the host's memory.
+    // SAFETY: 1. slots of the host's memory. 2. new ones.
     unsafe { LocalMaps::new(&mut boot, depth, machine.tlb(), host.frames(), low(host), slots) }
 }
 

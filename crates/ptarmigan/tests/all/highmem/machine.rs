@@ -119,7 +119,7 @@ pub fn pool<'m, L: Slots>(
     let bytes = Pool::<Wires<'_>, L>::bytes(&host.frames().size(), &config, slots.len());
     let mut boot = host.boot(bytes).unwrap();
     let left = boot.left();
-    // SAFETY: 1. by the callers, which use slots of the host's memory.
+    // SAFETY: 1. and 2. callers make the slots for this call, of the host's memory.
     let pool = unsafe { Pool::new(&mut boot, config, machine.tlb(), host.frames(), low(host), slots, &()) };
     assert!(left - boot.left() <= bytes, "{} of {bytes} bytes", left - boot.left());
     pool
@@ -149,7 +149,8 @@ impl<L: Slots> Failing<L> {
     }
 }
 
-// SAFETY: those of the slots beneath; a call that fails has no effect.
+// SAFETY: 1. to 5. by the slots beneath; a call that fails has no effect. 6. they are those slots,
+// by the same numbers.
 unsafe impl<L: Slots> Slots for Failing<L> {
     fn len(&self) -> usize {
         self.slots.len()

@@ -269,12 +269,12 @@ fn shapes_that_do_not_work_are_refused() {
     let other = crate::highmem::machine::host(2);
     let slots = store(&other, 64);
     let mut boot = host.boot(1 << 20).unwrap();
-    // SAFETY: 1. the frames are not those of the machine: refused.
+    // SAFETY: 1. and 2. the frames are not those of the machine: refused.
     let wrong =
         unsafe { Pool::new(&mut boot, config, machine.tlb(), other.frames(), low(&other), slots, &()) };
     assert!(matches!(wrong.err(), Some(PoolSetupError::WrongMachine(_))));
     let mut boot = host.boot(64).unwrap();
-    // SAFETY: 1. slots of the host's memory.
+    // SAFETY: 1. slots of the host's memory. 2. new ones.
     let short = unsafe {
         Pool::new(&mut boot, config, machine.tlb(), host.frames(), low(&host), store(&host, 64), &())
     };
