@@ -29,7 +29,7 @@ pub const COPY: u32 = 1;
 /// A layer that has no effect.
 pub struct NoLayer;
 
-// SAFETY: 1. The default passes the page on. 2. It is `None` each time.
+// SAFETY: 1. The default passes the page on.
 unsafe impl<P: Policy> Layer<P> for NoLayer {
     fn frames(&self) -> Option<&Frames> {
         None

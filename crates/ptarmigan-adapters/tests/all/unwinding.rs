@@ -72,7 +72,7 @@ fn take_all_but(frames: &Frames, left: usize) -> Vec<Frame<Dirty>> {
 /// A layer that unwinds in the methods that pages call.
 struct Around<'h>(&'h Frames);
 
-// SAFETY: 1. the page is `inner`'s. 2. the frames are one field.
+// SAFETY: 1. the page is `inner`'s.
 unsafe impl<P: Policy> Layer<P> for Around<'_> {
     fn frames(&self) -> Option<&Frames> {
         Some(self.0)

@@ -19,7 +19,6 @@ use core::mem::ManuallyDrop;
 /// An implementation must ensure:
 ///
 /// 1. A page that [`alloc`](Self::alloc) returns is the one that `inner` returned in the same call.
-/// 2. [`frames`](Self::frames) returns the same frames each time.
 ///
 /// A hook may unwind. Pages that the call was to give back go back all the same.
 ///
@@ -32,7 +31,8 @@ use core::mem::ManuallyDrop;
 /// ```
 pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
     /// Returns the frames in whose records chains are linked if [`freeing`](Self::freeing) is to be
-    /// called for every page, and `None` if it has no effect. There is no default, so that a layer
+    /// called for every page, and `None` if it has no effect. They are the same frames each time;
+    /// those of another machine name wrong tables, or panic. There is no default, so that a layer
     /// that defines the one does not forget the other.
     fn frames(&self) -> Option<&Frames>;
 
@@ -127,7 +127,7 @@ impl<T, G: Fn(T)> GoesBack<T, G> {
 impl<T, G: Fn(T)> Drop for GoesBack<T, G> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it is used no more after this.
+        // SAFETY: 1. it is used no more after this.
         (self.give)(unsafe { ManuallyDrop::take(&mut self.what) });
     }
 }
@@ -251,7 +251,10 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     }
 }
 
-// SAFETY: the policy inside takes them, if it does.
+// SAFETY: it is part of the `Policy` above. Of that contract: 3. the policy inside hands the tables
+// out again, or leaves them in the chain. The layer is told where they are, and gets none. 4. the
+// proof and the tables go on to a part of `inner`, which has its machine and its CPUs. `inner`
+// handed the tables out, as the layer only passes pages on.
 unsafe impl<L: Layer<P>, P: Policy> TakesUnhooked for Layered<L, P> {
     fn take_unhooked(
         &self,

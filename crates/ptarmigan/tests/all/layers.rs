@@ -83,7 +83,7 @@ unsafe impl Policy for Recording<'_> {
     }
 }
 
-// SAFETY: pages are no frames, and it takes none.
+// SAFETY: pages are no frames, it takes none, and passes nothing on.
 unsafe impl TakesUnhooked for Recording<'_> {
     fn take_unhooked(
         &self,

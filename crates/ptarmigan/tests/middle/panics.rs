@@ -152,7 +152,7 @@ impl Check for Looks {
 /// A layer that unwinds in every method.
 pub struct Around<'h>(pub &'h Frames);
 
-// SAFETY: 1. the page is `inner`'s. 2. the frames are one field.
+// SAFETY: 1. the page is `inner`'s.
 unsafe impl<P: Policy> Layer<P> for Around<'_> {
     fn frames(&self) -> Option<&Frames> {
         Some(self.0)
@@ -295,7 +295,7 @@ fn rough(
     type Lists<'h> = Quicklists<'h, Rough<DirectMap>, Rough<&'h KernelMap<X, DirectMap>>, Looks>;
     let mut boot = host.boot(Lists::bytes(&frames.size(), &config)).unwrap();
     // SAFETY: 1. the window is the host's. 2. the map was made for the host's frames and format.
-    // 3. the host has checked the format.
+    // 3. and 4. the host has checked the format.
     let source = unsafe { Source::new(frames, Rough(host.window()), kernel, X::LAYOUT) };
     let lists: Lists<'_> = Quicklists::with_check(&mut boot, config, source, Looks).unwrap();
     let mut boot = host.boot(Charged::<&Accounts>::bytes(&frames.size())).unwrap();

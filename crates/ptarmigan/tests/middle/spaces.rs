@@ -21,7 +21,7 @@ const BASE: u64 = SPAN;
 /// Unwinds when a table is handed out, and when one comes back.
 struct Unwinding<'h>(&'h Frames);
 
-// SAFETY: 1. the page is `inner`'s. 2. the frames are one field.
+// SAFETY: 1. the page is `inner`'s.
 unsafe impl<P: Policy> Layer<P> for Unwinding<'_> {
     fn frames(&self) -> Option<&Frames> {
         Some(self.0)
