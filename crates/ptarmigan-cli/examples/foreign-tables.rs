@@ -257,8 +257,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = ListsConfig::new(host.config().cpus);
     let mut boot = host.boot(Lists::bytes(&host.frames().size(), &config))?;
     // SAFETY: 1. the window is the host's, which reaches all of its frames. 2. nothing is
-    // constructed.
-    // 3. four levels, whose tables are frames.
+    // constructed. 3. four levels, whose tables are frames. 4. entries have 64 bits.
     let source = unsafe { Source::new(host.frames(), host.window(), NoConstruct, LAYOUT) };
     let lists: &'static Lists = Box::leak(Box::new(Lists::new(&mut boot, config, source)?));
     let slot = host.slot(0).ok_or("the CPU is taken")?;

@@ -312,7 +312,7 @@ impl<F: Format> Host<F> {
         let top = F::LAYOUT.root();
         for index in F::USER_ROOT_ENTRIES..(F::USER_ROOT_ENTRIES + KERNEL_ENTRIES).min(F::entries(top)) {
             // SAFETY: 1. the zero frame is an empty table for as long as the host is there, and no
-            // CPU walks it for a user.
+            // CPU walks it for a user. 2. the map is new. 3. it was made for these frames.
             unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
         let owners = Owners::new(machine, cpus);
@@ -468,8 +468,8 @@ impl<F: Format> Host<F> {
     /// Makes a source of pages for a policy.
     pub fn source(&self) -> Source<'_, DirectMap, &KernelMap<F, DirectMap>> {
         // SAFETY: 1. the window reaches the whole arena, in which all frames lie, and the source
-        // borrows the host. 2. the map was made for these frames and this format. 3. the host has
-        // checked the format.
+        // borrows the host. 2. the map was made for these frames and this format. 3. and 4.
+        // `KernelMap::new` has checked both.
         unsafe { Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT) }
     }
 

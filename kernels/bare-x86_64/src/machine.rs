@@ -93,9 +93,9 @@ pub unsafe fn set_up(memory: Span) -> Result<(Machine, BootMemory), Failed> {
     let setup = Setup::direct_map(&runs, direct(0), DIRECT_MAP_LIMIT, mmu)?
         .kernel_root(boot::kernel_top().physical(DIRECT_MAP))
         .extra(EXTRA);
-    // SAFETY: 1. Point 1 of the caller's. 2. The direct map covers it in every space. 3. The table
-    // that the machine booted on maps no page of the user's, and the tables that it links are
-    // statics.
+    // SAFETY: 1. Point 1 of the caller's. 2. The direct map covers it in every space, and
+    // the image. 3. The table that the machine booted on maps no page of the user's, and the tables
+    // that it links are statics.
     let boot = unsafe { KERNEL.set_up(setup)? };
     let Some(parts) = KERNEL.parts() else { fail(format_args!("used before it was set up")) };
     Ok((Machine::new(parts, Announced::new(parts.frames(), || ())), boot))

@@ -65,7 +65,7 @@ pub fn run(memory: Span) {
     TOP.set(2, UPPER.physical(DIRECT_MAP) | PRESENT | WRITABLE);
     UPPER.set(0, DIRECTORY.physical(DIRECT_MAP) | PRESENT | WRITABLE);
     DIRECTORY.set(0, LEAF.physical(DIRECT_MAP) | PRESENT | WRITABLE);
-    // SAFETY: the top has all kernel entries of the boot table, and its tables are statics.
+    // SAFETY: 1. the top has all kernel entries of the boot table, and its tables are statics.
     unsafe { table::load_root(TOP.physical(DIRECT_MAP)) };
     say!("root table switched");
 
@@ -127,7 +127,7 @@ pub fn run(memory: Span) {
     trap::set_page_fault_hook(None);
     say!("8 pages mapped on demand by the hook");
 
-    // SAFETY: the table the machine booted on, which maps the same kernel.
+    // SAFETY: 1. the table the machine booted on, which maps the same kernel.
     unsafe { table::load_root(boot) };
     for index in 0..512 {
         LEAF.set(index, 0);

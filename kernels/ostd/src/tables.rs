@@ -44,7 +44,7 @@ impl Tables {
         // SAFETY: 1. passed on.
         let mut memory = unsafe { Memory::new(&FRAMES, own, |size| Lists::bytes(size, &config)) };
         // SAFETY: 1. the window reaches the source's memory. 2. it leaves roots alone. 3. the
-        // layout is the format's own.
+        // layout is the format's own. 4. entries have room for 40 bits of a frame's number.
         let source =
             unsafe { quicklist::Source::new(memory.frames, memory.window, NoConstruct, X86_64::LAYOUT) };
         let lists = match Quicklists::new(&mut memory.boot, config, source) {

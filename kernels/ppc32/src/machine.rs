@@ -89,7 +89,7 @@ pub unsafe fn set_up(start: u64, end: u64) -> Result<(), Failed> {
         .kernel_root(mmu::physical(ptr::from_ref(&EMPTY_ROOT)))
         .asids(CONTEXTS)
         .costs(COSTS);
-    // SAFETY: 1. Point 1 of the caller's. 2. Block translation covers that memory in every space,
+    // SAFETY: 1. Point 1 of the caller's. 2. Block translation covers all memory in every space,
     // for good. 3. The root has no entries.
     unsafe { KERNEL.set_up(setup)? };
     let Some(parts) = KERNEL.parts() else { fail(format_args!("used before it was set up")) };

@@ -94,7 +94,8 @@ impl HostTables {
             host.boot(StoreSlots::bytes(n) + TableWindow::<StoreSlots, Threads>::bytes(THREADS))?;
         // SAFETY: 1. the host's map reaches all its frames.
         let slots = unsafe { StoreSlots::new(&mut boot, n, SLOT_BASE, host.window()) }?;
-        // SAFETY: 1. they were made just now. 2. they are stores. 3. numbers are below `THREADS`.
+        // SAFETY: 1. they were made just now, for all frames of the host, and are passed on. 2.
+        // they are stores. 3. numbers are below `THREADS`.
         let high = unsafe { TableWindow::new(&mut boot, THREADS, slots, Threads) };
         let high = high.map_err(|e| HighError::Host(e.to_string()))?;
         // SAFETY: 1. the limit of the low map decides. 2. the host makes high memory of the frames
@@ -123,7 +124,7 @@ impl HostTables {
             UserPte::Auto(_) => Placement::Auto(&self.auto),
         };
         // SAFETY: 1. the window reaches all memory of the host (1.). 2. the map was made for these
-        // frames and this format. 3. the host has checked the format.
+        // frames and this format. 3. and 4. the host has checked the format (`KernelMap::new`).
         let source = unsafe { Source::new(host.frames(), self, host.kernel(), F::LAYOUT) };
         // SAFETY: 1. the window reaches all memory of the host (1.).
         unsafe { source.with_placement(placement) }

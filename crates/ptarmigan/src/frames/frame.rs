@@ -114,7 +114,8 @@ impl Frame<Dirty> {
     /// ```
     #[inline]
     pub unsafe fn clear<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
-        // SAFETY: 1. passed on. `clear_with` passes memory of the frame, which is `self`'s alone.
+        // SAFETY: of `clear_with`: 1. passed on. Of `through_caches`: 1. `clear_with` passes memory
+        // of the frame, which is `self`'s alone.
         unsafe { self.clear_with(window, |base| clear::through_caches(base)) }
     }
 
@@ -128,8 +129,9 @@ impl Frame<Dirty> {
     ///
     /// 1. The window must reach the memory of the frame's machine, and this frame.
     pub unsafe fn clear_nontemporal<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
-        // SAFETY: 1. passed on. `clear_with` passes memory of the frame, which is `self`'s alone,
-        // as aligned as the frame's address (contract of `Window`, point 3).
+        // SAFETY: of `clear_with`: 1. passed on. Of `past_caches`: 1. `clear_with` passes memory of
+        // the frame, which is `self`'s alone. 2. it is as aligned as the frame's address (contract
+        // of `Window`, point 3).
         unsafe { self.clear_with(window, |base| clear::past_caches(base)) }
     }
 

@@ -287,9 +287,8 @@ impl Frames {
                 };
                 self.note(zone, &buddy);
                 // SAFETY: 1. the block came off the lists of the zone just now, so it is the
-                // caller's alone.
-                // 2. all its frames are known to be zero by the buddy's count (`Dirty` makes no
-                //    promise).
+                // caller's alone. 2. all its frames are known to be zero by the buddy's count
+                // (`Dirty` makes no promise).
                 return Ok(unsafe {
                     if block.zero == 1 << request.order {
                         Taken::Zero(Frame::from_raw(self.machine, block.pfn, request.order))

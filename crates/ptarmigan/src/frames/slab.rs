@@ -71,7 +71,8 @@ impl Slab {
     ///
     /// # Safety
     ///
-    /// 1. All calls for this slab must be given the same frames, and a window that reaches them.
+    /// 1. All calls for this slab must be given the same frames, and a window that reaches those of
+    ///    low memory.
     pub unsafe fn take<W: OpenWindow>(
         &self,
         frames: &Frames,
@@ -122,7 +123,8 @@ impl Slab {
     /// 1. `at` must have come from [`Slab::take`] of this slab, and must not have been given back
     ///    since.
     /// 2. No code and no MMU may use it any more.
-    /// 3. All calls for this slab must be given the same frames, and a window that reaches them.
+    /// 3. All calls for this slab must be given the same frames, and a window that reaches those of
+    ///    low memory.
     pub unsafe fn give<W: OpenWindow>(&self, frames: &Frames, window: &W, at: PhysAddr) {
         let mut head = self.partial.lock();
         let pfn = at.pfn();
@@ -166,7 +168,7 @@ impl Slab {
     fn next<W: OpenWindow>(&self, window: &W, at: PhysAddr) -> u32 {
         let guard = window.open(at);
         // SAFETY: called for free objects of slabs under the lock only; the guard is valid for the
-        // object, which is at least 8 bytes long and as aligned.
+        // object (contracts of `take` and `give`), which is at least 8 bytes long and as aligned.
         unsafe { guard.base().cast::<u32>().read() }
     }
 

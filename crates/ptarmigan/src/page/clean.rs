@@ -49,8 +49,9 @@ impl Clean {
     /// 1. The caller must own the table's memory: it came from [`Clean::into_raw`], or from an
     ///    allocator, and no other code has taken it. It is aligned to 8 bytes at least, and `level`
     ///    is below [`MAX_LEVELS`].
-    /// 2. Its content must be in the state of `level`, and it must be as large as a table of that
-    ///    level. If it came from [`Clean::into_raw`], `level` is the level that it had.
+    /// 2. Its content must be in the state of `level`, it must be as large as a table of that
+    ///    level, and lie in memory that such tables are made of. A page that came from
+    ///    [`Clean::into_raw`] fits the level that it had.
     /// 3. No MMU can reach it: it never was linked, or it has been unlinked and flushed everywhere.
     #[inline]
     pub unsafe fn from_raw(at: PhysAddr, level: Level) -> Self {

@@ -15,7 +15,7 @@
 //!    back.
 //! 3. The tree unlinks the table, and calls [`clear_touched`](ForeignTable::clear_touched). The
 //!    table is zero when it goes.
-//! 4. A table that no MMU could ever walk becomes a page again at once:
+//! 4. A table that no MMU can walk, or knows, becomes a page again at once:
 //!    [`never_walked`](ClearedTable::never_walked). Every other table is
 //!    [unhooked](ClearedTable::unhook) onto a chain, and only the flush makes pages of that.
 //!
@@ -267,7 +267,8 @@ impl<'m> ForeignTable<'m> {
     #[inline]
     pub unsafe fn clear_touched<W: OpenWindow>(self, window: &W) -> ClearedTable<'m> {
         if self.is_small() {
-            // SAFETY: points 1 to 4 are passed on; it is one line or less, or several of a frame.
+            // SAFETY: 1. the window shows it (4.), and it lies in one frame. 2. no code uses it any
+            // more (1. and 3.).
             unsafe { clear(window, self.at, 0..self.bytes()) };
         }
         for (frame, record) in self.records().enumerate() {
@@ -318,8 +319,9 @@ impl ClearedTable<'_> {
     ///
     /// # Safety
     ///
-    /// 1. No MMU could ever reach the table: no CPU has loaded the root of a tree that it was
-    ///    linked in.
+    /// 1. No MMU may reach the table. Either no CPU has loaded the root of a tree that it was
+    ///    linked in, or each that has has loaded another root since, and has dropped its
+    ///    translations of that tree, with its links of tables.
     #[inline]
     pub unsafe fn never_walked(self) -> Clean {
         if let Some(record) = self.0.records().next() {

@@ -126,7 +126,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             return Err(self.none(node, level));
         }
         let at = if self.layout.is_small(level) {
-            // SAFETY: 1. always these frames, which the window reaches (contract of `new`).
+            // SAFETY: 1. always these frames, whose low memory the window reaches (contract of
+            // `new`).
             unsafe { self.small().take(self.frames, &self.window, node, flags)? }
         } else {
             let order = self.layout.order(level);
@@ -246,8 +247,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     unsafe fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
             // SAFETY: 1. `make` took it from this slab, which is that of the frames, and the caller
-            // owns it (1.). 2. no other code can reach it (1.). 3. always these frames, all of
-            // which the window reaches.
+            // owns it (1.). 2. no other code can reach it (1.). 3. as in `make`.
             unsafe { self.small().give(self.frames, &self.window, at) };
             return;
         }
@@ -277,7 +277,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             unsafe { self.construct.destruct(self.frames, at) };
         }
         if self.layout.is_small(level) {
-            // SAFETY: as in `give_zero`.
+            // SAFETY: 1. to 3. as in `give_zero`: `page` owned it.
             unsafe { self.small().give(self.frames, &self.window, at) };
             return;
         }
@@ -304,8 +304,9 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///    other code writes to it meanwhile.
     pub unsafe fn is_zero(&self, at: PhysAddr) -> bool {
         let guard = self.window.open(at);
-        // SAFETY: the window reaches the frame (contract of `new`, 1.), so the guard is valid for
-        // it. No code writes to it (1.), and frames are aligned to more than a word.
+        // SAFETY: the window reaches the frame (contracts of `new` and `with_placement`), so the
+        // guard is valid for it. No code writes to it (1.), and frames are aligned to more than a
+        // word.
         let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)
     }

@@ -45,10 +45,10 @@ impl<F: Format, W: OpenWindow + Copy, S: Shootdown, O: Objects> Kernel<F, W, S, 
     ///
     /// 1. From now on nothing else uses the memory of the runs, programs to which the machine's
     ///    spaces show it apart.
-    /// 2. The window reaches that memory, in every space, for good.
-    /// 3. Through the kernel's half of the root that [`kernel_root`](Setup::kernel_root) names the
-    ///    user has no access, and tables that it links stay for good. Nothing writes to the root
-    ///    while this runs.
+    /// 2. The window reaches that memory, in every space, for good. It reaches the root that
+    ///    [`kernel_root`](Setup::kernel_root) names.
+    /// 3. Through the kernel's half of that root the user has no access, and tables that it links
+    ///    stay for good. Nothing writes to the root while this runs.
     pub unsafe fn set_up<'a>(&'static self, setup: Setup<'a, W, S, O>) -> Result<BootMemory, SetupError> {
         let mut left = None;
         let filled = self.parts.fill(|| {
@@ -71,7 +71,7 @@ impl<F: Format, W: OpenWindow + Copy, S: Shootdown, O: Objects> Kernel<F, W, S, 
     /// 2. `cpu` is below the number of CPUs that the machine was set up with.
     #[inline]
     pub unsafe fn assume(&self, cpu: CpuId) -> Pinned<'_> {
-        // SAFETY: 1. and 2. passed on; each machine has a node 0.
+        // SAFETY: 1. and 2. passed on. 3. each machine has a node 0.
         unsafe { self.assume_on(cpu, NodeId(0)) }
     }
 
@@ -84,7 +84,7 @@ impl<F: Format, W: OpenWindow + Copy, S: Shootdown, O: Objects> Kernel<F, W, S, 
     #[inline]
     pub unsafe fn assume_on(&self, cpu: CpuId, node: NodeId) -> Pinned<'_> {
         let id = self.parts.get().map_or(MachineId::NONE, Machine::id);
-        // SAFETY: 1. and 2. passed on.
+        // SAFETY: 1. passed on. 2. the same (2. and 3.).
         unsafe { Pinned::assume(id, cpu, node) }
     }
 

@@ -215,10 +215,10 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
     ///
     /// 1. Until the place is dropped, nothing else uses the memory of the runs, programs to which
     ///    the machine's spaces show it apart.
-    /// 2. Until then the window reaches that memory, in every space.
-    /// 3. Through the kernel's half of the root that [`kernel_root`](Self::kernel_root) names the
-    ///    user has no access, and tables that it links stay as long. Nothing writes to the root
-    ///    while this runs.
+    /// 2. Until then the window reaches that memory, in every space. It reaches the root that
+    ///    [`kernel_root`](Self::kernel_root) names.
+    /// 3. Through the kernel's half of that root the user has no access, and tables that it links
+    ///    stay as long. Nothing writes to the root while this runs.
     pub unsafe fn build_in<'m, F: Format>(
         self,
         place: &'m Place<F, W>,
@@ -380,9 +380,8 @@ fn check_root<F: Format, W: OpenWindow>(
 fn entry<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize) -> u64 {
     let guard = window.open_low(at);
     let slot = guard.base().cast::<F::Slot>().wrapping_add(index);
-    // SAFETY: the window reaches the root (`Setup::build_in`, points 2 and 3; `check_root` has seen
-    // that it lies below the limit), which is aligned to its size and has more entries than
-    // `index`. Entries are atomics of this type.
+    // SAFETY: the window reaches the root (`Setup::build_in`, point 2), which is aligned to its
+    // size (`check_root`) and has more entries than `index`. Entries are atomics of this type.
     unsafe { &*slot }.load()
 }
 

@@ -263,9 +263,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         tables.change_permissions(range, gather, |_, raw| {
             let (frame, mut attr) = (F::frame(Level::PTE, raw), changed(raw));
             // As at a fault (`State::fault_present`): frames of objects and the zero frame are
-            // special, and a frame that another entry shows is copied when it is written. SAFETY:
-            // 1. An entry that is not special shows a data frame of this machine, and holds a
-            // reference to it. The caller has the space for itself: neither goes, and this space
+            // special, and a frame that another entry shows is copied when it is written.
+            // SAFETY: 1. an entry that is not special shows a data frame of this machine, and holds
+            // a reference to it. The caller has the space for itself: neither goes, and this space
             // does not add another.
             let is_sole = || unsafe { DataFrames::is_sole_raw(frames, frame) };
             if !attr.has(Attr::WRITE) && !F::is_special(Level::PTE, raw) && is_sole() {

@@ -32,8 +32,8 @@ pub(crate) fn fence_after_rmw() {
     atomic::fence(atomic::Ordering::SeqCst);
 }
 
-/// Lets other threads run after many turns of a wait: in a process, the thread that holds a lock may
-/// have lost its processor.
+/// Lets other threads run after many turns of a wait: in a process, the thread that holds a lock
+/// may have lost its processor.
 #[inline]
 pub(crate) fn relent(turns: u32) {
     #[cfg(all(feature = "std", not(loom)))]

@@ -228,7 +228,7 @@ mod a_machine {
                 let source = || {
                     // SAFETY: 1. and 2. no memory is reached: no page is ever made.
                     let window = unsafe { DirectMap::new(std::ptr::null_mut(), 1 << 30) }.expect("it fits");
-                    // SAFETY: 1. as above.
+                    // SAFETY: 1. to 4. as above.
                     unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) }
                 };
                 DataFrames::new(boot, &frames, cpus).expect("`bytes` suffices");

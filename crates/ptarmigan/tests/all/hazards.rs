@@ -147,7 +147,8 @@ fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
     // leaked just now.
     let map = unsafe { DirectMap::new(leaked(limit).as_ptr(), limit as u64) };
     let map = map.expect("a block of memory ends below the highest address");
-    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
+    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block. 2. the caller's is for
+    // these frames. 3. the layout is the format's own. 4. their numbers are small.
     let source = unsafe { Source::new(frames, window(map), construct, X86_64::LAYOUT) };
     let bytes = Quicklists::<W, C, K>::bytes(&frames.size(), &config);
     // SAFETY: as above.
@@ -311,8 +312,7 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     assert_eq!(lists.source().frames().counts().free, free);
 }
 
-// --- H8
-// ------------------------------------------------------------------------------------------------------------------
+// --- H8 ------------------------------------------------------------------------------------------
 
 #[test]
 fn high_memory_does_not_count_in_the_budget() {
@@ -331,8 +331,7 @@ fn high_memory_does_not_count_in_the_budget() {
     assert_eq!(kept(1 << 16), kept(0), "as much as without high memory");
 }
 
-// --- H18
-// -----------------------------------------------------------------------------------------------------------------
+// --- H18 -----------------------------------------------------------------------------------------
 
 /// Charges the owner that is set, up to a limit.
 #[derive(Default)]

@@ -205,7 +205,7 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
     let window = unsafe { DirectMap::new(words.0.as_ptr().cast(), limit as u64) }.expect("a low block");
     let marks = Marks { words, calls: Mutex::default() };
     // SAFETY: 1. low memory lies in the block. 2. marks are for any frames. 3. the layout is
-    // checked.
+    // checked. 4. no tree is made.
     let source = unsafe { Source::new(&frames, window, &marks, X86_64::LAYOUT) };
     let on: Vec<_> = cpus.iter().map(|(node, _)| NodeId(*node)).collect();
     let policy = Historic::new(&mut boot, rules, &on, lists, source).expect("`bytes` suffices");

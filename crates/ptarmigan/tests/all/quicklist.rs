@@ -621,7 +621,8 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     // leaked just now.
     let window = unsafe { DirectMap::new(memory(limit).as_mut_ptr().cast(), limit as u64) };
     let window = window.expect("a block of memory ends below the highest address");
-    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
+    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block. 2. no page is
+    // constructed. 3. the layout is the format's own. 4. no tree is made.
     let source = unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) };
     let policy =
         Historic::new(&mut boot, rules, &[NodeId(0)], 1, source).expect("`bytes` says how much is needed");

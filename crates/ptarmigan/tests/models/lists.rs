@@ -113,7 +113,8 @@ impl<C: Construct + 'static> Lists<C> {
         let construct = construct(&frames, window);
         // SAFETY: the box is kept beside the lists and moves nowhere with them.
         let borrowed: &'static Frames = unsafe { &*std::ptr::from_ref(&*frames) };
-        // SAFETY: 1. all frames lie in the block.
+        // SAFETY: 1. all frames lie in the block. 2. the caller's is for these frames. 3. the
+        // layout has frames alone but for its root. 4. no tree is made.
         let source = unsafe { Source::new(borrowed, window, construct, LAYOUT) };
         let lists = Quicklists::new(&mut boot, config, source).unwrap();
         assert_eq!(lists.magazine(), 1);

@@ -218,7 +218,8 @@ impl<const L: u8, const B: bool> World<L, B> {
             // SAFETY: 1. taken above. 2. it has no entries, which is zero here.
             frames.give(unsafe { Frame::<Zero>::from_raw(machine, pfn, 0) });
         }
-        // SAFETY: 1. all frames lie in the memory.
+        // SAFETY: 1. all frames lie in the memory. 2. no page is constructed. 3. tables are frames.
+        // 4. their numbers are small.
         let source =
             unsafe { Source::new(&frames, Watched(memory.clone()), NoConstruct, Small::<L>::LAYOUT) };
         let mut pages =

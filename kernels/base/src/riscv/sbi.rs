@@ -29,8 +29,8 @@ unsafe fn call(extension: u64, function: u64, arguments: [u64; 3]) -> Result<u64
 /// Interrupts the harts in `mask` (bit n: hart n). Earlier stores of this hart are visible to them
 /// when they take the interrupt.
 pub fn interrupt(mask: u64) -> Result<(), SbiError> {
-    // SAFETY: an interrupt is taken by the kernel's own handlers. The fence orders stores to memory
-    // before the store to the interrupt controller that the firmware makes.
+    // SAFETY: 1. an interrupt is taken by the kernel's own handlers. The fence orders stores to
+    // memory before the store to the interrupt controller that the firmware makes.
     unsafe {
         asm!("fence rw, o", options(nostack, preserves_flags));
         call(IPI, 0, [mask, 0, 0]).map(|_| ())
@@ -40,7 +40,7 @@ pub fn interrupt(mask: u64) -> Result<(), SbiError> {
 /// Has all running harts execute `FENCE.I`, so that they fetch the instructions that this hart has
 /// stored. The firmware waits for them, whether they take interrupts of the kernel's or not.
 pub fn fence_instructions() -> Result<(), SbiError> {
-    // SAFETY: a fence changes no memory. Stores of this hart are seen before the firmware's
+    // SAFETY: 1. a fence changes no memory. Stores of this hart are seen before the firmware's
     // interrupt is. A mask base of -1 stands for all harts.
     unsafe {
         asm!("fence rw, rw", options(nostack, preserves_flags));
@@ -60,7 +60,7 @@ pub unsafe fn start_hart(hart: u64, start: u64, argument: u64) -> Result<(), Sbi
 
 /// Sets the time of this hart's next timer interrupt.
 pub fn set_timer(time: u64) {
-    // SAFETY: as for `interrupt`. A firmware without a timer leaves tasks to give way by
+    // SAFETY: 1. as for `interrupt`. A firmware without a timer leaves tasks to give way by
     // themselves.
     let _ = unsafe { call(TIME, 0, [time, 0, 0]) };
 }

@@ -154,7 +154,7 @@ pub unsafe fn set_up<A: Arch>(
         flags: AllocFlags::NORMAL,
     };
     // SAFETY: 1. The window reaches low memory (`Arch`, point 5), where the request asks for
-    // frames.
+    // frames, and where roots are.
     let half = unsafe { KernelHalf::<A>::new(frames, window, request)? };
     let root = A::Format::LAYOUT.root();
     let entries = 1usize << A::Format::INDEX_BITS[root.0 as usize];
@@ -174,7 +174,7 @@ pub unsafe fn set_up<A: Arch>(
     // SAFETY: 1. Point 2 of the caller's.
     let placement = unsafe { placement(kernel, &tables, params.userpte.unwrap_or_default()) };
     // SAFETY: 1. The window reaches low memory. 2. The kernel's half was made for these frames and
-    // this format. 3. The layout is the format's own.
+    // this format. 3. The layout is the format's own. 4. `KernelHalf::new` has looked.
     let source = unsafe { Source::new(frames, tables, half, A::Format::LAYOUT) };
     // SAFETY: 1. It reaches all memory where tables may be high (`Arch`, point 6).
     let source = unsafe { source.with_placement(placement) };

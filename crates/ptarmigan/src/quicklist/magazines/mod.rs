@@ -353,8 +353,9 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[inline(always)]
     fn page(&self, class: usize, level: Level, item: u32) -> Clean {
         // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act.
-        // 2. pages of a class are in one state and of one size, and `level` is of the class. 3.
-        // only clean pages are put there, and no code writes to them while they rest.
+        // 2. pages of a class are in one state, of one size, and of memory for each level of the
+        // class, of which `level` is. 3. only clean pages are put there, and no code writes to them
+        // while they rest.
         unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift(class)), level) }
     }
 

@@ -118,7 +118,8 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///
     /// # Safety
     ///
-    /// 1. The window must reach all of `frames`.
+    /// 1. The window must reach the frame that `request` takes, and each root that the map
+    ///    [constructs](Construct).
     pub unsafe fn new(frames: &Frames, window: W, request: Request) -> Result<Self, KernelMapError> {
         const { check_tables::<F>() };
         check_memory::<F>(frames)?;
