@@ -42,7 +42,8 @@ mod x86 {
     #[derive(Clone, Copy)]
     struct Here;
 
-    // SAFETY: 1. the only thread sets them once. 2. no other code knows the type.
+    // SAFETY: 1. the only thread sets them once. 2. no other code knows the type. 3. it is the
+    // default.
     unsafe impl Home for Here {
         type Policy = &'static Lists;
         type Pin = CpuSlot;

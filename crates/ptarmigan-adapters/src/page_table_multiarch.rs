@@ -20,7 +20,7 @@
 //! /// Where the hooks find their pages: they have no argument for it.
 //! #[derive(Clone, Copy)]
 //! struct Here;
-//! // SAFETY: 1. one thread has set one. 2. nothing else calls them.
+//! // SAFETY: 1. one thread has set one. 2. nothing else calls them. 3. it is the default.
 //! unsafe impl Home for Here {
 //!     type Policy = &'static Lists;
 //!     type Pin = CpuSlot;
@@ -247,7 +247,8 @@ impl<M: Addresses, E: TableEntry, H: Home> Space<M, E, H> {
     ///
     /// 1. The space must not map pages there.
     /// 2. `from` must be a root of the same format, which the direct map reaches. The tables under
-    ///    its entries must stay as long as this space.
+    ///    its entries must stay as long as this space. No code may write to these
+    ///    entries while this runs.
     pub unsafe fn share_root_entries(&mut self, from: TheirPhysAddr, entries: Range<usize>) {
         let bytes = entries.start.min(512) * ENTRY..entries.end.min(512) * ENTRY;
         // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone. Of `share`:

@@ -66,7 +66,7 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     /// # Safety
     ///
     /// 1. The policy must make its pages by `source`, or by another source of the same frames and
-    ///    layout.
+    ///    layout, whose tables the window of `source` reaches.
     pub unsafe fn with_policy<C: Construct>(
         policy: P,
         source: &Source<'m, DirectMap, C>,
@@ -141,10 +141,11 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
     ///
     /// # Safety
     ///
-    /// 1. [`alloc`](Self::alloc) handed out the table at `at`, and it has not come back.
+    /// 1. [`alloc`](Self::alloc) handed out the table at `at`. It has not come back, and does not
+    ///    while this runs.
     #[inline]
     pub unsafe fn note(&self, at: PhysAddr, bytes: Range<usize>) {
-        // SAFETY: 1. by the caller. 2. nobody gives it back in here.
+        // SAFETY: 1. and 2. by the caller.
         unsafe { self.open(at) }.touched_range(bytes);
     }
 
@@ -162,7 +163,7 @@ impl<'m, P: Policy, N: WithPin> Pages<'m, P, N> {
         // SAFETY: 1. by the caller. 2. only this gives it back.
         let table = unsafe { self.open(at) };
         // SAFETY: 1. to 3. by the caller (3., 2. and 3.); every byte was zero when it came. 4. the
-        // window reaches low memory, of which the table is.
+        // window reaches the tables (contract of `with_policy`).
         let table = unsafe { table.clear_touched(&self.window) };
         let mut waits = Waits { table: Some(table), on: &self.waiting };
         if !self.at_once {

@@ -307,7 +307,8 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
     ///
     /// 1. The tree must have no entry there.
     /// 2. `from` must be a root of the same format, which the direct map reaches. The tables under
-    ///    its entries must stay as long as this tree.
+    ///    its entries must stay as long as this tree. No code may write to these
+    ///    entries while this runs.
     pub unsafe fn share(&mut self, from: PhysAddr, bytes: Range<usize>) {
         // SAFETY: 1. the root is the tree's. 2. nobody gives it back in here.
         unsafe { self.pages.open(self.tree.root) }.touched_range(bytes.clone());
@@ -315,7 +316,8 @@ impl<P: Policy, N: WithPin, E: Entries> TreeOn<'_, '_, P, N, E> {
             self.tree.shared.add(offset);
             let [to, from] =
                 [self.tree.root, from].map(|at| self.pages.pointer(at).wrapping_add(offset).cast::<u64>());
-            // SAFETY: entries of two roots, one of which the holder has alone (2.).
+            // SAFETY: entries of two roots: the holder has one alone, and no code writes to the
+            // other's (2.).
             unsafe { to.write_volatile(from.read_volatile()) };
         }
         self.tree.forget();

@@ -153,7 +153,8 @@ impl<'a, 'm, P: Policy, N: WithPin> Space<'a, 'm, P, N> {
     ///
     /// 1. The space must not map pages there.
     /// 2. `from` must be a root, which the direct map reaches. The tables under entries of its
-    ///    upper half must stay as long as this space.
+    ///    upper half must stay as long as this space. No code may write to these entries while this
+    ///    runs.
     pub unsafe fn share_upper_half(&mut self, from: PhysFrame) {
         // SAFETY: 1. all tables are of these pages, and `&mut self` has them alone. Of `share`:
         // 1. and 2. passed on.

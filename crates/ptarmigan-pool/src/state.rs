@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// An implementation must ensure:
 /// 1. The page must stay mapped where it is, and memory beyond it must not be touched.
 /// 2. After [`destruct`](Self::destruct), and after a [`construct`](Self::construct) that failed,
-///    all of it is readable and writable, and nobody uses it.
+///    all of it is readable and writable, and nobody uses it. So it is after either has unwound.
 /// 3. Whatever it keeps a pointer for (a guard, a register of pages) it uses between the two only.
 pub unsafe trait PageState: Send + Sync + 'static {
     /// Whether [`destruct`](Self::destruct) has anything to do; if not, a pool that ends does not

@@ -81,7 +81,7 @@ fn what_is_noted_is_cleared_and_a_full_table_as_a_whole() {
 fn tables_that_are_no_frames_are_refused_and_so_is_the_cpu_of_another_machine() {
     let (host, lists) = lists(16 << 20);
     let layout = Layout { levels: 4, table_shift: [14; 5] };
-    // SAFETY: 1. to 3. the host's window and frames, and no page is constructed or made.
+    // SAFETY: 1. to 4. the host's window and frames, and no page is constructed or made.
     let large = unsafe { Source::new(host.frames(), host.window(), NoConstruct, layout) };
     // SAFETY: 1. not so, and refused before a page is made.
     let refused = unsafe { Pages::with_policy(lists, &large, host.slot(0).unwrap()) };

@@ -81,7 +81,7 @@ impl<S: PageState> Core<S> {
             return;
         }
         if let Some(seat) = seats::find(self.id, &self.link, || None) {
-            // SAFETY: as in `take`.
+            // SAFETY: 1. and 2. as in `take`.
             self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
                 .hand_over();
         }

@@ -60,7 +60,7 @@ unsafe impl Sync for OwnedFrames {}
 
 impl Drop for OwnedFrames {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw` in `Core::new`, and its borrowers have been dropped.
+        // SAFETY: `Core::new` leaked a box of it, and its borrowers have been dropped.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -124,7 +124,7 @@ impl<S: PageState> Core<S> {
         let workshop = Workshop::new(state, arena, config.hook.clone());
         refused.into_iter().for_each(|refusal| workshop.refused(refusal));
         // SAFETY: 1. each frame is a page of the arena. 2. so is each that the workshop is given:
-        // its arena is this one. 3. one level, whose tables are frames.
+        // its arena is this one. 3. one level, whose tables are frames. 4. there are no trees.
         let source = unsafe { Source::new(frames, map, workshop, LAYOUT) };
         let lists =
             Quicklists::new(&mut memory, sizes, source).map_err(|e| PoolError::Host(e.to_string()))?;
@@ -174,8 +174,8 @@ impl<S: PageState> Core<S> {
     /// which its lists were made.
     #[inline]
     fn lists_on<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Lists<S>> {
-        // SAFETY: 1. no pin of another machine gets here: they are made in this file, for the
-        // core's seats.
+        // SAFETY: 1. no pin of another machine gets here: this module makes them, for the core's
+        // seats.
         unsafe { PolicyOn::new_unchecked(&self.lists, pin) }
     }
 
@@ -270,7 +270,7 @@ impl<S: PageState> Core<S> {
         // SAFETY: 1. and 2. by the caller. 3. no MMU walks it.
         let mut page = unsafe { Clean::from_raw(self.map().addr(base), LEVEL) };
         if let Some(seat) = seats::at_hand(self.id) {
-            // SAFETY: as in `take`.
+            // SAFETY: 1. and 2. as in `take`.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
             // SAFETY: 1. `take` had it from these lists, where all are roots.
             match unsafe { self.lists_on(&pin).top_to_hand(page) } {
@@ -308,13 +308,13 @@ impl<S: PageState> Core<S> {
             return work(&self.common_pin(here));
         };
         if NodeId(seat.node) != here {
-            // The thread has moved to another node: its pages are of the old one. SAFETY: as in
-            // `take`.
+            // The thread has moved to another node: its pages are of the old one.
+            // SAFETY: 1. and 2. as in `take`.
             self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
                 .hand_over();
             seats::moved(self.id, here.0);
         }
-        // SAFETY: as in `take`; on the thread's list of seats the node is the same from now on.
+        // SAFETY: 1. and 2. as in `take`; `here` is a node of the topology, as the seat's was.
         work(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), here) })
     }
 
@@ -355,7 +355,8 @@ impl<S: PageState> Core<S> {
 
 impl<S: PageState> Leave for Core<S> {
     fn leave(&self, seat: Seat) {
-        // SAFETY: as in `take`: the seat is the calling thread's until it is put on the list below.
+        // SAFETY: 1. the seat is the calling thread's until it is put on the list below. 2. as in
+        // `take`.
         self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
             .hand_over();
         let mut free = lock(&self.free);
