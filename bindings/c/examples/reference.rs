@@ -52,8 +52,8 @@ struct Machine {
     parking: Parking,
 }
 
-// SAFETY: 1. all are made for one name and one CPU. 2. they are fields. 3. the window reaches all of
-// memory; one frame is written.
+// SAFETY: 1. all are made for one name and one CPU. 2. they are fields. 3. the window reaches all
+// of memory; one frame is written.
 unsafe impl machine::Machine for Machine {
     type Window = DirectMap;
     type Policy = Quicklists<'static, DirectMap, &'static Kernel>;
@@ -95,7 +95,7 @@ impl Machine {
         // SAFETY: it has a size.
         let ram = unsafe { std::alloc::alloc_zeroed(ram) };
         let boot = NonNull::from(Vec::leak(vec![0u64; 1 << 20])).cast();
-        // SAFETY: the block is leaked: it is there for ever and used by no other code.
+        // SAFETY: 1. the block is leaked: it is there for ever and used by no other code.
         let boot = &mut unsafe { BootMemory::new(boot, 8 << 20) };
         // SAFETY: 1. and 2. memory below the limit is at `ram`, and reached through this alone.
         let window = unsafe { DirectMap::new(ram, BYTES as u64) }.expect("it fits");
@@ -112,7 +112,8 @@ impl Machine {
         let request = Request { node: NodeId(0), order: 0, zero: true, class, end: End::Low, flags };
         // SAFETY: 1. the window reaches all frames.
         let kernel = Box::leak(Box::new(unsafe { Kernel::new(frames, window, request) }.expect("a frame")));
-        // SAFETY: 1. the window reaches all frames. 2. made for them and this format. 3. so it is.
+        // SAFETY: 1. the window reaches all frames. 2. made for them and this format. 3. tables are
+        // frames. 4. `Kernel::new` has looked.
         let source = unsafe { Source::new(frames, window, &*kernel, Entries::LAYOUT) };
         let lists = Quicklists::new(boot, ListsConfig::new(1), source).expect("boot memory");
         let data = DataFrames::new(boot, frames, 1).expect("boot memory");

@@ -248,8 +248,8 @@ struct pt_config {
     // never looks. 255 costs a tenth of a pair.
     uint32_t verify_every;
     // i386: the tables of the window for high memory, one after the other, in the direct map and
-    // linked in the kernel's half of `kernel_root`. NULL if there is no window. The kernel does not
-    // write to them, and no TLB holds a page of the window.
+    // linked in the kernel's half of `kernel_root`. NULL if there is no window. The kernel does
+    // not write to them, and no TLB holds a page of the window.
     uint64_t *kmap_tables;
     // i386: where the window begins.
     void *kmap_base;
@@ -427,7 +427,7 @@ int32_t pt_cpu_serve(struct pt_cpu *cpu);
 
 // Does a bounded amount of work for an idle CPU: trims its lists, and clears up to `budget` free
 // frames ahead of their use. Returns how many it cleared, or an error. An idle loop calls it until
-// it returns 0; 16 frames are some 10 microseconds.
+// it returns 0; 16 frames are some 10 microseconds. On a machine with high memory it clears none.
 //
 // # Safety
 //

@@ -52,7 +52,8 @@ pub struct PtConfig {
     /// never looks. 255 costs a tenth of a pair.
     pub verify_every: u32,
     /// i386: the tables of the window for high memory, one after the other, in the direct map and
-    /// linked in the kernel's half of `kernel_root`. NULL if there is no window.
+    /// linked in the kernel's half of `kernel_root`. NULL if there is no window. The kernel does
+    /// not write to them, and no TLB holds a page of the window.
     pub kmap_tables: *mut u64,
     /// i386: where the window begins.
     pub kmap_base: *mut c_void,
@@ -135,8 +136,8 @@ impl PtConfig {
         if is_odd(self.direct_map.addr() as u64) || is_odd(self.direct_map_end) || self.kernel_root == 0 {
             return Err(PtError::Range);
         }
-        if !self.kernel_root.is_multiple_of(ROOT_ALIGN) || self.kernel_root + ROOT_ALIGN > self.direct_map_end
-        {
+        let root_end = self.kernel_root.checked_add(ROOT_ALIGN).filter(|end| *end <= self.direct_map_end);
+        if !self.kernel_root.is_multiple_of(ROOT_ALIGN) || root_end.is_none() {
             return Err(PtError::Range);
         }
         let mut runs = Runs { runs: [NO_RUN; 2 * PT_MAX_RUNS], n: 0 };
@@ -147,7 +148,7 @@ impl PtConfig {
         }
         // Memory that the library was told of is not handed out.
         self.spare(&runs, self.boot_memory.addr(), self.boot_bytes)?;
-        self.spare(&runs, self.kmap_tables.addr(), self.kmap_slots as usize * 8)?;
+        self.spare(&runs, self.kmap_tables.addr(), (self.kmap_slots as usize).saturating_mul(8))?;
         runs.spare(self.kernel_root, self.kernel_root + ROOT_ALIGN)?;
         Ok(runs)
     }
@@ -180,6 +181,6 @@ impl PtConfig {
         if bytes == 0 || start >= self.direct_map_end {
             return Ok(());
         }
-        runs.spare(start, start + bytes as u64)
+        runs.spare(start, start.saturating_add(bytes as u64))
     }
 }

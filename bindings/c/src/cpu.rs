@@ -65,7 +65,7 @@ impl Cpu {
         node: u32,
     ) -> Result<(), PtError> {
         let cpu = storage.vacant::<Cpu>()?;
-        // SAFETY: 1. the machine refuses to end before the CPU.
+        // SAFETY: 1. the machine refuses to end before the CPU, and does not end meanwhile.
         let parts: &'static Parts = unsafe { machine.lasting() }.find()?;
         if number >= parts.cpu_count() || node >= u32::from(parts.frames().nodes()) {
             return Err(PtError::Argument);
@@ -74,10 +74,10 @@ impl Cpu {
         if parts.cpus().has(id) {
             return Err(PtError::InUse);
         }
-        parts.cpus().set(id);
         // SAFETY: the storage is this call's alone, has room (`object::finish` compares) and stays
         // (invariant of `Arg`, 1.); the pin is written before the reference to it. Of `assume`: 1.
-        // code that names the object runs on that CPU alone (contract of `pt_cpu`). 2. just looked.
+        // code that names the object runs on that CPU alone (contract of `pt_cpu_init`). 2. just
+        // looked. Of `finish`: 1. all fields are written, and nothing fails after that.
         unsafe {
             let pin = &raw mut (*cpu).pin;
             pin.write(Pinned::assume(parts.id(), id, NodeId(node as u8)));
@@ -88,6 +88,7 @@ impl Cpu {
             (&raw mut (*cpu).gathers).write(Cell::new(0));
             object::finish(cpu);
         }
+        parts.cpus().set(id);
         Ok(())
     }
 

@@ -67,13 +67,19 @@ unsafe impl Object for Parts {
     const KIND: usize = 0x6d61_6331;
 }
 
+/// CPUs share it.
+const _: fn() = || {
+    fn shared<T: Sync>() {}
+    shared::<Parts>();
+};
+
 /// The machine that panics are told to.
 static PANIC: AtomicPtr<PtHooks> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns the hooks of the last machine that was made.
 #[cfg_attr(not(feature = "panic-handler"), allow(dead_code, reason = "its caller is the handler"))]
 pub fn panic_hook() -> Option<&'static PtHooks> {
-    // SAFETY: NULL, or a machine's that has not ended.
+    // SAFETY: NULL, or in a machine that has not ended: `end` takes it away first.
     unsafe { PANIC.load(Ordering::Acquire).as_ref() }
 }
 
@@ -144,7 +150,8 @@ impl Parts {
             return Err(PtError::BootMemory);
         }
         let base = NonNull::new(config.boot_memory.cast()).ok_or(PtError::Pointer)?;
-        // SAFETY: the block is the library's from now on, and is mapped in every space (1.).
+        // SAFETY: 1. the block is the library's until the machine has ended, and is mapped in every
+        // space (point 1 of the caller's).
         let boot = &mut unsafe { BootMemory::new(base, config.boot_bytes) };
         // SAFETY: 1. and 2. the direct map is one (1.).
         let window = unsafe { DirectMap::new(config.direct_map.cast(), config.direct_map_end) };
@@ -168,9 +175,9 @@ impl Parts {
         // compares), and stays where it is; a part that another one refers to is written before it
         // and never moved. Of the parts:
         // frames: 1. the runs are the library's from now on (1.). 2. the name is new.
-        // kernel: 1. the direct map reaches all low frames, of which its table is one.
+        // kernel: 1. the direct map reaches all low frames, of which its table and all roots are.
         // lists: 1. likewise. 2. the kernel's half was made for these frames and this format. 3.
-        // that has 3 or 4 levels, and only roots are small.
+        // that has 3 or 4 levels, and only roots are small. 4. `Kernel::new` has looked.
         // tlb: 1. the name is new.
         // kmap: 1. the direct map reaches all low frames. 2. by the configuration (1.).
         // `finish`: 1. all fields but the word are written by then.

@@ -5,7 +5,6 @@
 //! copied to another place, is told by one load and one comparison.
 use crate::error::PtError;
 use core::marker::PhantomData;
-use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The library's content of an object. The word is the first field.
@@ -43,9 +42,9 @@ fn word<T: Object>(at: *const T::Storage) -> usize {
 /// Code in C makes all of them, and a function gets it as a parameter. It keeps the promises that
 /// the header asks for such pointers:
 ///
-/// 1. It is NULL, misaligned, or points to memory of the size of `S` that may be read, and that
-///    code in C leaves alone until an object that is made there has ended. While no object is
-///    there, one call at a time uses it, and may write to it.
+/// 1. It is NULL, misaligned, or points to memory of the size of `S` that may be read. Once an
+///    object is made there, code in C leaves it alone until the call that ends the object returns.
+///    While no object is there, one call at a time uses it, and may write to it.
 /// 2. An object there is not ended while `'a` lasts, which is the call, but by the call itself.
 /// 3. A `pt_cpu` is of the calling CPU: the caller runs there, alone but for handlers of
 ///    interrupts, and stays until the call ends.
@@ -65,53 +64,66 @@ impl<S> Clone for Arg<'_, S> {
 
 impl<S> Copy for Arg<'_, S> {}
 
-/// An [`Arg`] to which a function does not write: `const` in the header.
+/// An [`Arg`] to which a function does not write: `const` in the header. No object can be made or
+/// ended there.
 #[repr(transparent)]
 pub struct ConstArg<'a, S>(Arg<'a, S>);
+
+impl<'a, S> ConstArg<'a, S> {
+    /// As [`Arg::find`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Arg::find`].
+    pub fn find<T: Object<Storage = S>>(&self) -> Result<&'a T, PtError> {
+        self.0.find()
+    }
+
+    /// Returns the pointer.
+    pub fn as_ptr(&self) -> *const S {
+        self.0.0
+    }
+
+    /// As [`Arg::lasting`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Arg::lasting`].
+    pub unsafe fn lasting(self) -> ConstArg<'static, S> {
+        // SAFETY: 1. passed on.
+        ConstArg(unsafe { self.0.lasting() })
+    }
+}
 
 /// An [`Arg`] of a function that ends the object.
 ///
 /// # Invariant
 ///
-/// As for [`Arg`], and no code uses the object any more, once the call has ended it.
+/// As for [`Arg`], and no other code uses the object from the call on, if that ends it.
 #[repr(transparent)]
 pub struct LastArg<'a, S>(Arg<'a, S>);
 
-impl<S> LastArg<'_, S> {
+impl<'a, S> LastArg<'a, S> {
+    /// As [`Arg::find`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Arg::find`].
+    pub fn find<T: Object<Storage = S>>(&self) -> Result<&'a T, PtError> {
+        self.0.find()
+    }
+
+    /// Returns the parameter as one of functions that do not end the object.
+    pub fn as_arg(&self) -> Arg<'a, S> {
+        self.0
+    }
+
     /// Says that the object is not initialised any more.
     pub fn end<T: Object<Storage = S>>(self) {
         if let Ok(object) = self.find::<T>() {
             // SAFETY: a word is the first field (`Object`, 1.), and a cell.
             unsafe { &*(&raw const *object).cast::<Word>() }.0.store(0, Ordering::Release);
         }
-    }
-}
-
-impl<'a, S> Deref for LastArg<'a, S> {
-    type Target = Arg<'a, S>;
-    #[inline]
-    fn deref(&self) -> &Arg<'a, S> {
-        &self.0
-    }
-}
-
-impl<S> ConstArg<'_, S> {
-    /// As [`Arg::lasting`].
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`Arg::lasting`].
-    pub unsafe fn lasting(self) -> Arg<'static, S> {
-        // SAFETY: 1. passed on.
-        unsafe { self.0.lasting() }
-    }
-}
-
-impl<'a, S> Deref for ConstArg<'a, S> {
-    type Target = Arg<'a, S>;
-    #[inline]
-    fn deref(&self) -> &Arg<'a, S> {
-        &self.0
     }
 }
 
@@ -156,11 +168,6 @@ impl<'a, S> Arg<'a, S> {
     /// Returns the address.
     pub fn addr(&self) -> usize {
         self.0.addr()
-    }
-
-    /// Returns the pointer.
-    pub fn as_ptr(&self) -> *const S {
-        self.0
     }
 
     /// Returns the parameter for longer than the call.
@@ -233,7 +240,8 @@ unsafe fn find_inline<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T
         return Err(PtError::Object);
     }
     // SAFETY: the word says that `finish` has made an object of this kind here, and it stays (2.).
-    // All that changes in it are cells and atomics.
+    // Atomics change in it, and cells that one thread at a time uses: those of a CPU and of a
+    // gather (invariant of `Arg`, 3. and 4.), and that of a tree, in its turn.
     Ok(unsafe { &*object })
 }
 
@@ -244,6 +252,6 @@ unsafe fn find_inline<'a, T: Object>(storage: *const T::Storage) -> Result<&'a T
 /// 1. All fields of the object have been written, and it is this call's alone.
 pub unsafe fn finish<T: Object>(object: *mut T) {
     const { assert!(size_of::<T>() <= size_of::<T::Storage>() && align_of::<T>() <= align_of::<T::Storage>()) };
-    // SAFETY: it is the caller's (1.), and a word is its first field.
+    // SAFETY: it is the caller's (1.), and a word is its first field (`Object`, 1.).
     unsafe { &*object.cast::<Word>() }.0.store(word::<T>(object.cast()), Ordering::Release);
 }

@@ -44,7 +44,8 @@ pub unsafe extern "C" fn pt_yardstick_checked(cpu: Arg<'_, PtCpu>, memory: *mut 
     // SAFETY: 1. by the caller: the lists end with this call.
     let boot = &mut unsafe { BootMemory::new(memory, bytes) };
     let Ok(checked) = Checked::new(boot, parts.frames(), CheckConfig::new(|_| {})) else { return };
-    // SAFETY: 1. the direct map reaches all low frames. 2. no page is constructed. 3. so it is.
+    // SAFETY: 1. the direct map reaches all low frames. 2. no page is constructed. 3. and 4. as for
+    // the machine's own lists.
     let source = unsafe { Source::new(parts.frames(), *parts.window(), NoConstruct, Entries::LAYOUT) };
     let Ok(lists) = Quicklists::with_check(boot, ListsConfig::new(1), source, checked) else { return };
     let Some(on) = PolicyOn::new(&lists, cpu.on().pin()) else { return };

@@ -130,7 +130,8 @@ pub unsafe extern "C" fn pt_gather_changed(gather: Arg<'_, PtGather>, va: u64, b
 ///
 /// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 /// - No entry leads to a table that came from `pt_quicklist_alloc` any more, it was one of the
-///   gather's space, and no code writes to it.
+///   gather's space, and no code writes to it. `pt_table_touched` was told of each entry that was
+///   written to something that is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_gather_table(gather: Arg<'_, PtGather>, table: *mut c_void, va: u64) -> i32 {
     let check = || {
@@ -142,8 +143,8 @@ pub unsafe extern "C" fn pt_gather_table(gather: Arg<'_, PtGather>, table: *mut 
         if level == Entries::LAYOUT.root() {
             return Err(PtError::Argument);
         }
-        // SAFETY: 1. and 3. by the caller. 2. `pt_table_touched` notes, and the caller promises
-        // the rest. 4. the direct map shows it.
+        // SAFETY: 1. and 3. by the caller. 2. it came zero, and `pt_table_touched` has noted the
+        // entries that the caller has written. 4. the direct map shows it.
         let _ = unsafe { foreign(cpu, at, level).clear_touched(cpu.on().window()) };
         if cpu.verifies() && !is_clean(cpu.parts(), at, level) {
             return Err(PtError::Dirty);
@@ -173,7 +174,7 @@ pub unsafe extern "C" fn pt_gather_page(gather: Arg<'_, PtGather>, va: u64, phys
         gather.changed(page.start, page.end);
         no_more(cpu, state);
         // SAFETY: 1. the state says that it is a data frame with one reference, which the caller
-        // gives away. 2. noted just now.
+        // gives away. 2. noted just now; pages are frames, as the gather was made for.
         unsafe { gather.release::<Entries>(Entries::leaf(Level::PTE, pfn, Attr::READ)) };
         Ok(())
     }))

@@ -30,7 +30,7 @@ pub unsafe extern "C" fn pt_kernel_set(cpu: Arg<'_, PtCpu>, index: u32, entry: u
             return Err(PtError::Argument);
         }
         let parts = cpu.parts();
-        // SAFETY: 1. by the caller. 2. no ranges are claimed. 3. a machine's own.
+        // SAFETY: 1. by the caller. 2. no ranges are claimed. 3. both are parts of one machine.
         unsafe { parts.kernel().set(parts.frames(), index as usize, entry) };
         Ok(())
     };

@@ -43,7 +43,8 @@ fn check(cpu: &Cpu, pfn: Pfn) -> Result<(), PtError> {
 /// # Safety
 ///
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
-/// - The caller does not use the address any more.
+/// - The address came from a `pt_kmap` whose use no other call has ended, and no code uses it for
+///   that use any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_kunmap(cpu: Arg<'_, PtCpu>, address: *mut c_void) -> i32 {
     let unmap = || {

@@ -101,7 +101,8 @@ fn table(cpu: &Cpu, address: *const c_void) -> Result<Found<'static>, PtError> {
 /// # Safety
 ///
 /// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
-/// - A page that came from `pt_quicklist_alloc` is not used any more, and its content is as it was.
+/// - Neither code nor an MMU uses a page that came from `pt_quicklist_alloc` any more, and its
+///   content is as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_quicklist_free(cpu: Arg<'_, PtCpu>, page: *mut c_void) -> i32 {
     let Ok(here) = cpu.find_inline::<Cpu>() else { return not_here(cpu) };

@@ -129,6 +129,7 @@ pub unsafe extern "C" fn pt_space_deactivate(space: Arg<'_, PtSpace>, cpu: Arg<'
 /// - `space` is NULL or points to a `struct pt_space` that no other code uses, `cpu` to the
 ///   `struct pt_cpu` of the calling CPU.
 /// - `root` is NULL or the root of the space's tables, which is not used any more.
+///   `pt_table_touched` was told of each entry that was written to something that is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_space_exit(
     space: LastArg<'_, PtSpace>,
@@ -146,15 +147,17 @@ pub unsafe extern "C" fn pt_space_exit(
             if level != Entries::LAYOUT.root() {
                 return Err(PtError::Argument);
             }
-            // SAFETY: 1. to 3. the space ends, and no CPU has it loaded. Entries that were not
-            // noted are as they were (contract). 4. the direct map shows it.
+            // SAFETY: 1. and 3. it is a root that is not used any more (contract). 2. its user's
+            // half came zero, and `pt_table_touched` has noted the entries that the caller has
+            // written. 4. the direct map shows it.
             let cleared = unsafe { foreign(cpu, at, level).clear_touched(cpu.on().window()) };
             if !super::quicklist::is_clean(cpu.parts(), at, level) {
                 return Err(PtError::Dirty);
             }
             state.become_freed();
-            // SAFETY: of `never_walked`: 1. no CPU has it loaded, and no CPU can load it any more;
-            // CPUs that did have loaded another root since. Of `Returned`: 1. its state says so.
+            // SAFETY: of `never_walked`: 1. no CPU has the space loaded, nor loads it again. One
+            // that did has loaded another root since, and dropped all that is not global with it
+            // (contract of `PtHooks`). Of `Returned`: 1. its state says so.
             give(cpu, unsafe { Returned::new(cleared.never_walked()) });
         }
         space.end::<Space>();

@@ -151,7 +151,7 @@ pub unsafe extern "C" fn pt_tree_init(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_exit(tree: LastArg<'_, PtTree>, cpu: Arg<'_, PtCpu>) -> i32 {
     let exit = || {
-        let (cpu, held, turn) = begin(*tree, cpu)?;
+        let (cpu, held, turn) = begin(tree.as_arg(), cpu)?;
         // SAFETY: `pt_tree_init` has written it, and it is this call's alone. It is written back if
         // it does not end.
         let made = unsafe { (*held.tree.get()).assume_init_read() };

@@ -52,7 +52,7 @@ impl Window {
 
 // SAFETY: 1. the tables are linked at the base (contract of `Kmap::new`): an entry shows the frame
 // there. 2. each slot is a page of its own. 3. likewise; a slot that was removed is not present. 4.
-// they do not change. 5. no function unwinds.
+// they do not change. 5. no function unwinds. 6. neither goes on.
 unsafe impl Slots for Window {
     fn len(&self) -> usize {
         self.len
@@ -122,7 +122,7 @@ impl Kmap {
     ///
     /// 1. `low` reaches all low frames.
     /// 2. The tables have so many entries, are linked in the kernel's half at the base, and are
-    ///    written by no other code.
+    ///    written by no other code. No TLB holds a page of the window.
     pub unsafe fn new(
         boot: &mut BootMemory,
         config: &PtConfig,
@@ -150,8 +150,8 @@ impl Kmap {
             }
         }
         let shape = PoolConfig::new(config.cpus as usize, len);
-        // SAFETY: 1. the window shows any frame, as the caller says (2.); `low` reaches the others
-        // (1.).
+        // SAFETY: 1. the window shows any frame (point 2 of the caller's); `low` reaches the others
+        // (point 1). 2. the entries are empty since just now, and no TLB knows them (point 2).
         let pool = unsafe { Pool::new(boot, shape, tlb, frames, low, window, &()) };
         let pool = pool.map_err(|e| match e {
             PoolSetupError::Boot(_) => PtError::BootMemory,

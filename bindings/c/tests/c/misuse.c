@@ -39,6 +39,7 @@ static void configurations(void) {
     BAD(bad.kernel_root = 0, PT_ERROR_RANGE);
     BAD(bad.kernel_root = 8, PT_ERROR_RANGE);
     BAD(bad.kernel_root = LOW_BYTES, PT_ERROR_RANGE);
+    BAD(bad.kernel_root = UINT64_MAX & ~0xfffULL, PT_ERROR_RANGE);
     BAD(bad.kernel_root = run.start, PT_ERROR_RUNS);
     BAD(bad.hooks.load_root = NULL, PT_ERROR_POINTER);
     BAD(bad.hooks.panic = NULL, PT_ERROR_POINTER);
