@@ -38,7 +38,8 @@ fn a_pool_of_kernel_pages_shows_frames_to_every_walker_and_hides_them_after_a_sw
     let on = machine.on(&pins[0]).unwrap();
     let range = host.kernel().claim(on, VirtAddr(START), 2 * LEAF).unwrap();
     let mut boot = host.boot(1 << 16).unwrap();
-    let slots = KernelSlots::new(&mut boot, on, range, RW).ok().unwrap();
+    // The promise of slots is that their frames can be written to, whatever was asked for.
+    let slots = KernelSlots::new(&mut boot, on, range, Attr::READ).ok().unwrap();
     let pool = pool(&host, &machine, PoolConfig::new(2, 1024), &slots).unwrap();
     let shown = |pfn| {
         let base = pool.address_of(pfn)? as u64;
