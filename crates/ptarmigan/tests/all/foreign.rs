@@ -92,7 +92,7 @@ fn ranges_are_noted_as_their_entries_would_be_one_by_one() {
 #[test]
 fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kernels_half() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
-    // SAFETY: no MMU follows the entry.
+    // SAFETY: 1. no MMU follows the entry. 2. there is no range. 3. the host's own.
     unsafe { host.kernel().set(host.frames(), 300, 0x7003) };
     let slot = &host.slots()[0];
     let lists = host.quicklists().unwrap();

@@ -189,11 +189,11 @@ fn what_cannot_be_claimed_is_refused_and_says_why() {
     assert!(matches!(other.kernel().claim(on, VirtAddr(START), LEAF), Err(ClaimError::WrongMachine(_))));
     // An entry that was set by hand.
     let index = X86_64::index(Level(3), START + (5 << 39));
-    // SAFETY: 1. no space is ever made. 2. no range lies there.
+    // SAFETY: 1. no space is ever made. 2. no range lies there. 3. the host's own.
     unsafe { host.kernel().set(host.frames(), index, 0x1000 | 0x63) };
     let at = VirtAddr(START + (5 << 39));
     assert_eq!(claim(START + (4 << 39), 2 << 39), Err(ClaimError::Taken { at }));
-    // SAFETY: as above.
+    // SAFETY: 1. to 3. as above.
     unsafe { host.kernel().set(host.frames(), index, 0) };
     let range = host.kernel().claim(on, VirtAddr(START), 4 * LEAF).unwrap();
     for (start, bytes) in [(START, LEAF), (START + 3 * LEAF, 4 * LEAF)] {
@@ -294,7 +294,8 @@ fn roots_in_registers_get_their_table_before_the_first_of_them_is_made() {
     let pin = slots[0].pin();
     let on = m.on(&pin).unwrap();
     let start = VirtAddr(0xffc0_0000);
-    // SAFETY: 1. the entry goes, before the first root is made. 2. no range is there.
+    // SAFETY: 1. the entry goes, before the first root is made. 2. no range is there. 3. the host's
+    // own.
     unsafe { host.kernel().set(host.frames(), 3, 0) };
     let mut range = host.kernel().claim(on, start, 4 << 20).unwrap();
     assert_eq!((range.start(), range.len()), (start, 4 << 20));
@@ -311,7 +312,7 @@ fn roots_in_registers_get_their_table_before_the_first_of_them_is_made() {
     host.audit().unwrap();
 
     let late = Host::<X86Pae>::new(config(1, 8)).unwrap();
-    // SAFETY: as above.
+    // SAFETY: 1. to 3. as above.
     unsafe { late.kernel().set(late.frames(), 3, 0) };
     let m = HostMachine::new(&late, late.quicklists().unwrap(), NoTlb).unwrap();
     let slots = late.slots();

@@ -329,7 +329,7 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
                 1 => {
                     let index = 256 + rng.below(256) as usize;
                     let raw = if rng.below(3) == 0 { 0 } else { round << 12 | 1 };
-                    // SAFETY: 1. no MMU walks these tops.
+                    // SAFETY: 1. no MMU walks these tops. 2. there is no range. 3. the host's own.
                     unsafe { host.kernel().set(host.frames(), index, raw) };
                 }
                 _ => {
@@ -349,7 +349,8 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
             policy.at(&cpu.pin()).drain();
         }
         policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
-        // No top is left: a change reaches nobody. SAFETY: 1. the entry is empty.
+        // No top is left: a change reaches nobody.
+        // SAFETY: 1. the entry is empty. 2. there is no range. 3. the host's own.
         assert_eq!(unsafe { host.kernel().set(host.frames(), 300, 0) }, 0);
         host.audit().unwrap();
     }

@@ -461,7 +461,8 @@ fn roots_of_which_three_quarters_are_the_users_follow_the_kernel_map() {
         }
     }
     let link = ThreeQuarters::link(ThreeQuarters::LAYOUT.root(), host.zero_frame().addr());
-    // SAFETY: 1. the zero frame is an empty table for as long as the host is there.
+    // SAFETY: 1. the zero frame is an empty table for as long as the host is there. 2. there is no
+    // range. 3. the host's own.
     let roots = unsafe { host.kernel().set(host.frames(), 500, link) };
     assert_eq!(roots, spaces.len());
     for space in &spaces {

@@ -121,7 +121,7 @@ impl Lists<Kernel> {
 
     /// Sets the kernel's entry; how many roots there are.
     fn set(&self, raw: u64) -> usize {
-        // SAFETY: 1. no MMU walks these roots.
+        // SAFETY: 1. no MMU walks these roots. 2. there is no range. 3. its own frames.
         unsafe { self.kernel().set(&self.frames, KERNEL, raw) }
     }
 

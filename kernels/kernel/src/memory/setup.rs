@@ -160,7 +160,7 @@ pub unsafe fn set_up<A: Arch>(
     let entries = 1usize << A::Format::INDEX_BITS[root.0 as usize];
     for index in A::Format::USER_ROOT_ENTRIES..entries {
         // SAFETY: 1. Entries of the kernel's own root: the user may not use their pages, and the
-        // tables that they link stay for good.
+        // tables that they link stay for good. 2. There are no ranges yet. 3. It was made for them.
         unsafe { half.set(frames, index, A::kernel_entry(index)) };
     }
     // SAFETY: 1. Point 2 of the caller's.
