@@ -85,7 +85,8 @@ pub enum HostError {
     WrongMachine(WrongMachine),
     /// A policy of history cannot have so many lists.
     Lists(ListsRefused),
-    /// Another machine has the host, or was dropped while a CPU had a space of its loaded.
+    /// Another machine has the host, or was dropped before its spaces, trees and ranges of the
+    /// kernel's half had ended, or after all CPUs had known spaces by one number.
     InUse,
 }
 
@@ -99,7 +100,9 @@ impl fmt::Display for HostError {
             HostError::TooHigh(e) => e.fmt(f),
             HostError::WrongMachine(e) => e.fmt(f),
             HostError::Lists(e) => e.fmt(f),
-            HostError::InUse => f.write_str("the host has a machine, or one that left spaces loaded"),
+            HostError::InUse => f.write_str(
+                "the host has a machine, or had one that cannot be followed: end its spaces before it is dropped",
+            ),
         }
     }
 }

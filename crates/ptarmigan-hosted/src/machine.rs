@@ -80,7 +80,8 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     /// Puts a policy made for `host` and MMUs together.
     ///
     /// A host has one machine at a time. The next one can be made when this one has been dropped,
-    /// provided that every CPU had left the spaces it ran in.
+    /// provided that all its spaces and trees had ended, and its ranges of the kernel's half been
+    /// released.
     ///
     /// # Errors
     ///
@@ -188,8 +189,8 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
 }
 
 impl<F: Format, P, S, W> Drop for HostMachine<'_, F, P, S, W> {
-    /// Gives the host back. If a CPU has a space loaded, the host stays without a machine: no
-    /// machine would know any more that this CPU has to flush.
+    /// Gives the host back. If a space, a tree or a range of the kernel's half is left, the host
+    /// stays without a machine: the policy of the next one would be given tables of this one's.
     fn drop(&mut self) {
         if let Some(next) = self.tlb.next_name() {
             self.host.give_back(next);
@@ -198,7 +199,8 @@ impl<F: Format, P, S, W> Drop for HostMachine<'_, F, P, S, W> {
 }
 
 // SAFETY: 1. `with_tlb` compares the policy's machine and number of CPUs with the host's, and makes
-// the TLBs and the parking for them; the host gives itself to one machine at a time. 2. they are
+// the TLBs and the parking for them; the host gives itself to one machine at a time, and to the next
+// one by leave of `next_name`. 2. they are
 // fields. 3. the window reaches the host's tables (contract of `with_window`), and all three
 // functions write to the frame that is named.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine<'_, F, P, S, W> {

@@ -21,7 +21,8 @@ pub use crate::cpu::Refused;
 /// An implementation must ensure:
 ///
 /// 1. All parts were made for the machine that [`id`](Self::id) names, and for its number of CPUs
-///    and nodes. It is the only [`Machine`] of that name, unless another one has the same parts.
+///    and nodes. It is the only [`Machine`] of that name, unless another one has the same parts, or
+///    has come after it by leave of [`Tlb::next_name`].
 /// 2. Every call returns the same parts, and does not unwind.
 /// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data),
 ///    [`copy_data`](Self::copy_data) and [`fresh_data`](Self::fresh_data) write to no other memory

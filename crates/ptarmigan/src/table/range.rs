@@ -128,6 +128,8 @@ impl<F: Format, M: Machine> Ending<'_, '_, F, M> {
         // SAFETY: 1. `tables` owned the root, and is not used again. 2. its user half has just been
         // emptied. A tree has one root.
         unsafe { self.gather.root(self.tables.root(), Tables::<F>::ROOT) };
+        let on = self.gather.on();
+        on.tlb().owner_ends(on.pin());
     }
 }
 

@@ -107,6 +107,7 @@ impl<F: Format> Tables<F> {
                 }
             }
         }
+        on.tlb().owner_begins(on.pin());
         Ok(tables)
     }
 

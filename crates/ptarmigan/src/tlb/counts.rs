@@ -2,6 +2,7 @@
 use super::plan::Plan;
 use super::scope::Scope;
 use crate::cpu::Counter;
+use crate::sync::atomic::AtomicUsize;
 
 /// Flushes issued, counted once each at the CPU that asked for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub struct KernelPlans {
 }
 
 impl FlushCounts {
-    pub(super) fn plus(self, t: &FlushTally) -> Self {
+    pub(super) fn plus(self, t: &CpuTally) -> Self {
         let add = |a: usize, b: &Counter| a.wrapping_add(b.get());
         FlushCounts {
             page: add(self.page, &t.page),
@@ -70,9 +71,10 @@ impl FlushCounts {
     }
 }
 
+/// The counts of a CPU, in a line of its own.
 #[derive(Default)]
 #[repr(align(128))]
-pub(super) struct FlushTally {
+pub(super) struct CpuTally {
     pub page: Counter,
     pub range: Counter,
     pub full: Counter,
@@ -85,9 +87,12 @@ pub(super) struct FlushTally {
     pub upgraded: Counter,
     pub parked: Counter,
     pub forced: Counter,
+    /// Owners of tables that began here, less those that ended here. A handler of an interrupt may
+    /// change it in the middle of a change.
+    pub owners: AtomicUsize,
 }
 
-impl FlushTally {
+impl CpuTally {
     /// Counts a flush of the kernel's half.
     #[inline]
     pub fn count_kernel(&self, plan: Plan) {

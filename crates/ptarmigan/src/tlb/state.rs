@@ -2,7 +2,7 @@
 use super::asid::machine_wide::MachineWideAsids;
 use super::asid::per_cpu::PerCpuAsids;
 use super::config::TlbConfig;
-use super::counts::{FlushCounts, FlushTally};
+use super::counts::{CpuTally, FlushCounts};
 use super::error::{TlbError, TlbRefusal};
 use super::hardware::Shootdown;
 use super::id::{Generation, SpaceId};
@@ -12,6 +12,7 @@ use super::space::SpaceTlb;
 use crate::bootmem::{BootArray, BootMemory};
 use crate::cpu::{Guard, MAX_CPUS, MachineId, PerCpu, Pinned};
 use crate::sync::SpinLock;
+use crate::sync::atomic::Ordering;
 
 /// The root that a CPU has loaded.
 #[derive(Clone, Copy)]
@@ -47,7 +48,7 @@ pub struct Tlb<S> {
     pub(super) common_asids: MachineWideAsids,
     pub(super) mailboxes: Mailboxes,
     pub(super) readers: Readers,
-    tallies: BootArray<FlushTally>,
+    tallies: BootArray<CpuTally>,
 }
 
 impl<S: Shootdown> Tlb<S> {
@@ -110,7 +111,7 @@ impl<S: Shootdown> Tlb<S> {
             common_asids: MachineWideAsids::new(boot, cpus, Self::asids(&config, true))?,
             mailboxes: Mailboxes::new(boot, cpus)?,
             readers: Readers::new(boot, machine, cpus)?,
-            tallies: boot.take_each(cpus, |_| FlushTally::default())?,
+            tallies: boot.take_each(cpus, |_| CpuTally::default())?,
         })
     }
 
@@ -139,7 +140,7 @@ impl<S: Shootdown> Tlb<S> {
             + MachineWideAsids::bytes(cpus, Self::asids(config, true))
             + Mailboxes::bytes(cpus)
             + Readers::bytes(cpus)
-            + BootMemory::bytes_each::<FlushTally>(cpus)
+            + BootMemory::bytes_each::<CpuTally>(cpus)
     }
 
     /// Returns the machine whose TLBs these are.
@@ -203,6 +204,19 @@ impl<S: Shootdown> Tlb<S> {
         self.loaded.enter(pin).ok_or(TlbRefusal::Busy(pin.cpu()))
     }
 
+    /// Notes that something owns tables of the machine's policy from now on: a tree, or a range of
+    /// the kernel's half.
+    #[inline]
+    pub(crate) fn owner_begins(&self, pin: &Pinned<'_>) {
+        self.tally(pin).owners.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that an [owner](Self::owner_begins) has given all its tables back.
+    #[inline]
+    pub(crate) fn owner_ends(&self, pin: &Pinned<'_>) {
+        self.tally(pin).owners.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Counts a chain that was parked.
     pub(crate) fn count_parked(&self, pin: &Pinned<'_>) {
         self.tally(pin).parked.add(1);
@@ -214,7 +228,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     #[inline]
-    pub(super) fn tally(&self, pin: &Pinned<'_>) -> &FlushTally {
+    pub(super) fn tally(&self, pin: &Pinned<'_>) -> &CpuTally {
         self.tallies.of(usize::from(pin.cpu().0))
     }
 
@@ -225,13 +239,20 @@ impl<S: Shootdown> Tlb<S> {
 }
 
 impl<S> Tlb<S> {
-    /// Returns the name that no space has yet, if another state can come after this one: every CPU
-    /// has the kernel's root loaded, and no number that all CPUs know a space by has been handed
-    /// out, as they may hold translations under it.
+    /// Returns the name that no space has yet, if another state can come after this one, of a
+    /// machine with another policy:
+    ///
+    /// - no space, tree or range of the kernel's half is left, whose tables came from this
+    ///   machine's policy;
+    /// - every CPU has the kernel's root loaded;
+    /// - no number that all CPUs know a space by has been handed out, as they may hold translations
+    ///   under it.
     pub fn next_name(&mut self) -> Option<u64> {
         let next = *self.next_space.lock();
         let unused = next == FIRST_NAME || self.common_asids.is_empty();
         let left = self.loaded.each_mut().all(|loaded| loaded.space.is_none());
-        (unused && left).then_some(next)
+        let owners = self.tallies.iter().map(|tally| tally.owners.load(Ordering::Relaxed));
+        let ended = owners.fold(0, usize::wrapping_add) == 0;
+        (unused && left && ended).then_some(next)
     }
 }

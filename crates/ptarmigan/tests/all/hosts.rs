@@ -3,11 +3,13 @@
 use crate::common;
 
 use common::{small, va};
-use ptarmigan::addr::VirtRange;
+use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, CpuSet, Pinned};
-use ptarmigan::format::{Access, X86_64};
+use ptarmigan::format::{Access, Attr, X86_64};
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Space};
+use ptarmigan::table::Tree;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostError, HostMachine, NoTlb};
 use std::cell::Cell;
@@ -86,26 +88,59 @@ fn spaces_of_two_machines_of_a_host_have_names_of_their_own() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let mut names = Vec::new();
-    let mut spaces = Vec::new();
     for _ in 0..3 {
         let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
         let on = m.on(&pin).unwrap();
-        // Those of machines before are still good.
         for _ in 0..2 {
             let space = Space::<F>::new(on).unwrap();
             names.push(space.tlb().id());
-            spaces.push(space);
-        }
-        for space in &spaces {
             space.activate(on).unwrap();
             space.deactivate(on).unwrap();
+            space.end(on).unwrap();
         }
     }
     names.dedup();
     assert_eq!(names.len(), 6);
     assert!(names.is_sorted());
-    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    spaces.into_iter().for_each(|space| space.end(m.on(&pin).unwrap()).unwrap());
+}
+
+/// Else the policy of the next machine would be given tables of this one's.
+#[test]
+fn a_host_whose_tables_have_owners_gets_no_other_machine() {
+    const RANGE: VirtAddr = VirtAddr(0xffff_c000_0000_0000);
+    for (what, next) in [
+        ("nothing", None),
+        ("a space", Some(HostError::InUse)),
+        ("a tree", Some(HostError::InUse)),
+        ("a range", Some(HostError::InUse)),
+        ("a range that was left", Some(HostError::InUse)),
+    ] {
+        let host = Host::<F>::new(small(2, 1, 16)).unwrap();
+        let slots = host.slots();
+        let pins = [slots[0].pin(), slots[1].pin()];
+        let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+        let on = pins.each_ref().map(|pin| m.on(pin).unwrap());
+        // Those that end count no more, on whichever CPU.
+        Space::<F>::new(on[0]).unwrap().end(on[1]).unwrap();
+        Tree::<F>::new(on[1], AllocFlags::NORMAL).unwrap().end(on[0], |_, _, _| {}).unwrap();
+        let range = host.kernel().claim(on[0], RANGE, 2 << 20).unwrap();
+        range.release(on[1], |_, _| {}).map_err(|(e, _)| e).unwrap();
+        match what {
+            "a space" => drop(Space::<F>::new(on[0]).unwrap()),
+            "a tree" => drop(Tree::<F>::new(on[0], AllocFlags::NORMAL).unwrap()),
+            "a range" => drop(host.kernel().claim(on[0], RANGE, 2 << 20).unwrap()),
+            "a range that was left" => {
+                let mut range = host.kernel().claim(on[0], RANGE, 2 << 20).unwrap();
+                // SAFETY: 1. no code goes through the page.
+                unsafe { range.map(on[0], RANGE, Pfn(1), 1, Attr::READ, AllocFlags::NORMAL).unwrap() };
+                let leave = || drop(range.release(on[0], |_, _| panic!("the owner's code fails")));
+                catch_unwind(AssertUnwindSafe(leave)).unwrap_err();
+            }
+            _ => {}
+        }
+        drop(m);
+        assert_eq!(HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).err(), next, "{what} is left");
+    }
 }
 
 #[test]

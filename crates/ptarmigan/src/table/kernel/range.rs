@@ -158,6 +158,9 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             return Err(e);
         }
         forget(leaving);
+        if !left {
+            on.tlb().owner_begins(on.pin());
+        }
         Ok(KernelRange { map: self, span, owes_flush: false })
     }
 
@@ -564,6 +567,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         }
         forget(leaving);
         self.map.claims().lock().remove(self.span);
+        on.tlb().owner_ends(on.pin());
         Ok(())
     }
 }
