@@ -12,7 +12,8 @@ use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::{ListsConfig, Quicklists, Source};
 use ptarmigan::table::{Free, KernelMap, MapError, Tree};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
+use ptarmigan::parking::Parking;
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 #[cfg(target_arch = "x86_64")]

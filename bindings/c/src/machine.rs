@@ -19,7 +19,8 @@ use ptarmigan::frames::{
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{LevelCounts, ListsConfig, ListsError, Policy, PolicyCounts, Quicklists, Source};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Parking, Tlb, TlbConfig, TlbError};
+use ptarmigan::parking::Parking;
+use ptarmigan::tlb::{Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Words of 8 bytes in a `pt_machine`.

@@ -7,9 +7,10 @@ use ptarmigan::cpu::{CpuId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::Format;
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::machine::Machine;
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::SpaceMachine;
-use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// The absent MMU of a hosted machine: no hardware walks its tables, so there is no translation to

@@ -21,6 +21,7 @@ const ORDER: &[&str] = &[
     "page",
     "format",
     "tlb",
+    "parking",
     "arch",
     "quicklist",
     "machine",

@@ -60,11 +60,11 @@
 //!
 //! From the bottom up, each module uses only those before it: [`addr`], [`sync`], [`bootmem`],
 //! [`params`], [`cpu`], [`window`], [`frames`] (physical memory), [`page`] (the life of a table
-//! page), [`format`](mod@format) (entries), [`tlb`] (flushes), [`arch`] (MMUs of three
-//! architectures), [`quicklist`] (pages in a known state), [`machine`] (the parts, put together),
-//! [`gather`] (pages between unlinking and reuse), [`highmem`] (frames that are mapped for a
-//! while), [`table`] (trees), [`vmalloc`] (areas of the kernel), [`space`] (address spaces), and
-//! [`setup`] (a machine from a description).
+//! page), [`format`](mod@format) (entries), [`tlb`] (flushes), [`parking`] (pages that wait for
+//! CPUs), [`arch`] (MMUs of three architectures), [`quicklist`] (pages in a known state),
+//! [`machine`] (the parts, put together), [`gather`] (pages between unlinking and reuse),
+//! [`highmem`] (frames that are mapped for a while), [`table`] (trees), [`vmalloc`] (areas of the
+//! kernel), [`space`] (address spaces), and [`setup`] (a machine from a description).
 //!
 //! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate (or one
 //! of [`arch`]), a [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it
@@ -91,6 +91,7 @@ pub mod highmem;
 pub mod machine;
 pub mod page;
 pub mod params;
+pub mod parking;
 pub mod quicklist;
 pub mod setup;
 pub mod space;

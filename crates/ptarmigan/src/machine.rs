@@ -8,8 +8,9 @@ use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, DataFrames, Frames, HighUse, NoFrame, TakenData};
 use crate::page::{Clean, Level};
+use crate::parking::Parking;
 use crate::quicklist::{Policy, PolicyOn};
-use crate::tlb::{Mmu, NewEntry, Parking, Shootdown, SpaceTlb, Tlb, TlbRefusal};
+use crate::tlb::{Mmu, NewEntry, Shootdown, SpaceTlb, Tlb, TlbRefusal};
 use crate::window::OpenWindow;
 
 pub use crate::cpu::Refused;

@@ -10,7 +10,8 @@ use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::setup::{MachineParts, NoObjects, Objects};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Parking, Shootdown, Tlb};
+use ptarmigan::parking::Parking;
+use ptarmigan::tlb::{Shootdown, Tlb};
 use ptarmigan::window::DirectMap;
 
 use crate::board::fail;

@@ -10,9 +10,10 @@ use ptarmigan::format::Format;
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::highmem::Slots;
 use ptarmigan::machine::Machine;
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::SpaceMachine;
-use ptarmigan::tlb::{Mmu, Parking, Tlb};
+use ptarmigan::tlb::{Mmu, Tlb};
 use ptarmigan::window::DirectMap;
 
 /// A [`HostMachine`] whose kernel maps data frames to clear and to copy them. Low frames are

@@ -5,10 +5,11 @@ use ptarmigan::format::{Aarch64, Attr, Entry, Format, FormatExt};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Space, SpaceMachine};
 use ptarmigan::table::{Free, Tree};
-use ptarmigan::tlb::{Parking, Tlb};
+use ptarmigan::tlb::Tlb;
 use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 use std::sync::Mutex;
 

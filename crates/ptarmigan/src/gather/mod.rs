@@ -34,15 +34,15 @@
 //! its pages. Where pages are hashed, those that were are noted before, and taken out by the plan
 //! that is cheapest. Only the policies of history, which take tables before the flush, have it
 //! last.
-mod extra;
+mod end;
 mod hashed;
-mod parking;
 mod released;
+mod settle;
 
-pub(crate) use extra::Scrub;
+pub(crate) use end::Scrub;
 pub(crate) use hashed::scrub_unhooked;
 
-use extra::Extra;
+use end::End;
 pub use released::Released;
 
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
@@ -50,8 +50,9 @@ use crate::format::Format;
 use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Flushed, Level, Unhooked};
+use crate::parking::{DataChains, Waiting};
 use crate::quicklist::Policy;
-use crate::tlb::{DataChains, FlushFlags, Mmu, Runs, SpaceTlb, Ticket, TlbRefusal, Waiting};
+use crate::tlb::{FlushFlags, Mmu, Runs, SpaceTlb, Ticket, TlbRefusal};
 use core::fmt;
 
 /// Why there is no gather.
@@ -145,10 +146,7 @@ pub struct Gather<'a, M: Machine> {
     may_be_read: bool,
     /// No TLB can know the unlinked pages: references may be dropped at once.
     unknown: bool,
-    /// The policy is told of the end.
-    ends: bool,
-    /// The part for gathers at the end of a space, and for gathers of hashed tables.
-    extra: Extra<'a, M>,
+    ends: End<'a, M>,
 }
 
 impl<'a, M: Machine> Gather<'a, M> {
@@ -213,8 +211,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             flushing: false,
             may_be_read,
             unknown: private,
-            ends: true,
-            extra: Extra::NONE,
+            ends: End::Operation,
         }
     }
 
@@ -229,7 +226,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         at: u64,
     ) -> Self {
         let mut gather = Self::open(on, space, stride, may_be_private);
-        gather.ends = false;
+        gather.ends = End::Page;
         gather.changed(at, at + (1 << stride));
         gather
     }
@@ -252,6 +249,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     ) -> Self {
         let mut gather = Self::open(on, space, stride, true);
         gather.private = true;
+        gather.ends = End::Space;
         gather.flags.space_ends = true;
         gather.flags.tables_freed = true;
         if on.policy().policy().takes_unhooked().is_some() {
@@ -269,7 +267,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             }
             gather.end_run();
         }
-        gather.flags.may_park = parking::may_ever_park(on);
+        gather.flags.may_park = settle::may_ever_park(on);
         let flushed = on.tlb().flush(on.pin(), space, &gather.runs, gather.flags, ticket);
         debug_assert!(flushed.is_ok(), "a space ends in the middle of a flush");
         if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
@@ -277,7 +275,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         if let Some(ticket) = ticket {
             gather.unknown = ticket.waiting.is_empty();
-            gather.extra = Extra::ended(ticket);
+            gather.ends = End::SpaceFlushed(ticket);
         }
         gather
     }
@@ -497,10 +495,8 @@ impl<'a, M: Machine> Gather<'a, M> {
 
     /// Flushes the pages so far and gives them back; the operation goes on.
     fn flush_between(&mut self) {
-        let ends = core::mem::replace(&mut self.ends, false);
         let tables = self.flush_now(false, &mut None);
         self.give_back(tables);
-        self.ends = ends;
     }
 
     /// Has every CPU forget the pages noted so far, before entries take the places of others
@@ -556,7 +552,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         let mut ticket = None;
         let tables = self.flush_now(false, &mut ticket);
         let data = core::mem::replace(&mut self.data, DataChains::new());
-        Released::new(self.on, tables, data, ticket, self.ends)
+        Released::new(self.on, tables, data, ticket, self.ends.is_told())
     }
 
     /// Flushes, and puts the flush into `ticket`, which must be empty before. Returns the tables
@@ -579,9 +575,9 @@ impl<'a, M: Machine> Gather<'a, M> {
             // others are promised to (`foreign_table`, 2.).
             unsafe { on.policy().unhooked(&mut tables) };
         }
-        if let Some(ended) = self.ended() {
-            *ticket = Some(*ended);
-            self.extra = Extra::NONE;
+        if let End::SpaceFlushed(flushed) = self.ends {
+            *ticket = Some(*flushed);
+            self.ends = End::Space;
         }
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) && !self.was_not_hashed() {
             self.end_run();
@@ -628,9 +624,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         let data = core::mem::replace(&mut self.data, DataChains::new());
         if self.may_be_read && on.tlb().cells().is_reading(on.cpu(), self.space.id(), None) {
             // This CPU reads the tables itself, and cannot wait for that.
-            return Self::no_tables();
+            return Flushed::default();
         }
-        let (tables, data) = parking::settle(on, Waiting::new(tables, data, ticket), may_park);
+        let (tables, data) = settle::settle(on, Waiting::new(tables, data, ticket), may_park);
         self.data = data;
         tables
     }
@@ -669,12 +665,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.space.owe_flush();
         self.nothing_stale();
         self.data = DataChains::new();
-        Self::no_tables()
-    }
-
-    fn no_tables() -> Flushed {
-        // SAFETY: 1. there are no tables in it.
-        Unhooked::new().flushed(unsafe { FlushProof::claim() })
+        Flushed::default()
     }
 
     /// Flushes and gives everything back, or parks it until lazy CPUs have let go of the space. So
@@ -688,11 +679,11 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// while tables are gone through.
     #[inline(never)]
     fn flush_rest(&mut self) {
-        let may_park = parking::may_ever_park(self.on);
+        let may_park = settle::may_ever_park(self.on);
         let mut ticket = None;
         let tables = self.flush_now(may_park, &mut ticket);
         self.give_back(tables);
-        if self.ends && ticket.is_some() {
+        if self.ends.is_told() && ticket.is_some() {
             self.on.policy().gather_end();
         }
         if may_park {
@@ -711,31 +702,18 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Says that all changes are told by [`changed_entry`](Self::changed_entry), and how bits are
     /// taken away from empty entries.
     pub(crate) fn keep_exact(&mut self, scrub: Scrub<M>) {
-        debug_assert!(!self.flags.space_ends);
-        self.extra = Extra::scrub(scrub);
-    }
-
-    /// For the end of a space: the flush, which came first.
-    #[inline(always)]
-    fn ended(&self) -> Option<&'a Ticket> {
-        if const { <M::Shootdown as Mmu>::WALKS_TABLES } || self.flags.space_ends {
-            // SAFETY: 1. `keep_exact` is for gathers that are not for the end of a space, on
-            // machines that walk no tables.
-            unsafe { self.extra.as_ended() }
-        } else {
-            None
-        }
+        debug_assert!(matches!(self.ends, End::Operation));
+        self.ends = End::Hashed(scrub);
     }
 
     /// For the tables of a format whose entries keep bits, which are not given up: stale are the
     /// pages that were hashed, and no others.
     #[inline(always)]
     fn scrub(&self) -> Option<Scrub<M>> {
-        if const { <M::Shootdown as Mmu>::WALKS_TABLES } || self.flags.space_ends {
-            return None;
+        match self.ends {
+            End::Hashed(scrub) if const { !<M::Shootdown as Mmu>::WALKS_TABLES } => Some(scrub),
+            _ => None,
         }
-        // SAFETY: 1. `ending` is for gathers for the end of a space.
-        unsafe { self.extra.as_scrub() }
     }
 
     /// Notes that the entry of the page at `va` was changed or cleared, and was `old` before. If
@@ -797,7 +775,7 @@ impl<M: Machine> Drop for Gather<'_, M> {
     fn drop(&mut self) {
         if self.flushing {
             let _ = self.refused();
-        } else if self.has_work() || self.ended().is_some() {
+        } else if self.has_work() || matches!(self.ends, End::SpaceFlushed(_)) {
             Repeat(self).0.flush_rest();
         }
     }

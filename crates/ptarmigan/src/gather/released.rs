@@ -4,7 +4,8 @@ use crate::addr::Pfn;
 use crate::format::Format;
 use crate::machine::{Machine, On};
 use crate::page::{Flushed, Level};
-use crate::tlb::{DataChains, Mmu, Ticket};
+use crate::parking::DataChains;
+use crate::tlb::{Mmu, Ticket};
 
 /// The pages of a gather, flushed: no MMU can reach it any more. Dropping it gives it back, as
 /// [`free`](Self::free) does.

@@ -10,7 +10,7 @@
 //! | the kernel's half of all roots | the entries of the root that the machine booted on |
 //! | the frame of zeroes | a frame |
 //! | [`Quicklists`](crate::quicklist::Quicklists) and [`DataFrames`](crate::frames::DataFrames) | boot memory |
-//! | [`Tlb`](crate::tlb::Tlb) and [`Parking`](crate::tlb::Parking) | boot memory |
+//! | [`Tlb`](crate::tlb::Tlb) and [`Parking`](crate::parking::Parking) | boot memory |
 //!
 //! All sizes are checked first. Nothing is kept if set-up fails, so that a kernel may try again
 //! with less. [`Kernel::on`] then leads to everything else.

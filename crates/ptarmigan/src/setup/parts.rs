@@ -6,10 +6,11 @@ use crate::cpu::Pinned;
 use crate::format::Format;
 use crate::frames::{DataFrames, Frames, NoFrame};
 use crate::machine::Machine;
+use crate::parking::Parking;
 use crate::quicklist::Quicklists;
 use crate::space::SpaceMachine;
 use crate::table::KernelMap;
-use crate::tlb::{Parking, Shootdown, Tlb};
+use crate::tlb::{Shootdown, Tlb};
 use crate::window::{OpenWindow, WindowGuard};
 
 /// Where table pages of such a machine come from.

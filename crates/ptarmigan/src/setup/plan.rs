@@ -12,9 +12,10 @@ use crate::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, Request, ZoneClass,
 };
 use crate::params::{ParamError, Params, UserPte};
+use crate::parking::Parking;
 use crate::quicklist::{ListsConfig, Quicklists, Source};
 use crate::table::{KernelMap, check_memory};
-use crate::tlb::{CostModel, KernelRoot, Parking, Shootdown, Tlb, TlbConfig};
+use crate::tlb::{CostModel, KernelRoot, Shootdown, Tlb, TlbConfig};
 use crate::window::{DirectMap, OpenWindow, OutOfReach, WindowGuard};
 use core::ptr::NonNull;
 

@@ -170,8 +170,9 @@ mod a_machine {
     use ptarmigan::format::{Format, X86_64};
     use ptarmigan::frames::{DataFrames, Frames, MemoryRun, MemorySize, ZoneClass};
     use ptarmigan::page::NoConstruct;
+    use ptarmigan::parking::Parking;
     use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Plain, Quicklists, Source};
-    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
+    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
     use ptarmigan::window::DirectMap;
     use ptarmigan_linux::{Historic, Rules};
 

@@ -9,14 +9,13 @@ use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Construct, Flushed, Level};
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{
     Charge, Charged, Check, Layer, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source,
 };
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{
-    Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Scope, SpaceId, Structures, Tlb, TlbConfig,
-};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
 use ptarmigan_hosted::Host;
 use ptarmigan_rig::SoftMmu;

@@ -13,10 +13,11 @@ use ptarmigan::frames::{
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Flushed, Level, NoConstruct};
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::Free;
-use ptarmigan::tlb::{Parking, Tlb, TlbConfig};
+use ptarmigan::tlb::{Tlb, TlbConfig};
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use std::sync::Arc;

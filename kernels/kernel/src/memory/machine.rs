@@ -7,7 +7,8 @@ use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Parking, Tlb};
+use ptarmigan::parking::Parking;
+use ptarmigan::tlb::Tlb;
 
 use super::objects::Objects;
 use crate::Kernel;

@@ -16,7 +16,8 @@ use ptarmigan::quicklist::{
     AutoCosts, AutoPlacement, ListsConfig, ListsError, Placement, Quicklists, Source,
 };
 use ptarmigan::table::KernelMapError;
-use ptarmigan::tlb::{Parking, Tlb, TlbConfig, TlbError};
+use ptarmigan::parking::Parking;
+use ptarmigan::tlb::{Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 
 use super::machine::{KernelHalf, Lists, Machine, Metadata};

@@ -7,10 +7,11 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Space, SpaceMachine};
 use ptarmigan::tlb::hash::Refill;
-use ptarmigan::tlb::{Mmu, Parking, Tlb};
+use ptarmigan::tlb::{Mmu, Tlb};
 use ptarmigan_hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, NoTlb, TableReach};
 use ptarmigan_rig::{HashedMmu, SoftMmu, Watchable};
 

@@ -1,13 +1,11 @@
 //! Parks chains: the pages of a gather, unlinked and flushed on every CPU that uses the space,
 //! until lazy CPUs and readers have let go of them. Frames and chains are bounded (REQ-34). Only
 //! `gather` looks into them.
-use super::id::SpaceId;
-use super::readers::Epoch;
-use super::request::Ticket;
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuSet, MachineId, PerCpu, Pinned};
 use crate::page::Unhooked;
+use crate::tlb::{Epoch, SpaceId, Ticket};
 
 /// Chains that one CPU can park.
 const CHAINS: usize = 8;

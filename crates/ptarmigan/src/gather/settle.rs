@@ -8,8 +8,9 @@
 use super::released::give_back;
 use crate::cpu::{CpuId, Pinned};
 use crate::machine::{Machine, On};
-use crate::page::{FlushProof, Flushed, Unhooked};
-use crate::tlb::{DataChains, Mmu, Shootdown, Tlb, Waiting};
+use crate::page::{FlushProof, Flushed};
+use crate::parking::{DataChains, Waiting};
+use crate::tlb::{Mmu, Shootdown, Tlb};
 
 /// Whether the machine parks chains at all.
 #[inline(always)]
@@ -70,21 +71,15 @@ pub(super) fn settle<M: Machine>(
         match on.machine().parking().push(on.pin(), waiting) {
             None => {
                 tlb.count_parked(on.pin());
-                return nothing();
+                return (Flushed::default(), DataChains::new());
             }
             Some(back) => waiting = back,
         }
     }
     if must_not_wait {
-        return nothing();
+        return (Flushed::default(), DataChains::new());
     }
     wait(tlb, on.pin(), waiting)
-}
-
-/// No free page.
-fn nothing() -> (Flushed, DataChains) {
-    // SAFETY: 1. there are no tables in it.
-    (Unhooked::new().flushed(unsafe { FlushProof::claim() }), DataChains::new())
 }
 
 impl<M: Machine> On<'_, M> {
