@@ -10,9 +10,9 @@ use ptarmigan::format::{Attr, Format, FormatExt};
 use ptarmigan::frames::{AllocFlags, DataFrames, End, Frames, MemoryRun, NoFrame, Request, ZoneClass};
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::page::Level;
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{ListsConfig, Quicklists, Source};
 use ptarmigan::table::{Free, KernelMap, MapError, Tree};
-use ptarmigan::parking::Parking;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 

@@ -17,9 +17,9 @@ use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemorySize, NoFrame, Request, ZoneClass,
 };
 use ptarmigan::machine::Machine;
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{LevelCounts, ListsConfig, ListsError, Policy, PolicyCounts, Quicklists, Source};
 use ptarmigan::table::KernelMap;
-use ptarmigan::parking::Parking;
 use ptarmigan::tlb::{Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 

@@ -6,11 +6,11 @@ use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::Format;
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{self, Machine as _, On};
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::setup::{MachineParts, NoObjects, Objects};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::parking::Parking;
 use ptarmigan::tlb::{Shootdown, Tlb};
 use ptarmigan::window::DirectMap;
 

@@ -4,10 +4,10 @@ use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{self, Machine as _, On};
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::parking::Parking;
 use ptarmigan::tlb::Tlb;
 
 use super::objects::Objects;

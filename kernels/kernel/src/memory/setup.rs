@@ -12,11 +12,11 @@ use ptarmigan::frames::{
     ZoneClass,
 };
 use ptarmigan::params::{Params, UserPte};
+use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{
     AutoCosts, AutoPlacement, ListsConfig, ListsError, Placement, Quicklists, Source,
 };
 use ptarmigan::table::KernelMapError;
-use ptarmigan::parking::Parking;
 use ptarmigan::tlb::{Tlb, TlbConfig, TlbError};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 
