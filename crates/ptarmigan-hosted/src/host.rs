@@ -637,7 +637,9 @@ const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquir
 /// Makes the direct map of an arena.
 fn direct_map(arena: &Mapping) -> Result<DirectMap, HostError> {
     // SAFETY: 1. the arena maps every frame below its length. It is the host's, and pointers into
-    // it are used by code that borrows the host. 2. no other code has its address.
+    // it are used by code that borrows the host. 2. no other code has its address. Slots show high
+    // frames at other addresses while the machine clears or copies them: they are its alone then,
+    // or only read.
     let map = unsafe { DirectMap::new(arena.base().as_ptr(), arena.len() as u64) };
     map.map_err(|e| HostError::Host(e.to_string()))
 }
