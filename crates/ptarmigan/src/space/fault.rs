@@ -314,7 +314,9 @@ impl<F: Format> State<F> {
         }
     }
 
-    #[inline(always)]
+    /// Serves a fault on a page that has no entry. Not optimised, it is a call: its values would lie
+    /// on the stack of other faults too.
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn fault_missing<'a, M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'a, M>,
