@@ -44,7 +44,7 @@ pub enum Entry {
 /// for the MMU but keeps its frame (`PROT_NONE`).
 ///
 /// A tree refuses to compile with a format whose shape it does not support: see [`check`]. The
-/// promises below are tested by `ptarmigan_rig::conform`, for every format that `ptsan` can decode;
+/// promises below are tested by `ptarmigan_ptsan::conform`, for every format that `ptsan` can decode;
 /// write that test first.
 ///
 /// Every function of an entry takes the level of its table, as its meaning depends on the level: a

@@ -1,7 +1,7 @@
 //! The test rig: a hosted machine of which a sanitizer sees every table page and every
 //! invalidation.
 //!
-//! The coupling with the sanitizer is `ptarmigan_rig`'s. [`Watch`] adds the queries of tests, and
+//! The coupling with the sanitizer is `ptarmigan_ptsan`'s. [`Watch`] adds the queries of tests, and
 //! [`WatchPages`] a check of root tables.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -15,9 +15,9 @@ use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan_hosted::{CpuSlot, Delivery, Host, HostMachine};
-use ptarmigan_rig::SoftMmu;
+use ptarmigan_ptsan::SoftMmu;
 pub mod kernel_tlbs;
-pub use ptarmigan_rig::Watchable;
+pub use ptarmigan_ptsan::Watchable;
 use ptsan::{Access, Config, Content, Fault, Flush, Kind, Translation};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -18,7 +18,7 @@ use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
 use ptarmigan_hosted::Host;
-use ptarmigan_rig::SoftMmu;
+use ptarmigan_ptsan::SoftMmu;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::num::NonZeroU32;

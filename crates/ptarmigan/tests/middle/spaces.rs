@@ -11,7 +11,7 @@ use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{Access, Advice, AreaFlags, Space, SpaceMachine};
 use ptarmigan::table::{Free, Tree};
 use ptarmigan_hosted::{Host, HostConfig, HostMachine};
-use ptarmigan_rig::{SoftMmu, Watchable};
+use ptarmigan_ptsan::{SoftMmu, Watchable};
 
 const PAGE: u64 = 4096;
 /// What a leaf table maps at least.

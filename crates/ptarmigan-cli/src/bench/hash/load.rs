@@ -1,6 +1,6 @@
 //! A hash table and the pages of many programs, in a random order that is the same in each run.
 use ptarmigan::tlb::hash::{HashCounts, HashLayout, HashSize, HashTable, Inserted, Mapping, Refill, Tag};
-use ptarmigan_rig::HashMemory;
+use ptarmigan_ptsan::HashMemory;
 
 /// Pages of each program: its text, its heap and its stack.
 const AREAS: [(u32, u32); 3] = [(0x1000_0000, 200), (0x1010_0000, 700), (0xbff0_0000, 124)];

@@ -2,7 +2,7 @@
 use crate::replay::workers::watch::Watch;
 use ptarmigan::format::Format;
 use ptarmigan::space::Access;
-use ptarmigan_rig::SoftMmu;
+use ptarmigan_ptsan::SoftMmu;
 use ptsan::Operation;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -21,7 +21,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy, PolicyCounts};
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_hosted::Delivery;
-use ptarmigan_rig::Watchable;
+use ptarmigan_ptsan::Watchable;
 use ptsan::{Adversary, Config};
 
 /// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks the tables speculatively.

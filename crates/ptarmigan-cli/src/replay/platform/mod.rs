@@ -15,7 +15,7 @@ use ptarmigan::format::Format;
 use ptarmigan::page::Level;
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan_hosted::Host;
-use ptarmigan_rig::{HashUse, SoftMmu, Watchable};
+use ptarmigan_ptsan::{HashUse, SoftMmu, Watchable};
 use ptsan::Config;
 
 /// Returns the user's half of a format of two or three levels.

@@ -7,7 +7,7 @@ use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::format::X86_64;
 use ptarmigan::params::UserPte;
 use ptarmigan_hosted::{Host, NoTlb};
-use ptarmigan_rig::{SoftMmu, Watchable};
+use ptarmigan_ptsan::{SoftMmu, Watchable};
 use ptsan::{Config, Content};
 use std::marker::PhantomData;
 

@@ -13,7 +13,7 @@ use crate::replay::instruments::zero::ZeroReport;
 use crate::replay::workers::outcome::{Outcome, Sample};
 use ptarmigan::quicklist::LevelCounts;
 use ptarmigan::tlb::FlushCounts;
-use ptarmigan_rig::HashUse;
+use ptarmigan_ptsan::HashUse;
 use ptarmigan_trace::{Sampled, Unseen};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ use ptarmigan::space::{Access, Space, SpaceMachine};
 use ptarmigan::tlb::hash::Refill;
 use ptarmigan::tlb::{Mmu, Tlb};
 use ptarmigan_hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, NoTlb, TableReach};
-use ptarmigan_rig::{HashedMmu, SoftMmu, Watchable};
+use ptarmigan_ptsan::{HashedMmu, SoftMmu, Watchable};
 
 /// Requirements of a job on its machine.
 pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {

@@ -1,0 +1,244 @@
+//! Compares a format with its promises, and with the sanitizer's decoder of the same architecture.
+use crate::Watchable;
+use ptarmigan::addr::{FRAME_SHIFT, Pfn};
+use ptarmigan::format::{Access, Attr, Entry, Format, Slot};
+use ptarmigan::page::Level;
+use ptsan::{AccessKind, Arch};
+use std::fmt;
+use std::mem::MaybeUninit;
+
+/// A format breaks its contract, or differs from the sanitizer's decoding: the message names the
+/// format, the entry and the difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nonconforming(String);
+
+impl fmt::Display for Nonconforming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Nonconforming {}
+
+type Checked = Result<(), Nonconforming>;
+
+/// Tests the format `F`, see [`conforms_to`].
+///
+/// ```
+/// // In a test: the format is what the hardware decodes.
+/// ptarmigan_ptsan::conform::<ptarmigan::format::X86_64>();
+/// ```
+///
+/// # Panics
+///
+/// With the first difference.
+pub fn conform<F: Watchable>() {
+    if let Err(e) = conforms_to::<F>(&F::arch()) {
+        panic!("{e}");
+    }
+}
+
+/// Compares the format `F` with the contract of [`Format`], and with `arch`, which the sanitizer's
+/// authors wrote from the architecture's manual: links of all levels, and leaves of all
+/// [`LEAF_LEVELS`](Format::LEAF_LEVELS) with all attributes, those of the format's own among them,
+/// of the first frames, the last one, and others between. Entries are compared as they lie in
+/// memory.
+///
+/// [`Format::allows`] is compared for pages of the user only. A tree that no MMU walks (PowerPC
+/// with a hash table) has no accessed bits; there, the accesses that the refill of the hash table
+/// would let through are compared.
+///
+/// # Errors
+///
+/// [`Nonconforming`], with the first difference.
+pub fn conforms_to<F: Format>(arch: &Arch) -> Checked {
+    shape::<F>(arch)?;
+    for level in F::LAYOUT.each_level() {
+        if level > Level::PTE {
+            links::<F>(arch, level)?;
+        }
+        if F::LEAF_LEVELS >> level.0 & 1 != 0 {
+            leaves::<F>(arch, level)?;
+        }
+    }
+    Ok(())
+}
+
+fn expect<F: Format>(met: bool, what: impl FnOnce() -> String) -> Checked {
+    if met { Ok(()) } else { Err(Nonconforming(format!("{}: {}", F::NAME, what()))) }
+}
+
+/// Sizes of tables and entries.
+fn shape<F: Format>(arch: &Arch) -> Checked {
+    let (ours, theirs) = (usize::from(F::LAYOUT.levels), arch.levels.len());
+    expect::<F>(ours == theirs, || format!("{ours} levels, and {} has {theirs}", arch.name))?;
+    for (level, theirs) in F::LAYOUT.each_level().zip(&arch.levels) {
+        let of = |what, ours: u64, theirs: u64| {
+            expect::<F>(ours == theirs, || {
+                format!("{what} at level {}: {ours}, and {theirs} in {}", level.0, arch.name)
+            })
+        };
+        of("bits of address below an entry", F::shift(level).into(), theirs.shift.into())?;
+        of("entries of a table", F::entries(level) as u64, theirs.entries() as u64)?;
+        of("bytes of a table", F::LAYOUT.table_bytes(level), theirs.table_bytes.into())?;
+        of("bytes of an entry", size_of::<F::Slot>() as u64, theirs.entry_bytes.into())?;
+    }
+    Ok(())
+}
+
+/// The entry as a walker reads it: its bytes in memory, as a little-endian number.
+fn in_memory<F: Format>(raw: u64) -> u64 {
+    let slot = MaybeUninit::<F::Slot>::zeroed();
+    // SAFETY: a slot accepts any bit pattern (contract of `Slot`), zero among them.
+    unsafe { slot.assume_init_ref() }.store(raw);
+    let mut bytes = [0u8; 8];
+    let len = size_of::<F::Slot>().min(bytes.len());
+    // SAFETY: both are valid for `len` bytes, all of which have a value, and do not overlap.
+    unsafe { std::ptr::copy_nonoverlapping(slot.as_ptr().cast::<u8>(), bytes.as_mut_ptr(), len) };
+    u64::from_le_bytes(bytes)
+}
+
+/// Frames that an entry of `level` can begin with: multiples of its size, from the first to the
+/// last one that has a number.
+fn frames<F: Format>(level: Level) -> Vec<Pfn> {
+    let size = F::shift(level) - F::PAGE_SHIFT;
+    let bits = (F::PHYS_BITS - FRAME_SHIFT).min(u32::BITS);
+    // `Pfn::NONE` is no frame.
+    let last = ((1u64 << bits) - 1).min(u64::from(Pfn::NONE.0) - 1) >> size;
+    let all = [0, 1, 2, 0x123, 0x12345, last / 3, last.saturating_sub(1), last];
+    let mut all: Vec<_> = all.into_iter().filter(|n| *n <= last).map(|n| Pfn((n << size) as u32)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Links of a table of `level`.
+fn links<F: Format>(arch: &Arch, level: Level) -> Checked {
+    for pfn in frames::<F>(Level::PTE) {
+        let at = pfn.addr();
+        let raw = F::link(level, at);
+        let what = || format!("the link {raw:#x} of level {} to {at}", level.0);
+        let entry = F::entry(level, raw);
+        expect::<F>(entry == Entry::Link(at), || format!("{} is {entry:?} to the format", what()))?;
+        let decoded = (arch.decode)(level.0, in_memory::<F>(raw));
+        let same = matches!(decoded, ptsan::Entry::Table { phys, .. } if phys == at.0);
+        expect::<F>(same, || format!("{} is {decoded:?} to {}", what(), arch.name))?;
+    }
+    Ok(())
+}
+
+/// All attributes of the library, each alone and with each of the format's own.
+fn attributes() -> impl Iterator<Item = Attr> {
+    let own = (0..16).map(|bit| 1 << bit).filter(|bit| Attr::OWN.0 & bit != 0);
+    std::iter::once(0).chain(own).flat_map(|own| (0..256).map(move |bits| Attr(own | bits)))
+}
+
+/// Leaves of a table of `level`.
+fn leaves<F: Format>(arch: &Arch, level: Level) -> Checked {
+    let frames = frames::<F>(level);
+    for attr in attributes() {
+        for pfn in &frames {
+            leaf::<F>(arch, level, *pfn, attr)?;
+        }
+        grows::<F>(level, attr)?;
+    }
+    // Special or not makes no difference, and the bits that the MMU sets come together.
+    let noted = Attr::ACCESSED | Attr::DIRTY;
+    let fewer = |attr: &Attr| !attr.has(Attr::SPECIAL) && (attr.has(noted) || attr.0 & noted.0 == 0);
+    let all: Vec<_> = attributes().filter(fewer).collect();
+    let (first, last) = (frames[0], frames[frames.len() - 1]);
+    for attr in &all {
+        let old = F::leaf(level, first, *attr);
+        breaks::<F>(arch, level, old, F::leaf(level, last, *attr))?;
+        for other in &all {
+            breaks::<F>(arch, level, old, F::leaf(level, first, *other))?;
+        }
+    }
+    Ok(())
+}
+
+/// Mapping a run of frames adds the same amount for each (promise 5).
+fn grows<F: Format>(level: Level, attr: Attr) -> Checked {
+    if level > Level::PTE {
+        return Ok(());
+    }
+    let at = |pfn| F::leaf(level, Pfn(pfn), attr);
+    let step = at(1).wrapping_sub(at(0));
+    for pfn in frames::<F>(level).into_iter().filter(|pfn| pfn.0 > 0) {
+        expect::<F>(at(pfn.0).wrapping_sub(at(pfn.0 - 1)) == step, || {
+            format!("leaves with {attr} grow by {step:#x}, but not to {pfn}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Checks one leaf: the promises, then the accesses that the MMU allows with it.
+fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked {
+    let raw = F::leaf(level, pfn, given);
+    let what = || format!("the leaf {raw:#x} of level {} of {pfn} with {given} ({:#x})", level.0, given.0);
+    let is = |met: bool, wrong: &str| expect::<F>(met, || format!("{}: {wrong}", what()));
+    is(F::entry(level, raw) == Entry::Leaf, "it is none or a link to the format")?;
+    is(F::cleared(raw) == 0, "it has bits that are kept")?;
+    let frame = F::frame(level, raw);
+    expect::<F>(frame == pfn, || format!("{}: its frame is {frame}", what()))?;
+    is(F::is_special(level, raw) == given.has(Attr::SPECIAL), "`is_special` and `SPECIAL` differ")?;
+    is(F::is_present(level, raw) == given.has(Attr::READ), "`is_present` and `READ` differ")?;
+    let attr = F::attr(level, raw);
+    for bit in [Attr::READ, Attr::WRITE, Attr::EXEC, Attr::USER, Attr::DIRTY, Attr::ACCESSED, Attr::SPECIAL] {
+        expect::<F>(attr.has(bit) == given.has(bit), || format!("{}: {bit} is read back wrong", what()))?;
+    }
+    is(given.has(Attr::GLOBAL) || !attr.has(Attr::GLOBAL), "it is global and was not made so")?;
+    is(F::leaf(level, frame, attr) == raw, "what is read back makes another entry")?;
+    let protected = F::write_protected(level, raw);
+    let same =
+        F::frame(level, protected) == pfn && F::is_special(level, protected) == given.has(Attr::SPECIAL);
+    is(same, "write-protected, it has another frame or is counted otherwise")?;
+    is(!F::allows(level, protected, Access::Write), "write-protected, it lets writes through")?;
+    is(F::attr(level, protected) == attr.without(Attr::WRITE), "write-protection takes more than `WRITE`")?;
+
+    let decoded = (arch.decode)(level.0, in_memory::<F>(raw));
+    let ptsan::Entry::Leaf { phys, perms, global, accessed, .. } = decoded else {
+        let hidden = matches!(decoded, ptsan::Entry::Empty) && !given.has(Attr::READ);
+        return expect::<F>(hidden, || format!("{} is {decoded:?} to {}", what(), arch.name));
+    };
+    is(given.has(Attr::READ), "the MMU would use an entry that may not be read")?;
+    expect::<F>(phys == pfn.addr().0, || format!("{}: the MMU finds {phys:#x}", what()))?;
+    is(global == attr.has(Attr::GLOBAL), "the MMU and `GLOBAL` differ")?;
+    if !given.has(Attr::USER) {
+        return is(!perms.contains(ptsan::Perms::USER), "the user may use a page of the kernel");
+    }
+    for (access, kind) in [
+        (Access::Read, AccessKind::Read),
+        (Access::Write, AccessKind::Write),
+        (Access::Exec, AccessKind::Exec),
+    ] {
+        let lets = accessed && perms.allows(ptsan::Access { kind, user: true });
+        let says = F::allows(level, raw, access);
+        // Hardware that leaves the dirty bit to software faults at a write that would set it.
+        let software = !says && lets && access == Access::Write && !given.has(Attr::DIRTY);
+        let software = software || !says && lets && !given.has(Attr::ACCESSED);
+        expect::<F>(says == lets || software, || {
+            format!("{}: {access:?}: `allows` says {says}, and the MMU {lets}", what())
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a change of one live leaf to another needs a break (promise 6).
+fn breaks<F: Format>(arch: &Arch, level: Level, old: u64, new: u64) -> Checked {
+    let says = F::needs_break(level, old, new);
+    let what = || format!("the leaf {old:#x} of level {} becomes {new:#x}", level.0);
+    expect::<F>(F::EVER_BREAKS || !says, || format!("{}: a break, against `EVER_BREAKS`", what()))?;
+    let leaf = |raw| match (arch.decode)(level.0, in_memory::<F>(raw)) {
+        ptsan::Entry::Leaf { phys, global, memory_type, .. } => Some((phys, global, memory_type)),
+        _ => None,
+    };
+    let (Some(old), Some(new)) = (leaf(old), leaf(new)) else {
+        return expect::<F>(!says, || format!("{}: a break where one is not valid", what()));
+    };
+    let other = old.0 != new.0 || old.2 != new.2;
+    let must = arch.break_before_make && (other || !old.1 && new.1);
+    expect::<F>(says || !must, || format!("{}: {} demands a break", what(), arch.name))?;
+    // The same frame, type and reach: permissions alone.
+    expect::<F>(!says || old != new, || format!("{}: a break for permissions alone", what()))
+}

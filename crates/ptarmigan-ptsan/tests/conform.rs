@@ -1,0 +1,183 @@
+//! Formats against their promises and the sanitizer's decoders, and formats with mistakes.
+use ptarmigan::addr::{Pfn, PhysAddr};
+use ptarmigan::format::{
+    Aarch64, Aarch64Upper, Access, Attr, Format, FormatExt, I386, Ppc32, Slot64, Sv39, Sv48, Sv57, X86_64,
+    X86Pae,
+};
+use ptarmigan::page::{Layout, Level, MAX_LEVELS};
+use ptarmigan_ptsan::{conform, conforms_to};
+use ptsan::Arch;
+
+#[test]
+fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
+    conform::<X86_64>();
+    conform::<X86Pae>();
+    conform::<I386>();
+    conform::<Ppc32>();
+    conform::<Sv39>();
+    conform::<Sv48>();
+    conform::<Sv57>();
+    conform::<Aarch64>();
+    conform::<Aarch64Upper>();
+}
+
+type X = X86_64;
+
+/// x86-64 with a mistake.
+#[derive(Clone, Copy, Default)]
+struct Wrong<const MISTAKE: u8>;
+
+// SAFETY: no promise is kept on purpose; no tree is made of it.
+unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
+    type Slot = Slot64;
+    const NAME: &'static str = "wrong";
+    const LAYOUT: Layout = X::LAYOUT;
+    const LEVEL_NAMES: &'static [&'static str] = X::LEVEL_NAMES;
+    const PAGE_SHIFT: u32 = X::PAGE_SHIFT;
+    const INDEX_BITS: [u8; MAX_LEVELS] = if MISTAKE == 1 { [9, 9, 9, 8, 0] } else { X::INDEX_BITS };
+    const USER_END: u64 = X::USER_END;
+    const KERNEL_START: u64 = X::KERNEL_START;
+    const USER_ROOT_ENTRIES: usize = X::USER_ROOT_ENTRIES;
+    const ROOT_IN_REGISTERS: bool = false;
+    const PHYS_BITS: u32 = X::PHYS_BITS;
+    const LEAF_LEVELS: u8 = X::LEAF_LEVELS;
+    const EVER_BREAKS: bool = MISTAKE == 12;
+    const KEPT: u64 = if MISTAKE == 2 { 1 << 5 } else { 0 };
+
+    fn link(level: Level, at: PhysAddr) -> u64 {
+        if MISTAKE == 3 { at.0 & 0xffff_ffff | 7 } else { X::link(level, at) }
+    }
+    fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
+        if MISTAKE == 4 && raw & 1 != 0 { Some(PhysAddr(raw & !0xfff)) } else { X::linked(level, raw) }
+    }
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+        let raw = X::leaf(level, pfn, attr);
+        match MISTAKE {
+            5 => raw & !(1 << 7),
+            6 if !attr.has(Attr::READ) => 0,
+            7 => raw & !(1 << 63),
+            13 => raw | 1 << 8,
+            _ => raw,
+        }
+    }
+    fn frame(level: Level, raw: u64) -> Pfn {
+        if MISTAKE == 8 { Pfn((raw >> 12) as u32 & 0xff_ffff) } else { X::frame(level, raw) }
+    }
+    fn attr(level: Level, raw: u64) -> Attr {
+        X::attr(level, raw)
+    }
+    fn is_present(level: Level, raw: u64) -> bool {
+        if MISTAKE == 9 { !Self::is_none(raw) } else { X::is_present(level, raw) }
+    }
+    fn allows(level: Level, raw: u64, access: Access) -> bool {
+        if MISTAKE == 10 && access == Access::Exec { raw & 1 != 0 } else { X::allows(level, raw, access) }
+    }
+    fn write_protected(level: Level, raw: u64) -> u64 {
+        X::write_protected(level, if MISTAKE == 11 { raw & !(1 << 6) } else { raw })
+    }
+    fn is_special(level: Level, raw: u64) -> bool {
+        X::is_special(level, raw)
+    }
+    fn needs_break(_: Level, old: u64, new: u64) -> bool {
+        MISTAKE == 12 && old & new & 1 != 0 && old != new || MISTAKE == 14
+    }
+}
+
+/// Returns the message about a format with a mistake.
+fn found<const MISTAKE: u8>() -> String {
+    let found = conforms_to::<Wrong<MISTAKE>>(&Arch::x86_64());
+    found.expect_err(&format!("mistake {MISTAKE} is not noticed")).to_string()
+}
+
+#[test]
+fn a_mistake_in_a_format_is_found_and_named() {
+    for (found, says) in [
+        (found::<1>(), "entries of a table at level 3: 256, and 512 in x86-64"),
+        (found::<2>(), "it has bits that are kept"),
+        (found::<3>(), "the format"),
+        (found::<4>(), "it is none or a link to the format"),
+        (found::<5>(), "it is none or a link to the format"),
+        (found::<6>(), "it is none or a link to the format"),
+        (found::<7>(), "is read back wrong"),
+        (found::<8>(), "its frame is"),
+        (found::<9>(), "`is_present` and `READ` differ"),
+        (found::<10>(), "`allows` says true, and the MMU false"),
+        (found::<11>(), "write-protection takes more than `WRITE`"),
+        (found::<12>(), "a break for permissions alone"),
+        (found::<13>(), "it is global and was not made so"),
+        (found::<14>(), "a break, against `EVER_BREAKS`"),
+    ] {
+        assert!(found.starts_with("wrong: ") && found.contains(says), "{found}: not {says:?}");
+    }
+}
+
+/// Defines the parts that a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
+/// `needs_break`.
+macro_rules! entries_of_aarch64 {
+    ($like:ty) => {
+        const NAME: &'static str = <$like>::NAME;
+        const LAYOUT: Layout = <$like>::LAYOUT;
+        const LEVEL_NAMES: &'static [&'static str] = <$like>::LEVEL_NAMES;
+        const PAGE_SHIFT: u32 = <$like>::PAGE_SHIFT;
+        const INDEX_BITS: [u8; MAX_LEVELS] = <$like>::INDEX_BITS;
+        const USER_END: u64 = <$like>::USER_END;
+        const KERNEL_START: u64 = <$like>::KERNEL_START;
+        const USER_ROOT_ENTRIES: usize = <$like>::USER_ROOT_ENTRIES;
+        const ROOT_IN_REGISTERS: bool = <$like>::ROOT_IN_REGISTERS;
+        const PHYS_BITS: u32 = <$like>::PHYS_BITS;
+        const LEAF_LEVELS: u8 = <$like>::LEAF_LEVELS;
+        const KEPT: u64 = <$like>::KEPT;
+        fn link(level: Level, at: PhysAddr) -> u64 {
+            <$like>::link(level, at)
+        }
+        fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
+            <$like>::linked(level, raw)
+        }
+        fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+            <$like>::leaf(level, pfn, attr)
+        }
+        fn frame(level: Level, raw: u64) -> Pfn {
+            <$like>::frame(level, raw)
+        }
+        fn attr(level: Level, raw: u64) -> Attr {
+            <$like>::attr(level, raw)
+        }
+        fn is_present(level: Level, raw: u64) -> bool {
+            <$like>::is_present(level, raw)
+        }
+        fn allows(level: Level, raw: u64, access: Access) -> bool {
+            <$like>::allows(level, raw, access)
+        }
+        fn write_protected(level: Level, raw: u64) -> u64 {
+            <$like>::write_protected(level, raw)
+        }
+        fn is_special(level: Level, raw: u64) -> bool {
+            <$like>::is_special(level, raw)
+        }
+    };
+}
+
+/// AArch64 that never breaks, or that does so for other frames only.
+#[derive(Clone, Copy, Default)]
+struct Seldom<const FRAMES: bool>;
+
+// SAFETY: 1. to 5. as `Aarch64`. 6. is not kept on purpose; no tree is made of it.
+unsafe impl<const FRAMES: bool> Format for Seldom<FRAMES> {
+    const EVER_BREAKS: bool = FRAMES;
+    fn needs_break(level: Level, old: u64, new: u64) -> bool {
+        FRAMES
+            && Aarch64::frame(level, old) != Aarch64::frame(level, new)
+            && Aarch64::needs_break(level, old, new)
+    }
+    type Slot = Slot64;
+    entries_of_aarch64!(Aarch64);
+}
+
+#[test]
+fn a_format_that_breaks_too_seldom_is_found() {
+    let arch = Arch::aarch64_4k(48);
+    let never = conforms_to::<Seldom<false>>(&arch).unwrap_err().to_string();
+    assert!(never.contains("demands a break"), "{never}");
+    let frames_only = conforms_to::<Seldom<true>>(&arch).unwrap_err().to_string();
+    assert!(frames_only.contains("demands a break"), "{frames_only}");
+}

@@ -1,0 +1,168 @@
+/* See stores.h. This file is not instrumented. */
+#define _GNU_SOURCE
+#include "stores.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+ptsan *san;
+static uint64_t pending;
+static uint64_t state;
+static uint64_t issued[4096];
+static size_t issues;
+
+static bool in_ram(uint64_t address) {
+    return address >= RAM_START && address < RAM_START + RAM_BYTES;
+}
+
+void settle(void) {
+    uint64_t address = pending;
+    if (!address) {
+        return;
+    }
+    pending = 0;
+    ptsan_entry_written(san, address);
+    ptsan_adversary_step(san);
+}
+
+static void storing(void *to) {
+    settle();
+    if (in_ram((uint64_t)to) && san) {
+        pending = (uint64_t)to & ~7ull;
+    }
+}
+
+/* The functions that the compiler calls. */
+#define LOADS(n)                                                                                             \
+    void __tsan_read##n(void *from) { (void)from, settle(); }                                                \
+    void __tsan_unaligned_read##n(void *from) { (void)from, settle(); }                                      \
+    void __tsan_write##n(void *to) { storing(to); }                                                          \
+    void __tsan_unaligned_write##n(void *to) { storing(to); }
+LOADS(1)
+LOADS(2)
+LOADS(4)
+LOADS(8)
+LOADS(16)
+void __tsan_read_range(void *from, size_t bytes) { (void)from, (void)bytes, settle(); }
+void __tsan_write_range(void *to, size_t bytes) { (void)bytes, storing(to); }
+void __tsan_func_entry(void *caller) { (void)caller, settle(); }
+void __tsan_func_exit(void) { settle(); }
+void __tsan_init(void) {}
+
+void *told_memset(void *to, int byte, size_t bytes) {
+    settle();
+    memset(to, byte, bytes);
+    for (uint64_t at = (uint64_t)to; at < (uint64_t)to + bytes && in_ram(at); at += 8) {
+        ptsan_entry_written(san, at);
+    }
+    return to;
+}
+
+void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed) {
+    void *ram = mmap((void *)RAM_START, RAM_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (ram != (void *)RAM_START && munmap(ram, RAM_BYTES) == 0) {
+        fprintf(stderr, "the addresses from 4 GiB on are in use\n");
+        exit(2);
+    }
+    for (uint64_t at = 0; at < RAM_BYTES; at += 8) {
+        *(uint64_t *)(RAM_START + at) = 0xdeadb067;
+    }
+    ptsan_options options = {
+        .arch = arch, .cpus = CPUS, .va_bits = va_bits, .adversary_rate = 500, .seed = seed};
+    san = ptsan_new(&options, ram, RAM_BYTES, RAM_START);
+    if (!san) {
+        fprintf(stderr, "%s\n", ptsan_last_error());
+        exit(2);
+    }
+    ptsan_mark_harness(san, "ptsan-released/c/");
+    ptsan_space_created(san, SPACE);
+    state = seed;
+    issues = 0;
+}
+
+void load_everywhere(uint64_t root) {
+    settle();
+    for (int cpu = 0; cpu < CPUS; cpu++) {
+        ptsan_switch(san, cpu, root, SPACE);
+    }
+}
+
+void flush_page_everywhere(uint64_t va) {
+    settle();
+    ptsan_flush_page(san, PTSAN_EVERY_CPU, SPACE, va, false);
+}
+
+void flush_everything(void) {
+    settle();
+    ptsan_flush_all(san, PTSAN_EVERY_CPU);
+}
+
+void tlbi_page_everywhere(uint64_t va) {
+    settle();
+    if (issues == sizeof issued / sizeof *issued) {
+        fprintf(stderr, "too many invalidations without a DSB\n");
+        exit(2);
+    }
+    issued[issues++] = va;
+}
+
+void dsb(void) {
+    for (size_t i = 0; i < issues; i++) {
+        flush_page_everywhere(issued[i]);
+    }
+    issues = 0;
+}
+
+void expect(uint64_t va, uint64_t phys, uint64_t size, uint32_t perms) {
+    settle();
+    ptsan_expected says = {.phys = phys, .size = size, .perms = perms};
+    ptsan_expect(san, 0, va, phys == PTSAN_NONE ? NULL : &says);
+}
+
+bool may(int cpu, uint64_t va, uint32_t kind) {
+    settle();
+    return ptsan_access(san, cpu, va, kind, false, NULL) == PTSAN_OK;
+}
+
+uint64_t below(uint64_t n) {
+    state = state * 0x5851f42d4c957f2dull + 0x14057b7ef767814full;
+    return (state >> 33) % n;
+}
+
+static bool has(const char *names, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)); at += length) {
+        if ((at == names || at[-1] == ' ') && (at[length] == ' ' || !at[length])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void verdict(const char *title, const char *must, const char *may_follow) {
+    settle();
+    bool wrong = ptsan_refused(san) != 0;
+    printf("%s %s\n", *must ? "==" : "-- silent:", title);
+    if (ptsan_total(san) || wrong) {
+        char *report = ptsan_report(san);
+        printf("%s\n", report);
+        ptsan_free_text(report);
+    }
+    const char *name;
+    for (size_t i = 0; (name = ptsan_kind_name(i)); i++) {
+        bool found = ptsan_count(san, name) != 0;
+        if (found != has(must, name) && !(found && has(may_follow, name))) {
+            printf("FAILED: %s was %s\n", name, found ? "not expected" : "not found; is the source fixed?");
+            wrong = true;
+        }
+    }
+    ptsan_destroy(san);
+    san = NULL;
+    munmap((void *)RAM_START, RAM_BYTES);
+    if (wrong) {
+        exit(1);
+    }
+}
