@@ -4,9 +4,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::board::fail;
-
-/// A static that is made once, at boot.
+/// A value that is made once, at boot, and then only read.
 pub struct Late<T> {
     made: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
@@ -22,12 +20,12 @@ impl<T> Default for Late<T> {
 }
 
 impl<T> Late<T> {
-    /// Not made yet.
+    /// Makes a place without a value.
     pub const fn new() -> Self {
         Late { made: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Makes it.
+    /// Makes the value.
     ///
     /// # Safety
     ///
@@ -39,12 +37,19 @@ impl<T> Late<T> {
         there
     }
 
-    /// Returns the value; ends the machine if it is not set yet.
+    /// Returns the value; panics if boot has not made it yet.
+    #[inline]
     pub fn get(&self) -> &T {
         if !self.made.load(Ordering::Acquire) {
-            fail(format_args!("used before it was set up"));
+            missing();
         }
         // SAFETY: `made` says that it was written, and it is not written again.
         unsafe { (*self.value.get()).assume_init_ref() }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn missing() -> ! {
+    panic!("a part of the kernel is used before boot has made it")
 }

@@ -35,7 +35,6 @@ pub mod counts;
 pub mod errno;
 pub mod exec;
 pub mod fs;
-pub mod late;
 pub mod limits;
 pub mod lock;
 pub mod memory;
@@ -52,10 +51,11 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use ptarmigan::frames::Frames;
 use ptarmigan::quicklist::AutoPlacement;
+use ptarmigan_kernel_base::late::Late;
 
 use arch::{Arch, CPUS};
 use counts::{Count, Counts};
-use late::Late;
+
 use lock::KernelLock;
 use memory::SharedSpaces;
 use memory::machine::{KernelHalf, Machine};

@@ -1,11 +1,11 @@
 //! Parts that a run leaves out on purpose, to show that they are missed: `without=flush` on the
 //! command line. Only images that are built with the feature `negative` do.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use ptarmigan_kernel_base::without;
 
 /// The parts that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[repr(u32)]
 pub enum Part {
     /// A CPU forgets no translations when it should.
     Flush,
@@ -22,20 +22,16 @@ pub enum Part {
 }
 
 const NAMES: [&str; 6] = ["flush", "answer", "ipi", "clear", "copy", "wake"];
-static LEFT_OUT: AtomicU8 = AtomicU8::new(0);
 
 /// Reads the command line.
 pub fn read(text: &str) {
-    if cfg!(feature = "negative")
-        && let Some(name) = crate::params::value(text, "without")
-        && let Some(part) = NAMES.iter().position(|known| *known == name)
-    {
-        LEFT_OUT.store(1 << part, Ordering::Relaxed);
+    if cfg!(feature = "negative") {
+        without::read(text, &NAMES);
     }
 }
 
 /// Returns whether a part is left out; known while compiling in all images but those for this.
 #[inline]
 pub fn leaves_out(part: Part) -> bool {
-    cfg!(feature = "negative") && LEFT_OUT.load(Ordering::Relaxed) & (1 << part as u8) != 0
+    cfg!(feature = "negative") && without::leaves_out(part as u32)
 }

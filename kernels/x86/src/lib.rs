@@ -14,6 +14,7 @@ pub mod lapic;
 pub mod loader;
 pub mod memory_map;
 pub mod port;
+pub mod segments;
 pub mod serial;
 pub mod smp;
 pub mod table;

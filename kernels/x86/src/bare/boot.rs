@@ -50,24 +50,6 @@ pub struct Info {
 /// Runs of memory that are kept.
 pub const RUNS: usize = 8;
 
-/// The loader's start information (PVH), as far as it is used.
-#[repr(C)]
-struct StartInfo {
-    magic: u32,
-    version: u32,
-    flags: u32,
-    modules: u32,
-    module_list: u64,
-    command_line: u64,
-    rsdp: u64,
-    memory_map: u64,
-    memory_map_entries: u32,
-    reserved: u32,
-}
-
-const START_MAGIC: u32 = 0x336e_c578;
-/// Bytes of an entry of its map of memory.
-const MAP_ENTRY: u64 = 24;
 /// The longest command line that is read.
 const COMMAND_LINE: u64 = 1024;
 
@@ -79,23 +61,16 @@ const COMMAND_LINE: u64 = 1024;
 /// 1. `start_info` is the loader's value at entry, and the memory it describes has not been written
 ///    to, nor will be while the result is used.
 pub unsafe fn read(start_info: u64) -> Option<Info> {
-    // SAFETY: 1. The loader's structure (point 1).
-    let bytes = unsafe { memory(start_info, size_of::<StartInfo>() as u64) }?;
-    // SAFETY: there are as many bytes as the structure has, which is made of numbers.
-    let info = unsafe { bytes.as_ptr().cast::<StartInfo>().read_unaligned() };
-    // Version 0 of the structure had no memory map.
-    if info.magic != START_MAGIC || info.version == 0 {
-        return None;
-    }
-    // SAFETY: 1. The loader says that there are so many entries (point 1).
-    let map = unsafe { memory(info.memory_map, u64::from(info.memory_map_entries) * MAP_ENTRY) }?;
+    // SAFETY: 1. The loader's structures, or bytes behind them (point 1).
+    let memory = |at, len| unsafe { memory(at, len) };
+    let places = loader::pvh_places(start_info, memory).ok()?;
+    let map = memory(places.map.start, places.map.bytes())?;
     // Everything below the image's end is left alone: firmware data, the start information, the
     // image.
     let reserved = [Span::new(0, image_end_address())];
     let memory_map = MemoryMap::new(loader::pvh(map), &reserved, DIRECT_MAP_LIMIT).ok()?;
-    let most = DIRECT_MAP_LIMIT.saturating_sub(info.command_line).min(COMMAND_LINE);
-    // SAFETY: 1. The loader's text (point 1), or bytes behind it.
-    let text = unsafe { memory(info.command_line, most) }.unwrap_or_default();
+    let most = DIRECT_MAP_LIMIT.saturating_sub(places.command_line).min(COMMAND_LINE);
+    let text = memory(places.command_line, most).unwrap_or_default();
     let command_line = text.split(|byte| *byte == 0).next().unwrap_or_default();
     Some(Info { memory: memory_map, command_line })
 }

@@ -7,9 +7,10 @@
 //! stands on, and ends the run.
 
 use core::arch::{asm, global_asm};
-use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use crate::segments::{OfCpu, TaskState, gate, load_vectors, task_descriptor};
 
 global_asm!(include_str!("trap.s"));
 
@@ -130,20 +131,12 @@ fn call_hook(address: u64, error: u64) -> bool {
     hook(address, error)
 }
 
-/// A structure the CPU reads, written once before it is told where it is.
-#[repr(C, align(16))]
-struct Hardware<T>(UnsafeCell<T>);
-
-// SAFETY: one CPU; written by `init` before traps can happen, afterwards only by the CPU's own
-// microcode.
-unsafe impl<T> Sync for Hardware<T> {}
-
 const STACK: usize = 0x4000;
 
-static STACKS: Hardware<[[u8; STACK]; 3]> = Hardware(UnsafeCell::new([[0; STACK]; 3]));
-/// The task state segment: 104 bytes, of which only the interrupt stacks matter.
-static TSS: Hardware<[u32; 26]> = Hardware(UnsafeCell::new([0; 26]));
-static IDT: Hardware<[[u64; 2]; 32]> = Hardware(UnsafeCell::new([[0; 2]; 32]));
+// There is one CPU: `init` writes them before traps can happen, afterwards only the CPU itself.
+static STACKS: OfCpu<[[u8; STACK]; 3]> = OfCpu::new([[0; STACK]; 3]);
+static TSS: OfCpu<TaskState> = OfCpu::new([0; 26]);
+static IDT: OfCpu<[[u64; 2]; 32]> = OfCpu::new([[0; 2]; 32]);
 
 unsafe extern "C" {
     static mut tss_descriptor: [u64; 2];
@@ -160,40 +153,23 @@ fn stack_of(vector: u64) -> u64 {
 
 /// Sets the trap tables up. Called once, first of all.
 pub fn init() {
-    let tss = TSS.0.get();
-    let idt = IDT.0.get();
+    let (tss, idt) = (TSS.get(), IDT.get());
     let stubs = (&raw const trap_stubs).addr() as u64;
     // SAFETY: no other code runs yet and traps are not set up, so the statics are ours; the indices
     // are constants within bounds.
     unsafe {
         for stack in 0..3 {
-            let top = STACKS.0.get().addr() as u64 + ((stack + 1) * STACK) as u64;
+            let top = STACKS.get().addr() as u64 + ((stack + 1) * STACK) as u64;
             // Interrupt stack 1 is at byte 36.
             (*tss)[9 + 2 * stack] = top as u32;
             (*tss)[10 + 2 * stack] = (top >> 32) as u32;
         }
         for vector in 0..32_u64 {
-            let stub = stubs + vector * 16;
-            (*idt)[vector as usize] = [
-                (stub & 0xffff)
-                    | 0x08 << 16
-                    | stack_of(vector) << 32
-                    | 0x8e00 << 32
-                    | (stub >> 16 & 0xffff) << 48,
-                stub >> 32,
-            ];
+            (*idt)[vector as usize] = gate(stubs + vector * 16, stack_of(vector), 0);
         }
-        let base = tss.addr() as u64;
-        tss_descriptor =
-            [103 | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56, base >> 32];
+        tss_descriptor = task_descriptor(tss.addr() as u64);
     }
-    let base = idt.addr() as u64;
-    let limit = (size_of::<[[u64; 2]; 32]>() - 1) as u16;
-    let words = [limit, base as u16, (base >> 16) as u16, (base >> 32) as u16, (base >> 48) as u16];
-    // SAFETY: selector 0x18 is the descriptor just filled in, and `words` is a table pointer to the
-    // table just filled in; both tables are statics.
-    unsafe {
-        asm!("ltr {0:x}", in(reg) 0x18_u16, options(nostack, preserves_flags));
-        asm!("lidt [{}]", in(reg) words.as_ptr(), options(nostack, preserves_flags));
-    }
+    // SAFETY: 1. It has just been filled in, and is a static. 2. Selector 0x18 is the descriptor
+    // just filled in, of a static.
+    unsafe { load_vectors(idt, 0x18) };
 }

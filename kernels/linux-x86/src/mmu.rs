@@ -1,48 +1,31 @@
 //! The direct map, and the image's part of the TLBs of [`Hardware`].
 
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::without::{Part, leaves_out};
-use ptarmigan_kernel_x86::table::TablePage;
 use ptarmigan_kernel_x86::{hardware, smp, table};
 
 use crate::KERNEL;
+use crate::arch::tables::{DIRECT_MAP, DIRECT_MAP_END, kernel_root, limit};
 
-/// Where the low 768 MiB of physical memory are mapped, in every space.
-pub const DIRECT_MAP: u64 = 0xc000_0000;
-/// The first physical address that cannot be mapped there.
-pub const DIRECT_MAP_END: u64 = 768 << 20;
-/// The first physical address that is not reached there.
-static LIMIT: AtomicU32 = AtomicU32::new(DIRECT_MAP_END as u32);
-
-/// Returns the first physical address that is high memory.
-#[inline]
-pub fn limit() -> u64 {
-    LIMIT.load(Ordering::Relaxed).into()
-}
-
-/// Makes high memory of the frames above `limit`. Boot does it, before any access.
-pub fn set_limit(limit: u64) {
-    LIMIT.store(limit.min(DIRECT_MAP_END) as u32, Ordering::Relaxed);
-}
-
-// The assembly fills them in.
-#[unsafe(no_mangle)]
-static boot_root: TablePage<4> = TablePage::new();
-#[unsafe(no_mangle)]
-static boot_directory: TablePage<512> = TablePage::new();
-/// Returns the root that the machine booted on: every other one copies its kernel entry from it.
-pub fn kernel_root() -> &'static TablePage<4> {
-    &boot_root
-}
-
-/// Returns where a physical address below the limit is reached, whatever the current space maps.
+/// Returns where a physical address below [`limit`] is reached, whatever the current space maps.
 #[inline]
 pub fn direct<T>(physical: u64) -> *mut T {
     ptr::with_exposed_provenance_mut((DIRECT_MAP + physical) as usize)
+}
+
+/// Returns bytes that the loader or the firmware has put somewhere; `None` if the direct map does
+/// not reach them.
+///
+/// # Safety
+///
+/// 1. There are said to be so many bytes, and no code writes to them while they are used.
+pub unsafe fn bytes(at: u64, len: u64) -> Option<&'static [u8]> {
+    let is_reached = at != 0 && at.checked_add(len)? <= DIRECT_MAP_END;
+    // SAFETY: 1. The direct map shows them, and they stay as they are (point 1).
+    is_reached.then(|| unsafe { core::slice::from_raw_parts(direct::<u8>(at), len as usize) })
 }
 
 /// Returns the direct map.

@@ -1,29 +1,5 @@
-//! Provides the symbols that the compiler expects: memory functions, an unwinder's name, a panic
-//! handler.
-
-use core::arch::global_asm;
-use core::panic::PanicInfo;
-use core::sync::atomic::{AtomicBool, Ordering};
-
-use ptarmigan_kernel::{report, say};
-use ptarmigan_kernel_x86::port;
-
-use crate::pc::Pc;
-
-static PANICKING: AtomicBool = AtomicBool::new(false);
-
-/// Reports once. A panic while reporting would report for ever, so it ends the machine in silence.
-#[panic_handler]
-fn panic(info: &PanicInfo<'_>) -> ! {
-    if !PANICKING.swap(true, Ordering::Relaxed) {
-        say!(Pc, "FAIL {info}");
-    }
-    port::exit(report::FAIL)
-}
-
-// The target expects these from libc and libstd. No code unwinds: the profile says abort.
-global_asm!(
-    r#"
+# Memory functions and names of an unwinder, which the target expects from libc and libstd. No code unwinds: the profile
+# says abort.
 .section .text
 .globl memcpy, memmove, memset, memcmp, bcmp, strlen, rust_eh_personality, _Unwind_Resume
 memcpy:
@@ -105,5 +81,3 @@ strlen:
 rust_eh_personality:
 _Unwind_Resume:
     ud2
-"#
-);

@@ -1,6 +1,8 @@
-# What lies at fs while the kernel runs (struct Local): 0 the kernel's stack, 4 the CPU's number, 8 the task state segment.
+# What lies at fs while the kernel runs (struct Local): 0 the kernel's stack, 12 the CPU's number, 16 the task state
+# segment.
 
 # One 16-byte stub per vector: push a zero where the CPU pushes no error code, push the vector, go on in common.
+# System calls push their number instead.
 .section .text
 .balign 16
 .globl trap_stubs
@@ -9,6 +11,8 @@ trap_stubs:
 .rept 256
     .balign 16
     .if (vector == 8) | (vector == 17) | (vector == 21) | ((vector >= 10) & (vector <= 14))
+    .elseif vector == 0x80
+    push eax                    # the number, where others have an error code
     .else
     .byte 0x6A, 0               # push 0
     .endif
@@ -54,7 +58,7 @@ enter_user:
     push ebp
     mov fs:[0], esp
     lea ecx, [eax + 76]
-    mov edx, fs:[8]
+    mov edx, fs:[16]
     mov [edx + 4], ecx          # the stack of traps from user mode: the registers themselves
     fxrstor [eax + 80]
     mov esp, eax

@@ -5,7 +5,7 @@ use core::arch::asm;
 use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Access, X86Pae};
+use ptarmigan::format::Access;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::Kernel;
@@ -14,35 +14,35 @@ use ptarmigan_kernel::say;
 use ptarmigan_kernel::signal::exception;
 use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
 
-use crate::cpu::CALL;
+use crate::arch::{self, CALL, SAVED};
 use crate::mmu::{self, Hardware};
 use crate::registers::Registers;
-use crate::{KERNEL, cpu, windows};
+use crate::{KERNEL, cpu};
 
-/// A PC with 32-bit CPUs and PAE.
+/// A PC with the CPUs of the target.
 pub struct Pc;
 
 unsafe extern "C" {
-    fn enter_user(context: *mut Registers) -> u32;
+    fn enter_user(context: *mut Registers) -> usize;
 }
 
-const PAGE_FAULT: u32 = 14;
-const TIMER: u32 = lapic::TIMER as u32;
-const IPI: u32 = lapic::IPI as u32;
+const PAGE_FAULT: usize = 14;
+const TIMER: usize = lapic::TIMER as usize;
+const IPI: usize = lapic::IPI as usize;
 /// Error code of a page fault: a write, and a fetch of an instruction.
-const WRITE: u32 = 2;
-const FETCH: u32 = 16;
+const WRITE: usize = 2;
+const FETCH: usize = 16;
 
 fn fault_address() -> u64 {
-    let at: u32;
+    let at: usize;
     // SAFETY: 1. Reading the register has no effect.
     unsafe { asm!("mov {}, cr2", out(reg) at, options(nomem, nostack, preserves_flags)) };
-    at.into()
+    at as u64
 }
 
 #[cold]
 #[inline(never)]
-fn other_trap(vector: u32, context: &mut Registers) -> Trap {
+fn other_trap(vector: usize, context: &mut Registers) -> Trap {
     match vector {
         TIMER => {
             lapic::end();
@@ -56,53 +56,47 @@ fn other_trap(vector: u32, context: &mut Registers) -> Trap {
         13 => Trap::Protection,
         0..32 => {
             Pc::save(context);
-            let (signal, info) = exception::signal(vector as u8, context.instruction(), &context.vectors);
+            let (signal, info) = exception::signal(vector as u8, context.instruction(), &context.vectors.0);
             Trap::Signal { signal, info }
         }
         _ => Trap::Interrupt,
     }
 }
 
-// SAFETY: 1. `fs` leads to the number that the CPU got when it was started. 2. There is one static.
+// SAFETY: 1. `cpu::init` has made a segment lead to the number of the CPU. 2. There is one static.
 // 3. `enter_user` goes to ring 3 with the segments of programs, and saves registers to the context.
 // 4. The direct map shows low frames, and a window of this CPU's any other. 5. Low frames are below
 //    the direct map's limit. 6. Other frames are shown by a window on tables.
 unsafe impl Arch for Pc {
-    type Format = X86Pae;
+    type Format = arch::Format;
     type Window = DirectMap;
-    type Tables = windows::Tables;
+    type Tables = arch::TableWindow;
     type Hardware = Hardware;
     type Context = Registers;
-    const ABI: Abi = Abi::I386;
-    const STACK_END: u64 = 0xbfff_0000;
-    const MACHINE: &'static str = "i686";
+    const ABI: Abi = arch::ABI;
+    const STACK_END: u64 = arch::STACK_END;
+    const MACHINE: &'static str = arch::MACHINE;
     // High frames would each need a window.
-    const CLEARS_AHEAD: bool = false;
-    const HIGH_TABLES: bool = true;
-    const PAGE_INSTRUCTIONS: &'static str = "rep stosd and rep movsd, 1024 repetitions each";
+    const CLEARS_AHEAD: bool = !arch::HAS_HIGH;
+    const HIGH_TABLES: bool = arch::HAS_HIGH;
+    const PAGE_INSTRUCTIONS: &'static str = arch::PAGE_INSTRUCTIONS;
 
     fn tables_bytes(cpus: usize) -> usize {
-        windows::tables_bytes(cpus)
+        arch::tables_bytes(cpus)
     }
 
-    unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<windows::Tables> {
+    unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Self::Tables> {
         // SAFETY: 1. Point 1 of the caller's.
-        unsafe { windows::tables(boot, cpus) }
+        unsafe { arch::tables(boot, cpus) }
     }
 
     fn tables_opened() -> usize {
-        windows::tables_opened()
+        arch::tables_opened()
     }
 
     fn print_counts() {
-        if let Some(found) = windows::sweeps() {
-            let (sweeps, idle, total) = (found.sweeps, found.idle_sweeps, found.total);
-            say!(
-                Pc,
-                "kernel: Linux's pool: {sweeps} sweeps, {idle} of them with nothing stale; {} slots stale, {} in use",
-                total.stale,
-                total.pinned
-            );
+        if let Some(counts) = arch::counts() {
+            say!(Pc, "kernel: {counts}");
         }
     }
 
@@ -118,7 +112,7 @@ unsafe impl Arch for Pc {
     #[inline]
     fn enter(context: &mut Registers) -> Trap {
         // SAFETY: 1. The context is the program's and borrowed exclusively; its segments are those
-        // of programs, so that the return to user mode cannot fail.
+        // of programs and the CPU can return to its next instruction (`set_instruction`).
         let vector = unsafe { enter_user(context) };
         if vector == PAGE_FAULT {
             // Faults have to be fast.
@@ -129,19 +123,16 @@ unsafe impl Arch for Pc {
             };
             return Trap::Fault { at: fault_address(), access };
         }
-        if vector == CALL {
-            context.begin_call();
-            return Trap::Call;
-        }
-        other_trap(vector, context)
+        if vector == CALL { Trap::Call } else { other_trap(vector, context) }
     }
 
     fn load(context: &Registers) {
-        cpu::set_thread(context.thread() as u32);
+        arch::load(context);
     }
 
-    // `enter` saves everything.
-    fn save(_: &mut Registers) {}
+    fn save(context: &mut Registers) {
+        arch::save(context);
+    }
 
     fn put(byte: u8) {
         serial::put(byte);
@@ -170,44 +161,37 @@ unsafe impl Arch for Pc {
     }
 
     fn kernel_entry(index: usize) -> u64 {
-        mmu::kernel_root().get(index)
+        arch::tables::kernel_root().get(index)
     }
 
     #[inline]
     fn page<R>(pin: &Pinned<'_>, pfn: Pfn, f: impl FnOnce(*mut u8) -> R) -> Result<R, NoFrame> {
-        if pfn.addr().0 < mmu::limit() {
+        if !arch::HAS_HIGH || pfn.addr().0 < arch::tables::limit() {
             return Ok(f(mmu::direct(pfn.addr().0)));
         }
-        windows::with(pin, pfn, f)
+        arch::with_high(pin, pfn, f)
     }
 
     #[inline]
     unsafe fn clear_page(at: *mut u8) {
-        // SAFETY: 1. 1024 words of 4 bytes are the page (point 1).
-        unsafe {
-            asm!("rep stosd", inout("ecx") 1024_u32 => _, inout("edi") at => _, in("eax") 0_u32,
-                options(nostack, preserves_flags));
-        }
+        // SAFETY: 1. Point 1 of the caller's.
+        unsafe { arch::clear_page(at) };
     }
 
     #[inline]
     unsafe fn copy_page(from: *const u8, to: *mut u8) {
-        // SAFETY: 1. 1024 words of 4 bytes are the page (points 1 and 2). The compiler keeps esi
-        // for itself, so that it is exchanged.
-        unsafe {
-            asm!("xchg esi, {from}", "rep movsd", "xchg esi, {from}", from = inout(reg) from => _,
-                inout("ecx") 1024_u32 => _, inout("edi") to => _, options(nostack, preserves_flags));
-        }
+        // SAFETY: 1. and 2. Points 1 and 2 of the caller's.
+        unsafe { arch::copy_page(from, to) };
     }
 }
 
 /// Registers that the stub of a trap in the kernel saved.
 #[repr(C)]
 struct KernelFrame {
-    saved: [u32; 8],
-    vector: u32,
-    error: u32,
-    rip: u32,
+    saved: [usize; SAVED],
+    vector: usize,
+    error: usize,
+    ip: usize,
 }
 
 /// Called by the stub of a trap in the kernel: an interrupt while it waits for one, or a defect.
@@ -223,7 +207,7 @@ extern "C" fn kernel_trap(frame: &KernelFrame) {
         vector => panic!(
             "exception {vector} in the kernel, error {:#x}, at {:#x}, address {:#x}",
             frame.error,
-            frame.rip,
+            frame.ip,
             fault_address()
         ),
     }

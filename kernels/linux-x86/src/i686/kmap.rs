@@ -13,24 +13,24 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use ptarmigan::addr::Pfn;
-use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
+use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, NoFrame, Request, ZoneClass};
-use ptarmigan::highmem::pool::{MaySleep, PoolError, Wake};
+use ptarmigan::highmem::pool::{MaySleep, PoolCounts, PoolError, Wake};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::sync::SpinLock;
-use ptarmigan_kernel::late::Late;
-use ptarmigan_kernel::say;
 use ptarmigan_kernel::without::{Part, leaves_out};
+use ptarmigan_kernel_base::late::Late;
 use ptarmigan_linux::{FlushRule, LinuxPool};
 
+use super::InitError;
+use super::slots::Window;
+use super::windows;
 use crate::KERNEL;
 use crate::mmu::{self, Hardware};
-use crate::pc::Pc;
-use crate::windows::{self, Window};
 
 /// Slots of the pool that is tested.
-pub const SLOTS: usize = 2;
+const SLOTS: usize = 2;
 /// Tasks, and as many frames.
 const TASKS: usize = 4;
 /// How often each task maps a frame.
@@ -302,28 +302,58 @@ pub const fn bytes() -> usize {
 ///
 /// # Errors
 ///
-/// Boot memory is short.
+/// [`InitError`]: boot memory is short.
 ///
 /// # Safety
 ///
 /// 1. It is called once, while one CPU runs, after the library was set up.
-/// 2. No other code uses `slots`, which has [`SLOTS`] slots. They have shown nothing yet.
-pub unsafe fn init(boot: &mut BootMemory, rule: FlushRule, slots: Window) -> Result<(), BootMemoryShort> {
+pub unsafe fn init(boot: &mut BootMemory, rule: FlushRule) -> Result<(), InitError> {
     let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
+    let (low, slots) = (mmu::direct_map(), Window::test(SLOTS));
     // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its limit.
-    // 2. Point 2 of the caller's.
-    let pool = unsafe { LinuxPool::new(boot, machine.tlb(), frames, mmu::direct_map(), slots)? };
+    // 2. These slots are used here alone. The table is all zero at boot, and no code has used an
+    // address of it.
+    let pool = unsafe { LinuxPool::new(boot, machine.tlb(), frames, low, slots) };
+    let pool = pool.map_err(InitError::Pool)?;
     // SAFETY: 1. Point 1 of the caller's.
     unsafe { POOL.set(pool.woken_by(&SCHEDULER).with_rule(rule)) };
     Ok(())
 }
 
-/// Runs the tasks, once. Prints the results; without high memory, that there was no frame to map.
+/// The results of a test.
+pub enum Results {
+    /// There was no frame to map.
+    NoHighMemory,
+    /// All frames were shown where they should be.
+    Held {
+        /// How often a task slept, and was woken.
+        sleeps: [usize; 2],
+        /// The pool's counts.
+        counts: PoolCounts,
+    },
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Results::Held { sleeps: [sleeps, wakes], counts: PoolCounts { sweeps, idle_sweeps, .. } } = self
+        else {
+            return f.write_str("there is no high memory to map");
+        };
+        let times = TASKS as u32 * ROUNDS;
+        write!(
+            f,
+            "{TASKS} tasks mapped frames {times} times in {SLOTS} slots, slept {sleeps} times and were woken \
+             {wakes} times; {sweeps} sweeps, {idle_sweeps} of them with nothing stale"
+        )
+    }
+}
+
+/// Runs the tasks, once, if there is high memory.
 ///
 /// # Errors
 ///
 /// [`Failed`].
-pub fn test(name: &str) -> Result<(), Failed> {
+pub fn test() -> Result<Results, Failed> {
     let frames = KERNEL.frames.get();
     let request = Request {
         node: NodeId(0),
@@ -334,8 +364,7 @@ pub fn test(name: &str) -> Result<(), Failed> {
         flags: AllocFlags::NORMAL,
     };
     if !frames.has_high() {
-        say!(Pc, "kernel: kmap={name}: there is no high memory to map");
-        return Ok(());
+        return Ok(Results::NoHighMemory);
     }
     let mut taken: [Option<Frame<Dirty>>; TASKS] = [const { None }; TASKS];
     let mut prepared = Ok(());
@@ -346,15 +375,16 @@ pub fn test(name: &str) -> Result<(), Failed> {
             set_words(frame.pfn(), [frame.pfn().0, 0])
         });
     }
-    let result = prepared.and_then(|()| run(name));
+    let result = prepared.and_then(|()| run());
     // No slot shows them after this.
     let forgotten = POOL.get().flush_unused(&KERNEL.pin());
     taken.into_iter().flatten().for_each(|frame| frames.give(frame));
-    result.and(forgotten.map_err(Failed::Pool))
+    let results = result?;
+    forgotten.map(|_| results).map_err(Failed::Pool)
 }
 
 /// Runs the tasks, and compares their results.
-fn run(name: &str) -> Result<(), Failed> {
+fn run() -> Result<Results, Failed> {
     SCHEDULER.run();
     if let Some(failed) = *WRONG.lock() {
         return Err(failed);
@@ -368,20 +398,11 @@ fn run(name: &str) -> Result<(), Failed> {
     if arrived != made {
         return Err(Failed::Lost { made, arrived });
     }
-    let (sleeps, wakes) = (SCHEDULER.sleeps.load(Ordering::Relaxed), SCHEDULER.wakes.load(Ordering::Relaxed));
-    if sleeps == 0 {
+    let sleeps = [&SCHEDULER.sleeps, &SCHEDULER.wakes].map(|count| count.load(Ordering::Relaxed));
+    if sleeps[0] == 0 {
         return Err(Failed::NobodySlept);
     }
-    let counts = POOL.get().counts();
-    say!(
-        Pc,
-        "kernel: kmap={name}: {TASKS} tasks mapped frames {} times in {SLOTS} slots, slept {sleeps} times \
-         and were woken {wakes} times; {} sweeps, {} of them with nothing stale",
-        TASKS as u32 * ROUNDS,
-        counts.sweeps,
-        counts.idle_sweeps
-    );
-    Ok(())
+    Ok(Results::Held { sleeps, counts: POOL.get().counts() })
 }
 
 /// Writes the first two words of a frame.

@@ -1,0 +1,170 @@
+//! Windows on high memory: the library's local maps for data, or Linux's pool where `kmap=` says so,
+//! and its window on tables.
+
+use core::fmt;
+
+use ptarmigan::addr::Pfn;
+use ptarmigan::bootmem::BootMemory;
+use ptarmigan::cpu::{CpuId, Pinned};
+use ptarmigan::frames::NoFrame;
+use ptarmigan::highmem::local::LocalMaps;
+use ptarmigan::highmem::pool::PoolCounts;
+use ptarmigan::highmem::tables::{OwnCpu, TableWindow};
+use ptarmigan::highmem::window::MixedWindow;
+use ptarmigan::machine::Machine as _;
+use ptarmigan::window::WindowGuard;
+use ptarmigan_kernel::counts::Count;
+use ptarmigan_kernel_base::late::Late;
+use ptarmigan_kernel_x86::hardware;
+use ptarmigan_linux::{FlushRule, LinuxPool};
+
+use super::InitError;
+use super::slots::{DATA, DEPTH, Window};
+use crate::mmu::{self, Hardware};
+use crate::{KERNEL, cpu};
+
+/// Where data is shown.
+enum Maps {
+    /// Slots of each CPU.
+    Local(LocalMaps<'static, Hardware, Window>),
+    /// Slots of all CPUs, as Linux has them.
+    Linux(LinuxPool<'static, Hardware, Window>),
+}
+
+static MAPS: Late<Maps> = Late::new();
+
+/// Returns the bytes of boot memory that the maps take, with the pool if there is a rule for it.
+pub fn bytes(cpus: usize, linux: Option<FlushRule>) -> usize {
+    let pool = linux.map_or(0, |_| LinuxPool::<'static, Hardware, Window>::bytes(DATA));
+    LocalMaps::<'static, Hardware, Window>::bytes(cpus) + pool + 4096
+}
+
+/// Makes the maps: local ones, or Linux's pool if there is a rule for it.
+///
+/// # Errors
+///
+/// [`InitError`].
+///
+/// # Safety
+///
+/// 1. It is called once, while one CPU runs, after the library was set up.
+pub unsafe fn init(boot: &mut BootMemory, linux: Option<FlushRule>) -> Result<(), InitError> {
+    let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
+    let (tlb, low, slots) = (machine.tlb(), mmu::direct_map(), Window::data());
+    let maps = match linux {
+        None => {
+            // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below
+            // its limit. 2. These slots are used here alone. The table is all zero at boot, and no
+            // code has used an address of it.
+            let made = unsafe { LocalMaps::new(boot, DEPTH, tlb, frames, low, slots) };
+            Maps::Local(made.map_err(InitError::Local)?)
+        }
+        Some(rule) => {
+            // SAFETY: 1. and 2. As for the local maps.
+            let made = unsafe { LinuxPool::new(boot, tlb, frames, low, slots) };
+            Maps::Linux(made.map_err(InitError::Pool)?.with_rule(rule))
+        }
+    };
+    // SAFETY: 1. Point 1 of the caller's.
+    unsafe { MAPS.set(maps) };
+    Ok(())
+}
+
+/// Runs `f` with a pointer to a high frame.
+///
+/// # Errors
+///
+/// [`NoFrame`] if there is no window left.
+pub fn with<R>(pin: &Pinned<'_>, pfn: Pfn, f: impl FnOnce(*mut u8) -> R) -> Result<R, NoFrame> {
+    let none = NoFrame::new(0, pin.node(), 0);
+    KERNEL.count(Count::Windows);
+    match MAPS.get() {
+        Maps::Local(maps) => maps
+            .scope(pin, |scope| {
+                let guard = scope.map(pfn).map_err(|_| none)?;
+                Ok(f(guard.base()))
+            })
+            .map_err(|_| none)?,
+        // A CPU uses fewer than `DEPTH` slots at a time, so there is one for all without waiting.
+        Maps::Linux(pool) => {
+            let at = pool.try_map(pin, pfn).map_err(|_| none)?;
+            let done = f(at);
+            // SAFETY: 1. It was mapped above, and `f` has ended.
+            unsafe { pool.unmap(pin, pfn) }.map_err(|_| none)?;
+            Ok(done)
+        }
+    }
+}
+
+/// The counts of Linux's pool.
+pub struct Counts(PoolCounts);
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PoolCounts { sweeps, idle_sweeps, total, .. } = &self.0;
+        let (stale, used) = (total.stale, total.pinned);
+        write!(
+            f,
+            "Linux's pool: {sweeps} sweeps, {idle_sweeps} of them with nothing stale; {stale} slots stale, {used} \
+             in use"
+        )
+    }
+}
+
+/// Returns the counts of Linux's pool, if data is shown there.
+pub fn counts() -> Option<Counts> {
+    match MAPS.get() {
+        Maps::Local(_) => None,
+        Maps::Linux(pool) => Some(Counts(pool.counts())),
+    }
+}
+
+/// The calling CPU, which the kernel does not leave.
+pub struct ThisCpu;
+
+// SAFETY: 1. `fs` leads to the number of the CPU, and the kernel is not preempted. 2. INVLPG.
+unsafe impl OwnCpu for ThisCpu {
+    type Stay = ();
+
+    #[inline]
+    fn stay(&self) -> ((), CpuId) {
+        ((), CpuId(cpu::number() as u16))
+    }
+
+    #[inline]
+    fn forget(&self, page: u64) {
+        hardware::forget_page::<mmu::Cpus>(page);
+    }
+}
+
+/// The window on tables: the direct map, and slots for those in high memory.
+pub type Tables = MixedWindow<&'static TableWindow<Window, ThisCpu>>;
+
+static TABLES: Late<TableWindow<Window, ThisCpu>> = Late::new();
+
+/// Returns the bytes of boot memory that the window on tables takes.
+pub fn tables_bytes(cpus: usize) -> usize {
+    TableWindow::<Window, ThisCpu>::bytes(cpus)
+}
+
+/// Makes the window on tables. `None` if boot memory is short.
+///
+/// # Safety
+///
+/// 1. It is called once, while one CPU runs.
+pub unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Tables> {
+    // SAFETY: 1. Slots show any frame, and these are used here alone. The table is all zero at boot,
+    // and no code has used an address of it. 2. Neither of the two fails. 3. CPUs have numbers below
+    // `cpus`.
+    let made = unsafe { TableWindow::new(boot, cpus, Window::tables(), ThisCpu) }.ok()?;
+    // SAFETY: 1. Point 1 of the caller's.
+    let high = unsafe { TABLES.set(made) };
+    // SAFETY: 1. Frames below the direct map's limit are reached through it alone. 2. `boot` makes
+    // high memory of the frames above it.
+    Some(unsafe { MixedWindow::new(mmu::direct_map(), high) })
+}
+
+/// Returns how often tables were opened.
+pub fn tables_opened() -> usize {
+    TABLES.get().opened()
+}

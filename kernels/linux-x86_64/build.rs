@@ -1,8 +1,0 @@
-//! Hands the link script to the linker.
-
-include!("../base/image.rs");
-
-fn main() {
-    link("linux-x86_64/link.ld");
-    println!("cargo:rerun-if-changed=../x86/src/check.s");
-}
