@@ -1,7 +1,6 @@
 //! The kernel's interface to an architecture: the leaves that an image brings.
 
 use ptarmigan::addr::Pfn;
-use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Access, Format};
 use ptarmigan::frames::NoFrame;
@@ -101,19 +100,14 @@ pub const SIGNAL_FRAME: usize = 1280;
 ///    memory of the kernel but the context.
 /// 4. [`page`](Self::page) calls the function with a pointer to the [`FRAME_SIZE`] bytes of that
 ///    frame, valid while it runs.
-/// 5. [`Window`](Self::Window) reaches all low memory.
-/// 6. The window of [`tables`](Self::tables) reaches all memory if
-///    [`HIGH_TABLES`](Self::HIGH_TABLES) says that tables may be in high memory, and all low memory
-///    if not; it reaches the same bytes as [`Window`](Self::Window).
+/// 5. [`Window`](Self::Window) reaches all memory, and the same bytes as [`page`](Self::page).
 ///
 /// [`FRAME_SIZE`]: ptarmigan::addr::FRAME_SIZE
 pub unsafe trait Arch: Sized + Sync + 'static {
     /// The format of entries.
     type Format: Format;
-    /// How low memory is reached.
+    /// How memory is reached: files and tables.
     type Window: OpenWindow + Copy + Send;
-    /// How tables are reached.
-    type Tables: OpenWindow + Copy + Send;
     /// TLBs, and interrupts between CPUs.
     type Hardware: Shootdown + Send;
     /// Registers of programs.
@@ -132,14 +126,6 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     /// Whether there may be high memory, and leaf tables of programs in it.
     const HIGH_TABLES: bool = false;
 
-    /// Returns the bytes of boot memory that [`tables`](Self::tables) takes.
-    fn tables_bytes(cpus: usize) -> usize;
-    /// Makes the window on tables. `None` if boot memory is short.
-    ///
-    /// # Safety
-    ///
-    /// 1. It is called once, while one CPU runs, before there are tables of programs.
-    unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Self::Tables>;
     /// Returns how often tables in high memory were opened.
     fn tables_opened() -> usize {
         0
@@ -169,8 +155,6 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     fn interrupt(cpu: usize);
     /// Ends the machine.
     fn exit(status: u8) -> !;
-    /// Returns entry `index` of the root of the kernel's own tables, of the kernel's half.
-    fn kernel_entry(index: usize) -> u64;
     /// Runs `f` with a pointer to the bytes of a frame.
     ///
     /// # Errors

@@ -49,8 +49,7 @@ pub mod without;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-use ptarmigan::frames::Frames;
-use ptarmigan::quicklist::AutoPlacement;
+use ptarmigan::setup::Place;
 use ptarmigan_kernel_base::late::Late;
 
 use arch::{Arch, CPUS};
@@ -58,7 +57,7 @@ use counts::{Count, Counts};
 
 use lock::KernelLock;
 use memory::SharedSpaces;
-use memory::machine::{KernelHalf, Machine};
+use memory::machine::Machine;
 use ptarmigan::space::Done;
 use task::{Bodies, Tasks};
 use without::{Part, leaves_out};
@@ -109,12 +108,7 @@ impl Cpu {
 
 /// The kernel. An image has one, as a static.
 pub struct Kernel<A: Arch> {
-    /// Physical memory.
-    pub frames: Late<Frames>,
-    /// The kernel's half of all roots.
-    pub half: Late<KernelHalf<A>>,
-    /// The controller of `userpte=auto`, if the command line asks for it.
-    pub auto: Late<AutoPlacement>,
+    place: Place<A::Format, A::Window>,
     /// The library's machine.
     pub machine: Late<Machine<A>>,
     /// CPUs.
@@ -132,9 +126,7 @@ impl<A: Arch> Kernel<A> {
     /// Makes a kernel that is not set up.
     pub const fn new() -> Self {
         Kernel {
-            frames: Late::new(),
-            half: Late::new(),
-            auto: Late::new(),
+            place: Place::new(),
             machine: Late::new(),
             cpus: [const { Cpu::new() }; CPUS],
             running: AtomicUsize::new(1),

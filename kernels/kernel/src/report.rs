@@ -80,7 +80,7 @@ impl<A: Arch> Kernel<A> {
             flushes.asked,
             flushes.skipped
         );
-        let counts = machine.lists().counts();
+        let counts = machine.policy().counts();
         let allocs: usize = counts.levels.iter().map(|level| level.allocs).sum();
         let misses: usize = counts.levels.iter().map(|level| level.misses).sum();
         say!(A, "kernel: tables: {allocs} handed out, {misses} from the allocator");
@@ -103,7 +103,7 @@ impl<A: Arch> Kernel<A> {
         self.print_counts();
         let machine = self.machine.get();
         let status = self.ending.status.load(Ordering::SeqCst);
-        let counts = machine.lists().counts();
+        let counts = machine.policy().counts();
         let free = machine.frames().counts().free;
         let (live, cached) = (counts.live(), counts.cached());
         say!(A, "kernel: process 1 has ended with {status:#x}");

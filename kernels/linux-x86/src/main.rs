@@ -21,6 +21,7 @@ mod trampoline;
 
 use core::sync::atomic::Ordering;
 
+use ptarmigan::machine::Machine as _;
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::memory::setup::{Board, set_up};
 use ptarmigan_kernel::report::refuse;
@@ -63,27 +64,34 @@ extern "C" fn kernel_main(information: usize, cpu: usize) -> ! {
     if found > cpus {
         say!(Pc, "kernel: {found} CPUs, of which {cpus} are used: the image is built for no more");
     }
-    let mut runs = info.runs;
-    let runs = &mut runs[..info.run_count];
-    let (window, extra) = (mmu::direct_map(), windows.bytes(cpus));
-    let board = Board { runs, cpus, window, hardware: hardware::hardware(), extra, params };
+    let board = Board {
+        runs: &info.runs[..info.run_count],
+        cpus,
+        // SAFETY: 1. The other CPUs have not been started, and this is the only call.
+        window: unsafe { arch::window() },
+        hardware: hardware::hardware(),
+        kernel_root: arch::tables::kernel_root().physical(arch::tables::DIRECT_MAP),
+        extra: windows.bytes(cpus),
+        params,
+    };
     // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out,
-    // and the direct map reaches low memory. 2. The other CPUs have not been started.
+    // and the window reaches it. 2. The other CPUs have not been started. 3. They are statics.
     let mut left = match unsafe { set_up(&KERNEL, board) } {
         Ok(left) => left,
-        Err(e) => refuse::<Pc>(format_args!("{e}: {}", arch::ADVICE)),
+        Err(e) => refuse::<Pc>(format_args!("{e}")),
     };
     // SAFETY: 1. The other CPUs have not been started, and this is the only call.
     if let Err(e) = unsafe { windows.init(&mut left) } {
         refuse::<Pc>(format_args!("{e}"));
     }
-    let nodes = KERNEL.frames.get().nodes();
+    let machine = KERNEL.machine.get();
+    let nodes = machine.frames().nodes();
     for (number, cpu) in KERNEL.cpus.iter().enumerate().take(cpus) {
         // QEMU numbers controllers as it does CPUs.
         let node = info.numbers.of(info.nodes.of_cpu(number as u8));
         cpu.node.store(node, Ordering::Relaxed);
     }
-    let memory = KERNEL.machine.get().lists().memory();
+    let memory = machine.policy().memory();
     let high = (memory.total - memory.low_total) >> 20;
     say!(
         Pc,

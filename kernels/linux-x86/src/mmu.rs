@@ -42,9 +42,7 @@ pub struct Cpus;
 /// TLBs, and interrupts between CPUs.
 pub type Hardware = ptarmigan_kernel_x86::hardware::Hardware<Cpus>;
 
-// SAFETY: 1. The root that the machine booted on maps the kernel and is a static; its entries of
-// programs' addresses are gone before there are any programs (`drop_identity`).
-unsafe impl hardware::Cpus for Cpus {
+impl hardware::Cpus for Cpus {
     #[inline]
     fn forgets() -> bool {
         KERNEL.forgets()
@@ -53,10 +51,6 @@ unsafe impl hardware::Cpus for Cpus {
     #[inline]
     fn interrupts() -> bool {
         !leaves_out(Part::Ipi)
-    }
-
-    fn kernel_root() -> u64 {
-        kernel_root().physical(DIRECT_MAP)
     }
 
     fn interrupt(cpu: usize) {

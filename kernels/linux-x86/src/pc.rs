@@ -3,11 +3,9 @@
 use core::arch::asm;
 
 use ptarmigan::addr::Pfn;
-use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Access;
 use ptarmigan::frames::NoFrame;
-use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Context, Trap};
 use ptarmigan_kernel::say;
@@ -65,12 +63,10 @@ fn other_trap(vector: usize, context: &mut Registers) -> Trap {
 
 // SAFETY: 1. `cpu::init` has made a segment lead to the number of the CPU. 2. There is one static.
 // 3. `enter_user` goes to ring 3 with the segments of programs, and saves registers to the context.
-// 4. The direct map shows low frames, and a window of this CPU's any other. 5. Low frames are below
-//    the direct map's limit. 6. Other frames are shown by a window on tables.
+// 4. and 5. The direct map shows low frames, which are below its limit, and windows any other.
 unsafe impl Arch for Pc {
     type Format = arch::Format;
-    type Window = DirectMap;
-    type Tables = arch::TableWindow;
+    type Window = arch::Window;
     type Hardware = Hardware;
     type Context = Registers;
     const ABI: Abi = arch::ABI;
@@ -80,15 +76,6 @@ unsafe impl Arch for Pc {
     const CLEARS_AHEAD: bool = !arch::HAS_HIGH;
     const HIGH_TABLES: bool = arch::HAS_HIGH;
     const PAGE_INSTRUCTIONS: &'static str = arch::PAGE_INSTRUCTIONS;
-
-    fn tables_bytes(cpus: usize) -> usize {
-        arch::tables_bytes(cpus)
-    }
-
-    unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Self::Tables> {
-        // SAFETY: 1. Point 1 of the caller's.
-        unsafe { arch::tables(boot, cpus) }
-    }
 
     fn tables_opened() -> usize {
         arch::tables_opened()
@@ -158,10 +145,6 @@ unsafe impl Arch for Pc {
 
     fn exit(status: u8) -> ! {
         port::exit(status)
-    }
-
-    fn kernel_entry(index: usize) -> u64 {
-        arch::tables::kernel_root().get(index)
     }
 
     #[inline]

@@ -2,7 +2,6 @@
 
 use core::marker::PhantomData;
 
-use ptarmigan::addr::PhysAddr;
 use ptarmigan::arch::x86_64::{Cpu, Features, Instructions, Invpcid, X86Mmu};
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::tlb::Ipi;
@@ -10,21 +9,12 @@ use ptarmigan::tlb::Ipi;
 use crate::table;
 
 /// The functions that an image brings.
-///
-/// # Safety
-///
-/// An implementation promises:
-///
-/// 1. [`kernel_root`](Self::kernel_root) is the address of a root that maps the kernel as all roots
-///    do, but no page of programs, and that stays for good.
-pub unsafe trait Cpus: Sync {
+pub trait Cpus: Sync {
     /// Whether the calling CPU forgets translations when it should: always, but in runs that leave
     /// that out on purpose.
     fn forgets() -> bool;
     /// Whether CPUs are interrupted when they should be: always, but in such runs.
     fn interrupts() -> bool;
-    /// Returns the physical address of the kernel's own root.
-    fn kernel_root() -> u64;
     /// Interrupts another CPU.
     fn interrupt(cpu: usize);
     /// Counts a page that was forgotten.
@@ -104,7 +94,5 @@ pub type Hardware<C> = X86Mmu<Interrupts<C>, Counted<C>>;
 /// Makes them.
 pub fn hardware<C: Cpus>() -> Hardware<C> {
     // SAFETY: 1. No image sets CR4.PGE or CR4.PCIDE. 2. It is false.
-    let mmu = unsafe { X86Mmu::with_features(Interrupts(PhantomData), Counted(PhantomData), Features::NONE) };
-    // SAFETY: 1. `Cpus`, point 1.
-    unsafe { mmu.with_kernel_root(PhysAddr(C::kernel_root())) }
+    unsafe { X86Mmu::with_features(Interrupts(PhantomData), Counted(PhantomData), Features::NONE) }
 }

@@ -27,6 +27,7 @@ pub struct MachineParts<'m, F: Format, W, S, O = NoObjects> {
     pub(super) tlb: Tlb<S>,
     pub(super) parking: Parking,
     pub(super) zero: Pfn,
+    pub(super) share: u32,
     pub(super) objects: O,
 }
 
@@ -62,6 +63,11 @@ where
     type Window = W;
     type Policy = Lists<'m, F, W>;
     type Shootdown = S;
+
+    #[inline]
+    fn table_share(&self) -> u32 {
+        self.share
+    }
 
     #[inline]
     fn frames(&self) -> &Frames {

@@ -2,12 +2,14 @@
 use super::half::KernelHalf;
 use crate::format::Format;
 use crate::frames::Frames;
+use crate::quicklist::AutoPlacement;
 use crate::sync::once::Once;
 
 /// Frames, and the kernel's half.
 pub(super) struct Base<F: Format, W> {
     pub frames: Frames,
     pub half: KernelHalf<F, W>,
+    pub auto: Option<AutoPlacement>,
 }
 
 /// Room for the parts of a machine that its other parts borrow. It holds one machine, which lives

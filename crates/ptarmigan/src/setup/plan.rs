@@ -13,7 +13,7 @@ use crate::frames::{
 };
 use crate::params::{ParamError, Params, UserPte};
 use crate::parking::Parking;
-use crate::quicklist::{ListsConfig, Quicklists, Source};
+use crate::quicklist::{AutoCosts, AutoPlacement, ListsConfig, Placement, Quicklists, Source};
 use crate::table::{KernelMap, check_memory};
 use crate::tlb::{CostModel, KernelRoot, Shootdown, Tlb, TlbConfig};
 use crate::window::{DirectMap, OpenWindow, OutOfReach, WindowGuard};
@@ -92,6 +92,7 @@ pub struct Setup<'a, W, S, O = NoObjects> {
     lists: ListsConfig,
     tlb: TlbConfig,
     userpte: Option<UserPte>,
+    high: Option<AutoCosts>,
     extra: usize,
 }
 
@@ -129,14 +130,15 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown> Setup<'a, W, S> {
             lists: ListsConfig::new(1),
             tlb: TlbConfig::new(1),
             userpte: None,
+            high: None,
             extra: 0,
         }
     }
 
     /// Has areas show `objects`.
     pub fn objects<O: Objects>(self, objects: O) -> Setup<'a, W, S, O> {
-        let Setup { runs, window, hardware, objects: _, root, lists, tlb, userpte, extra } = self;
-        Setup { runs, window, hardware, objects, root, lists, tlb, userpte, extra }
+        let Setup { runs, window, hardware, objects: _, root, lists, tlb, userpte, high, extra } = self;
+        Setup { runs, window, hardware, objects, root, lists, tlb, userpte, high, extra }
     }
 }
 
@@ -191,12 +193,29 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
     /// # Errors
     ///
     /// [`ParamError`] says which parameter is malformed, and where.
-    pub fn params(mut self, text: &str) -> Result<Self, ParamError<'_>> {
-        let params = Params::parse(text)?;
-        self.lists = self.lists.with_params(&params);
-        self.tlb = self.tlb.with_params(&params);
+    pub fn params(self, text: &str) -> Result<Self, ParamError<'_>> {
+        Ok(self.parsed(&Params::parse(text)?))
+    }
+
+    /// Takes over boot parameters that were parsed before, as [`params`](Self::params) does.
+    pub fn parsed(mut self, params: &Params) -> Self {
+        self.lists = self.lists.with_params(params);
+        self.tlb = self.tlb.with_params(params);
         self.userpte = params.userpte.or(self.userpte);
-        Ok(self)
+        self
+    }
+
+    /// Allows leaf tables of user space in high memory, if there is some, as the boot parameter
+    /// `userpte` says: by default while any is free. `costs` are for `userpte=auto`. A machine
+    /// around the [`MachineParts`] must say so, too
+    /// ([`HIGH_TABLES`](crate::machine::Machine::HIGH_TABLES)); without one, all tables are low.
+    ///
+    /// # Safety
+    ///
+    /// 1. The window must reach all of the memory, not low memory alone.
+    pub unsafe fn high_tables(mut self, costs: AutoCosts) -> Self {
+        self.high = Some(costs);
+        self
     }
 
     /// Reserves `bytes` bytes of boot memory for the kernel's own arrays.
@@ -228,10 +247,11 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
         W: 'm,
     {
         const { check_tables::<F>() };
-        let Setup { runs, window, hardware, objects, root, lists, tlb, userpte, extra } = self;
-        if !matches!(userpte, None | Some(UserPte::NoHigh)) {
+        let Setup { runs, window, hardware, objects, root, lists, tlb, userpte, high, extra } = self;
+        if high.is_none() && !matches!(userpte, None | Some(UserPte::NoHigh)) {
             return Err(SetupError::NoHighTables);
         }
+        let userpte = userpte.unwrap_or_default();
         // Everything that can be refused is refused before memory is written to.
         lists.check()?;
         Tlb::<S>::check(&tlb)?;
@@ -294,22 +314,35 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
                 }
             };
             made = Some((boot, zero, KernelRoot { at: empty }));
-            Ok::<_, SetupError>(Base { frames, half })
+            let auto = match (high, userpte) {
+                (Some(costs), UserPte::Auto(params)) if frames.has_high() => {
+                    Some(AutoPlacement::new(&frames, &params, costs))
+                }
+                _ => None,
+            };
+            Ok::<_, SetupError>(Base { frames, half, auto })
         });
-        let Base { frames, half } = filled.ok_or(SetupError::Twice)??;
+        let Base { frames, half, auto } = filled.ok_or(SetupError::Twice)??;
         let Some((mut boot, zero, kernel_root)) = made else { return Err(SetupError::Twice) };
 
         // From here on nothing fails: sizes have been checked, and there is room for all of it.
         // SAFETY: 1. the caller's 2. 2. The half was made for these frames and this format. 3.
         // `check_tables` has seen it. 4. `check_memory` has.
         let source = unsafe { Source::new(frames, window, half, F::LAYOUT) };
+        let (placement, share) = match (auto, userpte) {
+            (Some(auto), _) => (Placement::Auto(auto), auto.share()),
+            (None, UserPte::High) if high.is_some() && frames.has_high() => (Placement::High, u32::MAX),
+            _ => (Placement::Low, u32::MAX),
+        };
+        // SAFETY: 1. of `high_tables`: without it, all tables are low.
+        let source = unsafe { source.with_placement(placement) };
         let lists = Quicklists::new(&mut boot, lists, source)?;
         let data = DataFrames::new(&mut boot, frames, tlb.cpus)?;
         // SAFETY: 1. the name is new, and this is the one call that makes a `Tlb` of it.
         let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb, hardware)? };
         let parking = Parking::new(&mut boot, frames.machine(), tlb.config().cpus, tlb.config().park)?;
         tlb.hardware().set_kernel_root(kernel_root);
-        Ok((MachineParts { frames, half, data, window, lists, tlb, parking, zero, objects }, boot))
+        Ok((MachineParts { frames, half, data, window, lists, tlb, parking, zero, share, objects }, boot))
     }
 }
 

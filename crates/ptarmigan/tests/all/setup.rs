@@ -7,7 +7,7 @@ use ptarmigan::format::{Attr, Format, I386, Slot, X86_64, X86Pae};
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{AutoCosts, Placement, Policy};
 use ptarmigan::setup::{Kernel, KernelError, MachineParts, Objects, Place, Setup, SetupError};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Structures};
@@ -276,6 +276,32 @@ fn entries_of_the_kernel_are_looked_at() {
         memory.set_entry::<X86_64>(256, 0);
         assert!(build(memory.setup(&runs), &place).is_ok());
     }
+}
+
+#[test]
+fn tables_are_placed_high_where_that_is_allowed_and_there_is_high_memory() {
+    let memory = Memory::new(2048);
+    let low = MemoryRun { frames: 1024, ..memory.run() };
+    let high = MemoryRun { start: Pfn(FIRST + 1024), class: ZoneClass::High, ..low };
+    let placed = |runs: &[MemoryRun], text: &str| {
+        let place = Place::<X86Pae, DirectMap>::new();
+        let setup = memory.setup(runs).params(text).expect("it parses");
+        // SAFETY: 1. the window reaches all of the memory.
+        let m = build(unsafe { setup.high_tables(AutoCosts::default()) }, &place).expect("a machine");
+        serves(&m);
+        let name = match m.policy().source().placement() {
+            Placement::Low => "low",
+            Placement::High => "high",
+            Placement::Auto(_) => "auto",
+        };
+        (name, m.table_share() < u32::MAX)
+    };
+    assert_eq!(placed(&[low, high], ""), ("high", false));
+    assert_eq!(placed(&[low, high], "userpte=high"), ("high", false));
+    assert_eq!(placed(&[low, high], "userpte=nohigh"), ("low", false));
+    assert_eq!(placed(&[low, high], "userpte=auto"), ("auto", true));
+    assert_eq!(placed(&[low], "userpte=high"), ("low", false));
+    assert_eq!(placed(&[low], "userpte=auto"), ("low", false));
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl<A: Arch> Sys<'_, A> {
         segment: &Segment,
         shift: u64,
     ) -> Result<u64, Errno> {
-        let objects = &self.kernel.machine.get().objects;
+        let objects = self.kernel.objects();
         // Below the stack with its largest size.
         let limit = (A::STACK_END - (16 << 20)).min(A::Format::USER_END);
         let Pages { file, offset, zero, tail } = segment.pages(shift, limit, objects.size(object))?;
@@ -159,7 +159,7 @@ impl<A: Arch> Sys<'_, A> {
             }
         }
         self.state.tree.hold(inode);
-        kernel.machine.get().objects.share(object);
+        kernel.objects().share(object);
         let tasks = &mut self.state.tasks;
         let number = tasks.free_space(me);
         let record = tasks.space_mut(number);

@@ -127,15 +127,14 @@ impl<A: Arch> Kernel<A> {
                 state.tree.create(found.directory, found.name(), Kind::Directory, permissions)?;
             }
             0o100_000 => {
-                let machine = self.machine.get();
-                let object = machine.objects.create(0)?;
+                let object = self.objects().create(0)?;
                 let kind = Kind::File(object);
                 // Written first: a file that memory is short of is not there at all.
                 let made = self
                     .write_object(object, 0, data)
                     .and_then(|()| state.tree.create(found.directory, found.name(), kind, permissions));
                 if let Err(e) = made {
-                    machine.objects.release(self.frames.get(), machine.low(), object);
+                    self.objects().release(object);
                     return Err(e);
                 }
             }

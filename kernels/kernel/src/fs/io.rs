@@ -2,7 +2,6 @@
 
 use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::format::Access;
-use ptarmigan::machine::Machine as _;
 
 use super::console;
 use super::open::What;
@@ -72,7 +71,7 @@ impl<A: Arch> Sys<'_, A> {
     /// Copies pages of an object to the program; how many bytes there were.
     fn read_pages(&mut self, object: u32, offset: u64, to: u64, len: usize) -> Result<usize, Errno> {
         let (on, machine) = (self.on(), self.kernel.machine.get());
-        let left = machine.objects.size(object).saturating_sub(offset);
+        let left = machine.objects().size(object).saturating_sub(offset);
         let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
         user::each_piece::<A>(on, self.space(), to, len, Access::Write, |to, done, n| {
             let mut moved = 0;
@@ -81,7 +80,7 @@ impl<A: Arch> Sys<'_, A> {
                 let from = (at % PAGE) as usize;
                 let step = (FRAME_SIZE - from).min(n - moved);
                 let target = to.wrapping_add(moved);
-                match machine.objects.page(machine.low(), object, at / PAGE) {
+                match machine.objects().page(object, at / PAGE) {
                     // SAFETY: 1. `each_piece` passes `n` bytes of the program's, of which these are
                     // a part.
                     None => unsafe { target.write_bytes(0, step) },
@@ -183,9 +182,9 @@ impl<A: Arch> Sys<'_, A> {
         };
         match self.state.tree.get(inode).kind {
             Kind::File(object) => {
-                let machine = self.kernel.machine.get();
                 let append = open.flags & APPEND != 0 && at.is_none();
-                let offset = if append { machine.objects.size(object) } else { at.unwrap_or(open.offset) };
+                let offset =
+                    if append { self.kernel.objects().size(object) } else { at.unwrap_or(open.offset) };
                 let n = self.write_pages(object, offset, from, len)?;
                 self.state.tree.get_mut(inode).changed = (A::now() / 1_000_000_000) as u32;
                 if at.is_none() {
@@ -230,7 +229,7 @@ impl<A: Arch> Sys<'_, A> {
                 let at = offset + (done + moved) as u64;
                 let to = (at % PAGE) as usize;
                 let step = (FRAME_SIZE - to).min(n - moved);
-                let pfn = machine.objects.page_or_new(machine.frames(), machine.low(), object, at / PAGE)?;
+                let pfn = machine.objects().page_or_new(object, at / PAGE)?;
                 A::page(on.pin(), pfn, |page| {
                     // SAFETY: 1. The page is the object's, and `to + step` bytes lie in it. 2. As
                     // in `read_pages`, with the sides swapped.
@@ -243,8 +242,8 @@ impl<A: Arch> Sys<'_, A> {
             Ok(())
         });
         let reached = offset + written as u64;
-        if written > 0 && reached > machine.objects.size(object) {
-            machine.objects.set_size(machine.frames(), machine.low(), object, reached)?;
+        if written > 0 && reached > machine.objects().size(object) {
+            machine.objects().set_size(object, reached)?;
         }
         match result {
             Err(e) if written == 0 => Err(e),

@@ -14,7 +14,7 @@ impl<A: Arch> Kernel<A> {
     /// Reads bytes of an object from `offset` on; how many there are before its end.
     pub(crate) fn read_object(&'static self, object: u32, offset: u64, bytes: &mut [u8]) -> usize {
         let machine = self.machine.get();
-        let left = machine.objects.size(object).saturating_sub(offset);
+        let left = machine.objects().size(object).saturating_sub(offset);
         let len = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut done = 0;
         while done < len {
@@ -22,10 +22,10 @@ impl<A: Arch> Kernel<A> {
             let from = (at % PAGE) as usize;
             let n = (FRAME_SIZE - from).min(len - done);
             let Some(piece) = bytes.get_mut(done..done + n) else { break };
-            match machine.objects.page(machine.low(), object, at / PAGE) {
+            match machine.objects().page(object, at / PAGE) {
                 None => piece.fill(0),
                 Some(pfn) => {
-                    let guard = machine.low().open(pfn.addr());
+                    let guard = machine.window().open(pfn.addr());
                     // SAFETY: 1. The object's page is low memory, which the window reaches (`Arch`,
                     // point 5), and stays while the kernel lock is held. 2. `piece` is memory of
                     // the kernel's own, of that length.
@@ -45,8 +45,8 @@ impl<A: Arch> Kernel<A> {
     pub(crate) fn write_object(&'static self, object: u32, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let machine = self.machine.get();
         let end = offset.checked_add(bytes.len() as u64).ok_or(Errno::EFBIG)?;
-        if end > machine.objects.size(object) {
-            machine.objects.set_size(machine.frames(), machine.low(), object, end)?;
+        if end > machine.objects().size(object) {
+            machine.objects().set_size(object, end)?;
         }
         let mut done = 0;
         while done < bytes.len() {
@@ -54,8 +54,8 @@ impl<A: Arch> Kernel<A> {
             let to = (at % PAGE) as usize;
             let n = (FRAME_SIZE - to).min(bytes.len() - done);
             let Some(piece) = bytes.get(done..done + n) else { break };
-            let pfn = machine.objects.page_or_new(machine.frames(), machine.low(), object, at / PAGE)?;
-            let guard = machine.low().open(pfn.addr());
+            let pfn = machine.objects().page_or_new(object, at / PAGE)?;
+            let guard = machine.window().open(pfn.addr());
             // SAFETY: 1. As in `read_object`; programs that have the page mapped may race with
             // this, as with each other. 2. `piece` is memory of the kernel's own, of that length.
             unsafe { guard.base().add(to).copy_from_nonoverlapping(piece.as_ptr(), n) };

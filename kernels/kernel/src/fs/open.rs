@@ -123,16 +123,14 @@ impl<A: Arch> Kernel<A> {
     /// Gives the pages of a file back that is gone.
     pub(crate) fn free_pages(&'static self, gone: Gone) {
         if let Gone(Some(object)) = gone {
-            let machine = self.machine.get();
-            machine.objects.release(self.frames.get(), machine.low(), object);
+            self.objects().release(object);
         }
     }
 
     /// Gives the pages of all files back: for the kernel's end.
     pub(crate) fn clear_tree(&'static self, state: &mut State) {
-        let machine = self.machine.get();
         for object in state.tree.clear() {
-            machine.objects.release(self.frames.get(), machine.low(), object);
+            self.objects().release(object);
         }
     }
 }

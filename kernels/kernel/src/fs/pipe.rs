@@ -1,7 +1,6 @@
 //! Pipes: a ring of bytes each, in pages that come with the bytes.
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
-use ptarmigan::machine::Machine as _;
 
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -115,15 +114,14 @@ impl<A: Arch> Kernel<A> {
     /// [`Errno::ENFILE`], [`Errno::ENOMEM`].
     pub(crate) fn create_pipe(&'static self, state: &mut State) -> Result<u16, Errno> {
         let free = state.pipes.0.iter().position(|pipe| pipe.object == 0).ok_or(Errno::ENFILE)?;
-        let object = self.machine.get().objects.create(CAPACITY as u64)?;
+        let object = self.objects().create(CAPACITY as u64)?;
         state.pipes.0[free] = Pipe { object, readers: 1, writers: 1, ..Pipe::NONE };
         Ok(free as u16)
     }
 
     /// Returns the frame of a page of a pipe that has bytes; `None` if the page has no frame.
     pub(crate) fn pipe_page(&'static self, state: &State, number: u16, page: u64) -> Option<Pfn> {
-        let machine = self.machine.get();
-        machine.objects.page(machine.low(), state.pipes.get(number).object, page)
+        self.objects().page(state.pipes.get(number).object, page)
     }
 
     /// Makes the pages of the next `len` bytes that are written to a pipe, of which there is room.
@@ -139,7 +137,7 @@ impl<A: Arch> Kernel<A> {
         len: usize,
     ) -> Result<Pfn, Errno> {
         let (machine, pipe) = (self.machine.get(), state.pipes.get_mut(number));
-        let make = |page| machine.objects.page_or_new(machine.frames(), machine.low(), pipe.object, page);
+        let make = |page| machine.objects().page_or_new(pipe.object, page);
         let first = pipe.writable();
         let (mut made, page) = (first.len, make(first.page)?);
         pipe.wide |= first.page > 0;
@@ -160,7 +158,7 @@ impl<A: Arch> Kernel<A> {
             // The pipe is the object's only user, so that pages beyond the size are given back.
             // Both sizes are within the most.
             for size in [FRAME_SIZE, CAPACITY] {
-                let _ = machine.objects.set_size(machine.frames(), machine.low(), pipe.object, size as u64);
+                let _ = machine.objects().set_size(pipe.object, size as u64);
             }
         }
     }
@@ -172,8 +170,7 @@ impl<A: Arch> Kernel<A> {
         *users = users.saturating_sub(1);
         if pipe.readers == 0 && pipe.writers == 0 {
             let object = core::mem::replace(&mut pipe.object, 0);
-            let machine = self.machine.get();
-            machine.objects.release(machine.frames(), machine.low(), object);
+            self.objects().release(object);
         }
         self.pipe_changed(state, number);
     }

@@ -2,6 +2,8 @@
 
 use core::fmt::{self, Write};
 
+use ptarmigan::machine::Machine as _;
+
 use super::tree::{Kind, Proc, Tree};
 use crate::arch::Arch;
 use crate::counts::NAMES;
@@ -91,7 +93,7 @@ impl<A: Arch> Kernel<A> {
     }
 
     fn memory_info(&'static self, text: &mut Text) -> fmt::Result {
-        let lists = self.machine.get().lists();
+        let lists = self.machine.get().policy();
         let memory = lists.memory();
         let high = memory.total - memory.low_total;
         let high_free = memory.free - memory.low_free;

@@ -1,113 +1,85 @@
 //! The library's view of the machine.
 
 use ptarmigan::addr::Pfn;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::parking::Parking;
-use ptarmigan::quicklist::Quicklists;
+use ptarmigan::setup::MachineParts;
 use ptarmigan::space::SpaceMachine;
-use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::Tlb;
 
-use super::objects::Objects;
+use super::objects::{ObjectTable, Objects};
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::counts::Count;
 use crate::without::{Part, leaves_out};
 
-/// The kernel's half of all roots.
-pub type KernelHalf<A> = KernelMap<<A as Arch>::Format, <A as Arch>::Window>;
+/// The parts that set-up makes.
+pub type Parts<A> = MachineParts<'static, <A as Arch>::Format, <A as Arch>::Window, <A as Arch>::Hardware>;
 /// Where pages for tables come from.
-pub type Lists<A> = Quicklists<'static, <A as Arch>::Tables, &'static KernelHalf<A>>;
-
-/// Bytes of the library's own arrays.
-#[derive(Clone, Copy, Debug)]
-pub struct Metadata {
-    /// Records of frames and zones.
-    pub frames: usize,
-    /// Lists of data frames.
-    pub data: usize,
-    /// Lists of table pages.
-    pub lists: usize,
-    /// TLB state.
-    pub tlb: usize,
-}
-
-impl Metadata {
-    /// Returns all of them together.
-    pub fn total(&self) -> usize {
-        self.frames + self.data + self.lists + self.tlb
-    }
-}
+pub type Lists<A> = <Parts<A> as machine::Machine>::Policy;
 
 /// All parts together.
 pub struct Machine<A: Arch> {
-    pub(super) frames: &'static Frames,
-    pub(super) data: DataFrames,
-    pub(super) low: A::Window,
-    pub(super) tables: A::Tables,
-    pub(super) lists: Lists<A>,
-    pub(super) tlb: Tlb<A::Hardware>,
-    pub(super) parking: Parking,
-    pub(super) zero: Pfn,
-    pub(super) table_share: u32,
-    /// Pages of files and of shared memory.
-    pub objects: Objects<A>,
+    parts: Parts<A>,
+    id: MachineId,
+    objects: ObjectTable,
     /// Free frames when all was set up.
     pub before: u32,
-    /// Bytes of the library's own arrays.
-    pub metadata: Metadata,
 }
 
-// SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs and nodes.
-// 2. They are fields of a static. 3. The window reaches all memory that tables may
-// be in (`Arch`, point 6); both functions write to the frame that is named, through `Arch::page`
-// (point 4).
+// SAFETY: 1. and 2. They are those of the parts, and so is the name. 3. The window reaches all memory (`Arch`, point
+// 5); both functions write to the frame that is named, through `Arch::page` (point 4).
 unsafe impl<A: Arch> machine::Machine for Machine<A> {
-    type Window = A::Tables;
+    type Window = A::Window;
     type Policy = Lists<A>;
     type Shootdown = A::Hardware;
 
     const HIGH_TABLES: bool = A::HIGH_TABLES;
 
     fn table_share(&self) -> u32 {
-        self.table_share
+        self.parts.table_share()
     }
 
     #[inline]
     fn frames(&self) -> &Frames {
-        self.frames
+        self.parts.frames()
     }
 
     #[inline]
     fn data(&self) -> &DataFrames {
-        &self.data
+        self.parts.data()
     }
 
     #[inline]
-    fn window(&self) -> &A::Tables {
-        &self.tables
+    fn window(&self) -> &A::Window {
+        self.parts.window()
     }
 
     #[inline]
     fn policy(&self) -> &Lists<A> {
-        &self.lists
+        self.parts.policy()
     }
 
     #[inline]
     fn tlb(&self) -> &Tlb<A::Hardware> {
-        &self.tlb
+        self.parts.tlb()
     }
 
     #[inline]
     fn parking(&self) -> &Parking {
-        &self.parking
+        self.parts.parking()
     }
 
     #[inline]
     fn data_has_memory(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn id(&self) -> MachineId {
+        self.id
     }
 
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
@@ -136,30 +108,28 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
     }
 }
 
-// SAFETY: 1. The frame was taken for this and holds zeroes; entries that show it do not let writes
-// through. 2. Objects have frames of their own, taken from the zones and never handed to
+// SAFETY: 1. It is that of the parts. 2. Objects have frames of their own, taken from the zones and never handed to
 // `DataFrames`, and keep them while a task has the object mapped (`Objects`, "Life").
 unsafe impl<A: Arch> SpaceMachine for Machine<A> {
     #[inline]
     fn zero_frame(&self) -> Pfn {
-        self.zero
+        self.parts.zero_frame()
     }
 
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
-        self.objects.page_for_fault(self.frames, &self.low, object, page)
+        self.objects().page_for_fault(object, page)
     }
 }
 
 impl<A: Arch> Machine<A> {
-    /// Returns the kernel's half's lists of table pages.
-    pub fn lists(&self) -> &Lists<A> {
-        &self.lists
+    pub(super) fn new(parts: Parts<A>) -> Self {
+        let (id, before) = (parts.id(), parts.frames().counts().free);
+        Machine { parts, id, objects: ObjectTable::new(), before }
     }
 
-    /// Returns the window on low memory.
     #[inline]
-    pub fn low(&self) -> &A::Window {
-        &self.low
+    pub(crate) fn objects(&self) -> Objects<'_, A::Window> {
+        Objects::new(&self.objects, self.parts.frames(), self.parts.window())
     }
 
     /// Gives back the pages in this CPU's lists, and with `all` those of the nodes.
@@ -168,7 +138,7 @@ impl<A: Arch> Machine<A> {
         let Ok(on) = self.on(&pin) else { return };
         on.drain();
         if all {
-            for node in 0..self.frames.nodes() {
+            for node in 0..self.frames().nodes() {
                 on.policy().reclaim(NodeId(node), u32::MAX);
             }
         }
@@ -184,7 +154,7 @@ impl<A: Arch> Kernel<A> {
         // SAFETY: 1. The kernel is not preempted: it gives its CPU up only by entering user mode or
         // by waiting for an interrupt, and handlers of interrupts return before the interrupted
         // code goes on. 2. `Arch`, point 1; `set_up` sets nodes that the machine has.
-        unsafe { Pinned::assume(self.frames.get().machine(), CpuId(cpu as u16), NodeId(node)) }
+        unsafe { Pinned::assume(self.machine.get().id, CpuId(cpu as u16), NodeId(node)) }
     }
 
     /// Returns the machine, seen from where the pin says that code runs.
@@ -194,6 +164,12 @@ impl<A: Arch> Kernel<A> {
             Ok(on) => on,
             Err(_) => other_machine(),
         }
+    }
+
+    /// Returns the pages of files and of shared memory.
+    #[inline]
+    pub fn objects(&'static self) -> Objects<'static, A::Window> {
+        self.machine.get().objects()
     }
 
     /// Counts one event on this CPU.

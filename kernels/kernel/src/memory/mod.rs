@@ -7,7 +7,7 @@ pub mod setup;
 pub mod space;
 pub mod user;
 
-pub use machine::{Machine, Metadata};
+pub use machine::Machine;
 pub use objects::Objects;
-pub use setup::{SetUpError, set_up};
+pub use setup::set_up;
 pub use space::{SharedSpaces, TaskSpace};

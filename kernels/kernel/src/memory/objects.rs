@@ -13,16 +13,14 @@
 //! mapped, once. While anything but the place itself uses it, no page of it is given back: one that
 //! is cut off is cleared. With the last user the object goes, and all of its frames.
 
-use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
-use ptarmigan::cpu::{MachineId, NodeId};
+use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClass};
 use ptarmigan::sync::SpinLock;
 use ptarmigan::window::{OpenWindow, WindowGuard};
 
-use crate::arch::Arch;
 use crate::errno::Errno;
 
 /// Objects at a time.
@@ -41,10 +39,27 @@ struct Object {
     size: u64,
 }
 
-/// The pages of all objects. Object `n` has number `n + 1`.
-pub struct Objects<A> {
-    all: SpinLock<[Object; OBJECTS]>,
-    _arch: PhantomData<A>,
+/// Places of objects. Object `n` has number `n + 1`.
+pub struct ObjectTable(SpinLock<[Object; OBJECTS]>);
+
+impl ObjectTable {
+    /// Makes a table without objects.
+    pub const fn new() -> Self {
+        ObjectTable(SpinLock::new([Object { users: 0, top: HOLE, size: 0 }; OBJECTS]))
+    }
+}
+
+impl Default for ObjectTable {
+    fn default() -> Self {
+        ObjectTable::new()
+    }
+}
+
+/// The pages of all objects, in the memory of a machine.
+pub struct Objects<'m, W> {
+    all: &'m SpinLock<[Object; OBJECTS]>,
+    frames: &'m Frames,
+    window: &'m W,
 }
 
 /// There is no memory for a page, or no place for an object.
@@ -61,46 +76,9 @@ fn index(object: u32) -> usize {
     (object as usize).wrapping_sub(1)
 }
 
-fn take<W: OpenWindow>(frames: &Frames, window: &W) -> Result<u32, NoMemory> {
-    let request = Request {
-        node: NodeId(0),
-        order: 0,
-        zero: true,
-        class: ZoneClass::Low,
-        end: End::High,
-        flags: AllocFlags::NORMAL,
-    };
-    let taken = frames.take(request).map_err(|_| NoMemory)?;
-    // SAFETY: 1. The window reaches low memory (`Arch`, point 5).
-    Ok(unsafe { taken.zeroed(window) }.into_raw().0)
-}
-
-/// Gives a frame of an object back.
-///
-/// # Safety
-///
-/// 1. `number` came from [`take`], and no code uses the frame or gives it back again.
-unsafe fn give(frames: &Frames, number: u32) {
-    let machine: MachineId = frames.machine();
-    // SAFETY: 1. Point 1 is passed on. 2. `Dirty` makes no claim about the content.
-    frames.give(unsafe { Frame::<Dirty>::from_raw(machine, Pfn(number), 0) });
-}
-
-/// Runs `f` on the numbers in a frame of them.
-fn numbers<W: OpenWindow, R>(window: &W, frame: u32, f: impl FnOnce(&[AtomicU32; NUMBERS]) -> R) -> R {
-    let guard = window.open(Pfn(frame).addr());
-    // SAFETY: 1. The frame is one that `take` returned for numbers: low memory, which the window
-    // reaches (`Arch`, point 5), page-aligned, zeroed, and read and written as atomics of this type
-    // only. 2. It stays while the guard lives: frames of numbers go with their object, under its
-    // lock, which the callers hold.
-    f(unsafe { &*guard.base().cast::<[AtomicU32; NUMBERS]>() })
-}
-
-impl<A: Arch> Objects<A> {
-    /// Makes a table without objects.
-    pub const fn new() -> Self {
-        let none = Object { users: 0, top: HOLE, size: 0 };
-        Objects { all: SpinLock::new([none; OBJECTS]), _arch: PhantomData }
+impl<'m, W: OpenWindow> Objects<'m, W> {
+    pub(super) fn new(table: &'m ObjectTable, frames: &'m Frames, window: &'m W) -> Self {
+        Objects { all: &table.0, frames, window }
     }
 
     /// Makes an object of `size` bytes, all holes, with one user.
@@ -126,7 +104,7 @@ impl<A: Arch> Objects<A> {
     }
 
     /// Takes a user away, and with the last one the object.
-    pub fn release(&self, frames: &Frames, window: &A::Window, object: u32) {
+    pub fn release(&self, object: u32) {
         let mut all = self.all.lock();
         let Some(found) = all.get_mut(index(object)) else { return };
         found.users = found.users.saturating_sub(1);
@@ -138,20 +116,20 @@ impl<A: Arch> Objects<A> {
         if top == HOLE {
             return;
         }
-        numbers(window, top, |tops| {
+        self.numbers(top, |tops| {
             for middle in tops.iter().map(|n| n.load(Ordering::Relaxed)).filter(|n| *n != HOLE) {
-                numbers(window, middle, |pages| {
+                self.numbers(middle, |pages| {
                     for page in pages.iter().map(|n| n.load(Ordering::Relaxed)).filter(|n| *n != HOLE) {
                         // SAFETY: 1. A page of the object, whose last user has gone.
-                        unsafe { give(frames, page) };
+                        unsafe { self.give(page) };
                     }
                 });
                 // SAFETY: 1. A frame of numbers of the object, which is not read any more.
-                unsafe { give(frames, middle) };
+                unsafe { self.give(middle) };
             }
         });
         // SAFETY: 1. As above.
-        unsafe { give(frames, top) };
+        unsafe { self.give(top) };
     }
 
     /// Returns the size of an object, in bytes.
@@ -160,10 +138,10 @@ impl<A: Arch> Objects<A> {
     }
 
     /// Returns the frame of a page; `None` if it is a hole.
-    pub fn page(&self, window: &A::Window, object: u32, page: u64) -> Option<Pfn> {
+    pub fn page(&self, object: u32, page: u64) -> Option<Pfn> {
         let all = self.all.lock();
         let found = all.get(index(object))?;
-        find(window, found.top, page)
+        self.find(found.top, page)
     }
 
     /// Returns the frame of a page, and makes one of zeroes if it is a hole.
@@ -171,29 +149,23 @@ impl<A: Arch> Objects<A> {
     /// # Errors
     ///
     /// [`NoMemory`].
-    pub fn page_or_new(
-        &self,
-        frames: &Frames,
-        window: &A::Window,
-        object: u32,
-        page: u64,
-    ) -> Result<Pfn, NoMemory> {
+    pub fn page_or_new(&self, object: u32, page: u64) -> Result<Pfn, NoMemory> {
         let mut all = self.all.lock();
         let found = all.get_mut(index(object)).filter(|object| object.users > 0).ok_or(NoMemory)?;
-        make(frames, window, found, page)
+        self.make(found, page)
     }
 
     /// Returns the frame that a mapping of a page shows; `None` beyond the end, and for lack of
     /// memory.
-    pub fn page_for_fault(&self, frames: &Frames, window: &A::Window, object: u32, page: u64) -> Option<Pfn> {
+    pub fn page_for_fault(&self, object: u32, page: u64) -> Option<Pfn> {
         let mut all = self.all.lock();
         let found = all.get_mut(index(object)).filter(|object| object.users > 0)?;
         if page >= found.size.div_ceil(FRAME_SIZE as u64) {
             return None;
         }
-        match find(window, found.top, page) {
+        match self.find(found.top, page) {
             Some(there) => Some(there),
-            None => make(frames, window, found, page).ok(),
+            None => self.make(found, page).ok(),
         }
     }
 
@@ -202,13 +174,7 @@ impl<A: Arch> Objects<A> {
     /// # Errors
     ///
     /// [`NoMemory`] if the size is too large.
-    pub fn set_size(
-        &self,
-        frames: &Frames,
-        window: &A::Window,
-        object: u32,
-        size: u64,
-    ) -> Result<(), NoMemory> {
+    pub fn set_size(&self, object: u32, size: u64) -> Result<(), NoMemory> {
         if size > MOST_BYTES {
             return Err(NoMemory);
         }
@@ -221,16 +187,16 @@ impl<A: Arch> Objects<A> {
         let sole = found.users == 1;
         let first = size / FRAME_SIZE as u64;
         for page in first..old.div_ceil(FRAME_SIZE as u64) {
-            let Some(pfn) = find(window, found.top, page) else { continue };
+            let Some(pfn) = self.find(found.top, page) else { continue };
             let kept = if page == first { (size % FRAME_SIZE as u64) as usize } else { 0 };
             if kept == 0 && sole {
-                forget(window, found.top, page);
+                self.forget(found.top, page);
                 // SAFETY: 1. A page of the object that no space maps and no code reads: there is
                 // one user.
-                unsafe { give(frames, pfn.0) };
+                unsafe { self.give(pfn.0) };
                 continue;
             }
-            let guard = window.open(pfn.addr());
+            let guard = self.window.open_low(pfn.addr());
             // SAFETY: 1. The frame is the object's, of low memory, which the window reaches.
             // Programs that have it mapped may race with this, as with each other: there are no
             // Rust references to its bytes.
@@ -240,52 +206,83 @@ impl<A: Arch> Objects<A> {
     }
 }
 
-impl<A: Arch> Default for Objects<A> {
-    fn default() -> Self {
-        Objects::new()
-    }
-}
-
 fn places(page: u64) -> Option<(usize, usize)> {
     let upper = usize::try_from(page / NUMBERS as u64).ok()?;
     (upper < NUMBERS).then_some((upper, (page % NUMBERS as u64) as usize))
 }
 
-fn find<W: OpenWindow>(window: &W, top: u32, page: u64) -> Option<Pfn> {
-    let (upper, lower) = places(page)?;
-    if top == HOLE {
-        return None;
+impl<W: OpenWindow> Objects<'_, W> {
+    fn take(&self) -> Result<u32, NoMemory> {
+        let request = Request {
+            node: NodeId(0),
+            order: 0,
+            zero: true,
+            class: ZoneClass::Low,
+            end: End::High,
+            flags: AllocFlags::NORMAL,
+        };
+        let taken = self.frames.take(request).map_err(|_| NoMemory)?;
+        // SAFETY: 1. The window reaches all memory (`Arch`, point 5).
+        Ok(unsafe { taken.zeroed(self.window) }.into_raw().0)
     }
-    let middle = numbers(window, top, |tops| tops[upper].load(Ordering::Relaxed));
-    if middle == HOLE {
-        return None;
-    }
-    let found = numbers(window, middle, |pages| pages[lower].load(Ordering::Relaxed));
-    (found != HOLE).then_some(Pfn(found))
-}
 
-fn forget<W: OpenWindow>(window: &W, top: u32, page: u64) {
-    let Some((upper, lower)) = places(page) else { return };
-    let middle = numbers(window, top, |tops| tops[upper].load(Ordering::Relaxed));
-    if middle != HOLE {
-        numbers(window, middle, |pages| pages[lower].store(HOLE, Ordering::Relaxed));
+    /// Gives a frame of an object back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `number` came from [`take`](Self::take), and no code uses the frame or gives it back
+    ///    again.
+    unsafe fn give(&self, number: u32) {
+        // SAFETY: 1. Point 1 is passed on. 2. `Dirty` makes no claim about the content.
+        self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), Pfn(number), 0) });
     }
-}
 
-fn make<W: OpenWindow>(frames: &Frames, window: &W, object: &mut Object, page: u64) -> Result<Pfn, NoMemory> {
-    let (upper, lower) = places(page).ok_or(NoMemory)?;
-    if object.top == HOLE {
-        object.top = take(frames, window)?;
+    /// Runs `f` on the numbers in a frame of them.
+    fn numbers<R>(&self, frame: u32, f: impl FnOnce(&[AtomicU32; NUMBERS]) -> R) -> R {
+        let guard = self.window.open_low(Pfn(frame).addr());
+        // SAFETY: 1. The frame is one that `take` returned for numbers: low memory, which the
+        // window reaches (`Arch`, point 5), page-aligned, zeroed, and read and written as atomics
+        // of this type only. 2. It stays while the guard lives: frames of numbers go with their
+        // object, under its lock, which the callers hold.
+        f(unsafe { &*guard.base().cast::<[AtomicU32; NUMBERS]>() })
     }
-    let fill = |table: u32, at: usize| -> Result<u32, NoMemory> {
-        let there = numbers(window, table, |all| all[at].load(Ordering::Relaxed));
-        if there != HOLE {
-            return Ok(there);
+
+    fn find(&self, top: u32, page: u64) -> Option<Pfn> {
+        let (upper, lower) = places(page)?;
+        if top == HOLE {
+            return None;
         }
-        let new = take(frames, window)?;
-        numbers(window, table, |all| all[at].store(new, Ordering::Relaxed));
-        Ok(new)
-    };
-    let middle = fill(object.top, upper)?;
-    fill(middle, lower).map(Pfn)
+        let middle = self.numbers(top, |tops| tops[upper].load(Ordering::Relaxed));
+        if middle == HOLE {
+            return None;
+        }
+        let found = self.numbers(middle, |pages| pages[lower].load(Ordering::Relaxed));
+        (found != HOLE).then_some(Pfn(found))
+    }
+
+    fn forget(&self, top: u32, page: u64) {
+        let Some((upper, lower)) = places(page) else { return };
+        let middle = self.numbers(top, |tops| tops[upper].load(Ordering::Relaxed));
+        if middle != HOLE {
+            self.numbers(middle, |pages| pages[lower].store(HOLE, Ordering::Relaxed));
+        }
+    }
+
+    fn make(&self, object: &mut Object, page: u64) -> Result<Pfn, NoMemory> {
+        let (upper, lower) = places(page).ok_or(NoMemory)?;
+        if object.top == HOLE {
+            object.top = self.take()?;
+        }
+        let fill = |table: u32, at: usize| -> Result<u32, NoMemory> {
+            let there = self.numbers(table, |all| all[at].load(Ordering::Relaxed));
+            if there != HOLE {
+                return Ok(there);
+            }
+            let new = self.take()?;
+            self.numbers(table, |all| all[at].store(new, Ordering::Relaxed));
+            Ok(new)
+        };
+        let middle = fill(object.top, upper)?;
+        fill(middle, lower).map(Pfn)
+    }
 }

@@ -1,7 +1,5 @@
 //! Descriptors: open, close, read, write, pipes.
 
-use ptarmigan::machine::Machine as _;
-
 use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -49,12 +47,11 @@ impl<A: Arch> Sys<'_, A> {
         if found.wants_directory {
             return Err(Errno::EISDIR);
         }
-        let machine = self.kernel.machine.get();
-        let object = machine.objects.create(0)?;
+        let object = self.kernel.objects().create(0)?;
         let mode = mode as u16 & !self.process().umask;
         let made = self.state.tree.create(found.directory, found.name(), Kind::File(object), mode);
         if made.is_err() {
-            machine.objects.release(machine.frames(), machine.low(), object);
+            self.kernel.objects().release(object);
         }
         made
     }
@@ -76,8 +73,7 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Directory => {}
             _ if flags & O_DIRECTORY != 0 => return Err(Errno::ENOTDIR),
             Kind::File(object) if writes && flags & O_TRUNC != 0 => {
-                let machine = self.kernel.machine.get();
-                machine.objects.set_size(machine.frames(), machine.low(), object, 0)?;
+                self.kernel.objects().set_size(object, 0)?;
             }
             _ => {}
         }
@@ -200,7 +196,7 @@ impl<A: Arch> Sys<'_, A> {
             (_, Kind::Device(_)) => return Err(Errno::ESPIPE),
             (0, _) => 0,
             (1, _) => open.offset,
-            (2, Kind::File(object)) => self.kernel.machine.get().objects.size(object),
+            (2, Kind::File(object)) => self.kernel.objects().size(object),
             _ => return Err(Errno::EINVAL),
         };
         let at = base.checked_add_signed(offset).filter(|at| *at <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
@@ -307,8 +303,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn truncate(&mut self, inode: u16, size: u64) -> Result<u64, Errno> {
         match self.state.tree.get(inode).kind {
             Kind::File(object) => {
-                let machine = self.kernel.machine.get();
-                let set = machine.objects.set_size(machine.frames(), machine.low(), object, size);
+                let set = self.kernel.objects().set_size(object, size);
                 set.map_err(|_| Errno::EFBIG)?;
                 Ok(0)
             }

@@ -183,7 +183,7 @@ impl<A: Arch> Sys<'_, A> {
             area = area.with(AreaFlags::GROWS_DOWN);
         }
         let range = self.place(at, len, flags)?;
-        let objects = &self.kernel.machine.get().objects;
+        let objects = self.kernel.objects();
         // Shared anonymous memory is an object that only mappings use.
         let (id, own) = match object {
             Some(id) => (id, false),
@@ -269,7 +269,7 @@ impl<A: Arch> Sys<'_, A> {
     /// Makes the caller's space a user of an object that it is about to map.
     fn begin_object(&mut self, id: u32) -> Result<(), Errno> {
         if self.record().shown.begin(id).map_err(|_| Errno::ENOMEM)? {
-            self.kernel.machine.get().objects.share(id);
+            self.kernel.objects().share(id);
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ impl<A: Arch> Sys<'_, A> {
     fn facts(&self, inode: u16) -> Facts {
         let found = self.state.tree.get(inode);
         let size = match found.kind {
-            Kind::File(object) => self.kernel.machine.get().objects.size(object),
+            Kind::File(object) => self.kernel.objects().size(object),
             Kind::Link(_) => self.state.tree.target(inode).len() as u64,
             _ => 0,
         };

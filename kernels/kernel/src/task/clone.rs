@@ -113,7 +113,7 @@ impl<A: Arch> Sys<'_, A> {
             while record.shown.take_gone().is_some() {}
         }
         for object in record.shown.objects() {
-            self.kernel.machine.get().objects.share(object);
+            self.kernel.objects().share(object);
         }
         record.users = 1;
         Ok((copy, number))

@@ -167,8 +167,7 @@ impl<A: Arch> Kernel<A> {
 
     /// Takes a user away from an object.
     pub(crate) fn release_object(&'static self, object: u32) {
-        let machine = self.machine.get();
-        machine.objects.release(self.frames.get(), machine.low(), object);
+        self.objects().release(object);
     }
 
     /// Has all CPUs stop. The calling one goes on in [`Kernel::stop`] as soon as it gets there.

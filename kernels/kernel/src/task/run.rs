@@ -100,9 +100,10 @@ impl<A: Arch> Kernel<A> {
             After::Resume => {}
             after => return after,
         }
+        let on = self.on(pin);
         loop {
             let after = match A::enter(&mut body.context) {
-                Trap::Fault { at, access } => match body.space.fault(self.on(pin), VirtAddr(at), access) {
+                Trap::Fault { at, access } => match body.space.fault(on, VirtAddr(at), access) {
                     Ok(done) => {
                         self.count_fault(done);
                         continue;

@@ -24,7 +24,7 @@ use ptarmigan_kernel_base::late::Late;
 use ptarmigan_linux::{FlushRule, LinuxPool};
 
 use super::InitError;
-use super::slots::Window;
+use super::slots::HighSlots;
 use super::windows;
 use crate::KERNEL;
 use crate::mmu::{self, Hardware};
@@ -196,7 +196,7 @@ impl MaySleep for Running {
 }
 
 /// The pool that is tested.
-static POOL: Late<LinuxPool<'static, Hardware, Window, Scheduler>> = Late::new();
+static POOL: Late<LinuxPool<'static, Hardware, HighSlots, Scheduler>> = Late::new();
 /// The frames.
 static FRAMES: [AtomicU32; TASKS] = [const { AtomicU32::new(0) }; TASKS];
 /// The first thing that a task found wrong.
@@ -295,7 +295,7 @@ fn from_map(e: PoolError) -> Failed {
 
 /// Returns the bytes of boot memory that the pool takes.
 pub const fn bytes() -> usize {
-    LinuxPool::<'static, Hardware, Window>::bytes(SLOTS)
+    LinuxPool::<'static, Hardware, HighSlots>::bytes(SLOTS)
 }
 
 /// Makes the pool.
@@ -308,12 +308,12 @@ pub const fn bytes() -> usize {
 ///
 /// 1. It is called once, while one CPU runs, after the library was set up.
 pub unsafe fn init(boot: &mut BootMemory, rule: FlushRule) -> Result<(), InitError> {
-    let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
-    let (low, slots) = (mmu::direct_map(), Window::test(SLOTS));
+    let machine = KERNEL.machine.get();
+    let (low, slots) = (mmu::direct_map(), HighSlots::test(SLOTS));
     // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its limit.
     // 2. These slots are used here alone. The table is all zero at boot, and no code has used an
     // address of it.
-    let pool = unsafe { LinuxPool::new(boot, machine.tlb(), frames, low, slots) };
+    let pool = unsafe { LinuxPool::new(boot, machine.tlb(), machine.frames(), low, slots) };
     let pool = pool.map_err(InitError::Pool)?;
     // SAFETY: 1. Point 1 of the caller's.
     unsafe { POOL.set(pool.woken_by(&SCHEDULER).with_rule(rule)) };
@@ -354,7 +354,7 @@ impl fmt::Display for Results {
 ///
 /// [`Failed`].
 pub fn test() -> Result<Results, Failed> {
-    let frames = KERNEL.frames.get();
+    let frames = KERNEL.machine.get().frames();
     let request = Request {
         node: NodeId(0),
         order: 0,

@@ -24,7 +24,7 @@ use crate::registers::Registers;
 use kmap::{Failed, Results};
 pub use ptarmigan_kernel_x86::loader::{multiboot as entries, multiboot_places as places};
 pub use registers::{ABI, CALL, Format};
-pub use windows::{Tables as TableWindow, counts, tables, tables_bytes, tables_opened, with as with_high};
+pub use windows::{Window, counts, tables_opened, window, with as with_high};
 
 global_asm!(include_str!("boot.s"));
 global_asm!(include_str!("trap.s"));
@@ -42,8 +42,6 @@ pub const STACK_END: u64 = 0xbfff_0000;
 pub const MACHINE: &str = "i686";
 /// The name of its page tables.
 pub const TABLES: &str = "x86 PAE";
-/// What helps if set-up fails.
-pub const ADVICE: &str = "give the machine more low memory (low=), or less memory above it";
 /// The instructions that clear and copy pages.
 pub const PAGE_INSTRUCTIONS: &str = "rep stosd and rep movsd, 1024 repetitions each";
 /// Whether there may be high memory.

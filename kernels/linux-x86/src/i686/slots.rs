@@ -27,30 +27,30 @@ struct Table([[AtomicU32; 2]; 512]);
 static window_table: Table = Table([const { [const { AtomicU32::new(0) }; 2] }; 512]);
 
 /// Slots: entries of the table from `first` on.
-pub struct Window {
+pub struct HighSlots {
     first: usize,
     len: usize,
 }
 
-impl Window {
+impl HighSlots {
     const fn new(first: usize, len: usize) -> Self {
         assert!(first + len <= 512, "the table has no more entries");
-        Window { first, len }
+        HighSlots { first, len }
     }
 
     /// Returns the slots for data: [`DEPTH`] of each CPU.
     pub const fn data() -> Self {
-        Window::new(0, DATA)
+        HighSlots::new(0, DATA)
     }
 
     /// Returns the slots for tables.
     pub const fn tables() -> Self {
-        Window::new(DATA, CPUS * tables::DEPTH)
+        HighSlots::new(DATA, CPUS * tables::DEPTH)
     }
 
     /// Returns `len` slots for the pool that is tested.
     pub const fn test(len: usize) -> Self {
-        Window::new(DATA + CPUS * tables::DEPTH, len)
+        HighSlots::new(DATA + CPUS * tables::DEPTH, len)
     }
 }
 
@@ -58,7 +58,7 @@ impl Window {
 // Each slot is a page of its own, and no other frame is mapped there. 3. Likewise; the lower half
 // of a slot that was removed is 0. 4. They are constants. 5. No function unwinds. 6. Neither goes
 // on.
-unsafe impl Slots for Window {
+unsafe impl Slots for HighSlots {
     fn len(&self) -> usize {
         self.len
     }

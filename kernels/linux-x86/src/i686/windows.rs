@@ -2,6 +2,7 @@
 //! and its window on tables.
 
 use core::fmt;
+use core::ptr::NonNull;
 
 use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::BootMemory;
@@ -13,30 +14,32 @@ use ptarmigan::highmem::tables::{OwnCpu, TableWindow};
 use ptarmigan::highmem::window::MixedWindow;
 use ptarmigan::machine::Machine as _;
 use ptarmigan::window::WindowGuard;
+use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_x86::hardware;
+use ptarmigan_kernel_x86::segments::OfCpu;
 use ptarmigan_linux::{FlushRule, LinuxPool};
 
 use super::InitError;
-use super::slots::{DATA, DEPTH, Window};
+use super::slots::{DATA, DEPTH, HighSlots};
 use crate::mmu::{self, Hardware};
 use crate::{KERNEL, cpu};
 
 /// Where data is shown.
 enum Maps {
     /// Slots of each CPU.
-    Local(LocalMaps<'static, Hardware, Window>),
+    Local(LocalMaps<'static, Hardware, HighSlots>),
     /// Slots of all CPUs, as Linux has them.
-    Linux(LinuxPool<'static, Hardware, Window>),
+    Linux(LinuxPool<'static, Hardware, HighSlots>),
 }
 
 static MAPS: Late<Maps> = Late::new();
 
 /// Returns the bytes of boot memory that the maps take, with the pool if there is a rule for it.
 pub fn bytes(cpus: usize, linux: Option<FlushRule>) -> usize {
-    let pool = linux.map_or(0, |_| LinuxPool::<'static, Hardware, Window>::bytes(DATA));
-    LocalMaps::<'static, Hardware, Window>::bytes(cpus) + pool + 4096
+    let pool = linux.map_or(0, |_| LinuxPool::<'static, Hardware, HighSlots>::bytes(DATA));
+    LocalMaps::<'static, Hardware, HighSlots>::bytes(cpus) + pool + 4096
 }
 
 /// Makes the maps: local ones, or Linux's pool if there is a rule for it.
@@ -49,8 +52,9 @@ pub fn bytes(cpus: usize, linux: Option<FlushRule>) -> usize {
 ///
 /// 1. It is called once, while one CPU runs, after the library was set up.
 pub unsafe fn init(boot: &mut BootMemory, linux: Option<FlushRule>) -> Result<(), InitError> {
-    let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
-    let (tlb, low, slots) = (machine.tlb(), mmu::direct_map(), Window::data());
+    let machine = KERNEL.machine.get();
+    let (tlb, frames) = (machine.tlb(), machine.frames());
+    let (low, slots) = (mmu::direct_map(), HighSlots::data());
     let maps = match linux {
         None => {
             // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below
@@ -137,31 +141,33 @@ unsafe impl OwnCpu for ThisCpu {
     }
 }
 
-/// The window on tables: the direct map, and slots for those in high memory.
-pub type Tables = MixedWindow<&'static TableWindow<Window, ThisCpu>>;
+/// The window on memory: the direct map, and slots for tables in high memory.
+pub type Window = MixedWindow<&'static TableWindow<HighSlots, ThisCpu>>;
 
-static TABLES: Late<TableWindow<Window, ThisCpu>> = Late::new();
+/// Bytes of boot memory that the window takes.
+const TABLES_BYTES: usize = TableWindow::<HighSlots, ThisCpu>::bytes(CPUS);
+static TABLES_MEMORY: OfCpu<[u8; TABLES_BYTES]> = OfCpu::new([0; TABLES_BYTES]);
+static TABLES: Late<TableWindow<HighSlots, ThisCpu>> = Late::new();
 
-/// Returns the bytes of boot memory that the window on tables takes.
-pub fn tables_bytes(cpus: usize) -> usize {
-    TableWindow::<Window, ThisCpu>::bytes(cpus)
-}
-
-/// Makes the window on tables. `None` if boot memory is short.
+/// Makes the window.
 ///
 /// # Safety
 ///
 /// 1. It is called once, while one CPU runs.
-pub unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Tables> {
+pub unsafe fn window() -> Window {
+    let memory = NonNull::new(TABLES_MEMORY.get().cast()).unwrap_or(NonNull::dangling());
+    // SAFETY: 1. The memory is used here alone (point 1).
+    let mut boot = unsafe { BootMemory::new(memory, TABLES_BYTES) };
     // SAFETY: 1. Slots show any frame, and these are used here alone. The table is all zero at boot,
     // and no code has used an address of it. 2. Neither of the two fails. 3. CPUs have numbers below
-    // `cpus`.
-    let made = unsafe { TableWindow::new(boot, cpus, Window::tables(), ThisCpu) }.ok()?;
+    // `CPUS`.
+    let made = unsafe { TableWindow::new(&mut boot, CPUS, HighSlots::tables(), ThisCpu) };
+    let made = made.unwrap_or_else(|e| panic!("{e}"));
     // SAFETY: 1. Point 1 of the caller's.
     let high = unsafe { TABLES.set(made) };
     // SAFETY: 1. Frames below the direct map's limit are reached through it alone. 2. `boot` makes
     // high memory of the frames above it.
-    Some(unsafe { MixedWindow::new(mmu::direct_map(), high) })
+    unsafe { MixedWindow::new(mmu::direct_map(), high) }
 }
 
 /// Returns how often tables were opened.

@@ -41,8 +41,6 @@ pub const STACK_END: u64 = 0x7fff_ffff_0000;
 pub const MACHINE: &str = "x86_64";
 /// The name of its page tables.
 pub const TABLES: &str = "x86-64";
-/// What helps if set-up fails.
-pub const ADVICE: &str = "give the machine more memory, or fewer CPUs";
 /// The instructions that clear and copy pages.
 pub const PAGE_INSTRUCTIONS: &str = "rep stosq and rep movsq, 512 repetitions each";
 /// Whether there may be high memory.
@@ -52,21 +50,16 @@ pub const SAVED: usize = 10;
 /// Where the registers of the interrupt controller are: in the direct map.
 pub const LAPIC: usize = (tables::DIRECT_MAP + lapic::PHYSICAL) as usize;
 
-/// The window on tables.
-pub type TableWindow = DirectMap;
+/// The window on memory.
+pub type Window = DirectMap;
 
-/// Returns the bytes of boot memory that the window on tables takes.
-pub fn tables_bytes(_: usize) -> usize {
-    0
-}
-
-/// Makes the window on tables.
+/// Makes it.
 ///
 /// # Safety
 ///
 /// 1. It is called once, while one CPU runs.
-pub unsafe fn tables(_: &mut BootMemory, _: usize) -> Option<DirectMap> {
-    Some(mmu::direct_map())
+pub unsafe fn window() -> Window {
+    mmu::direct_map()
 }
 
 /// Returns how often tables in high memory were opened.
