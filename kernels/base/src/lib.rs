@@ -10,6 +10,7 @@ pub mod late;
 pub mod machine;
 pub mod program;
 pub mod riscv;
+pub mod user;
 pub mod without;
 
 use ptarmigan::addr::PhysAddr;

@@ -2,69 +2,41 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// The counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Count {
-    /// Faults that mapped the zero frame.
-    FaultZero,
-    /// Faults that mapped a fresh frame.
-    FaultFresh,
-    /// Faults that mapped a page of an object.
-    FaultBacked,
-    /// Faults that copied a page.
-    FaultCopied,
-    /// Faults that gave a page back for writing.
-    FaultReused,
-    /// Faults that found everything in order.
-    FaultSpurious,
-    /// Data pages cleared.
-    PageClears,
-    /// Data pages copied.
-    PageCopies,
-    /// Windows opened on high frames.
-    Windows,
-    /// Single pages that a CPU forgot.
-    PageInvalidations,
-    /// Roots loaded, the kernel's own included.
-    RootLoads,
-    /// Interrupts sent to other CPUs.
-    Ipis,
-    /// System calls.
-    Calls,
-    /// Processes made by `fork`, `vfork` and `clone`.
-    Forks,
-    /// Threads made in a process that there was.
-    Threads,
-    /// Programs begun by `exec`.
-    Execs,
-    /// Changes from one task to another.
-    Switches,
-    /// Timer interrupts.
-    Ticks,
+/// Defines the counters, each with the name that is printed.
+macro_rules! counts {
+    ($($count:ident $name:literal $what:literal)*) => {
+        /// The counters.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Count {
+            $(#[doc = $what] $count,)*
+        }
+
+        /// Names of the counts, in their order.
+        pub const NAMES: [&str; COUNTS] = [$($name,)*];
+    };
 }
 
-/// Names of the counts, in their order.
-pub const NAMES: [&str; COUNTS] = [
-    "faults zero",
-    "faults fresh",
-    "faults backed",
-    "faults copied",
-    "faults reused",
-    "faults spurious",
-    "page clears",
-    "page copies",
-    "windows opened",
-    "page invalidations",
-    "root loads",
-    "interrupts sent",
-    "system calls",
-    "forks",
-    "threads",
-    "execs",
-    "task switches",
-    "timer ticks",
-];
+counts! {
+    FaultZero         "faults zero"        "Faults that mapped the zero frame."
+    FaultFresh        "faults fresh"       "Faults that mapped a fresh frame."
+    FaultBacked       "faults backed"      "Faults that mapped a page of an object."
+    FaultCopied       "faults copied"      "Faults that copied a page."
+    FaultReused       "faults reused"      "Faults that gave a page back for writing."
+    FaultSpurious     "faults spurious"    "Faults that found everything in order."
+    PageClears        "page clears"        "Data pages cleared."
+    PageCopies        "page copies"        "Data pages copied."
+    Windows           "windows opened"     "Windows opened on high frames."
+    PageInvalidations "page invalidations" "Single pages that a CPU forgot."
+    RootLoads         "root loads"         "Roots loaded, the kernel's own included."
+    Ipis              "interrupts sent"    "Interrupts sent to other CPUs."
+    Calls             "system calls"       "System calls."
+    Forks             "forks"              "Processes made by `fork`, `vfork` and `clone`."
+    Threads           "threads"            "Threads made in a process that there was."
+    Execs             "execs"              "Programs begun by `exec`."
+    Switches          "task switches"      "Changes from one task to another."
+    Ticks             "timer ticks"        "Timer interrupts."
+}
 
 /// How many counts there are.
 pub const COUNTS: usize = 18;

@@ -9,6 +9,7 @@
 #![no_std]
 #![no_main]
 
+#[allow(dead_code, reason = "an image has some of the calls")]
 mod abi;
 mod hashed;
 mod kernel_half;

@@ -8,6 +8,7 @@ use ptarmigan::tlb::TlbRefusal;
 
 use ptarmigan_kernel_base::fail;
 use ptarmigan_kernel_base::program::OBJECT;
+use ptarmigan_kernel_base::user::permissions;
 
 use crate::machine::{Machine, on, pin};
 use crate::without::{Part, leaves_out};
@@ -30,13 +31,6 @@ fn here<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
 fn range(start: u32, len: u32) -> VirtRange {
     let start = u64::from(start);
     VirtRange { start, end: start + u64::from(len) }
-}
-
-fn permissions(bits: u32) -> AreaFlags {
-    [(abi::READ, AreaFlags::READ), (abi::WRITE, AreaFlags::WRITE), (abi::EXEC, AreaFlags::EXEC)]
-        .into_iter()
-        .filter(|(bit, _)| bits & bit != 0)
-        .fold(AreaFlags::default(), |all, (_, flag)| all.with(flag))
 }
 
 /// Ends the run if a call was refused: there is one machine, and no flush within a flush.
@@ -82,7 +76,7 @@ impl SpaceRef {
 
     /// Maps anonymous memory.
     pub fn mmap(&self, start: u32, len: u32, bits: u32) -> Result<(), Refused> {
-        self.map(range(start, len), permissions(bits), Object::default())
+        self.map(range(start, len), permissions(bits.into()), Object::default())
     }
 
     /// Unmaps.
@@ -92,7 +86,7 @@ impl SpaceRef {
 
     /// Changes permissions.
     pub fn mprotect(&self, start: u32, len: u32, bits: u32) -> Result<(), Refused> {
-        self.edit(|space| space.mprotect(range(start, len), permissions(bits)))
+        self.edit(|space| space.mprotect(range(start, len), permissions(bits.into())))
     }
 
     /// A copy.

@@ -4,6 +4,7 @@
 //! on with the task or picks another.
 
 use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_base::user::failure;
 
 use crate::memory::{Refused, SpaceRef};
 use crate::single::Single;
@@ -128,26 +129,11 @@ fn call(number: usize, registers: &mut Registers, space: &SpaceRef) -> After {
         abi::MUNMAP => space.munmap(a, b).map(|()| 0),
         abi::MPROTECT => space.mprotect(a, b, c).map(|()| 0),
         abi::GIVE_WAY => return After::GiveWay,
-        abi::FAILED => fail(format_args!("{}: {b:#x}, not {c:#x}", check_name(a))),
+        abi::FAILED => fail(format_args!("{}: {b:#x}, not {c:#x}", failure(a.into()))),
         _ => Err(Refused),
     };
     registers.set_result(result.unwrap_or(abi::ERROR));
     After::Resume
-}
-
-/// Returns the failure that a check of the program reports.
-fn check_name(check: u32) -> &'static str {
-    match check {
-        abi::CHECK_ZERO => "fresh memory is not zero",
-        abi::CHECK_KEPT => "a page lost what was written to it",
-        abi::CHECK_STALE => "stale: what was unmapped is still seen",
-        abi::CHECK_CHILD => "copy-on-write: the child does not see what was there at the fork",
-        abi::CHECK_PARENT => "copy-on-write: the parent does not see what it wrote itself",
-        abi::CHECK_CALL => "a call failed",
-        abi::CHECK_DENIED => "an access was not treated as the area says",
-        abi::CHECK_EVICTED => "a page that was driven out of the hash table lost what was written to it",
-        _ => "the user program failed",
-    }
 }
 
 /// Returns the name of a task for users; it is not 0, because `fork` returns 0 in the child.

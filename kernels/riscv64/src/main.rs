@@ -7,6 +7,7 @@
 #![no_std]
 #![no_main]
 
+#[allow(dead_code, reason = "an image has some of the calls")]
 mod abi;
 mod irq;
 mod kernel_half;

@@ -9,6 +9,7 @@ use ptarmigan::format::Sv39;
 use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaFlags, FaultError, Object, SharedSpace, Space, SpaceMut};
 use ptarmigan_kernel_base::program::OBJECT;
+use ptarmigan_kernel_base::user::permissions;
 use ptarmigan_kernel_mailbox::Operation;
 
 use ptarmigan_kernel_base::fail;
@@ -16,7 +17,7 @@ use ptarmigan_kernel_base::fail;
 use crate::irq::{self, HARTS};
 use crate::lock::Lock;
 use crate::machine::{Machine, on, pin};
-use crate::{abi, mmu, program};
+use crate::{mmu, program};
 
 /// Spaces at a time.
 const SPACES: usize = 32;
@@ -120,13 +121,6 @@ pub enum Cause {
 fn range(start: u64, len: u64) -> Result<VirtRange, Refused> {
     let end = start.checked_add(len).ok_or(Refused)?;
     Ok(VirtRange { start, end })
-}
-
-fn permissions(bits: u64) -> AreaFlags {
-    [(abi::READ, AreaFlags::READ), (abi::WRITE, AreaFlags::WRITE), (abi::EXEC, AreaFlags::EXEC)]
-        .into_iter()
-        .filter(|(bit, _)| bits & bit != 0)
-        .fold(AreaFlags::default(), |all, (_, flag)| all.with(flag))
 }
 
 impl SpaceRef {

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ptarmigan_kernel_base::fail;
 use ptarmigan_kernel_base::riscv::sbi;
+use ptarmigan_kernel_base::user::failure;
 
 use crate::irq::{self, HARTS};
 use crate::lock::Lock;
@@ -288,26 +289,11 @@ fn call(number: usize, task: &mut Body) -> After {
         abi::PAUSE => return After::Pause,
         abi::GIVE_WAY => return After::GiveWay,
         abi::CPU => Ok(irq::cpu() as u64),
-        abi::FAILED => fail(format_args!("{}: {a1:#x}, not {a2:#x}", check_name(a0))),
+        abi::FAILED => fail(format_args!("{}: {a1:#x}, not {a2:#x}", failure(a0))),
         _ => Err(Refused),
     };
     task.registers.set_result(result.unwrap_or(abi::ERROR));
     After::Resume
-}
-
-/// Returns the failure that a check of the program reports.
-fn check_name(check: u64) -> &'static str {
-    match check {
-        abi::CHECK_ZERO => "fresh memory is not zero",
-        abi::CHECK_KEPT => "a page lost what was written to it",
-        abi::CHECK_STALE => "stale: what was unmapped or copied is still seen",
-        abi::CHECK_CHILD => "copy-on-write: the child does not see what was there at the fork",
-        abi::CHECK_PARENT => "copy-on-write: the parent does not see what it wrote itself",
-        abi::CHECK_CALL => "a call failed",
-        abi::CHECK_DENIED => "an access was not treated as the area says",
-        abi::CHECK_HARTS => "the tasks never ran on two harts at a time",
-        _ => "the user program failed",
-    }
 }
 
 /// Returns the name of a task for users; it is not 0, because `fork` returns 0 in the child.
