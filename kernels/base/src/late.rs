@@ -13,12 +13,6 @@ pub struct Late<T> {
 // SAFETY: it is written once, before `made` says so, and only read after.
 unsafe impl<T: Send + Sync> Sync for Late<T> {}
 
-impl<T> Default for Late<T> {
-    fn default() -> Self {
-        Late::new()
-    }
-}
-
 impl<T> Late<T> {
     /// Makes a place without a value.
     pub const fn new() -> Self {

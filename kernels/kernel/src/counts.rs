@@ -63,9 +63,3 @@ impl Counts {
         self.0.get(index).map_or(0, |count| count.load(Ordering::Relaxed) as u64)
     }
 }
-
-impl Default for Counts {
-    fn default() -> Self {
-        Counts::new()
-    }
-}

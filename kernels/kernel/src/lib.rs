@@ -203,9 +203,3 @@ impl<A: Arch> Kernel<A> {
         !leaves_out(Part::Flush)
     }
 }
-
-impl<A: Arch> Default for Kernel<A> {
-    fn default() -> Self {
-        Kernel::new()
-    }
-}

@@ -76,12 +76,6 @@ impl CommandLine {
     }
 }
 
-impl Default for CommandLine {
-    fn default() -> Self {
-        CommandLine::new()
-    }
-}
-
 /// Keys of the library's parameters.
 const LIBRARY: [&str; 4] = ["quicklist", "tlb.model", "kmap.flush", "userpte"];
 

@@ -51,12 +51,6 @@ impl Ending {
     }
 }
 
-impl Default for Ending {
-    fn default() -> Self {
-        Ending::new()
-    }
-}
-
 impl<A: Arch> Kernel<A> {
     /// Returns the sum of a count over all CPUs.
     pub fn sum(&self, index: usize) -> u64 {

@@ -15,12 +15,6 @@ impl<A> Say<A> {
     }
 }
 
-impl<A> Default for Say<A> {
-    fn default() -> Self {
-        Say::new()
-    }
-}
-
 impl<A: Arch> fmt::Write for Say<A> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         text.bytes().for_each(A::put);

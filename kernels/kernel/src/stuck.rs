@@ -28,12 +28,6 @@ impl Stuck {
     }
 }
 
-impl Default for Stuck {
-    fn default() -> Self {
-        Stuck::new()
-    }
-}
-
 impl<A: Arch> Kernel<A> {
     /// Counts a fault that found everything in order. Ends the machine after [`MOST`] between which
     /// this CPU served no other fault and no call.

@@ -31,12 +31,6 @@ impl<const N: usize> TablePage<N> {
     }
 }
 
-impl<const N: usize> Default for TablePage<N> {
-    fn default() -> Self {
-        TablePage::new()
-    }
-}
-
 /// Drops this CPU's translation of one page.
 #[inline]
 pub fn invalidate_page(at: u64) {

@@ -16,9 +16,11 @@
 //! with less. [`Kernel::on`] then leads to everything else.
 //!
 //! A machine that ends before its program does (an emulator's guest, a test) is made in a [`Place`]
-//! on the stack or the heap, by [`Setup::build_in`]. One that wants other parts than these
-//! ([high memory](crate::highmem), another [policy](crate::quicklist::Policy)) puts them together
-//! as a [`Machine`](crate::machine::Machine) of its own.
+//! on the stack or the heap, by [`Setup::build_in`]. One with [high memory](crate::highmem) allows
+//! tables in it ([`Setup::high_tables`]) and is a layer around the [`MachineParts`]: it clears and
+//! copies data through slots. One that wants other parts than these (another
+//! [policy](crate::quicklist::Policy)) puts them together as a
+//! [`Machine`](crate::machine::Machine) of its own.
 mod error;
 mod half;
 mod kernel;

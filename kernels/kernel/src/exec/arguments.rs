@@ -70,9 +70,3 @@ impl Arguments {
         })
     }
 }
-
-impl Default for Arguments {
-    fn default() -> Self {
-        Arguments::new()
-    }
-}

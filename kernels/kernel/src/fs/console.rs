@@ -148,12 +148,6 @@ impl Console {
     }
 }
 
-impl Default for Console {
-    fn default() -> Self {
-        Console::new()
-    }
-}
-
 /// Shows bytes on the console.
 pub fn show<A: Arch>(termios: &Termios, bytes: &[u8]) {
     let converts = termios.output() & OPOST_ONLCR == OPOST_ONLCR;

@@ -76,9 +76,3 @@ impl Descriptors {
         self.files.iter().filter_map(|file| usize::from(*file).checked_sub(1))
     }
 }
-
-impl Default for Descriptors {
-    fn default() -> Self {
-        Descriptors::new()
-    }
-}

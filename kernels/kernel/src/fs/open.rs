@@ -90,12 +90,6 @@ impl OpenFiles {
     }
 }
 
-impl Default for OpenFiles {
-    fn default() -> Self {
-        OpenFiles::new()
-    }
-}
-
 impl<A: Arch> Kernel<A> {
     /// Closes a descriptor of a process; false if it was not open.
     pub(crate) fn close(&'static self, state: &mut State, process: usize, descriptor: usize) -> bool {

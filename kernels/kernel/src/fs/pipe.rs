@@ -100,12 +100,6 @@ impl Pipes {
     }
 }
 
-impl Default for Pipes {
-    fn default() -> Self {
-        Pipes::new()
-    }
-}
-
 impl<A: Arch> Kernel<A> {
     /// Makes a pipe with one reader and one writer.
     ///

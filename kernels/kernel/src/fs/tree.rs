@@ -326,9 +326,3 @@ impl Tree {
         })
     }
 }
-
-impl Default for Tree {
-    fn default() -> Self {
-        Tree::new()
-    }
-}

@@ -49,12 +49,6 @@ impl ObjectTable {
     }
 }
 
-impl Default for ObjectTable {
-    fn default() -> Self {
-        ObjectTable::new()
-    }
-}
-
 /// The pages of all objects, in the memory of a machine.
 pub struct Objects<'m, W> {
     all: &'m SpinLock<[Object; OBJECTS]>,

@@ -153,12 +153,6 @@ impl<A: Arch> SharedSpaces<A> {
     }
 }
 
-impl<A: Arch> Default for SharedSpaces<A> {
-    fn default() -> Self {
-        SharedSpaces::new()
-    }
-}
-
 impl<A: Arch> Kernel<A> {
     /// Makes a space one that several tasks can run in.
     ///

@@ -153,12 +153,6 @@ impl Pending {
     }
 }
 
-impl Default for Pending {
-    fn default() -> Self {
-        Pending::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -65,12 +65,6 @@ impl Actions {
     }
 }
 
-impl Default for Actions {
-    fn default() -> Self {
-        Actions::new()
-    }
-}
-
 impl Signals {
     /// Makes those of a new program, without masked signals.
     pub const fn new() -> Self {
@@ -80,11 +74,5 @@ impl Signals {
     /// Sets the mask; signals that cannot be masked are not.
     pub fn set_blocked(&mut self, mask: u64) {
         self.blocked = mask & !ALWAYS;
-    }
-}
-
-impl Default for Signals {
-    fn default() -> Self {
-        Signals::new()
     }
 }

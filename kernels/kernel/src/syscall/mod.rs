@@ -79,12 +79,6 @@ impl Named {
     }
 }
 
-impl Default for Named {
-    fn default() -> Self {
-        Named::new()
-    }
-}
-
 /// A system call that is being made.
 pub struct Sys<'a, A: Arch> {
     /// The kernel.

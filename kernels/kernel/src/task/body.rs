@@ -30,12 +30,6 @@ impl<A: Arch> Bodies<A> {
     }
 }
 
-impl<A: Arch> Default for Bodies<A> {
-    fn default() -> Self {
-        Bodies::new()
-    }
-}
-
 impl<A: Arch> Kernel<A> {
     /// Returns the body of a task.
     ///

@@ -292,9 +292,3 @@ impl Tasks {
         self.sleepers = left;
     }
 }
-
-impl Default for Tasks {
-    fn default() -> Self {
-        Tasks::new()
-    }
-}

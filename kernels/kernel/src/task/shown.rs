@@ -134,12 +134,6 @@ impl Shown {
     }
 }
 
-impl Default for Shown {
-    fn default() -> Self {
-        Shown::new()
-    }
-}
-
 fn pages(area: &Area, range: VirtRange) -> u64 {
     area.range().and(range).len() / FRAME_SIZE as u64
 }
