@@ -15,8 +15,6 @@
 // Tests are not linked with QEMU, which calls most of this.
 #![cfg_attr(test, allow(dead_code))]
 
-#[cfg(not(test))]
-mod api;
 pub mod pages;
 #[cfg(not(test))]
 mod plugin;

@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::api::{self, ADD, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS};
+use kernel_plugin::{self as api, ADD, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS};
+
 use crate::pages::By;
 use crate::{
     BEGUN, CASES, COUNTER, FORGOTTEN, KERNEL, KERNEL_START, Kind, OUT, PROFILED, PROGRAMS, ROOTS, count_of,

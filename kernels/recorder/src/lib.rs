@@ -22,8 +22,6 @@
 // Tests are not linked with QEMU, which calls most of this.
 #![cfg_attr(test, allow(dead_code))]
 
-#[cfg(not(test))]
-mod api;
 mod decode;
 #[cfg(not(test))]
 mod plugin;

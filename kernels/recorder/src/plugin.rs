@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::api::{self, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS, STORES};
+use kernel_plugin::{self as api, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS, STORES};
+
 use crate::decode::{Arch, Kind};
 use crate::recorder::{Access, Recorder};
 use crate::setup::Setup;
