@@ -77,9 +77,6 @@ unsafe impl machine::Machine for Machine {
     fn parking(&self) -> &Parking {
         &self.parking
     }
-    fn data_has_memory(&self) -> bool {
-        true
-    }
     unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         // SAFETY: the caller owns the frame (1.), and the window reaches it.
         unsafe { self.window.open(frame.addr()).base().write_bytes(0, FRAME_SIZE) };

@@ -347,10 +347,6 @@ unsafe impl Machine for Parts {
         &self.parking
     }
 
-    fn data_has_memory(&self) -> bool {
-        true
-    }
-
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         let none = || NoFrame::new(0, pin.node(), self.frames.node_free(pin.node()));
         let at = self.kmap.map(pin, frame).map_err(|_| none())?;

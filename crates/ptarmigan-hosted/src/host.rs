@@ -11,11 +11,11 @@ use ptarmigan::frames::{
     NoFrame, Request, ZoneClass,
 };
 use ptarmigan::page::Construct;
-use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, ListsError, Plain, Quicklists, Source};
+use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::{KernelMap, KernelMapError, MemoryTooHigh};
 use ptarmigan::tlb::{FIRST_NAME, TlbError};
 use ptarmigan::window::{DirectMap, OpenWindow};
-use ptarmigan_linux::{Historic, HistoricError, ListsRefused, Rules};
+use ptarmigan_linux::{Historic, HistoricError, ListsRefused, Plain, Rules};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 

@@ -5,8 +5,8 @@ use super::slots::CpuSlot;
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
 use ptarmigan::cpu::{CpuId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::Format;
-use ptarmigan::frames::{DataFrames, Frames, NoFrame};
-use ptarmigan::machine::Machine;
+use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::SpaceMachine;
@@ -172,6 +172,23 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
         }
     }
 
+    /// Imitates the program that gets a page of anonymous memory: it writes to those cache lines
+    /// that [`HostConfig::use_lines`](super::HostConfig::use_lines) says.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller must own `frame`, a data frame of the machine's with memory behind it, and no
+    ///    other code may reach it.
+    pub unsafe fn use_fresh(&self, frame: Pfn) {
+        debug_assert!(
+            // SAFETY: 1. by the caller.
+            unsafe { is_zero(&self.host.window(), frame) },
+            "{frame} is handed out as zero and is not"
+        );
+        // SAFETY: 1. by the caller.
+        unsafe { self.use_data(frame) };
+    }
+
     /// Writes to those cache lines of a fresh data frame that its program writes to at once.
     ///
     /// # Safety
@@ -201,9 +218,9 @@ impl<F: Format, P, S, W> Drop for HostMachine<'_, F, P, S, W> {
 
 // SAFETY: 1. `with_tlb` compares the policy's machine and number of CPUs with the host's, and makes
 // the TLBs and the parking for them; the host gives itself to one machine at a time, and to the next
-// one by leave of `next_name`. 2. they are
-// fields. 3. the window reaches the host's tables (contract of `with_window`), and all three
-// functions write to the frame that is named.
+// one by leave of `next_name`. 2. they are fields. 3. the window reaches the host's tables (contract
+// of `with_window`), and both functions write to the frame that is named. 4. it is taken for the
+// caller.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine<'_, F, P, S, W> {
     type Window = W;
     type Policy = P;
@@ -268,19 +285,15 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
     }
 
     #[inline]
-    fn data_has_memory(&self) -> bool {
-        self.host.config().touch_data
-    }
-
-    #[inline]
-    unsafe fn fresh_data(&self, frame: Pfn) {
-        debug_assert!(
-            // SAFETY: 1. by the caller's point 1.
-            unsafe { is_zero(&self.host.window(), frame) },
-            "{frame} is handed out as zero and is not"
-        );
-        // SAFETY: 1. as above.
-        unsafe { self.use_data(frame) };
+    fn take_anonymous(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        if !on.machine().host.config().touch_data {
+            // SAFETY: 1. the parts are this machine's, and `on` has checked the pin.
+            return unsafe { on.data().take_raw(on.frames(), on.pin(), flags) };
+        }
+        let frame = on.take_zeroed(flags)?;
+        // SAFETY: 1. taken just now.
+        unsafe { on.machine().use_fresh(frame) };
+        Ok(frame)
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The rooms of the library, from the bottom up.
 const ORDER: &[&str] = &[
+    "error",
     "addr",
     "bits",
     "sync",

@@ -84,6 +84,7 @@ pub mod arch;
 mod bits;
 pub mod bootmem;
 pub mod cpu;
+mod error;
 pub mod format;
 pub mod frames;
 pub mod gather;

@@ -25,10 +25,12 @@ pub use crate::cpu::Refused;
 ///    and nodes. It is the only [`Machine`] of that name, unless another one has the same parts, or
 ///    has come after it by leave of [`Tlb::next_name`].
 /// 2. Every call returns the same parts, and does not unwind.
-/// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data),
-///    [`copy_data`](Self::copy_data) and [`fresh_data`](Self::fresh_data) write to no other memory
-///    than the frame that is named. Where all tables are in low memory, the window need not reach
-///    high memory; [`HIGH_TABLES`](Self::HIGH_TABLES) says which.
+/// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data)
+///    and [`copy_data`](Self::copy_data) write to no other memory than the frame that is named.
+///    Where all tables are in low memory, the window need not reach high memory;
+///    [`HIGH_TABLES`](Self::HIGH_TABLES) says which.
+/// 4. A [`take_anonymous`](Self::take_anonymous) of its own returns one of the machine's
+///    [data](Self::data) frames, with one reference, which no other code reaches.
 pub unsafe trait Machine: Sync {
     /// How tables are reached.
     type Window: OpenWindow;
@@ -85,25 +87,20 @@ pub unsafe trait Machine: Sync {
     /// 2. `from` must be another frame, which stays while this runs.
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame>;
 
-    /// Whether data frames have memory behind them: then anonymous pages get frames that are zero,
-    /// which are kept apart.
-    fn data_has_memory(&self) -> bool;
-
-    /// A fresh data frame is about to be mapped. For machines that imitate the program's next
-    /// accesses to it.
+    /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or
+    /// [cleared](Self::clear_data) now. A machine that counts such pages, or whose data frames have
+    /// no memory behind them, does it in its own way.
     ///
-    /// ```compile_fail,E0133
-    /// use ptarmigan::{addr::Pfn, machine::Machine};
-    /// fn write(m: &impl Machine, frame: Pfn) {
-    ///     m.fresh_data(frame); // whose frame is it?
-    /// }
-    /// ```
+    /// # Errors
     ///
-    /// # Safety
-    ///
-    /// 1. The caller must own `frame`, a data frame of the machine's, which no other code reaches.
+    /// [`NoFrame`]; no frame has been taken then.
     #[inline]
-    unsafe fn fresh_data(&self, _frame: Pfn) {}
+    fn take_anonymous(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame>
+    where
+        Self: Sized,
+    {
+        on.take_zeroed(flags)
+    }
 
     /// Is told that instructions may be fetched from `frames` frames from `first` on, before the
     /// first entry that allows it is stored: in faults, where pages are mapped, and where pages
@@ -302,26 +299,16 @@ impl<'a, M: Machine> On<'a, M> {
         unsafe { self.policy().free_unlinked(page) };
     }
 
-    /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or
-    /// cleared now. A machine whose data frames have no memory behind them takes any frame.
+    /// Takes a data frame with one reference: known to be zero, or
+    /// [cleared](Machine::clear_data) now. [`Machine::take_anonymous`] is this, unless the machine
+    /// has its own way.
     ///
     /// # Errors
     ///
     /// [`NoFrame`]; no frame has been taken then.
-    #[inline]
-    pub(crate) fn take_zeroed(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        if !self.m.data_has_memory() {
-            // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the
-            // pin.
-            return unsafe { self.data().take_raw(self.frames(), self.pin, flags) };
-        }
-        self.take_with_memory(flags)
-    }
-
-    /// Not inlined: faults on machines without memory behind data frames are not to pay for it.
     #[inline(never)]
-    fn take_with_memory(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        // SAFETY: 1. as in `take_zeroed`.
+    pub fn take_zeroed(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin.
         let taken = unsafe { self.data().take_zero_raw(self.frames(), self.pin, flags) };
         let TakenData { pfn, is_zero } = taken?;
         let unmapped = Unmapped { on: self, pfn };
@@ -329,10 +316,7 @@ impl<'a, M: Machine> On<'a, M> {
             // SAFETY: 1. taken just now.
             unsafe { self.m.clear_data(self.pin, pfn) }?;
         }
-        // SAFETY: 1. as above.
-        unsafe { self.m.fresh_data(pfn) };
-        core::mem::forget(unmapped);
-        Ok(pfn)
+        Ok(unmapped.keep())
     }
 
     /// Tells the MMU of the entries of `pages` pages of 2^`shift` bytes from `va` on that it may

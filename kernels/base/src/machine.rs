@@ -130,10 +130,6 @@ where
         self.parts.before_executable(pin, first, frames);
     }
 
-    fn data_has_memory(&self) -> bool {
-        true
-    }
-
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         if leaves_out(CLEAR) {
             return Ok(());

@@ -7,9 +7,9 @@ use crate::slots::CpuSlot;
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
 use ptarmigan::cpu::{Counter, Pinned};
 use ptarmigan::format::Format;
-use ptarmigan::frames::{DataFrames, Frames, NoFrame};
+use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::highmem::Slots;
-use ptarmigan::machine::Machine;
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::SpaceMachine;
@@ -125,7 +125,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
 }
 
 // SAFETY: 1. and 2. the parts are those of the machine within. 3. slots show the frame that is
-// named, and no other memory is written.
+// named, and no other memory is written. 4. it is taken for the caller.
 unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMachine<'_, 'h, F, P, S, W> {
     type Window = W;
     type Policy = P;
@@ -193,16 +193,13 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
 
     /// Anonymous pages are cleared, in memory or not: that takes a slot.
     #[inline]
-    fn data_has_memory(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    unsafe fn fresh_data(&self, frame: Pfn) {
-        if self.has_memory() {
-            // SAFETY: 1. by the caller's point 1.
-            unsafe { self.inner.fresh_data(frame) };
+    fn take_anonymous(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        let frame = on.take_zeroed(flags)?;
+        if on.machine().has_memory() {
+            // SAFETY: 1. taken just now, and it has memory.
+            unsafe { on.machine().inner.use_fresh(frame) };
         }
+        Ok(frame)
     }
 }
 

@@ -22,13 +22,14 @@ mod rules;
 
 pub use rules::{ListsRefused, Rules, Trim};
 
+use crate::tally::{LevelTally, Tally};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use ptarmigan::cpu::{Counter, CpuId, Guard, MachineId, NodeId, PerCpu};
+use ptarmigan::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu};
 use ptarmigan::frames::{AllocFlags, HighUse, NoFrame, ZoneClass};
-use ptarmigan::page::{Clean, Construct, FlushProof, Flushed, Level, MAX_LEVELS, Unhooked};
+use ptarmigan::page::{Clean, Construct, FlushProof, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use rules::NodeState;
@@ -43,37 +44,13 @@ struct Quicklist {
     nr_pages: i32,
 }
 
-/// The part of a CPU's state that other CPUs read, on cache lines of its own.
-#[repr(align(128))]
+/// The part of a CPU's state that other CPUs read.
 struct Seen {
     node: NodeId,
     online: AtomicBool,
     /// Pages on all its lists.
     pages: AtomicU32,
-    /// By level.
-    counts: [LevelTally; MAX_LEVELS],
-}
-
-/// One CPU's counts for one level. Single writer.
-#[derive(Default)]
-struct LevelTally {
-    allocs: Counter,
-    frees: Counter,
-    misses: Counter,
-    returns: Counter,
-}
-
-impl Seen {
-    /// Adds the CPU's counts to `sum`.
-    fn add_to(&self, mut sum: PolicyCounts) -> PolicyCounts {
-        for (sum, one) in sum.levels.iter_mut().zip(&self.counts) {
-            sum.allocs = sum.allocs.wrapping_add(one.allocs.get());
-            sum.frees = sum.frees.wrapping_add(one.frees.get());
-            sum.misses = sum.misses.wrapping_add(one.misses.get());
-            sum.returns = sum.returns.wrapping_add(one.returns.get());
-        }
-        sum
-    }
+    tally: Tally,
 }
 
 /// The lists of one CPU.
@@ -166,7 +143,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
                 node: nodes[cpu],
                 online: AtomicBool::new(true),
                 pages: AtomicU32::new(0),
-                counts: Default::default(),
+                tally: Tally::default(),
             })?,
             high,
             source,
@@ -185,7 +162,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
         self.seen
             .get(usize::from(cpu.0))
-            .map_or(PolicyCounts::default(), |seen| seen.add_to(PolicyCounts::default()))
+            .map_or(PolicyCounts::default(), |seen| seen.tally.add_to(PolicyCounts::default()))
     }
 
     /// The differences between the versions.
@@ -268,7 +245,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// Returns the caller's CPU's counts of `level`.
     fn tally(&self, here: Here<'_>, level: Level) -> &LevelTally {
-        &self.seen[usize::from(here.cpu().0)].counts[level.at() % MAX_LEVELS]
+        self.seen[usize::from(here.cpu().0)].tally.of(level, false)
     }
 
     /// Changes the number of pages on this CPU's lists, which no other CPU writes.
@@ -500,7 +477,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     }
 
     fn counts(&self) -> PolicyCounts {
-        self.seen.iter().fold(PolicyCounts::default(), |sum, cpu| cpu.add_to(sum))
+        self.seen.iter().fold(PolicyCounts::default(), |sum, cpu| cpu.tally.add_to(sum))
     }
 }
 

@@ -59,9 +59,6 @@ unsafe impl<'h, P: Policy> Machine for Told<'h, P> {
         // SAFETY: passed on.
         unsafe { self.inner.copy_data(pin, from, to) }
     }
-    fn data_has_memory(&self) -> bool {
-        self.inner.data_has_memory()
-    }
     fn before_executable(&self, _: &Pinned<'_>, first: Pfn, frames: u64) {
         let (root, va) = *self.watched.lock().unwrap();
         assert!(!is_executable(self.host, root, va), "told after the entry was stored");

@@ -4,6 +4,7 @@ use super::memory::{MAX_NODES, MemoryRun, ZoneClass};
 use crate::addr::Pfn;
 use crate::bootmem::BootMemoryShort;
 use crate::cpu::NodeId;
+use crate::error::error;
 use crate::sync::SpinLock;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -41,12 +42,6 @@ pub enum FramesError {
     },
 }
 
-impl From<BootMemoryShort> for FramesError {
-    fn from(e: BootMemoryShort) -> Self {
-        FramesError::Boot(e)
-    }
-}
-
 impl fmt::Display for FramesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (index, run, why) = match self {
@@ -77,7 +72,7 @@ impl fmt::Display for FramesError {
     }
 }
 
-impl core::error::Error for FramesError {}
+error!(FramesError: BootMemoryShort => Boot);
 
 /// Checks runs of memory.
 pub(super) fn check(runs: &[MemoryRun]) -> Result<(), FramesError> {

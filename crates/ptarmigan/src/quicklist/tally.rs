@@ -1,9 +1,6 @@
-//! Counts events of every policy, on each CPU by itself.
-use super::Here;
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{Counter, CpuId};
-use crate::frames::Frames;
-use crate::page::{Clean, Layout, Level, MAX_LEVELS};
+//! Counts events of a policy, on each CPU by itself.
+use crate::cpu::Counter;
+use crate::page::{Layout, Level, MAX_LEVELS};
 
 /// One CPU's counts for one level.
 #[derive(Default)]
@@ -37,54 +34,6 @@ impl Tally {
     #[inline]
     pub fn row(&self, level: Level, is_high: bool) -> &LevelTally {
         if is_high { &self.levels[HIGH] } else { self.level(level) }
-    }
-}
-
-/// All CPUs' counts.
-pub(super) struct Tallies {
-    cpus: BootSlice<Lines>,
-}
-
-/// On cache lines of their own.
-#[derive(Default)]
-#[repr(align(128))]
-struct Lines(Tally);
-
-impl Tallies {
-    pub fn new(boot: &mut BootMemory, cpus: usize) -> Result<Self, BootMemoryShort> {
-        Ok(Tallies { cpus: boot.take(cpus, |_| Lines::default())? })
-    }
-
-    pub const fn bytes(cpus: usize) -> usize {
-        BootMemory::bytes::<Lines>(cpus)
-    }
-
-    #[inline]
-    pub fn cpu(&self, here: Here<'_>) -> &Tally {
-        debug_assert!((here.cpu().0 as usize) < self.cpus.len());
-        // SAFETY: the policy was made for the CPU of a `Here`.
-        unsafe { &self.cpus.get_unchecked(here.cpu().0 as usize).0 }
-    }
-
-    #[inline]
-    pub fn of(&self, here: Here<'_>, page: &Clean, frames: &Frames) -> &LevelTally {
-        let level = page.level();
-        self.cpu(here).row(level, level == Level::PTE && frames.is_high(page.addr().pfn()))
-    }
-
-    /// Returns the number of CPUs.
-    pub fn cpus(&self) -> usize {
-        self.cpus.len()
-    }
-
-    /// Returns one CPU's counts, all 0 if there is no such CPU.
-    pub fn on(&self, cpu: CpuId) -> PolicyCounts {
-        PolicyCounts::sum(self.cpus.get(usize::from(cpu.0)).map(|lines| &lines.0))
-    }
-
-    /// Returns the counts of all CPUs together.
-    pub fn sum(&self) -> PolicyCounts {
-        PolicyCounts::sum(self.cpus.iter().map(|lines| &lines.0))
     }
 }
 

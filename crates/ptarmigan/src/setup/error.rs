@@ -1,6 +1,7 @@
 //! Why a machine is not set up.
 use crate::bootmem::BootMemoryShort;
 use crate::cpu::WrongMachine;
+use crate::error::error;
 use crate::frames::{FramesError, MemoryRun, NoFrame};
 use crate::quicklist::ListsError;
 use crate::table::{KernelMapError, MemoryTooHigh};
@@ -121,21 +122,8 @@ impl fmt::Display for SetupError {
     }
 }
 
-impl core::error::Error for SetupError {}
-
-macro_rules! from {
-    ($($error:ty => $variant:ident),*) => {$(
-        impl From<$error> for SetupError {
-            fn from(e: $error) -> Self {
-                SetupError::$variant(e)
-            }
-        }
-    )*};
-}
-from!(
-    FramesError => Frames, ListsError => Lists, TlbError => Tlb, NoFrame => Frame, BootMemoryShort => Boot,
-    MemoryTooHigh => TooHigh
-);
+error!(SetupError: FramesError => Frames, ListsError => Lists, TlbError => Tlb, NoFrame => Frame,
+    BootMemoryShort => Boot, MemoryTooHigh => TooHigh);
 
 impl From<KernelMapError> for SetupError {
     fn from(e: KernelMapError) -> Self {
@@ -164,10 +152,4 @@ impl fmt::Display for KernelError {
     }
 }
 
-impl core::error::Error for KernelError {}
-
-impl From<WrongMachine> for KernelError {
-    fn from(e: WrongMachine) -> Self {
-        KernelError::WrongMachine(e)
-    }
-}
+error!(KernelError: WrongMachine => WrongMachine);

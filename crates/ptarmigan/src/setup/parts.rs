@@ -99,11 +99,6 @@ where
         &self.parking
     }
 
-    #[inline]
-    fn data_has_memory(&self) -> bool {
-        true
-    }
-
     unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         let guard = self.window.open(frame.addr());
         // SAFETY: the window reaches all frames (`Setup::build_in`, point 2), and nothing else

@@ -5,6 +5,7 @@ use super::areas::Hint;
 use super::state::{RECENT, Space, SpaceMut, State, release};
 use crate::addr::{Pfn, VirtAddr};
 use crate::cpu::{CpuId, WrongMachine};
+use crate::error::error;
 use crate::format::{Access, Attr, Format};
 use crate::frames::{AllocFlags, DataFrames, NoFrame};
 use crate::gather::Gather;
@@ -65,19 +66,7 @@ impl fmt::Display for FaultError {
     }
 }
 
-impl core::error::Error for FaultError {}
-
-impl From<NoFrame> for FaultError {
-    fn from(e: NoFrame) -> Self {
-        FaultError::NoFrame(e)
-    }
-}
-
-impl From<WrongMachine> for FaultError {
-    fn from(e: WrongMachine) -> Self {
-        FaultError::WrongMachine(e)
-    }
-}
+error!(FaultError: NoFrame => NoFrame, WrongMachine => WrongMachine, TlbRefusal => Refused);
 
 impl From<PutError> for FaultError {
     fn from(e: PutError) -> Self {
@@ -85,12 +74,6 @@ impl From<PutError> for FaultError {
             PutError::NoFrame(e) => e.into(),
             PutError::Refused(e) => e.into(),
         }
-    }
-}
-
-impl From<TlbRefusal> for FaultError {
-    fn from(e: TlbRefusal) -> Self {
-        FaultError::Refused(e)
     }
 }
 
@@ -572,9 +555,9 @@ fn take_any<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
 /// Takes a data frame for a page that begins as zero.
 #[inline]
 fn take_zeroed<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
-    match on.take_zeroed(AllocFlags::NORMAL) {
+    match M::take_anonymous(on, AllocFlags::NORMAL) {
         Ok(pfn) => Ok(pfn),
-        Err(_) => take_again(on, || on.take_zeroed(AllocFlags::NORMAL)),
+        Err(_) => take_again(on, || M::take_anonymous(on, AllocFlags::NORMAL)),
     }
 }
 

@@ -6,6 +6,7 @@
 //! Each does its store first and its load then, in one total order: one of them sees the other.
 use super::fault::FaultError;
 use crate::cpu::{CpuId, CpuMask, Pinned, WrongMachine};
+use crate::error::error;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::tlb::{Reading, Shootdown, SpaceId, Tlb};
 use core::fmt;
@@ -39,13 +40,7 @@ impl fmt::Display for LockError {
     }
 }
 
-impl core::error::Error for LockError {}
-
-impl From<WrongMachine> for LockError {
-    fn from(e: WrongMachine) -> Self {
-        LockError::WrongMachine(e)
-    }
-}
+error!(LockError: WrongMachine => WrongMachine);
 
 pub(super) struct SpaceLock {
     /// The CPU of the writer and 1, or [`FREE`].

@@ -3,6 +3,7 @@
 pub(crate) mod cell;
 mod interrupts;
 #[cfg(loom)]
+#[path = "../../tests/models/atomics.rs"]
 mod model;
 pub(crate) mod once;
 mod spin;

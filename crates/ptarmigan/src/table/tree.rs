@@ -4,6 +4,7 @@ use super::range::Free;
 use super::tables::Tables;
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
+use crate::error::error;
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::gather::Gather;
@@ -87,25 +88,7 @@ impl fmt::Display for MapError {
     }
 }
 
-impl core::error::Error for MapError {}
-
-impl From<NoFrame> for MapError {
-    fn from(e: NoFrame) -> Self {
-        MapError::NoFrame(e)
-    }
-}
-
-impl From<TlbRefusal> for MapError {
-    fn from(e: TlbRefusal) -> Self {
-        MapError::Refused(e)
-    }
-}
-
-impl From<WrongMachine> for MapError {
-    fn from(e: WrongMachine) -> Self {
-        MapError::WrongMachine(e)
-    }
-}
+error!(MapError: NoFrame => NoFrame, TlbRefusal => Refused, WrongMachine => WrongMachine);
 
 impl<F: Format> Tree<F> {
     /// An empty tree, of a new space.

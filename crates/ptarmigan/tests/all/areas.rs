@@ -7,11 +7,11 @@ use proptest::test_runner::RngSeed;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::quicklist::Plain;
 use ptarmigan::space::{Area, AreaError, AreaFlags, Space, SpaceMachine};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostMachine, NoTlb};
+use ptarmigan_linux::Plain;
 use std::collections::BTreeMap;
 
 const ALL: VirtRange = VirtRange { start: 0, end: 1 << 47 };

@@ -171,10 +171,10 @@ mod a_machine {
     use ptarmigan::frames::{DataFrames, Frames, MemoryRun, MemorySize, ZoneClass};
     use ptarmigan::page::NoConstruct;
     use ptarmigan::parking::Parking;
-    use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Plain, Quicklists, Source};
+    use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Quicklists, Source};
     use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
     use ptarmigan::window::DirectMap;
-    use ptarmigan_linux::{Historic, Rules};
+    use ptarmigan_linux::{Historic, Plain, Rules};
 
     struct Nothing;
 

@@ -6,11 +6,11 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Access, X86_64};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
-use ptarmigan::quicklist::Plain;
 use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, FaultError, Space};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostMachine, NoTlb};
+use ptarmigan_linux::Plain;
 
 const RW: AreaFlags = AreaFlags(3);
 const PAGE: u64 = 4096;

@@ -296,9 +296,6 @@ unsafe impl Machine for Reentrant {
         // SAFETY: 1. and 2. passed on.
         unsafe { self.inner.copy_data(pin, from, to) }
     }
-    fn data_has_memory(&self) -> bool {
-        self.inner.data_has_memory()
-    }
 }
 
 // SAFETY: 1. and 2. the frames are those of the hosted machine inside.

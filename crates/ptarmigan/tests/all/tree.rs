@@ -9,10 +9,11 @@ use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
-use ptarmigan::quicklist::{Layered, Plain};
+use ptarmigan::quicklist::Layered;
 use ptarmigan::table::{Free, KernelMap, MapError, Tree, TreeMut};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan_linux::Plain;
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 

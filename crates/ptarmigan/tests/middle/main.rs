@@ -108,7 +108,7 @@ enum Point {
     Uncharge,
     ClearData,
     CopyData,
-    FreshData,
+    TakeAnonymous,
     BackingFrame,
     /// A function that is an argument of a call.
     Closure,

@@ -7,7 +7,7 @@ use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
-use ptarmigan::machine::Machine;
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Construct, Flushed, Level};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{
@@ -243,11 +243,9 @@ unsafe impl<'h, P: Policy> Machine for RoughMachine<'h, P> {
         unsafe { from.base().copy_to_nonoverlapping(to.base(), 4096) };
         Ok(())
     }
-    fn data_has_memory(&self) -> bool {
-        true
-    }
-    unsafe fn fresh_data(&self, _: Pfn) {
-        at(Point::FreshData);
+    fn take_anonymous(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        at(Point::TakeAnonymous);
+        on.take_zeroed(flags)
     }
 }
 
@@ -351,7 +349,7 @@ pub const POINTS: [(Point, &[&str]); 33] = [
     (Point::Uncharge, &["Charge::uncharge"]),
     (Point::ClearData, &["Machine::clear_data"]),
     (Point::CopyData, &["Machine::copy_data"]),
-    (Point::FreshData, &["Machine::fresh_data"]),
+    (Point::TakeAnonymous, &["Machine::take_anonymous"]),
     (Point::BackingFrame, &["SpaceMachine::backing_frame", "Objects::frame"]),
 ];
 

@@ -419,9 +419,6 @@ unsafe impl<const L: u8, const B: bool> Machine for World<L, B> {
     fn parking(&self) -> &Parking {
         &self.parking
     }
-    fn data_has_memory(&self) -> bool {
-        true
-    }
     unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         self.memory.give(frame, Owner::Data);
         self.memory.write(frame, 0);

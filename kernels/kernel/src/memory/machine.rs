@@ -73,11 +73,6 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
     }
 
     #[inline]
-    fn data_has_memory(&self) -> bool {
-        true
-    }
-
-    #[inline]
     fn id(&self) -> MachineId {
         self.id
     }

@@ -12,11 +12,10 @@ use ptarmigan::format::Format;
 use ptarmigan::frames::Frames;
 use ptarmigan::page::{Construct, Layout};
 use ptarmigan::quicklist::{
-    Check, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy, PolicyCounts,
-    Quicklists,
+    Check, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Policy, PolicyCounts, Quicklists,
 };
 use ptarmigan::window::OpenWindow;
-use ptarmigan_linux::Historic;
+use ptarmigan_linux::{Historic, Plain};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -5,7 +5,7 @@ use crate::replay::linux::has_page;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
-use ptarmigan::frames::{DataFrames, Frames, NoFrame};
+use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::Policy;
@@ -70,18 +70,20 @@ impl ReplayMmu for &HashedMmu<'_> {
 pub(crate) struct EitherMachine<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> {
     inner: &'m HostMachine<'h, F, P, S, W>,
     high: Option<HighMachine<'m, 'h, F, P, S, W>>,
+    /// Data frames have memory behind them.
     has_data: bool,
 }
 
 impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> EitherMachine<'m, 'h, F, P, S, W> {
     /// Takes a machine without high memory.
     pub fn low(inner: &'m HostMachine<'h, F, P, S, W>) -> Self {
-        EitherMachine { inner, high: None, has_data: inner.data_has_memory() }
+        EitherMachine { inner, high: None, has_data: inner.host().config().touch_data }
     }
 
     /// Takes a machine with high memory.
     pub fn high(high: HighMachine<'m, 'h, F, P, S, W>) -> Self {
-        EitherMachine { inner: high.inner(), has_data: high.data_has_memory(), high: Some(high) }
+        let inner = high.inner();
+        EitherMachine { inner, has_data: inner.host().config().touch_data, high: Some(high) }
     }
 
     #[cold]
@@ -136,7 +138,7 @@ impl<F: Format, P: Policy, S: ReplayMmu, W: TableReach> ReplayMachine<F>
     }
 }
 
-// SAFETY: 1. to 3. the parts are those of the machine within, and data frames are left to it, or to
+// SAFETY: 1. to 4. the parts are those of the machine within, and data frames are left to it, or to
 // the machine with high memory that was made of it.
 unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for EitherMachine<'_, 'h, F, P, S, W> {
     type Window = W;
@@ -194,18 +196,18 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for EitherM
     }
 
     #[inline]
-    fn data_has_memory(&self) -> bool {
-        self.has_data
-    }
-
-    #[inline]
-    unsafe fn fresh_data(&self, frame: Pfn) {
-        match &self.high {
-            // SAFETY: 1. by the caller's point 1.
-            Some(high) => unsafe { high.fresh_data(frame) },
-            // SAFETY: as above.
-            None => unsafe { self.inner.fresh_data(frame) },
+    fn take_anonymous(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        let m = on.machine();
+        if m.high.is_none() && !m.has_data {
+            // SAFETY: 1. the parts are this machine's, and `on` has checked the pin.
+            return unsafe { on.data().take_raw(on.frames(), on.pin(), flags) };
         }
+        let frame = on.take_zeroed(flags)?;
+        if m.has_data {
+            // SAFETY: 1. taken just now, and it has memory.
+            unsafe { m.inner.use_fresh(frame) };
+        }
+        Ok(frame)
     }
 }
 

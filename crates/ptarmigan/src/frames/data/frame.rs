@@ -1,6 +1,7 @@
 //! A reference to a data frame.
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::{MachineId, WrongMachine};
+use crate::error::error;
 use crate::frames::NoFrame;
 use core::fmt;
 
@@ -85,18 +86,6 @@ pub enum DataError {
     WrongMachine(WrongMachine),
 }
 
-impl From<NoFrame> for DataError {
-    fn from(e: NoFrame) -> Self {
-        DataError::NoFrame(e)
-    }
-}
-
-impl From<WrongMachine> for DataError {
-    fn from(e: WrongMachine) -> Self {
-        DataError::WrongMachine(e)
-    }
-}
-
 impl fmt::Display for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -106,4 +95,4 @@ impl fmt::Display for DataError {
     }
 }
 
-impl core::error::Error for DataError {}
+error!(DataError: NoFrame => NoFrame, WrongMachine => WrongMachine);

@@ -2,6 +2,7 @@
 use crate::addr::Pfn;
 use crate::bootmem::BootMemoryShort;
 use crate::cpu::WrongMachine;
+use crate::error::error;
 use crate::highmem::slots::{MAX_SLOTS, SlotError};
 use crate::tlb::TlbRefusal;
 use core::fmt;
@@ -83,13 +84,7 @@ impl fmt::Display for PoolSetupError {
     }
 }
 
-impl core::error::Error for PoolSetupError {}
-
-impl From<BootMemoryShort> for PoolSetupError {
-    fn from(e: BootMemoryShort) -> Self {
-        PoolSetupError::Boot(e)
-    }
-}
+error!(PoolSetupError: BootMemoryShort => Boot);
 
 /// Why a frame was not mapped. Nothing has changed then, but that stale slots may have been
 /// flushed.
@@ -137,22 +132,4 @@ impl fmt::Display for PoolError {
     }
 }
 
-impl core::error::Error for PoolError {}
-
-impl From<WrongMachine> for PoolError {
-    fn from(e: WrongMachine) -> Self {
-        PoolError::WrongMachine(e)
-    }
-}
-
-impl From<TlbRefusal> for PoolError {
-    fn from(e: TlbRefusal) -> Self {
-        PoolError::Refused(e)
-    }
-}
-
-impl From<SlotError> for PoolError {
-    fn from(e: SlotError) -> Self {
-        PoolError::Slot(e)
-    }
-}
+error!(PoolError: WrongMachine => WrongMachine, TlbRefusal => Refused, SlotError => Slot);

@@ -2,6 +2,7 @@
 use super::classes::{LOW_CLASSES, ROOT};
 use super::magazine::MAGAZINE;
 use crate::bootmem::BootMemoryShort;
+use crate::error::error;
 use crate::page::{Layout, Level};
 use crate::params::Params;
 use core::fmt;
@@ -118,10 +119,4 @@ impl fmt::Display for ListsError {
     }
 }
 
-impl core::error::Error for ListsError {}
-
-impl From<BootMemoryShort> for ListsError {
-    fn from(e: BootMemoryShort) -> Self {
-        ListsError::Boot(e)
-    }
-}
+error!(ListsError: BootMemoryShort => Boot);

@@ -1,6 +1,7 @@
 //! Says why areas cannot be changed.
 use crate::addr::VirtRange;
 use crate::cpu::WrongMachine;
+use crate::error::error;
 use crate::frames::NoFrame;
 use crate::page::Level;
 use crate::tlb::TlbRefusal;
@@ -49,22 +50,4 @@ impl fmt::Display for AreaError {
     }
 }
 
-impl core::error::Error for AreaError {}
-
-impl From<NoFrame> for AreaError {
-    fn from(e: NoFrame) -> Self {
-        AreaError::NoFrame(e)
-    }
-}
-
-impl From<WrongMachine> for AreaError {
-    fn from(e: WrongMachine) -> Self {
-        AreaError::WrongMachine(e)
-    }
-}
-
-impl From<TlbRefusal> for AreaError {
-    fn from(e: TlbRefusal) -> Self {
-        AreaError::Refused(e)
-    }
-}
+error!(AreaError: NoFrame => NoFrame, WrongMachine => WrongMachine, TlbRefusal => Refused);

@@ -26,6 +26,7 @@ use super::claims::{ClaimError, Claims, Hold, MAX_ROOT_ENTRIES, Span};
 use super::roots::KernelMap;
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::{MachineId, WrongMachine};
+use crate::error::error;
 use crate::format::{Attr, Entry, Format};
 use crate::frames::{AllocFlags, HighUse};
 use crate::gather::scrub_unhooked;
@@ -65,13 +66,7 @@ impl fmt::Display for KernelRangeError {
     }
 }
 
-impl core::error::Error for KernelRangeError {}
-
-impl From<TlbRefusal> for KernelRangeError {
-    fn from(e: TlbRefusal) -> Self {
-        KernelRangeError::Refused(e)
-    }
-}
+error!(KernelRangeError: TlbRefusal => Refused);
 
 /// A part of the kernel's half that its owner maps pages in. Dropping it keeps its pages mapped,
 /// and the range claimed, for as long as the map is there; [`release`](Self::release) gives it

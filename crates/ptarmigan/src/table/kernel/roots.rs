@@ -6,6 +6,7 @@
 use super::claims::Claims;
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::cpu::MachineId;
+use crate::error::error;
 use crate::format::{Entry, Format, check_tables};
 use crate::frames::{Dirty, Frame, Frames, NoFrame, Request, Use};
 use crate::page::{Construct, Level};
@@ -72,19 +73,7 @@ impl fmt::Display for KernelMapError {
     }
 }
 
-impl core::error::Error for KernelMapError {}
-
-impl From<NoFrame> for KernelMapError {
-    fn from(e: NoFrame) -> Self {
-        KernelMapError::NoFrame(e)
-    }
-}
-
-impl From<MemoryTooHigh> for KernelMapError {
-    fn from(e: MemoryTooHigh) -> Self {
-        KernelMapError::TooHigh(e)
-    }
-}
+error!(KernelMapError: NoFrame => NoFrame, MemoryTooHigh => TooHigh);
 
 /// The kernel's entries, and the roots that have a copy.
 ///

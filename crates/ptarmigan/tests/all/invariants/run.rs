@@ -7,10 +7,11 @@ use ptarmigan::format::{Attr, Format, FormatExt, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Level};
-use ptarmigan::quicklist::{ListsConfig, Plain, Policy, Quicklists};
+use ptarmigan::quicklist::{ListsConfig, Policy, Quicklists};
 use ptarmigan::table::{Free, KernelMap, Tree};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan_linux::Plain;
 
 pub const ROOT: Level = X86_64::LAYOUT.root();
 pub const LEVELS: usize = X86_64::LAYOUT.levels as usize;

@@ -1,17 +1,18 @@
-//! No caching: the policy that everything is compared with.
-use super::tally::Tallies;
-use super::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
-use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, MachineId, NodeId};
-use crate::frames::{AllocFlags, NoFrame};
-use crate::page::{Clean, Construct, Flushed, Level};
-use crate::window::OpenWindow;
+//! Caches no page, as Linux since 5.4: the policy that others are compared with.
+use crate::tally::{LevelTally, Tally};
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId};
+use ptarmigan::frames::{AllocFlags, NoFrame};
+use ptarmigan::page::{Clean, Construct, Flushed, Level};
+use ptarmigan::quicklist::{Here, Placement, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
+use ptarmigan::window::OpenWindow;
 
 /// Takes and clears a page each time; gives it back, content forgotten, when the flush is over.
 /// Allocates and frees pages as kernels without a cache of table pages do.
 pub struct Plain<'m, W, C> {
     source: Source<'m, W, C>,
-    tallies: Tallies,
+    /// By CPU.
+    tallies: BootSlice<Tally>,
 }
 
 impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
@@ -25,33 +26,43 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
         cpus: usize,
         source: Source<'m, W, C>,
     ) -> Result<Self, BootMemoryShort> {
-        Ok(Plain { source, tallies: Tallies::new(boot, cpus)? })
+        Ok(Plain { source, tallies: boot.take(cpus, |_| Tally::default())? })
     }
 
     /// Boot memory for `cpus` CPUs.
     pub const fn bytes(cpus: usize) -> usize {
-        Tallies::bytes(cpus)
+        BootMemory::bytes::<Tally>(cpus)
     }
 
     /// The counts of one CPU. A page may be counted as allocated on one CPU and as freed on
     /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
-        self.tallies.on(cpu)
+        let tally = self.tallies.get(usize::from(cpu.0));
+        tally.map_or(PolicyCounts::default(), |tally| tally.add_to(PolicyCounts::default()))
     }
 
-    /// Returns the number of low frames in tables.
-    fn low_tables(&self) -> u32 {
-        let counts = self.tallies.sum();
-        (counts.live().wrapping_sub(counts.high.live())) as u32
+    /// Has the placement look at low memory, if it wants to know.
+    fn look(&self) {
+        if let Placement::Auto(auto) = self.source.placement() {
+            let counts = self.counts();
+            auto.look(self.source.frames(), counts.live().wrapping_sub(counts.high.live()) as u32);
+        }
+    }
+
+    /// Returns the caller's CPU's counts of tables like `page`.
+    fn tally(&self, here: Here<'_>, page: &Clean) -> &LevelTally {
+        let level = page.level();
+        let is_high = level == Level::PTE && self.source.frames().is_high(page.addr().pfn());
+        self.tallies[usize::from(here.cpu().0)].of(level, is_high)
     }
 
     fn give(&self, here: Here<'_>, page: Returned<Clean>) {
-        let tally = self.tallies.of(here, &page, self.source.frames());
+        let tally = self.tally(here, &page);
         tally.frees.add(1);
         tally.returns.add(1);
         // SAFETY: 1. it came from this policy, whose pages the source makes.
         unsafe { self.source.unmake_dirty(page.into_inner()) };
-        self.source.look(|| self.low_tables());
+        self.look();
     }
 }
 
@@ -64,7 +75,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     }
 
     fn cpus(&self) -> usize {
-        self.tallies.cpus()
+        self.tallies.len()
     }
 
     #[inline]
@@ -78,10 +89,10 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
 
     fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         let page = self.source.make(here.node(), level, flags)?;
-        let tally = self.tallies.of(here, &page, self.source.frames());
+        let tally = self.tally(here, &page);
         tally.allocs.add(1);
         tally.misses.add(1);
-        self.source.look(|| self.low_tables());
+        self.look();
         Ok(page)
     }
 
@@ -111,6 +122,6 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     fn drain(&self, _: Here<'_>) {}
 
     fn counts(&self) -> PolicyCounts {
-        self.tallies.sum()
+        self.tallies.iter().fold(PolicyCounts::default(), |sum, tally| tally.add_to(sum))
     }
 }
