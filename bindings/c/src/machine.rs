@@ -202,7 +202,7 @@ impl Parts {
             place!(pages, PerCpu::new(boot, id, cpus, |_| ())?);
             place!(window, window);
             place!(verify_every, config.verify_every);
-            place!(cpus, CpuMask::new());
+            place!(cpus, CpuMask::default());
             place!(cpu_count, config.cpus);
             place!(boot, boot_range(config));
             place!(hooks, config.hooks);

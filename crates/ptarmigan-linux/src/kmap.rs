@@ -113,7 +113,7 @@ impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
             sweeping: false,
             swept: PoolCounts::default(),
         };
-        let (state, rule, waiting) = (SpinLock::new(state), FlushRule::Stale, SlotQueue::new());
+        let (state, rule, waiting) = (SpinLock::new(state), FlushRule::Stale, SlotQueue::default());
         Ok(LinuxPool { tlb, frames, low, slots, state, rule, waiting, wake: &() })
     }
 

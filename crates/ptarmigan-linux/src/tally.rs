@@ -5,7 +5,7 @@ use ptarmigan::quicklist::{LevelCounts, PolicyCounts};
 
 /// One CPU's counts for one level. Single writer.
 #[derive(Default)]
-pub struct LevelTally {
+pub(crate) struct LevelTally {
     pub allocs: Counter,
     pub frees: Counter,
     pub misses: Counter,
@@ -15,7 +15,7 @@ pub struct LevelTally {
 /// One CPU's counts, on cache lines of their own.
 #[derive(Default)]
 #[repr(align(128))]
-pub struct Tally {
+pub(crate) struct Tally {
     levels: [LevelTally; MAX_LEVELS],
     /// Those of leaf tables in high memory, which the lowest level's leave out.
     high: LevelTally,

@@ -4,6 +4,13 @@
 macro_rules! error {
     ($error:ty: $($part:ty => $variant:ident),+ $(,)?) => {
         impl core::error::Error for $error {}
+        $crate::error::from!($error: $($part => $variant),+);
+    };
+}
+
+/// Makes the error of each part that a variant holds.
+macro_rules! from {
+    ($error:ty: $($part:ty => $variant:ident),+) => {
         $(impl From<$part> for $error {
             fn from(e: $part) -> Self {
                 Self::$variant(e)
@@ -12,4 +19,4 @@ macro_rules! error {
     };
 }
 
-pub(crate) use error;
+pub(crate) use {error, from};

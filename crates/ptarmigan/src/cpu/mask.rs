@@ -12,11 +12,6 @@ pub struct CpuMask {
 }
 
 impl CpuMask {
-    /// Makes an empty set.
-    pub fn new() -> Self {
-        CpuMask::default()
-    }
-
     /// The word of a CPU, and its bit there; `None` from [`MAX_CPUS`] on.
     #[inline]
     fn word(&self, cpu: CpuId) -> Option<(&AtomicUsize, usize)> {

@@ -16,6 +16,7 @@
 //! | 53, 54 | PXN, UXN | the kernel, the user may not execute |
 //! | 55–58 | | software's |
 
+use super::attr::{attr_of, bits_of};
 use super::{Access, Attr, Format, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -40,6 +41,9 @@ const SPECIAL: u64 = 1 << 56;
 /// Software's: an entry that is not valid keeps its frame (`PROT_NONE`).
 const KEEPS: u64 = 1 << 58;
 const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
+/// Attributes that one bit each stands for in every entry.
+const NOTED: [(Attr, u64); 4] =
+    [(Attr::WRITE, MAY_WRITE), (Attr::ACCESSED, ACCESSED), (Attr::DIRTY, DIRTY), (Attr::SPECIAL, SPECIAL)];
 /// All bits of AttrIndx, and of shareability.
 const TYPE: u64 = 7 << 2 | 3 << 8;
 
@@ -118,17 +122,7 @@ unsafe impl<const UPPER: bool> Format for Aarch64Stage1<UPPER> {
         if !attr.has(Attr::GLOBAL) {
             raw |= NOT_GLOBAL;
         }
-        for (bit, to) in [
-            (Attr::WRITE, MAY_WRITE),
-            (Attr::ACCESSED, ACCESSED),
-            (Attr::DIRTY, DIRTY),
-            (Attr::SPECIAL, SPECIAL),
-        ] {
-            if attr.has(bit) {
-                raw |= to;
-            }
-        }
-        raw
+        raw | bits_of(&NOTED, attr)
     }
 
     #[inline]
@@ -139,16 +133,13 @@ unsafe impl<const UPPER: bool> Format for Aarch64Stage1<UPPER> {
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         let no_execute = if raw & USER != 0 { UXN } else { PXN };
-        let mut attr = Attr::default();
+        let mut attr = attr_of(&NOTED, raw);
         for (bit, has) in [
             (Attr::READ, raw & VALID != 0),
-            (Attr::WRITE, raw & MAY_WRITE != 0),
             (Attr::EXEC, raw & no_execute == 0),
             (Attr::USER, raw & USER != 0),
             (Attr::GLOBAL, raw & NOT_GLOBAL == 0),
-            (Attr::ACCESSED, raw & ACCESSED != 0),
             (Attr::DIRTY, is_dirty(raw)),
-            (Attr::SPECIAL, raw & SPECIAL != 0),
             (Self::DEVICE, raw & INDEX_DEVICE != 0),
         ] {
             if has {

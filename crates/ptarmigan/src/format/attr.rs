@@ -43,6 +43,18 @@ impl Attr {
     }
 }
 
+/// Returns the bits of an entry that stand for the attributes of `attr` in `table`.
+#[inline]
+pub(super) fn bits_of(table: &[(Attr, u64)], attr: Attr) -> u64 {
+    table.iter().fold(0, |raw, (bit, to)| if attr.has(*bit) { raw | to } else { raw })
+}
+
+/// Returns the attributes in `table` whose bits an entry has.
+#[inline]
+pub(super) fn attr_of(table: &[(Attr, u64)], raw: u64) -> Attr {
+    table.iter().fold(Attr::default(), |attr, (bit, from)| if raw & from != 0 { attr | *bit } else { attr })
+}
+
 impl BitOr for Attr {
     type Output = Attr;
     #[inline]

@@ -1,4 +1,5 @@
 //! 32-bit x86 without PAE (Intel SDM volume 3, section 4.3).
+use super::attr::{attr_of, bits_of};
 use super::{Access, Attr, Format, Slot32Le};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -70,12 +71,7 @@ unsafe impl Format for I386 {
 
     #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0;
-        for (bit, to) in ATTRIBUTES {
-            if attr.has(bit) {
-                raw |= to;
-            }
-        }
+        let mut raw = pfn.addr().0 | bits_of(&ATTRIBUTES, attr);
         // Global, or not present and yet there.
         if attr.has(Attr::GLOBAL) || !attr.has(Attr::READ) {
             raw |= G;
@@ -90,16 +86,8 @@ unsafe impl Format for I386 {
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        let mut attr = Attr::default();
-        for (bit, from) in ATTRIBUTES {
-            if raw & from != 0 {
-                attr = attr | bit;
-            }
-        }
-        if raw & (P | G) == P | G {
-            attr = attr | Attr::GLOBAL;
-        }
-        attr
+        let attr = attr_of(&ATTRIBUTES, raw);
+        if raw & (P | G) == P | G { attr | Attr::GLOBAL } else { attr }
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 //!
 //! No MMU walks these tables. The bits of an entry besides the frame are for software alone, and
 //! lie where Linux has them on implementations with a hash table.
+use super::attr::{attr_of, bits_of};
 use super::{Access, Attr, Format, Slot32Be};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -72,13 +73,7 @@ unsafe impl Format for Ppc32 {
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0 | if attr.has(Attr::READ) { 0 } else { KEEPS };
-        for (bit, to) in ATTRIBUTES {
-            if attr.has(bit) {
-                raw |= to;
-            }
-        }
-        raw
+        pfn.addr().0 | bits_of(&ATTRIBUTES, attr) | if attr.has(Attr::READ) { 0 } else { KEEPS }
     }
 
     #[inline]
@@ -88,13 +83,7 @@ unsafe impl Format for Ppc32 {
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        let mut attr = Attr::default();
-        for (bit, from) in ATTRIBUTES {
-            if raw & from != 0 {
-                attr = attr | bit;
-            }
-        }
-        attr
+        attr_of(&ATTRIBUTES, raw)
     }
 
     #[inline]
@@ -175,7 +164,8 @@ mod tests {
 
     #[test]
     fn entries_in_memory_are_big_endian() {
-        let slot = Slot32Be::none();
+        // SAFETY: an atomic of 0.
+        let slot: Slot32Be = unsafe { core::mem::zeroed() };
         let bytes = |slot: &Slot32Be| {
             // SAFETY: the slot is four bytes, all of them initialised, and borrowed.
             unsafe { core::ptr::from_ref(slot).cast::<[u8; 4]>().read() }

@@ -9,6 +9,7 @@
 //! | 6, 7 | A D | accessed, dirty: set by the MMU, or it faults and software sets them |
 //! | 8, 9 | | software's |
 //! | 10–53 | PPN | the frame's number |
+use super::attr::{attr_of, bits_of};
 use super::{Access, Attr, Format, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -107,16 +108,10 @@ unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = u64::from(pfn.0) << PPN_SHIFT;
         // A page that may be written or executed may be read: W without R is reserved, and the
         // library has no execute-only pages.
-        raw |= if attr.has(Attr::READ) { V | R } else { NO_ACCESS };
-        for (bit, to) in BITS {
-            if attr.has(bit) {
-                raw |= to;
-            }
-        }
-        raw
+        let access = if attr.has(Attr::READ) { V | R } else { NO_ACCESS };
+        u64::from(pfn.0) << PPN_SHIFT | access | bits_of(&BITS, attr)
     }
 
     #[inline]
@@ -126,13 +121,8 @@ unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        let mut attr = if raw & V != 0 { Attr::READ } else { Attr::default() };
-        for (bit, from) in BITS {
-            if raw & from != 0 {
-                attr = attr | bit;
-            }
-        }
-        attr
+        let attr = attr_of(&BITS, raw);
+        if raw & V != 0 { attr | Attr::READ } else { attr }
     }
 
     #[inline]

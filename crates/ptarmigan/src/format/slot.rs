@@ -31,6 +31,36 @@ pub unsafe trait Slot: Sync {
     fn exchange(&self, old: u64, new: u64) -> Result<(), u64>;
 }
 
+/// The functions of a [`Slot`] that is one atomic; both functions turn an entry around for memory.
+macro_rules! one_atomic {
+    ($to_memory:path, $from_memory:path) => {
+        #[inline]
+        fn load(&self) -> u64 {
+            $from_memory(self.0.load(Ordering::Acquire))
+        }
+        #[inline]
+        fn store(&self, raw: u64) {
+            self.0.store($to_memory(raw), Ordering::Release);
+        }
+        const FILLS_AT_ONCE: bool = true;
+        #[inline]
+        fn fill(&self, raw: u64) -> bool {
+            self.0.compare_exchange(0, $to_memory(raw), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        }
+        #[inline]
+        fn swap(&self, raw: u64) -> u64 {
+            $from_memory(self.0.swap($to_memory(raw), Ordering::AcqRel))
+        }
+        #[inline]
+        fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+            self.0
+                .compare_exchange($to_memory(old), $to_memory(new), Ordering::AcqRel, Ordering::Acquire)
+                .map(|_| ())
+                .map_err($from_memory)
+        }
+    };
+}
+
 #[cfg(any(loom, target_has_atomic = "64"))]
 mod wide {
     use super::Slot;
@@ -57,30 +87,7 @@ mod wide {
 
     // SAFETY: one 64-bit atomic.
     unsafe impl Slot for Slot64 {
-        #[inline]
-        fn load(&self) -> u64 {
-            u64::from_le(self.0.load(Ordering::Acquire))
-        }
-        #[inline]
-        fn store(&self, raw: u64) {
-            self.0.store(raw.to_le(), Ordering::Release);
-        }
-        const FILLS_AT_ONCE: bool = true;
-        #[inline]
-        fn fill(&self, raw: u64) -> bool {
-            self.0.compare_exchange(0, raw.to_le(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        }
-        #[inline]
-        fn swap(&self, raw: u64) -> u64 {
-            u64::from_le(self.0.swap(raw.to_le(), Ordering::AcqRel))
-        }
-        #[inline]
-        fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
-            self.0
-                .compare_exchange(old.to_le(), new.to_le(), Ordering::AcqRel, Ordering::Acquire)
-                .map(|_| ())
-                .map_err(u64::from_le)
-        }
+        one_atomic!(u64::to_le, u64::from_le);
     }
 }
 
@@ -161,12 +168,6 @@ pub type Slot32Be = Slot32<true>;
 pub type Slot32Le = Slot32<false>;
 
 impl<const BIG: bool> Slot32<BIG> {
-    /// No entry.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn none() -> Self {
-        Slot32(AtomicU32::new(0))
-    }
-
     /// The entry as it is in memory.
     #[inline]
     const fn to_memory(raw: u64) -> u32 {
@@ -183,30 +184,7 @@ impl<const BIG: bool> Slot32<BIG> {
 
 // SAFETY: one 32-bit atomic.
 unsafe impl<const BIG: bool> Slot for Slot32<BIG> {
-    #[inline]
-    fn load(&self) -> u64 {
-        Self::from_memory(self.0.load(Ordering::Acquire))
-    }
-    #[inline]
-    fn store(&self, raw: u64) {
-        self.0.store(Self::to_memory(raw), Ordering::Release);
-    }
-    const FILLS_AT_ONCE: bool = true;
-    #[inline]
-    fn fill(&self, raw: u64) -> bool {
-        self.0.compare_exchange(0, Self::to_memory(raw), Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-    #[inline]
-    fn swap(&self, raw: u64) -> u64 {
-        Self::from_memory(self.0.swap(Self::to_memory(raw), Ordering::AcqRel))
-    }
-    #[inline]
-    fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
-        self.0
-            .compare_exchange(Self::to_memory(old), Self::to_memory(new), Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| ())
-            .map_err(Self::from_memory)
-    }
+    one_atomic!(Self::to_memory, Self::from_memory);
 }
 
 #[cfg(not(loom))]

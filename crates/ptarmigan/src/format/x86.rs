@@ -1,4 +1,5 @@
 //! x86-64 with four levels, and 32-bit x86 with PAE (Intel SDM volume 3, chapter 4).
+use super::attr::{attr_of, bits_of};
 use super::{Access, Attr, Format, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -19,22 +20,20 @@ const PAT: u64 = 1 << 12;
 const NX: u64 = 1 << 63;
 const ADDR: u64 = 0x000f_ffff_ffff_f000;
 
+/// Attributes and the bits that stand for them.
+const ATTRIBUTES: [(Attr, u64); 6] = [
+    (Attr::READ, P),
+    (Attr::WRITE, RW),
+    (Attr::USER, US),
+    (Attr::ACCESSED, A),
+    (Attr::DIRTY, D),
+    (Attr::SPECIAL, SOFT_SPECIAL),
+];
+
 #[cfg_attr(not(feature = "small"), inline)]
 fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-    let mut raw = pfn.addr().0;
-    raw |= if attr.has(Attr::READ) { P } else { G };
-    for (bit, to) in [
-        (Attr::WRITE, RW),
-        (Attr::USER, US),
-        (Attr::ACCESSED, A),
-        (Attr::DIRTY, D),
-        (Attr::SPECIAL, SOFT_SPECIAL),
-    ] {
-        if attr.has(bit) {
-            raw |= to;
-        }
-    }
-    if attr.has(Attr::GLOBAL) && attr.has(Attr::READ) {
+    let mut raw = pfn.addr().0 | bits_of(&ATTRIBUTES, attr);
+    if attr.has(Attr::GLOBAL) || !attr.has(Attr::READ) {
         raw |= G;
     }
     if !attr.has(Attr::EXEC) {
@@ -45,26 +44,9 @@ fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
 
 #[cfg_attr(not(feature = "small"), inline)]
 fn attr(raw: u64) -> Attr {
-    let mut attr = Attr::default();
-    for (bit, from) in [
-        (Attr::READ, P),
-        (Attr::WRITE, RW),
-        (Attr::USER, US),
-        (Attr::ACCESSED, A),
-        (Attr::DIRTY, D),
-        (Attr::SPECIAL, SOFT_SPECIAL),
-    ] {
-        if raw & from != 0 {
-            attr = attr | bit;
-        }
-    }
-    if raw & (P | G) == P | G {
-        attr = attr | Attr::GLOBAL;
-    }
-    if raw & NX == 0 {
-        attr = attr | Attr::EXEC;
-    }
-    attr
+    let global = if raw & (P | G) == P | G { Attr::GLOBAL } else { Attr::default() };
+    let exec = if raw & NX == 0 { Attr::EXEC } else { Attr::default() };
+    attr_of(&ATTRIBUTES, raw) | global | exec
 }
 
 /// Above level 0 an entry is 0, a link, which is present and has no `PS`, or a large page, which

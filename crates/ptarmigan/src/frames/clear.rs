@@ -59,14 +59,6 @@ pub(super) unsafe fn past_caches(base: *mut u8) {
     }
 }
 
-/// Clears a frame; this target has ordinary stores only.
-///
-/// # Safety
-///
-/// 1. `base` must be valid for writes of [`FRAME_SIZE`] bytes, and no other code may use them.
-/// 2. It must be aligned to 8 bytes.
+/// This target has ordinary stores only.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
-pub(super) unsafe fn past_caches(base: *mut u8) {
-    // SAFETY: 1. passed on.
-    unsafe { through_caches(base) };
-}
+pub(super) use self::through_caches as past_caches;

@@ -4,7 +4,8 @@ use super::Placement;
 use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::frames::{
-    AllocFlags, Dirty, End, Frame, Frames, HighUse, NoFrame, Request, Slab, Taken, Use, Zero, ZoneClass,
+    AllocFlags, Dirty, End, Frame, Frames, HighUse, NoFrame, Request, Slab, State, Taken, Use, Zero,
+    ZoneClass,
 };
 use crate::page::{Clean, Construct, Layout, Level};
 use crate::window::{OpenWindow, WindowGuard};
@@ -152,7 +153,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         // (contract of `new`, 2.). 2. cleared just now.
         if level == self.layout.root() && !unsafe { self.construct.try_construct(self.frames, at) } {
             // SAFETY: 1. taken just now. 2. cleared, and all zero as the constructor has failed.
-            unsafe { self.give_zero(level, at) };
+            unsafe { self.give::<Zero>(level, at) };
             return Err(self.none(node, level));
         }
         // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a root.
@@ -208,14 +209,35 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// 1. `page` must have come from [`make`](Self::make) or [`make_group`](Self::make_group) of
     ///    this source, or of another one that was made of the same frames, constructor and layout.
     pub unsafe fn unmake(&self, page: Clean) {
+        // SAFETY: 1. passed on. 2. a clean page that is no root is all zero, and so is a destructed
+        // root (contract of `Construct`, 1.).
+        unsafe { self.unmake_as::<Zero>(page) };
+    }
+
+    /// Gives a page back as [`unmake`](Self::unmake) does, but forgets that it is zero, as
+    /// allocators do that know no zero.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`unmake`](Self::unmake).
+    pub unsafe fn unmake_dirty(&self, page: Clean) {
+        // SAFETY: 1. passed on. 2. `Dirty` makes no promise.
+        unsafe { self.unmake_as::<Dirty>(page) };
+    }
+
+    /// # Safety
+    ///
+    /// 1. As for [`unmake`](Self::unmake).
+    /// 2. What `S` says must hold once the page is destructed.
+    #[inline]
+    unsafe fn unmake_as<S: State>(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
             // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
             unsafe { self.construct.destruct(self.frames, at) };
         }
-        // SAFETY: 1. `page` owned it, and came from such a source. 2. a clean page that is no root
-        // is all zero, and so is a destructed root (contract of `Construct`, 1.).
-        unsafe { self.give_zero(level, at) };
+        // SAFETY: 1. `page` owned it, and came from such a source. 2. passed on.
+        unsafe { self.give::<S>(level, at) };
     }
 
     /// Gives clean root tables back to the allocator, known to be zero, and has the constructor
@@ -233,59 +255,34 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         for at in roots {
             // SAFETY: 1. the caller owns it (1.). 2. it has been destructed (contract of
             // `Construct`, 1.).
-            unsafe { self.give_zero(self.layout.root(), at) };
+            unsafe { self.give::<Zero>(self.layout.root(), at) };
         }
     }
 
-    /// Gives the memory of a table of `level` back to the allocator, known to be zero.
+    /// Gives the memory of a table of `level` back to the allocator.
     ///
     /// # Safety
     ///
     /// 1. The caller must own the table at `at`, which came from this source or one like it, and no
     ///    MMU can reach it.
-    /// 2. It must be all zero.
-    unsafe fn give_zero(&self, level: Level, at: PhysAddr) {
+    /// 2. What `S` says must hold.
+    unsafe fn give<S: State>(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
             // SAFETY: 1. `make` took it from this slab, which is that of the frames, and the caller
             // owns it (1.). 2. no other code can reach it (1.). 3. as in `make`.
             unsafe { self.small().give(self.frames, &self.window, at) };
             return;
         }
+        let order = self.layout.order(level);
         let is_zero = || {
-            let frames = (at.0..).step_by(FRAME_SIZE).take(1 << self.layout.order(level));
+            let frames = (at.0..).step_by(FRAME_SIZE).take(1 << order);
             // SAFETY: 1. the caller owns a table of so many frames there (1.).
             frames.map(PhysAddr).all(|at| unsafe { self.is_zero(at) })
         };
-        debug_assert!(is_zero(), "page {at} is given back as zero and is not");
+        debug_assert!(!S::ZERO || is_zero(), "page {at} is given back as zero and is not");
         self.frames.meta(at.pfn()).set_usage(Use::Taken);
-        // SAFETY: 1. the caller owns it (1.). 2. it is all zero (2.).
-        self.frames.give(unsafe {
-            Frame::<Zero>::from_raw(self.frames.machine(), at.pfn(), self.layout.order(level))
-        });
-    }
-
-    /// Gives a page back as [`unmake`](Self::unmake) does, but forgets that it is zero, as
-    /// allocators do that know no zero.
-    ///
-    /// # Safety
-    ///
-    /// 1. As for [`unmake`](Self::unmake).
-    pub unsafe fn unmake_dirty(&self, page: Clean) {
-        let (level, at) = (page.level(), page.into_raw());
-        if level == self.layout.root() {
-            // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
-            unsafe { self.construct.destruct(self.frames, at) };
-        }
-        if self.layout.is_small(level) {
-            // SAFETY: 1. to 3. as in `give_zero`: `page` owned it.
-            unsafe { self.small().give(self.frames, &self.window, at) };
-            return;
-        }
-        self.frames.meta(at.pfn()).set_usage(Use::Taken);
-        // SAFETY: 1. `page` owned it. 2. `Dirty` makes no promise.
-        self.frames.give(unsafe {
-            Frame::<Dirty>::from_raw(self.frames.machine(), at.pfn(), self.layout.order(level))
-        });
+        // SAFETY: 1. the caller owns it (1.). 2. passed on.
+        self.frames.give(unsafe { Frame::<S>::from_raw(self.frames.machine(), at.pfn(), order) });
     }
 
     /// Returns whether every byte of the frame at `at` is zero. For checks: reading a page costs as

@@ -42,11 +42,6 @@ impl<'m, F: Format, W: OpenWindow, S: Shootdown, O: Objects> MachineParts<'m, F,
     pub fn objects(&self) -> &O {
         &self.objects
     }
-
-    /// Returns the backing objects, to change them before the machine is shared.
-    pub fn objects_mut(&mut self) -> &mut O {
-        &mut self.objects
-    }
 }
 
 // SAFETY: 1. `Setup` makes all of them for the one `Frames` of a new name, for the number of CPUs

@@ -59,7 +59,7 @@ pub(super) struct Writing<'a> {
 
 impl SpaceLock {
     pub fn new() -> Self {
-        SpaceLock { writer: AtomicU32::new(FREE), readers: CpuMask::new() }
+        SpaceLock { writer: AtomicU32::new(FREE), readers: CpuMask::default() }
     }
 
     /// Waits until no writer is at work, and keeps writers out.

@@ -14,6 +14,7 @@
 use super::node::{NeedsBreak, Node, Use};
 use super::tables::{Descent, Path, Tables};
 use crate::addr::PhysAddr;
+use crate::error::from;
 use crate::format::{Entry, Format, Slot};
 use crate::frames::{AllocFlags, FrameMeta, NoFrame};
 use crate::machine::{Machine, On};
@@ -57,17 +58,7 @@ pub(crate) enum PutError {
     Refused(TlbRefusal),
 }
 
-impl From<NoFrame> for PutError {
-    fn from(e: NoFrame) -> Self {
-        PutError::NoFrame(e)
-    }
-}
-
-impl From<TlbRefusal> for PutError {
-    fn from(e: TlbRefusal) -> Self {
-        PutError::Refused(e)
-    }
-}
+from!(PutError: NoFrame => NoFrame, TlbRefusal => Refused);
 
 #[cold]
 fn wait<M: Machine>(on: On<'_, M>, record: &FrameMeta) {

@@ -1,5 +1,5 @@
 //! Makes the gathers of a tree, and looks after pages that are kept in a hash table too.
-use super::range::walk_table;
+use super::range::each_leaf_table;
 use super::tables::Tables;
 use crate::addr::{PhysAddr, VirtRange};
 use crate::format::Format;
@@ -14,20 +14,9 @@ fn scrub<F: Format, M: Machine>(on: On<'_, M>, space: &SpaceTlb, runs: &Runs) {
     for (start, end) in runs.iter() {
         // An end of 0 comes after all addresses.
         let end = if end == 0 { F::USER_END } else { end };
-        let range = VirtRange { start, end }.and(Tables::<F>::USER);
-        if !range.is_empty() {
-            walk_table::<F, M>(
-                on,
-                root,
-                Tables::<F>::ROOT,
-                0,
-                range,
-                &mut |node, _, first, last| {
-                    node.scrub(first, last);
-                },
-                &mut |_, _| {},
-            );
-        }
+        each_leaf_table::<F, M>(on, root, VirtRange { start, end }, &mut |node, _, first, last| {
+            node.scrub(first, last);
+        });
     }
 }
 
@@ -72,18 +61,9 @@ impl<F: Format> Tables<F> {
 /// Notes at the gather the user's pages that were hashed, in the tables whose root is at `root`.
 #[inline(never)]
 fn note_hashed<F: Format, M: Machine>(root: PhysAddr, gather: &mut Gather<'_, M>) {
-    let (on, range) = (gather.on(), Tables::<F>::USER);
-    walk_table::<F, M>(
-        on,
-        root,
-        Tables::<F>::ROOT,
-        0,
-        range,
-        &mut |node, base, first, last| {
-            node.each(first, last, |index, raw| {
-                gather.changed_entry::<F>(base + ((index as u64) << F::PAGE_SHIFT), raw);
-            });
-        },
-        &mut |_, _| {},
-    );
+    each_leaf_table::<F, M>(gather.on(), root, Tables::<F>::USER, &mut |node, base, first, last| {
+        node.each(first, last, |index, raw| {
+            gather.changed_entry::<F>(base + ((index as u64) << F::PAGE_SHIFT), raw);
+        });
+    });
 }

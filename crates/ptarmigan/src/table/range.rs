@@ -230,7 +230,7 @@ impl<F: Format> Tables<F> {
             self.change_breaking::<M, GAINS>(range, gather, change);
             return;
         }
-        self.each_leaf_table(on, range, &mut |node, base, first, last| {
+        each_leaf_table::<F, M>(on, self.root(), range, &mut |node, base, first, last| {
             let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
             let changed = node.each_noted(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
@@ -270,7 +270,7 @@ impl<F: Format> Tables<F> {
     ) {
         let on = gather.on();
         let mut broken = Broken::<_, _, _, BATCH>::new(|va| self.find(on, va, Level::PTE));
-        self.each_leaf_table(on, range, &mut |node, base, first, last| {
+        each_leaf_table::<F, M>(on, self.root(), range, &mut |node, base, first, last| {
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 let new = change(va, raw);
@@ -325,7 +325,7 @@ impl<F: Format> Tables<F> {
         range: VirtRange,
         mut visit: impl FnMut(VirtAddr, Pfn, Attr),
     ) {
-        self.each_leaf_table(on, range, &mut |node, base, first, last| {
+        each_leaf_table::<F, M>(on, self.root(), range, &mut |node, base, first, last| {
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 visit(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw));
@@ -341,31 +341,11 @@ impl<F: Format> Tables<F> {
         range: VirtRange,
         mut visit: impl FnMut(VirtAddr, PhysAddr, u32),
     ) {
-        self.each_leaf_table(on, range, &mut |node, base, _, _| {
+        each_leaf_table::<F, M>(on, self.root(), range, &mut |node, base, _, _| {
             let mut entries = 0;
             node.each_line(0, F::entries(Level::PTE) - 1, |_, live| entries += live.count_ones());
             visit(VirtAddr(base), node.at(), entries);
         });
-    }
-
-    /// Calls `visit(table, first address it maps, first index, last index)` for every leaf table in
-    /// `range`.
-    fn each_leaf_table<M: Machine>(
-        &self,
-        on: On<'_, M>,
-        range: VirtRange,
-        visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
-    ) {
-        let range = range.and(Self::USER);
-        if range.is_empty() {
-            return;
-        }
-        if cfg!(feature = "small") {
-            let visit: &mut VisitLeaves<'_, F, M> = visit;
-            walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit, &mut no_bare);
-        } else {
-            walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit, &mut no_bare);
-        }
     }
 
     /// Copies the leaves of `range` into `to`. For each, `share(frames, entry)` is called once;
@@ -553,6 +533,26 @@ impl<F: Format> Tables<F> {
     }
 }
 
+/// Calls `visit(table, first address it maps, first index, last index)` for every leaf table in
+/// `range`, below the root at `root`.
+pub(super) fn each_leaf_table<F: Format, M: Machine>(
+    on: On<'_, M>,
+    root: PhysAddr,
+    range: VirtRange,
+    visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
+) {
+    let range = range.and(Tables::<F>::USER);
+    if range.is_empty() {
+        return;
+    }
+    if cfg!(feature = "small") {
+        let visit: &mut VisitLeaves<'_, F, M> = visit;
+        walk_table::<F, M>(on, root, Tables::<F>::ROOT, 0, range, visit, &mut no_bare);
+    } else {
+        walk_table::<F, M>(on, root, Tables::<F>::ROOT, 0, range, visit, &mut no_bare);
+    }
+}
+
 /// For walks that need not know of tables without links.
 fn no_bare(_: Level, _: u64) {}
 
@@ -562,7 +562,7 @@ type VisitLeaves<'v, F, M> = dyn FnMut(&Node<'_, F, <M as Machine>::Window>, u64
 /// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`. A table
 /// above the leaves without links in the range is passed to `bare`, with its level and first
 /// address.
-pub(super) fn walk_table<F: Format, M: Machine>(
+fn walk_table<F: Format, M: Machine>(
     on: On<'_, M>,
     at: PhysAddr,
     level: Level,

@@ -1,6 +1,7 @@
 //! Says why the TLB state refuses a call.
 use crate::bootmem::BootMemoryShort;
 use crate::cpu::{CpuId, MAX_CPUS, WrongMachine};
+use crate::error::error;
 use core::fmt;
 
 /// Why the state of a machine's TLBs cannot be set up.
@@ -36,13 +37,7 @@ impl fmt::Display for TlbError {
     }
 }
 
-impl core::error::Error for TlbError {}
-
-impl From<BootMemoryShort> for TlbError {
-    fn from(e: BootMemoryShort) -> Self {
-        TlbError::Boot(e)
-    }
-}
+error!(TlbError: BootMemoryShort => Boot);
 
 /// The reason for which a call was refused, without any effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +61,4 @@ impl fmt::Display for TlbRefusal {
     }
 }
 
-impl core::error::Error for TlbRefusal {}
-
-impl From<WrongMachine> for TlbRefusal {
-    fn from(e: WrongMachine) -> Self {
-        TlbRefusal::WrongMachine(e)
-    }
-}
+error!(TlbRefusal: WrongMachine => WrongMachine);

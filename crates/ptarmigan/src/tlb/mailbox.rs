@@ -49,8 +49,8 @@ unsafe impl Send for Mailboxes {}
 impl Mailboxes {
     pub fn new(boot: &mut BootMemory, cpus: usize) -> Result<Self, BootMemoryShort> {
         let boxes = boot.take_each(cpus, |_| Mailbox {
-            asked_by: CpuMask::new(),
-            unanswered: CpuMask::new(),
+            asked_by: CpuMask::default(),
+            unanswered: CpuMask::default(),
             asking: AtomicBool::new(false),
             request: UnsafeCell::new(Request::Nothing),
         })?;

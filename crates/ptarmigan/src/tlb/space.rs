@@ -37,8 +37,8 @@ impl SpaceTlb {
             debt: AtomicUsize::new(0),
             asid: SpaceAsid::none(),
             hashed_root: AtomicU32::new(Pfn::NONE.0),
-            active: CpuMask::new(),
-            lazy: CpuMask::new(),
+            active: CpuMask::default(),
+            lazy: CpuMask::default(),
         }
     }
 

@@ -221,16 +221,11 @@ impl DataFrames {
     }
 
     fn check(&self, frames: &Frames, pin: &Pinned<'_>) -> Result<(), WrongMachine> {
-        self.check_machine(frames.machine())?;
+        self.machine().accept(frames.machine())?;
         pin.check(self.machine())?;
         // Lists made for fewer CPUs than the machine has.
         let has = usize::from(pin.cpu().0) < self.lists.cpus();
         if has { Ok(()) } else { Err(WrongMachine { called: self.machine(), given: pin.machine() }) }
-    }
-
-    fn check_machine(&self, given: MachineId) -> Result<(), WrongMachine> {
-        let called = self.machine();
-        if called.matches(given) { Ok(()) } else { Err(WrongMachine { called, given }) }
     }
 
     /// Takes a single frame, content unknown.
@@ -319,7 +314,7 @@ impl DataFrames {
         pin: &Pinned<'_>,
         frame: DataFrame,
     ) -> Result<bool, Refused<DataFrame>> {
-        let checked = self.check(frames, pin).and_then(|()| self.check_machine(frame.machine()));
+        let checked = self.check(frames, pin).and_then(|()| self.machine().accept(frame.machine()));
         if let Err(error) = checked {
             return Err(Refused { value: frame, error });
         }
@@ -334,8 +329,7 @@ impl DataFrames {
     }
 
     fn check_frame(frames: &Frames, frame: &DataFrame) -> Result<(), WrongMachine> {
-        let (called, given) = (frames.machine(), frame.machine());
-        if called.matches(given) { Ok(()) } else { Err(WrongMachine { called, given }) }
+        frames.machine().accept(frame.machine())
     }
 
     /// A block becomes data, with one reference that no gather has claimed.

@@ -50,7 +50,7 @@ impl Color {
             chunks: boot.take(slots.div_ceil(chunk_len), |i| Chunk::new(len(i)))?,
             chunk_len,
             hands: PerCpu::new(boot, machine, config.cpus, |_| Hand::default())?,
-            queue: SlotQueue::new(),
+            queue: SlotQueue::default(),
             sweeps: AtomicU32::new(0),
             cpus: config.cpus,
         })

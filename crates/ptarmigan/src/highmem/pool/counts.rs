@@ -30,35 +30,23 @@ pub struct PoolCounts {
     pub total: SweepCounts,
 }
 
+/// Counts of sweeps, of idle ones, and of stale, pinned and free slots.
 #[derive(Default)]
-pub(super) struct SweepTally {
-    sweeps: AtomicUsize,
-    idle: AtomicUsize,
-    stale: AtomicUsize,
-    pinned: AtomicUsize,
-    free: AtomicUsize,
-}
+pub(super) struct SweepTally([AtomicUsize; 5]);
 
 impl SweepTally {
     pub fn add(&self, found: SweepCounts) {
-        let add = |count: &AtomicUsize, n: usize| {
+        let SweepCounts { stale, pinned, free } = found;
+        for (count, n) in self.0.iter().zip([1, usize::from(stale == 0), stale, pinned, free]) {
             if n != 0 {
                 count.fetch_add(n, Ordering::Relaxed);
             }
-        };
-        add(&self.sweeps, 1);
-        add(&self.idle, usize::from(found.stale == 0));
-        add(&self.stale, found.stale);
-        add(&self.pinned, found.pinned);
-        add(&self.free, found.free);
+        }
     }
 
     pub fn get(&self) -> PoolCounts {
-        let get = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        PoolCounts {
-            sweeps: get(&self.sweeps),
-            idle_sweeps: get(&self.idle),
-            total: SweepCounts { stale: get(&self.stale), pinned: get(&self.pinned), free: get(&self.free) },
-        }
+        let [sweeps, idle_sweeps, stale, pinned, free] =
+            self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        PoolCounts { sweeps, idle_sweeps, total: SweepCounts { stale, pinned, free } }
     }
 }

@@ -101,17 +101,12 @@ pub struct SlotQueue {
 
 impl Default for SlotQueue {
     fn default() -> Self {
-        Self::new()
+        let ends = Ends { first: ptr::null(), last: ptr::null() };
+        SlotQueue { ends: SpinLock::new(ends), waiting: AtomicU32::new(0) }
     }
 }
 
 impl SlotQueue {
-    /// Makes an empty queue.
-    pub fn new() -> Self {
-        let ends = Ends { first: ptr::null(), last: ptr::null() };
-        SlotQueue { ends: SpinLock::new(ends), waiting: AtomicU32::new(0) }
-    }
-
     /// Returns whether anybody waits.
     #[inline]
     pub(super) fn is_waited_on(&self) -> bool {
