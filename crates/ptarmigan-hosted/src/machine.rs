@@ -172,6 +172,15 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
         }
     }
 
+    /// Not inlined: faults on machines without memory behind data frames are not to pay for it.
+    #[inline(never)]
+    fn take_with_memory(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        let frame = on.take_zeroed(flags)?;
+        // SAFETY: 1. taken just now.
+        unsafe { on.machine().use_fresh(frame) };
+        Ok(frame)
+    }
+
     /// Imitates the program that gets a page of anonymous memory: it writes to those cache lines
     /// that [`HostConfig::use_lines`](super::HostConfig::use_lines) says.
     ///
@@ -290,10 +299,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
             // SAFETY: 1. the parts are this machine's, and `on` has checked the pin.
             return unsafe { on.data().take_raw(on.frames(), on.pin(), flags) };
         }
-        let frame = on.take_zeroed(flags)?;
-        // SAFETY: 1. taken just now.
-        unsafe { on.machine().use_fresh(frame) };
-        Ok(frame)
+        Self::take_with_memory(on, flags)
     }
 }
 
