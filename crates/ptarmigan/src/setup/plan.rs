@@ -67,7 +67,7 @@ enum Root {
 /// # let root = u64::from(frames) * FRAME_SIZE as u64;
 /// let runs = [MemoryRun { start: Pfn(0), frames, node: NodeId(0), class: ZoneClass::Low }];
 /// // The kernel's own memory, all of which is mapped at `base` in every space; it runs on `root`.
-/// let setup = Setup::direct_map(&runs, base, 1 << 32, Cpu)?.kernel_root(root);
+/// let setup = Setup::direct_map(&runs, base, 8 << 20, Cpu)?.kernel_root(root);
 /// // SAFETY: 1. to 3. as said.
 /// unsafe { KERNEL.set_up(setup)? };
 ///

@@ -15,10 +15,12 @@ const PCID: u64 = (1 << 12) - 1;
 /// The MMUs of x86 CPUs. `B` sends interrupts; `I` executes instructions.
 ///
 /// ```
+/// # #[cfg(target_arch = "x86_64")] {
 /// use ptarmigan::arch::{NoIpi, x86_64::X86Mmu};
 /// // Spaces have no numbers; works on every x86-64 CPU.
 /// static MMU: X86Mmu<NoIpi> = X86Mmu::new(NoIpi);
 /// # let _ = &MMU;
+/// # }
 /// ```
 pub struct X86Mmu<B, I = Cpu> {
     board: B,
