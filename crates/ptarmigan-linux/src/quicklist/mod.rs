@@ -270,9 +270,9 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
             return self.give_back(here, page);
         };
         if level == self.source.layout().root() && !self.rests_constructed(level) {
-            // A single list: roots go back to zero to mix with the others. SAFETY: 1. `page` owns
-            // it, and the source had it constructed. That no MMU walks it does not hold: pages are
-            // listed before the flush, the defect being modelled.
+            // A single list: roots go back to zero to mix with the others.
+            // SAFETY: 1. `page` owns it, and the source had it constructed. That no MMU walks it
+            // does not hold: pages are listed before the flush, the defect being modelled.
             unsafe { self.source.constructor().destruct(frames, page.addr()) };
         }
         let list = &mut lists.quick[nr];
@@ -380,8 +380,9 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         let top = layout.root();
         let is_root = nr == 0 && self.rests_constructed(top) && !layout.is_small(top);
         let level = if is_root { top } else { Level::PTE };
-        // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link
-        // cleared.
+        // SAFETY: 1. `pop` took it off our list. 2. it is in the state of the list, its link
+        // cleared. 3. not so for pages that were listed before their flush: the defect being
+        // modelled.
         let page = unsafe { Clean::from_raw(at, level) };
         // SAFETY: 1. it rested on a list of this policy, where `Returned` pages are put.
         self.give_back(here, unsafe { Returned::new(page) });
@@ -481,7 +482,8 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     }
 }
 
-// SAFETY: 3. what it takes goes on a list, which has a page once.
+// SAFETY: it is a part of the `Policy` above. Of that contract: 3. a table that it takes goes on a
+// list, which has a page once. 4. the proof and the tables go to functions of this policy alone.
 unsafe impl<W: OpenWindow, C: Construct> TakesUnhooked for Historic<'_, W, C> {
     fn take_unhooked(
         &self,
