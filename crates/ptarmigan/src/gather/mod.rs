@@ -46,6 +46,7 @@ use end::End;
 pub use released::Released;
 
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
+use crate::error::error;
 use crate::format::Format;
 use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
@@ -81,13 +82,7 @@ impl fmt::Display for GatherError {
     }
 }
 
-impl core::error::Error for GatherError {}
-
-impl From<TlbRefusal> for GatherError {
-    fn from(e: TlbRefusal) -> Self {
-        GatherError::Refused(e)
-    }
-}
+error!(GatherError: TlbRefusal => Refused);
 
 /// Everything that an operation on one space has unlinked so far, see the [module](self). Dropping
 /// it flushes and frees.

@@ -95,16 +95,13 @@ pub struct PolicyCounts {
 impl PolicyCounts {
     /// Returns the counts of all these CPUs together.
     pub(super) fn sum<'t>(tallies: impl IntoIterator<Item = &'t Tally>) -> Self {
-        tallies.into_iter().fold(PolicyCounts::default(), Self::with)
-    }
-
-    fn with(mut self, tally: &Tally) -> Self {
-        for (sum, one) in self.levels.iter_mut().zip(&tally.levels) {
-            sum.add(one);
+        let mut all = PolicyCounts::default();
+        for tally in tallies {
+            all.levels.iter_mut().zip(&tally.levels).for_each(|(sum, one)| sum.add(one));
+            all.levels[Level::PTE.at()].add(&tally.levels[HIGH]);
+            all.high.add(&tally.levels[HIGH]);
         }
-        self.levels[Level::PTE.at()].add(&tally.levels[HIGH]);
-        self.high.add(&tally.levels[HIGH]);
-        self
+        all
     }
 
     /// Returns the number of pages handed out and not taken back, at all levels.
