@@ -3,8 +3,8 @@
 //!
 //! valgrind's tool lackey names every load and store. Stores to [`MARKS`] say where an operation
 //! begins and ends. Between them, distinct lines count once, by their owner: pages of the machine,
-//! records of frames, and all others (lists, counters, tables of functions). Lines of the stack are
-//! left out, and so is code: both are warm, whatever the policy.
+//! records of frames, and all others (lists, counters). Lines of the stack are left out, and so are code
+//! and constants, tables of functions among them: they are warm, whatever the policy.
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;
@@ -121,7 +121,20 @@ fn traced(policy: &str) -> Result<(), Box<dyn Error>> {
         "plain" => operations(&host, host.plain()?),
         "v5" => operations(&host, host.v5(2)?),
         _ => operations(&host, host.quicklists()?),
-    }
+    }?;
+    // Last: what this allocates is not to move what was measured.
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    maps.lines().filter_map(constants).for_each(|(start, end)| range("constants", start, end - start));
+    Ok(())
+}
+
+/// The addresses of a line of `/proc/self/maps`, if it is of a file and cannot be written.
+fn constants(line: &str) -> Option<(usize, usize)> {
+    let (addresses, rest) = line.split_once(' ')?;
+    let (start, end) = addresses.split_once('-')?;
+    let [start, end] = [start, end].map(|at| usize::from_str_radix(at, 16).ok());
+    let is_constant = rest.as_bytes().get(1) == Some(&b'-') && rest.contains('/');
+    if is_constant { Some((start?, end?)) } else { None }
 }
 
 /// The lines that one operation touched, by their size and owner.
@@ -209,7 +222,7 @@ fn lines(accesses: &[(u64, u64)], ranges: &[(String, u64, u64)], line: u64) -> L
     for at in touched.into_iter().map(|n| n * line) {
         let what = ranges.iter().find(|(_, start, end)| (start / line * line..*end).contains(&at));
         match what.map(|(what, ..)| what.as_str()) {
-            Some("stack") => {}
+            Some("stack" | "constants") => {}
             Some("page") => lines.page += 1,
             Some("record") => lines.record += 1,
             _ => lines.other += 1,
