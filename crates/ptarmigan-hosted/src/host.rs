@@ -83,7 +83,7 @@ pub enum HostError {
     TooHigh(MemoryTooHigh),
     /// A policy was made for another host.
     WrongMachine(WrongMachine),
-    /// A policy of history cannot have so many lists.
+    /// A historic policy cannot have so many lists.
     Lists(ListsRefused),
     /// Another machine has the host, or was dropped before its spaces, trees and ranges of the
     /// kernel's half had ended, or after all CPUs had known spaces by one number.
@@ -500,7 +500,7 @@ impl<F: Format> Host<F> {
         Ok(Plain::new(&mut boot, cpus, source)?)
     }
 
-    /// Makes a policy of history with `lists` lists, 1 to 3; see [`Historic::new`].
+    /// Makes a historic policy with `lists` lists, 1 to 3; see [`Historic::new`].
     ///
     /// # Errors
     ///
@@ -513,7 +513,7 @@ impl<F: Format> Host<F> {
         self.historic_of(rules, lists, self.source())
     }
 
-    /// Makes a policy of history, of another [source](super::HostTables::source) of this host's.
+    /// Makes a historic policy, of another [source](super::HostTables::source) of this host's.
     /// Its tables are in low memory, whatever the source's placement says.
     ///
     /// # Errors

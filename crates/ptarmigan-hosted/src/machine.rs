@@ -82,7 +82,8 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     ///
     /// A host has one machine at a time. The next one can be made when this one has been dropped,
     /// provided that all its spaces and trees had ended, and its ranges of the kernel's half been
-    /// released.
+    /// released. Frames that CPUs still hold or have parked then are lost to the host:
+    /// [`drain`](Self::drain) gives them back.
     ///
     /// # Errors
     ///
@@ -226,10 +227,10 @@ impl<F: Format, P, S, W> Drop for HostMachine<'_, F, P, S, W> {
 }
 
 // SAFETY: 1. `with_tlb` compares the policy's machine and number of CPUs with the host's, and makes
-// the TLBs and the parking for them; the host gives itself to one machine at a time, and to the next
-// one by leave of `next_name`. 2. they are fields. 3. the window reaches the host's tables (contract
-// of `with_window`), and both functions write to the frame that is named. 4. it is taken for the
-// caller.
+// the TLBs and the parking for them; the host gives itself to one machine at a time, and to the
+// next one by leave of `next_name`. 2. they are fields. 3. the window reaches the host's tables
+// (contract of `with_window`), and both functions write to the frame that is named. 4. it is taken
+// for the caller.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine<'_, F, P, S, W> {
     type Window = W;
     type Policy = P;

@@ -191,7 +191,10 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
                     locked.slots[index] = Slot { count: 1, frame: pfn, ..Slot::USABLE };
                     locked.link(index);
                     let (va, shift) = (self.slots.page(index), self.slots.shift());
-                    self.tlb.entry_became_valid(pin, &NewEntry::of_kernel(va, shift, raw));
+                    let entry = NewEntry::of_kernel(va, shift, raw);
+                    // SAFETY: 1. compared above. 2. `raw` is the entry that the slots have just put
+                    // there, for a frame that they may show.
+                    unsafe { self.tlb.entry_became_valid(pin, &entry) };
                 }
                 let index = locked.find(pfn).unwrap_or(index);
                 state = locked;
@@ -214,7 +217,8 @@ impl<'m, S: Shootdown, L: Slots, K: Wake + ?Sized> LinuxPool<'m, S, L, K> {
     ///
     /// # Safety
     ///
-    /// 1. The caller has mapped the frame, and does not use the address any more.
+    /// 1. The caller must have mapped the frame, for a use that no other call has ended, and must
+    ///    not use the address any more.
     pub unsafe fn unmap(&self, pin: &Pinned<'_>, pfn: Pfn) -> Result<bool, PoolError> {
         pin.check(self.tlb.machine())?;
         if pfn.addr().0 < self.low.limit() {

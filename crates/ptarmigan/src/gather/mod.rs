@@ -32,7 +32,7 @@
 //!
 //! A gather for the end of a space flushes first: every CPU leaves the space; then no TLB can know
 //! its pages. Where pages are hashed, those that were are noted before, and taken out by the plan
-//! that is cheapest. Only the policies of history, which take tables before the flush, have it
+//! that is cheapest. Only the historic policies, which take tables before the flush, have it
 //! last.
 mod end;
 mod hashed;
@@ -248,7 +248,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         gather.flags.space_ends = true;
         gather.flags.tables_freed = true;
         if on.policy().policy().takes_unhooked().is_some() {
-            // The policies of history take tables before the flush, as Linux did: then the flush
+            // The historic policies take tables before the flush, as Linux did: then the flush
             // comes last, as it did.
             gather.changed(0, if const { <M::Shootdown as Mmu>::WALKS_TABLES } { 1 << stride } else { 0 });
             return gather;

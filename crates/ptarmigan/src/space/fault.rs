@@ -297,8 +297,8 @@ impl<F: Format> State<F> {
         }
     }
 
-    /// Serves a fault on a page that has no entry. Not optimised, it is a call: its values would lie
-    /// on the stack of other faults too.
+    /// Serves a fault on a page that has no entry. In a build with checks it is a call: its values
+    /// would lie on the stack of other faults too.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn fault_missing<'a, M: SpaceMachine, const SHARED: bool>(
         &self,

@@ -125,9 +125,9 @@ pub unsafe trait Mmu: Sync {
     /// [`Tlb::readers`]: super::Tlb::readers
     const HAS_READERS: bool = true;
 
-    /// Chains may be parked: unlinked pages wait for lazy CPUs, if [`Parking`](crate::parking::Parking) has
-    /// room for them. If not, lazy CPUs are interrupted at once, and the code for the other way is
-    /// left out.
+    /// Chains may be parked: unlinked pages wait for lazy CPUs, if
+    /// [`Parking`](crate::parking::Parking) has room for them. If not, lazy CPUs are interrupted at
+    /// once, and the code for the other way is left out.
     const PARKS: bool = true;
 
     /// TLBs tell spaces apart by numbers, of which [`TlbConfig::asids`](super::TlbConfig::asids)

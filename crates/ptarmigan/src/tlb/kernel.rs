@@ -215,8 +215,14 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Tells the machine of entries that have become valid or allow more than they did, if it
     /// [needs](super::Mmu::NEEDS_ENTRY_VALID) to be told. Called once they can be walked to.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` must be of the machine whose TLBs these are.
+    /// 2. The entries must be there, as `entry` says, and map what they map by leave of their
+    ///    owner.
     #[inline]
-    pub fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+    pub unsafe fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
         if S::NEEDS_ENTRY_VALID {
             self.hardware.entry_became_valid(pin, entry);
         }

@@ -45,8 +45,8 @@ pub struct Invalidation {
     pub reload_root: bool,
 }
 
-/// Entries of consecutive pages that have become valid, or allow more than they did. Only the
-/// library makes one: see [`Root`].
+/// Entries of consecutive pages that have become valid, or allow more than they did. Whoever tells
+/// an MMU of one answers for it: [`Tlb::entry_became_valid`](super::Tlb::entry_became_valid).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEntry {

@@ -252,7 +252,6 @@ impl<S> Tlb<S> {
         let unused = next == FIRST_NAME || self.common_asids.is_empty();
         let left = self.loaded.each_mut().all(|loaded| loaded.space.is_none());
         let owners = self.tallies.iter().map(|tally| tally.owners.load(Ordering::Relaxed));
-        let ended = owners.fold(0, usize::wrapping_add) == 0;
-        (unused && left && ended).then_some(next)
+        (unused && left && owners.fold(0, usize::wrapping_add) == 0).then_some(next)
     }
 }

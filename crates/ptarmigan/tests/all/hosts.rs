@@ -5,14 +5,17 @@ use crate::common;
 use common::{small, va};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, CpuSet, Pinned};
-use ptarmigan::format::{Access, Attr, X86_64};
+use ptarmigan::format::{Access, Attr, Format, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::{Charge, Charged, Layered, Owner};
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::table::Tree;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostError, HostMachine, NoTlb};
 use std::cell::Cell;
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -140,6 +143,45 @@ fn a_host_whose_tables_have_owners_gets_no_other_machine() {
         }
         drop(m);
         assert_eq!(HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).err(), next, "{what} is left");
+    }
+}
+
+/// Fails the first time that it is asked.
+#[derive(Default)]
+struct Failing(AtomicBool);
+
+impl Charge for &Failing {
+    fn charge(&self, _: &Pinned<'_>, _: Level, _: usize) -> Option<Owner> {
+        assert!(self.0.swap(true, SeqCst), "the hook fails");
+        Some(Owner(NonZeroU32::MIN))
+    }
+    fn uncharge(&self, _: Owner, _: Level, _: usize) {}
+}
+
+#[test]
+fn a_range_whose_claim_has_unwound_is_an_owner_until_it_is_released() {
+    const RANGE: VirtAddr = VirtAddr(0xffff_c000_0000_0000);
+    for (claimed_again, tree, next) in
+        [(false, false, Some(HostError::InUse)), (true, false, None), (true, true, Some(HostError::InUse))]
+    {
+        let (host, hook) = (Host::<F>::new(small(1, 1, 16)).unwrap(), Failing::default());
+        let mut boot = host.boot(Charged::<&Failing>::bytes(&host.frames().size())).unwrap();
+        let layer = Charged::new(&mut boot, host.frames(), F::LAYOUT, &hook).unwrap();
+        let policy = Layered::new(layer, host.plain().unwrap()).map_err(|refused| refused.error).unwrap();
+        let slots = host.slots();
+        let pin = slots[0].pin();
+        let m = HostMachine::new(&host, policy, NoTlb).unwrap();
+        let on = m.on(&pin).unwrap();
+        let claim = || host.kernel().claim(on, RANGE, 2 << 20).unwrap();
+        catch_unwind(AssertUnwindSafe(|| drop(claim()))).unwrap_err();
+        if claimed_again {
+            claim().release(on, |_, _| {}).map_err(|(e, _)| e).unwrap();
+        }
+        if tree {
+            drop(Tree::<F>::new(on, AllocFlags::NORMAL).unwrap());
+        }
+        drop(m);
+        assert_eq!(HostMachine::new(&host, host.plain().unwrap(), NoTlb).err(), next);
     }
 }
 

@@ -447,7 +447,7 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     }
 }
 
-// --- The policies of history against a model
+// --- The historic policies against a model
 // ---------------------------------------------------------------------------
 
 /// One CPU's lists in the patch's own words: for each list its pages, the front first.

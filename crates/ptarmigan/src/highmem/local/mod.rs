@@ -219,7 +219,9 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
     fn tell(&self, pin: &Pinned<'_>, at: usize, raw: u64) {
         let va = self.slots.page(self.slot(pin.cpu(), at));
         let entry = NewEntry::of_kernel(va, self.slots.shift(), raw);
-        self.tlb.entry_became_valid(pin, &entry);
+        // SAFETY: 1. the pin's CPU has a stack of this machine's. 2. `raw` is the entry that the
+        // slots have just put there, for a frame that they may show.
+        unsafe { self.tlb.entry_became_valid(pin, &entry) };
     }
 
     /// Shows nothing in slot `at` any more. If that fails, the slot shows a frame that nobody uses

@@ -91,7 +91,9 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
             };
             let shown = Orphan { owner: &self.owners[slot], queue, wake: self.wake };
             let entry = NewEntry::of_kernel(self.slots.page(slot), self.slots.shift(), raw);
-            self.tlb.entry_became_valid(pin, &entry);
+            // SAFETY: 1. `map_in` has compared the machines. 2. `raw` is the entry that the slots
+            // have just put there, for a frame that they may show.
+            unsafe { self.tlb.entry_became_valid(pin, &entry) };
             if cell.publish(slot) {
                 forget(shown);
                 // After the word: until then no sweep takes the slot.

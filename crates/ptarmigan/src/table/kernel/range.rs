@@ -132,6 +132,10 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         }
         let span = Span { first: start.0, last };
         let left = self.note(span)? == Hold::Left;
+        if !left {
+            // Before anything unwinds: a range that is left is counted, and its next claim is not.
+            on.tlb().owner_begins(on.pin());
+        }
         let leaving = Leaving { map: self, span, tables: Unhooked::new() };
         if left {
             let all = span.pages(F::PAGE_SHIFT);
@@ -149,13 +153,11 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             if !left {
                 forget(leaving);
                 self.claims().lock().remove(span);
+                on.tlb().owner_ends(on.pin());
             }
             return Err(e);
         }
         forget(leaving);
-        if !left {
-            on.tlb().owner_begins(on.pin());
-        }
         Ok(KernelRange { map: self, span, owes_flush: false })
     }
 
