@@ -1,5 +1,5 @@
-//! Reads the information of boot loaders, as bytes: the places of all that they pass, and their maps
-//! of memory, by multiboot 1 and by PVH. Both name kinds of memory as the BIOS does (ACPI
+//! Reads the information of boot loaders, as bytes: the places of all that they pass, and their
+//! maps of memory, by multiboot 1 and by PVH. Both name kinds of memory as the BIOS does (ACPI
 //! specification, "Address Range Types").
 
 use core::fmt;

@@ -71,39 +71,7 @@ loaded:
 1:  hlt
     jmp 1b
 
-# Where another CPU begins, copied to physical 0x8000: real mode. Its number lies behind the code.
-.code16
-.globl trampoline, trampoline_end, trampoline_cpu
-trampoline:
-    cli
-    xor ax, ax
-    mov ds, ax
-    .byte 0x66, 0x0F, 0x01, 0x16            # lgdtl [0x8000 + trampoline_gdtr - trampoline]
-    .word trampoline_gdtr - trampoline + 0x8000
-    mov eax, cr0
-    or al, 1
-    mov cr0, eax
-    .byte 0x66, 0xEA                        # ljmpl 0x08:trampoline32
-    .long trampoline32 - trampoline + 0x8000
-    .word 0x08
-.code32
-trampoline32:
-    mov ax, 0x10
-    mov ds, ax
-    mov es, ax
-    mov ss, ax
-    .byte 0x8B, 0x2D                        # mov ebp, [0x8000 + trampoline_cpu - trampoline]
-    .long trampoline_cpu - trampoline + 0x8000
-    mov eax, offset enter_paging_physical
-    jmp eax
-.balign 4
-trampoline_gdtr:
-    .word 23
-    .long boot_gdt_physical
-.balign 4
-trampoline_cpu:
-    .long 0
-trampoline_end:
+TRAMPOLINE 0x08, 23, enter_paging_physical
 
 .section .data
 .balign 16

@@ -26,8 +26,8 @@ pub use ptarmigan_kernel_x86::loader::{multiboot as entries, multiboot_places as
 pub use registers::{ABI, CALL, Format};
 pub use windows::{Window, counts, tables_opened, window, with as with_high};
 
-global_asm!(include_str!("boot.s"));
-global_asm!(include_str!("trap.s"));
+global_asm!(include_str!("../../../x86/src/start.s"), include_str!("boot.s"));
+global_asm!(include_str!("../../../x86/src/stubs.s"), include_str!("trap.s"));
 global_asm!(include_str!("memory.s"));
 global_asm!(include_str!("../../../x86/src/check.s"), features = const FEATURES, extended = const EXTENDED);
 
@@ -118,8 +118,8 @@ impl Windows {
         Ok(())
     }
 
-    /// Tests Linux's pool with tasks that sleep, if it is used; returns the value of `kmap=` and the
-    /// results.
+    /// Tests Linux's pool with tasks that sleep, if it is used; returns the value of `kmap=` and
+    /// the results.
     pub fn test(&self) -> Option<(&'static str, Result<Results, Failed>)> {
         self.linux.map(|_| (self.name, kmap::test()))
     }

@@ -1,26 +1,8 @@
-# What lies at fs while the kernel runs (struct Local): 0 the kernel's stack, 12 the CPU's number, 16 the task state
-# segment.
+# What lies at fs while the kernel runs (struct Local): 0 the kernel's stack, 12 the CPU's number,
+# 16 the task state segment.
 
-# One 16-byte stub per vector: push a zero where the CPU pushes no error code, push the vector, go on in common.
-# System calls push their number instead.
 .section .text
-.balign 16
-.globl trap_stubs
-trap_stubs:
-.set vector, 0
-.rept 256
-    .balign 16
-    .if (vector == 8) | (vector == 17) | (vector == 21) | ((vector >= 10) & (vector <= 14))
-    .elseif vector == 0x80
-    push eax                    # the number, where others have an error code
-    .else
-    .byte 0x6A, 0               # push 0
-    .endif
-    .byte 0x68                  # push vector, with four bytes whatever its size
-    .long vector
-    jmp trap_common
-    .set vector, vector + 1
-.endr
+STUBS 256, 0x80
 
 trap_common:
     test byte ptr [esp + 12], 3

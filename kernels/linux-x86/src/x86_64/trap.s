@@ -1,23 +1,8 @@
 # What lies at gs while the kernel runs (struct Local): 0 the kernel's stack, 8 the end of the context's registers,
 # 16 the program's stack pointer for a moment, 24 the CPU's number, 32 the task state segment.
 
-# One 16-byte stub per vector: push a zero where the CPU pushes no error code, push the vector, go on in common.
 .section .text
-.balign 16
-.globl trap_stubs
-trap_stubs:
-.set vector, 0
-.rept 256
-    .balign 16
-    .if (vector == 8) | (vector == 17) | (vector == 21) | ((vector >= 10) & (vector <= 14))
-    .else
-    .byte 0x6A, 0               # push 0
-    .endif
-    .byte 0x68                  # push vector, with four bytes whatever its size
-    .long vector
-    jmp trap_common
-    .set vector, vector + 1
-.endr
+STUBS 256
 
 trap_common:
     test byte ptr [rsp + 24], 3

@@ -8,7 +8,7 @@ use crate::loader;
 use crate::memory_map::{MemoryMap, Span};
 use crate::table::TablePage;
 
-global_asm!(include_str!("boot.s"));
+global_asm!(include_str!("../start.s"), include_str!("boot.s"));
 
 /// The stack the kernel runs on. The assembly knows its size.
 #[repr(C, align(16))]

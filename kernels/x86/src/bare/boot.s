@@ -1,10 +1,6 @@
 # PVH entry: 32-bit protected mode, paging off, ebx = physical address of the start information.
 
-.section .note.pvh,"a",@note
-.balign 4
-.long 4, 8, 18                  # name size, descriptor size, XEN_ELFNOTE_PHYS32_ENTRY
-.asciz "Xen"
-.quad pvh_start_physical
+PVH_NOTE
 
 .section .boot,"ax",@progbits
 .code32
@@ -12,28 +8,7 @@
 pvh_start:
     cli
     cld
-    # The low 4 GiB by 2 MiB pages, reached twice: as the direct map at 0xffff800000000000 (slot 256), where the
-    # image is linked, and where they are (slot 0), for the few instructions until the jump there. One third-level
-    # table serves both. The tables are in zeroed .bss.
-    mov eax, offset boot_upper_physical
-    or eax, 3
-    mov [boot_top_physical], eax
-    mov [boot_top_physical + 256 * 8], eax
-    mov edi, offset boot_upper_physical
-    mov eax, offset boot_directories_physical
-    or eax, 3
-    mov ecx, 4
-1:  mov [edi], eax
-    add edi, 8
-    add eax, 4096
-    loop 1b
-    mov edi, offset boot_directories_physical
-    mov eax, 0x83               # present, writable, 2 MiB
-    mov ecx, 2048
-1:  mov [edi], eax
-    add edi, 8
-    add eax, 0x200000
-    loop 1b
+    MAP_LOW
 
     mov eax, cr4
     or eax, 0x620               # PAE, OSFXSR, OSXMMEXCPT: the host's prebuilt core uses SSE

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use crate::segments::{OfCpu, TaskState, gate, load_vectors, task_descriptor};
 
-global_asm!(include_str!("trap.s"));
+global_asm!(include_str!("../stubs.s"), include_str!("trap.s"));
 
 /// A page-fault hook: address and error code; true means "mapped, try again".
 pub type PageFaultHook = fn(u64, u64) -> bool;

@@ -1,20 +1,5 @@
-# One 16-byte stub per vector: push a zero where the CPU pushes no error code, push the vector, go on in common.
 .section .text
-.balign 16
-.globl trap_stubs
-trap_stubs:
-.set vector, 0
-.rept 32
-    .balign 16
-    .if (vector == 8) | (vector == 17) | (vector == 21) | ((vector >= 10) & (vector <= 14))
-    .else
-    .byte 0x6A, 0               # push 0
-    .endif
-    .byte 0x68                  # push vector, with four bytes whatever its size
-    .long vector
-    jmp trap_common
-    .set vector, vector + 1
-.endr
+STUBS 32
 
 # Every vector runs on a stack of its own (IST): the host's prebuilt core uses the red zone below rsp.
 trap_common:
