@@ -1,10 +1,12 @@
 //! Caches no page, as Linux since 5.4: the policy that others are compared with.
-use crate::tally::{LevelTally, Tally};
+use crate::tally::Lines;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use ptarmigan::cpu::{CpuId, MachineId, NodeId};
 use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::page::{Clean, Construct, Flushed, Level};
-use ptarmigan::quicklist::{Here, Placement, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
+use ptarmigan::quicklist::{
+    Here, LevelTally, Placement, Policy, PolicyCounts, Returned, Source, TakesUnhooked,
+};
 use ptarmigan::window::OpenWindow;
 
 /// Takes and clears a page each time; gives it back, content forgotten, when the flush is over.
@@ -12,7 +14,7 @@ use ptarmigan::window::OpenWindow;
 pub struct Plain<'m, W, C> {
     source: Source<'m, W, C>,
     /// By CPU.
-    tallies: BootSlice<Tally>,
+    tallies: BootSlice<Lines>,
 }
 
 impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
@@ -26,19 +28,18 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
         cpus: usize,
         source: Source<'m, W, C>,
     ) -> Result<Self, BootMemoryShort> {
-        Ok(Plain { source, tallies: boot.take(cpus, |_| Tally::default())? })
+        Ok(Plain { source, tallies: boot.take(cpus, |_| Lines::default())? })
     }
 
     /// Boot memory for `cpus` CPUs.
     pub const fn bytes(cpus: usize) -> usize {
-        BootMemory::bytes::<Tally>(cpus)
+        BootMemory::bytes::<Lines>(cpus)
     }
 
     /// The counts of one CPU. A page may be counted as allocated on one CPU and as freed on
     /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
-        let tally = self.tallies.get(usize::from(cpu.0));
-        tally.map_or(PolicyCounts::default(), |tally| tally.add_to(PolicyCounts::default()))
+        PolicyCounts::sum(self.tallies.get(usize::from(cpu.0)).map(|lines| &lines.0))
     }
 
     /// Has the placement look at low memory, if it wants to know.
@@ -53,7 +54,7 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
     fn tally(&self, here: Here<'_>, page: &Clean) -> &LevelTally {
         let level = page.level();
         let is_high = level == Level::PTE && self.source.frames().is_high(page.addr().pfn());
-        self.tallies[usize::from(here.cpu().0)].of(level, is_high)
+        self.tallies[usize::from(here.cpu().0)].0.row(level, is_high)
     }
 
     fn give(&self, here: Here<'_>, page: Returned<Clean>) {
@@ -67,8 +68,8 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
 }
 
 // SAFETY: 1. both are fields, and the source makes pages of its frames. 2. the source makes them
-// for the level. 3. no page is kept: the allocator hands each out to one caller. 4.
-// proofs go to no other policy.
+// for the level. 3. no page is kept: the allocator hands each out to one caller. 4. proofs go to no
+// other policy.
 unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
@@ -122,6 +123,6 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     fn drain(&self, _: Here<'_>) {}
 
     fn counts(&self) -> PolicyCounts {
-        self.tallies.iter().fold(PolicyCounts::default(), |sum, tally| tally.add_to(sum))
+        PolicyCounts::sum(self.tallies.iter().map(|lines| &lines.0))
     }
 }

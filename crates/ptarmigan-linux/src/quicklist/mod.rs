@@ -22,7 +22,7 @@ mod rules;
 
 pub use rules::{ListsRefused, Rules, Trim};
 
-use crate::tally::{LevelTally, Tally};
+use crate::tally::Lines;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use ptarmigan::addr::PhysAddr;
@@ -30,7 +30,7 @@ use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use ptarmigan::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu};
 use ptarmigan::frames::{AllocFlags, HighUse, NoFrame, ZoneClass};
 use ptarmigan::page::{Clean, Construct, FlushProof, Flushed, Level, Unhooked};
-use ptarmigan::quicklist::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
+use ptarmigan::quicklist::{Here, LevelTally, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use rules::NodeState;
 
@@ -50,7 +50,7 @@ struct Seen {
     online: AtomicBool,
     /// Pages on all its lists.
     pages: AtomicU32,
-    tally: Tally,
+    tally: Lines,
 }
 
 /// The lists of one CPU.
@@ -143,7 +143,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
                 node: nodes[cpu],
                 online: AtomicBool::new(true),
                 pages: AtomicU32::new(0),
-                tally: Tally::default(),
+                tally: Lines::default(),
             })?,
             high,
             source,
@@ -160,9 +160,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     /// The counts of one CPU. A page may be counted as allocated on one CPU and as freed on
     /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
-        self.seen
-            .get(usize::from(cpu.0))
-            .map_or(PolicyCounts::default(), |seen| seen.tally.add_to(PolicyCounts::default()))
+        PolicyCounts::sum(self.seen.get(usize::from(cpu.0)).map(|seen| &seen.tally.0))
     }
 
     /// The differences between the versions.
@@ -245,7 +243,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// Returns the caller's CPU's counts of `level`.
     fn tally(&self, here: Here<'_>, level: Level) -> &LevelTally {
-        self.seen[usize::from(here.cpu().0)].tally.of(level, false)
+        self.seen[usize::from(here.cpu().0)].tally.0.level(level)
     }
 
     /// Changes the number of pages on this CPU's lists, which no other CPU writes.
@@ -478,7 +476,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     }
 
     fn counts(&self) -> PolicyCounts {
-        self.seen.iter().fold(PolicyCounts::default(), |sum, cpu| cpu.tally.add_to(sum))
+        PolicyCounts::sum(self.seen.iter().map(|seen| &seen.tally.0))
     }
 }
 

@@ -35,4 +35,4 @@ pub use meminfo::{Memory, NodeLines, NodeMemory};
 pub use placement::Placement;
 pub use policy::{Policy, PolicyOn, TakesUnhooked};
 pub use source::Source;
-pub use tally::{LevelCounts, NodeCounts, PolicyCounts};
+pub use tally::{LevelCounts, LevelTally, NodeCounts, PolicyCounts, Tally};

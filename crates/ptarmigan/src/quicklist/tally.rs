@@ -2,19 +2,25 @@
 use crate::cpu::Counter;
 use crate::page::{Layout, Level, MAX_LEVELS};
 
-/// One CPU's counts for one level.
+/// One CPU's counts for one level, as [`LevelCounts`] names them.
 #[derive(Default)]
-pub(super) struct LevelTally {
+pub struct LevelTally {
+    /// Pages handed out.
     pub allocs: Counter,
+    /// Pages taken back.
     pub frees: Counter,
+    /// Magazines that the depot moved to the CPU.
     pub refills: Counter,
+    /// Pages that came from the frame allocator.
     pub misses: Counter,
+    /// Pages that went back to the frame allocator.
     pub returns: Counter,
 }
 
-/// One CPU's counts. Single writer.
+/// One CPU's counts, for a policy to keep. Only that CPU adds to them; it puts them on lines of
+/// their own.
 #[derive(Default)]
-pub(super) struct Tally {
+pub struct Tally {
     /// A power of two, so that an index is cut to size instead of checked. Behind those of the
     /// levels is that of leaf tables in high memory, which the lowest level's leaves out.
     levels: [LevelTally; MAX_LEVELS.next_power_of_two()],
@@ -25,6 +31,7 @@ const HIGH: usize = MAX_LEVELS.next_power_of_two() - 1;
 const _: () = assert!(HIGH >= MAX_LEVELS);
 
 impl Tally {
+    /// Returns the counts of tables of `level` in low memory.
     #[inline]
     pub fn level(&self, level: Level) -> &LevelTally {
         &self.levels[level.at() % MAX_LEVELS.next_power_of_two()]
@@ -94,7 +101,7 @@ pub struct PolicyCounts {
 
 impl PolicyCounts {
     /// Returns the counts of all these CPUs together.
-    pub(super) fn sum<'t>(tallies: impl IntoIterator<Item = &'t Tally>) -> Self {
+    pub fn sum<'t>(tallies: impl IntoIterator<Item = &'t Tally>) -> Self {
         let mut all = PolicyCounts::default();
         for tally in tallies {
             all.levels.iter_mut().zip(&tally.levels).for_each(|(sum, one)| sum.add(one));
