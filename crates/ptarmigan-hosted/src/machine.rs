@@ -173,30 +173,37 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
         }
     }
 
-    /// Not inlined: faults on machines without memory behind data frames are not to pay for it.
-    #[inline(never)]
-    fn take_with_memory(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        let frame = on.take_zeroed(flags)?;
-        // SAFETY: 1. taken just now.
-        unsafe { on.machine().use_fresh(frame) };
-        Ok(frame)
-    }
-
-    /// Imitates the program that gets a page of anonymous memory: it writes to those cache lines
-    /// that [`HostConfig::use_lines`](super::HostConfig::use_lines) says.
+    /// Takes a data frame that is zero, for a page of anonymous memory. If data frames have memory,
+    /// it is written to as its program would:
+    /// [`HostConfig::use_lines`](super::HostConfig::use_lines).
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; no frame has been taken then.
     ///
     /// # Safety
     ///
-    /// 1. The caller must own `frame`, a data frame of the machine's with memory behind it, and no
-    ///    other code may reach it.
-    pub unsafe fn use_fresh(&self, frame: Pfn) {
-        debug_assert!(
-            // SAFETY: 1. by the caller.
-            unsafe { is_zero(&self.host.window(), frame) },
-            "{frame} is handed out as zero and is not"
-        );
-        // SAFETY: 1. by the caller.
-        unsafe { self.use_data(frame) };
+    /// 1. `on` must be this machine, or one that has its frames.
+    #[inline]
+    pub unsafe fn take_zero<M: Machine>(&self, on: On<'_, M>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        let frame = on.take_zeroed(flags)?;
+        if self.host.config().touch_data {
+            debug_assert!(
+                // SAFETY: 1. taken just now, of this host's frames (contract, 1.), with memory.
+                unsafe { is_zero(&self.host.window(), frame) },
+                "{frame} is handed out as zero and is not"
+            );
+            // SAFETY: 1. as above.
+            unsafe { self.use_data(frame) };
+        }
+        Ok(frame)
+    }
+
+    /// Not inlined: faults on machines without memory behind data frames are not to pay for it.
+    #[inline(never)]
+    fn take_with_memory(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        // SAFETY: 1. it is this machine.
+        unsafe { on.machine().take_zero(on, flags) }
     }
 
     /// Writes to those cache lines of a fresh data frame that its program writes to at once.

@@ -194,12 +194,8 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
     /// Anonymous pages are cleared, in memory or not: that takes a slot.
     #[inline]
     fn take_anonymous(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        let frame = on.take_zeroed(flags)?;
-        if on.machine().has_memory() {
-            // SAFETY: 1. taken just now, and it has memory.
-            unsafe { on.machine().inner.use_fresh(frame) };
-        }
-        Ok(frame)
+        // SAFETY: 1. the machine has the frames of the one within.
+        unsafe { on.machine().inner.take_zero(on, flags) }
     }
 }
 

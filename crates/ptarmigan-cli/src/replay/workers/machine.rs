@@ -70,20 +70,17 @@ impl ReplayMmu for &HashedMmu<'_> {
 pub(crate) struct EitherMachine<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> {
     inner: &'m HostMachine<'h, F, P, S, W>,
     high: Option<HighMachine<'m, 'h, F, P, S, W>>,
-    /// Data frames have memory behind them.
-    has_data: bool,
 }
 
 impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> EitherMachine<'m, 'h, F, P, S, W> {
     /// Takes a machine without high memory.
     pub fn low(inner: &'m HostMachine<'h, F, P, S, W>) -> Self {
-        EitherMachine { inner, high: None, has_data: inner.host().config().touch_data }
+        EitherMachine { inner, high: None }
     }
 
     /// Takes a machine with high memory.
     pub fn high(high: HighMachine<'m, 'h, F, P, S, W>) -> Self {
-        let inner = high.inner();
-        EitherMachine { inner, has_data: inner.host().config().touch_data, high: Some(high) }
+        EitherMachine { inner: high.inner(), high: Some(high) }
     }
 
     #[cold]
@@ -198,16 +195,12 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for EitherM
     #[inline]
     fn take_anonymous(on: On<'_, Self>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
         let m = on.machine();
-        if m.high.is_none() && !m.has_data {
+        if m.high.is_none() && !m.inner.host().config().touch_data {
             // SAFETY: 1. the parts are this machine's, and `on` has checked the pin.
             return unsafe { on.data().take_raw(on.frames(), on.pin(), flags) };
         }
-        let frame = on.take_zeroed(flags)?;
-        if m.has_data {
-            // SAFETY: 1. taken just now, and it has memory.
-            unsafe { m.inner.use_fresh(frame) };
-        }
-        Ok(frame)
+        // SAFETY: 1. the machine has the frames of the one within.
+        unsafe { m.inner.take_zero(on, flags) }
     }
 }
 
