@@ -427,7 +427,7 @@ int32_t pt_cpu_serve(struct pt_cpu *cpu);
 
 // Does a bounded amount of work for an idle CPU: trims its lists, and clears up to `budget` free
 // frames ahead of their use. Returns how many it cleared, or an error. An idle loop calls it until
-// it returns 0; 16 frames are some 10 microseconds. On a machine with high memory it clears none.
+// it returns 0; 16 frames are some 10 microseconds. On a machine with high memory it returns 0.
 //
 // # Safety
 //

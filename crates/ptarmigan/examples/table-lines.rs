@@ -3,8 +3,8 @@
 //!
 //! valgrind's tool lackey names every load and store. Stores to [`MARKS`] say where an operation
 //! begins and ends. Between them, distinct lines count once, by their owner: pages of the machine,
-//! records of frames, and all others (lists, counters). Lines of the stack are left out, and so are code
-//! and constants, tables of functions among them: they are warm, whatever the policy.
+//! records of frames, and all others (lists, counters). Lines of the stack are left out, and so are
+//! code and constants, tables of functions among them: they are warm, whatever the policy.
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::AllocFlags;

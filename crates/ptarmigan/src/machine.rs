@@ -89,8 +89,8 @@ pub unsafe trait Machine: Sync {
 
     /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or
     /// [cleared](Self::clear_data) now. A machine that counts such pages, or whose data frames have
-    /// no memory behind them, does it in its own way. If that unwinds once it has taken a frame, the
-    /// frame is lost.
+    /// no memory behind them, does it in its own way. If that unwinds once it has taken a frame,
+    /// the frame is lost.
     ///
     /// # Errors
     ///
@@ -337,8 +337,8 @@ impl<'a, M: Machine> On<'a, M> {
             let asid = space.and_then(|space| self.tlb().number_here(self.pin, space));
             let space = space.map(SpaceTlb::id);
             let entry = NewEntry { space, asid, va, shift, pages, was, raw };
-            // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's. 2. callers in
-            // this crate have just stored the entries.
+            // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's. 2. callers
+            // in this crate have just stored the entries.
             unsafe { self.tlb().entry_became_valid(self.pin, &entry) };
         }
     }

@@ -1,7 +1,7 @@
 // The interface of kernels and their user programs: numbers of calls, and of failed checks that the
 // program reports. Includes have a type `Word`, that of a register; the architecture says which
-// registers have the number, arguments and the result, which is `ERROR` if the call failed. Not every
-// kernel has each call.
+// registers have the number, arguments and the result, which is `ERROR` if the call failed. Not
+// every kernel has each call.
 
 /// `exit(code)`: ends the task.
 pub const EXIT: Word = 0;

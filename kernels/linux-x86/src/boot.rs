@@ -58,8 +58,8 @@ pub struct Info {
 ///    written to, nor will be where the result refers to it.
 pub unsafe fn read(information: u64) -> Info {
     let reached = format_args!("below the {} MiB that the kernel reaches at boot", DIRECT_MAP_END >> 20);
-    // SAFETY: 1. The loader's and the firmware's structures (point 1), or bytes behind a text: memory
-    // that is not free, or reserved below, or not written to before this returns.
+    // SAFETY: 1. The loader's and the firmware's structures (point 1), or bytes behind a text:
+    // memory that is not free, or reserved below, or not written to before this returns.
     let memory = |at, len| unsafe { bytes(at, len) };
     let places = match arch::places(information, memory) {
         Ok(places) => places,

@@ -1,5 +1,5 @@
-// The interface of the kernel and its user program. The number of a call is in r0, arguments in r3 to
-// r5, the result in r3.
+// The interface of the kernel and its user program. The number of a call is in r0, arguments in r3
+// to r5, the result in r3.
 
 type Word = u32;
 include!("../../base/user/abi.rs");

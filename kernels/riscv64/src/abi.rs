@@ -1,5 +1,5 @@
-// The interface of the kernel and its user program. The number of a call is in a7, arguments in a0 to
-// a2, the result in a0.
+// The interface of the kernel and its user program. The number of a call is in a7, arguments in a0
+// to a2, the result in a0.
 
 type Word = u64;
 include!("../../base/user/abi.rs");

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn pt_cpu_serve(cpu: Arg<'_, PtCpu>) -> i32 {
 
 /// Does a bounded amount of work for an idle CPU: trims its lists, and clears up to `budget` free
 /// frames ahead of their use. Returns how many it cleared, or an error. An idle loop calls it until
-/// it returns 0; 16 frames are some 10 microseconds. On a machine with high memory it clears none.
+/// it returns 0; 16 frames are some 10 microseconds. On a machine with high memory it returns 0.
 ///
 /// # Safety
 ///

@@ -44,8 +44,8 @@ pub enum Entry {
 /// for the MMU but keeps its frame (`PROT_NONE`).
 ///
 /// A tree refuses to compile with a format whose shape it does not support: see [`check`]. The
-/// promises below are tested by `ptarmigan_ptsan::conform`, for every format that `ptsan` can decode;
-/// write that test first.
+/// promises below are tested by `ptarmigan_ptsan::conform`, for every format that `ptsan` can
+/// decode; write that test first.
 ///
 /// Every function of an entry takes the level of its table, as its meaning depends on the level: a
 /// large page has its frame, its memory type and the bit that tells it from a link in other places.

@@ -1,4 +1,4 @@
-//! Names what a gather is for, and holds the word that only this kind of gather needs.
+//! Names the kinds of gathers, each with the word that only it needs.
 use crate::machine::{Machine, On};
 use crate::tlb::{Runs, SpaceTlb, Ticket};
 
@@ -6,7 +6,7 @@ use crate::tlb::{Runs, SpaceTlb, Ticket};
 /// which have been flushed. The root of the tables is [`SpaceTlb::hashed_root`].
 pub(crate) type Scrub<M> = for<'a> fn(On<'a, M>, &SpaceTlb, &Runs);
 
-/// What ends with a gather.
+/// The work that ends with a gather.
 pub(super) enum End<'a, M: Machine> {
     /// A page changes its frame. No tables are unlinked.
     Page,

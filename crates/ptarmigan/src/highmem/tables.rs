@@ -118,8 +118,8 @@ impl<L: Slots, C: OwnCpu> TableWindow<L, C> {
     /// # Safety
     ///
     /// 1. The slots must be made for all memory that the window will be opened on, one frame at a
-    ///    time. No other code may use them. They must show nothing, and every CPU must have
-    ///    forgotten what they showed.
+    ///    time. No other code may use them. They must be empty, and every CPU must have
+    ///    forgotten their last frames.
     /// 2. Installing a frame in a slot and removing it must not fail.
     /// 3. `cpu` must give out numbers below `cpus`.
     pub unsafe fn new(

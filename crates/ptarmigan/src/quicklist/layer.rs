@@ -252,8 +252,8 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
 }
 
 // SAFETY: it is part of the `Policy` above. Of that contract: 3. the policy inside hands the tables
-// out again, or leaves them in the chain. The layer is told where they are, and gets none. 4. the
-// proof and the tables go on to a part of `inner`, which has its machine and its CPUs. `inner`
+// out again, or leaves them in the chain. The layer is told where they are, and gets no page. 4.
+// the proof and the tables go on to a part of `inner`, which has its machine and its CPUs. `inner`
 // handed the tables out, as the layer only passes pages on.
 unsafe impl<L: Layer<P>, P: Policy> TakesUnhooked for Layered<L, P> {
     fn take_unhooked(

@@ -187,8 +187,8 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
             while at_work.load(Ordering::Acquire) > 0 {
                 change += 1;
                 let i = change as usize % ENTRIES;
-                // SAFETY: 1. the entry is not present: it gives no access and links no table. 2. there
-                // is no range. 3. the host's own.
+                // SAFETY: 1. the entry is not present: it gives no access and links no table. 2.
+                // there is no range. 3. the host's own.
                 unsafe { host.kernel().set(host.frames(), FIRST + i, change << 12) };
                 made[i].store(change, Ordering::Release);
             }

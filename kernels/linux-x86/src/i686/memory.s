@@ -1,5 +1,5 @@
-# Memory functions and names of an unwinder, which the target expects from libc and libstd. No code unwinds: the profile
-# says abort.
+# Memory functions and names of an unwinder, which the target expects from libc and libstd. No code
+# unwinds: the profile says abort.
 .section .text
 .globl memcpy, memmove, memset, memcmp, bcmp, strlen, rust_eh_personality, _Unwind_Resume
 memcpy:

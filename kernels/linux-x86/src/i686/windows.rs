@@ -1,5 +1,5 @@
-//! Windows on high memory: the library's local maps for data, or Linux's pool where `kmap=` says so,
-//! and its window on tables.
+//! Windows on high memory: the library's local maps for data, or Linux's pool where `kmap=` says
+//! so, and its window on tables.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -158,9 +158,9 @@ pub unsafe fn window() -> Window {
     let memory = NonNull::new(TABLES_MEMORY.get().cast()).unwrap_or(NonNull::dangling());
     // SAFETY: 1. The memory is used here alone (point 1).
     let mut boot = unsafe { BootMemory::new(memory, TABLES_BYTES) };
-    // SAFETY: 1. Slots show any frame, and these are used here alone. The table is all zero at boot,
-    // and no code has used an address of it. 2. Neither of the two fails. 3. CPUs have numbers below
-    // `CPUS`.
+    // SAFETY: 1. Slots show any frame, and these are used here alone. The table is all zero at
+    // boot, and no code has used an address of it. 2. Neither of the two fails. 3. CPUs have
+    // numbers below `CPUS`.
     let made = unsafe { TableWindow::new(&mut boot, CPUS, HighSlots::tables(), ThisCpu) };
     let made = made.unwrap_or_else(|e| panic!("{e}"));
     // SAFETY: 1. Point 1 of the caller's.

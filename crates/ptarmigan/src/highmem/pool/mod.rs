@@ -108,8 +108,8 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
     ///
     /// 1. The slots must be made for the memory of `frames`, and `low` must reach the frames below
     ///    its limit.
-    /// 2. No other code may use the slots. They must show nothing, and every CPU must have
-    ///    forgotten what they showed.
+    /// 2. No other code may use the slots. They must be empty, and every CPU must have
+    ///    forgotten their last frames.
     pub unsafe fn new(
         boot: &mut BootMemory,
         config: PoolConfig,

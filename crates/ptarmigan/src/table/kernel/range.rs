@@ -133,7 +133,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         let span = Span { first: start.0, last };
         let left = self.note(span)? == Hold::Left;
         if !left {
-            // Before anything unwinds: a range that is left is counted, and its next claim is not.
+            // Before code that may unwind: a range that is left stays counted.
             on.tlb().owner_begins(on.pin());
         }
         let leaving = Leaving { map: self, span, tables: Unhooked::new() };

@@ -230,8 +230,8 @@ impl<'h, P: Subject> Run<'h, P> {
                 }
             }
             Op::Kernel(index, raw) => {
-                // SAFETY: 1. the entry is not present: it gives no access and links no table. 2. there
-                // is no range. 3. the host's own.
+                // SAFETY: 1. the entry is not present: it gives no access and links no table. 2.
+                // there is no range. 3. the host's own.
                 unsafe { host.kernel().set(host.frames(), 256 + usize::from(index), u64::from(raw) << 12) };
             }
             Op::Press(n) => {
