@@ -502,15 +502,26 @@ impl<F: Format> Host<F> {
 
     /// Makes a historic policy with `lists` lists, 1 to 3; see [`Historic::new`].
     ///
+    /// ```compile_fail,E0133
+    /// let host = ptarmigan_hosted::Host::<ptarmigan::format::X86_64>::new(Default::default())?;
+    /// host.historic(ptarmigan_linux::Rules::V5, 2)?; // who walks its tables?
+    /// # Ok::<(), ptarmigan_hosted::HostError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`HostError`] for lack of memory.
-    pub fn historic(
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`Historic::new`] says.
+    pub unsafe fn historic(
         &self,
         rules: Rules,
         lists: usize,
     ) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
-        self.historic_of(rules, lists, self.source())
+        // SAFETY: 1. the caller's promise.
+        unsafe { self.historic_of(rules, lists, self.source()) }
     }
 
     /// Makes a historic policy, of another [source](super::HostTables::source) of this host's.
@@ -519,7 +530,11 @@ impl<F: Format> Host<F> {
     /// # Errors
     ///
     /// [`HostError`] for lack of memory.
-    pub fn historic_of<'m, W: OpenWindow, C: Construct>(
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`Historic::new`] says.
+    pub unsafe fn historic_of<'m, W: OpenWindow, C: Construct>(
         &self,
         rules: Rules,
         lists: usize,
@@ -527,37 +542,8 @@ impl<F: Format> Host<F> {
     ) -> Result<Historic<'m, W, C>, HostError> {
         let nodes: Vec<_> = (0..self.config.cpus).map(|cpu| self.node_of(CpuId(cpu as u16))).collect();
         let mut boot = self.boot(Historic::<W, C>::bytes(nodes.len()))?;
-        Ok(Historic::new(&mut boot, rules, &nodes, lists, source)?)
-    }
-
-    /// Makes the policy that Linux's ia64 had in 2004, with two lists.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError`] for lack of memory.
-    pub fn v2004(&self) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
-        self.historic(Rules::V2004, 2)
-    }
-
-    /// Makes the policy of 2007 with `lists` lists.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError`] for lack of memory.
-    pub fn v5(&self, lists: usize) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
-        self.historic(Rules::V5, lists)
-    }
-
-    /// Makes the policy of Linux 2.6.27 with `lists` lists.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError`] for lack of memory.
-    pub fn v2008(
-        &self,
-        lists: usize,
-    ) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
-        self.historic(Rules::V2008, lists)
+        // SAFETY: 1. the caller's promise.
+        Ok(unsafe { Historic::new(&mut boot, rules, &nodes, lists, source) }?)
     }
 
     /// Makes the library's own policy.

@@ -107,7 +107,15 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     /// # Errors
     ///
     /// [`HistoricError`] if the lists do not fit into `boot`, or the version has no such lists.
-    pub fn new(
+    ///
+    /// # Safety
+    ///
+    /// 1. No MMU walks the tables of this policy, and no code that reads or writes memory by what
+    ///    it finds in them does so as a [reader](ptarmigan::tlb::Readers::walk). The policy hands a
+    ///    table out again before the flush, as Linux did, while such walkers may still find it. A
+    ///    model of an MMU, which translates and accesses nothing, may walk them; the operations of
+    ///    spaces exclude each other.
+    pub unsafe fn new(
         boot: &mut BootMemory,
         rules: Rules,
         nodes: &[NodeId],

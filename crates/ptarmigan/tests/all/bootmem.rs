@@ -238,7 +238,8 @@ mod a_machine {
                 Parking::new(boot, machine, cpus, 64).expect("`bytes` suffices");
                 Plain::new(boot, cpus, source()).expect("`bytes` suffices");
                 let on: Vec<_> = (0..cpus).map(|cpu| NodeId((cpu * nodes as usize / cpus) as u8)).collect();
-                Historic::new(boot, Rules::V5, &on, 3, source()).expect("`bytes` suffices");
+                // SAFETY: 1. as above.
+                unsafe { Historic::new(boot, Rules::V5, &on, 3, source()) }.expect("`bytes` suffices");
                 Lists::new(boot, lists, source()).expect("`bytes` suffices");
                 let checked =
                     Checked::new(boot, &frames, CheckConfig::new(|_| ())).expect("`bytes` suffices");

@@ -13,6 +13,7 @@ use ptarmigan::quicklist::{ListsConfig, ListsError, NodeCounts, Policy, Quicklis
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostError, HostMachine, NoTlb};
+use ptarmigan_linux::Rules;
 
 type Lists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>>;
 
@@ -56,7 +57,7 @@ fn every_policy_refuses_levels_that_trees_do_not_have() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     refuses_levels_that_there_are_not(&host, &host.quicklists().unwrap());
     refuses_levels_that_there_are_not(&host, &host.plain().unwrap());
-    refuses_levels_that_there_are_not(&host, &host.v5(3).unwrap());
+    refuses_levels_that_there_are_not(&host, &common::historic(&host, Rules::V5, 3).unwrap());
 }
 
 #[test]

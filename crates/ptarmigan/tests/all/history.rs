@@ -208,7 +208,8 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
     // checked. 4. no tree is made.
     let source = unsafe { Source::new(&frames, window, &marks, X86_64::LAYOUT) };
     let on: Vec<_> = cpus.iter().map(|(node, _)| NodeId(*node)).collect();
-    let policy = Historic::new(&mut boot, rules, &on, lists, source).expect("`bytes` suffices");
+    // SAFETY: 1. no tree is made.
+    let policy = unsafe { Historic::new(&mut boot, rules, &on, lists, source) }.expect("`bytes` suffices");
     // Pages of all memory at boot: a tenth, or one for each 512 and 500 more, and 50 in any case.
     let all = (nodes * (low + high)) as usize;
     let watermark = if is_2004 { (all / 512 + 500).min(all / 10).max(50) } else { 0 };
@@ -358,16 +359,20 @@ fn lists_that_a_version_cannot_have_are_refused() {
     use ptarmigan_hosted::{Host, HostError};
     let host = Host::<X86Pae>::new(common::small(1, 1, 16)).unwrap();
     for lists in 2..=3 {
-        assert!(host.v5(lists).is_ok());
+        assert!(common::historic(&host, Rules::V5, lists).is_ok());
     }
-    let Err(HostError::Lists(refused)) = host.v5(1) else { panic!("PMD and PTE pages are mixed") };
+    let Err(HostError::Lists(refused)) = common::historic(&host, Rules::V5, 1) else {
+        panic!("PMD and PTE pages are mixed")
+    };
     assert_eq!(refused, ListsRefused::MixesPmdAndPte);
     assert!(refused.to_string().contains("cannot mix PMD and PTE pages"), "{refused}");
     let host = Host::<X86_64>::new(common::small(1, 1, 16)).unwrap();
     for lists in [0, 4] {
-        assert!(matches!(host.v5(lists), Err(HostError::Lists(ListsRefused::Number(n))) if n == lists));
+        assert!(
+            matches!(common::historic(&host, Rules::V5, lists), Err(HostError::Lists(ListsRefused::Number(n))) if n == lists)
+        );
     }
-    let refused = host.historic(Rules::V2004, 3).map(|_| ()).expect_err("it has two");
+    let refused = common::historic(&host, Rules::V2004, 3).map(|_| ()).expect_err("it has two");
     assert!(refused.to_string().contains("2004 has 2"), "{refused}");
     let _: HistoricError = HistoricError::Lists(ListsRefused::Number(0));
 }

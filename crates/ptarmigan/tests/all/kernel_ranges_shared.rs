@@ -1,5 +1,6 @@
 //! Ranges of the kernel's half whose owners share tables, and whose flushes fail.
 #![cfg(not(loom))]
+use crate::common;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Attr, X86_64};
@@ -11,6 +12,7 @@ use ptarmigan::table::{ClaimError, KernelMap, KernelRange, KernelRangeError};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan_linux::Rules;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -204,7 +206,7 @@ fn a_table_that_another_owner_is_about_to_link_in_is_not_given_back() {
 #[test]
 fn the_last_of_two_owners_gives_the_shared_table_back_also_if_both_go_at_once() {
     // A layer is told of tables before the flush where the policy takes them then.
-    let on = leaked_with(NoTlb, |host| host.v5(2).unwrap());
+    let on = leaked_with(NoTlb, |host| common::historic(host, Rules::V5, 2).unwrap());
     let host = host_of(on);
     let mut first = claim(host, on, START);
     let mut second = claim(host, on, START + LEAF);
@@ -299,7 +301,7 @@ fn a_permission_of_the_kernel_is_taken_from_all_cpus_also_if_one_fails() {
 fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
     let tlbs: &'static Tlbs = Box::leak(Box::default());
     // This policy takes tables before the flush, and the layer is told of them then.
-    let on = leaked_with(tlbs, |host| host.v5(2).unwrap());
+    let on = leaked_with(tlbs, |host| common::historic(host, Rules::V5, 2).unwrap());
     let host = host_of(on);
     let again = move || host.kernel().claim(on, VirtAddr(START), LEAF);
     for moment in [Moment::Invalidate, Moment::Freeing] {

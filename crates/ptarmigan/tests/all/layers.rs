@@ -277,9 +277,9 @@ fn a_layer_is_told_of_tables_where_its_policy_takes_them() {
     let slots = host.slots();
     let (early, late) = freed(&host, &slots, host.plain().unwrap());
     assert!(early == 0 && late > 0, "after the flush");
-    let (early, late) = freed(&host, &slots, host.historic(Rules::V5, 2).unwrap());
+    let (early, late) = freed(&host, &slots, common::historic(&host, Rules::V5, 2).unwrap());
     assert!(early == 3 && late == 1, "before the flush, as in 2007, but for the root");
-    let (early, late) = freed(&host, &slots, host.v2004().unwrap());
+    let (early, late) = freed(&host, &slots, common::historic(&host, Rules::V2004, 2).unwrap());
     assert!(early == 2 && late == 2, "PTE pages come after the flush, too");
 }
 

@@ -357,8 +357,8 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
     follows(&host, &cpus, host.quicklists().unwrap());
     follows(&host, &cpus, host.plain().unwrap());
     for n in 1..=3 {
-        follows(&host, &cpus, host.v5(n).unwrap());
-        follows(&host, &cpus, host.v2008(n).unwrap());
+        follows(&host, &cpus, common::historic(&host, Rules::V5, n).unwrap());
+        follows(&host, &cpus, common::historic(&host, Rules::V2008, n).unwrap());
     }
 }
 
@@ -409,8 +409,8 @@ fn a_policy_without_memory_says_so_and_changes_nothing() {
     }
     fails(&host, &cpus, host.quicklists_with(lists(2, 16, 4)).unwrap());
     fails(&host, &cpus, host.plain().unwrap());
-    fails(&host, &cpus, host.v5(2).unwrap());
-    fails(&host, &cpus, host.v2008(2).unwrap());
+    fails(&host, &cpus, common::historic(&host, Rules::V5, 2).unwrap());
+    fails(&host, &cpus, common::historic(&host, Rules::V2008, 2).unwrap());
 }
 
 #[test]
@@ -513,8 +513,8 @@ proptest! {
         let host = Host::<X86_64>::new(small(cpus, nodes, mib)).unwrap();
         let slots = host.slots();
         let policy = match of {
-            Of::Y2007 => host.v5(nr).unwrap(),
-            Of::Y2008 => host.v2008(nr).unwrap(),
+            Of::Y2007 => common::historic(&host, Rules::V5, nr).unwrap(),
+            Of::Y2008 => common::historic(&host, Rules::V2008, nr).unwrap(),
         };
         let mut model = Model { of, nr, nodes, cpus: vec![ModelCpu::default(); cpus] };
         let rng = Rng::new(seed);
@@ -625,8 +625,9 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block. 2. no page is
     // constructed. 3. the layout is the format's own. 4. no tree is made.
     let source = unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) };
-    let policy =
-        Historic::new(&mut boot, rules, &[NodeId(0)], 1, source).expect("`bytes` says how much is needed");
+    // SAFETY: 1. no tree is made.
+    let policy = unsafe { Historic::new(&mut boot, rules, &[NodeId(0)], 1, source) }
+        .expect("`bytes` says how much is needed");
     // SAFETY: 1. this thread is the machine's only CPU. 2. the policy was made for one.
     let pin = unsafe { Pinned::assume(frames.machine(), CpuId(0), NodeId(0)) };
     let taken: Vec<Clean> =
@@ -659,7 +660,10 @@ fn high_memory_lets_the_patch_of_2007_eat_low_memory_and_later_versions_not() {
 fn what_is_freed_on_a_foreign_node_stays_there_since_2008() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).unwrap();
     let cpus = host.slots();
-    for (policy, stays) in [(host.v5(1).unwrap(), false), (host.v2008(1).unwrap(), true)] {
+    for (policy, stays) in [
+        (common::historic(&host, Rules::V5, 1).unwrap(), false),
+        (common::historic(&host, Rules::V2008, 1).unwrap(), true),
+    ] {
         let page = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
         let at = page.addr();
         give_back(&policy, &cpus[1], page);

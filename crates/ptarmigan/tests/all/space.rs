@@ -8,6 +8,7 @@ use proptest::test_runner::RngSeed;
 use ptarmigan::format::{X86_64, X86Pae};
 use ptarmigan::quicklist::ListsConfig;
 use ptarmigan_hosted::{Host, HostConfig};
+use ptarmigan_linux::Rules;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -52,8 +53,8 @@ fn history<F: Watchable>(config: HostConfig, with: With, seed: u64, steps: usize
             let config = ListsConfig { magazine, ..ListsConfig::new(slots.len()) };
             run!(host.quicklists_with(config).unwrap())
         }
-        With::V5(lists) => run!(host.v5(lists).unwrap()),
-        With::V2008(lists) => run!(host.v2008(lists).unwrap()),
+        With::V5(lists) => run!(common::historic(&host, Rules::V5, lists).unwrap()),
+        With::V2008(lists) => run!(common::historic(&host, Rules::V2008, lists).unwrap()),
     };
     host.audit().unwrap();
     Ran { looks, findings: watch.finish(), failures }

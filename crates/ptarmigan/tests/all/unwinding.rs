@@ -1,6 +1,6 @@
 //! Checks the state after the MMU's code, or a policy's, has unwound.
 #![cfg(not(loom))]
-use crate::remembering;
+use crate::{common, remembering};
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Access, X86_64};
@@ -11,6 +11,7 @@ use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
+use ptarmigan_linux::Rules;
 use remembering::ExactTlbs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -207,7 +208,7 @@ fn the_next_flush_makes_up_for_one_that_a_layer_kept_from_beginning() {
     let (pin, pin1) = (slots[0].pin(), slots[1].pin());
     // This policy takes tables before the flush, and the layer is told of them then.
     let fails = FailsOnce { frames: host.frames(), fails: AtomicBool::new(true) };
-    let policy = Layered::new(fails, host.v5(2).unwrap()).unwrap();
+    let policy = Layered::new(fails, common::historic(&host, Rules::V5, 2).unwrap()).unwrap();
     let m = HostMachine::new(&host, policy, &model).unwrap();
     let on = m.on(&pin).unwrap();
     let mut space = Space::<X>::new(on).unwrap();

@@ -12,15 +12,31 @@ use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::Space;
-use ptarmigan::table::TreeRef;
+use ptarmigan::table::{KernelMap, TreeRef};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
-use ptarmigan_hosted::{CpuSlot, Delivery, Host, HostMachine};
+use ptarmigan::window::DirectMap;
+use ptarmigan_hosted::{CpuSlot, Delivery, Host, HostError, HostMachine};
+use ptarmigan_linux::{Historic, Rules};
 use ptarmigan_ptsan::SoftMmu;
 pub mod kernel_tlbs;
 pub use ptarmigan_ptsan::Watchable;
 use ptsan::{Access, Config, Content, Fault, Flush, Kind, Translation};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A policy of Linux. The MMUs of these tests are models, and no test reads memory by a table that
+/// it walks without a lock beside an operation on a machine with this policy.
+pub fn historic<F: Format>(
+    host: &Host<F>,
+    rules: Rules,
+    lists: usize,
+) -> Result<HostHistoric<'_, F>, HostError> {
+    // SAFETY: 1. nobody walks tables but models of MMUs and the operations of spaces.
+    unsafe { host.historic(rules, lists) }
+}
+
+/// What [`historic`] makes.
+pub type HostHistoric<'h, F> = Historic<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 
 /// A sanitizer that watches one host.
 pub struct Watch<'h, F: Format> {

@@ -13,6 +13,7 @@ use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan_hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
+use ptarmigan_linux::Rules;
 
 use super::host;
 use crate::bar::RoundLine;
@@ -176,8 +177,16 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let mut field: Vec<Box<dyn Parent + '_>> = vec![
         Box::new(LibraryParent::new("ptarmigan", &quick, quick.quicklists().map_err(fail)?)?),
         Box::new(LibraryParent::new("ptarmigan-plain", &plain, plain.plain().map_err(fail)?)?),
-        Box::new(LibraryParent::new("ptarmigan-v5", &v5, v5.v5(2).map_err(fail)?)?),
-        Box::new(LibraryParent::new("ptarmigan-v2008", &v2008, v2008.v2008(2).map_err(fail)?)?),
+        Box::new(LibraryParent::new(
+            "ptarmigan-v5",
+            &v5,
+            machine::historic(&v5, Rules::V5, 2).map_err(fail)?,
+        )?),
+        Box::new(LibraryParent::new(
+            "ptarmigan-v2008",
+            &v2008,
+            machine::historic(&v2008, Rules::V2008, 2).map_err(fail)?,
+        )?),
         Box::new(HostKernel),
     ];
     let mut samples = Samples::default();

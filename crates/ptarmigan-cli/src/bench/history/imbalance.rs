@@ -16,6 +16,7 @@ use ptarmigan_hosted::{Host, HostConfig, HostError};
 use ptarmigan_linux::{Historic, Rules};
 use serde::Serialize;
 
+use crate::bench::machine::historic;
 use crate::text::{Text, TextTable};
 
 use super::family::{F, Family, occupy};
@@ -191,7 +192,7 @@ impl Forker {
         lists: u8,
         after: &mut dyn FnMut(u64, u64, u64),
     ) -> Result<ImbalanceRow, String> {
-        let made = self.host.historic(rules, usize::from(lists)).map_err(|e| e.to_string())?;
+        let made = historic(&self.host, rules, usize::from(lists)).map_err(|e| e.to_string())?;
         let (children, kept_kib, free_kib) = settle(
             &self.host,
             made,
@@ -299,9 +300,9 @@ fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<ImbalanceRow>, 
         let machine = Forker::new(shape)?;
         let fail = |e: HostError| e.to_string();
         let (all, above) = (PAGES + 3, 3);
-        let linux_2_4 = machine.host.historic(Rules::LINUX_2_4, 3).map_err(fail)?;
+        let linux_2_4 = historic(&machine.host, Rules::LINUX_2_4, 3).map_err(fail)?;
         rows.extend(machine.watermarks(shape, case, ("linux-2.4", linux_2_4, all))?);
-        let v2004 = machine.host.v2004().map_err(fail)?;
+        let v2004 = historic(&machine.host, Rules::V2004, 2).map_err(fail)?;
         rows.extend(machine.watermarks(shape, case, ("v2004", v2004, above))?);
         for policy in [("v5", Rules::V5), ("v2008", Rules::V2008)] {
             rows.push(machine.historic(shape, case, policy, lists, &mut |_, _, _| {})?);

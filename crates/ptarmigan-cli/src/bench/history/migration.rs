@@ -13,6 +13,7 @@ use ptarmigan_hosted::{Host, HostConfig};
 use ptarmigan_linux::Rules;
 use serde::Serialize;
 
+use crate::bench::machine::historic;
 use crate::text::{Text, TextTable};
 
 use super::family::{F, Family};
@@ -86,14 +87,20 @@ pub fn run() -> Result<MigrationReport, String> {
             .map_err(|e| e.to_string())?;
         for children in CHILDREN {
             let fail = |e: ptarmigan_hosted::HostError| e.to_string();
-            let linux_2_4 = host.historic(Rules::LINUX_2_4, 3).map_err(fail)?;
+            let linux_2_4 = historic(&host, Rules::LINUX_2_4, 3).map_err(fail)?;
             let watermark = Some(linux_2_4.high_watermark());
             rows.push(migrate(&host, linux_2_4, "linux-2.4", children, watermark)?);
-            let v2004 = host.v2004().map_err(fail)?;
+            let v2004 = historic(&host, Rules::V2004, 2).map_err(fail)?;
             let watermark = Some(v2004.high_watermark());
             rows.push(migrate(&host, v2004, "v2004", children, watermark)?);
-            rows.push(migrate(&host, host.v5(2).map_err(fail)?, "v5", children, None)?);
-            rows.push(migrate(&host, host.v2008(2).map_err(fail)?, "v2008", children, None)?);
+            rows.push(migrate(&host, historic(&host, Rules::V5, 2).map_err(fail)?, "v5", children, None)?);
+            rows.push(migrate(
+                &host,
+                historic(&host, Rules::V2008, 2).map_err(fail)?,
+                "v2008",
+                children,
+                None,
+            )?);
             rows.push(migrate(&host, host.quicklists().map_err(fail)?, "ptarmigan", children, None)?);
         }
     }

@@ -5,12 +5,14 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use ptarmigan_linux::Rules;
+
 use super::contender::{ForkShape, PAGES, SPACES, SPARSE, TableCase, TableContender, all_frames};
 use super::ours::LibraryTree;
 use super::peer_pool;
 use super::yardstick::TableYardstick;
 use crate::bar::RoundLine;
-use crate::bench::machine::host;
+use crate::bench::machine::{historic, host};
 use crate::bench::report::{BenchReport, Samples};
 use crate::measure::affinity::AffinityGuard;
 
@@ -28,8 +30,13 @@ pub fn policies(rounds: u32) -> Result<BenchReport, String> {
     let field: Vec<Box<dyn TableContender + '_>> = vec![
         Box::new(LibraryTree::new("ptarmigan", quick, quick.quicklists().map_err(fail)?).map_err(fail)?),
         Box::new(LibraryTree::new("ptarmigan-plain", plain, plain.plain().map_err(fail)?).map_err(fail)?),
-        Box::new(LibraryTree::new("ptarmigan-v5", v5, v5.v5(2).map_err(fail)?).map_err(fail)?),
-        Box::new(LibraryTree::new("ptarmigan-v2008", v2008, v2008.v2008(2).map_err(fail)?).map_err(fail)?),
+        Box::new(
+            LibraryTree::new("ptarmigan-v5", v5, historic(v5, Rules::V5, 2).map_err(fail)?).map_err(fail)?,
+        ),
+        Box::new(
+            LibraryTree::new("ptarmigan-v2008", v2008, historic(v2008, Rules::V2008, 2).map_err(fail)?)
+                .map_err(fail)?,
+        ),
         Box::new(TableYardstick::default()),
     ];
     run(rounds, field)
