@@ -38,7 +38,6 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
     const USER_END: u64 = X::USER_END;
     const KERNEL_START: u64 = X::KERNEL_START;
     const USER_ROOT_ENTRIES: usize = X::USER_ROOT_ENTRIES;
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = X::PHYS_BITS;
     const LEAF_LEVELS: u8 = X::LEAF_LEVELS;
     const EVER_BREAKS: bool = MISTAKE == 12;

@@ -86,11 +86,9 @@ unsafe impl<const UPPER: bool> Format for Aarch64Stage1<UPPER> {
     const USER_END: u64 = if UPPER { 0 } else { 1 << 48 };
     const KERNEL_START: u64 = 0xffff_0000_0000_0000;
     const USER_ROOT_ENTRIES: usize = if UPPER { 0 } else { 512 };
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 48;
     const LEAF_LEVELS: u8 = 0b111;
     const EVER_BREAKS: bool = true;
-    const KEPT: u64 = 0;
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {

@@ -63,11 +63,7 @@ pub(super) const fn entries_of_all(levels: u8, index_bits: &[u8; MAX_LEVELS]) ->
 ///     const USER_END: u64 = 1 << 25;
 ///     const KERNEL_START: u64 = 1 << 25;
 ///     const USER_ROOT_ENTRIES: usize = 256;
-///     const ROOT_IN_REGISTERS: bool = false;
 ///     const PHYS_BITS: u32 = 44;
-///     const LEAF_LEVELS: u8 = 1;
-///     const EVER_BREAKS: bool = false;
-///     const KEPT: u64 = 0;
 ///     # fn link(_: Level, at: PhysAddr) -> u64 { at.0 | 1 }
 ///     # fn linked(_: Level, raw: u64) -> Option<PhysAddr> { (raw & 1 != 0).then_some(PhysAddr(raw & !1)) }
 ///     # fn leaf(_: Level, pfn: Pfn, _: Attr) -> u64 { pfn.addr().0 | 1 }
@@ -77,7 +73,6 @@ pub(super) const fn entries_of_all(levels: u8, index_bits: &[u8; MAX_LEVELS]) ->
 ///     # fn allows(_: Level, raw: u64, _: Access) -> bool { raw & 1 != 0 }
 ///     # fn write_protected(_: Level, raw: u64) -> u64 { raw }
 ///     # fn is_special(_: Level, _: u64) -> bool { false }
-///     # fn needs_break(_: Level, _: u64, _: u64) -> bool { false }
 ///     // …
 /// }
 /// const _: () = check::<Tiny>(); // leaf tables smaller than a frame are not supported
@@ -101,11 +96,7 @@ pub(super) const fn entries_of_all(levels: u8, index_bits: &[u8; MAX_LEVELS]) ->
 ///     # const USER_END: u64 = 1 << 20;
 ///     # const KERNEL_START: u64 = 1 << 20;
 ///     # const USER_ROOT_ENTRIES: usize = 256;
-///     # const ROOT_IN_REGISTERS: bool = false;
 ///     # const PHYS_BITS: u32 = 44;
-///     # const LEAF_LEVELS: u8 = 1;
-///     # const EVER_BREAKS: bool = false;
-///     # const KEPT: u64 = 0;
 ///     # fn link(_: Level, at: PhysAddr) -> u64 { at.0 | 1 }
 ///     # fn linked(_: Level, raw: u64) -> Option<PhysAddr> { (raw & 1 != 0).then_some(PhysAddr(raw & !1)) }
 ///     # fn leaf(_: Level, pfn: Pfn, _: Attr) -> u64 { pfn.addr().0 | 1 }
@@ -115,7 +106,6 @@ pub(super) const fn entries_of_all(levels: u8, index_bits: &[u8; MAX_LEVELS]) ->
 ///     # fn allows(_: Level, raw: u64, _: Access) -> bool { raw & 1 != 0 }
 ///     # fn write_protected(_: Level, raw: u64) -> u64 { raw }
 ///     # fn is_special(_: Level, _: u64) -> bool { false }
-///     # fn needs_break(_: Level, _: u64, _: u64) -> bool { false }
 /// }
 /// const _: () = check::<Flat>(); // a tree has 2 to MAX_LEVELS levels
 /// ```

@@ -53,11 +53,8 @@ unsafe impl Format for I386 {
     const USER_END: u64 = 3 << 30;
     const KERNEL_START: u64 = 3 << 30;
     const USER_ROOT_ENTRIES: usize = 768;
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 32;
     const LEAF_LEVELS: u8 = 0b11;
-    const EVER_BREAKS: bool = false;
-    const KEPT: u64 = 0;
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -111,11 +108,6 @@ unsafe impl Format for I386 {
     #[inline]
     fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
-    }
-
-    #[inline]
-    fn needs_break(_: Level, _: u64, _: u64) -> bool {
-        false
     }
 }
 

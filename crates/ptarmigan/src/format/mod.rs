@@ -93,19 +93,19 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     const USER_ROOT_ENTRIES: usize;
     /// The MMU keeps the root's entries in registers and reads them only when the root is loaded
     /// (x86 PAE). They are filled when the space is made, and stay.
-    const ROOT_IN_REGISTERS: bool;
+    const ROOT_IN_REGISTERS: bool = false;
     /// Bits of a physical address that entries have room for. Memory whose last frame lies higher
     /// is refused, as two of its frames would have the same entry.
     const PHYS_BITS: u32;
     /// The levels whose tables may have leaves, a bit for each: bit 0 always, others where the
     /// architecture has large pages. The library makes leaves of level 0 only.
-    const LEAF_LEVELS: u8;
+    const LEAF_LEVELS: u8 = 1;
     /// Whether [`needs_break`](Self::needs_break) ever says yes. If not, the code that breaks
     /// entries is not compiled.
-    const EVER_BREAKS: bool;
+    const EVER_BREAKS: bool = false;
     /// Bits of a leaf that survive when the entry is cleared: PowerPC's hash bit. 0 for other
     /// formats.
-    const KEPT: u64;
+    const KEPT: u64 = 0;
 
     /// An entry of a table of `level` that links the table at `at`.
     fn link(level: Level, at: PhysAddr) -> u64;
@@ -140,7 +140,10 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// and flushed on all CPUs, before `new` takes its place (AArch64's break-before-make): for
     /// another frame, memory type or size, or for a page that becomes global. Either may be a leaf,
     /// a link or empty.
-    fn needs_break(level: Level, old: u64, new: u64) -> bool;
+    fn needs_break(level: Level, old: u64, new: u64) -> bool {
+        let _ = (level, old, new);
+        false
+    }
 }
 
 /// Functions derived from a [`Format`]: a format cannot override them.
@@ -167,11 +170,7 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
 /// #   const USER_END: u64 = 1 << 29;
 /// #   const KERNEL_START: u64 = 1 << 29;
 /// #   const USER_ROOT_ENTRIES: usize = 256;
-/// #   const ROOT_IN_REGISTERS: bool = false;
 /// #   const PHYS_BITS: u32 = 44;
-/// #   const LEAF_LEVELS: u8 = 1;
-/// #   const EVER_BREAKS: bool = false;
-/// #   const KEPT: u64 = 0;
 /// #   fn link(_: Level, at: PhysAddr) -> u64 { at.0 | 1 }
 /// #   fn linked(_: Level, raw: u64) -> Option<PhysAddr> { (raw & 1 != 0).then_some(PhysAddr(raw & !1)) }
 /// #   fn leaf(_: Level, pfn: Pfn, _: Attr) -> u64 { pfn.addr().0 | 1 }
@@ -181,7 +180,6 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
 /// #   fn allows(_: Level, raw: u64, _: Access) -> bool { raw & 1 != 0 }
 /// #   fn write_protected(_: Level, raw: u64) -> u64 { raw }
 /// #   fn is_special(_: Level, _: u64) -> bool { false }
-/// #   fn needs_break(_: Level, _: u64, _: u64) -> bool { false }
 /// }
 /// ```
 pub trait FormatExt {

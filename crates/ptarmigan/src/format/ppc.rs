@@ -55,10 +55,7 @@ unsafe impl Format for Ppc32 {
     const USER_END: u64 = 3 << 30;
     const KERNEL_START: u64 = 3 << 30;
     const USER_ROOT_ENTRIES: usize = 768;
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 32;
-    const LEAF_LEVELS: u8 = 1;
-    const EVER_BREAKS: bool = false;
     const KEPT: u64 = HASHPTE;
 
     #[inline]
@@ -107,11 +104,6 @@ unsafe impl Format for Ppc32 {
     #[inline]
     fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
-    }
-
-    #[inline]
-    fn needs_break(_: Level, _: u64, _: u64) -> bool {
-        false
     }
 }
 

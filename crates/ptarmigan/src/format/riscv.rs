@@ -90,11 +90,8 @@ unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
     const USER_END: u64 = 1 << (9 * LEVELS as u32 + 11);
     const KERNEL_START: u64 = Self::USER_END.wrapping_neg();
     const USER_ROOT_ENTRIES: usize = 256;
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 56;
     const LEAF_LEVELS: u8 = (1 << LEVELS) - 1;
-    const EVER_BREAKS: bool = false;
-    const KEPT: u64 = 0;
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -152,10 +149,5 @@ unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
     #[inline]
     fn is_special(_: Level, raw: u64) -> bool {
         raw & SPECIAL != 0
-    }
-
-    #[inline]
-    fn needs_break(_: Level, _: u64, _: u64) -> bool {
-        false
     }
 }

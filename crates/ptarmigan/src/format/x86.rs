@@ -64,8 +64,6 @@ macro_rules! x86_entries {
         type Slot = Slot64;
         const PAGE_SHIFT: u32 = 12;
         const PHYS_BITS: u32 = 52;
-        const EVER_BREAKS: bool = false;
-        const KEPT: u64 = 0;
 
         #[cfg_attr(not(feature = "small"), inline)]
         fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
@@ -103,10 +101,6 @@ macro_rules! x86_entries {
         fn is_special(_: Level, raw: u64) -> bool {
             raw & SOFT_SPECIAL != 0
         }
-        #[inline]
-        fn needs_break(_: Level, _: u64, _: u64) -> bool {
-            false
-        }
     };
 }
 
@@ -129,7 +123,6 @@ unsafe impl Format for X86_64 {
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 9, 0];
     const LEAF_LEVELS: u8 = 0b111;
     const USER_ROOT_ENTRIES: usize = 256;
-    const ROOT_IN_REGISTERS: bool = false;
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 | P | RW | US

@@ -36,20 +36,13 @@ unsafe impl<const SCATTERED: bool> Format for Odd<SCATTERED> {
     const USER_END: u64 = X::USER_END;
     const KERNEL_START: u64 = X::KERNEL_START;
     const USER_ROOT_ENTRIES: usize = X::USER_ROOT_ENTRIES;
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 44;
-    const LEAF_LEVELS: u8 = 1;
-    const EVER_BREAKS: bool = false;
-    const KEPT: u64 = 0;
     entries_of_x86_64!();
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
         X::leaf(level, Self::odd(pfn), attr)
     }
     fn frame(level: Level, raw: u64) -> Pfn {
         Self::odd(X::frame(level, raw))
-    }
-    fn needs_break(_: Level, _: u64, _: u64) -> bool {
-        false
     }
 }
 
@@ -104,20 +97,13 @@ macro_rules! like_x86_64 {
             const USER_END: u64 = $end;
             const KERNEL_START: u64 = X::KERNEL_START;
             const USER_ROOT_ENTRIES: usize = $root;
-            const ROOT_IN_REGISTERS: bool = false;
             const PHYS_BITS: u32 = $phys;
-            const LEAF_LEVELS: u8 = 1;
-            const EVER_BREAKS: bool = false;
-            const KEPT: u64 = 0;
             entries_of_x86_64!();
             fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
                 X::leaf(level, pfn, attr)
             }
             fn frame(level: Level, raw: u64) -> Pfn {
                 X::frame(level, raw)
-            }
-            fn needs_break(_: Level, _: u64, _: u64) -> bool {
-                false
             }
         }
     };

@@ -422,11 +422,9 @@ unsafe impl Format for ThreeQuarters {
     const USER_END: u64 = 3 << 46;
     const KERNEL_START: u64 = 0xffff_c000_0000_0000;
     const USER_ROOT_ENTRIES: usize = 384;
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = X::PHYS_BITS;
     const LEAF_LEVELS: u8 = X::LEAF_LEVELS;
     const EVER_BREAKS: bool = true;
-    const KEPT: u64 = 0;
     entries_of_x86_64!();
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
         X::leaf(level, pfn, attr)

@@ -82,11 +82,7 @@ unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     const KERNEL_START: u64 = Self::USER_END;
     const USER_ROOT_ENTRIES: usize = ENTRIES / 2;
     const INDEX_BITS: [u8; MAX_LEVELS] = [6; MAX_LEVELS];
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 44;
-    const LEAF_LEVELS: u8 = 1;
-    const EVER_BREAKS: bool = false;
-    const KEPT: u64 = 0;
 
     fn link(_: Level, at: PhysAddr) -> u64 {
         u64::from(at.pfn().0) << FRAME | ENTRY | P
@@ -119,8 +115,5 @@ unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     }
     fn is_special(_: Level, raw: u64) -> bool {
         Self::attr(Level::PTE, raw).has(Attr::SPECIAL)
-    }
-    fn needs_break(_: Level, _: u64, _: u64) -> bool {
-        false
     }
 }

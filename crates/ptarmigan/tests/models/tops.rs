@@ -74,11 +74,7 @@ unsafe impl Format for Roots {
     const USER_ROOT_ENTRIES: usize = KERNEL;
     // More are looked at than there are: the rest are empty.
     const INDEX_BITS: [u8; MAX_LEVELS] = [6, 0, 0, 0, 0];
-    const ROOT_IN_REGISTERS: bool = false;
     const PHYS_BITS: u32 = 44;
-    const LEAF_LEVELS: u8 = 1;
-    const EVER_BREAKS: bool = false;
-    const KEPT: u64 = 0;
 
     fn link(_: Level, _: PhysAddr) -> u64 {
         0
@@ -105,9 +101,6 @@ unsafe impl Format for Roots {
         false
     }
     fn is_special(_: Level, _: u64) -> bool {
-        false
-    }
-    fn needs_break(_: Level, _: u64, _: u64) -> bool {
         false
     }
 }
