@@ -25,6 +25,48 @@
 //! [`set_kernel_root`](crate::tlb::Mmu::set_kernel_root), or, by a kernel that puts its machine
 //! together by hand, when it is made (`with_kernel_root`). It panics if a CPU leaves a space and
 //! there is none.
+/// Gives an MMU with the fields `board`, `instructions` and `kernel_root` what all of them have.
+/// `$root` is what the root must be that `with_kernel_root` is given.
+macro_rules! on_a_board {
+    ($mmu:ident, $($root:literal),+) => {
+        impl<B, I> $mmu<B, I> {
+            /// Says which root CPUs load when they leave a space, where no set-up does.
+            ///
+            /// # Safety
+            ///
+            $(#[doc = $root])+
+            #[must_use]
+            pub const unsafe fn with_kernel_root(mut self, at: $crate::addr::PhysAddr) -> Self {
+                self.kernel_root = $crate::arch::kernel_root::KernelRootCell::holding(at);
+                self
+            }
+
+            /// Returns the sender of interrupts.
+            pub const fn board(&self) -> &B {
+                &self.board
+            }
+
+            /// Returns the instructions.
+            pub const fn instructions(&self) -> &I {
+                &self.instructions
+            }
+        }
+
+        impl<B: $crate::tlb::Ipi, I: Instructions> $crate::tlb::Ipi for $mmu<B, I> {
+            const RESEND_AFTER: u32 = B::RESEND_AFTER;
+
+            #[inline]
+            fn send(&self, pin: &Pinned<'_>, cpus: &$crate::cpu::CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
+                self.board.send(pin, cpus, serve);
+            }
+
+            #[inline]
+            fn wait(&self, pin: &Pinned<'_>, turn: u32) {
+                self.board.wait(pin, turn);
+            }
+        }
+    };
+}
 pub mod aarch64;
 mod kernel_root;
 pub mod riscv64;

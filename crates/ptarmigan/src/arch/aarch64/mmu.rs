@@ -3,9 +3,9 @@ use super::cpu::Cpu;
 use super::features::Features;
 use super::instructions::{Barrier, Instructions, Op};
 use super::ranges::{Part, split};
-use crate::addr::{FRAME_SHIFT, PhysAddr};
+use crate::addr::FRAME_SHIFT;
 use crate::arch::kernel_root::KernelRootCell;
-use crate::cpu::{CpuSet, Pinned};
+use crate::cpu::Pinned;
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 
 /// `TTBR0_EL1` and operands: the first bit of the ASID.
@@ -64,17 +64,6 @@ impl<B, I> Tlbi<B, I> {
         Self::made_of(board, instructions, features)
     }
 
-    /// Says which root CPUs load when they leave a space, where no set-up does.
-    ///
-    /// # Safety
-    ///
-    /// 1. An empty table is at `at`, and stays so as long as the MMU is used.
-    #[must_use]
-    pub const unsafe fn with_kernel_root(mut self, at: PhysAddr) -> Self {
-        self.kernel_root = KernelRootCell::holding(at);
-        self
-    }
-
     /// Returns the features.
     pub const fn features(&self) -> Features {
         self.features
@@ -85,16 +74,6 @@ impl<B, I> Tlbi<B, I> {
     /// CPUs.
     pub const fn asids(&self) -> u16 {
         self.features.asids
-    }
-
-    /// Returns the sender of interrupts.
-    pub const fn board(&self) -> &B {
-        &self.board
-    }
-
-    /// Returns the instructions.
-    pub const fn instructions(&self) -> &I {
-        &self.instructions
     }
 
     /// The number that a CPU uses for a space. Numbers that it does not have become the kernel's.
@@ -172,6 +151,8 @@ impl<B: Ipi, I: Instructions> Tlbi<B, I> {
         self.barrier(pin, Barrier::Isb);
     }
 }
+
+on_a_board!(Tlbi, "1. An empty table is at `at`, and stays so as long as the MMU is used.");
 
 // SAFETY: 1. The `IS` forms between their barriers reach all CPUs. `VALE1IS` drops the page under
 // the number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,
@@ -276,19 +257,5 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for Tlbi<B, I> {
             self.barrier(pin, Barrier::DsbNsh);
         }
         self.barrier(pin, Barrier::Isb);
-    }
-}
-
-impl<B: Ipi, I: Instructions> Ipi for Tlbi<B, I> {
-    const RESEND_AFTER: u32 = B::RESEND_AFTER;
-
-    #[inline]
-    fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
-        self.board.send(pin, cpus, serve);
-    }
-
-    #[inline]
-    fn wait(&self, pin: &Pinned<'_>, turn: u32) {
-        self.board.wait(pin, turn);
     }
 }

@@ -1,9 +1,9 @@
 //! Turns requests into instructions.
 use super::cpu::Cpu;
 use super::instructions::Instructions;
-use crate::addr::{FRAME_SHIFT, PhysAddr};
+use crate::addr::FRAME_SHIFT;
 use crate::arch::kernel_root::KernelRootCell;
-use crate::cpu::{CpuSet, Pinned};
+use crate::cpu::Pinned;
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 
 /// `satp`: the mode.
@@ -61,32 +61,10 @@ impl<B, I> SfenceVma<B, I> {
         Self::made_of(board, instructions, asids)
     }
 
-    /// Says which root harts load when they leave a space, where no set-up does.
-    ///
-    /// # Safety
-    ///
-    /// 1. A root is at `at` that maps the kernel as all roots do and has no entries of programs. It
-    ///    stays as long as the MMU is used.
-    #[must_use]
-    pub const unsafe fn with_kernel_root(mut self, at: PhysAddr) -> Self {
-        self.kernel_root = KernelRootCell::holding(at);
-        self
-    }
-
     /// Returns how many spaces can be told apart:
     /// [`TlbConfig::asids`](crate::tlb::TlbConfig::asids) is at most this.
     pub const fn asids(&self) -> u16 {
         self.asids
-    }
-
-    /// Returns the sender of interrupts.
-    pub const fn board(&self) -> &B {
-        &self.board
-    }
-
-    /// Returns the instructions.
-    pub const fn instructions(&self) -> &I {
-        &self.instructions
     }
 
     /// The number that a hart uses for a space. Numbers that it does not have become the kernel's.
@@ -109,6 +87,12 @@ impl<B: Ipi, I: Instructions> SfenceVma<B, I> {
         unsafe { self.instructions.load_satp(pin, satp) };
     }
 }
+
+on_a_board!(
+    SfenceVma,
+    "1. A root is at `at` that maps the kernel as all roots do, and has no entries of programs. It stays",
+    "   as long as the MMU is used."
+);
 
 // SAFETY: 1. `SFENCE.VMA` with an address drops the leaf entry of that page under that ASID;
 // without one, everything of the ASID that is not global, links included, which is what is done if
@@ -191,19 +175,5 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for SfenceVma<B, I> {
         for page in 0..entry.pages {
             self.instructions.sfence_vma(pin, Some(entry.va.wrapping_add(page << entry.shift)), asid);
         }
-    }
-}
-
-impl<B: Ipi, I: Instructions> Ipi for SfenceVma<B, I> {
-    const RESEND_AFTER: u32 = B::RESEND_AFTER;
-
-    #[inline]
-    fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
-        self.board.send(pin, cpus, serve);
-    }
-
-    #[inline]
-    fn wait(&self, pin: &Pinned<'_>, turn: u32) {
-        self.board.wait(pin, turn);
     }
 }

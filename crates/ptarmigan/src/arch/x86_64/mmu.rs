@@ -2,9 +2,8 @@
 use super::cpu::Cpu;
 use super::features::Features;
 use super::instructions::{Instructions, Invpcid};
-use crate::addr::PhysAddr;
 use crate::arch::kernel_root::KernelRootCell;
-use crate::cpu::{CpuSet, Pinned};
+use crate::cpu::Pinned;
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, Root, Scope, SpaceId, Structures};
 
 /// CR3: the translations of its PCID stay.
@@ -60,18 +59,6 @@ impl<B, I> X86Mmu<B, I> {
         Self::made_of(board, instructions, features)
     }
 
-    /// Says which root CPUs load when they leave a space, where no set-up does.
-    ///
-    /// # Safety
-    ///
-    /// 1. A root is at `at` that maps the kernel as all roots do and has no entries of programs. It
-    ///    stays as long as the MMU is used.
-    #[must_use]
-    pub const unsafe fn with_kernel_root(mut self, at: PhysAddr) -> Self {
-        self.kernel_root = KernelRootCell::holding(at);
-        self
-    }
-
     /// Returns the features.
     pub const fn features(&self) -> Features {
         self.features
@@ -81,16 +68,6 @@ impl<B, I> X86Mmu<B, I> {
     /// [`TlbConfig::asids`](crate::tlb::TlbConfig::asids) is at most this.
     pub const fn asids(&self) -> u16 {
         if self.features.pcid { PCID as u16 } else { 0 }
-    }
-
-    /// Returns the sender of interrupts.
-    pub const fn board(&self) -> &B {
-        &self.board
-    }
-
-    /// Returns the instructions.
-    pub const fn instructions(&self) -> &I {
-        &self.instructions
     }
 
     /// The PCID of a number. Spaces whose numbers no PCID has share the kernel's, 0, which is
@@ -128,6 +105,12 @@ impl<B: Ipi, I: Instructions> X86Mmu<B, I> {
         }
     }
 }
+
+on_a_board!(
+    X86Mmu,
+    "1. A root is at `at` that maps the kernel as all roots do, and has no entries of programs. It stays",
+    "   as long as the MMU is used."
+);
 
 // SAFETY: 1. If the PCID is loaded, INVLPG drops the page and all links under it, and a load of CR3
 // without bit 63 drops all of the PCID that is not global; under PAE it also reads the root's
@@ -192,19 +175,5 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for X86Mmu<B, I> {
 
     fn set_kernel_root(&self, root: KernelRoot) {
         self.kernel_root.set(root.at);
-    }
-}
-
-impl<B: Ipi, I: Instructions> Ipi for X86Mmu<B, I> {
-    const RESEND_AFTER: u32 = B::RESEND_AFTER;
-
-    #[inline]
-    fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
-        self.board.send(pin, cpus, serve);
-    }
-
-    #[inline]
-    fn wait(&self, pin: &Pinned<'_>, turn: u32) {
-        self.board.wait(pin, turn);
     }
 }
