@@ -547,7 +547,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         let mut ticket = None;
         let tables = self.flush_now(false, &mut ticket);
         let data = core::mem::replace(&mut self.data, DataChains::new());
-        Released::new(self.on, tables, data, ticket, self.ends.is_told())
+        Released { on: self.on, tables, data, ticket, ends: self.ends.is_told() }
     }
 
     /// Flushes, and puts the flush into `ticket`, which must be empty before. Returns the tables

@@ -11,27 +11,16 @@ use crate::tlb::{Mmu, Ticket};
 /// [`free`](Self::free) does.
 #[must_use = "dropping it gives the pages back; say so with `free`"]
 pub struct Released<'a, M: Machine> {
-    on: On<'a, M>,
-    tables: Flushed,
-    data: DataChains,
-    ticket: Option<Ticket>,
-    ends: bool,
+    pub(super) on: On<'a, M>,
+    /// They came from the policy of `on`'s machine.
+    pub(super) tables: Flushed,
+    pub(super) data: DataChains,
+    /// The flush.
+    pub(super) ticket: Option<Ticket>,
+    pub(super) ends: bool,
 }
 
 impl<'a, M: Machine> Released<'a, M> {
-    /// Takes over the tables and data of a gather of `on`, whose flush `ticket` was.
-    ///
-    /// The tables came from the policy of `on`'s machine.
-    pub(super) fn new(
-        on: On<'a, M>,
-        tables: Flushed,
-        data: DataChains,
-        ticket: Option<Ticket>,
-        ends: bool,
-    ) -> Self {
-        Released { on, tables, data, ticket, ends }
-    }
-
     /// Returns the flush that was waited for; `None` if no entry had changed.
     pub fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
