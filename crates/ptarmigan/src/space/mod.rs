@@ -4,7 +4,7 @@
 //! to the calls that change its structure ([`SpaceMut`]); each does first the steps that can fail,
 //! then applies, and leaves the space as it was on failure. A [`SharedSpace`] is one that several
 //! CPUs work on: faults run in parallel, and [`SharedSpace::lock`] leads to the same [`SpaceMut`]
-//! for one caller at a time. The rules are Linux's (docs/linux.md): which areas fork copies, which
+//! for one caller at a time. [`SpaceRef`] is either. The rules are Linux's (docs/linux.md): which areas fork copies, which
 //! tables `munmap` frees, how `execve` moves the stack.
 mod area;
 mod areas;
@@ -14,6 +14,7 @@ mod fork;
 mod lock;
 mod mmap;
 mod shared;
+mod space_ref;
 mod state;
 
 pub use crate::format::Access;
@@ -23,6 +24,7 @@ pub use fault::{Done, FaultError};
 pub use lock::LockError;
 pub use mmap::Advice;
 pub use shared::{Exclusive, SharedSpace};
+pub use space_ref::SpaceRef;
 pub use state::{Space, SpaceMut};
 
 use crate::addr::Pfn;

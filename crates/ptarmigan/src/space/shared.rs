@@ -7,7 +7,7 @@ use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::format::{Access, Attr, Format};
 use crate::machine::{On, Refused};
 use crate::sync::cell::UnsafeCell;
-use crate::table::{Tables, TreeRef};
+use crate::table::Tables;
 use crate::tlb::hash::Refill;
 use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 
@@ -46,7 +46,7 @@ use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 #[must_use = "a dropped space loses its frames: end it"]
 pub struct SharedSpace<F: Format> {
     tlb: SpaceTlb,
-    root: PhysAddr,
+    pub(super) root: PhysAddr,
     lock: SpaceLock,
     state: UnsafeCell<State<F>>,
 }
@@ -215,13 +215,5 @@ impl<F: Format, M: SpaceMachine> Exclusive<'_, F, M> {
         // SAFETY: the lock is held for writing, and this borrow of its holder is exclusive.
         let state = self.shared.state.with_mut(|p| unsafe { &mut *p });
         SpaceMut { on: self.on, state, tlb: &self.shared.tlb }
-    }
-
-    /// Returns the space's tables.
-    pub fn tree(&self) -> TreeRef<'_, F> {
-        // SAFETY: the lock is held for writing; its holder is borrowed, so there is no `&mut` from
-        // `edit`.
-        let state = self.shared.state.with(|p| unsafe { &*p });
-        TreeRef::new(&state.tables, &self.shared.tlb)
     }
 }

@@ -104,7 +104,10 @@ fn a_path_of_tables_that_two_cpus_make_is_linked_once() {
                             .edit()
                             .madvise(pages(at, 8), ptarmigan::space::Advice::DontNeed)
                             .unwrap();
-                        assert_eq!(space.lock(on).unwrap().tree().count(Level(2)), 1 + round.min(63) as u32);
+                        assert_eq!(
+                            space.lock(on).unwrap().edit().tree().count(Level(2)),
+                            1 + round.min(63) as u32
+                        );
                     }
                     // Waiting here is no wait the library knows of: mail has to be looked after.
                     m.tlb().serve(&pin);

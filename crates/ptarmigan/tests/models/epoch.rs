@@ -107,7 +107,7 @@ fn an_interrupt_that_reads_too_leaves_the_reader_it_interrupts_protected() {
         let a = pin(0);
         let a = w.seen(&a);
         let space = space(a);
-        let root = space.lock(a).unwrap().tree().root();
+        let root = space.lock(a).unwrap().edit().tree().root();
         let its = space.clone();
         let interrupts = w.tlb().new_space();
         let other = w.beside(1, move |w, b| {

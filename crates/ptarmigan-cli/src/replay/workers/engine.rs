@@ -4,7 +4,7 @@ use super::look::When;
 use super::machine::{ReplayMachine, ReplayMmu};
 use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
-use super::spaces::{SpaceRef, WorkerSpaces};
+use super::spaces::WorkerSpaces;
 use super::step::{FailedStep, StepError};
 use super::watch::Watch;
 use crate::replay::input::schedule::{Op, Program};
@@ -15,7 +15,7 @@ use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::Format;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::page::Level;
-use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space};
+use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceRef};
 use ptarmigan_hosted::{CpuSlot, Host};
 use ptarmigan_trace::{FaultFlags, Kind};
 
@@ -144,7 +144,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             _ => return Ok(()),
         };
         let pin = self.slots[usize::from(slot)].pin();
-        if let SpaceRef::Own(space) = self.spaces.get(space)? {
+        if let Some(SpaceRef::Own(space)) = self.spaces.get(space)? {
             self.watch.look(self.m.on(&pin)?, op, when, space);
         }
         Ok(())
@@ -152,89 +152,52 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
 
     #[inline]
     fn fault(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), StepError> {
-        let Ok(own) = self.spaces.own(space) else {
-            return self.fault_shared(page, space, slot, flags);
-        };
-        let Some(space) = own else {
+        let Some(mut space) = self.spaces.get(space)? else {
             self.outcome.skipped += 1;
             return Ok(());
         };
         let slot = &self.slots[usize::from(slot)];
         let pin = slot.pin();
         let on = self.m.on(&pin)?;
-        let va = page << PAGE;
+        let (cpu, va) = (slot.cpu(), VirtAddr(page << PAGE));
         let write = flags.0 & FaultFlags::WRITE != 0
-            || self.trace.access_unknown && is_written(space.areas().find(on, va));
+            || self.trace.access_unknown && is_written(space.edit(on, |edit| edit.area(va))?);
         let access = access(write, flags);
         if flags.0 & FaultFlags::REFUSED != 0
-            && space.areas().find(on, va).is_some_and(|a| allows(&a, access))
+            && space.edit(on, |edit| edit.area(va))?.is_some_and(|area| allows(&area, access))
         {
             self.outcome.refused += 1;
-            return Ok(refused(&mut space.edit(on)?, VirtAddr(va), access)?);
-        }
-        let tables = space.tree().count(Level::PTE);
-        let result = space.fault(on, VirtAddr(va), access);
-        if let Err(FaultError::BeyondObject(_)) = result {
-            refused(&mut space.edit(on)?, VirtAddr(va), access)?;
-        }
-        if self.trace.huge != HugeFaults::Never
-            && result.is_ok()
-            && space.tree().count(Level::PTE) > tables
-            && let Some(area) = space.areas().find(on, va)
-            && self.trace.huge.prepares(&area, va, access)
-        {
-            space.edit(on)?.copy_on_fork(VirtAddr(va))?;
-        }
-        let cpu = slot.cpu();
-        if M::Mmu::REFILLS && result.is_ok() {
-            let tree = space.tree().on(on)?;
-            let entry = || tree.refill(VirtAddr(va), access);
-            self.m.mmu().refill(usize::from(cpu.0), va, access, &entry);
-        }
-        self.served(result, cpu, va, access)
-    }
-
-    #[inline(never)]
-    fn fault_shared(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), StepError> {
-        let SpaceRef::Shared(space) = self.spaces.get(space)? else {
-            self.outcome.skipped += 1;
-            return Ok(());
-        };
-        let va = page << PAGE;
-        let slot = &self.slots[usize::from(slot)];
-        let pin = slot.pin();
-        let on = self.m.on(&pin)?;
-        let write = flags.0 & FaultFlags::WRITE != 0
-            || self.trace.access_unknown && is_written(space.lock(on)?.edit().area(VirtAddr(va)));
-        let access = access(write, flags);
-        if flags.0 & FaultFlags::REFUSED != 0
-            && space.lock(on)?.edit().area(VirtAddr(va)).is_some_and(|a| allows(&a, access))
-        {
-            self.outcome.refused += 1;
-            return Ok(refused(&mut space.lock(on)?.edit(), VirtAddr(va), access)?);
+            return Ok(space.edit(on, |mut edit| refused(&mut edit, va, access))??);
         }
         let huge = self.trace.huge;
-        let tables = if huge == HugeFaults::Never { 0 } else { space.lock(on)?.tree().count(Level::PTE) };
-        let result = space.fault(on, VirtAddr(va), access);
+        let tables = match huge {
+            HugeFaults::Never => 0,
+            _ => space.edit(on, |edit| edit.tree().count(Level::PTE))?,
+        };
+        let result = space.fault(on, va, access);
         if let Err(FaultError::BeyondObject(_)) = result {
-            refused(&mut space.lock(on)?.edit(), VirtAddr(va), access)?;
+            space.edit(on, |mut edit| refused(&mut edit, va, access))??;
         }
         if huge != HugeFaults::Never && result.is_ok() {
-            let mut locked = space.lock(on)?;
-            let made = locked.tree().count(Level::PTE) > tables;
-            let mut edit = locked.edit();
-            if made && edit.area(VirtAddr(va)).is_some_and(|area| huge.prepares(&area, va, access)) {
-                edit.copy_on_fork(VirtAddr(va))?;
+            space.edit(on, |mut edit| {
+                let made = edit.tree().count(Level::PTE) > tables;
+                if made && edit.area(va).is_some_and(|area| huge.prepares(&area, va.0, access)) {
+                    edit.copy_on_fork(va)?;
+                }
+                Ok::<_, CallError>(())
+            })??;
+        }
+        if M::Mmu::REFILLS && result.is_ok() {
+            let hash = |entry: &dyn Fn() -> _| self.m.mmu().refill(usize::from(cpu.0), va.0, access, entry);
+            match space {
+                SpaceRef::Own(space) => {
+                    let tree = space.tree().on(on)?;
+                    hash(&|| tree.refill(va, access));
+                }
+                SpaceRef::Shared(space) => space.refill(on, va, access, hash)?,
             }
         }
-        let cpu = slot.cpu();
-        if M::Mmu::REFILLS && result.is_ok() {
-            let mmu = self.m.mmu();
-            space.refill(on, VirtAddr(va), access, |entry| {
-                mmu.refill(usize::from(cpu.0), va, access, entry);
-            })?;
-        }
-        self.served(result, cpu, va, access)
+        self.served(result, cpu, va.0, access)
     }
 
     #[inline]
@@ -258,17 +221,12 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             Op::Fault { .. } => {}
             Op::Call { rare, space, slot } => self.call(rare, space, slot)?,
             Op::Truth { event, space, slot } => {
-                let own = match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.tree().tables_below_root(),
-                    SpaceRef::Shared(space) => {
-                        let pin = self.slots[usize::from(slot)].pin();
-                        space.lock(self.m.on(&pin)?)?.tree().tables_below_root()
-                    }
-                    SpaceRef::Nothing => {
-                        self.outcome.skipped += 1;
-                        return Ok(());
-                    }
+                let Some(mut space) = self.spaces.get(space)? else {
+                    self.outcome.skipped += 1;
+                    return Ok(());
                 };
+                let pin = self.slots[usize::from(slot)].pin();
+                let own = space.edit(self.m.on(&pin)?, |edit| edit.tree().tables_below_root())?;
                 self.compare(event, own);
             }
             Op::Fork { space, child, slot } => self.fork(space, child, slot)?,
@@ -276,26 +234,20 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             Op::Exit { space, slot, last } => self.exit(space, slot, last)?,
             Op::Enter { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
-                match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.activate(self.m.on(&pin)?)?,
-                    SpaceRef::Shared(space) => space.activate(self.m.on(&pin)?)?,
-                    SpaceRef::Nothing => {}
+                if let Some(space) = self.spaces.get(space)? {
+                    space.activate(self.m.on(&pin)?)?;
                 }
             }
             Op::Leave { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
-                match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.deactivate(self.m.on(&pin)?)?,
-                    SpaceRef::Shared(space) => space.deactivate(self.m.on(&pin)?)?,
-                    SpaceRef::Nothing => {}
+                if let Some(space) = self.spaces.get(space)? {
+                    space.deactivate(self.m.on(&pin)?)?;
                 }
             }
             Op::Rest { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
-                match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.rest(self.m.on(&pin)?)?,
-                    SpaceRef::Shared(space) => space.rest(self.m.on(&pin)?)?,
-                    SpaceRef::Nothing => {}
+                if let Some(space) = self.spaces.get(space)? {
+                    space.rest(self.m.on(&pin)?)?;
                 }
             }
             Op::Idle { slot } => {
@@ -334,32 +286,21 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             let order = tables.checked_next_power_of_two().map_or(63, u64::trailing_zeros) as u8;
             CallError::NoFrame(NoFrame::new(order.min(63), NodeId(0), frames.node_free(NodeId(0))))
         };
-        match self.spaces.get(space)? {
-            SpaceRef::Own(space) => {
-                let before = space.tree().tables_below_root();
-                let mut edit = space.edit(on)?;
-                let tables = tables_of(&edit, kind);
-                if tables > all() {
-                    return Err(none(tables).into());
-                }
-                call(&mut edit, kind)?;
-                if found {
-                    self.outcome.found += u64::from(space.tree().tables_below_root().abs_diff(before));
-                }
+        let Some(mut space) = self.spaces.get(space)? else {
+            self.outcome.skipped += 1;
+            return Ok(());
+        };
+        let made = space.edit(on, |mut edit| {
+            let before = edit.tree().tables_below_root();
+            let tables = tables_of(&edit, kind);
+            if tables > all() {
+                return Err(none(tables));
             }
-            SpaceRef::Shared(space) => {
-                let mut space = space.lock(on)?;
-                let before = space.tree().tables_below_root();
-                let tables = tables_of(&space.edit(), kind);
-                if tables > all() {
-                    return Err(none(tables).into());
-                }
-                call(&mut space.edit(), kind)?;
-                if found {
-                    self.outcome.found += u64::from(space.tree().tables_below_root().abs_diff(before));
-                }
-            }
-            SpaceRef::Nothing => self.outcome.skipped += 1,
+            call(&mut edit, kind)?;
+            Ok(u64::from(edit.tree().tables_below_root().abs_diff(before)))
+        })??;
+        if found {
+            self.outcome.found += made;
         }
         Ok(())
     }
@@ -367,14 +308,11 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
     fn fork(&mut self, space: u32, child: u32, slot: u16) -> Result<(), StepError> {
         let pin = self.slots[usize::from(slot)].pin();
         let on = self.m.on(&pin)?;
-        let copy = match self.spaces.get(space)? {
-            SpaceRef::Own(space) => space.edit(on)?.fork(),
-            SpaceRef::Shared(space) => space.lock(on)?.edit().fork(),
-            SpaceRef::Nothing => {
-                self.outcome.skipped += 1;
-                return Ok(());
-            }
+        let Some(mut space) = self.spaces.get(space)? else {
+            self.outcome.skipped += 1;
+            return Ok(());
         };
+        let copy = space.edit(on, |mut edit| edit.fork())?;
         let mut copy = Box::new(copy.map_err(StepError::from)?);
         // The copy is the child's, whatever comes of this.
         let result = if self.trace.locks { forked(&mut copy.edit(on)?) } else { Ok(()) };
@@ -400,7 +338,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
 
     /// Removes a task from its space. The last task ends the space.
     fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), StepError> {
-        if let SpaceRef::Nothing = self.spaces.get(space)? {
+        if self.spaces.get(space)?.is_none() {
             self.outcome.skipped += 1;
         } else if last && let Some(space) = self.spaces.remove(space)? {
             let pin = self.slots[usize::from(slot)].pin();

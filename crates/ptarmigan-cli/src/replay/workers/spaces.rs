@@ -6,7 +6,7 @@
 //! worker.
 use super::cells::{Cells, Claims, OutOfOrder};
 use ptarmigan::format::Format;
-use ptarmigan::space::{SharedSpace, Space};
+use ptarmigan::space::{SharedSpace, Space, SpaceRef};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// All spaces.
@@ -29,16 +29,6 @@ pub struct WorkerSpaces<'s, F: Format> {
     own: Claims<'s, Space<F>>,
     all: &'s Spaces<F>,
     shared: Vec<SharedState<F>>,
-}
-
-/// A space, as a worker may use it.
-pub enum SpaceRef<'h, F: Format> {
-    /// Exclusively.
-    Own(&'h mut Space<F>),
-    /// Together with other workers.
-    Shared(&'h SharedSpace<F>),
-    /// The space has ended, or memory ran out before it was made.
-    Nothing,
 }
 
 impl<F: Format> Spaces<F> {
@@ -78,19 +68,18 @@ impl<F: Format> WorkerSpaces<'_, F> {
         self.own.get(n)
     }
 
-    /// Returns a space that this worker has claimed or is attached to.
+    /// Returns a space that this worker has claimed or is attached to; `None` if the space has
+    /// ended, or memory ran out before it was made.
     ///
     /// # Errors
     /// [`OutOfOrder`] if it has neither.
     #[inline]
-    pub fn get(&mut self, n: u32) -> Result<SpaceRef<'_, F>, OutOfOrder> {
-        match &self.shared[n as usize] {
-            SharedState::Here(shared) => Ok(SpaceRef::Shared(shared)),
-            SharedState::Missing => Ok(SpaceRef::Nothing),
-            SharedState::Not => {
-                Ok(self.own.get(n)?.as_mut().map_or(SpaceRef::Nothing, |space| SpaceRef::Own(space)))
-            }
-        }
+    pub fn get(&mut self, n: u32) -> Result<Option<SpaceRef<'_, F>>, OutOfOrder> {
+        Ok(match &self.shared[n as usize] {
+            SharedState::Here(shared) => Some(SpaceRef::Shared(shared)),
+            SharedState::Missing => None,
+            SharedState::Not => self.own.get(n)?.as_mut().map(|space| SpaceRef::Own(space)),
+        })
     }
 
     /// Removes a space that ends, after all other workers have detached.
