@@ -3,20 +3,20 @@
 //! In `table`, no contender executes a TLB instruction or takes a lock. The peers allocate tables
 //! from a pool that is as cheap as possible, the library from its quicklists. In `quicklist`,
 //! allocators hand out zeroed pages. In `adapters`, crates get their tables from the library. The
-//! harness is that of `ptarmigan bench`.
+//! harness is that of `ptarmigan bench`, the crate `ptarmigan-bench`.
 
 mod adapters;
 mod peers;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::PossibleValuesParser, error::ErrorKind};
-use ptarmigan_cli::Failure;
-use ptarmigan_cli::bench::machine::host;
-use ptarmigan_cli::bench::report::BenchReport;
-use ptarmigan_cli::bench::table::contender::TableContender;
-use ptarmigan_cli::bench::table::{self, LibraryTree, TableYardstick, ZeroingYardstick};
-use ptarmigan_cli::bench::{Options, pages, print};
+use ptarmigan_bench::machine::host;
+use ptarmigan_bench::report::BenchReport;
+use ptarmigan_bench::table::contender::TableContender;
+use ptarmigan_bench::table::{self, LibraryTree, TableYardstick, ZeroingYardstick};
+use ptarmigan_bench::{Options, pages};
 
 /// Returns the contenders besides the library. A new contender is one line here and one `impl
 /// TableContender`.
@@ -95,25 +95,39 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let (report, options) = match arguments.bench {
-        Bench::Table { options, only } => (tables(options.rounds, only.as_deref()), options),
-        Bench::Quicklist(options) => (quicklist(options.rounds), options),
+    let text = match arguments.bench {
+        Bench::Table { options, only } => {
+            tables(options.rounds, only.as_deref()).and_then(|report| shown(&report, options.json))
+        }
+        Bench::Quicklist(options) => {
+            quicklist(options.rounds).and_then(|report| shown(&report, options.json))
+        }
         Bench::Adapters { options, only, case, spaces } => {
             let choice = adapters::Choice { only: only.as_deref(), case: case.as_deref() };
             let report = adapters::run(options.rounds, spaces.into(), choice);
-            return finish(report.map_err(Failure::new).and_then(|report| match options.json {
-                true => print(&report, true),
-                false => ptarmigan_cli::print::stdout(&adapters::plain(&report)),
-            }));
+            report.and_then(|report| if options.json { report.json() } else { Ok(adapters::plain(&report)) })
         }
     };
-    finish(report.map_err(Failure::new).and_then(|report| print(&report, options.json)))
+    match text.and_then(|text| print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("benches-vs-peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
-fn finish(result: Result<(), Failure>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => ptarmigan_cli::print::failure(&failure),
+/// Returns the document of a report, or its table.
+fn shown(report: &BenchReport, json: bool) -> Result<String, String> {
+    if json { report.json() } else { Ok(report.text().for_stdout()) }
+}
+
+/// Writes to standard output. A reader that has closed the pipe is no error.
+fn print(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {e}")),
+        _ => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 use aarch64_paging::descriptor::{El1Attributes, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, RootTable, Translation, VaRange};
 use ptarmigan_adapters::aarch64_paging::{Noted, Tables};
-use ptarmigan_cli::bench::table::contender::PAGE;
+use ptarmigan_bench::table::contender::PAGE;
 
 use super::Way;
 use super::ours::OurPages;

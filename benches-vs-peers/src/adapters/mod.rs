@@ -12,9 +12,9 @@ mod x86_64;
 
 use std::fmt::Write as _;
 
-use ptarmigan_cli::bench::report::{BenchReport, Row};
-use ptarmigan_cli::bench::table::peer_pool;
-use ptarmigan_cli::bench::turns::{Turn, take_turns};
+use ptarmigan_bench::report::{BenchReport, Row};
+use ptarmigan_bench::table::peer_pool;
+use ptarmigan_bench::turns::{Turn, take_turns};
 
 use ours::OurPages;
 use work::Work;

@@ -10,7 +10,7 @@ use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_adapters::{Home, Pages};
-use ptarmigan_cli::bench::machine::host;
+use ptarmigan_bench::machine::host;
 use ptarmigan_hosted::{CpuSlot, Host};
 
 type Lists = Quicklists<'static, DirectMap, &'static KernelMap<X86_64, DirectMap>>;

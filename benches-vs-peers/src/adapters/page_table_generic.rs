@@ -1,7 +1,7 @@
 //! `page-table-generic`: `PageTable`, released and with hooks, and `Space`.
 use page_table_generic::{FrameAllocator, MapConfig, PageTable, PhysAddr, VirtAddr};
 use ptarmigan_adapters::page_table_generic::{Frames, Space, TableEntry};
-use ptarmigan_cli::bench::table::contender::PAGE;
+use ptarmigan_bench::table::contender::PAGE;
 
 use super::Way;
 use super::ours::{Here, OurPages};

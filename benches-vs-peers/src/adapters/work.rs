@@ -1,5 +1,5 @@
 //! Makes the workload of each space.
-use ptarmigan_cli::bench::table::contender::{ForkShape, PAGE, PHYS, VIRT};
+use ptarmigan_bench::table::contender::{ForkShape, PAGE, PHYS, VIRT};
 
 /// Spaces that are made, filled and dropped.
 pub struct Work {

@@ -6,8 +6,8 @@ use std::hint::black_box;
 
 use ptarmigan::addr::PhysAddr as OurAddr;
 use ptarmigan_adapters::x86_64::{Frames, Space};
-use ptarmigan_cli::bench::table::contender::{PAGE, SPARSE, STRIDE, VIRT};
-use ptarmigan_cli::bench::table::peer_pool;
+use ptarmigan_bench::table::contender::{PAGE, SPARSE, STRIDE, VIRT};
+use ptarmigan_bench::table::peer_pool;
 use x86_64::structures::paging::mapper::{CleanUp, MappedPageTable, Mapper, PageTableFrameMapping};
 use x86_64::structures::paging::{FrameAllocator, FrameDeallocator, Page, PageTable, PhysFrame, Size4KiB};
 

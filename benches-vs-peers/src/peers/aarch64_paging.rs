@@ -8,10 +8,10 @@ use aarch64_paging::paging::{
     Constraints, El1And0, MemoryRegion, PageTable, RootTable, Translation, VaRange,
 };
 
-use ptarmigan_cli::bench::table::contender::{
+use ptarmigan_bench::table::contender::{
     ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableContender, VIRT, contiguous,
 };
-use ptarmigan_cli::bench::table::peer_pool;
+use ptarmigan_bench::table::peer_pool;
 
 pub const FLAGS: El1Attributes = El1Attributes::VALID
     .union(El1Attributes::ACCESSED)

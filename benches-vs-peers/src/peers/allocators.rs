@@ -10,7 +10,7 @@ use std::ptr;
 
 use buddy_system_allocator::LockedFrameAllocator;
 use mimalloc::MiMalloc;
-use ptarmigan_cli::bench::pages::{Arena, Entrant, PAGE, PageContender, Pages, Workload, Zeroing};
+use ptarmigan_bench::pages::{Arena, Entrant, PAGE, PageContender, Pages, Workload, Zeroing};
 use tikv_jemallocator::Jemalloc;
 
 /// Returns all contenders. A new one is one line here and one `impl PageContender`.

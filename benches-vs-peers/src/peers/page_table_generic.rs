@@ -8,10 +8,8 @@ use page_table_generic::{
     FrameAllocator, MapConfig, PageTable, PageTableEntry, PhysAddr, TableMeta, UnmapConfig, VirtAddr,
 };
 
-use ptarmigan_cli::bench::table::contender::{
-    ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous,
-};
-use ptarmigan_cli::bench::table::peer_pool;
+use ptarmigan_bench::table::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
+use ptarmigan_bench::table::peer_pool;
 
 /// Present, writable, user.
 pub const FLAGS: u64 = 7;

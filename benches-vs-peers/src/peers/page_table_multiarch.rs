@@ -5,10 +5,8 @@ use std::hint::black_box;
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler, x86_64::X64PageTable};
 
-use ptarmigan_cli::bench::table::contender::{
-    ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous,
-};
-use ptarmigan_cli::bench::table::peer_pool;
+use ptarmigan_bench::table::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
+use ptarmigan_bench::table::peer_pool;
 
 /// Frames from the pool.
 pub struct Handler;

@@ -13,10 +13,10 @@ use x86_64::structures::paging::{
 };
 use x86_64::{PhysAddr, VirtAddr};
 
-use ptarmigan_cli::bench::table::contender::{
+use ptarmigan_bench::table::contender::{
     ForkShape, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
 };
-use ptarmigan_cli::bench::table::peer_pool;
+use ptarmigan_bench::table::peer_pool;
 
 pub const FLAGS: PageTableFlags =
     PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE).union(PageTableFlags::USER_ACCESSIBLE);

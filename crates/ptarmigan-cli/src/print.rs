@@ -1,7 +1,7 @@
 //! Output on the terminal. A closed pipe is no error.
 use crate::error::Failure;
-use crate::term;
-use crate::text::Text;
+use ptarmigan_bench::term;
+use ptarmigan_bench::text::Text;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -18,13 +18,12 @@ pub fn stdout(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes a report of at most 80 columns to standard output. On a terminal that is narrower it is
-/// fitted to the width; on one with colour headings are bold.
+/// Writes a report of at most 80 columns to standard output.
 ///
 /// # Errors
 /// As [`stdout`].
 pub(crate) fn report(text: &Text) -> Result<(), Failure> {
-    stdout(&text.fitted(term::narrow(), term::colour(&std::io::stdout())))
+    stdout(&text.for_stdout())
 }
 
 /// Writes `ptarmigan: line` to standard error, the name in red on a terminal with colour. Control

@@ -38,6 +38,7 @@ const ORDER: &[&str] = &[
 const CRATES: &[&str] = &[
     "crates/ptarmigan",
     "crates/ptarmigan-adapters",
+    "crates/ptarmigan-bench",
     "crates/ptarmigan-hosted",
     "crates/ptarmigan-linux",
     "crates/ptarmigan-pool",

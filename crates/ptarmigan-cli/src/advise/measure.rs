@@ -1,9 +1,9 @@
 //! Replays with and without.
 use super::figures::{Figures, Saved};
 use crate::error::Failure;
-use crate::measure::clock::Clock;
 use crate::replay::{CountedMachine, CountedRun, SoloTrace};
 use indicatif::ProgressBar;
+use ptarmigan_bench::clock::Clock;
 
 /// One side of a comparison: a recording on a machine.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ impl Measure {
         Measure {
             usual: CountedMachine::usual(memory),
             rounds,
-            clock: Clock::new(),
+            clock: Clock::calibrate(),
             spinner: crate::bar::spinner(),
         }
     }

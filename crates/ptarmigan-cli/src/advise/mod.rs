@@ -23,10 +23,10 @@ use crate::measure::page_prices::PagePrices;
 use crate::model;
 use crate::print;
 use crate::replay::{SoloTrace, Trace};
-use crate::term;
 use args::{KernelArch, Whom};
 use measure::Measure;
 use ptarmigan::tlb::{CostModel, Costs};
+use ptarmigan_bench::term;
 use report::{Document, TraceReport};
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 use super::figures::{EVENTS, Figure};
 use crate::error::Failure;
 use crate::print;
-use crate::text::{Text, TextTable};
+use ptarmigan_bench::text::{Text, TextTable};
 use serde::Serialize;
 use std::fmt::{Display, Write};
 
@@ -16,6 +16,15 @@ pub(crate) struct Comparison {
     only_before: usize,
     /// Figures of this run that the baseline does not have.
     only_now: usize,
+}
+
+/// A report for JSON, with a comparison if one was asked for.
+#[derive(Serialize)]
+pub(crate) struct WithComparison<'a, T> {
+    #[serde(flatten)]
+    pub report: &'a T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<&'a Comparison>,
 }
 
 /// A figure that both have.

@@ -7,7 +7,7 @@ mod comparison;
 mod figures;
 mod store;
 
-pub(crate) use comparison::Comparison;
+pub(crate) use comparison::{Comparison, WithComparison};
 pub(crate) use figures::{Figure, of_bench, of_replay};
 
 use crate::error::Failure;

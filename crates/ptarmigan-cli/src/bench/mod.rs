@@ -1,44 +1,40 @@
 //! `ptarmigan bench`: benchmarks of the library, each beside the contenders that it is compared
 //! with.
 //!
-//! A shared machine changes its speed within a minute. So contenders alternate round by round, the
-//! median over the rounds counts, and ratios to a reference of the same run say more than
-//! nanoseconds.
+//! The harness, and the cases that comparisons with other crates run too, are the crate
+//! `ptarmigan-bench`.
 //!
 //! # Modules
 //!
-//! * `table`: page-table operations and faults.
-//! * `pages`: allocating, freeing and clearing table pages.
+//! * `table`: page-table operations by policy; `faults`: faults of one thread and of two.
+//! * `zero`: clearing table pages.
 //! * `hash`: the work of a hash table, and the effect of its size.
 //! * `flush`: flushes of a machine with a hash table, priced by a cost model, beside this host's.
 //! * `kmap`: windows of slots for high memory.
 //! * `userpte`: leaf tables in high memory: their cost, and when they pay.
-//! * `turns`: contenders that are closures.
 //! * `history`: the reports of 2004 and 2008 on quicklists, measured again.
+//! * `historic`: Linux's policies of those years.
+mod faults;
 mod flush;
 mod hash;
+mod historic;
 mod history;
 mod kmap;
-pub mod machine;
-pub mod pages;
-pub mod report;
-pub mod table;
-pub mod turns;
+mod table;
 mod userpte;
+mod zero;
 
 use clap::{Args, Subcommand};
 
-use crate::baseline::{self, BaselineArgs, BaselineRun};
+use crate::baseline::{self, BaselineArgs, BaselineRun, WithComparison};
 use crate::calibrate;
 use crate::error::{Context, Failure};
-use crate::json::Document;
 use crate::model;
-use crate::print as output;
-use crate::text::Text;
+use crate::print;
 use history::{holt, imbalance, migration};
-use pages::zero;
-use report::BenchReport;
-use table::faults;
+use ptarmigan_bench::json::Document;
+use ptarmigan_bench::text::Text;
+use ptarmigan_bench::{Options, pages};
 
 /// Measure parts of the library against contenders.
 #[derive(Args, Clone, Debug)]
@@ -103,17 +99,6 @@ struct ImbalanceOptions {
     historic_lists: u8,
     #[command(flatten)]
     count: CountOptions,
-}
-
-/// Options of benchmarks that measure.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Options {
-    /// Rounds to run. Each round runs every contender once.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
-    /// Print one JSON document instead of a table.
-    #[arg(long)]
-    pub json: bool,
 }
 
 impl BenchArgs {
@@ -195,21 +180,13 @@ fn conclude(
     let figures = baseline::of_bench(&serde_json::to_value(report).context("report")?);
     let comparison = baseline.compare(&figures)?;
     if json {
-        output::stdout(&Document::new(report).compared(comparison.as_ref()).line()?)?;
+        let document = Document::new(WithComparison { report, comparison: comparison.as_ref() });
+        print::stdout(&document.line().context("report")?)?;
     } else {
-        output::report(&text)?;
+        print::report(&text)?;
         if let Some(comparison) = &comparison {
             comparison.print()?;
         }
     }
     baseline.finish(figures)
-}
-
-/// Prints a report on standard output.
-///
-/// # Errors
-///
-/// If the report cannot be written; quiet if the reader has closed the pipe.
-pub fn print(report: &BenchReport, json: bool) -> Result<(), Failure> {
-    if json { output::stdout(&report.json().map_err(Failure::new)?) } else { output::report(&report.text()) }
 }

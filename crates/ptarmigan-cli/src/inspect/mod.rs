@@ -3,9 +3,9 @@ mod count;
 mod events;
 mod text;
 
-use crate::error::Failure;
-use crate::json::Document;
-use crate::{input, nearest, print, term};
+use crate::error::{Context, Failure};
+use crate::{input, nearest, print};
+use ptarmigan_bench::json::Document;
 use ptarmigan_trace::ReadError;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -50,9 +50,9 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     }
     let report = report(&args.file).map_err(|e| problem(args, &e))?;
     if args.json {
-        print::stdout(&Document::new(&report).pretty()?)?;
+        print::stdout(&Document::new(&report).pretty().context("report")?)?;
     } else {
-        print::stdout(&text::table(&report, term::narrow().unwrap_or(text::COLUMNS)))?;
+        print::stdout(&text::table(&report, ptarmigan_bench::term::narrow().unwrap_or(text::COLUMNS)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,5 @@
-//! Tools for measuring, used by `replay` and `bench`: clocks, affinity, free memory,
-//! switches of processes, statistics.
-pub(crate) mod affinity;
-pub(crate) mod clock;
+//! Measures the host: free memory, switches of processes, prices of pages; compares means.
 pub(crate) mod memory;
 pub(crate) mod page_prices;
-pub(crate) mod stats;
 pub(crate) mod usage;
 pub(crate) mod welch;

@@ -5,7 +5,7 @@
 //! what a page costs. So all prices are measured on memory that is much larger than a processor's
 //! second-level cache. A base without the memory is taken off. The pages of a huge page that a
 //! write has split are a third kind: they stay parts of one large folio.
-use super::stats::median;
+use ptarmigan_bench::stats::median;
 use serde::Serialize;
 use std::io::{self, PipeWriter};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -3,10 +3,10 @@ use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
 use super::setup::{Setup, SoloTrace};
 use super::workers::watch::Watch;
 use crate::error::{Context, Failure};
-use crate::measure::clock::Clock;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
 use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
+use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::{Delivery, NoTlb};
 
 /// The machine that a recording is replayed on.

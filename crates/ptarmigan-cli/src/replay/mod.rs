@@ -63,11 +63,11 @@ pub(crate) use setup::SoloTrace;
 pub(crate) use workers::look::{Look, SpaceLook, When};
 pub(crate) use workers::watch::Watch;
 
-use crate::baseline::{BaselineRun, Comparison};
+use crate::baseline::{BaselineRun, Comparison, WithComparison};
 use crate::error::{Context, Failure};
-use crate::json::Document;
 use crate::print;
 use crate::shipped::COMPILE;
+use ptarmigan_bench::json::Document;
 use report::ReplayReport;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -120,10 +120,12 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         load(Trace::open(path))?;
     }
     if args.json {
-        let documents: Vec<_> =
-            reports.iter().map(|(report, with)| Document::new(report).compared(with.as_ref())).collect();
+        let documents: Vec<_> = reports
+            .iter()
+            .map(|(report, with)| Document::new(WithComparison { report, comparison: with.as_ref() }))
+            .collect();
         let text = match documents.as_slice() {
-            [one] => one.pretty()?,
+            [one] => one.pretty().context("report")?,
             all => serde_json::to_string_pretty(all).context("report")? + "\n",
         };
         print::stdout(&text)?;

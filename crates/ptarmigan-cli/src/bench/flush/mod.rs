@@ -13,8 +13,8 @@ use serde::Serialize;
 use crate::calibrate::HostTime;
 use crate::error::Failure;
 use crate::model::Model;
-use crate::text::{Text, TextTable};
 use hashed::{Flushed, HashedMachine, PAGE_SHIFT};
+use ptarmigan_bench::text::{Text, TextTable};
 
 /// The first address of the window of kmap slots.
 const WINDOW: u32 = 0xff80_0000;

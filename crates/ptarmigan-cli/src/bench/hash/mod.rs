@@ -13,8 +13,8 @@ use ptarmigan::tlb::{CostModel, Work};
 use serde::Serialize;
 
 use crate::model::Model;
-use crate::text::{Text, TextTable};
 use load::Load;
+use ptarmigan_bench::text::{Text, TextTable};
 
 /// The pages of the machine.
 const PAGES: usize = 1 << 18;

@@ -16,11 +16,12 @@ use ptarmigan_hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
 use ptarmigan_linux::Rules;
 
 use super::host;
-use crate::bar::RoundLine;
-use crate::bench::machine;
-use crate::bench::report::{BenchReport, Samples};
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::stats::median;
+use crate::bench::historic::historic;
+use ptarmigan_bench::affinity::AffinityGuard;
+use ptarmigan_bench::machine::host as one_cpu;
+use ptarmigan_bench::report::{BenchReport, Samples};
+use ptarmigan_bench::rounds::RoundLine;
+use ptarmigan_bench::stats::median;
 
 /// Children per round.
 pub const FORKS: u32 = 128;
@@ -172,20 +173,16 @@ impl Parent for HostKernel {
 pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let fail = |e: HostError| e.to_string();
-    let (quick, plain) = (machine::host().map_err(fail)?, machine::host().map_err(fail)?);
-    let (v5, v2008) = (machine::host().map_err(fail)?, machine::host().map_err(fail)?);
+    let (quick, plain) = (one_cpu().map_err(fail)?, one_cpu().map_err(fail)?);
+    let (v5, v2008) = (one_cpu().map_err(fail)?, one_cpu().map_err(fail)?);
     let mut field: Vec<Box<dyn Parent + '_>> = vec![
         Box::new(LibraryParent::new("ptarmigan", &quick, quick.quicklists().map_err(fail)?)?),
         Box::new(LibraryParent::new("ptarmigan-plain", &plain, plain.plain().map_err(fail)?)?),
-        Box::new(LibraryParent::new(
-            "ptarmigan-v5",
-            &v5,
-            machine::historic(&v5, Rules::V5, 2).map_err(fail)?,
-        )?),
+        Box::new(LibraryParent::new("ptarmigan-v5", &v5, historic(&v5, Rules::V5, 2).map_err(fail)?)?),
         Box::new(LibraryParent::new(
             "ptarmigan-v2008",
             &v2008,
-            machine::historic(&v2008, Rules::V2008, 2).map_err(fail)?,
+            historic(&v2008, Rules::V2008, 2).map_err(fail)?,
         )?),
         Box::new(HostKernel),
     ];

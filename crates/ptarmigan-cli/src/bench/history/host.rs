@@ -9,8 +9,8 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 use std::{io, ptr};
 
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::stats::median;
+use ptarmigan_bench::affinity::AffinityGuard;
+use ptarmigan_bench::stats::median;
 
 /// Nanoseconds per read fault, over all children.
 #[derive(Clone, Copy, Debug, PartialEq)]

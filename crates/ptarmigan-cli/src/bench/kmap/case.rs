@@ -1,7 +1,7 @@
 //! Stale sets on a window of real slots.
 use super::window::RealWindow;
-use crate::measure::clock::Clock;
 use ptarmigan::tlb::{CostModel, Facts, Plan, SlotSet};
+use ptarmigan_bench::clock::Clock;
 use std::fmt;
 use std::hint::black_box;
 

@@ -4,9 +4,9 @@
 //! that a hash table holds. So the costs of hashed pages are those of present ones here.
 use super::case::{Spread, StaleCase};
 use super::window::RealWindow;
-use crate::measure::clock::Clock;
-use crate::measure::stats::median;
 use ptarmigan::tlb::{CostModel, Costs, Plan, SlotSet};
+use ptarmigan_bench::clock::Clock;
+use ptarmigan_bench::stats::median;
 
 /// Rounds over all points. Contenders for the processor come and go, so points take turns.
 const ROUNDS: usize = 41;

@@ -17,11 +17,11 @@ mod window;
 pub(crate) use report::KmapBench;
 
 use crate::error::{Context, Failure};
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::clock::Clock;
 use crate::model::{self, Model};
 use clap::{Args, ValueEnum};
 use ptarmigan::tlb::CostModel;
+use ptarmigan_bench::affinity::AffinityGuard;
+use ptarmigan_bench::clock::Clock;
 use report::Part;
 use sweep::Priced;
 use window::RealWindow;
@@ -81,7 +81,7 @@ pub(crate) fn run(options: &KmapOptions) -> Result<KmapBench, Failure> {
 fn plans(model: &Model, rounds: u32) -> Result<[Part; 2], Failure> {
     let _place = AffinityGuard::here().context("cannot stay on one CPU")?;
     let window = RealWindow::new().context("a window of real slots")?;
-    let (clock, random) = (Clock::new(), plans::shuffled());
+    let (clock, random) = (Clock::calibrate(), plans::shuffled());
     let costs = costs::measure(&window, clock, &random);
     let cases = plans::time(&window, clock, &random, costs, rounds);
     if window.refused() {

@@ -2,13 +2,13 @@
 use super::plans::verdict;
 use super::report::{KmapRow, Part};
 use crate::bar;
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::stats::median;
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::X86_64;
 use ptarmigan::highmem::pool::{Pool, PoolConfig};
 use ptarmigan::machine::Machine;
+use ptarmigan_bench::affinity::AffinityGuard;
+use ptarmigan_bench::stats::median;
 use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb, StoreSlots, Wired};
 use ptarmigan_linux::LinuxPool;
 use std::ops::Range;

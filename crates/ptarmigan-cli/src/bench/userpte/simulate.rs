@@ -6,7 +6,6 @@ use super::report::{Part, Row, row};
 use super::table::{Grid, size};
 use crate::bar;
 use crate::error::{Context, Failure};
-use crate::text::{Text, TextTable};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86Pae;
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
@@ -14,6 +13,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::params::{AutoParams, UserPte};
 use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::tlb::TlbConfig;
+use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, HostTables, NoTlb};
 use std::fmt::{Result as Written, Write as _};
 

@@ -1,8 +1,8 @@
 //! The model as tables and rows.
 use super::model::{FRAME, LowMemory, Records, leaf_bytes, sharing_of, span};
 use super::report::{Part, Row, row};
-use crate::text::{Text, TextTable};
 use ptarmigan::params::AutoParams;
+use ptarmigan_bench::text::{Text, TextTable};
 use std::fmt::{Result as Written, Write as _};
 
 /// Rows and columns of the tables: memory sizes and sparseness.

@@ -20,12 +20,12 @@
 use super::report::{Part, Row, row};
 use crate::bar;
 use crate::error::Failure;
-use crate::measure::clock::thread_time;
 use crate::measure::usage::Switches;
 use crate::measure::welch::{Summary, Welch};
 use crate::replay::{PlacedMachine, PlacedRun, PlacedTrace};
-use crate::text::{Text, TextTable};
 use ptarmigan::params::{AutoParams, UserPte};
+use ptarmigan_bench::clock::thread_time;
+use ptarmigan_bench::text::{Text, TextTable};
 use std::fmt::{Result as Written, Write as _};
 use std::path::Path;
 use std::time::Instant;

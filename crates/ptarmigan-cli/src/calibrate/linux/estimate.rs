@@ -4,7 +4,7 @@ use serde::Serialize;
 use super::case::{Grid, Setting};
 use super::fit::Fit;
 use super::sample::Sample;
-use crate::measure::stats::median;
+use ptarmigan_bench::stats::median;
 
 /// Processes below which there is no range.
 pub(super) const LEAST: usize = 9;

@@ -2,7 +2,7 @@
 use super::case::{Call, Grid, Setting};
 use super::line::Line;
 use super::sample::Sample;
-use crate::measure::stats::median;
+use ptarmigan_bench::stats::median;
 
 /// Costs of flushes in one process, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,8 +6,8 @@ use super::mappings::Mappings;
 use super::neighbour::Neighbour;
 use super::random::Random;
 use super::sample::TimedFlush;
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::clock::Clock;
+use ptarmigan_bench::affinity::AffinityGuard;
+use ptarmigan_bench::clock::Clock;
 
 /// Times that a case is repeated because the neighbour did not run all the time.
 const TRIES: usize = 100;
@@ -31,7 +31,7 @@ impl HostFlush {
         let neighbour = if grid.cpus > 1 { Some(Neighbour::start()?) } else { None };
         let here = AffinityGuard::on(0)?;
         let mappings = Mappings::new(grid.most_pages() + 1, &mut Random(seed))?;
-        Ok(HostFlush { mappings, clock: Clock::new(), neighbour, _here: here })
+        Ok(HostFlush { mappings, clock: Clock::calibrate(), neighbour, _here: here })
     }
 
     /// Carries a case out, and returns its time and whether the neighbour ran.

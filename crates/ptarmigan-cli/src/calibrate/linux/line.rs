@@ -1,5 +1,5 @@
 //! A line through times by size.
-use crate::measure::stats::median;
+use ptarmigan_bench::stats::median;
 
 /// A line: its value at 0 pages, and its slope for each page.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::measure::affinity::AffinityGuard;
+use ptarmigan_bench::affinity::AffinityGuard;
 
 /// State that both threads share.
 #[derive(Default)]

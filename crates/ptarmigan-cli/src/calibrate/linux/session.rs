@@ -10,9 +10,9 @@ use super::report::{Calibration, Measured};
 use crate::bar::bar;
 use crate::calibrate::CalibrateArgs;
 use crate::error::{Context, Failure};
-use crate::json::Document;
 use crate::model::HostName;
 use crate::print;
+use ptarmigan_bench::json::Document;
 
 /// Times that a process carries each case out. A second CPU is often taken, and waited for.
 const PASSES: [usize; 2] = [60, 20];
@@ -37,7 +37,7 @@ pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failur
         ))
     })?;
     if args.json {
-        print::stdout(&Document::new(&calibration).line()?)?;
+        print::stdout(&Document::new(&calibration).line().context("report")?)?;
     } else {
         print::report(&calibration.text(!std::io::stdout().is_terminal()))?;
     }

@@ -1,5 +1,5 @@
 //! Reports the frames that were mapped, as text and as JSON.
-use crate::text::Text;
+use ptarmigan_bench::text::Text;
 use ptarmigan_hosted::{HighConfig, Kmap, KmapCounts, SlotKind};
 use serde::Serialize;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! Reports where tables were placed, as text and as JSON.
-use crate::text::Text;
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::PolicyCounts;
+use ptarmigan_bench::text::Text;
 use ptarmigan_hosted::HostTables;
 use serde::Serialize;
 use std::fmt::Write;

@@ -1,6 +1,5 @@
 //! Counts and times tables by the class of operation that makes or takes them: faults, forks,
 //! execs, exits, calls.
-use crate::measure::clock::Clock;
 use crate::replay::input::schedule::Op;
 use crate::replay::input::trace::Trace;
 use crate::replay::linux::{SPLIT, is_found};
@@ -11,6 +10,7 @@ use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Policy};
 use ptarmigan::space::Access;
+use ptarmigan_bench::clock::Clock;
 use ptarmigan_trace::Kind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -6,7 +6,6 @@
 //! `meminfo` holds the same lines in bytes, `levels` and `cpus` the counts, and `nodes` the lines
 //! and the lists of each node.
 use super::levels::Levels;
-use crate::text::{Text, TextTable};
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::Format;
 use ptarmigan::frames::Frames;
@@ -15,6 +14,7 @@ use ptarmigan::quicklist::{
     Check, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Policy, PolicyCounts, Quicklists,
 };
 use ptarmigan::window::OpenWindow;
+use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_linux::{Historic, Plain};
 use serde::Serialize;
 use std::collections::BTreeMap;

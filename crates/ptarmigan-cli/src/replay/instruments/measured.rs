@@ -1,11 +1,11 @@
 //! A policy that is watched: every call timed, counted and written down.
-use crate::measure::clock::Clock;
 use hdrhistogram::Histogram;
 use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::{Layer, Policy};
+use ptarmigan_bench::clock::Clock;
 use std::sync::{Mutex, MutexGuard};
 
 /// One call of a policy, as logged for the stream.

@@ -4,12 +4,12 @@
 //! The limit comes from the schedule's critical path. The cost of an event is the minimum over
 //! several passes in which one worker executes the same schedule, so single disturbances do not
 //! count. Waiting itself is free on the critical path.
-use crate::measure::clock::Clock;
-use crate::measure::stats::median;
 use crate::replay::input::schedule::{Schedule, critical_path};
 use crate::replay::workers::job::Elapsed;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::space::Access;
+use ptarmigan_bench::clock::Clock;
+use ptarmigan_bench::stats::median;
 use serde::Serialize;
 
 /// Times each operation of a worker.

@@ -5,12 +5,12 @@
 //! much as a call or two, mostly in unpredictable branches. So the same stream also runs over
 //! [`Nothing`], and that time is subtracted.
 use super::measured::PolicyCall;
-use crate::measure::clock::thread_time;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId};
 use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::page::{Clean, FlushProof, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Here, Policy, PolicyCounts, PolicyOn, Returned, TakesUnhooked};
+use ptarmigan_bench::clock::thread_time;
 use ptarmigan_hosted::CpuSlot;
 use std::time::Duration;
 

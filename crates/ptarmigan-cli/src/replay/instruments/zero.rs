@@ -5,9 +5,9 @@
 //! number of frames given on the command line, and the time for clearing them is charged. The
 //! report shows this time separately, and compares the total with passes without zeroing in the
 //! same rounds.
-use crate::measure::stats::median;
-use crate::text::{Text, TextTable};
 use ptarmigan::frames::ZeroCounts;
+use ptarmigan_bench::stats::median;
+use ptarmigan_bench::text::{Text, TextTable};
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::Duration;

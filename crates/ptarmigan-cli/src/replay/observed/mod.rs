@@ -26,11 +26,11 @@ use super::platform::RecordedX86;
 use super::report::{Flushes, TruthReport};
 use super::setup::{Setup, SoloTrace};
 use crate::error::{Context, Failure};
-use crate::measure::clock::Clock;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::{Delivery, NoTlb};
 use std::path::Path;
 
@@ -73,7 +73,7 @@ impl ObservedTrace {
     /// # Errors
     /// If the file is not a recording.
     pub fn read(path: Option<&Path>, memory: u64) -> Result<Self, Failure> {
-        Ok(ObservedTrace { solo: SoloTrace::read(path)?, memory, clock: Clock::new() })
+        Ok(ObservedTrace { solo: SoloTrace::read(path)?, memory, clock: Clock::calibrate() })
     }
 
     /// Returns the trace.

@@ -1,7 +1,6 @@
 //! The calls of an observed pass, made again on a policy.
 use super::{Observation, ObservedTrace};
 use crate::error::{Context, Failure};
-use crate::measure::stats::median;
 use crate::replay::instruments::levels::Levels;
 use crate::replay::instruments::measured::{LevelTimes, Measured};
 use crate::replay::instruments::stream::Stream;
@@ -10,6 +9,7 @@ use crate::replay::report::LevelReport;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan_bench::stats::median;
 use ptarmigan_hosted::{Delivery, NoTlb};
 
 /// Rounds whose median is the mean time of an allocation.

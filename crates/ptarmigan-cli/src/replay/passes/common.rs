@@ -1,6 +1,5 @@
 //! Holds the trace and the settings that all passes have in common.
 use crate::error::Failure;
-use crate::measure::clock::Clock;
 use crate::replay::args::ReplayArgs;
 use crate::replay::high::High;
 use crate::replay::input::schedule::{CpuMap, Schedule};
@@ -9,6 +8,7 @@ use crate::replay::platform::Platform;
 use crate::replay::setup::Setup;
 use crate::replay::workers::job::Job;
 use ptarmigan::cpu::MAX_CPUS;
+use ptarmigan_bench::clock::Clock;
 use ptarmigan_hosted::{HostConfig, SlotKind};
 
 /// A trace, and how it is replayed.
@@ -40,7 +40,7 @@ impl<'a> Common<'a> {
         let schedule = Schedule::new(trace, cpus, alone);
         let alone = (schedule.programs.len() > 1).then(|| Schedule::new(trace, cpus, true));
         let high = args.high.high(args.memory, args.nodes, args.idle_zero, args.usual_low())?;
-        Ok(Common { trace, args, clock: Clock::new(), schedule, high, alone })
+        Ok(Common { trace, args, clock: Clock::calibrate(), schedule, high, alone })
     }
 
     /// Returns the requested job: all copies and workers.

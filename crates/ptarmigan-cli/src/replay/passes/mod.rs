@@ -17,10 +17,10 @@ use super::report::{LevelReport, PolicyReport, ReplayReport, SanitizerReport, Tr
 use super::workers::outcome::Outcome;
 use crate::bar;
 use crate::error::Failure;
-use crate::measure::stats::median;
 use common::Common;
 use machine::{CountedPass, PassMachine};
 use ptarmigan::format::{I386, X86Pae};
+use ptarmigan_bench::stats::median;
 
 /// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
 /// contain the medians.

@@ -1,7 +1,6 @@
 //! The data of a report. Serialised, it is the JSON document.
 use crate::baseline::{self, Figure};
 use crate::error::{Context, Failure};
-use crate::measure::stats::median;
 use crate::replay::high::{KmapReport, UserPteReport};
 use crate::replay::input::relayout::Relayout;
 use crate::replay::input::trace::Trace;
@@ -13,6 +12,7 @@ use crate::replay::instruments::zero::ZeroReport;
 use crate::replay::workers::outcome::{Outcome, Sample};
 use ptarmigan::quicklist::LevelCounts;
 use ptarmigan::tlb::FlushCounts;
+use ptarmigan_bench::stats::median;
 use ptarmigan_ptsan::HashUse;
 use ptarmigan_trace::{Sampled, Unseen};
 use serde::Serialize;

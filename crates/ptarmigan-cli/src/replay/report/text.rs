@@ -1,7 +1,7 @@
 //! A report as text, at most 80 columns wide.
 use super::data::{Flushes, HashReport, PolicyReport, ReplayReport, TraceReport, TruthReport};
 use crate::replay::input::relayout::Relayout;
-use crate::text::{Text, TextTable};
+use ptarmigan_bench::text::{Text, TextTable};
 use std::fmt::Write;
 
 impl ReplayReport {

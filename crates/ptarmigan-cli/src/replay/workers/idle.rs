@@ -1,6 +1,6 @@
 //! The work of an idle CPU.
-use crate::measure::clock::thread_time;
 use ptarmigan::machine::{Machine, On};
+use ptarmigan_bench::clock::thread_time;
 use std::time::Duration;
 
 /// Clears up to `budget` frames ahead of need. Returns the processor time spent.

@@ -3,13 +3,17 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 
 /// Keeps the calling thread, and the children it forks, on one CPU until dropped.
-pub(crate) struct AffinityGuard {
+pub struct AffinityGuard {
     before: libc::cpu_set_t,
 }
 
 impl AffinityGuard {
     /// Keeps the thread on the CPU that it runs on.
-    pub(crate) fn here() -> io::Result<AffinityGuard> {
+    ///
+    /// # Errors
+    ///
+    /// If the host does not say which one that is, or refuses.
+    pub fn here() -> io::Result<AffinityGuard> {
         // SAFETY: takes no arguments and has no effect.
         let cpu = unsafe { libc::sched_getcpu() };
         let cpu = usize::try_from(cpu).map_err(|_| io::Error::last_os_error())?;
@@ -17,7 +21,11 @@ impl AffinityGuard {
     }
 
     /// Keeps the thread on the `n`-th CPU of those it may run on, modulo their number.
-    pub(crate) fn on(n: usize) -> io::Result<AffinityGuard> {
+    ///
+    /// # Errors
+    ///
+    /// If the host does not say which ones those are, or refuses.
+    pub fn on(n: usize) -> io::Result<AffinityGuard> {
         Self::keep(|allowed| allowed.get(n % allowed.len().max(1)).copied())
     }
 

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use ptarmigan_cli::bench::pages::{
+use ptarmigan_bench::pages::{
     ArrayYardstick, CHECKED, LibraryLists, OURS, POOL, PageContender, Pages, PoolContender, YARDSTICK,
     checked, host,
 };

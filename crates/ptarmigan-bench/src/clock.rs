@@ -33,8 +33,8 @@ fn ticks() -> u64 {
 }
 
 impl Clock {
-    /// Calibrates the clock for 20 ms.
-    pub fn new() -> Self {
+    /// Calibrates a clock, for 20 ms.
+    pub fn calibrate() -> Self {
         let (start, first) = (Instant::now(), ticks());
         while start.elapsed().as_millis() < 20 {
             std::hint::spin_loop();

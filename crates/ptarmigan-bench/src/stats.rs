@@ -1,7 +1,7 @@
 //! Statistics over several rounds.
 
 /// Returns the median: for an even number of values the mean of the middle two, NaN without values.
-pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

@@ -1,6 +1,6 @@
-//! `bench quicklist` and `bench zero`: the cost of allocating, freeing and clearing table pages.
+//! `bench quicklist`: the cost of allocating and freeing table pages.
 //!
-//! Every contender of `bench quicklist` hands out zeroed pages and gets them back zeroed. Those
+//! Every contender hands out zeroed pages and gets them back zeroed. Those
 //! that know this need not clear anything; the others clear each page on allocation.
 //!
 //! | contender | description |
@@ -19,7 +19,6 @@ mod ours;
 mod pool;
 mod threads;
 mod yardstick;
-pub(super) mod zero;
 mod zeroing;
 
 pub use arena::Arena;

@@ -6,7 +6,7 @@
 //! contender.
 //!
 //! The library's `PagePool` is something else, and a contender of its own in
-//! [`pages`](crate::bench::pages).
+//! [`pages`](crate::pages).
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::cell::Cell;

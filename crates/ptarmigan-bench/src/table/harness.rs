@@ -5,42 +5,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use ptarmigan_linux::Rules;
-
 use super::contender::{ForkShape, PAGES, SPACES, SPARSE, TableCase, TableContender, all_frames};
-use super::ours::LibraryTree;
 use super::peer_pool;
-use super::yardstick::TableYardstick;
-use crate::bar::RoundLine;
-use crate::bench::machine::{historic, host};
-use crate::bench::report::{BenchReport, Samples};
-use crate::measure::affinity::AffinityGuard;
-
-/// Measures the library with each of its policies, and the yardstick.
-///
-/// # Errors
-///
-/// If a machine cannot be set up, or memory is lost.
-pub fn policies(rounds: u32) -> Result<BenchReport, String> {
-    let hosts = [host(), host(), host(), host()];
-    let [Ok(quick), Ok(plain), Ok(v5), Ok(v2008)] = &hosts else {
-        return Err(hosts.into_iter().find_map(Result::err).map_or(String::new(), |e| e.to_string()));
-    };
-    let fail = |e: ptarmigan_hosted::HostError| e.to_string();
-    let field: Vec<Box<dyn TableContender + '_>> = vec![
-        Box::new(LibraryTree::new("ptarmigan", quick, quick.quicklists().map_err(fail)?).map_err(fail)?),
-        Box::new(LibraryTree::new("ptarmigan-plain", plain, plain.plain().map_err(fail)?).map_err(fail)?),
-        Box::new(
-            LibraryTree::new("ptarmigan-v5", v5, historic(v5, Rules::V5, 2).map_err(fail)?).map_err(fail)?,
-        ),
-        Box::new(
-            LibraryTree::new("ptarmigan-v2008", v2008, historic(v2008, Rules::V2008, 2).map_err(fail)?)
-                .map_err(fail)?,
-        ),
-        Box::new(TableYardstick::default()),
-    ];
-    run(rounds, field)
-}
+use crate::affinity::AffinityGuard;
+use crate::report::{BenchReport, Samples};
+use crate::rounds::RoundLine;
 
 /// Runs the cases, round by round, contender by contender.
 ///

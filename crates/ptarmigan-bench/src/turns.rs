@@ -1,8 +1,8 @@
 //! Contenders that take turns, each a closure that does all of its work.
 use super::report::{Row, Samples};
-use crate::bar::RoundLine;
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::clock::thread_time;
+use crate::affinity::AffinityGuard;
+use crate::clock::thread_time;
+use crate::rounds::RoundLine;
 
 /// A contender in a case.
 pub struct Turn<'a> {

@@ -2,7 +2,7 @@
 //! and without.
 //!
 //! ```sh
-//! cargo run --release -p ptarmigan-cli --example foreign-tables
+//! cargo run --release -p ptarmigan-bench --example foreign-tables
 //! ```
 //!
 //! All trees have the entries of one released crate, `page_table_multiarch`, by its public traits:

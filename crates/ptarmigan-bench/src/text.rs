@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Write};
 
 /// A report. Writing to it adds lines, and cannot fail.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Text(Vec<Part>);
+pub struct Text(Vec<Part>);
 
 #[derive(Clone, Debug)]
 enum Part {
@@ -36,6 +36,12 @@ impl Text {
     /// Returns whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns the report as standard output shows it: fitted to a terminal that is narrower than 80
+    /// columns; on one with colour, headings are bold.
+    pub fn for_stdout(&self) -> String {
+        self.fitted(term::narrow(), term::colour(&std::io::stdout()))
     }
 
     /// Returns the report in lines of at most `width` columns, except for words that are longer.
@@ -77,7 +83,7 @@ impl Display for Text {
 
 /// A table.
 #[derive(Clone, Debug)]
-pub(crate) struct TextTable {
+pub struct TextTable {
     columns: Vec<Column>,
     /// The first row has the names of the columns. A row without cells is a gap.
     rows: Vec<Row>,

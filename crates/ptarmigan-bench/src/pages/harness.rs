@@ -5,9 +5,9 @@ use super::pool::{POOL, PoolContender};
 use super::yardstick::{ArrayYardstick, ExchangeYardstick, YARDSTICK};
 use super::zeroing::Zeroing;
 use super::{cases, threads};
-use crate::bar::RoundLine;
-use crate::bench::report::{BenchReport, Samples};
-use crate::measure::affinity::AffinityGuard;
+use crate::affinity::AffinityGuard;
+use crate::report::{BenchReport, Samples};
+use crate::rounds::RoundLine;
 
 /// The library with its quicklists.
 pub const OURS: &str = "ptarmigan";
@@ -185,7 +185,7 @@ fn gain(report: &BenchReport, case: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pages::contender::Pages;
+    use crate::pages::contender::Pages;
 
     const TINY: Workload =
         Workload { windows: 2, pairs: 100, batch: 200, batches: 2, held: 300, large: 400, passed: 3000 };

@@ -23,10 +23,10 @@ use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 
-use crate::bar::RoundLine;
-use crate::bench::report::{BenchReport, Samples};
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::clock::thread_time;
+use ptarmigan_bench::affinity::AffinityGuard;
+use ptarmigan_bench::clock::thread_time;
+use ptarmigan_bench::report::{BenchReport, Samples};
+use ptarmigan_bench::rounds::RoundLine;
 
 type F = X86_64;
 

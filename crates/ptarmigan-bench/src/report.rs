@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::json::Document;
-use crate::measure::stats::median;
+use crate::stats::median;
 use crate::text::{Text, TextTable};
 
 /// One row of a report.
@@ -106,12 +106,12 @@ impl BenchReport {
     ///
     /// If JSON cannot represent a value.
     pub fn json(&self) -> Result<String, String> {
-        Document::new(self).line().map_err(|failure| failure.message().to_owned())
+        Document::new(self).line().map_err(|e| format!("report: {e}"))
     }
 
     /// Returns a table of at most 80 columns. Ratios are those of the medians to the reference's in
     /// the same case.
-    pub(crate) fn text(&self) -> Text {
+    pub fn text(&self) -> Text {
         // Long names of cases take columns from the contenders.
         let cases = self.rows.iter().map(|r| r.case.len()).max().unwrap_or(0).clamp(12, 24) as isize;
         let names = ["case", "contender", "median", "min", "ratio"];

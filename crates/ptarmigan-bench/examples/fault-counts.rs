@@ -11,9 +11,9 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Access, AreaFlags, Done, Space, SpaceMachine};
-use ptarmigan_cli::bench::machine::host;
-use ptarmigan_cli::bench::table::LibraryTree;
-use ptarmigan_cli::bench::table::contender::{ForkShape, PAGES, SPACES, SPARSE, TableContender, all_frames};
+use ptarmigan_bench::machine::host;
+use ptarmigan_bench::table::LibraryTree;
+use ptarmigan_bench::table::contender::{ForkShape, PAGES, SPACES, SPARSE, TableContender, all_frames};
 use ptarmigan_hosted::{HostMachine, NoTlb};
 
 type F = X86_64;

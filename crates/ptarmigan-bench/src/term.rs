@@ -7,7 +7,7 @@ const LEAST: usize = 20;
 const USUAL: usize = 80;
 
 /// Returns the width of standard output if it is a terminal of less than 80 columns.
-pub(crate) fn narrow() -> Option<usize> {
+pub fn narrow() -> Option<usize> {
     let stdout = std::io::stdout();
     if !stdout.is_terminal() {
         return None;
@@ -18,17 +18,17 @@ pub(crate) fn narrow() -> Option<usize> {
 
 /// Returns whether to use colour on `stream`: only on a terminal that can, and not if the
 /// environment has `NO_COLOR`.
-pub(crate) fn colour(stream: &impl IsTerminal) -> bool {
+pub fn colour(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Returns `text` in bold.
-pub(crate) fn bold(text: &str) -> String {
+pub fn bold(text: &str) -> String {
     format!("\x1b[1m{text}\x1b[0m")
 }
 
 /// Returns `text` in bold red.
-pub(crate) fn red(text: &str) -> String {
+pub fn red(text: &str) -> String {
     format!("\x1b[1;31m{text}\x1b[0m")
 }

@@ -1,18 +1,9 @@
-//! The hosted machine of benchmarks.
+//! Linux's policies on the machine of benchmarks.
 use ptarmigan::format::X86_64;
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
-use ptarmigan_hosted::{Host, HostConfig, HostError};
+use ptarmigan_hosted::{Host, HostError};
 use ptarmigan_linux::{Historic, Rules};
-
-/// Creates a machine of one CPU with 256 MiB of memory.
-///
-/// # Errors
-///
-/// [`HostError`] for lack of memory.
-pub fn host() -> Result<Host<X86_64>, HostError> {
-    Host::new(HostConfig { bytes: 256 << 20, prefault: 32 << 20, ..HostConfig::default() })
-}
 
 /// Makes a policy of Linux.
 ///

@@ -11,8 +11,8 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
 use super::contender::{PAGE, PageCase, Pages, Workload};
-use crate::measure::clock::thread_time;
-use crate::measure::stats::median;
+use crate::clock::thread_time;
+use crate::stats::median;
 
 /// Entries in a table.
 const ENTRIES: usize = PAGE / 8;

@@ -9,8 +9,8 @@ use std::time::Instant;
 use super::apart::Apart;
 use super::cases::{batch, give, pairs, per, take};
 use super::contender::{PageContender, Pages, RING, Workload, short};
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::stats::median;
+use crate::affinity::AffinityGuard;
+use crate::stats::median;
 
 /// Pages that enter or leave the ring at once.
 const GROUP: usize = 64;

@@ -18,10 +18,10 @@ use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 
-use crate::bar::RoundLine;
-use crate::bench::report::{BenchReport, Samples};
-use crate::measure::affinity::AffinityGuard;
-use crate::measure::stats::median;
+use ptarmigan_bench::affinity::AffinityGuard;
+use ptarmigan_bench::report::{BenchReport, Samples};
+use ptarmigan_bench::rounds::RoundLine;
+use ptarmigan_bench::stats::median;
 
 type F = X86_64;
 type Lists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
