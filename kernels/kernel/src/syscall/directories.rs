@@ -195,7 +195,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn mount(&mut self, at: u64, kind: u64) -> Result<u64, Errno> {
         let mut text = [0; 32];
         let n = self.read_text(kind, &mut text)?;
-        let inode = self.find(super::files::AT_FDCWD as u64, at, true)?.existing(&self.state.tree)?;
+        let inode = self.existing(super::files::AT_FDCWD as u64, at)?;
         if !self.state.tree.is_directory(inode) {
             return Err(Errno::ENOTDIR);
         }

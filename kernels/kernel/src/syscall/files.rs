@@ -42,6 +42,17 @@ impl<A: Arch> Sys<'_, A> {
         path::resolve(&self.state.tree, from, &name[..n], follow)
     }
 
+    /// Returns the file that a path of the program's leads to.
+    pub(super) fn existing(&mut self, directory: u64, at: u64) -> Result<u16, Errno> {
+        self.find(directory, at, true)?.existing(&self.state.tree)
+    }
+
+    /// Sets the permissions of a file.
+    pub(super) fn set_mode(&mut self, inode: u16, mode: u64) -> u64 {
+        self.state.tree.get_mut(inode).mode = mode as u16 & 0o7777;
+        0
+    }
+
     /// Makes an empty file.
     fn create_file(&mut self, found: &Found, mode: u64) -> Result<u16, Errno> {
         if found.wants_directory {

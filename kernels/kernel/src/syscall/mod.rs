@@ -10,11 +10,11 @@ mod futex;
 mod layout;
 mod map;
 mod misc;
-mod number;
 mod poll;
 mod process;
 mod signals;
 mod stat;
+mod table;
 mod terminal;
 mod time;
 
@@ -27,8 +27,6 @@ use crate::errno::Errno;
 use crate::memory::{Machine, TaskSpace, user};
 use crate::task::{After, Body, Ends, Wait};
 use crate::{Kernel, State, say};
-
-pub use number::Call;
 
 /// The reason why a call has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,15 +124,37 @@ impl<'a, A: Arch> Sys<'a, A> {
         user::write::<A>(on, self.space(), at, bytes)
     }
 
+    /// Writes what a call answers that returns 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
+    pub fn answer(&mut self, at: u64, bytes: &[u8]) -> Result<u64, Errno> {
+        self.write_bytes(at, bytes).map(|()| 0)
+    }
+
+    /// Reads numbers of `size` bytes each, 8 at most.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
+    pub fn read_numbers<const N: usize>(&mut self, at: u64, size: usize) -> Result<[u64; N], Errno> {
+        let (mut bytes, mut numbers) = ([[0; 8]; N], [0; N]);
+        let bytes = &mut bytes.as_flattened_mut()[..N * size];
+        self.read_bytes(at, bytes)?;
+        for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(size)) {
+            *number = bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+        }
+        Ok(numbers)
+    }
+
     /// Reads a number of four bytes.
     ///
     /// # Errors
     ///
     /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
     pub fn read_u32(&mut self, at: u64) -> Result<u32, Errno> {
-        let mut bytes = [0; 4];
-        self.read_bytes(at, &mut bytes)?;
-        Ok(u32::from_le_bytes(bytes))
+        self.read_numbers(at, 4).map(|[number]| number as u32)
     }
 
     /// Reads a word of the program's size.
@@ -143,9 +163,7 @@ impl<'a, A: Arch> Sys<'a, A> {
     ///
     /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
     pub fn read_word(&mut self, at: u64) -> Result<u64, Errno> {
-        let mut bytes = [0; 8];
-        self.read_bytes(at, &mut bytes[..A::ABI.word()])?;
-        Ok(u64::from_le_bytes(bytes))
+        self.read_numbers(at, A::ABI.word()).map(|[word]| word)
     }
 
     /// Reads a text that ends with a zero; returns its length.
@@ -179,6 +197,15 @@ impl<'a, A: Arch> Sys<'a, A> {
         self.state.tasks.space_mut(number)
     }
 
+    /// Names a call that is not there, once.
+    #[cold]
+    fn unknown(&mut self, number: u64) -> Stop {
+        if self.state.named.add(number) {
+            say!(A, "kernel: system call {number} is not there");
+        }
+        Errno::ENOSYS.into()
+    }
+
     /// Says when the wait of this call ends, `timeout` nanoseconds after it was first made; whether
     /// it has ended.
     pub fn deadline(&mut self, timeout: u64) -> bool {
@@ -198,18 +225,7 @@ impl<A: Arch> Kernel<A> {
         self.count(Count::Calls);
         let mut state = self.lock();
         let number = body.context.number();
-        let result = match number::call(A::ABI, number) {
-            Some(call) => {
-                let mut sys = Sys { kernel: self, state: &mut state, body, me: slot, pin };
-                sys.make(call)
-            }
-            None => {
-                if state.named.add(number) {
-                    say!(A, "kernel: system call {number} is not there");
-                }
-                Err(Errno::ENOSYS.into())
-            }
-        };
+        let result = Sys { kernel: self, state: &mut state, body, me: slot, pin }.make(number);
         let mut gives_way = false;
         match result {
             Ok(value) => body.context.set_result(value),

@@ -57,18 +57,11 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `clone3`.
     pub(super) fn clone3(&mut self, at: u64, size: u64) -> Result<u64, Stop> {
-        /// Words of the structure's first version.
-        const WORDS: usize = 8;
-        if size < 8 * WORDS as u64 {
+        // The structure's first version has eight words.
+        if size < 64 {
             return Err(Errno::EINVAL.into());
         }
-        let mut bytes = [0; 8 * WORDS];
-        self.read_bytes(at, &mut bytes)?;
-        let mut words = [0; WORDS];
-        for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = eight.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
-        }
-        let [flags, _, child_tid, parent_tid, signal, low, len, thread] = words;
+        let [flags, _, child_tid, parent_tid, signal, low, len, thread] = self.read_numbers(at, 8)?;
         if flags & 0xff != 0 || (low == 0) != (len == 0) {
             return Err(Errno::EINVAL.into());
         }
@@ -297,18 +290,6 @@ impl<A: Arch> Sys<'_, A> {
         Ok(0)
     }
 
-    /// `getpgid`.
-    pub(super) fn group_of(&mut self, pid: u64) -> Result<u64, Errno> {
-        let slot = self.process_with(pid)?;
-        Ok(self.state.tasks.process(slot).group as u64)
-    }
-
-    /// `getsid`.
-    pub(super) fn session_of(&mut self, pid: u64) -> Result<u64, Errno> {
-        let slot = self.process_with(pid)?;
-        Ok(self.state.tasks.process(slot).session as u64)
-    }
-
     /// `setsid`.
     pub(super) fn new_session(&mut self) -> Result<u64, Errno> {
         let process = self.process();
@@ -334,8 +315,7 @@ impl<A: Arch> Sys<'_, A> {
             }
             GET_FS => {
                 let base = self.body.context.thread();
-                self.write_bytes(at, &base.to_le_bytes())?;
-                Ok(0)
+                self.answer(at, &base.to_le_bytes())
             }
             _ => Err(Errno::EINVAL),
         }

@@ -22,13 +22,9 @@ impl<A: Arch> Sys<'_, A> {
             if signal == number::SIGKILL || signal == number::SIGSTOP {
                 return Err(Errno::EINVAL);
             }
-            let mut bytes = [0; 32];
-            self.read_bytes(new, &mut bytes[..3 * word + 8])?;
-            let number =
-                |bytes: &[u8]| bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
-            let field = |n: usize| number(&bytes[n * word..(n + 1) * word]);
-            let mask = number(&bytes[3 * word..3 * word + 8]);
-            action = Some(Action { handler: field(0), flags: field(1), restorer: field(2), mask });
+            let [handler, flags, restorer] = self.read_numbers(new, word)?;
+            let [mask] = self.read_numbers(new + 3 * word as u64, 8)?;
+            action = Some(Action { handler, flags, restorer, mask });
         }
         if old != 0 {
             let mut out = Layout::<32>::new(A::ABI);
@@ -45,9 +41,7 @@ impl<A: Arch> Sys<'_, A> {
         if size != 8 {
             return Err(Errno::EINVAL);
         }
-        let mut bytes = [0; 8];
-        self.read_bytes(at, &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
+        self.read_numbers(at, 8).map(|[set]| set)
     }
 
     /// `rt_sigprocmask`.
@@ -74,8 +68,7 @@ impl<A: Arch> Sys<'_, A> {
         let signals = &self.state.tasks.get(self.me).signals;
         let all = signals.pending.set() | self.state.tasks.process_of(self.me).pending.set();
         let set = all & signals.blocked;
-        self.write_bytes(at, &set.to_le_bytes())?;
-        Ok(0)
+        self.answer(at, &set.to_le_bytes())
     }
 
     /// `rt_sigsuspend`.
@@ -91,19 +84,12 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `sigaltstack`.
     pub(super) fn signal_stack(&mut self, new: u64, old: u64) -> Result<u64, Errno> {
-        let (word, at) = (A::ABI.word(), self.body.context.stack());
+        let at = self.body.context.stack();
         let before = self.task().signals.stack;
         if new != 0 {
             // The address, flags (and as much again on 64 bits), the size.
-            let mut bytes = [0; 24];
-            self.read_bytes(new, &mut bytes[..3 * word])?;
-            let number =
-                |bytes: &[u8]| bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
-            let new = SignalStack {
-                at: number(&bytes[..word]),
-                size: number(&bytes[2 * word..3 * word]),
-                flags: number(&bytes[word..word + 4]) as u32,
-            };
+            let [lowest, flags, size] = self.read_numbers(new, A::ABI.word())?;
+            let new = SignalStack { at: lowest, size, flags: flags as u32 };
             self.task().signals.stack.set(new, at)?;
         }
         if old != 0 {

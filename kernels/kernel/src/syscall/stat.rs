@@ -1,19 +1,13 @@
 //! `stat` and its family.
 
+use super::Sys;
 use super::layout::Layout;
-use super::{Stop, Sys};
 use crate::arch::{Abi, Arch};
 use crate::errno::Errno;
 use crate::fs::{Device, Kind, What};
 
-/// Which structure is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// `struct stat` of a 64-bit program.
-    Stat,
-    /// `struct stat64` of a 32-bit program.
-    Stat64,
-}
+/// `AT_SYMLINK_NOFOLLOW`.
+pub(super) const NOFOLLOW: u64 = 0x100;
 
 struct Facts {
     inode: u64,
@@ -40,12 +34,12 @@ impl<A: Arch> Sys<'_, A> {
         Facts { inode: inode.into(), mode: found.full_mode(), device, size, changed: found.changed.into() }
     }
 
-    fn write_facts(&mut self, facts: &Facts, to: u64, form: Form) -> Result<u64, Errno> {
+    fn write_facts(&mut self, facts: &Facts, to: u64) -> Result<u64, Errno> {
         let Facts { inode, mode, device, size, changed } = *facts;
         let blocks = size.div_ceil(512);
         let mut out = Layout::<144>::new(A::ABI);
-        match form {
-            Form::Stat => {
+        match A::ABI {
+            Abi::X86_64 => {
                 out.u64(1).u64(inode).u64(1).u32(mode).u32(0).u32(0).u32(0).u64(device).u64(size);
                 out.u64(4096).u64(blocks);
                 for _ in 0..3 {
@@ -53,7 +47,7 @@ impl<A: Arch> Sys<'_, A> {
                 }
                 out.at(144);
             }
-            Form::Stat64 => {
+            Abi::I386 => {
                 out.u64(1).u32(0).u32(inode as u32).u32(mode).u32(1).u32(0).u32(0).u64(device).u32(0);
                 out.u64(size).u32(4096).u64(blocks);
                 for _ in 0..3 {
@@ -62,42 +56,36 @@ impl<A: Arch> Sys<'_, A> {
                 out.u64(inode);
             }
         }
-        self.write_bytes(to, out.bytes())?;
-        Ok(0)
+        self.answer(to, out.bytes())
     }
 
     /// `fstat`.
-    pub(super) fn stat_open(&mut self, descriptor: u64, to: u64, form: Form) -> Result<u64, Errno> {
+    pub(super) fn stat_open(&mut self, descriptor: u64, to: u64) -> Result<u64, Errno> {
         let file = self.file(descriptor)?;
         let facts = match self.state.open.get(file).what {
             What::Inode(inode) => self.facts(inode),
             _ => Facts { inode: file as u64 + 0x1_0000, mode: 0o010_600, device: 0, size: 0, changed: 0 },
         };
-        self.write_facts(&facts, to, form)
+        self.write_facts(&facts, to)
     }
 
     /// `newfstatat` and `fstatat64`.
-    pub(super) fn stat_at(
-        &mut self,
-        [directory, at, to, flags, ..]: [u64; 6],
-        form: Form,
-    ) -> Result<u64, Errno> {
-        const NOFOLLOW: u64 = 0x100;
+    pub(super) fn stat_at(&mut self, [directory, at, to, flags, ..]: [u64; 6]) -> Result<u64, Errno> {
         const EMPTY_PATH: u64 = 0x1000;
         if flags & EMPTY_PATH != 0 {
             let mut first = [0];
             self.read_bytes(at, &mut first)?;
             if first == [0] {
-                return self.stat_open(directory, to, form);
+                return self.stat_open(directory, to);
             }
         }
         let found = self.find(directory, at, flags & NOFOLLOW == 0)?;
         let facts = self.facts(found.existing(&self.state.tree)?);
-        self.write_facts(&facts, to, form)
+        self.write_facts(&facts, to)
     }
 
     /// `statfs`: one file system, in memory.
-    pub(super) fn file_system(&mut self, to: u64) -> Result<u64, Stop> {
+    pub(super) fn file_system(&mut self, to: u64) -> Result<u64, Errno> {
         use ptarmigan::machine::Machine as _;
         let counts = self.kernel.machine.get().frames().counts();
         let (total, free) = (u64::from(counts.total), u64::from(counts.free));
@@ -105,7 +93,6 @@ impl<A: Arch> Sys<'_, A> {
         out.word(0x8584_58f6).word(4096).word(total).word(free).word(free);
         out.word(crate::fs::tree::INODES as u64).word(0).u64(0).word(60).word(4096);
         out.at(if A::ABI == Abi::X86_64 { 120 } else { 64 });
-        self.write_bytes(to, out.bytes())?;
-        Ok(0)
+        self.answer(to, out.bytes())
     }
 }

@@ -4,6 +4,7 @@ use super::Sys;
 use super::layout::Layout;
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::fs::console::Termios;
 use crate::fs::{Device, Kind, What};
 
 impl<A: Arch> Sys<'_, A> {
@@ -28,13 +29,8 @@ impl<A: Arch> Sys<'_, A> {
             }
             // TCSETS, TCSETSW, TCSETSF
             0x5402..=0x5404 => {
-                let mut bytes = [0; 36];
-                self.read_bytes(at, &mut bytes)?;
-                let mut termios = self.state.console.termios;
-                for (word, four) in termios.0.iter_mut().zip(bytes.chunks_exact(4)) {
-                    *word = four.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
-                }
-                self.state.console.set(termios);
+                let words = self.read_numbers(at, 4)?;
+                self.state.console.set(Termios(words.map(|word| word as u32)));
             }
             // TIOCSCTTY
             0x540e => {

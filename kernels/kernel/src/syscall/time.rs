@@ -18,27 +18,24 @@ pub enum Width {
     Wide,
 }
 
+impl Width {
+    fn bytes<A: Arch>(self) -> usize {
+        match self {
+            Width::Word => A::ABI.word(),
+            Width::Wide => 8,
+        }
+    }
+}
+
 impl<A: Arch> Sys<'_, A> {
     fn put_time(&mut self, at: u64, width: Width, seconds: u64, rest: u64) -> Result<u64, Errno> {
-        let mut out = Layout::<16>::new(A::ABI);
-        match width {
-            Width::Word => out.word(seconds).word(rest),
-            Width::Wide => out.u64(seconds).u64(rest),
-        };
-        self.write_bytes(at, out.bytes())?;
-        Ok(0)
+        let (size, mut out) = (width.bytes::<A>(), Layout::<16>::new(A::ABI));
+        self.answer(at, out.put(size, seconds).put(size, rest).bytes())
     }
 
     /// Reads seconds and nanoseconds.
     pub(super) fn get_time(&mut self, at: u64, width: Width) -> Result<u64, Errno> {
-        let mut bytes = [0; 16];
-        let size = match width {
-            Width::Word => A::ABI.word(),
-            Width::Wide => 8,
-        };
-        self.read_bytes(at, &mut bytes[..2 * size])?;
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
-        let (seconds, nanos) = (number(&bytes[..size]), number(&bytes[size..2 * size]));
+        let [seconds, nanos] = self.read_numbers(at, width.bytes::<A>())?;
         if nanos >= SECOND || seconds > u64::MAX >> 33 {
             return Err(Errno::EINVAL);
         }
