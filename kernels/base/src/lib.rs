@@ -7,9 +7,12 @@ extern crate std;
 
 pub mod board;
 pub mod late;
+pub mod lock;
 pub mod machine;
 pub mod program;
+pub mod raw;
 pub mod riscv;
+pub mod tasks;
 pub mod user;
 pub mod without;
 

@@ -1,6 +1,8 @@
 //! The machine of an image that tests: the library's parts, a layer that listens to its lists of
 //! tables, and pages that are not cleared or copied in runs that leave that out.
 
+use core::fmt;
+
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::Format;
@@ -11,10 +13,11 @@ use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::setup::{MachineParts, NoObjects, Objects};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Shootdown, Tlb};
+use ptarmigan::tlb::{FlushCounts, Shootdown, Tlb};
 use ptarmigan::window::DirectMap;
 
 use crate::board::fail;
+use crate::say;
 use crate::without::leaves_out;
 
 /// The parts that [`Setup`](ptarmigan::setup::Setup) makes.
@@ -48,13 +51,7 @@ where
     before: u32,
 }
 
-impl<F, S, O, L> Machine<F, S, O, L>
-where
-    F: Format,
-    S: Shootdown,
-    O: Objects,
-    L: Layer<Lists<F, S, O>>,
-{
+impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> Machine<F, S, O, L> {
     /// Makes the machine of parts. A layer of another machine ends the run.
     pub fn new(parts: &'static Parts<F, S, O>, layer: L) -> Self {
         let lists = Layered::new(layer, parts.policy());
@@ -65,6 +62,21 @@ where
     /// Returns the kernel's half of all spaces.
     pub fn kernel_map(&self) -> &'static KernelMap<F, DirectMap> {
         self.parts.kernel_map().unwrap_or_else(|| fail(format_args!("spaces have no kernel's half")))
+    }
+
+    /// Returns the machine, seen from where the pin says that code runs.
+    pub fn here<'a>(&'a self, pin: &'a Pinned<'a>) -> On<'a, Self> {
+        self.on(pin).unwrap_or_else(|e| fail(format_args!("{e}")))
+    }
+
+    /// Prints the counts of tables and of flushes, and what more the image says of those.
+    pub fn report(&self, more: fmt::Arguments<'_>) {
+        let (levels, flushes) = (self.lists.counts().levels, self.tlb().counts());
+        let misses: usize = levels.iter().map(|level| level.misses).sum();
+        let allocs: usize = levels.iter().map(|level| level.allocs).sum();
+        say!("tables: {allocs} handed out, {misses} of them from the allocator");
+        let FlushCounts { page, range, full, kernel, .. } = flushes;
+        say!("flushes: {page} page, {range} range, {full} full, {kernel} of the kernel's half; {more}");
     }
 
     /// Gives back the pages on this CPU's lists, and with `all` also those on the node's.
@@ -91,12 +103,8 @@ where
 
 // SAFETY: 1. and 2. They are those of the parts, with a layer around the lists: this has the same
 // parts as the machine that it is made of. 3. Both functions are the parts', or have no effect.
-unsafe impl<F, S, O, L> machine::Machine for Machine<F, S, O, L>
-where
-    F: Format,
-    S: Shootdown,
-    O: Objects,
-    L: Layer<Lists<F, S, O>>,
+unsafe impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> machine::Machine
+    for Machine<F, S, O, L>
 {
     type Window = DirectMap;
     type Policy = Layered<L, Lists<F, S, O>>;
@@ -148,12 +156,8 @@ where
 }
 
 // SAFETY: 1. and 2. They are those of the parts.
-unsafe impl<F, S, O, L> SpaceMachine for Machine<F, S, O, L>
-where
-    F: Format,
-    S: Shootdown,
-    O: Objects,
-    L: Layer<Lists<F, S, O>>,
+unsafe impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> SpaceMachine
+    for Machine<F, S, O, L>
 {
     fn zero_frame(&self) -> Pfn {
         self.parts.zero_frame()

@@ -1,14 +1,12 @@
 //! The library's view of this machine: memory in the direct map, one CPU whose MMU finds pages in
 //! the [hash table](crate::hashed), and the order in which the parts are set up.
 
-use core::cell::UnsafeCell;
 use core::ptr;
 
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Access, Ppc32};
 use ptarmigan::machine::{Machine as _, On};
-use ptarmigan::quicklist::Policy;
 use ptarmigan::setup::{Kernel, Setup};
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan::window::DirectMap;
@@ -41,10 +39,7 @@ pub fn pin() -> Pinned<'static> {
 
 /// The machine, seen from its CPU.
 pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
-    match machine().on(pin) {
-        Ok(on) => on,
-        Err(e) => fail(format_args!("{e}")),
-    }
+    machine().here(pin)
 }
 
 /// Puts a page of the kernel's into the hash table that was missed; false if its entry does not
@@ -60,12 +55,9 @@ static MACHINE: Late<Machine> = Late::new();
 
 /// A root without entries: the kernel's half is mapped by block translation, or claimed later.
 #[repr(C, align(4096))]
-struct EmptyRoot(UnsafeCell<[u32; 1024]>);
+struct EmptyRoot([u32; 1024]);
 
-// SAFETY: it is never written to.
-unsafe impl Sync for EmptyRoot {}
-
-static EMPTY_ROOT: EmptyRoot = EmptyRoot(UnsafeCell::new([0; 1024]));
+static EMPTY_ROOT: EmptyRoot = EmptyRoot([0; 1024]);
 
 /// The machine.
 pub fn machine() -> &'static Machine {
@@ -117,20 +109,8 @@ pub fn check_balance() {
 /// Prints the counts, and checks that the run was meaningful: pages were evicted from the hash
 /// table.
 pub fn report() {
-    let lists = machine().policy().counts();
-    let flushes = machine().tlb().counts();
     let hash = hashed::table().counts();
-    let misses: usize = lists.levels.iter().map(|level| level.misses).sum();
-    let allocs: usize = lists.levels.iter().map(|level| level.allocs).sum();
-    say!("tables: {allocs} handed out, {misses} of them from the allocator");
-    say!(
-        "flushes: {} page, {} range, {} full, {} of the kernel's half; {} hashed pages",
-        flushes.page,
-        flushes.range,
-        flushes.full,
-        flushes.kernel,
-        flushes.hashed
-    );
+    machine().report(format_args!("{} hashed pages", machine().tlb().counts().hashed));
     say!(
         "hash table: {} inserted, {} over another page; {} removed, {} not found; wiped {} times; {} probes",
         hash.inserted,

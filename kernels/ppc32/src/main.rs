@@ -14,20 +14,19 @@ mod abi;
 mod hashed;
 mod kernel_half;
 mod machine;
-mod memory;
 mod mmu;
+mod port;
 mod program;
 mod rt;
 mod serial;
-mod single;
-mod task;
 mod trap;
 mod without;
 
 use core::arch::global_asm;
-use core::cell::UnsafeCell;
 
-use memory::SpaceRef;
+use port::TASKS;
+use ptarmigan_kernel_base::raw::Raw;
+use ptarmigan_kernel_base::tasks::Registers as _;
 use ptarmigan_kernel_base::{board, fail, pass, say};
 use trap::Registers;
 
@@ -36,18 +35,12 @@ global_asm!(include_str!("boot.s"));
 /// Memory that the board has.
 const MEMORY: u64 = 128 << 20;
 const PAGE: u64 = 4096;
-const STACK_END: u32 = 0xb000_0000;
-const STACK: u32 = 16 * PAGE as u32;
+const STACK_END: u64 = 0xb000_0000;
+const STACK: u64 = 16 * PAGE;
 
 /// The kernel's stack. The assembly knows its size.
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; 0x1_0000]>);
-
-// SAFETY: the bytes are reached through the stack pointer alone.
-unsafe impl Sync for Stack {}
-
 #[unsafe(no_mangle)]
-static kernel_stack: Stack = Stack(UnsafeCell::new([0; 0x1_0000]));
+static kernel_stack: Raw<[u8; 0x1_0000]> = Raw::new([0; 0x1_0000]);
 
 unsafe extern "C" {
     /// Set by the link script; only its address means anything.
@@ -84,16 +77,17 @@ extern "C" fn kernel_main() -> ! {
 }
 
 /// Starts programs, each with its rounds, and runs tasks until all have ended.
-fn run_programs(programs: &[u32]) {
+fn run_programs(programs: &[u64]) {
     for (seed, rounds) in programs.iter().enumerate() {
-        let started = SpaceRef::program(STACK_END, STACK).and_then(|space| {
-            let registers = Registers::at(abi::PROGRAM, STACK_END, [*rounds, seed as u32 + 1, 0]);
-            task::start(space, registers, None)
+        let space = TASKS.spaces.program((abi::PROGRAM.into(), program::LEN), (STACK_END, STACK));
+        let started = space.and_then(|space| {
+            let registers = Registers::at(abi::PROGRAM.into(), STACK_END, [*rounds, seed as u64 + 1, 0]);
+            TASKS.start(space, registers, None)
         });
         if started.is_err() {
             fail(format_args!("a program does not start"));
         }
     }
     // The kernel's half is the same in all spaces, and not the user's.
-    kernel_half::with_page(task::run);
+    kernel_half::with_page(|| TASKS.run());
 }

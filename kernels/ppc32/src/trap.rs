@@ -7,6 +7,7 @@ use core::ptr;
 use ptarmigan::format::Access;
 
 use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_base::tasks::{self, Trap};
 
 use crate::{machine, mmu};
 
@@ -44,38 +45,20 @@ const PROTECTED: u32 = 1 << 27;
 /// In DSISR: a store.
 const STORE: u32 = 1 << 25;
 
-/// Why the user stopped.
-pub enum Cause {
-    /// A call of the user's.
-    Call,
-    /// A page was missed, or does not allow the access.
-    Page {
-        /// The address.
-        at: u32,
-        /// The access.
-        access: Access,
-        /// There was an entry, which does not allow it.
-        protected: bool,
-    },
-    /// Anything else.
-    Other,
-}
-
 /// A page that was missed, or one that does not allow the access.
-fn page(at: u32, bits: u32, access: Access) -> Cause {
+fn page(at: u32, bits: u32, access: Access) -> Trap {
     match bits & (MISSED | PROTECTED) {
-        0 => Cause::Other,
-        why => Cause::Page { at, access, protected: why & PROTECTED != 0 },
+        0 => Trap::Other,
+        why => Trap::Page { at: at.into(), access, protected: why & PROTECTED != 0 },
     }
 }
 
-fn data(dar: u32, dsisr: u32) -> Cause {
+fn data(dar: u32, dsisr: u32) -> Trap {
     page(dar, dsisr, if dsisr & STORE != 0 { Access::Write } else { Access::Read })
 }
 
-impl Registers {
-    /// All zero.
-    pub const ZERO: Registers = Registers {
+impl tasks::Registers for Registers {
+    const ZERO: Registers = Registers {
         r: [0; 32],
         pc: 0,
         cr: 0,
@@ -91,38 +74,24 @@ impl Registers {
         fpscr: 0,
     };
 
-    /// Those of a program that begins at `pc` with a stack that ends at `sp`.
-    pub fn at(pc: u32, sp: u32, arguments: [u32; 3]) -> Self {
-        let mut registers = Registers { pc, ..Registers::ZERO };
+    fn at(pc: u64, sp: u64, arguments: [u64; 3]) -> Self {
+        let mut registers = Registers { pc: pc as u32, ..Registers::ZERO };
         // Room for the word of the caller's frame that the first function writes.
-        registers.r[1] = sp - 16;
-        registers.r[3..6].copy_from_slice(&arguments);
+        registers.r[1] = sp as u32 - 16;
+        registers.r[3..6].copy_from_slice(&arguments.map(|argument| argument as u32));
         registers
     }
 
-    /// The number of a call.
-    pub fn call(&self) -> u32 {
-        self.r[0]
+    fn call(&self) -> u64 {
+        self.r[0].into()
     }
 
-    /// Its arguments.
-    pub fn arguments(&self) -> [u32; 3] {
-        [self.r[3], self.r[4], self.r[5]]
+    fn arguments(&self) -> [u64; 3] {
+        [self.r[3], self.r[4], self.r[5]].map(u64::from)
     }
 
-    /// Sets the result of the call. The task goes on after the call already.
-    pub fn set_result(&mut self, value: u32) {
-        self.r[3] = value;
-    }
-
-    /// Why the user stopped.
-    pub fn cause(&self) -> Cause {
-        match self.vector {
-            CALL => Cause::Call,
-            DATA => data(self.dar, self.dsisr),
-            INSTRUCTION => page(self.pc, self.srr1, Access::Exec),
-            _ => Cause::Other,
-        }
+    fn set_result(&mut self, value: u64) {
+        self.r[3] = value as u32;
     }
 }
 
@@ -137,12 +106,18 @@ unsafe extern "C" {
 }
 
 /// Runs the user until it stops. The space is loaded.
-pub fn enter(registers: &mut Registers) {
+pub fn enter(registers: &mut Registers) -> Trap {
     let at = ptr::from_mut(registers);
     // SAFETY: user mode reaches only memory that its space maps for it; the assembly preserves the
     // registers that the compiler expects. `registers` is in the direct map, as all of the kernel's
     // memory.
-    unsafe { enter_user(at, mmu::physical(at) as u32) }
+    unsafe { enter_user(at, mmu::physical(at) as u32) };
+    match registers.vector {
+        CALL => Trap::Call,
+        DATA => data(registers.dar, registers.dsisr),
+        INSTRUCTION => page(registers.pc, registers.srr1, Access::Exec),
+        _ => Trap::Other,
+    }
 }
 
 /// Reads an address of the kernel's half; `None` if the access is not allowed.
@@ -170,9 +145,9 @@ pub unsafe fn store(at: u32, value: u32) -> bool {
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap(vector: u32, dar: u32, dsisr: u32, pc: u32, srr1: u32) -> u32 {
     if vector == DATA
-        && let Cause::Page { at, access, protected } = data(dar, dsisr)
+        && let Trap::Page { access, protected, .. } = data(dar, dsisr)
     {
-        if machine::refill_kernel(at, access, protected) {
+        if machine::refill_kernel(dar, access, protected) {
             return pc;
         }
         if pc == (&raw const probe_load_at).addr() as u32 || pc == (&raw const probe_store_at).addr() as u32 {

@@ -9,9 +9,9 @@ use ptarmigan::format::Sv39;
 use ptarmigan::frames::{DataFrames, Frames, MemorySize};
 use ptarmigan::machine::{Machine as _, On};
 use ptarmigan::parking::Parking;
-use ptarmigan::quicklist::{ListsConfig, Policy, Quicklists};
+use ptarmigan::quicklist::{ListsConfig, Quicklists};
 use ptarmigan::setup::{Kernel, KernelHalf, Setup};
-use ptarmigan::tlb::{CostModel, Costs, Ipi, Runs, Tlb, TlbConfig, TlbRefusal};
+use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, Tlb, TlbConfig, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::program::Program;
@@ -59,10 +59,7 @@ pub fn pin() -> Pinned<'static> {
 
 /// The machine, seen from where the pin says that code runs.
 pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
-    match machine().on(pin) {
-        Ok(on) => on,
-        Err(e) => fail(format_args!("{e}")),
-    }
+    machine().here(pin)
 }
 
 /// The MMUs of the harts.
@@ -193,21 +190,11 @@ pub fn drain(all: bool) {
 /// Prints the counts, the number of interrupts from other harts that came while the library was at
 /// work for a task, and the bytes of the library's own arrays.
 pub fn report(interrupts: u64, metadata: &Metadata) {
-    let (machine, lists) = (machine(), machine().policy());
-    let flushes = machine.tlb().counts();
-    let misses: usize = lists.counts().levels.iter().map(|level| level.misses).sum();
-    let allocs: usize = lists.counts().levels.iter().map(|level| level.allocs).sum();
-    say!("tables: {allocs} handed out, {misses} of them from the allocator");
-    say!(
-        "flushes: {} page, {} range, {} full, {} of the kernel's half; {} requests to other harts, {} too late; \
-             {interrupts} interrupts in calls",
-        flushes.page,
-        flushes.range,
-        flushes.full,
-        flushes.kernel,
-        flushes.asked,
-        flushes.skipped
-    );
+    let machine = machine();
+    let FlushCounts { asked, skipped, .. } = machine.tlb().counts();
+    machine.report(format_args!(
+        "{asked} requests to other harts, {skipped} too late; {interrupts} interrupts in calls"
+    ));
     let Metadata { frames, data, lists, tlb } = metadata;
     let total = machine.frames().counts().total;
     say!("metadata: {frames} bytes for {total} frames, {data} data lists, {lists} table lists, {tlb} TLBs");

@@ -11,22 +11,21 @@
 mod abi;
 mod irq;
 mod kernel_half;
-mod lock;
 mod machine;
 mod measure;
-mod memory;
 mod mmu;
+mod port;
 mod program;
 mod stack;
-mod task;
 mod trap;
 mod without;
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use memory::SpaceRef;
+use port::TASKS;
 use ptarmigan_kernel_base::riscv::{fdt, sbi, virt};
+use ptarmigan_kernel_base::tasks::Registers as _;
 use ptarmigan_kernel_base::{board, fail, pass, say};
 use ptarmigan_kernel_mailbox as mailbox;
 use trap::Registers;
@@ -105,7 +104,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     say!("several spaces on two harts: {} ms", (sbi::time() - begin) / sbi::TICKS_PER_MS);
 
     // The others come back from their tasks, and look on while the kernel's half changes.
-    task::stop(kernel_half::check);
+    TASKS.stop(kernel_half::check);
     machine::drain(true);
     machine::machine().check_balance(0);
     mailbox::send(irq::cpu(), mailbox::code::END, [0; 4]);
@@ -118,14 +117,15 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
 /// ended.
 fn run_programs(programs: &[(u64, u64, u64)]) {
     for (mode, rounds, at) in programs {
-        let started = SpaceRef::program(*at, STACK_END, STACK).and_then(|space| {
-            task::start(space, Registers::at(*at, STACK_END, [*mode, *rounds, *at >> 12]), None)
+        let space = TASKS.spaces.program((*at, program::LEN), (STACK_END, STACK));
+        let started = space.and_then(|space| {
+            TASKS.start(space, Registers::at(*at, STACK_END, [*mode, *rounds, *at >> 12]), None)
         });
         if started.is_err() {
             fail(format_args!("a program does not start"));
         }
     }
-    task::run();
+    TASKS.run();
 }
 
 /// Where the other harts come from the assembly.
@@ -134,7 +134,13 @@ extern "C" fn kernel_other(_hart: u64) -> ! {
     irq::allow(irq::SOFTWARE | irq::TIMER);
     mmu::instructions_changed();
     UP.fetch_add(1, Ordering::Release);
-    task::run_other()
+    TASKS.run();
+    kernel_half::look();
+    machine::drain(false);
+    TASKS.stopped();
+    loop {
+        irq::sleep();
+    }
 }
 
 unsafe extern "C" {

@@ -1,9 +1,11 @@
 //! Measures the stack that the library's calls take, on one hart before the others start.
 
+use ptarmigan::format::Access;
+use ptarmigan_kernel_base::tasks::Refused;
 use ptarmigan_kernel_base::{fail, say};
 
-use crate::memory::{Cause, Refused, SpaceRef};
-use crate::{irq, stack};
+use crate::port::TASKS;
+use crate::{irq, program, stack};
 
 const BASE: u64 = 0x20_0000_0000;
 const PAGE: u64 = 4096;
@@ -24,25 +26,27 @@ fn measured<T>(what: &str, call: impl FnOnce() -> Result<T, Refused>) -> (usize,
 /// Prints the stack that calls take, each the largest of several situations.
 pub fn calls(set_up: usize) {
     let _masked = irq::Masked::new();
-    let (program, space) =
-        measured("a space", || SpaceRef::program(0x10_0000_0000, 0x3f_0000_0000, 4 * PAGE));
+    let (program, space) = measured("a space", || {
+        TASKS.spaces.program((0x10_0000_0000, program::LEN), (0x3f_0000_0000, 4 * PAGE))
+    });
     space.switch_to();
     let mut mmap = measured("mmap", || space.mmap(BASE, LEN, 3)).0;
     // A first page of each kind, with new tables; then one beside it.
     let mut fault = 0;
     for at in (BASE..BASE + LEN).step_by(3 << 20).flat_map(|at| [at, at + PAGE]) {
-        fault = fault.max(measured("a read", || space.fault(at, Cause::Read)).0);
-        fault = fault.max(measured("a write", || space.fault(at, Cause::Write)).0);
+        fault = fault.max(measured("a read", || space.fault(at, Access::Read, false)).0);
+        fault = fault.max(measured("a write", || space.fault(at, Access::Write, false)).0);
     }
     let mut fork = 0;
     for _ in 0..2 {
         let (bytes, child) = measured("fork", || space.fork());
         fork = fork.max(bytes);
-        let copy = measured("a write after fork", || space.fault(BASE, Cause::Write)).0;
+        let copy = measured("a write after fork", || space.fault(BASE, Access::Write, false)).0;
         fault = fault.max(copy);
         child.close();
-        fault = fault
-            .max(measured("a page that is the last user's", || space.fault(BASE + PAGE, Cause::Write)).0);
+        fault = fault.max(
+            measured("a page that is the last user's", || space.fault(BASE + PAGE, Access::Write, false)).0,
+        );
     }
     // Over existing pages, in the middle of an area, and over all of it.
     mmap = mmap.max(measured("mmap", || space.mmap(BASE + (4 << 20), 8 << 20, 3)).0);

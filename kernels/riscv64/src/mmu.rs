@@ -65,8 +65,15 @@ fn set_unfenced(to: bool) {
 
 /// Whether this hart may go on with the root that it has loaded. QEMU drops everything when a root
 /// is loaded, so that no program can notice a fence that is missing.
-pub fn is_fenced() -> bool {
+fn is_fenced() -> bool {
     UNFENCED.get(irq::cpu()).is_none_or(|unfenced| !unfenced.load(Ordering::Relaxed))
+}
+
+/// Ends the run if this hart may still use cached entries of the tables that were loaded before.
+pub fn check_fenced(whose: &str) {
+    if !is_fenced() {
+        fail(format_args!("no fence after {whose} root was loaded"));
+    }
 }
 
 /// Tells the recorder, if there is one, the operands of the next instruction of address

@@ -2,7 +2,8 @@
 //! stack pointer, and looks at it after the call.
 
 use core::arch::asm;
-use core::cell::UnsafeCell;
+
+use ptarmigan_kernel_base::raw::Raw;
 
 use crate::irq;
 
@@ -13,15 +14,9 @@ const STACK: usize = 0x40000;
 const PAINTED: usize = STACK - 0x1000;
 const COLOUR: u64 = 0x5eed_ab1e_c01d_cafe;
 
-#[repr(C, align(16))]
-struct Stacks(UnsafeCell<[[u8; STACK]; irq::HARTS]>);
-
-// SAFETY: the bytes are reached through the stack pointers of harts, each its own, and by `used` on
-// the hart's own.
-unsafe impl Sync for Stacks {}
-
+/// The stacks of harts.
 #[unsafe(no_mangle)]
-static hart_stacks: Stacks = Stacks(UnsafeCell::new([[0; STACK]; irq::HARTS]));
+static hart_stacks: Raw<[[u8; STACK]; irq::HARTS]> = Raw::new([[0; STACK]; irq::HARTS]);
 
 fn pointer() -> usize {
     let sp;
@@ -34,7 +29,7 @@ fn pointer() -> usize {
 /// handlers count too.
 #[inline(never)]
 pub fn used<R>(f: impl FnOnce() -> R) -> (usize, R) {
-    let bottom = hart_stacks.0.get().addr() + irq::cpu() * STACK;
+    let bottom = hart_stacks.get().addr() + irq::cpu() * STACK;
     let sp = pointer();
     // The frame of `used` is above `sp`; no data lies below, as there is no red zone.
     let first = bottom.max(sp.saturating_sub(PAINTED)).next_multiple_of(8);

@@ -1,0 +1,82 @@
+//! Harts as [`tasks`](ptarmigan_kernel_base::tasks) use them.
+
+use ptarmigan::format::Sv39;
+use ptarmigan::machine::On;
+use ptarmigan_kernel_base::riscv::sbi;
+use ptarmigan_kernel_base::tasks::{self, Port, Trap};
+use ptarmigan_kernel_mailbox::Operation;
+
+use crate::irq;
+use crate::machine::{self, Machine, on, pin};
+use crate::mmu;
+use crate::trap::{self, Registers};
+
+/// Ticks that a task runs before another has its turn.
+const SLICE: u64 = sbi::TICKS_PER_MS;
+
+/// The harts.
+pub struct Harts;
+
+/// The tasks.
+pub static TASKS: tasks::Tasks<Harts> = tasks::Tasks::new();
+
+impl Port for Harts {
+    type Format = Sv39;
+    type Machine = Machine;
+    type Registers = Registers;
+    type Masked = irq::Masked;
+
+    fn cpu() -> usize {
+        irq::cpu()
+    }
+
+    fn cpus() -> usize {
+        machine::cpus()
+    }
+
+    fn mask() -> irq::Masked {
+        irq::Masked::new()
+    }
+
+    fn enabled<R>(f: impl FnOnce() -> R) -> R {
+        irq::enabled(f)
+    }
+
+    fn here<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
+        let pin = pin();
+        f(on(&pin))
+    }
+
+    /// A recorder learns when such calls begin and end.
+    fn change<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
+        let _operation = Operation::begin(irq::cpu());
+        Self::here(f)
+    }
+
+    fn left() {
+        mmu::check_fenced("the kernel's");
+    }
+
+    fn begin_turn() {
+        sbi::set_timer(sbi::time() + SLICE);
+    }
+
+    fn enter(registers: &mut Registers) -> Trap {
+        trap::enter(registers)
+    }
+
+    fn interrupt(cpu: usize) {
+        machine::interrupt(cpu);
+    }
+
+    fn answer() {
+        if irq::take_software() {
+            machine::answer();
+        }
+    }
+
+    fn sleep() {
+        sbi::set_timer(u64::MAX);
+        irq::sleep();
+    }
+}
