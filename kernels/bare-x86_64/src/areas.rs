@@ -10,25 +10,14 @@ use ptarmigan::vmalloc::{Area, Vmalloc};
 use ptarmigan::window::DirectMap;
 
 use ptarmigan_kernel_base::say;
-use ptarmigan_kernel_x86::bare::trap;
 
-use crate::machine::{Machine, here, pin};
+use crate::machine::{Machine, here, pin, read, write};
 
 const START: VirtAddr = VirtAddr(0xffff_c000_0000_0000);
 const BYTES: u64 = 4 << 20;
 const PAGE: u64 = 4096;
 const AREAS: u64 = 6;
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0);
-
-fn read(address: u64) -> Option<u64> {
-    // SAFETY: a page of an area, which holds integers, or a page that must be unmapped.
-    unsafe { trap::read(address) }
-}
-
-fn write(address: u64, value: u64) -> bool {
-    // SAFETY: as above.
-    unsafe { trap::write(address, value) }
-}
 
 /// Calls `visit` for each page of an area, with a value of its own.
 fn each_page(area: &Area<'_>, mut visit: impl FnMut(u64, u64)) {

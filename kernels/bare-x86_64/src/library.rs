@@ -19,7 +19,7 @@ use ptarmigan_kernel_x86::memory_map::Span;
 use ptarmigan_kernel_x86::table;
 
 use crate::areas;
-use crate::machine::{self, Machine, here, pin};
+use crate::machine::{self, Machine, here, pin, read, write};
 
 const VIRT: u64 = 0x40_0000_0000;
 const PAGE: u64 = 4096;
@@ -105,16 +105,6 @@ fn give(m: &Machine, frame: DataFrame) {
 /// The page of region `i`: at another offset in each, and in each space.
 fn page(space: u32, i: usize) -> u64 {
     VIRT + i as u64 * STRIDE + (u64::from(space) * 101 + i as u64 * 37 + 11) % 512 * PAGE
-}
-
-fn read(address: u64) -> Option<u64> {
-    // SAFETY: a page of the test's own.
-    unsafe { trap::read(address) }
-}
-
-fn write(address: u64, value: u64) -> bool {
-    // SAFETY: a page of the test's own.
-    unsafe { trap::write(address, value) }
 }
 
 /// Runs the checks on `memory`, which is the library's from here on; panics at the first that

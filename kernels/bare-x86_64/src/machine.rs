@@ -13,7 +13,7 @@ use ptarmigan::setup::{Kernel, NoObjects, Setup};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::{Failed, fail, machine, memory_run};
 use ptarmigan_kernel_mailbox::{self as mailbox, Announced};
-use ptarmigan_kernel_x86::bare::{DIRECT_MAP, DIRECT_MAP_LIMIT, boot, direct};
+use ptarmigan_kernel_x86::bare::{DIRECT_MAP, DIRECT_MAP_LIMIT, boot, direct, trap};
 use ptarmigan_kernel_x86::memory_map::Span;
 
 /// All parts together, whose tables a recorder is told of.
@@ -110,5 +110,17 @@ pub fn pin(machine: &Machine) -> Pinned<'static> {
 
 /// The machine, seen from its CPU.
 pub fn here<'a>(machine: &'a Machine, pin: &'a Pinned<'a>) -> On<'a, Machine> {
-    machine.on(pin).unwrap_or_else(|e| fail(format_args!("{e}")))
+    machine.here(pin)
+}
+
+/// Reads a word of the tests' own; `None` if it is not mapped.
+pub fn read(address: u64) -> Option<u64> {
+    // SAFETY: a page of a test's, which holds integers, or a page that must be unmapped.
+    unsafe { trap::read(address) }
+}
+
+/// Writes a word of the tests' own; whether it may be written to.
+pub fn write(address: u64, value: u64) -> bool {
+    // SAFETY: as above.
+    unsafe { trap::write(address, value) }
 }
