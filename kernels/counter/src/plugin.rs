@@ -1,6 +1,6 @@
 //! The functions that QEMU calls.
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use kernel_plugin::{self as api, ADD, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS};
@@ -44,53 +44,62 @@ extern "C" fn accessed(_: c_uint, access: u32, at: u64, data: *mut c_void) {
 }
 
 extern "C" fn translated(_: Id, block: *mut Block) {
-    let place = |count: &'static AtomicU64| count.as_ptr().cast::<c_void>();
-    // SAFETY: the block is QEMU's and is good during this call, its instructions too; each has as
-    // many bytes as it says. The counters are statics. The functions that are registered are the
-    // plugin's own, which stays loaded.
+    // SAFETY: the block is QEMU's and is good during this call, its instructions too. The counters
+    // are statics. The functions that are registered are the plugin's own, which stays loaded.
     unsafe {
-        for index in 0..api::qemu_plugin_tb_n_insns(block) {
-            let instruction = api::qemu_plugin_tb_get_insn(block, index);
-            let bytes = api::qemu_plugin_insn_data(instruction);
-            let bytes = core::slice::from_raw_parts(bytes, api::qemu_plugin_insn_size(instruction));
+        for (instruction, at, bytes) in api::instructions(block) {
+            let counts = |count: &'static AtomicU64| {
+                let place = count.as_ptr().cast::<c_void>();
+                api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, place, 1);
+            };
             let kind = kind(bytes);
-            if api::qemu_plugin_insn_vaddr(instruction) < KERNEL_START.load(Relaxed) {
-                api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, place(&PROGRAMS), 1);
+            if at < KERNEL_START.load(Relaxed) {
+                counts(&PROGRAMS);
                 if let Kind::Mark(mark) = kind {
                     let mark = core::ptr::without_provenance_mut(mark);
                     api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, mark);
                 }
                 continue;
             }
-            api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, place(&KERNEL), 1);
+            counts(&KERNEL);
             if PROFILED.get().is_some() {
-                let count = place(count_of(api::qemu_plugin_insn_vaddr(instruction)));
-                api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, count, 1);
+                counts(count_of(at));
             }
             let by = match kind {
                 Kind::RepStos => By::RepStos,
                 Kind::RepMovs => By::RepMovs,
                 _ => By::Stores,
             };
-            let data = core::ptr::without_provenance_mut(by as usize);
-            api::qemu_plugin_register_vcpu_mem_cb(
-                instruction,
-                accessed,
-                NO_REGISTERS,
-                LOADS_AND_STORES,
-                data,
-            );
+            let (which, data) = (LOADS_AND_STORES, core::ptr::without_provenance_mut(by as usize));
+            api::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, NO_REGISTERS, which, data);
             match kind {
-                Kind::ForgetsPage => {
-                    api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, place(&FORGOTTEN), 1);
-                }
-                Kind::LoadsRoot => {
-                    api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, place(&ROOTS), 1);
-                }
+                Kind::ForgetsPage => counts(&FORGOTTEN),
+                Kind::LoadsRoot => counts(&ROOTS),
                 _ => {}
             }
         }
     }
+}
+
+/// Takes the plugin's arguments: where the kernel begins, where counts go, and a case whose
+/// instructions are counted one by one.
+fn read(texts: &[String]) -> Result<(), String> {
+    for text in texts {
+        match text.split_once('=') {
+            Some(("kernel", start)) => {
+                let number = u64::from_str_radix(start.trim_start_matches("0x"), 16);
+                KERNEL_START.store(number.map_err(|e| format!("kernel={start}: {e}"))?, Relaxed);
+            }
+            Some(("profile", case)) => {
+                PROFILED.set(case.parse().map_err(|e| format!("profile={case}: {e}"))?).ok();
+            }
+            Some(("out", path)) => _ = OUT.set(path.to_owned()),
+            _ => {
+                return Err(format!("argument {text} is not known: there are kernel=, profile= and out="));
+            }
+        }
+    }
+    OUT.get().map(|_| ()).ok_or("where to? out= is missing".into())
 }
 
 /// Called by QEMU when it loads the plugin, with the arguments `kernel=` and `out=`.
@@ -105,39 +114,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
     count: c_int,
     arguments: *const Argument,
 ) -> c_int {
-    let mut out = None;
-    for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: 1. Point 1 of the caller's: the text is there, and ends with a zero.
-        let text = unsafe { CStr::from_ptr(*arguments.add(index)) }.to_string_lossy();
-        match text.split_once('=') {
-            Some(("kernel", start)) => match u64::from_str_radix(start.trim_start_matches("0x"), 16) {
-                Ok(start) => KERNEL_START.store(start, Relaxed),
-                Err(e) => {
-                    eprintln!("kernel-counter: kernel={start}: {e}");
-                    return 1;
-                }
-            },
-            Some(("profile", case)) => match case.parse() {
-                Ok(case) => _ = PROFILED.set(case),
-                Err(e) => {
-                    eprintln!("kernel-counter: profile={case}: {e}");
-                    return 1;
-                }
-            },
-            Some(("out", path)) => out = Some(path.to_owned()),
-            _ => {
-                eprintln!(
-                    "kernel-counter: argument {text} is not known: there are kernel=, profile= and out="
-                );
-                return 1;
-            }
-        }
-    }
-    let Some(out) = out else {
-        eprintln!("kernel-counter: where to? out= is missing");
+    // SAFETY: 1. Point 1 of the caller's.
+    if let Err(e) = read(&unsafe { api::texts(count, arguments) }) {
+        eprintln!("kernel-counter: {e}");
         return 1;
-    };
-    OUT.set(out).ok();
+    }
     // SAFETY: the function is the plugin's own, which stays loaded.
     unsafe { api::qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
     0

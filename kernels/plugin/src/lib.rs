@@ -1,7 +1,7 @@
 //! QEMU's interface for plugins, version 1 (QEMU 4.2 to 8.2): the parts that are used. From its
 //! manual, "QEMU TCG Plugins".
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// Names a loaded plugin.
 pub type Id = u64;
@@ -45,15 +45,15 @@ unsafe extern "C" {
     /// Has a function called when the guest ends.
     pub fn qemu_plugin_register_atexit_cb(id: Id, ends: extern "C" fn(Id, *mut c_void), data: *mut c_void);
     /// Returns the number of instructions in a block.
-    pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
+    fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     /// Returns an instruction of a block.
-    pub fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
+    fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
     /// Returns the bytes of an instruction.
-    pub fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const u8;
+    fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const u8;
     /// Returns how many they are.
-    pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
+    fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     /// Returns the address of an instruction.
-    pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
+    fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
     /// Has an operation carried out before each execution of an instruction.
     pub fn qemu_plugin_register_vcpu_insn_exec_inline(
         instruction: *mut Instruction,
@@ -86,4 +86,34 @@ unsafe extern "C" {
     pub fn qemu_plugin_hwaddr_is_io(place: *const Place) -> bool;
     /// Returns its physical address.
     pub fn qemu_plugin_hwaddr_phys_addr(place: *const Place) -> u64;
+}
+
+/// Returns the texts of a plugin's arguments.
+///
+/// # Safety
+///
+/// 1. `arguments` leads to `count` texts.
+pub unsafe fn texts(count: c_int, arguments: *const Argument) -> Vec<String> {
+    let text = |index| {
+        // SAFETY: 1. Point 1 of the caller's: the text is there, and ends with a zero.
+        unsafe { CStr::from_ptr(*arguments.add(index)) }.to_string_lossy().into_owned()
+    };
+    (0..usize::try_from(count).unwrap_or(0)).map(text).collect()
+}
+
+/// Returns the instructions of a block, each with its address and its bytes.
+///
+/// # Safety
+///
+/// 1. QEMU has passed the block to a call that has not returned as long as the result is used.
+pub unsafe fn instructions<'b>(
+    block: *const Block,
+) -> impl Iterator<Item = (*mut Instruction, u64, &'b [u8])> {
+    // SAFETY: 1. The block is there (point 1), and has instructions below their number; each has as
+    // many bytes as it says.
+    (0..unsafe { qemu_plugin_tb_n_insns(block) }).map(move |index| unsafe {
+        let instruction = qemu_plugin_tb_get_insn(block, index);
+        let (data, size) = (qemu_plugin_insn_data(instruction), qemu_plugin_insn_size(instruction));
+        (instruction, qemu_plugin_insn_vaddr(instruction), core::slice::from_raw_parts(data, size))
+    })
 }

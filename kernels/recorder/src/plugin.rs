@@ -1,6 +1,6 @@
 //! The functions that QEMU calls.
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard};
 
 use kernel_plugin::{self as api, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS, STORES};
@@ -65,13 +65,10 @@ extern "C" fn translated(_: Id, block: *mut Block) {
     let Some((arch, accesses)) = recorder().as_ref().map(|r| (r.setup().arch, r.setup().accesses)) else {
         return;
     };
-    // SAFETY: the block is QEMU's and is good during this call, its instructions too; each has as
-    // many bytes as it says. The functions that are registered are the plugin's own, which stays
+    // SAFETY: the block is QEMU's and is good during this call, its instructions too. The functions that are registered are the plugin's own, which stays
     // loaded; `executed` gets the argument that it expects.
     unsafe {
-        for index in 0..api::qemu_plugin_tb_n_insns(block) {
-            let instruction = api::qemu_plugin_tb_get_insn(block, index);
-            let pc = api::qemu_plugin_insn_vaddr(instruction);
+        for (instruction, pc, bytes) in api::instructions(block) {
             let which = if accesses { LOADS_AND_STORES } else { STORES };
             let data = core::ptr::without_provenance_mut(pc as usize);
             if pc < arch.kernel_start() {
@@ -81,8 +78,6 @@ extern "C" fn translated(_: Id, block: *mut Block) {
                 continue;
             }
             api::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, NO_REGISTERS, which, data);
-            let bytes = api::qemu_plugin_insn_data(instruction);
-            let bytes = core::slice::from_raw_parts(bytes, api::qemu_plugin_insn_size(instruction));
             if let Some(kind) = Arch::kind(arch, bytes) {
                 let data = Box::into_raw(Box::new(Instruction { pc, kind }));
                 api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, executed, NO_REGISTERS, data.cast());
@@ -109,11 +104,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     count: c_int,
     arguments: *const Argument,
 ) -> c_int {
-    let texts = (0..usize::try_from(count).unwrap_or(0)).map(|index| {
-        // SAFETY: 1. Point 1 of the caller's: the text is there, and ends with a zero.
-        unsafe { CStr::from_ptr(*arguments.add(index)) }.to_string_lossy().into_owned()
-    });
-    let texts: Vec<_> = texts.collect();
+    // SAFETY: 1. Point 1 of the caller's.
+    let texts = unsafe { api::texts(count, arguments) };
     match Setup::read(&texts).and_then(Recorder::new) {
         Ok(made) => *recorder() = Some(made),
         Err(e) => {
