@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use ptarmigan::frames::NoFrame;
+
 /// An error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -27,7 +29,6 @@ errors! {
     ENOENT = 2, "No such file.";
     ESRCH = 3, "No such process.";
     EINTR = 4, "Interrupted by a signal.";
-    EIO = 5, "Input or output failed.";
     E2BIG = 7, "Arguments are too long.";
     ENOEXEC = 8, "Not a program.";
     EBADF = 9, "Not an open file.";
@@ -47,7 +48,6 @@ errors! {
     EFBIG = 27, "The file is too large.";
     ENOSPC = 28, "No space left.";
     ESPIPE = 29, "A pipe has no position.";
-    EROFS = 30, "Read-only.";
     EPIPE = 32, "Nobody reads the pipe.";
     ERANGE = 34, "The result does not fit.";
     ENAMETOOLONG = 36, "The name is too long.";
@@ -61,5 +61,11 @@ errors! {
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error {}: {}", self.0, self.text().trim_end_matches('.'))
+    }
+}
+
+impl From<NoFrame> for Errno {
+    fn from(_: NoFrame) -> Self {
+        Errno::ENOMEM
     }
 }

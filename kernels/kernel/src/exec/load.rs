@@ -10,7 +10,7 @@ use crate::arch::{Abi, Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
 use crate::fs::{DESCRIPTORS, Kind};
-use crate::memory::{TaskSpace, user};
+use crate::memory::TaskSpace;
 use crate::signal::SignalStack;
 use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
@@ -139,7 +139,7 @@ impl<A: Arch> Sys<'_, A> {
         mapped?.map_err(|_| Errno::ENOMEM)?;
         // The bytes of the file's last page after the data belong to the program, and are zero.
         if tail.start < tail.end && permissions.has(AreaFlags::WRITE) {
-            user::clear::<A>(on, space, tail.start, (tail.end - tail.start) as usize)?;
+            space.clear(on, tail.start, (tail.end - tail.start) as usize)?;
         }
         Ok(zero.end)
     }

@@ -6,7 +6,7 @@ use ptarmigan::machine::On;
 use super::arguments::Arguments;
 use crate::arch::{Abi, Arch};
 use crate::errno::Errno;
-use crate::memory::{Machine, TaskSpace, user};
+use crate::memory::{Machine, TaskSpace};
 
 /// The facts about the program in the auxiliary vector.
 pub struct Facts {
@@ -54,7 +54,7 @@ impl<A: Arch> Words<'_, '_, A> {
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
-        user::write::<A>(self.on, self.space, self.at, &self.bytes[..self.len])?;
+        self.space.write(self.on, self.at, &self.bytes[..self.len])?;
         self.at += self.len as u64;
         self.len = 0;
         Ok(())
@@ -83,10 +83,10 @@ pub fn write<A: Arch>(
     let machine = A::MACHINE.as_bytes();
     let n = machine.len().min(15);
     bytes[16..16 + n].copy_from_slice(&machine[..n]);
-    user::write::<A>(on, space, top, &bytes)?;
+    space.write(on, top, &bytes)?;
     let texts = arguments.bytes();
     let texts_at = top - texts.len() as u64;
-    user::write::<A>(on, space, texts_at, texts)?;
+    space.write(on, texts_at, texts)?;
 
     let words = WORDS + arguments.arguments + arguments.environment;
     let stack = (texts_at - (words * word) as u64) & !15;

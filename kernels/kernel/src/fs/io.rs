@@ -1,6 +1,6 @@
 //! Reading and writing open files, to and from the memory of programs.
 
-use ptarmigan::addr::FRAME_SIZE;
+use ptarmigan::addr::{FRAME_SIZE, Pfn};
 use ptarmigan::format::Access;
 
 use super::console;
@@ -9,7 +9,6 @@ use super::pipe::{PIPE_BUF, Run};
 use super::tree::{Device, Kind};
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::memory::user;
 use crate::signal::info::{Info, SI_USER};
 use crate::signal::number;
 use crate::syscall::{Stop, Sys};
@@ -47,7 +46,7 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Device(Device::Null) => 0,
             Kind::Device(Device::Zero) => {
                 let on = self.on();
-                user::clear::<A>(on, self.space(), to, len)?;
+                self.space().clear(on, to, len)?;
                 len
             }
             Kind::Device(Device::Console) => return self.read_console(to, len, open.flags),
@@ -73,7 +72,7 @@ impl<A: Arch> Sys<'_, A> {
         let (on, machine) = (self.on(), self.kernel.machine.get());
         let left = machine.objects().size(object).saturating_sub(offset);
         let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
-        user::each_piece::<A>(on, self.space(), to, len, Access::Write, |to, done, n| {
+        self.space().each_piece(on, to, len, Access::Write, |to, done, n| {
             let mut moved = 0;
             while moved < n {
                 let at = offset + (done + moved) as u64;
@@ -89,8 +88,7 @@ impl<A: Arch> Sys<'_, A> {
                         // stays while the kernel lock is held, and `from + step` bytes lie in it.
                         // The program may have mapped it, at `to` even: hence `copy`.
                         unsafe { target.copy_from(page.wrapping_add(from), step) }
-                    })
-                    .map_err(|_| Errno::ENOMEM)?,
+                    })?,
                 }
                 moved += step;
             }
@@ -105,10 +103,7 @@ impl<A: Arch> Sys<'_, A> {
             return Ok(0);
         }
         if !self.state.console.is_readable() {
-            if flags & NONBLOCK != 0 {
-                return Err(Errno::EAGAIN.into());
-            }
-            return Err(Stop::Block(Wait::Console));
+            return Err(waits(flags, Wait::Console));
         }
         let mut bytes = [0; 256];
         let most = len.min(bytes.len());
@@ -125,42 +120,20 @@ impl<A: Arch> Sys<'_, A> {
             let Some(frame) = self.kernel.pipe_page(self.state, number, page).filter(|_| n > 0) else {
                 break;
             };
-            let on = self.on();
-            let copied = user::each_piece::<A>(
-                on,
-                self.space(),
-                to + done as u64,
-                n,
-                Access::Write,
-                |to, first, step| {
-                    A::page(on.pin(), frame, |page| {
-                        // SAFETY: 1. `each_piece` passes `step` bytes of the program's. 2. The
-                        // bytes lie in the pipe's page, which no program maps.
-                        unsafe { to.copy_from_nonoverlapping(page.wrapping_add(at + first), step) }
-                    })
-                    .map_err(|_| Errno::ENOMEM)
-                },
-            );
-            if let Err(e) = copied {
-                if done == 0 {
-                    return Err(e.into());
-                }
-                break;
+            let copied = self.each_with(frame, to + done as u64, n, Access::Write, |to, page, step| {
+                // SAFETY: 1. `step` bytes of the program's. 2. As many of the pipe's page, which no
+                // program maps.
+                unsafe { to.copy_from_nonoverlapping(page.wrapping_add(at), step) };
+            });
+            match copied {
+                Err(e) if done == 0 => return Err(e.into()),
+                Err(_) => break,
+                Ok(()) => self.kernel.consume_pipe(self.state, number, n),
             }
-            self.kernel.consume_pipe(self.state, number, n);
             done += n;
         }
-        let pipe = self.state.pipes.get(number);
-        if done > 0 {
-            self.kernel.pipe_changed(self.state, number);
-            Ok(done)
-        } else if len == 0 || pipe.writers == 0 {
-            Ok(0)
-        } else if flags & NONBLOCK != 0 {
-            Err(Errno::EAGAIN.into())
-        } else {
-            Err(Stop::Block(Wait::Pipe(number)))
-        }
+        let is_over = len == 0 || self.state.pipes.get(number).writers == 0;
+        self.pipe_done(number, done, is_over, flags)
     }
 
     /// Writes to an open file at its position, or at `at` if that is said; how many bytes.
@@ -195,7 +168,7 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Device(Device::Null | Device::Zero) => Ok(len),
             Kind::Device(Device::Console) => {
                 let (on, termios) = (self.on(), self.state.console.termios);
-                user::each_piece::<A>(on, self.space(), from, len, Access::Read, |from, _, n| {
+                self.space().each_piece(on, from, len, Access::Read, |from, _, n| {
                     let mut bytes = [0; 64];
                     let mut shown = 0;
                     while shown < n {
@@ -223,7 +196,7 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Errno::EFBIG);
         }
         let mut written = 0;
-        let result = user::each_piece::<A>(on, self.space(), from, len, Access::Read, |from, done, n| {
+        let result = self.space().each_piece(on, from, len, Access::Read, |from, done, n| {
             let mut moved = 0;
             while moved < n {
                 let at = offset + (done + moved) as u64;
@@ -234,8 +207,7 @@ impl<A: Arch> Sys<'_, A> {
                     // SAFETY: 1. The page is the object's, and `to + step` bytes lie in it. 2. As
                     // in `read_pages`, with the sides swapped.
                     unsafe { page.wrapping_add(to).copy_from(from.wrapping_add(moved), step) }
-                })
-                .map_err(|_| Errno::ENOMEM)?;
+                })?;
                 moved += step;
                 written += step;
             }
@@ -273,40 +245,47 @@ impl<A: Arch> Sys<'_, A> {
                 Err(e) if done == 0 => return Err(e.into()),
                 Err(_) => break,
             };
-            let on = self.on();
-            let copied = user::each_piece::<A>(
-                on,
-                self.space(),
-                from + done as u64,
-                n,
-                Access::Read,
-                |from, first, step| {
-                    A::page(on.pin(), frame, |page| {
-                        // SAFETY: 1. The bytes lie in the pipe's page, which no program maps. 2.
-                        // `each_piece` passes `step` bytes of the program's.
-                        unsafe { page.wrapping_add(at + first).copy_from_nonoverlapping(from, step) }
-                    })
-                    .map_err(|_| Errno::ENOMEM)
-                },
-            );
-            if let Err(e) = copied {
-                if done == 0 {
-                    return Err(e.into());
-                }
-                break;
+            let copied = self.each_with(frame, from + done as u64, n, Access::Read, |from, page, step| {
+                // SAFETY: 1. `step` bytes of the pipe's page, which no program maps. 2. As many of
+                // the program's.
+                unsafe { page.wrapping_add(at).copy_from_nonoverlapping(from, step) };
+            });
+            match copied {
+                Err(e) if done == 0 => return Err(e.into()),
+                Err(_) => break,
+                Ok(()) => self.state.pipes.get_mut(number).produce(n),
             }
-            self.state.pipes.get_mut(number).produce(n);
             done += n;
         }
+        self.pipe_done(number, done, len == 0, flags)
+    }
+
+    /// Ends a call that has moved `done` bytes of a pipe. It waits without any, unless `is_over`.
+    fn pipe_done(&mut self, number: u16, done: usize, is_over: bool, flags: u32) -> Result<usize, Stop> {
         if done > 0 {
             self.kernel.pipe_changed(self.state, number);
-            Ok(done)
-        } else if len == 0 {
-            Ok(0)
-        } else if flags & NONBLOCK != 0 {
-            Err(Errno::EAGAIN.into())
-        } else {
-            Err(Stop::Block(Wait::Pipe(number)))
         }
+        if done > 0 || is_over { Ok(done) } else { Err(waits(flags, Wait::Pipe(number))) }
     }
+
+    /// Calls `f` for each piece of the program's `len` bytes at `at` that lies in one page, with
+    /// pointers to the piece and to the byte of a frame that goes with it, and the piece's length.
+    fn each_with(
+        &mut self,
+        frame: Pfn,
+        at: u64,
+        len: usize,
+        access: Access,
+        mut f: impl FnMut(*mut u8, *mut u8, usize),
+    ) -> Result<(), Errno> {
+        let on = self.on();
+        self.space().each_piece(on, at, len, access, |piece, first, n| {
+            Ok(A::page(on.pin(), frame, |page| f(piece, page.wrapping_add(first), n))?)
+        })
+    }
+}
+
+/// Returns the end of a call that cannot go on: it waits, or fails if the file says so.
+fn waits(flags: u32, wait: Wait) -> Stop {
+    if flags & NONBLOCK != 0 { Errno::EAGAIN.into() } else { Stop::Block(wait) }
 }

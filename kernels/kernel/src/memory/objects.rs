@@ -56,16 +56,6 @@ pub struct Objects<'m, W> {
     window: &'m W,
 }
 
-/// There is no memory for a page, or no place for an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoMemory;
-
-impl From<NoMemory> for Errno {
-    fn from(_: NoMemory) -> Self {
-        Errno::ENOMEM
-    }
-}
-
 fn index(object: u32) -> usize {
     (object as usize).wrapping_sub(1)
 }
@@ -79,13 +69,13 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     ///
     /// # Errors
     ///
-    /// [`NoMemory`] if there are too many objects, or it is too large.
-    pub fn create(&self, size: u64) -> Result<u32, NoMemory> {
+    /// [`Errno::ENOMEM`] if there are too many objects, or it is too large.
+    pub fn create(&self, size: u64) -> Result<u32, Errno> {
         if size > MOST_BYTES {
-            return Err(NoMemory);
+            return Err(Errno::ENOMEM);
         }
         let mut all = self.all.lock();
-        let free = all.iter().position(|object| object.users == 0).ok_or(NoMemory)?;
+        let free = all.iter().position(|object| object.users == 0).ok_or(Errno::ENOMEM)?;
         all[free] = Object { users: 1, top: HOLE, size };
         Ok(free as u32 + 1)
     }
@@ -142,10 +132,10 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     ///
     /// # Errors
     ///
-    /// [`NoMemory`].
-    pub fn page_or_new(&self, object: u32, page: u64) -> Result<Pfn, NoMemory> {
+    /// [`Errno::ENOMEM`].
+    pub fn page_or_new(&self, object: u32, page: u64) -> Result<Pfn, Errno> {
         let mut all = self.all.lock();
-        let found = all.get_mut(index(object)).filter(|object| object.users > 0).ok_or(NoMemory)?;
+        let found = all.get_mut(index(object)).filter(|object| object.users > 0).ok_or(Errno::ENOMEM)?;
         self.make(found, page)
     }
 
@@ -167,13 +157,13 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     ///
     /// # Errors
     ///
-    /// [`NoMemory`] if the size is too large.
-    pub fn set_size(&self, object: u32, size: u64) -> Result<(), NoMemory> {
+    /// [`Errno::ENOMEM`] if the size is too large.
+    pub fn set_size(&self, object: u32, size: u64) -> Result<(), Errno> {
         if size > MOST_BYTES {
-            return Err(NoMemory);
+            return Err(Errno::ENOMEM);
         }
         let mut all = self.all.lock();
-        let found = all.get_mut(index(object)).ok_or(NoMemory)?;
+        let found = all.get_mut(index(object)).ok_or(Errno::ENOMEM)?;
         let old = core::mem::replace(&mut found.size, size);
         if size >= old || found.top == HOLE {
             return Ok(());
@@ -206,7 +196,7 @@ fn places(page: u64) -> Option<(usize, usize)> {
 }
 
 impl<W: OpenWindow> Objects<'_, W> {
-    fn take(&self) -> Result<u32, NoMemory> {
+    fn take(&self) -> Result<u32, Errno> {
         let request = Request {
             node: NodeId(0),
             order: 0,
@@ -215,7 +205,7 @@ impl<W: OpenWindow> Objects<'_, W> {
             end: End::High,
             flags: AllocFlags::NORMAL,
         };
-        let taken = self.frames.take(request).map_err(|_| NoMemory)?;
+        let taken = self.frames.take(request)?;
         // SAFETY: 1. The window reaches all memory (`Arch`, point 5).
         Ok(unsafe { taken.zeroed(self.window) }.into_raw().0)
     }
@@ -262,12 +252,12 @@ impl<W: OpenWindow> Objects<'_, W> {
         }
     }
 
-    fn make(&self, object: &mut Object, page: u64) -> Result<Pfn, NoMemory> {
-        let (upper, lower) = places(page).ok_or(NoMemory)?;
+    fn make(&self, object: &mut Object, page: u64) -> Result<Pfn, Errno> {
+        let (upper, lower) = places(page).ok_or(Errno::ENOMEM)?;
         if object.top == HOLE {
             object.top = self.take()?;
         }
-        let fill = |table: u32, at: usize| -> Result<u32, NoMemory> {
+        let fill = |table: u32, at: usize| -> Result<u32, Errno> {
             let there = self.numbers(table, |all| all[at].load(Ordering::Relaxed));
             if there != HOLE {
                 return Ok(there);

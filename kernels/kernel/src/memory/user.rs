@@ -46,118 +46,99 @@ fn frame<A: Arch>(
     Err(Errno::EFAULT)
 }
 
-/// Calls `f` for each piece of `len` bytes at `at` that lies in one page, with a pointer to the
-/// piece, where in the whole it begins, and its length.
-///
-/// # Errors
-///
-/// [`Errno::EFAULT`] if the program may not do that; [`Errno::ENOMEM`]; the error of `f`. Pieces
-/// before have been passed to `f` then.
-pub fn each_piece<A: Arch>(
-    on: On<'_, Machine<A>>,
-    space: &mut TaskSpace<A>,
-    at: u64,
-    len: usize,
-    access: Access,
-    mut f: impl FnMut(*mut u8, usize, usize) -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    // No other CPU takes a page away between the look at its entry and the last byte.
-    space.edit(on, |mut space| {
+impl<A: Arch> TaskSpace<A> {
+    /// Calls `f` for each piece of `len` bytes at `at` that lies in one page, with a pointer to the
+    /// piece, where in the whole it begins, and its length.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`] if the program may not do that; [`Errno::ENOMEM`]; the error of `f`. Pieces
+    /// before have been passed to `f` then.
+    pub fn each_piece(
+        &mut self,
+        on: On<'_, Machine<A>>,
+        at: u64,
+        len: usize,
+        access: Access,
+        mut f: impl FnMut(*mut u8, usize, usize) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        // No other CPU takes a page away between the look at its entry and the last byte.
+        self.edit(on, |mut space| {
+            let mut done = 0;
+            while done < len {
+                let here = at.checked_add(done as u64).ok_or(Errno::EFAULT)?;
+                let offset = (here % PAGE) as usize;
+                let n = (FRAME_SIZE - offset).min(len - done);
+                let pfn = frame::<A>(&mut space, here, access)?;
+                A::page(on.pin(), pfn, |page| f(page.wrapping_add(offset), done, n))??;
+                done += n;
+            }
+            Ok(())
+        })?
+    }
+
+    /// Reads bytes of a program.
+    ///
+    /// # Errors
+    ///
+    /// As [`each_piece`](Self::each_piece).
+    pub fn read(&mut self, on: On<'_, Machine<A>>, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        let len = bytes.len();
+        self.each_piece(on, at, len, Access::Read, |from, done, n| {
+            let Some(to) = bytes.get_mut(done..done + n) else { return Err(Errno::EFAULT) };
+            // SAFETY: 1. `from` has `n` bytes of the page that the window shows (`Arch`, point 4);
+            // programs that share the page may race with this, as with each other. 2. `to` is memory
+            // of the kernel's own, of that length, and no page of a program.
+            unsafe { from.copy_to_nonoverlapping(to.as_mut_ptr(), n) };
+            Ok(())
+        })
+    }
+
+    /// Writes bytes of a program.
+    ///
+    /// # Errors
+    ///
+    /// As [`each_piece`](Self::each_piece).
+    pub fn write(&mut self, on: On<'_, Machine<A>>, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.each_piece(on, at, bytes.len(), Access::Write, |to, done, n| {
+            let Some(from) = bytes.get(done..done + n) else { return Err(Errno::EFAULT) };
+            // SAFETY: 1. `to` has `n` bytes of a page that is the program's to write, as the window
+            // shows it (`Arch`, point 4). 2. `from` is memory of the kernel's own, of that length.
+            unsafe { to.copy_from_nonoverlapping(from.as_ptr(), n) };
+            Ok(())
+        })
+    }
+
+    /// Clears bytes of a program.
+    ///
+    /// # Errors
+    ///
+    /// As [`each_piece`](Self::each_piece).
+    pub fn clear(&mut self, on: On<'_, Machine<A>>, at: u64, len: usize) -> Result<(), Errno> {
+        self.each_piece(on, at, len, Access::Write, |to, _, n| {
+            // SAFETY: 1. As in `write`.
+            unsafe { to.write_bytes(0, n) };
+            Ok(())
+        })
+    }
+
+    /// Reads a text that ends with a zero, without it, to the start of `text`; returns its length.
+    ///
+    /// # Errors
+    ///
+    /// As [`each_piece`](Self::each_piece), and [`Errno::ENAMETOOLONG`] if `text` is too short for it and the zero.
+    pub fn text(&mut self, on: On<'_, Machine<A>>, at: u64, text: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
-        while done < len {
+        while done < text.len() {
             let here = at.checked_add(done as u64).ok_or(Errno::EFAULT)?;
-            let offset = (here % PAGE) as usize;
-            let n = (FRAME_SIZE - offset).min(len - done);
-            let pfn = frame::<A>(&mut space, here, access)?;
-            let piece = A::page(on.pin(), pfn, |page| f(page.wrapping_add(offset), done, n));
-            piece.map_err(|_| Errno::ENOMEM)??;
+            let n = (FRAME_SIZE - (here % PAGE) as usize).min(text.len() - done);
+            let Some(piece) = text.get_mut(done..done + n) else { break };
+            self.read(on, here, piece)?;
+            if let Some(end) = piece.iter().position(|byte| *byte == 0) {
+                return Ok(done + end);
+            }
             done += n;
         }
-        Ok(())
-    })?
-}
-
-/// Reads bytes of a program.
-///
-/// # Errors
-///
-/// As [`each_piece`].
-pub fn read<A: Arch>(
-    on: On<'_, Machine<A>>,
-    space: &mut TaskSpace<A>,
-    at: u64,
-    bytes: &mut [u8],
-) -> Result<(), Errno> {
-    let len = bytes.len();
-    each_piece(on, space, at, len, Access::Read, |from, done, n| {
-        let Some(to) = bytes.get_mut(done..done + n) else { return Err(Errno::EFAULT) };
-        // SAFETY: 1. `from` has `n` bytes of the page that the window shows (`Arch`, point 4);
-        // programs that share the page may race with this, as with each other. 2. `to` is memory
-        // of the kernel's own, of that length, and no page of a program.
-        unsafe { from.copy_to_nonoverlapping(to.as_mut_ptr(), n) };
-        Ok(())
-    })
-}
-
-/// Writes bytes of a program.
-///
-/// # Errors
-///
-/// As [`each_piece`].
-pub fn write<A: Arch>(
-    on: On<'_, Machine<A>>,
-    space: &mut TaskSpace<A>,
-    at: u64,
-    bytes: &[u8],
-) -> Result<(), Errno> {
-    each_piece(on, space, at, bytes.len(), Access::Write, |to, done, n| {
-        let Some(from) = bytes.get(done..done + n) else { return Err(Errno::EFAULT) };
-        // SAFETY: 1. `to` has `n` bytes of a page that is the program's to write, as the window
-        // shows it (`Arch`, point 4). 2. `from` is memory of the kernel's own, of that length.
-        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), n) };
-        Ok(())
-    })
-}
-
-/// Clears bytes of a program.
-///
-/// # Errors
-///
-/// As [`each_piece`].
-pub fn clear<A: Arch>(
-    on: On<'_, Machine<A>>,
-    space: &mut TaskSpace<A>,
-    at: u64,
-    len: usize,
-) -> Result<(), Errno> {
-    each_piece(on, space, at, len, Access::Write, |to, _, n| {
-        // SAFETY: 1. As in `write`.
-        unsafe { to.write_bytes(0, n) };
-        Ok(())
-    })
-}
-
-/// Reads a text that ends with a zero, without it, to the start of `text`; returns its length.
-///
-/// # Errors
-///
-/// As [`each_piece`], and [`Errno::ENAMETOOLONG`] if `text` is too short for it and the zero.
-pub fn text<A: Arch>(
-    on: On<'_, Machine<A>>,
-    space: &mut TaskSpace<A>,
-    at: u64,
-    text: &mut [u8],
-) -> Result<usize, Errno> {
-    let mut done = 0;
-    while done < text.len() {
-        let here = at.checked_add(done as u64).ok_or(Errno::EFAULT)?;
-        let n = (FRAME_SIZE - (here % PAGE) as usize).min(text.len() - done);
-        let Some(piece) = text.get_mut(done..done + n) else { break };
-        read(on, space, here, piece)?;
-        if let Some(end) = piece.iter().position(|byte| *byte == 0) {
-            return Ok(done + end);
-        }
-        done += n;
+        Err(Errno::ENAMETOOLONG)
     }
-    Err(Errno::ENAMETOOLONG)
 }

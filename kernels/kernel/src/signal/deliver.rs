@@ -7,7 +7,6 @@ use super::info::Info;
 use super::number::{self, bit};
 use super::set::ALWAYS;
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
-use crate::memory::user;
 use crate::task::{After, Body, Doing, Ends, INIT, Tasks};
 use crate::{Kernel, State};
 
@@ -133,7 +132,7 @@ impl<A: Arch> Kernel<A> {
             // A frame does not leave the handlers' stack at its lower end.
             let fits = !stack.holds(from) || stack.holds(at);
             let written = match frame.get(..len) {
-                Some(bytes) if fits => user::write::<A>(self.on(pin), &mut body.space, at, bytes).is_ok(),
+                Some(bytes) if fits => body.space.write(self.on(pin), at, bytes).is_ok(),
                 _ => false,
             };
             if !written {

@@ -15,7 +15,6 @@ macro_rules! signals {
 }
 
 signals! {
-    SIGHUP = 1, "The terminal has gone.";
     SIGINT = 2, "Interrupted from the terminal.";
     SIGQUIT = 3, "Ended from the terminal.";
     SIGILL = 4, "Not an instruction.";
@@ -26,7 +25,6 @@ signals! {
     SIGKILL = 9, "The end.";
     SIGSEGV = 11, "An access that is not allowed.";
     SIGPIPE = 13, "Nobody reads the pipe.";
-    SIGALRM = 14, "The alarm.";
     SIGTERM = 15, "A request to end.";
     SIGCHLD = 17, "A child has ended.";
     SIGCONT = 18, "Go on.";

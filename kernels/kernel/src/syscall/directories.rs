@@ -12,9 +12,6 @@ impl<A: Arch> Sys<'_, A> {
     /// `mkdirat`.
     pub(super) fn make_directory(&mut self, directory: u64, at: u64, mode: u64) -> Result<u64, Errno> {
         let found = self.find(directory, at, false)?;
-        if found.file != crate::fs::tree::NONE {
-            return Err(Errno::EEXIST);
-        }
         let mode = mode as u16 & !self.process().umask;
         self.state.tree.create(found.directory, found.name(), Kind::Directory, mode)?;
         Ok(0)
@@ -73,9 +70,6 @@ impl<A: Arch> Sys<'_, A> {
         let mut text = [0; TARGET + 1];
         let n = self.read_text(target, &mut text)?;
         let found = self.find(directory, at, false)?;
-        if found.file != crate::fs::tree::NONE {
-            return Err(Errno::EEXIST);
-        }
         self.state.tree.create_link(found.directory, found.name(), &text[..n])?;
         Ok(0)
     }
@@ -89,13 +83,12 @@ impl<A: Arch> Sys<'_, A> {
         let Ok(inode) = found.existing(&self.state.tree) else { return self.read_own_link(at, to, len) };
         let mut text = [0; TARGET];
         let target = self.state.tree.target(inode);
-        let n = target.len().min(usize::try_from(len).unwrap_or(usize::MAX));
-        if n == 0 {
+        if target.is_empty() || len == 0 {
             return Err(Errno::EINVAL);
         }
-        text[..n].copy_from_slice(&target[..n]);
-        self.write_bytes(to, &text[..n])?;
-        Ok(n as u64)
+        text[..target.len()].copy_from_slice(target);
+        let n = target.len();
+        self.write_text(to, len, &text[..n])
     }
 
     /// `readlink` of [`path::OWN_PROGRAM`].
@@ -108,7 +101,12 @@ impl<A: Arch> Sys<'_, A> {
         let program = self.process().program;
         let mut text = [0; PATH];
         let n = path::path_of(&self.state.tree, program, &mut text)? - 1;
-        let n = n.min(usize::try_from(len).unwrap_or(usize::MAX));
+        self.write_text(to, len, &text[..n])
+    }
+
+    /// Writes `len` bytes of a text at the most; returns how many.
+    fn write_text(&mut self, to: u64, len: u64, text: &[u8]) -> Result<u64, Errno> {
+        let n = text.len().min(usize::try_from(len).unwrap_or(usize::MAX));
         self.write_bytes(to, &text[..n])?;
         Ok(n as u64)
     }

@@ -47,8 +47,6 @@ type Edit<'e, A> = SpaceMut<'e, <A as Arch>::Format, Machine<A>>;
 fn error(e: AreaError) -> Errno {
     match e {
         AreaError::BadRange(_) => Errno::EINVAL,
-        AreaError::NoArea(_) => Errno::ENOMEM,
-        AreaError::Overlap(_) => Errno::ENOMEM,
         _ => Errno::ENOMEM,
     }
 }
@@ -204,8 +202,7 @@ impl<A: Arch> Sys<'_, A> {
             self.begin_object(area.object)?;
         }
         let range = area.range();
-        let nothing = VirtRange { start: range.end, end: range.end };
-        self.change([range, nothing], range.len() / PAGE, |_, edit| {
+        self.change(alone(range), range.len() / PAGE, |_, edit| {
             edit.map_area(area).map_err(error)?;
             if flags & MAP_POPULATE != 0 {
                 let access = if area.flags.has(AreaFlags::WRITE) { Access::Write } else { Access::Read };
@@ -268,7 +265,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Makes the caller's space a user of an object that it is about to map.
     fn begin_object(&mut self, id: u32) -> Result<(), Errno> {
-        if self.record().shown.begin(id).map_err(|_| Errno::ENOMEM)? {
+        if self.record().shown.begin(id)? {
             self.kernel.objects().share(id);
         }
         Ok(())
@@ -280,8 +277,7 @@ impl<A: Arch> Sys<'_, A> {
         if !at.is_multiple_of(PAGE) || range.is_empty() || range.end > A::Format::USER_END {
             return Err(Errno::EINVAL);
         }
-        let nothing = VirtRange { start: range.end, end: range.end };
-        self.change([range, nothing], 0, |_, edit| edit.munmap(range))?.map_err(error)?;
+        self.change(alone(range), 0, |_, edit| edit.munmap(range))?.map_err(error)?;
         Ok(0)
     }
 
@@ -385,11 +381,7 @@ impl<A: Arch> Sys<'_, A> {
         }
         // The target may begin where the old place does.
         let both = VirtRange { start: from.start, end: from.end.max(target.end) };
-        let ranges = if target.start == from.start {
-            [both, VirtRange { start: both.end, end: both.end }]
-        } else {
-            [from, target]
-        };
+        let ranges = if target.start == from.start { alone(both) } else { [from, target] };
         let grows = (new + if keeps { from.len() } else { 0 }) / PAGE;
         self.change(ranges, grows, |_, edit| {
             edit.mremap(from, target, keeps).map_err(|e| match e {
@@ -471,8 +463,7 @@ impl<A: Arch> Sys<'_, A> {
         let round = |at: u64| at.next_multiple_of(PAGE);
         let range = VirtRange { start: round(at.min(end)), end: round(at.max(end)) };
         let grows = if at > end { range.len() / PAGE } else { 0 };
-        let nothing = VirtRange { start: range.end, end: range.end };
-        let done = self.change([range, nothing], grows, |_, edit| edit.brk(VirtAddr(at)));
+        let done = self.change(alone(range), grows, |_, edit| edit.brk(VirtAddr(at)));
         if !matches!(done, Ok(Ok(()))) {
             return Ok(end);
         }
@@ -482,6 +473,11 @@ impl<A: Arch> Sys<'_, A> {
 }
 
 /// Returns an area that shows an object, if that has a number.
+/// A range of which the second part is empty.
+fn alone(range: VirtRange) -> [VirtRange; 2] {
+    [range, VirtRange { start: range.end, end: range.end }]
+}
+
 fn mapped(range: VirtRange, flags: AreaFlags, object: Object, tag: u16) -> Area {
     let flags = if object.id == 0 { flags } else { flags.with(AreaFlags::BACKED) };
     Area { tag, ..Area::new(range, flags, object) }

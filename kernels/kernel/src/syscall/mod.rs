@@ -24,7 +24,7 @@ use ptarmigan::machine::On;
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
-use crate::memory::{Machine, TaskSpace, user};
+use crate::memory::{Machine, TaskSpace};
 use crate::task::{After, Body, Ends, Wait};
 use crate::{Kernel, State, say};
 
@@ -111,7 +111,7 @@ impl<'a, A: Arch> Sys<'a, A> {
     /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
     pub fn read_bytes(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         let on = self.on();
-        user::read::<A>(on, self.space(), at, bytes)
+        self.space().read(on, at, bytes)
     }
 
     /// Writes bytes of the caller.
@@ -121,7 +121,7 @@ impl<'a, A: Arch> Sys<'a, A> {
     /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
     pub fn write_bytes(&mut self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
         let on = self.on();
-        user::write::<A>(on, self.space(), at, bytes)
+        self.space().write(on, at, bytes)
     }
 
     /// Writes what a call answers that returns 0.
@@ -173,7 +173,7 @@ impl<'a, A: Arch> Sys<'a, A> {
     /// [`Errno::EFAULT`], [`Errno::ENOMEM`], [`Errno::ENAMETOOLONG`].
     pub fn read_text(&mut self, at: u64, text: &mut [u8]) -> Result<usize, Errno> {
         let on = self.on();
-        user::text::<A>(on, self.space(), at, text)
+        self.space().text(on, at, text)
     }
 
     /// Returns the caller's task.

@@ -6,7 +6,6 @@ use super::{Stop, Sys};
 use crate::arch::{Abi, Arch, Context};
 use crate::errno::Errno;
 use crate::fs::path;
-use crate::memory::user;
 use crate::signal::info::{Info, SI_TKILL, SI_USER};
 use crate::task::{Doing, New, Wait};
 
@@ -182,7 +181,7 @@ impl<A: Arch> Sys<'_, A> {
             }
             let on = self.on();
             let (space, arguments) = (&mut self.body.space, &mut self.state.tasks.arguments);
-            arguments.add(environment, |room| user::text::<A>(on, space, text, room))?;
+            arguments.add(environment, |room| space.text(on, text, room))?;
         }
     }
 
@@ -195,13 +194,7 @@ impl<A: Arch> Sys<'_, A> {
         let mut ended = None;
         for slot in self.state.tasks.each_process() {
             let process = self.state.tasks.process(slot);
-            let asked = match wanted {
-                -1 => true,
-                0 => process.group == own_group,
-                pid if pid > 0 => process.pid == pid,
-                group => process.group == group.wrapping_neg(),
-            };
-            if process.parent != me || slot == me || !asked {
+            if process.parent != me || slot == me || !(wanted == -1 || process.is_named(wanted, own_group)) {
                 continue;
             }
             any = true;
@@ -240,13 +233,8 @@ impl<A: Arch> Sys<'_, A> {
                 continue;
             }
             let process = self.state.tasks.process(slot);
-            let meant = match wanted {
-                -1 => slot != me && slot != crate::task::INIT,
-                0 => process.group == own_group,
-                pid if pid > 0 => process.pid == pid,
-                group => process.group == group.wrapping_neg(),
-            };
-            if meant {
+            let to_all = wanted == -1 && slot != me && slot != crate::task::INIT;
+            if to_all || process.is_named(wanted, own_group) {
                 any = true;
                 self.kernel.send(self.state, slot, signal, Info::sent(SI_USER, sender));
             }

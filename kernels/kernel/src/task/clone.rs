@@ -158,6 +158,6 @@ impl<A: Arch> Sys<'_, A> {
         // SAFETY: 1. The lock is held (`self.state`), and the task is not ready yet. 2. It is
         // another slot than the caller's.
         let body = unsafe { self.kernel.body(slot) };
-        let _ = crate::memory::user::write::<A>(self.on(), &mut body.space, at, &tid.to_le_bytes());
+        let _ = body.space.write(self.on(), at, &tid.to_le_bytes());
     }
 }

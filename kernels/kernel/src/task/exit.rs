@@ -7,7 +7,7 @@ use ptarmigan::cpu::Pinned;
 use super::run::must;
 use super::{Body, Doing, Wait};
 use crate::arch::Arch;
-use crate::memory::{TaskSpace, user};
+use crate::memory::TaskSpace;
 use crate::signal::{Info, number};
 use crate::{Kernel, State};
 
@@ -121,7 +121,7 @@ impl<A: Arch> Kernel<A> {
     /// Writes the zero that says that a task has ended, and wakes who waits for it.
     fn clear_tid(&'static self, state: &mut State, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) {
         let at = core::mem::take(&mut state.tasks.get_mut(slot).clear_tid);
-        if at != 0 && user::write::<A>(self.on(pin), &mut body.space, at, &[0; 4]).is_ok() {
+        if at != 0 && body.space.write(self.on(pin), at, &[0; 4]).is_ok() {
             let space = state.tasks.space_of(slot);
             let key = super::futex::key::<A>(self.on(pin), &mut body.space, space, at);
             state.tasks.wake_futex(key, 1, u32::MAX);

@@ -66,6 +66,16 @@ impl Process {
         }
     }
 
+    /// Whether a call means the process by `wanted`: its number, its group's negated, or 0 for the
+    /// caller's group.
+    pub fn is_named(&self, wanted: i32, own_group: i32) -> bool {
+        match wanted {
+            0 => self.group == own_group,
+            pid if pid > 0 => self.pid == pid,
+            group => self.group == group.wrapping_neg(),
+        }
+    }
+
     /// Copies the state that a child inherits from its parent: all but number, parent, threads and
     /// space.
     pub fn inherit(&mut self, parent: &Process) {

@@ -265,13 +265,6 @@ impl Tasks {
         }
     }
 
-    /// Has the waiting call of one task be made again, if there is one.
-    pub fn wake_one(&mut self, slot: usize) {
-        if let Doing::Waiting(_) = self.get(slot).doing {
-            self.make_ready(slot);
-        }
-    }
-
     /// Has calls be made again whose time has come.
     pub fn wake_sleepers(&mut self, now: u64) {
         if self.sleepers == 0 {

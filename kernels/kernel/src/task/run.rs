@@ -204,7 +204,7 @@ impl<A: Arch> Kernel<A> {
         let at = body.context.instruction();
         let has_ports = self.lock().tasks.process_of(slot).ports;
         if has_ports
-            && crate::memory::user::read::<A>(self.on(pin), &mut body.space, at, &mut bytes).is_ok()
+            && body.space.read(self.on(pin), at, &mut bytes).is_ok()
             && let Some((port, value, len)) = body.context.port_write(&bytes)
         {
             if port == crate::report::EXIT_PORT {

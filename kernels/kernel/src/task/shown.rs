@@ -7,6 +7,8 @@
 use ptarmigan::addr::{FRAME_SIZE, VirtRange};
 use ptarmigan::space::{Area, AreaFlags};
 
+use crate::errno::Errno;
+
 /// Objects that a space can show at a time.
 pub const MAPPED: usize = 64;
 
@@ -22,10 +24,6 @@ pub struct Shown {
     len: usize,
     pages: u64,
 }
-
-/// The space shows [`MAPPED`] objects already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMany;
 
 impl Shown {
     /// Makes the counts of a space without areas.
@@ -61,12 +59,12 @@ impl Shown {
     ///
     /// # Errors
     ///
-    /// [`TooMany`].
-    pub fn begin(&mut self, object: u32) -> Result<bool, TooMany> {
+    /// [`Errno::ENOMEM`] if there are too many.
+    pub fn begin(&mut self, object: u32) -> Result<bool, Errno> {
         if self.used().iter().any(|part| part.object == object) {
             return Ok(false);
         }
-        *self.parts.get_mut(self.len).ok_or(TooMany)? = Part { object, pages: 0 };
+        *self.parts.get_mut(self.len).ok_or(Errno::ENOMEM)? = Part { object, pages: 0 };
         self.len += 1;
         Ok(true)
     }
@@ -177,7 +175,7 @@ mod tests {
             assert_eq!(shown.begin(object), Ok(true));
             shown.add(&area(u64::from(object), u64::from(object) + 1, object), range(0, 1 << 20));
         }
-        assert_eq!(shown.begin(all + 1), Err(TooMany));
+        assert_eq!(shown.begin(all + 1), Err(Errno::ENOMEM));
         assert_eq!(shown.begin(all), Ok(false));
         shown.remove(&area(3, 4, 3), range(3, 4));
         assert_eq!(shown.take_gone(), Some(3));
