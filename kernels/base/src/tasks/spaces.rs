@@ -89,8 +89,8 @@ impl<P: Port> Spaces<P> {
             return Err(Refused);
         };
         // SAFETY: the slot has no users, and the lock is held.
-        unsafe { (*self.places[slot].get()).write(shared) };
-        slots.all[slot] = Slot { users: 1, id };
+        unsafe { (*self.places[slot % SPACES].get()).write(shared) };
+        slots.all[slot % SPACES] = Slot { users: 1, id };
         Ok(SpaceRef { spaces: self, slot, id })
     }
 
@@ -123,11 +123,12 @@ impl<P: Port> Spaces<P> {
     /// Runs `f` on a space that a CPU has loaded, unless it has ended meanwhile.
     fn with(&self, slots: &Slots, loaded: Option<(usize, u64)>, f: impl FnOnce(&SharedSpace<P::Format>)) {
         if let Some((slot, id)) = loaded
-            && slots.all[slot].users > 0
-            && slots.all[slot].id == id
+            && let entry = slots.all[slot % SPACES]
+            && entry.users > 0
+            && entry.id == id
         {
             // SAFETY: the slot has users, and the lock keeps the last of them from going.
-            f(unsafe { (*self.places[slot].get()).assume_init_ref() });
+            f(unsafe { (*self.places[slot % SPACES].get()).assume_init_ref() });
         }
     }
 
@@ -151,7 +152,7 @@ impl<P: Port> Spaces<P> {
 impl<P: Port> SpaceRef<P> {
     fn space(&self) -> &SharedSpace<P::Format> {
         // SAFETY: this user keeps the slot from being emptied.
-        unsafe { (*self.spaces.places[self.slot].get()).assume_init_ref() }
+        unsafe { (*self.spaces.places[self.slot % SPACES].get()).assume_init_ref() }
     }
 
     /// Has the space to itself for a call that changes its structure.
@@ -229,14 +230,14 @@ impl<P: Port> SpaceRef<P> {
 
     /// Adds a user.
     pub fn share(&self) -> SpaceRef<P> {
-        self.spaces.lock().all[self.slot].users += 1;
+        self.spaces.lock().all[self.slot % SPACES].users += 1;
         SpaceRef { ..*self }
     }
 
     /// Takes a user away; the last one ends the space.
     pub fn close(self) {
         let mut slots = self.spaces.lock();
-        let slot = &mut slots.all[self.slot];
+        let slot = &mut slots.all[self.slot % SPACES];
         slot.users -= 1;
         if slot.users > 0 {
             return;
@@ -244,7 +245,7 @@ impl<P: Port> SpaceRef<P> {
         slot.id = 0;
         // SAFETY: the last user is this one, and the lock is held: nobody else reads or fills the
         // slot.
-        let space = unsafe { (*self.spaces.places[self.slot].get()).assume_init_read() };
+        let space = unsafe { (*self.spaces.places[self.slot % SPACES].get()).assume_init_read() };
         let current = &mut slots.current[P::cpu() % CPUS];
         if *current == Some((self.slot, self.id)) {
             *current = None;
