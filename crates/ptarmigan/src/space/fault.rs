@@ -151,7 +151,9 @@ impl<F: Format> State<F> {
         access: Access,
     ) -> Result<Done, FaultError> {
         self.grow_stack(on, va)?;
-        self.fault(on, tlb, va, access)
+        // The code for shared spaces serves this fault as well. A second call of `fault` would keep
+        // the compiler from inlining the first.
+        self.fault_contended(on, tlb, va, access)?.ok_or(FaultError::NoArea(va))
     }
 
     /// Serves a fault at `va` in parallel with others; `None` if a stack has to grow to the address
