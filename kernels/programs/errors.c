@@ -260,6 +260,8 @@ int main(int count, char **arguments) {
     check("SIGABRT", ends_with(SIGABRT, abort));
     signal(SIGUSR1, handler);
     check("a handler", kill(getpid(), SIGUSR1) == 0 && handled == SIGUSR1);
+    handled = 0;
+    check("nobody else to signal", kill(-1, SIGUSR1) == -1 && errno == ESRCH && !handled);
     bad_programs();
 
     /* Memory until there is none: the program ends, or fork says so. */

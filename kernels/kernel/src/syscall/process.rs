@@ -233,8 +233,11 @@ impl<A: Arch> Sys<'_, A> {
                 continue;
             }
             let process = self.state.tasks.process(slot);
-            let to_all = wanted == -1 && slot != me && slot != crate::task::INIT;
-            if to_all || process.is_named(wanted, own_group) {
+            let meant = match wanted {
+                -1 => slot != me && slot != crate::task::INIT,
+                _ => process.is_named(wanted, own_group),
+            };
+            if meant {
                 any = true;
                 self.kernel.send(self.state, slot, signal, Info::sent(SI_USER, sender));
             }

@@ -66,8 +66,8 @@ impl Process {
         }
     }
 
-    /// Whether a call means the process by `wanted`: its number, its group's negated, or 0 for the
-    /// caller's group.
+    /// Returns whether a call means the process by `wanted`: its number, its group's negated, or 0
+    /// for the caller's group. `kill` means other processes by -1, and does not ask.
     pub fn is_named(&self, wanted: i32, own_group: i32) -> bool {
         match wanted {
             0 => self.group == own_group,
