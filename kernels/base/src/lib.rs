@@ -1,5 +1,6 @@
 //! Shared by images of several architectures: lines on the serial port, ends of runs, parts that
-//! are left out on purpose, programs in the image; for RISC-V the firmware and its device tree.
+//! are left out on purpose, programs in the image with their tasks and spaces, a spin lock; for
+//! RISC-V the firmware and its device tree.
 #![no_std]
 
 #[cfg(test)]

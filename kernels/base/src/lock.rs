@@ -1,6 +1,7 @@
 //! A spin lock.
 
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,17 +20,15 @@ impl<T> Lock<T> {
         Lock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock; runs `wait` as long as another CPU holds it. The guard keeps `masked`, which
-    /// goes after the lock has been given back.
+    /// Takes the lock. The guard keeps `masked`, which goes after the lock has been given back.
     ///
-    /// The caller does not hold it already: it would wait for itself.
+    /// The caller must not hold it already: it would wait for itself.
     #[inline]
-    pub fn lock<M>(&self, masked: M, wait: impl Fn()) -> Guard<'_, T, M> {
+    pub fn lock<M>(&self, masked: M) -> Guard<'_, T, M> {
         while self.held.swap(true, Ordering::Acquire) {
-            wait();
             core::hint::spin_loop();
         }
-        Guard { lock: self, _masked: masked }
+        Guard { lock: self, _masked: masked, _one_cpu: PhantomData }
     }
 }
 
@@ -38,6 +37,8 @@ pub struct Guard<'a, T, M> {
     lock: &'a Lock<T>,
     /// Dropped after the lock has been released.
     _masked: M,
+    /// The data need not be such as several CPUs may read.
+    _one_cpu: PhantomData<*const ()>,
 }
 
 impl<T, M> Deref for Guard<'_, T, M> {

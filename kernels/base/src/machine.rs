@@ -69,7 +69,7 @@ impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> Machine<F, S
         self.on(pin).unwrap_or_else(|e| fail(format_args!("{e}")))
     }
 
-    /// Prints the counts of tables and of flushes, and what more the image says of those.
+    /// Prints the counts of tables and of flushes, and `more` behind those.
     pub fn report(&self, more: fmt::Arguments<'_>) {
         let (levels, flushes) = (self.lists.counts().levels, self.tlb().counts());
         let misses: usize = levels.iter().map(|level| level.misses).sum();

@@ -92,7 +92,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 ///
-/// 1. `arguments` leads to `count` texts.
+/// 1. `arguments` leads to `count` pointers to texts that end with a zero and may be read.
 pub unsafe fn texts(count: c_int, arguments: *const Argument) -> Vec<String> {
     let text = |index| {
         // SAFETY: 1. Point 1 of the caller's: the text is there, and ends with a zero.
@@ -109,9 +109,11 @@ pub unsafe fn texts(count: c_int, arguments: *const Argument) -> Vec<String> {
 pub unsafe fn instructions<'b>(
     block: *const Block,
 ) -> impl Iterator<Item = (*mut Instruction, u64, &'b [u8])> {
+    // SAFETY: 1. The block is there (point 1).
+    let number = unsafe { qemu_plugin_tb_n_insns(block) };
     // SAFETY: 1. The block is there (point 1), and has instructions below their number; each has as
     // many bytes as it says.
-    (0..unsafe { qemu_plugin_tb_n_insns(block) }).map(move |index| unsafe {
+    (0..number).map(move |index| unsafe {
         let instruction = qemu_plugin_tb_get_insn(block, index);
         let (data, size) = (qemu_plugin_insn_data(instruction), qemu_plugin_insn_size(instruction));
         (instruction, qemu_plugin_insn_vaddr(instruction), core::slice::from_raw_parts(data, size))

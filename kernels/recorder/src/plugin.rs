@@ -65,8 +65,9 @@ extern "C" fn translated(_: Id, block: *mut Block) {
     let Some((arch, accesses)) = recorder().as_ref().map(|r| (r.setup().arch, r.setup().accesses)) else {
         return;
     };
-    // SAFETY: the block is QEMU's and is good during this call, its instructions too. The functions that are registered are the plugin's own, which stays
-    // loaded; `executed` gets the argument that it expects.
+    // SAFETY: the block is QEMU's and is good during this call, its instructions too. The functions
+    // that are registered are the plugin's own, which stays loaded; `executed` gets the argument
+    // that it expects.
     unsafe {
         for (instruction, pc, bytes) in api::instructions(block) {
             let which = if accesses { LOADS_AND_STORES } else { STORES };

@@ -1,7 +1,7 @@
 //! Measures the stack that the library's calls take, on one hart before the others start.
 
 use ptarmigan::format::Access;
-use ptarmigan_kernel_base::tasks::Refused;
+use ptarmigan_kernel_base::tasks::CallRefused;
 use ptarmigan_kernel_base::{fail, say};
 
 use crate::port::TASKS;
@@ -11,14 +11,14 @@ const BASE: u64 = 0x20_0000_0000;
 const PAGE: u64 = 4096;
 const LEN: u64 = 64 << 20;
 
-fn must<T>(what: &str, result: Result<T, Refused>) -> T {
+fn must<T>(what: &str, result: Result<T, CallRefused>) -> T {
     match result {
         Ok(value) => value,
-        Err(Refused) => fail(format_args!("{what} was refused")),
+        Err(CallRefused) => fail(format_args!("{what} was refused")),
     }
 }
 
-fn measured<T>(what: &str, call: impl FnOnce() -> Result<T, Refused>) -> (usize, T) {
+fn measured<T>(what: &str, call: impl FnOnce() -> Result<T, CallRefused>) -> (usize, T) {
     let (bytes, result) = stack::used(call);
     (bytes, must(what, result))
 }

@@ -4,7 +4,7 @@
 use super::direct::direct;
 
 /// Harts that are looked for.
-pub const HARTS: usize = 8;
+pub const HARTS: usize = crate::tasks::CPUS;
 
 const MAGIC: u32 = 0xd00d_feed;
 const BEGIN_NODE: u32 = 1;

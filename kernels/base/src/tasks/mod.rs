@@ -12,14 +12,14 @@ use ptarmigan::format::{Access, Format};
 use ptarmigan::machine::On;
 use ptarmigan::space::{SharedSpace, SpaceMachine};
 
-pub use spaces::{Refused, SpaceRef, Spaces};
+pub use spaces::{CallRefused, SpaceHandle, Spaces};
 pub use table::Tasks;
 
 /// CPUs at the most.
 pub const CPUS: usize = 8;
 
 /// Registers of a program that does not run at the moment.
-pub trait Registers: Copy {
+pub trait Registers: Copy + Send + 'static {
     /// All zero.
     const ZERO: Self;
 
@@ -79,7 +79,7 @@ pub trait Port: Sized + 'static {
     fn change<R>(f: impl FnOnce(On<'_, Self::Machine>) -> R) -> R {
         Self::here(f)
     }
-    /// Whether a page that was missed is there: an MMU that does not walk tables gets it.
+    /// Returns whether a page that was missed is there: an MMU that does not walk tables gets it.
     fn refills(
         _: &SharedSpace<Self::Format>,
         _: On<'_, Self::Machine>,

@@ -19,7 +19,7 @@ const SPACES: usize = 32;
 
 /// A call could not be carried out.
 #[derive(Clone, Copy, Debug)]
-pub struct Refused;
+pub struct CallRefused;
 
 /// A place in the table.
 #[derive(Clone, Copy)]
@@ -45,9 +45,9 @@ pub struct Spaces<P: Port> {
     places: [Raw<MaybeUninit<SharedSpace<P::Format>>>; SPACES],
 }
 
-/// A user of a space. It has to be given back with [`SpaceRef::close`].
+/// A user of a space. It has to be given back with [`SpaceHandle::close`].
 #[must_use = "a space that is not closed never ends"]
-pub struct SpaceRef<P: Port> {
+pub struct SpaceHandle<P: Port> {
     spaces: &'static Spaces<P>,
     slot: usize,
     id: u64,
@@ -60,8 +60,8 @@ fn must<E: Display>(result: Result<(), E>) {
     }
 }
 
-fn range(start: u64, len: u64) -> Result<VirtRange, Refused> {
-    Ok(VirtRange { start, end: start.checked_add(len).ok_or(Refused)? })
+fn range(start: u64, len: u64) -> Result<VirtRange, CallRefused> {
+    Ok(VirtRange { start, end: start.checked_add(len).ok_or(CallRefused)? })
 }
 
 fn end<P: Port>(space: SharedSpace<P::Format>) {
@@ -76,22 +76,22 @@ impl<P: Port> Spaces<P> {
     }
 
     fn lock(&self) -> Guard<'_, Slots, P::Masked> {
-        self.slots.lock(P::mask(), || ())
+        self.slots.lock(P::mask())
     }
 
-    fn insert(&'static self, space: Space<P::Format>) -> Result<SpaceRef<P>, Refused> {
+    fn insert(&'static self, space: Space<P::Format>) -> Result<SpaceHandle<P>, CallRefused> {
         let shared = SharedSpace::new(space);
         let id = shared.id().number();
         let mut slots = self.lock();
         let Some(slot) = slots.all.iter().position(|slot| slot.users == 0) else {
             drop(slots);
             end::<P>(shared);
-            return Err(Refused);
+            return Err(CallRefused);
         };
-        // SAFETY: the slot has no users, and the lock is held.
+        // SAFETY: 1. the slot has no users, and the lock is held: nobody else reaches the place.
         unsafe { (*self.places[slot % SPACES].get()).write(shared) };
         slots.all[slot % SPACES] = Slot { users: 1, id };
-        Ok(SpaceRef { spaces: self, slot, id })
+        Ok(SpaceHandle { spaces: self, slot, id })
     }
 
     /// Makes a space with the user program, of `len` bytes, at `at`, and `stack` bytes of stack
@@ -99,13 +99,13 @@ impl<P: Port> Spaces<P> {
     ///
     /// # Errors
     ///
-    /// [`Refused`]
+    /// [`CallRefused`]
     pub fn program(
         &'static self,
         (at, len): (u64, u64),
         (stack_end, stack): (u64, u64),
-    ) -> Result<SpaceRef<P>, Refused> {
-        let space = self.insert(P::here(Space::new).map_err(|_| Refused)?)?;
+    ) -> Result<SpaceHandle<P>, CallRefused> {
+        let space = self.insert(P::here(Space::new).map_err(|_| CallRefused)?)?;
         let code = AreaFlags::READ.with(AreaFlags::EXEC).with(AreaFlags::BACKED);
         let data = AreaFlags::READ.with(AreaFlags::WRITE);
         let mapped = space
@@ -113,9 +113,9 @@ impl<P: Port> Spaces<P> {
             .and_then(|()| space.map(stack_end - stack, stack, data, Object::default()));
         match mapped {
             Ok(()) => Ok(space),
-            Err(Refused) => {
+            Err(CallRefused) => {
                 space.close();
-                Err(Refused)
+                Err(CallRefused)
             }
         }
     }
@@ -127,7 +127,8 @@ impl<P: Port> Spaces<P> {
             && entry.users > 0
             && entry.id == id
         {
-            // SAFETY: the slot has users, and the lock keeps the last of them from going.
+            // SAFETY: 1. the slot has users, and the lock keeps the last of them from going: the place is
+            // filled, and nobody writes to it.
             f(unsafe { (*self.places[slot % SPACES].get()).assume_init_ref() });
         }
     }
@@ -149,9 +150,10 @@ impl<P: Port> Spaces<P> {
     }
 }
 
-impl<P: Port> SpaceRef<P> {
+impl<P: Port> SpaceHandle<P> {
     fn space(&self) -> &SharedSpace<P::Format> {
-        // SAFETY: this user keeps the slot from being emptied.
+        // SAFETY: 1. this user keeps the slot from being emptied: the place is filled, and nobody
+        // writes to it.
         unsafe { (*self.spaces.places[self.slot % SPACES].get()).assume_init_ref() }
     }
 
@@ -159,14 +161,14 @@ impl<P: Port> SpaceRef<P> {
     fn edit<R, E>(
         &self,
         call: impl FnOnce(&mut SpaceMut<'_, P::Format, P::Machine>) -> Result<R, E>,
-    ) -> Result<R, Refused> {
+    ) -> Result<R, CallRefused> {
         P::change(|on| {
-            let mut exclusive = self.space().lock(on).map_err(|_| Refused)?;
-            call(&mut exclusive.edit()).map_err(|_| Refused)
+            let mut exclusive = self.space().lock(on).map_err(|_| CallRefused)?;
+            call(&mut exclusive.edit()).map_err(|_| CallRefused)
         })
     }
 
-    fn map(&self, start: u64, len: u64, flags: AreaFlags, object: Object) -> Result<(), Refused> {
+    fn map(&self, start: u64, len: u64, flags: AreaFlags, object: Object) -> Result<(), CallRefused> {
         let range = range(start, len)?;
         self.edit(|space| space.mmap(range, flags, object))
     }
@@ -175,8 +177,8 @@ impl<P: Port> SpaceRef<P> {
     ///
     /// # Errors
     ///
-    /// [`Refused`]
-    pub fn mmap(&self, start: u64, len: u64, bits: u64) -> Result<(), Refused> {
+    /// [`CallRefused`]
+    pub fn mmap(&self, start: u64, len: u64, bits: u64) -> Result<(), CallRefused> {
         self.map(start, len, permissions(bits), Object::default())
     }
 
@@ -184,8 +186,8 @@ impl<P: Port> SpaceRef<P> {
     ///
     /// # Errors
     ///
-    /// [`Refused`]
-    pub fn munmap(&self, start: u64, len: u64) -> Result<(), Refused> {
+    /// [`CallRefused`]
+    pub fn munmap(&self, start: u64, len: u64) -> Result<(), CallRefused> {
         let range = range(start, len)?;
         self.edit(|space| space.munmap(range))
     }
@@ -194,8 +196,8 @@ impl<P: Port> SpaceRef<P> {
     ///
     /// # Errors
     ///
-    /// [`Refused`]
-    pub fn mprotect(&self, start: u64, len: u64, bits: u64) -> Result<(), Refused> {
+    /// [`CallRefused`]
+    pub fn mprotect(&self, start: u64, len: u64, bits: u64) -> Result<(), CallRefused> {
         let range = range(start, len)?;
         self.edit(|space| space.mprotect(range, permissions(bits)))
     }
@@ -204,8 +206,8 @@ impl<P: Port> SpaceRef<P> {
     ///
     /// # Errors
     ///
-    /// [`Refused`]
-    pub fn fork(&self) -> Result<SpaceRef<P>, Refused> {
+    /// [`CallRefused`]
+    pub fn fork(&self) -> Result<SpaceHandle<P>, CallRefused> {
         self.edit(|space| space.fork()).and_then(|copy| self.spaces.insert(copy))
     }
 
@@ -213,8 +215,8 @@ impl<P: Port> SpaceRef<P> {
     ///
     /// # Errors
     ///
-    /// [`Refused`]: the task has no permission for the access.
-    pub fn fault(&self, at: u64, access: Access, protected: bool) -> Result<(), Refused> {
+    /// [`CallRefused`]: the task has no permission for the access.
+    pub fn fault(&self, at: u64, access: Access, protected: bool) -> Result<(), CallRefused> {
         let va = VirtAddr(at);
         P::change(|on| {
             if P::refills(self.space(), on, va, access, protected) {
@@ -223,15 +225,15 @@ impl<P: Port> SpaceRef<P> {
             match self.space().fault(on, va, access) {
                 Ok(_) => Ok(()),
                 Err(FaultError::NoFrame(e)) => fail(format_args!("a fault found no memory: {e:?}")),
-                Err(_) => Err(Refused),
+                Err(_) => Err(CallRefused),
             }
         })
     }
 
     /// Adds a user.
-    pub fn share(&self) -> SpaceRef<P> {
+    pub fn share(&self) -> SpaceHandle<P> {
         self.spaces.lock().all[self.slot % SPACES].users += 1;
-        SpaceRef { ..*self }
+        SpaceHandle { ..*self }
     }
 
     /// Takes a user away; the last one ends the space.
@@ -243,8 +245,8 @@ impl<P: Port> SpaceRef<P> {
             return;
         }
         slot.id = 0;
-        // SAFETY: the last user is this one, and the lock is held: nobody else reads or fills the
-        // slot.
+        // SAFETY: 1. the last user is this one, and the lock is held: nobody else reads or fills
+        // the slot, which is filled.
         let space = unsafe { (*self.spaces.places[self.slot % SPACES].get()).assume_init_read() };
         let current = &mut slots.current[P::cpu() % CPUS];
         if *current == Some((self.slot, self.id)) {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{CPUS, Port, Refused, Registers, SpaceRef, Spaces, Trap};
+use super::{CPUS, CallRefused, Port, Registers, SpaceHandle, Spaces, Trap};
 use crate::board::fail;
 use crate::lock::{Guard, Lock};
 use crate::raw::Raw;
@@ -34,7 +34,7 @@ struct Task {
 /// The part of a task that its CPU alone uses.
 struct Body<P: Port> {
     registers: P::Registers,
-    space: Option<SpaceRef<P>>,
+    space: Option<SpaceHandle<P>>,
 }
 
 /// The data that the lock guards.
@@ -124,7 +124,7 @@ impl<P: Port> Tasks<P> {
     }
 
     fn lock(&self) -> Guard<'_, Table, P::Masked> {
-        self.table.lock(P::mask(), || ())
+        self.table.lock(P::mask())
     }
 
     /// Returns the body of a task.
@@ -151,18 +151,18 @@ impl<P: Port> Tasks<P> {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if there are too many.
+    /// [`CallRefused`] if there are too many.
     pub fn start(
         &self,
-        space: SpaceRef<P>,
+        space: SpaceHandle<P>,
         registers: P::Registers,
         parent: Option<usize>,
-    ) -> Result<usize, Refused> {
+    ) -> Result<usize, CallRefused> {
         let mut table = self.lock();
         let Some(number) = table.all.iter().position(|task| task.state == State::Free) else {
             drop(table);
             space.close();
-            return Err(Refused);
+            return Err(CallRefused);
         };
         // SAFETY: 1. The slot is free, and the lock is held.
         unsafe { *self.body(number) = Body { registers, space: Some(space) } };
@@ -253,7 +253,7 @@ impl<P: Port> Tasks<P> {
             Trap::Page { at, access, protected } => {
                 let served = match &task.space {
                     Some(space) => P::enabled(|| space.fault(at, access, protected)),
-                    None => Err(Refused),
+                    None => Err(CallRefused),
                 };
                 if served.is_ok() { After::Resume } else { After::End(abi::KILLED) }
             }
@@ -290,7 +290,7 @@ impl<P: Port> Tasks<P> {
             abi::GIVE_WAY => return After::GiveWay,
             abi::CPU => Ok(P::cpu() as u64),
             abi::FAILED => fail(format_args!("{}: {a1:#x}, not {a2:#x}", abi::failure(a0))),
-            _ => Err(Refused),
+            _ => Err(CallRefused),
         };
         task.registers.set_result(result.unwrap_or(abi::ERROR));
         After::Resume
@@ -343,12 +343,12 @@ impl<P: Port> Tasks<P> {
     }
 
     /// `post(task)`.
-    fn post(&self, to: u64) -> Result<(), Refused> {
+    fn post(&self, to: u64) -> Result<(), CallRefused> {
         let to = named(to);
         let mut table = self.lock();
-        let other = table.all.get_mut(to).ok_or(Refused)?;
+        let other = table.all.get_mut(to).ok_or(CallRefused)?;
         match other.state {
-            State::Free | State::Ended(_) => return Err(Refused),
+            State::Free | State::Ended(_) => return Err(CallRefused),
             State::Paused => table.enqueue(to),
             _ => other.posts += 1,
         }

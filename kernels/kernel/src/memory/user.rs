@@ -52,8 +52,8 @@ impl<A: Arch> TaskSpace<A> {
     ///
     /// # Errors
     ///
-    /// [`Errno::EFAULT`] if the program may not do that; [`Errno::ENOMEM`]; the error of `f`. Pieces
-    /// before have been passed to `f` then.
+    /// [`Errno::EFAULT`] if the program may not do that; [`Errno::ENOMEM`]; the error of `f`.
+    /// Pieces before have been passed to `f` then.
     pub fn each_piece(
         &mut self,
         on: On<'_, Machine<A>>,
@@ -87,8 +87,8 @@ impl<A: Arch> TaskSpace<A> {
         self.each_piece(on, at, len, Access::Read, |from, done, n| {
             let Some(to) = bytes.get_mut(done..done + n) else { return Err(Errno::EFAULT) };
             // SAFETY: 1. `from` has `n` bytes of the page that the window shows (`Arch`, point 4);
-            // programs that share the page may race with this, as with each other. 2. `to` is memory
-            // of the kernel's own, of that length, and no page of a program.
+            // programs that share the page may race with this, as with each other. 2. `to` is
+            // memory of the kernel's own, of that length, and no page of a program.
             unsafe { from.copy_to_nonoverlapping(to.as_mut_ptr(), n) };
             Ok(())
         })
@@ -126,7 +126,8 @@ impl<A: Arch> TaskSpace<A> {
     ///
     /// # Errors
     ///
-    /// As [`each_piece`](Self::each_piece), and [`Errno::ENAMETOOLONG`] if `text` is too short for it and the zero.
+    /// As [`each_piece`](Self::each_piece), and [`Errno::ENAMETOOLONG`] if `text` is too short for
+    /// it and the zero.
     pub fn text(&mut self, on: On<'_, Machine<A>>, at: u64, text: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         while done < text.len() {

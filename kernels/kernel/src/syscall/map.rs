@@ -472,12 +472,12 @@ impl<A: Arch> Sys<'_, A> {
     }
 }
 
-/// Returns an area that shows an object, if that has a number.
-/// A range of which the second part is empty.
+/// Returns `range`, and an empty range behind it.
 fn alone(range: VirtRange) -> [VirtRange; 2] {
     [range, VirtRange { start: range.end, end: range.end }]
 }
 
+/// Returns an area that shows an object, if that has a number.
 fn mapped(range: VirtRange, flags: AreaFlags, object: Object, tag: u16) -> Area {
     let flags = if object.id == 0 { flags } else { flags.with(AreaFlags::BACKED) };
     Area { tag, ..Area::new(range, flags, object) }

@@ -124,7 +124,7 @@ impl<'a, A: Arch> Sys<'a, A> {
         self.space().write(on, at, bytes)
     }
 
-    /// Writes what a call answers that returns 0.
+    /// Writes the answer of a call that returns 0.
     ///
     /// # Errors
     ///

@@ -83,10 +83,11 @@ calls! { |sys, a|
     "stat, stat64"         [4]   [195]    sys.stat_at([HERE, a[0], a[1], 0, 0, 0])?;
     "lstat, lstat64"       [6]   [196]    sys.stat_at([HERE, a[0], a[1], NOFOLLOW, 0, 0])?;
     "fstat, fstat64"       [5]   [197]    sys.stat_open(a[0], a[1])?;
-    "newfstatat"           [262] [300]    sys.stat_at(a)?;
+    "newfstatat, fstatat64" [262] [300]    sys.stat_at(a)?;
     "statfs"               [137] [99]     sys.file_system(a[1])?;
+    // There is one user.
     "access, chown, lchown" [21 92 94] [33 212 198] sys.existing(HERE, a[0]).map(|_| 0)?;
-    "faccessat, fchownat"  [269 439 260] [307 439 298] sys.existing(a[0], a[1]).map(|_| 0)?;
+    "faccessat, faccessat2, fchownat" [269 439 260] [307 439 298] sys.existing(a[0], a[1]).map(|_| 0)?;
     "fchown"               [93]  [207]    sys.file(a[0]).map(|_| 0)?;
     "utimensat"            [280] [320]    {
         if a[1] == 0 { sys.file(a[0]).map(|_| 0)? } else { sys.existing(a[0], a[1]).map(|_| 0)? }
@@ -118,6 +119,7 @@ calls! { |sys, a|
     "unlinkat"             [263] [301]    sys.unlink(a[0], a[1], a[2] & DIRECTORY != 0)?;
     "rename"               [82]  [38]     sys.rename([HERE, a[0]], [HERE, a[1]])?;
     "renameat, renameat2"  [264 316] [302 353] sys.rename([a[0], a[1]], [a[2], a[3]])?;
+    // A file has one name.
     "link"                 [86]  [9]      return Err(Errno::EPERM.into());
     "symlink"              [88]  [83]     sys.make_link(a[0], HERE, a[1])?;
     "symlinkat"            [266] [304]    sys.make_link(a[0], a[1], a[2])?;
