@@ -38,8 +38,8 @@ impl Text {
         self.0.is_empty()
     }
 
-    /// Returns the report as standard output shows it: fitted to a terminal that is narrower than 80
-    /// columns; on one with colour, headings are bold.
+    /// Returns the report as standard output shows it: fitted to a terminal that is narrower than
+    /// 80 columns; on one with colour, headings are bold.
     pub fn for_stdout(&self) -> String {
         self.fitted(term::narrow(), term::colour(&std::io::stdout()))
     }

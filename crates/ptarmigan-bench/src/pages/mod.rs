@@ -1,7 +1,7 @@
 //! `bench quicklist`: the cost of allocating and freeing table pages.
 //!
-//! Every contender hands out zeroed pages and gets them back zeroed. Those
-//! that know this need not clear anything; the others clear each page on allocation.
+//! Every contender hands out zeroed pages and gets them back zeroed. Those that know this need not
+//! clear anything; the others clear each page on allocation.
 //!
 //! | contender | description |
 //! |---|---|

@@ -108,8 +108,9 @@ macro_rules! with_policy {
         let what = format!("policy {}", choice.name());
         match (choice.rules(), choice.name) {
             (Some((rules, lists)), _) => {
-                // SAFETY: 1. replays translate nothing but by models of MMUs; workers walk tables in
-                // operations of spaces.
+                // SAFETY: 1. replays translate by models of MMUs alone. Workers walk tables in
+                // operations of spaces; one that refills a hash table reads without a lock, but
+                // schedules order calls that change a shared space after faults before them.
                 let $made = unsafe { host.historic_of(rules, lists, source) }.context(what)?;
                 $body
             }

@@ -25,8 +25,8 @@
 //! [`set_kernel_root`](crate::tlb::Mmu::set_kernel_root), or, by a kernel that puts its machine
 //! together by hand, when it is made (`with_kernel_root`). It panics if a CPU leaves a space and
 //! there is none.
-/// Gives an MMU with the fields `board`, `instructions` and `kernel_root` what all of them have.
-/// `$root` is what the root must be that `with_kernel_root` is given.
+/// Implements the parts that all MMUs share, for one with the fields `board`, `instructions` and
+/// `kernel_root`. `$root` is the condition of safety of `with_kernel_root`.
 macro_rules! on_a_board {
     ($mmu:ident, $($root:literal),+) => {
         impl<B, I> $mmu<B, I> {

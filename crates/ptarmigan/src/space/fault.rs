@@ -174,7 +174,7 @@ impl<F: Format> State<F> {
         }
     }
 
-    /// As [`fault_shared`](Self::fault_shared), after another CPU was faster.
+    /// As [`fault_shared`](Self::fault_shared), after another CPU was faster, or a stack has grown.
     #[cold]
     #[inline(never)]
     fn fault_contended<M: SpaceMachine>(

@@ -4,8 +4,10 @@
 //! to the calls that change its structure ([`SpaceMut`]); each does first the steps that can fail,
 //! then applies, and leaves the space as it was on failure. A [`SharedSpace`] is one that several
 //! CPUs work on: faults run in parallel, and [`SharedSpace::lock`] leads to the same [`SpaceMut`]
-//! for one caller at a time. [`SpaceRef`] is either. The rules are Linux's (docs/linux.md): which areas fork copies, which
-//! tables `munmap` frees, how `execve` moves the stack.
+//! for one caller at a time. [`SpaceRef`] is either of them.
+//!
+//! The rules are Linux's (docs/linux.md): which areas fork copies, which tables `munmap` frees, how
+//! `execve` moves the stack.
 mod area;
 mod areas;
 mod exec;
