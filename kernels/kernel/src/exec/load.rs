@@ -146,12 +146,12 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Gives the task, which is alone in its process, its new space, and takes the old one down if
     /// nobody else runs in it.
-    fn replace(&mut self, space: TaskSpace<A>, inode: u16, object: u32, heap: u64) {
+    fn replace(&mut self, mut space: TaskSpace<A>, inode: u16, object: u32, heap: u64) {
         let (kernel, me, process) = (self.kernel, self.me, self.process_slot());
         let on = kernel.on(self.pin);
-        crate::task::must(self.body.space.deactivate(on));
+        crate::task::must(self.body.space.switch(|space| space.deactivate(on)));
         kernel.leave_space(self.state, me, self.body, self.pin);
-        crate::task::must(space.activate(on));
+        crate::task::must(space.switch(|space| space.activate(on)));
         self.body.space = space;
         for descriptor in 0..DESCRIPTORS {
             if self.state.tasks.process(process).files.is_closing(descriptor) {

@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Format};
 use ptarmigan::machine::On;
-use ptarmigan::space::{Done, FaultError, SharedSpace, Space, SpaceMut};
+use ptarmigan::space::{Done, FaultError, SharedSpace, Space, SpaceMut, SpaceRef};
 use ptarmigan::tlb::TlbRefusal;
 
 use super::machine::Machine;
@@ -30,43 +30,26 @@ pub enum TaskSpace<A: Arch> {
 }
 
 impl<A: Arch> TaskSpace<A> {
-    /// Begins to run in the space on this CPU.
-    ///
-    /// # Errors
-    ///
-    /// [`TlbRefusal`] if the CPU is in the middle of another switch.
-    pub fn activate(&self, on: On<'_, Machine<A>>) -> Result<(), TlbRefusal> {
+    /// Returns the space; `None` for an empty slot.
+    #[inline]
+    pub fn get(&mut self) -> Option<SpaceRef<'_, A::Format>> {
         match self {
-            TaskSpace::None => Ok(()),
-            TaskSpace::Own(space) => space.activate(on),
-            TaskSpace::Shared(space) => space.activate(on),
+            TaskSpace::None => None,
+            TaskSpace::Own(space) => Some(SpaceRef::Own(space)),
+            TaskSpace::Shared(space) => Some(SpaceRef::Shared(space)),
         }
     }
 
-    /// Leaves the space on this CPU.
+    /// Calls `f` with the space, if there is one: to load it, or to leave it.
     ///
     /// # Errors
     ///
     /// [`TlbRefusal`] if the CPU is in the middle of another switch.
-    pub fn deactivate(&self, on: On<'_, Machine<A>>) -> Result<(), TlbRefusal> {
-        match self {
-            TaskSpace::None => Ok(()),
-            TaskSpace::Own(space) => space.deactivate(on),
-            TaskSpace::Shared(space) => space.deactivate(on),
-        }
-    }
-
-    /// Stops running in the space on this CPU for now, but keeps its root loaded.
-    ///
-    /// # Errors
-    ///
-    /// [`TlbRefusal`] if the CPU is in the middle of another switch.
-    pub fn rest(&self, on: On<'_, Machine<A>>) -> Result<(), TlbRefusal> {
-        match self {
-            TaskSpace::None => Ok(()),
-            TaskSpace::Own(space) => space.rest(on),
-            TaskSpace::Shared(space) => space.rest(on),
-        }
+    pub fn switch(
+        &mut self,
+        f: impl FnOnce(SpaceRef<'_, A::Format>) -> Result<(), TlbRefusal>,
+    ) -> Result<(), TlbRefusal> {
+        self.get().map_or(Ok(()), f)
     }
 
     /// Serves a fault at `va`. CPUs that run in a shared space serve theirs in parallel.
@@ -81,10 +64,10 @@ impl<A: Arch> TaskSpace<A> {
         va: VirtAddr,
         access: Access,
     ) -> Result<Done, FaultError> {
-        match self {
-            TaskSpace::Own(space) => space.fault(on, va, access),
-            TaskSpace::None => Err(FaultError::NoArea(va)),
-            TaskSpace::Shared(space) => fault_shared::<A>(space, on, va, access),
+        match self.get() {
+            Some(SpaceRef::Own(space)) => space.fault(on, va, access),
+            Some(SpaceRef::Shared(space)) => fault_shared::<A>(space, on, va, access),
+            None => Err(FaultError::NoArea(va)),
         }
     }
 
@@ -114,16 +97,8 @@ impl<A: Arch> TaskSpace<A> {
         on: On<'_, Machine<A>>,
         f: impl FnOnce(SpaceMut<'_, A::Format, Machine<A>>) -> R,
     ) -> Result<R, Errno> {
-        let mut exclusive;
-        let space = match self {
-            TaskSpace::None => return Err(Errno::EFAULT),
-            TaskSpace::Own(space) => space.edit(on).map_err(|_| Errno::EFAULT)?,
-            TaskSpace::Shared(space) => {
-                exclusive = space.lock(on).map_err(|_| Errno::EFAULT)?;
-                exclusive.edit()
-            }
-        };
-        Ok(f(space))
+        let space = self.get().ok_or(Errno::EFAULT);
+        space?.edit(on, f).map_err(|_| Errno::EFAULT)
     }
 }
 

@@ -45,7 +45,7 @@ impl<A: Arch> Kernel<A> {
         }
         if matches!(body.space, TaskSpace::Shared(_)) {
             self.clear_tid(&mut state, slot, body, pin);
-            must(body.space.deactivate(self.on(pin)));
+            must(body.space.switch(|space| space.deactivate(self.on(pin))));
         }
         self.leave_space(&mut state, slot, body, pin);
         let shared = state.tasks.process_mut(process);

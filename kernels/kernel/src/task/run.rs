@@ -48,7 +48,7 @@ impl<A: Arch> Kernel<A> {
             // reference ends with this turn of the loop.
             let body = unsafe { self.body(slot) };
             self.count(Count::Switches);
-            must(body.space.activate(self.on(&pin)));
+            must(body.space.switch(|space| space.activate(self.on(&pin))));
             A::load(&body.context);
             let (mut state, doing) = match self.run_one(slot, body, &pin) {
                 After::GiveWay(state) => (state, None),
@@ -84,7 +84,10 @@ impl<A: Arch> Kernel<A> {
             if next.is_none_or(|next| tasks.space_of(next) != space) {
                 let on = self.on(&pin);
                 // A CPU that goes idle keeps the root: often the same task goes on.
-                must(if next.is_some() { body.space.deactivate(on) } else { body.space.rest(on) });
+                must(
+                    body.space
+                        .switch(|space| if next.is_some() { space.deactivate(on) } else { space.rest(on) }),
+                );
             }
             drop(state);
             match next {
