@@ -70,9 +70,7 @@ impl Port for Harts {
     }
 
     fn answer() {
-        if irq::take_software() {
-            machine::answer();
-        }
+        trap::answer();
     }
 
     fn sleep() {

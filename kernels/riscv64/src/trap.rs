@@ -5,10 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use ptarmigan::format::Access;
 use ptarmigan_kernel_base::fail;
-use ptarmigan_kernel_base::tasks::{self, Port as _, Trap};
+use ptarmigan_kernel_base::tasks::{self, Trap};
 
-use crate::port::Harts;
-use crate::{irq, mmu};
+use crate::{irq, machine, mmu};
 
 global_asm!(include_str!("trap.s"));
 
@@ -91,6 +90,13 @@ pub fn enter(registers: &mut Registers) -> Trap {
     trap
 }
 
+/// Answers other harts, if one has sent an interrupt.
+pub fn answer() {
+    if irq::take_software() {
+        machine::answer();
+    }
+}
+
 /// Interrupts from other harts that came while the library was at work for a task.
 static SOFTWARE_IN_CALLS: AtomicU64 = AtomicU64::new(0);
 
@@ -104,7 +110,7 @@ pub fn software_in_calls() -> u64 {
 extern "C" fn kernel_interrupt(cause: u64, value: u64, pc: u64) {
     match (Raised { cause, value }).trap() {
         Trap::Interrupt => {
-            Harts::answer();
+            answer();
             SOFTWARE_IN_CALLS.fetch_add(1, Ordering::Relaxed);
         }
         // The time slice is over: the task is preempted as soon as it is entered again.
