@@ -151,8 +151,11 @@ impl<F: Format> State<F> {
         access: Access,
     ) -> Result<Done, FaultError> {
         self.grow_stack(on, va)?;
-        // The code for shared spaces serves this fault as well. A second call of `fault` would keep
-        // the compiler from inlining the first.
+        // A second call of `fault` would keep the compiler from inlining the first: the code for
+        // shared spaces serves this fault as well. An image with little room may not have it.
+        #[cfg(feature = "small")]
+        return self.fault(on, tlb, va, access);
+        #[cfg(not(feature = "small"))]
         self.fault_contended(on, tlb, va, access)?.ok_or(FaultError::NoArea(va))
     }
 
@@ -174,7 +177,7 @@ impl<F: Format> State<F> {
         }
     }
 
-    /// As [`fault_shared`](Self::fault_shared), after another CPU was faster, or a stack has grown.
+    /// As [`fault_shared`](Self::fault_shared), after another CPU was faster.
     #[cold]
     #[inline(never)]
     fn fault_contended<M: SpaceMachine>(
