@@ -97,8 +97,7 @@ impl<A: Arch> TaskSpace<A> {
         on: On<'_, Machine<A>>,
         f: impl FnOnce(SpaceMut<'_, A::Format, Machine<A>>) -> R,
     ) -> Result<R, Errno> {
-        let space = self.get().ok_or(Errno::EFAULT);
-        space?.edit(on, f).map_err(|_| Errno::EFAULT)
+        self.get().ok_or(Errno::EFAULT)?.edit(on, f).map_err(|_| Errno::EFAULT)
     }
 }
 
