@@ -297,11 +297,9 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
                 return Err(none(tables));
             }
             call(&mut edit, kind)?;
-            Ok(u64::from(edit.tree().tables_below_root().abs_diff(before)))
+            Ok(if found { u64::from(edit.tree().tables_below_root().abs_diff(before)) } else { 0 })
         })??;
-        if found {
-            self.outcome.found += made;
-        }
+        self.outcome.found += made;
         Ok(())
     }
 
