@@ -52,6 +52,25 @@ enum Seen {
     Allowed(u32, u32),
 }
 
+/// A finding as its place was seen before.
+enum Look {
+    /// An entry of the list allows it.
+    Allowed,
+    /// It only counts.
+    Known,
+    New(NewPlace),
+}
+
+/// A finding at a place that is to be noted.
+struct NewPlace {
+    key: Key,
+    /// How the place was seen before.
+    known: Option<Seen>,
+    stack: Stack,
+    /// Depth of the stack at the hook.
+    depth: usize,
+}
+
 /// All findings of a run.
 pub(crate) struct Reports {
     totals: [u64; Kind::ALL.len()],
@@ -139,6 +158,7 @@ impl Reports {
         }
     }
 
+    /// Compiled for each of some hundred callers, so it does no more than to call `details`.
     fn add_at(
         &mut self,
         event: u64,
@@ -147,38 +167,54 @@ impl Reports {
         store: Option<&Stored>,
         details: impl FnOnce() -> Details,
     ) {
+        match self.look(event, key, &place, store) {
+            Look::Allowed => return,
+            Look::Known => {}
+            Look::New(new) => self.keep(event, new, place, (store, details())),
+        }
+        self.count_one(key.rule);
+    }
+
+    fn count_one(&mut self, (kind, rule): (Kind, Rule)) {
+        self.totals[kind as usize] += 1;
+        self.by_severity[severity::of(kind, rule) as usize] += 1;
+        self.read.store(false, Ordering::Relaxed);
+    }
+
+    /// Counts a finding at a place that is known, and finds out whether another one is to be kept.
+    fn look(&mut self, event: u64, key: Key, place: &Place, store: Option<&Stored>) -> Look {
         let known = self.seen.get(&key).copied();
         let stored_at = store.map_or(0, Stored::depth);
         match known {
             Some(Seen::Kept(index, depth))
                 if depth == stored_at && (store.is_none() || !self.causes.looks_up_all()) =>
             {
-                self.kept[index as usize].again(event, key.rule, &place, false);
+                self.kept[index as usize].again(event, key.rule, place, false);
+                Look::Known
             }
-            Some(Seen::Counted) => {}
+            Some(Seen::Counted) => Look::Known,
             // Another caller may break a rule that one caller is allowed to break.
             Some(Seen::Allowed(index, 0)) => {
                 self.allowed[index as usize] += 1;
-                return;
+                Look::Allowed
             }
             // Nor is a store of another caller the same cause.
             Some(Seen::Allowed(..) | Seen::Kept(..)) | None => {
                 let harness = self.harness.clone();
                 let mut stack = Stack { trace: self.given(), frames: None, harness };
                 if self.is_allowed(&key, known, &mut stack) {
-                    return;
+                    return Look::Allowed;
+                }
+                if self.seen.len() >= MOST_PLACES {
+                    return Look::Known;
                 }
                 // The depth is that of this call, whose callers are the hook's.
                 let here = 0u8;
                 let depth = std::ptr::from_ref(std::hint::black_box(&here)).addr();
                 let depth = self.callers.as_ref().and_then(Trace::identity).unwrap_or(depth);
-                self.keep(event, (key, known), place, (store, details), (stack, depth));
+                Look::New(NewPlace { key, known, stack, depth })
             }
         }
-        let (kind, rule) = key.rule;
-        self.totals[kind as usize] += 1;
-        self.by_severity[severity::of(kind, rule) as usize] += 1;
-        self.read.store(false, Ordering::Relaxed);
     }
 
     fn is_allowed(&mut self, key: &Key, known: Option<Seen>, stack: &mut Stack) -> bool {
@@ -202,15 +238,10 @@ impl Reports {
     fn keep(
         &mut self,
         event: u64,
-        (key, known): (Key, Option<Seen>),
+        NewPlace { key, known, mut stack, depth }: NewPlace,
         place: Place,
-        (store, details): (Option<&Stored>, impl FnOnce() -> Details),
-        (mut stack, depth): (Stack, usize),
+        (store, details): (Option<&Stored>, Details),
     ) {
-        if self.seen.len() >= MOST_PLACES {
-            return;
-        }
-        let details = details();
         let stored_at = store.map_or(0, Stored::depth);
         let new = Candidate { rule: key.rule, place: &place, details: &details, store, depth };
         let callers = self.traces.then_some(|| stack.trace().frames());
