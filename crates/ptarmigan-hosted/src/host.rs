@@ -10,7 +10,7 @@ use ptarmigan::frames::{
     AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, FramesError, MemoryRun, MemorySize,
     NoFrame, Request, ZoneClass,
 };
-use ptarmigan::page::Construct;
+use ptarmigan::page::{Construct, Level};
 use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::{KernelMap, KernelMapError, MemoryTooHigh};
 use ptarmigan::tlb::{FIRST_NAME, TlbError};
@@ -290,7 +290,7 @@ impl<F: Format> Host<F> {
         // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity
         // is new.
         let frames = unsafe { Frames::new(&mut boot, machine, &runs)? };
-        let data = DataFrames::new(&mut boot, &frames, cpus)?;
+        let data = DataFrames::of_order(&mut boot, &frames, cpus, F::PAGE_ORDER)?;
         let expected = frames.counts().total;
         let window = direct_map(&arena)?;
         let request = Request {
@@ -303,9 +303,10 @@ impl<F: Format> Host<F> {
         };
         // SAFETY: 1. the window reaches the whole arena, in which all frames lie.
         let kernel = unsafe { KernelMap::new(&frames, window, request)? };
+        let page = Request { order: F::PAGE_ORDER, ..request };
         // SAFETY: 1. as above.
-        let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
-        let file = Request { class: ZoneClass::High, ..request };
+        let zero = unsafe { frames.take(page)?.zeroed(&window) }.into_raw();
+        let file = Request { class: ZoneClass::High, ..page };
         let files = (0..((total - low) / 16).clamp(1, FILE_FRAMES)).map(|_| {
             // SAFETY: 1. as above.
             Ok(unsafe { frames.take(file)?.zeroed(&window) }.into_raw())
@@ -612,7 +613,9 @@ impl<F: Format> Host<F> {
         // The tables of the kernel's half, the zero frame and the files' frames are the host's
         // until it is dropped.
         let root_frames = 1usize << F::LAYOUT.order(F::LAYOUT.root());
-        let own = 1 + self.files.len() + self.kernel.tables() + root_frames - 1;
+        let pages = (1 + self.files.len()) << F::PAGE_ORDER;
+        let tables = (self.kernel.tables() - 1) << F::LAYOUT.order(Level::PTE);
+        let own = pages + root_frames + tables;
         let expected = self.expected - own as u32;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
     }
@@ -637,9 +640,10 @@ fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
 impl<F: Format> Drop for Host<F> {
     fn drop(&mut self) {
         for pfn in self.files.iter().copied().chain([self.zero]) {
-            // SAFETY: 1. `new` took it, order 0; no borrow of the host is left. 2. `Dirty` promises
-            // no content.
-            self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), pfn, 0) });
+            // SAFETY: 1. `new` took it, a page; no borrow of the host is left. 2. `Dirty` promises no
+            // content.
+            let page = unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), pfn, F::PAGE_ORDER) };
+            self.frames.give(page);
         }
     }
 }

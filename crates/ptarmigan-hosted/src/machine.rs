@@ -2,7 +2,7 @@
 use super::host::{Host, HostError};
 use super::ipi::{Delivery, Messages, Wired};
 use super::slots::CpuSlot;
-use ptarmigan::addr::{FRAME_SIZE, Pfn};
+use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::Format;
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
@@ -190,7 +190,7 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
         if self.host.config().touch_data {
             debug_assert!(
                 // SAFETY: 1. taken just now, of this host's frames (contract, 1.), with memory.
-                unsafe { is_zero(&self.host.window(), frame) },
+                unsafe { is_zero::<F>(&self.host.window(), frame) },
                 "{frame} is handed out as zero and is not"
             );
             // SAFETY: 1. as above.
@@ -215,7 +215,7 @@ impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W
     pub(super) unsafe fn use_data(&self, frame: Pfn) {
         let memory = self.host.window();
         let guard = memory.open(frame.addr());
-        for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
+        for line in 0..self.host.config().use_lines.min(bytes::<F>() / LINE) {
             // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
             // for all of it.
             unsafe { guard.base().add(line * LINE).write_volatile(1) };
@@ -280,7 +280,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
             let guard = memory.open(frame.addr());
             // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
             // for all of it.
-            unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
+            unsafe { guard.base().write_bytes(0, bytes::<F>()) };
         }
         Ok(())
     }
@@ -291,9 +291,9 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
             let memory = self.host.window();
             let (source, target) = (memory.open(from.addr()), memory.open(to.addr()));
             // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different frame (2.),
-            // which no code writes while it is shared; both guards are valid for the frame.
+            // which no code writes while it is shared; both guards are valid for the page.
             unsafe {
-                core::ptr::copy_nonoverlapping(source.base(), target.base(), FRAME_SIZE);
+                core::ptr::copy_nonoverlapping(source.base(), target.base(), bytes::<F>());
             }
             // SAFETY: 1. by the caller's point 1.
             unsafe { self.use_data(to) };
@@ -316,20 +316,27 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine
 /// # Safety
 ///
 /// 1. The caller must own `frame`, and no other code may reach it.
-unsafe fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
+unsafe fn is_zero<F: Format>(window: &DirectMap, frame: Pfn) -> bool {
     let guard = window.open(frame.addr());
     // SAFETY: the frame is the caller's alone (contract, 1.), and the guard is valid for all of it,
     // as aligned as a frame.
-    let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
+    let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), bytes::<F>() / 8) };
     words.iter().all(|word| *word == 0)
+}
+
+/// Bytes in a page.
+const fn bytes<F: Format>() -> usize {
+    1 << F::PAGE_SHIFT
 }
 
 /// Bytes in a cache line.
 const LINE: usize = 64;
 
-// SAFETY: 1. and 2. both frames are the host's own for as long as it is there; no code writes to
-// the zero frame.
+// SAFETY: 1. and 2. both pages are the host's own for as long as it is there; no code writes to the
+// page of zeroes. 3. the host makes all of them of the format's order.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HostMachine<'_, F, P, S, W> {
+    const PAGE_SHIFT: u32 = F::PAGE_SHIFT;
+
     #[inline]
     fn zero_frame(&self) -> Pfn {
         self.host.zero_frame()

@@ -1,5 +1,5 @@
 //! The formats that library and sanitizer both know.
-use ptarmigan::format::{Aarch64Stage1, Format, I386, Ppc32, Sv, X86_64, X86Pae};
+use ptarmigan::format::{Aarch64Stage1, Format, I386, Ppc32, Sv, Sv32, X86_64, X86_64La57, X86Pae};
 use ptsan::Arch;
 
 /// A format that the sanitizer can decode.
@@ -11,6 +11,12 @@ pub trait Watchable: Format {
 impl Watchable for X86_64 {
     fn arch() -> Arch {
         Arch::x86_64()
+    }
+}
+
+impl Watchable for X86_64La57 {
+    fn arch() -> Arch {
+        Arch::x86_64_la57()
     }
 }
 
@@ -32,6 +38,12 @@ impl Watchable for Ppc32 {
     }
 }
 
+impl Watchable for Sv32 {
+    fn arch() -> Arch {
+        Arch::riscv_sv32()
+    }
+}
+
 impl<const LEVELS: u8> Watchable for Sv<LEVELS> {
     fn arch() -> Arch {
         match LEVELS {
@@ -42,9 +54,13 @@ impl<const LEVELS: u8> Watchable for Sv<LEVELS> {
     }
 }
 
-impl<const UPPER: bool> Watchable for Aarch64Stage1<UPPER> {
+impl<const GRANULE: u32, const UPPER: bool> Watchable for Aarch64Stage1<GRANULE, UPPER> {
     fn arch() -> Arch {
-        let arch = Arch::aarch64_4k(48);
+        let arch = match GRANULE {
+            12 => Arch::aarch64_4k(48),
+            14 => Arch::aarch64_16k(47),
+            _ => Arch::aarch64_64k(48),
+        };
         if UPPER { arch.upper() } else { arch }
     }
 }

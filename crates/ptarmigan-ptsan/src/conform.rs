@@ -101,7 +101,7 @@ fn in_memory<F: Format>(raw: u64) -> u64 {
 /// Frames that an entry of `level` can begin with: multiples of its size, from the first to the
 /// last one that has a number.
 fn frames<F: Format>(level: Level) -> Vec<Pfn> {
-    let size = F::shift(level) - F::PAGE_SHIFT;
+    let size = F::shift(level) - FRAME_SHIFT;
     let bits = (F::PHYS_BITS - FRAME_SHIFT).min(u32::BITS);
     // `Pfn::NONE` is no frame.
     let last = ((1u64 << bits) - 1).min(u64::from(Pfn::NONE.0) - 1) >> size;
@@ -163,9 +163,10 @@ fn grows<F: Format>(level: Level, attr: Attr) -> Checked {
         return Ok(());
     }
     let at = |pfn| F::leaf(level, Pfn(pfn), attr);
-    let step = at(1).wrapping_sub(at(0));
+    let page = 1 << F::PAGE_ORDER;
+    let step = at(page).wrapping_sub(at(0));
     for pfn in frames::<F>(level).into_iter().filter(|pfn| pfn.0 > 0) {
-        expect::<F>(at(pfn.0).wrapping_sub(at(pfn.0 - 1)) == step, || {
+        expect::<F>(at(pfn.0).wrapping_sub(at(pfn.0 - page)) == step, || {
             format!("leaves with {attr} grow by {step:#x}, but not to {pfn}")
         })?;
     }

@@ -1,8 +1,8 @@
 //! Formats against their promises and the sanitizer's decoders, and formats with mistakes.
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
-    Aarch64, Aarch64Upper, Access, Attr, Format, FormatExt, I386, Ppc32, Slot64, Sv39, Sv48, Sv57, X86_64,
-    X86Pae,
+    Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Upper, Access, Attr, Format,
+    FormatExt, I386, Ppc32, Slot64, Sv32, Sv39, Sv48, Sv57, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{conform, conforms_to};
@@ -11,14 +11,20 @@ use ptsan::Arch;
 #[test]
 fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
     conform::<X86_64>();
+    conform::<X86_64La57>();
     conform::<X86Pae>();
     conform::<I386>();
     conform::<Ppc32>();
+    conform::<Sv32>();
     conform::<Sv39>();
     conform::<Sv48>();
     conform::<Sv57>();
     conform::<Aarch64>();
     conform::<Aarch64Upper>();
+    conform::<Aarch64K16>();
+    conform::<Aarch64K16Upper>();
+    conform::<Aarch64K64>();
+    conform::<Aarch64K64Upper>();
 }
 
 type X = X86_64;

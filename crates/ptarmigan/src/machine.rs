@@ -3,7 +3,7 @@
 //! A [`Machine`] is all parts that set-up has put together. [`On`] is a machine and the CPU that
 //! the caller is on, as one value that calls pass on. It is made by [`Machine::on`], which checks
 //! once that the pin is of this machine; the parts that it leads to need not check again.
-use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
+use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, DataFrames, Frames, HighUse, NoFrame, TakenData};
@@ -26,7 +26,7 @@ pub use crate::cpu::Refused;
 ///    has come after it by leave of [`Tlb::next_name`].
 /// 2. Every call returns the same parts, and does not unwind.
 /// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data)
-///    and [`copy_data`](Self::copy_data) write to no other memory than the frame that is named.
+///    and [`copy_data`](Self::copy_data) write to no other memory than the data frame that is named.
 ///    Where all tables are in low memory, the window need not reach high memory;
 ///    [`HIGH_TABLES`](Self::HIGH_TABLES) says which.
 /// 4. A [`take_anonymous`](Self::take_anonymous) of its own returns one of the machine's
@@ -62,7 +62,8 @@ pub unsafe trait Machine: Sync {
     /// Chains that wait for lazy CPUs.
     fn parking(&self) -> &Parking;
 
-    /// Clears a data frame that is about to be mapped. On a machine whose data frames have no
+    /// Clears a data frame that is about to be mapped: all frames of a page, if
+    /// [data frames](DataFrames::order) are larger than one. On a machine whose data frames have no
     /// memory behind them this has no effect.
     ///
     /// # Errors
@@ -74,7 +75,7 @@ pub unsafe trait Machine: Sync {
     /// 1. The caller must own `frame`, a data frame of the machine's, which no other code reaches.
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame>;
 
-    /// Copies a data frame for copy-on-write. On a machine whose data frames have no memory behind
+    /// Copies a data frame, or a page of a backing object, for copy-on-write. On a machine whose data frames have no memory behind
     /// them this has no effect.
     ///
     /// # Errors
@@ -84,7 +85,8 @@ pub unsafe trait Machine: Sync {
     /// # Safety
     ///
     /// 1. The caller must own `to`, a data frame of the machine's, which no other code reaches.
-    /// 2. `from` must be another frame, which stays while this runs.
+    /// 2. `from` must be another data frame, or a page of a backing object, which stays while this
+    ///    runs.
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame>;
 
     /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or
@@ -348,9 +350,7 @@ impl<'a, M: Machine> On<'a, M> {
     #[inline]
     pub(crate) fn before_mapped<F: Format>(self, attr: Attr, first: Pfn, pages: u64) {
         if attr.has(Attr::EXEC | Attr::READ) {
-            let frames =
-                if F::PAGE_SHIFT > FRAME_SHIFT { pages << (F::PAGE_SHIFT - FRAME_SHIFT) } else { pages };
-            self.m.before_executable(self.pin, first, frames);
+            self.m.before_executable(self.pin, first, pages << F::PAGE_ORDER);
         }
     }
 
@@ -414,6 +414,6 @@ impl<'a, M: Machine> On<'a, M> {
         // 2. all frames are low memory, which the window reaches (`Machine`, 3.).
         let made = unsafe { self.data().refill_zero(self.frames(), self.pin, budget, self.window()) };
         // SAFETY: 1. as above (2.).
-        made + unsafe { self.frames().refill_zero(self.node(), budget - made, self.window()) }
+        made + unsafe { self.frames().refill_zero(self.node(), budget.saturating_sub(made), self.window()) }
     }
 }

@@ -124,6 +124,11 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
     }
 }
 
+/// Iterates over the frames of the page that begins with `first`: a slot shows one at a time.
+fn page_frames<F: Format>(first: Pfn) -> impl Iterator<Item = Pfn> {
+    (first.0..).take(1 << F::PAGE_ORDER).map(Pfn)
+}
+
 // SAFETY: 1. and 2. the parts are those of the machine within. 3. slots show the frame that is
 // named, and no other memory is written. 4. it is taken for the caller.
 unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMachine<'_, 'h, F, P, S, W> {
@@ -164,26 +169,30 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
     #[inline]
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         self.tally(pin, |tally| tally.cleared.add(1));
-        self.with(pin, frame, |base| {
-            if self.has_memory() {
-                // SAFETY: the frame is mapped there, and is the caller's alone (contract, 1.).
-                unsafe { base.write_bytes(0, FRAME_SIZE) };
-            }
+        page_frames::<F>(frame).try_for_each(|frame| {
+            self.with(pin, frame, |base| {
+                if self.has_memory() {
+                    // SAFETY: the frame is mapped there, and is the caller's alone (contract, 1.).
+                    unsafe { base.write_bytes(0, FRAME_SIZE) };
+                }
+            })
         })
     }
 
     #[inline]
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         self.tally(pin, |tally| tally.copied.add(2));
-        self.with(pin, from, |source| {
-            self.with(pin, to, |target| {
-                if self.has_memory() {
-                    // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different
-                    // frame (2.), which no code writes while it is shared; both are mapped.
-                    unsafe { core::ptr::copy_nonoverlapping(source, target, FRAME_SIZE) };
-                }
-            })
-        })??;
+        page_frames::<F>(from).zip(page_frames::<F>(to)).try_for_each(|(from, to)| {
+            self.with(pin, from, |source| {
+                self.with(pin, to, |target| {
+                    if self.has_memory() {
+                        // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different
+                        // frame (2.), which no code writes while it is shared; both are mapped.
+                        unsafe { core::ptr::copy_nonoverlapping(source, target, FRAME_SIZE) };
+                    }
+                })
+            })?
+        })?;
         if self.has_memory() {
             // SAFETY: 1. by the caller's point 1.
             unsafe { self.inner.use_data(to) };
@@ -200,8 +209,10 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
 }
 
 // SAFETY: 1. the zero frame is the host's own, and no code writes to it. 2. frames of files are the
-// host's own too.
+// host's own too. 3. as for the machine within.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HighMachine<'_, '_, F, P, S, W> {
+    const PAGE_SHIFT: u32 = F::PAGE_SHIFT;
+
     #[inline]
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()

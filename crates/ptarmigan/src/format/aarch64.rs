@@ -1,5 +1,11 @@
-//! AArch64 stage 1, 4 KiB granule, 48 bits of address below `TTBR0` (Arm ARM, D8.3 "Translation
-//! table descriptor formats").
+//! AArch64 stage 1, with granules of 4, 16 and 64 KiB (Arm ARM, D8.3 "Translation table descriptor
+//! formats").
+//!
+//! | granule | bits of address | levels | entries of a table | entries of the root |
+//! |---|---|---|---|---|
+//! | 4 KiB | 48 | 4 | 512 | 512 |
+//! | 16 KiB | 47 | 3 | 2,048 | 2,048 |
+//! | 64 KiB | 48 | 3 | 8,192 | 64 |
 //!
 //! | bits | | |
 //! |---|---|---|
@@ -11,7 +17,7 @@
 //! | 8, 9 | SH | 3: inner shareable |
 //! | 10 | AF | accessed: an access faults while it is clear (Armv8.0 has no hardware update) |
 //! | 11 | nG | of one ASID |
-//! | 12–47 | | the output address |
+//! | 12–47 | | the output address, aligned to the granule |
 //! | 51 | DBM | software: may be written. With `FEAT_HAFDBS` the MMU clears AP\[2\] then |
 //! | 53, 54 | PXN, UXN | the kernel, the user may not execute |
 //! | 55–58 | | software's |
@@ -47,18 +53,29 @@ const NOTED: [(Attr, u64); 4] =
 /// All bits of AttrIndx, and of shareability.
 const TYPE: u64 = 7 << 2 | 3 << 8;
 
-/// AArch64 stage 1, 4 KiB granule, four levels: the half below `TTBR0` ([`Aarch64`]), or the one
-/// below `TTBR1` ([`Aarch64Upper`]).
+/// AArch64 stage 1 with a granule of 2^`GRANULE` bytes: the half below `TTBR0`, or the `UPPER` one
+/// below `TTBR1`. [`Aarch64`] and its neighbours name those that there are.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Aarch64Stage1<const UPPER: bool>;
+pub struct Aarch64Stage1<const GRANULE: u32, const UPPER: bool>;
 
-/// AArch64, the user's tree below `TTBR0`: all of its root is the user's, so roots are made with
-/// [`NoConstruct`](crate::page::NoConstruct).
-pub type Aarch64 = Aarch64Stage1<false>;
-/// AArch64, the kernel's tree below `TTBR1`: all of its root is the kernel's.
-pub type Aarch64Upper = Aarch64Stage1<true>;
+/// AArch64 with pages of 4 KiB, the user's tree below `TTBR0`: all of its root is the user's, so
+/// roots are made with [`NoConstruct`](crate::page::NoConstruct).
+pub type Aarch64 = Aarch64Stage1<12, false>;
+/// AArch64 with pages of 4 KiB, the kernel's tree below `TTBR1`: all of its root is the kernel's.
+pub type Aarch64Upper = Aarch64Stage1<12, true>;
+/// As [`Aarch64`], with pages of 16 KiB.
+pub type Aarch64K16 = Aarch64Stage1<14, false>;
+/// As [`Aarch64Upper`], with pages of 16 KiB.
+pub type Aarch64K16Upper = Aarch64Stage1<14, true>;
+/// As [`Aarch64`], with pages of 64 KiB.
+pub type Aarch64K64 = Aarch64Stage1<16, false>;
+/// As [`Aarch64Upper`], with pages of 64 KiB.
+pub type Aarch64K64Upper = Aarch64Stage1<16, true>;
 
-impl<const UPPER: bool> Aarch64Stage1<UPPER> {
+impl<const GRANULE: u32, const UPPER: bool> Aarch64Stage1<GRANULE, UPPER> {
+    /// Bits of address that a tree translates.
+    const BITS: u32 = if GRANULE == 14 { 47 } else { 48 };
+
     /// An attribute of the format's own: memory of devices, with index 1 of `MAIR_EL1`. Index 0 is
     /// normal memory.
     pub const DEVICE: Attr = Attr(1 << 12);
@@ -76,18 +93,33 @@ fn is_dirty(raw: u64) -> bool {
 // 4. Arm ARM D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The
 // frame's number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating
 // translation table entries".
-unsafe impl<const UPPER: bool> Format for Aarch64Stage1<UPPER> {
+unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRANULE, UPPER> {
     type Slot = Slot64;
-    const NAME: &'static str = "AArch64 4K";
-    const LAYOUT: Layout = Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] };
-    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pud", "pgd"];
-    const PAGE_SHIFT: u32 = 12;
-    const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 9, 0];
-    const USER_END: u64 = if UPPER { 0 } else { 1 << 48 };
-    const KERNEL_START: u64 = 0xffff_0000_0000_0000;
-    const USER_ROOT_ENTRIES: usize = if UPPER { 0 } else { 512 };
+    const NAME: &'static str = match GRANULE {
+        12 => "AArch64 4K",
+        14 => "AArch64 16K",
+        _ => "AArch64 64K",
+    };
+    const LAYOUT: Layout = match GRANULE {
+        12 => Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] },
+        14 => Layout { levels: 3, table_shift: [14, 14, 14, 0, 0] },
+        16 => Layout { levels: 3, table_shift: [16, 16, 9, 0, 0] },
+        _ => panic!("granules of AArch64 are 12, 14 and 16"),
+    };
+    const LEVEL_NAMES: &'static [&'static str] =
+        if GRANULE == 12 { &["pte", "pmd", "pud", "pgd"] } else { &["pte", "pmd", "pgd"] };
+    const PAGE_SHIFT: u32 = GRANULE;
+    const INDEX_BITS: [u8; MAX_LEVELS] = match GRANULE {
+        12 => [9, 9, 9, 9, 0],
+        14 => [11, 11, 11, 0, 0],
+        _ => [13, 13, 6, 0, 0],
+    };
+    const USER_END: u64 = if UPPER { 0 } else { 1 << Self::BITS };
+    const KERNEL_START: u64 = u64::MAX << Self::BITS;
+    const USER_ROOT_ENTRIES: usize =
+        if UPPER { 0 } else { 1 << Self::INDEX_BITS[Self::LAYOUT.levels as usize - 1] };
     const PHYS_BITS: u32 = 48;
-    const LEAF_LEVELS: u8 = 0b111;
+    const LEAF_LEVELS: u8 = if GRANULE == 12 { 0b111 } else { 0b11 };
     const EVER_BREAKS: bool = true;
 
     #[inline]

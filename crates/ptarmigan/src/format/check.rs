@@ -3,6 +3,9 @@ use super::Format;
 use crate::addr::FRAME_SHIFT;
 use crate::page::MAX_LEVELS;
 
+/// Binary logarithm of the largest block of frames that there is, in bytes.
+const LARGEST: u32 = FRAME_SHIFT + 10;
+
 /// Length of the tables by level: a power of two, so that an index can be masked.
 pub(super) const SHIFTS: usize = 8;
 
@@ -123,7 +126,8 @@ pub(crate) const fn check_tables<F: Format>() {
     );
     let root = layout.levels as usize - 1;
     demand::<F>(F::LEVEL_NAMES.len() == layout.levels as usize, "every level has a name");
-    demand::<F>(F::PAGE_SHIFT == FRAME_SHIFT, "pages that are not one frame are not supported");
+    demand::<F>(F::PAGE_SHIFT >= FRAME_SHIFT, "a page is one frame or more");
+    demand::<F>(F::PAGE_SHIFT <= LARGEST, "a page is 4 MiB at the most");
     demand::<F>(F::PHYS_BITS > FRAME_SHIFT, "entries have room for the number of a frame");
     demand::<F>(F::LEAF_LEVELS & 1 != 0, "tables of level 0 have leaves");
     demand::<F>(F::LEAF_LEVELS >> layout.levels == 0, "levels that there are not have no leaves");
@@ -134,9 +138,11 @@ pub(crate) const fn check_tables<F: Format>() {
         let small = (layout.table_shift[level] as u32) < FRAME_SHIFT;
         demand::<F>(!small || level == root, "tables smaller than a frame are supported as roots only");
         demand::<F>(
-            small || bytes == 1 << FRAME_SHIFT || level == root,
-            "tables of several frames are supported as roots only",
+            level == root || bytes == 1 << layout.table_shift[0],
+            "tables below the root have one size",
         );
+        demand::<F>(layout.table_shift[level] as u32 <= LARGEST, "a table is 4 MiB at the most");
+        demand::<F>(entries[level] <= 1 << 15, "a table has 32,768 entries at the most");
         demand::<F>(small || entries[level] >= 64, "a table of a frame has 64 entries at least");
         // Models store entries in types of their own.
         demand::<F>(

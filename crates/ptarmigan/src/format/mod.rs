@@ -13,17 +13,19 @@ mod riscv;
 mod slot;
 mod x86;
 
-pub use aarch64::{Aarch64, Aarch64Stage1, Aarch64Upper};
+pub use aarch64::{
+    Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage1, Aarch64Upper,
+};
 pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
 pub use i386::I386;
 pub use ppc::Ppc32;
-pub use riscv::{Sv, Sv39, Sv48, Sv57};
+pub use riscv::{Sv, Sv32, Sv39, Sv48, Sv57};
 pub use slot::{Slot, Slot32, Slot32Be, Slot32Le, Slot64};
-pub use x86::{X86_64, X86Pae};
+pub use x86::{X86_64, X86_64La57, X86Pae};
 
-use crate::addr::{Pfn, PhysAddr};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
 /// The kind of an entry.
@@ -63,8 +65,8 @@ pub enum Entry {
 ///    was made with [`Attr::SPECIAL`].
 /// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](FormatExt::is_none).
 /// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) must answer as the MMU would.
-/// 5. For one `attr`, `leaf` of level 0 grows by the same amount from each frame to the next,
-///    wrapping. Mapping a run of frames adds that amount; debug builds compare.
+/// 5. For one `attr`, `leaf` of level 0 grows by the same amount from each page's frames to those
+///    of the next, wrapping. Mapping a run of pages adds that amount; debug builds compare.
 /// 6. [`needs_break`](Self::needs_break) says yes wherever the architecture demands a break, and
 ///    never for an entry that loses permissions alone, or [`Attr::READ`] with them. It never says
 ///    yes if [`EVER_BREAKS`](Self::EVER_BREAKS) is false.
@@ -77,7 +79,8 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     const LAYOUT: Layout;
     /// Names of the levels, lowest first, as statistics print them.
     const LEVEL_NAMES: &'static [&'static str];
-    /// Binary logarithm of the page size in bytes.
+    /// Binary logarithm of the page size in bytes: that of a frame, or more. A page is a block of
+    /// frames, aligned to its size.
     const PAGE_SHIFT: u32;
     /// Binary logarithm of the number of entries of a table, by level.
     const INDEX_BITS: [u8; MAX_LEVELS];
@@ -114,11 +117,11 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// it is in.
     fn linked(level: Level, raw: u64) -> Option<PhysAddr>;
 
-    /// A leaf in a table of `level`, one of [`LEAF_LEVELS`](Self::LEAF_LEVELS). Above level 0,
-    /// `pfn` is the first of the frames that the entry maps, aligned to their number.
+    /// A leaf in a table of `level`, one of [`LEAF_LEVELS`](Self::LEAF_LEVELS). `pfn` is the first
+    /// of the frames that the entry maps, aligned to their number.
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64;
 
-    /// The frame of a leaf in a table of `level`, the first one of a large page.
+    /// The first frame of a leaf in a table of `level`.
     fn frame(level: Level, raw: u64) -> Pfn;
 
     /// The attributes of a leaf in a table of `level`.
@@ -183,6 +186,9 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
 /// }
 /// ```
 pub trait FormatExt {
+    /// Order of a page: binary logarithm of the frames that it has.
+    const PAGE_ORDER: u8;
+
     /// Binary logarithm of the bytes that one entry of `level` maps.
     fn shift(level: Level) -> u32;
 
@@ -206,6 +212,8 @@ pub trait FormatExt {
 }
 
 impl<F: Format> FormatExt for F {
+    const PAGE_ORDER: u8 = Self::PAGE_SHIFT.saturating_sub(FRAME_SHIFT) as u8;
+
     #[inline]
     fn shift(level: Level) -> u32 {
         let shifts = const { check::shifts(Self::PAGE_SHIFT, &Self::INDEX_BITS) };

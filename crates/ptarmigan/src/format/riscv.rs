@@ -1,5 +1,5 @@
-//! RISC-V: three, four or five levels of 512 entries of 8 bytes (privileged specification, chapters
-//! "Sv39", "Sv48" and "Sv57").
+//! RISC-V: two levels of 1,024 entries of 4 bytes, or three, four or five levels of 512 entries of
+//! 8 bytes (privileged specification, chapters "Sv32", "Sv39", "Sv48" and "Sv57").
 //!
 //! | bits | | |
 //! |---|---|---|
@@ -8,9 +8,9 @@
 //! | 4, 5 | U G | user's; the same in all spaces |
 //! | 6, 7 | A D | accessed, dirty: set by the MMU, or it faults and software sets them |
 //! | 8, 9 | | software's |
-//! | 10–53 | PPN | the frame's number |
+//! | 10–53 | PPN | the frame's number, to bit 31 in Sv32 |
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Slot64};
+use super::{Access, Attr, Format, Slot32Le, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -41,6 +41,69 @@ const BITS: [(Attr, u64); 7] = [
     (Attr::SPECIAL, SPECIAL),
 ];
 
+/// The functions of all formats: in Sv32, an entry has no bits above 31.
+macro_rules! riscv_entries {
+    () => {
+        #[inline]
+        fn link(_: Level, at: PhysAddr) -> u64 {
+            at.0 >> 12 << PPN_SHIFT | V
+        }
+
+        #[inline]
+        fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
+            (raw & (V | R | W | X) == V).then_some(PhysAddr((raw >> PPN_SHIFT & PPN) << 12))
+        }
+
+        #[inline]
+        fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
+            // A page that may be written or executed may be read: W without R is reserved, and the
+            // library has no execute-only pages.
+            let access = if attr.has(Attr::READ) { V | R } else { NO_ACCESS };
+            u64::from(pfn.0) << PPN_SHIFT | access | bits_of(&BITS, attr)
+        }
+
+        #[inline]
+        fn frame(_: Level, raw: u64) -> Pfn {
+            Pfn((raw >> PPN_SHIFT & PPN) as u32)
+        }
+
+        #[inline]
+        fn attr(_: Level, raw: u64) -> Attr {
+            let attr = attr_of(&BITS, raw);
+            if raw & V != 0 { attr | Attr::READ } else { attr }
+        }
+
+        #[inline]
+        fn is_present(_: Level, raw: u64) -> bool {
+            raw & V != 0
+        }
+
+        #[inline]
+        fn write_protected(_: Level, raw: u64) -> u64 {
+            raw & !W
+        }
+
+        /// A hart that leaves A and D to software faults where they are clear: the access is not let
+        /// through then, or the library would take that fault for a spurious one, again and again.
+        #[inline]
+        fn allows(_: Level, raw: u64, access: Access) -> bool {
+            let needed = match access {
+                Access::Read => R,
+                Access::Write => R | W | D,
+                Access::Exec => X,
+            } | V
+                | U
+                | A;
+            raw & needed == needed
+        }
+
+        #[inline]
+        fn is_special(_: Level, raw: u64) -> bool {
+            raw & SPECIAL != 0
+        }
+    };
+}
+
 /// RISC-V with `LEVELS` levels: [`Sv39`], [`Sv48`] or [`Sv57`]. The upper half of the root is the
 /// kernel's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +118,7 @@ pub type Sv57 = Sv<5>;
 
 /// `each` for every level that there is, 0 for the others.
 const fn by_level(levels: u8, each: u8) -> [u8; MAX_LEVELS] {
-    assert!(levels >= 3 && levels <= 5, "RISC-V has three, four or five levels");
+    assert!(levels >= 2 && levels <= 5, "RISC-V has two to five levels");
     let mut all = [0; MAX_LEVELS];
     let mut level = 0;
     while level < levels as usize {
@@ -76,7 +139,8 @@ unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
     const NAME: &'static str = match LEVELS {
         3 => "Sv39",
         4 => "Sv48",
-        _ => "Sv57",
+        5 => "Sv57",
+        _ => panic!("RISC-V with entries of 64 bits has three, four or five levels"),
     };
     const LAYOUT: Layout = Layout { levels: LEVELS, table_shift: by_level(LEVELS, 12) };
     const LEVEL_NAMES: &'static [&'static str] = match LEVELS {
@@ -92,62 +156,25 @@ unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
     const USER_ROOT_ENTRIES: usize = 256;
     const PHYS_BITS: u32 = 56;
     const LEAF_LEVELS: u8 = (1 << LEVELS) - 1;
+    riscv_entries!();
+}
 
-    #[inline]
-    fn link(_: Level, at: PhysAddr) -> u64 {
-        at.0 >> 12 << PPN_SHIFT | V
-    }
+/// 32-bit RISC-V: two levels, 34 bits of physical address; the user has 3 GiB.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sv32;
 
-    #[inline]
-    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
-        (raw & (V | R | W | X) == V).then_some(PhysAddr((raw >> PPN_SHIFT & PPN) << 12))
-    }
-
-    #[inline]
-    fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
-        // A page that may be written or executed may be read: W without R is reserved, and the
-        // library has no execute-only pages.
-        let access = if attr.has(Attr::READ) { V | R } else { NO_ACCESS };
-        u64::from(pfn.0) << PPN_SHIFT | access | bits_of(&BITS, attr)
-    }
-
-    #[inline]
-    fn frame(_: Level, raw: u64) -> Pfn {
-        Pfn((raw >> PPN_SHIFT & PPN) as u32)
-    }
-
-    #[inline]
-    fn attr(_: Level, raw: u64) -> Attr {
-        let attr = attr_of(&BITS, raw);
-        if raw & V != 0 { attr | Attr::READ } else { attr }
-    }
-
-    #[inline]
-    fn is_present(_: Level, raw: u64) -> bool {
-        raw & V != 0
-    }
-
-    #[inline]
-    fn write_protected(_: Level, raw: u64) -> u64 {
-        raw & !W
-    }
-
-    /// A hart that leaves A and D to software faults where they are clear: the access is not let
-    /// through then, or the library would take that fault for a spurious one, again and again.
-    #[inline]
-    fn allows(_: Level, raw: u64, access: Access) -> bool {
-        let needed = match access {
-            Access::Read => R,
-            Access::Write => R | W | D,
-            Access::Exec => X,
-        } | V
-            | U
-            | A;
-        raw & needed == needed
-    }
-
-    #[inline]
-    fn is_special(_: Level, raw: u64) -> bool {
-        raw & SPECIAL != 0
-    }
+// SAFETY: as for `Sv`, whose bits these are.
+unsafe impl Format for Sv32 {
+    type Slot = Slot32Le;
+    const NAME: &'static str = "Sv32";
+    const LAYOUT: Layout = Layout { levels: 2, table_shift: by_level(2, 12) };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pgd"];
+    const PAGE_SHIFT: u32 = 12;
+    const INDEX_BITS: [u8; MAX_LEVELS] = by_level(2, 10);
+    const USER_END: u64 = 3 << 30;
+    const KERNEL_START: u64 = 3 << 30;
+    const USER_ROOT_ENTRIES: usize = 768;
+    const PHYS_BITS: u32 = 34;
+    const LEAF_LEVELS: u8 = 0b11;
+    riscv_entries!();
 }

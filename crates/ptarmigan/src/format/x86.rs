@@ -1,4 +1,4 @@
-//! x86-64 with four levels, and 32-bit x86 with PAE (Intel SDM volume 3, chapter 4).
+//! x86-64 with four and five levels, and 32-bit x86 with PAE (Intel SDM volume 3, chapter 4).
 use super::attr::{attr_of, bits_of};
 use super::{Access, Attr, Format, Slot64};
 use crate::addr::{Pfn, PhysAddr};
@@ -126,6 +126,27 @@ unsafe impl Format for X86_64 {
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 | P | RW | US
+    }
+}
+
+/// x86-64 with five levels: 57 bits of address, 64 PiB of them the user's (`CR4.LA57`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct X86_64La57;
+
+// SAFETY: as for `X86_64`, whose bits these are.
+unsafe impl Format for X86_64La57 {
+    x86_entries!();
+    const NAME: &'static str = "x86-64, five levels";
+    const LAYOUT: Layout = Layout { levels: 5, table_shift: [12; MAX_LEVELS] };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pud", "p4d", "pgd"];
+    const USER_END: u64 = 1 << 56;
+    const KERNEL_START: u64 = 0xff00_0000_0000_0000;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [9; MAX_LEVELS];
+    const LEAF_LEVELS: u8 = 0b111;
+    const USER_ROOT_ENTRIES: usize = 256;
+    #[inline]
+    fn link(level: Level, at: PhysAddr) -> u64 {
+        X86_64::link(level, at)
     }
 }
 

@@ -333,18 +333,18 @@ impl Frames {
         Ok(())
     }
 
-    /// Takes single frames back, content unknown, with one turn of each zone's lock for a run of
-    /// frames of it.
+    /// Takes blocks of 2^`order` frames back, content unknown, with one turn of each zone's lock for
+    /// a run of blocks of it.
     #[inline]
-    pub(crate) fn give_all(&self, mut frames: impl Iterator<Item = Pfn>) {
+    pub(crate) fn give_all(&self, order: u8, mut blocks: impl Iterator<Item = Pfn>) {
         if cfg!(feature = "small") {
-            self.give_each::<dyn Iterator<Item = Pfn>>(&mut frames);
+            self.give_each::<dyn Iterator<Item = Pfn>>(order, &mut blocks);
         } else {
-            self.give_each(&mut frames);
+            self.give_each(order, &mut blocks);
         }
     }
 
-    fn give_each<I: Iterator<Item = Pfn> + ?Sized>(&self, frames: &mut I) {
+    fn give_each<I: Iterator<Item = Pfn> + ?Sized>(&self, order: u8, frames: &mut I) {
         let mut next = frames.next();
         while let Some(first) = next {
             let Some(zone) = self.zone_of(first) else {
@@ -356,7 +356,7 @@ impl Frames {
                 if !zone.run.has(pfn) {
                     break;
                 }
-                buddy.give(&self.table, pfn, 0, false);
+                buddy.give(&self.table, pfn, order, false);
                 next = frames.next();
             }
             self.note(zone, &buddy);

@@ -7,11 +7,12 @@ use crate::addr::Pfn;
 ///
 /// An implementation promises:
 ///
-/// 1. Programs may do with the frames that [`frame`](Self::frame) names what the area that shows
-///    them allows, as long as any space shows them; no data frame of the machine is among them.
+/// 1. Programs may do with the pages that [`frame`](Self::frame) names what the area that shows
+///    them allows, as long as any space shows them; no data frame of the machine is among them. A
+///    page of the machine's format that has several frames is aligned to its size.
 pub unsafe trait Objects: Sync {
-    /// Returns the frame in which page `page` (counted in pages from its start) of object `object`
-    /// is kept, not counted; `None` if there is none (beyond the end of a file).
+    /// Returns the first frame of the page in which page `page` (counted from its start) of object
+    /// `object` is kept, not counted; `None` if there is none (beyond the end of a file).
     ///
     /// It is called while a fault is served: an implementation must not work on the space that
     /// faults. Code in a frame that is not of the machine's memory (a part of the kernel's image)

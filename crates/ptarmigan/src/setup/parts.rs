@@ -1,7 +1,7 @@
 //! The parts of a machine that [`Setup`](super::Setup) makes.
 use super::half::KernelHalf;
 use super::objects::{NoObjects, Objects};
-use crate::addr::{FRAME_SIZE, Pfn};
+use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::Pinned;
 use crate::format::Format;
 use crate::frames::{DataFrames, Frames, NoFrame};
@@ -44,10 +44,16 @@ impl<'m, F: Format, W: OpenWindow, S: Shootdown, O: Objects> MachineParts<'m, F,
     }
 }
 
+/// Iterates over the frames of the page that begins with `first`. One at a time: a window may show
+/// no more of memory that is not its own.
+fn page_frames<F: Format>(first: Pfn) -> impl Iterator<Item = PhysAddr> {
+    (first.addr().0..).step_by(FRAME_SIZE).take(1 << F::PAGE_ORDER).map(PhysAddr)
+}
+
 // SAFETY: 1. `Setup` makes all of them for the one `Frames` of a new name, for the number of CPUs
 // of one configuration and the nodes of its memory. 2. They are fields. 3. The window reaches the
 // memory of all frames (`Setup::build_in`, point 2); `clear_data` and `copy_data` write to the
-// frame that is named, through the window.
+// frames of the page that is named, through the window.
 unsafe impl<'m, F, W, S, O> Machine for MachineParts<'m, F, W, S, O>
 where
     F: Format,
@@ -95,19 +101,23 @@ where
     }
 
     unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
-        let guard = self.window.open(frame.addr());
-        // SAFETY: the window reaches all frames (`Setup::build_in`, point 2), and nothing else
-        // reaches this one (1.).
-        unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
+        for at in page_frames::<F>(frame) {
+            let guard = self.window.open(at);
+            // SAFETY: the window reaches all frames (`Setup::build_in`, point 2), and nothing else
+            // reaches this one (1.).
+            unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
+        }
         Ok(())
     }
 
     unsafe fn copy_data(&self, _: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
-        let (from, to) = (self.window.open(from.addr()), self.window.open(to.addr()));
-        // SAFETY: the window reaches all frames (`Setup::build_in`, point 2). Nothing else reaches
-        // `to` (1.), and `from` is another frame, which stays (2.). Programs may write to it
-        // meanwhile; there are no Rust references to its bytes.
-        unsafe { from.base().copy_to_nonoverlapping(to.base(), FRAME_SIZE) };
+        for (from, to) in page_frames::<F>(from).zip(page_frames::<F>(to)) {
+            let (from, to) = (self.window.open(from), self.window.open(to));
+            // SAFETY: the window reaches all frames (`Setup::build_in`, point 2). Nothing else
+            // reaches `to` (1.), and `from` is another frame, which stays (2.). Programs may write
+            // to it meanwhile; there are no Rust references to its bytes.
+            unsafe { from.base().copy_to_nonoverlapping(to.base(), FRAME_SIZE) };
+        }
         Ok(())
     }
 
@@ -126,8 +136,9 @@ where
     }
 }
 
-// SAFETY: 1. The frame was taken for this and cleared; entries that show it do not let writes
-// through. 2. by `Objects`, whose frames are not of `Machine::data` (point 1).
+// SAFETY: 1. The page was taken for this and cleared; entries that show it do not let writes
+// through. 2. by `Objects`, whose frames are not of `Machine::data` (point 1). 3. `Setup` makes the
+// data frames and the page of zeroes of the format's order; `Objects` promises the same.
 unsafe impl<F, W, S, O> SpaceMachine for MachineParts<'_, F, W, S, O>
 where
     F: Format,
@@ -135,6 +146,8 @@ where
     S: Shootdown,
     O: Objects,
 {
+    const PAGE_SHIFT: u32 = F::PAGE_SHIFT;
+
     #[inline]
     fn zero_frame(&self) -> Pfn {
         self.zero

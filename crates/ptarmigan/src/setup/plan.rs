@@ -300,13 +300,14 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
                 None => None,
             };
             let half = KernelHalf(half);
+            let page = Request { order: F::PAGE_ORDER, ..REQUEST };
             // SAFETY: 1. the caller's 2.
-            let zero = unsafe { frames.take(REQUEST)?.zeroed(&window) }.into_raw();
-            // A root without entries: the frame of zeroes is one, unless roots are larger.
+            let zero = unsafe { frames.take(page)?.zeroed(&window) }.into_raw();
+            // A root without entries: the page of zeroes is one, unless roots are larger.
             let order = F::LAYOUT.order(F::LAYOUT.root());
             let empty = match half.map() {
                 Some(map) => map.root(),
-                None if order == 0 => zero.addr(),
+                None if order <= F::PAGE_ORDER => zero.addr(),
                 None => {
                     let request = Request { order, ..REQUEST };
                     // SAFETY: 1. the caller's 2.
@@ -337,7 +338,7 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
         // SAFETY: 1. of `high_tables`: without it, all tables are low.
         let source = unsafe { source.with_placement(placement) };
         let lists = Quicklists::new(&mut boot, lists, source)?;
-        let data = DataFrames::new(&mut boot, frames, tlb.cpus)?;
+        let data = DataFrames::of_order(&mut boot, frames, tlb.cpus, F::PAGE_ORDER)?;
         // SAFETY: 1. the name is new, and this is the one call that makes a `Tlb` of it.
         let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb, hardware)? };
         let parking = Parking::new(&mut boot, frames.machine(), tlb.config().cpus, tlb.config().park)?;
@@ -431,8 +432,8 @@ impl Cut {
     fn of<F: Format>(runs: &[MemoryRun], bytes: usize) -> Result<Self, SetupError> {
         let low = runs.iter().enumerate().filter(|(_, run)| run.class == ZoneClass::Low);
         let largest = low.max_by_key(|(_, run)| run.frames);
-        // Whatever its alignment, a run of twice the size has a block of a root.
-        let root = 2u64 << F::LAYOUT.order(F::LAYOUT.root());
+        // Whatever its alignment, a run of twice the size has a block of a root, or of a page.
+        let root = 2u64 << F::LAYOUT.order(F::LAYOUT.root()).max(F::PAGE_ORDER);
         let wanted = (bytes as u64).checked_next_multiple_of(FRAME_SIZE as u64).unwrap_or(u64::MAX);
         let beside = (2 * root + SPARE) << FRAME_SHIFT;
         let has = largest.map_or(0, |(_, run)| u64::from(run.frames) << FRAME_SHIFT);

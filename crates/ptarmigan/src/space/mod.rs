@@ -29,7 +29,7 @@ pub use shared::{Exclusive, SharedSpace};
 pub use space_ref::SpaceRef;
 pub use state::{Space, SpaceMut};
 
-use crate::addr::Pfn;
+use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::machine::Machine;
 
 /// The requirements of a space on a machine, beyond those of tables.
@@ -38,17 +38,36 @@ use crate::machine::Machine;
 ///
 /// An implementation must ensure:
 ///
-/// 1. Programs may read the frame that [`zero_frame`](Self::zero_frame) names, and nobody ever
+/// 1. Programs may read the page that [`zero_frame`](Self::zero_frame) names, and nobody ever
 ///    writes to it.
-/// 2. Programs may access the frames that [`backing_frame`](Self::backing_frame) names as the area
+/// 2. Programs may access the pages that [`backing_frame`](Self::backing_frame) names as the area
 ///    that shows them allows, as long as any space shows them; no data frame of [`Machine::data`]
 ///    is among them.
+/// 3. Pages of 2^[`PAGE_SHIFT`](Self::PAGE_SHIFT) bytes are what [data](Machine::data) frames are,
+///    and the blocks of frames that both calls name.
 pub unsafe trait SpaceMachine: Machine {
-    /// Returns the frame that all untouched anonymous pages show: zero, never written, not counted.
+    /// Binary logarithm of the bytes in a page. Spaces of formats with other pages do not compile:
+    ///
+    /// ```compile_fail,E0080
+    /// use ptarmigan::{format::Aarch64K16, machine::On, space::{Space, SpaceMachine}};
+    /// fn space<M: SpaceMachine>(on: On<'_, M>) {
+    ///     let _ = Space::<Aarch64K16>::new(on);
+    /// }
+    /// # use ptarmigan::{format::X86_64, machine::Machine};
+    /// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
+    /// # let host = Host::<X86_64>::new(HostConfig::default()).unwrap();
+    /// # let machine = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    /// # let cpus = host.slots();
+    /// space(machine.on(&cpus[0].pin()).unwrap()); // pages of a machine for x86-64 have 4 KiB
+    /// ```
+    const PAGE_SHIFT: u32 = FRAME_SHIFT;
+
+    /// Returns the first frame of the page that all untouched anonymous pages show: zero, never
+    /// written, not counted.
     fn zero_frame(&self) -> Pfn;
 
-    /// Returns the frame in which page `page` (counted in pages from its start) of backing object
-    /// `object` is kept, not counted; `None` beyond the end of a file.
+    /// Returns the first frame of the page in which page `page` (counted from its start) of backing
+    /// object `object` is kept, not counted; `None` beyond the end of a file.
     ///
     /// It is called while a fault is served: an implementation must not work on the space that
     /// faults.

@@ -105,7 +105,12 @@ impl<F: Format> Space<F> {
     /// # Errors
     ///
     /// [`NoFrame`]; no frame has been taken then.
+    ///
+    /// # Panics
+    ///
+    /// While compiling, if pages of the format and of the machine differ.
     pub fn new<M: SpaceMachine>(on: On<'_, M>) -> Result<Self, NoFrame> {
+        const { assert!(F::PAGE_SHIFT == M::PAGE_SHIFT, "pages of the format are not those of the machine") };
         Ok(Space { state: State::new(on)?, tlb: on.tlb().new_space() })
     }
 

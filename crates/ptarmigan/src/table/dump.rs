@@ -46,7 +46,7 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
                 let next = last.start + (last.pages << F::PAGE_SHIFT);
                 // The second page of a run says whether it repeats one special frame.
                 if last.pages == 1 {
-                    last.step = u64::from(pfn != last.pfn || !attr.has(Attr::SPECIAL));
+                    last.step = u64::from(pfn != last.pfn || !attr.has(Attr::SPECIAL)) << F::PAGE_ORDER;
                 }
                 let follows = pfn.0 as u64 == last.pfn.0 as u64 + last.pages * last.step;
                 if va.0 == next && attr == last.attr && follows {
@@ -56,7 +56,7 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
                 }
                 result = result.and(line::<F>(f, last));
             }
-            run.set(Some(Run { start: va.0, pages: 1, pfn, step: 1, attr }));
+            run.set(Some(Run { start: va.0, pages: 1, pfn, step: 1 << F::PAGE_ORDER, attr }));
         });
         result?;
         if let Err(e) = walked {

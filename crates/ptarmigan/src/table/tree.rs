@@ -2,7 +2,7 @@
 use super::node::{NeedsBreak, Use};
 use super::range::Free;
 use super::tables::Tables;
-use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::error::error;
 use crate::format::{Attr, Format};
@@ -69,6 +69,14 @@ pub enum MapError {
         /// Where.
         at: VirtAddr,
     },
+    /// The frames are none that an entry of the format can begin with: a page is aligned to its
+    /// size, and ends below 2^[`PHYS_BITS`](Format::PHYS_BITS) bytes.
+    BadFrame {
+        /// The first of them.
+        first: Pfn,
+        /// The format.
+        format: &'static str,
+    },
     /// The tree is of another machine.
     WrongMachine(WrongMachine),
     /// A page was unmapped there by the same edit, and must be flushed first
@@ -82,10 +90,25 @@ impl fmt::Display for MapError {
             MapError::NoFrame(e) => e.fmt(f),
             MapError::Occupied { at } => write!(f, "{at} is mapped already; unmap it first"),
             MapError::OutOfRange { at } => write!(f, "{at} is beyond the user's addresses"),
+            MapError::BadFrame { first, format } => {
+                write!(
+                    f,
+                    "no entry of {format} can map {first}: pages are aligned, and physical addresses end"
+                )
+            }
             MapError::WrongMachine(e) => e.fmt(f),
             MapError::Refused(e) => e.fmt(f),
         }
     }
+}
+
+/// Refuses frames for `pages` pages from `first` on that entries of format `F` cannot name.
+pub(super) fn check_frames<F: Format>(first: Pfn, pages: u64) -> Result<(), MapError> {
+    // Where all numbers of frames are names of pages, nothing is left of this.
+    let bits = const { F::PHYS_BITS.saturating_sub(FRAME_SHIFT) };
+    let aligned = F::PAGE_ORDER == 0 || first.0.trailing_zeros() >= F::PAGE_ORDER.into();
+    let low = bits >= u32::BITS || u64::from(first.0).saturating_add(pages << F::PAGE_ORDER) <= 1 << bits;
+    if aligned && low { Ok(()) } else { Err(MapError::BadFrame { first, format: F::NAME }) }
 }
 
 error!(MapError: NoFrame => NoFrame, TlbRefusal => Refused, WrongMachine => WrongMachine);
@@ -354,6 +377,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         if va.0 >= F::USER_END {
             return Err(MapError::OutOfRange { at: va });
         }
+        check_frames::<F>(pfn, 1)?;
         let node = self.tables.leaf_table::<M, false>(self.on(), va.0, flags)?;
         let index = F::index(Level::PTE, va.0);
         if !F::is_none(node.load(index)) {
@@ -384,12 +408,14 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let on = self.on();
         let step = 1u64 << F::PAGE_SHIFT;
         let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
+        check_frames::<F>(first, range.len() >> F::PAGE_SHIFT)?;
         flush_stale::<F, M>(&mut self.gather, range.start, range.end)?;
         let span = 1u64 << F::shift(Level(1));
         let attr = of_user(attr);
         let (mut pfn, mut raw) = (first, F::leaf(Level::PTE, first, attr));
         // Frames ascend: the entry grows by the same amount each time (`Format`, 5.).
-        let grow = F::leaf(Level::PTE, Pfn(1), attr).wrapping_sub(F::leaf(Level::PTE, Pfn(0), attr));
+        let second = Pfn(1 << F::PAGE_ORDER);
+        let grow = F::leaf(Level::PTE, second, attr).wrapping_sub(F::leaf(Level::PTE, Pfn(0), attr));
         let mut va = range.start;
         while va < range.end {
             let node = match self.tables.leaf_table::<M, false>(on, va, AllocFlags::NORMAL) {
@@ -410,7 +436,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                     "entries of {} do not grow evenly",
                     F::NAME
                 );
-                pfn = Pfn(pfn.0.wrapping_add(1));
+                pfn = Pfn(pfn.0.wrapping_add(1 << F::PAGE_ORDER));
                 this
             });
             if <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID && done > 0 {

@@ -25,7 +25,7 @@ mod pages;
 
 pub use error::{AreaError, AreasLeft};
 
-use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr};
+use crate::addr::{Pfn, VirtAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{MachineId, Refused};
 use crate::format::{Attr, Format};
@@ -159,7 +159,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     ) -> Result<Area<'k>, AreaError> {
         self.add(on, pages, attr, true, |range, at| {
             let next = || {
-                let order = (F::PAGE_SHIFT - FRAME_SHIFT) as u8;
+                let order = F::PAGE_ORDER;
                 let frame = on.data().take_block(on.frames(), on.pin(), order, flags)?;
                 Ok::<_, AreaError>(frame.into_raw())
             };

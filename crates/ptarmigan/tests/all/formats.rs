@@ -1,12 +1,17 @@
 //! Checks the library's demands on formats of other crates.
 #![cfg(not(loom))]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::format::{Access, Attr, Format, Slot64, X86_64};
+use ptarmigan::format::{
+    Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Upper, Access, Attr, Format, I386,
+    Slot64, X86_64,
+};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan::space::{AreaFlags, Space};
-use ptarmigan::table::Tree;
+use ptarmigan::table::{MapError, Tree};
+use ptarmigan::vmalloc::Vmalloc;
+use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostConfig, HostError, HostMachine, NoTlb};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -120,6 +125,96 @@ like_x86_64!(
     1 << 40,
     1024
 );
+
+/// Maps a page of the kernel's, and pages of an area over scattered memory; returns the frames.
+fn kernel_pages<F: Format>() -> Vec<Pfn> {
+    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
+    let host = Host::<F>::new(config).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let page = 1u64 << F::PAGE_SHIFT;
+    let rw = Attr::READ | Attr::WRITE;
+    let table = 1u64 << F::shift(Level(1));
+    // The first entries of the kernel's half are the host's.
+    let start = F::KERNEL_START + (16 << F::shift(F::LAYOUT.root()));
+    let mut range = host.kernel().claim(on, VirtAddr(start), table).unwrap();
+    let first = Pfn(3 << F::PAGE_ORDER);
+    // SAFETY: 1. nobody uses the addresses.
+    unsafe { range.map(on, VirtAddr(start), first, 2, rw, AllocFlags::NORMAL).unwrap() };
+    let mut frames: Vec<Pfn> =
+        (0..2).map(|i| range.query(on, VirtAddr(start + i * page)).unwrap().0).collect();
+    range.unmap(on, VirtAddr(start), 2, |_, _| {}).unwrap();
+    let mut boot = host.boot(Vmalloc::<F, DirectMap>::bytes(table)).unwrap();
+    let mut areas = Vmalloc::new(&mut boot, range).unwrap();
+    let area = areas.alloc(on, 3, rw, AllocFlags::NORMAL).unwrap();
+    let first = area.start().0;
+    frames.extend((0..3).map(|i| areas.range().query(on, VirtAddr(first + i * page)).unwrap().0));
+    areas.free(on, area).unwrap();
+    areas.finish(on).unwrap();
+    let range = areas.into_range().map_err(|refused| refused.error).unwrap();
+    range.release(on, |_, _| panic!("a page is left")).unwrap_or_else(|(e, _)| panic!("{e}"));
+    m.drain(&slots);
+    drop(m);
+    host.audit().unwrap();
+    frames
+}
+
+#[test]
+fn pages_of_the_kernel_are_blocks_of_frames() {
+    fn of<F: Format>() {
+        let frames = kernel_pages::<F>();
+        assert_eq!(frames[..2], [Pfn(3 << F::PAGE_ORDER), Pfn(4 << F::PAGE_ORDER)]);
+        let mut of_area = frames[2..].to_vec();
+        assert!(of_area.iter().all(|pfn| pfn.0 % (1 << F::PAGE_ORDER) == 0), "{of_area:?}");
+        of_area.sort_unstable();
+        let apart = of_area.windows(2).all(|two| two[1].0 - two[0].0 >= 1 << F::PAGE_ORDER);
+        assert!(apart, "pages share frames: {of_area:?}");
+    }
+    of::<Aarch64Upper>();
+    of::<Aarch64K16Upper>();
+    of::<Aarch64K64Upper>();
+}
+
+/// Maps a page to frame `pfn`, and two pages from it on.
+fn maps<F: Format>(pfn: Pfn) -> [Result<(), MapError>; 2] {
+    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
+    let host = Host::<F>::new(config).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
+    let mut edit = tree.edit(on).unwrap();
+    let range = VirtRange { start: VA, end: VA + (2 << F::PAGE_SHIFT) };
+    let attr = Attr::USER | Attr::READ;
+    // SAFETY: 1. no program runs in the tree.
+    let one = unsafe { edit.map(VirtAddr(VA - (1 << F::PAGE_SHIFT)), pfn, attr, AllocFlags::NORMAL) };
+    // SAFETY: as above.
+    let two = unsafe { edit.map_range(range, pfn, attr) };
+    drop(edit);
+    let tables = tree.count(Level::PTE);
+    assert_eq!(tables > 0, one.is_ok() || two.is_ok(), "a refused call has made a table");
+    tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
+    [one, two]
+}
+
+#[test]
+fn frames_that_no_entry_can_name_are_refused_and_change_nothing() {
+    let bad = |first, format| Err(MapError::BadFrame { first, format });
+    assert_eq!(maps::<X>(Pfn(0xffff_0003)), [Ok(()); 2]);
+    // In the middle of a page.
+    assert_eq!(maps::<Aarch64K16>(Pfn(0x1001)), [bad(Pfn(0x1001), "AArch64 16K"); 2]);
+    assert_eq!(maps::<Aarch64K64>(Pfn(0x1008)), [bad(Pfn(0x1008), "AArch64 64K"); 2]);
+    assert_eq!(maps::<Aarch64K64>(Pfn(0x1010)), [Ok(()); 2]);
+    // Beyond the last physical address.
+    assert_eq!(maps::<I386>(Pfn(0x10_0000)), [bad(Pfn(0x10_0000), "i386"); 2]);
+    let last = Pfn(0xf_ffff);
+    assert_eq!(maps::<I386>(last), [Ok(()), bad(last, "i386")]);
+    let message = maps::<I386>(last)[1].unwrap_err().to_string();
+    assert!(message.contains("i386") && message.contains("0xfffff"), "{message}");
+}
 
 #[test]
 fn memory_that_entries_cannot_name_is_refused_with_the_formats_name() {

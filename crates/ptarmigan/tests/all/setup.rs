@@ -3,7 +3,7 @@
 #![cfg(not(loom))]
 use ptarmigan::addr::{FRAME_SIZE, Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use ptarmigan::format::{Attr, Format, I386, Slot, X86_64, X86Pae};
+use ptarmigan::format::{Aarch64, Aarch64K16, Aarch64K64, Attr, Format, I386, Slot, X86_64, X86Pae};
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
@@ -126,7 +126,8 @@ fn serves<F: Format, O: Objects>(m: &Parts<'_, F, O>) {
     let heap = VirtRange { start: 0x40_0000, end: 0x48_0000 };
     let flags = AreaFlags::READ.with(AreaFlags::WRITE);
     space.edit(on).expect("its machine").mmap(heap, flags, 0).expect("free");
-    for at in (heap.start..heap.end).step_by(FRAME_SIZE) {
+    let page = 1usize << F::PAGE_SHIFT;
+    for at in (heap.start..heap.end).step_by(page) {
         space.fault(on, VirtAddr(at), Access::Write).expect("memory");
     }
     let bytes = |space: &Space<F>, at| {
@@ -134,16 +135,17 @@ fn serves<F: Format, O: Objects>(m: &Parts<'_, F, O>) {
         use ptarmigan::window::{OpenWindow, WindowGuard};
         m.window().open(pfn.addr()).base()
     };
+    let ends = [0, page - 1];
     // SAFETY: a page of the space's, which no other code uses.
     unsafe {
-        assert!((0..FRAME_SIZE).all(|at| *bytes(&space, heap.start).add(at) == 0), "a page is not cleared");
-        *bytes(&space, heap.start) = 7;
+        assert!((0..page).all(|at| *bytes(&space, heap.start).add(at) == 0), "a page is not cleared");
+        ends.iter().for_each(|at| *bytes(&space, heap.start).add(*at) = 7);
     }
     let mut child = space.edit(on).expect("its machine").fork().expect("memory");
     child.fault(on, VirtAddr(heap.start), Access::Write).expect("memory");
     assert_ne!(bytes(&space, heap.start), bytes(&child, heap.start));
     // SAFETY: as above.
-    assert_eq!(unsafe { *bytes(&child, heap.start) }, 7, "a page is not copied");
+    assert_eq!(ends.map(|at| unsafe { *bytes(&child, heap.start).add(at) }), [7; 2], "a page is not copied");
     space.edit(on).expect("its machine").munmap(heap).expect("memory");
     child.end(on).expect("its machine");
     space.end(on).expect("its machine");
@@ -164,6 +166,21 @@ fn a_machine_of_any_format_serves_spaces_and_gives_all_frames_back() {
     of::<X86_64>();
     of::<X86Pae>();
     of::<I386>();
+}
+
+#[test]
+fn pages_of_several_frames_are_cleared_copied_and_given_back_whole() {
+    fn of<F: Format>() {
+        let memory = Memory::new(4096);
+        let place = Place::<F, DirectMap>::new();
+        let m = build(memory.setup(&[memory.run()]).without_kernel_half(), &place).expect("a machine");
+        assert_eq!(m.data().order(), F::PAGE_ORDER);
+        serves(&m);
+        serves(&m);
+    }
+    of::<Aarch64>();
+    of::<Aarch64K16>();
+    of::<Aarch64K64>();
 }
 
 #[test]

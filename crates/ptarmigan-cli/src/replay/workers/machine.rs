@@ -206,6 +206,8 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for EitherM
 
 // SAFETY: 1. and 2. both frames are those of the machine within, or of the one with high memory.
 unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for EitherMachine<'_, '_, F, P, S, W> {
+    const PAGE_SHIFT: u32 = F::PAGE_SHIFT;
+
     #[inline]
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()

@@ -7,6 +7,9 @@
 //! from them only before they would run short: records of four frames share a cache line, so frames
 //! that wander make CPUs wait for each other for as long as the machine runs.
 //!
+//! A data frame is a page of the machine's spaces: a block of 2^order frames, one frame where pages
+//! have 4 KiB. The record of its first frame counts the references.
+//!
 //! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are
 //! known to be zero (`data/zero.rs`), within the same bound.
 mod frame;
@@ -170,9 +173,9 @@ pub struct TakenData {
     pub is_zero: bool,
 }
 
-/// The per-CPU lists and batches. In a CPU's list at most 4096 frames rest, and no more than 1/64
-/// of its share of memory; in the batches of a node's CPUs at most 1/32 of the node's, whichever of
-/// them needs it. All are of the CPU's own node.
+/// The per-CPU lists and batches of data frames, all of one size. In a CPU's list at most 4096 of
+/// them rest, and no more than 1/64 of its share of memory; in the batches of a node's CPUs at most
+/// 1/32 of the node's, whichever of them needs it. All are of the CPU's own node.
 pub struct DataFrames {
     lists: PerCpu<List, Shown>,
     /// By CPU. Locked, as others may take from them.
@@ -183,27 +186,54 @@ pub struct DataFrames {
     high: usize,
     /// Batches of a node at most.
     most: usize,
-    /// Order of the blocks that lists are filled up with.
+    /// Binary logarithm of the data frames in the blocks that lists are filled up with.
+    batch: u8,
+    /// Order of a data frame.
     order: u8,
 }
 
 impl DataFrames {
-    /// Makes the lists of the `cpus` CPUs of the machine whose memory `frames` is.
+    /// Makes the lists of the `cpus` CPUs of the machine whose memory `frames` is, for pages of one
+    /// frame.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if they do not fit.
     pub fn new(boot: &mut BootMemory, frames: &Frames, cpus: usize) -> Result<Self, BootMemoryShort> {
-        let (total, nodes) = (frames.counts().total as usize, usize::from(frames.nodes()));
+        Self::of_order(boot, frames, cpus, 0)
+    }
+
+    /// As [`new`](Self::new), for pages of 2^`order` frames. There are no frames to take if no
+    /// blocks of that order exist.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn of_order(
+        boot: &mut BootMemory,
+        frames: &Frames,
+        cpus: usize,
+        order: u8,
+    ) -> Result<Self, BootMemoryShort> {
+        // None of that order can be taken.
+        let order = order.min(super::ORDERS as u8);
+        let total = frames.counts().total as usize >> order;
+        let nodes = usize::from(frames.nodes());
         let high = total.div_ceil(cpus.max(1) * PART).clamp(2, CAPACITY);
-        let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
+        let batch = BATCH_ORDER.min((high / 2).ilog2() as u8);
         let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
         let lists = PerCpu::new_with(boot, frames.machine(), cpus, |boot, _| {
             Ok(List { start: 0, limit: high, items: Room::new(boot)?, zeros: Zeros::new(boot, high)? })
         })?;
         let batches = boot.take(cpus, |_| Batches::new())?;
         let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
-        Ok(DataFrames { lists, batches, kept, high, most, order })
+        Ok(DataFrames { lists, batches, kept, high, most, batch, order })
+    }
+
+    /// Returns the order of a data frame: the binary logarithm of its frames.
+    #[inline]
+    pub fn order(&self) -> u8 {
+        self.order
     }
 
     /// Returns the bytes of boot memory that `cpus` CPUs on `nodes` nodes take.
@@ -228,7 +258,7 @@ impl DataFrames {
         if has { Ok(()) } else { Err(WrongMachine { called: self.machine(), given: pin.machine() }) }
     }
 
-    /// Takes a single frame, content unknown.
+    /// Takes a data frame, content unknown.
     ///
     /// # Errors
     ///
@@ -242,6 +272,7 @@ impl DataFrames {
     }
 
     /// Takes a block of 2^`order` frames, content unknown; the references count for the block.
+    /// Blocks of the [order](Self::order) of data frames come from the lists.
     ///
     /// # Errors
     ///
@@ -253,7 +284,7 @@ impl DataFrames {
         order: u8,
         flags: AllocFlags,
     ) -> Result<DataFrame, DataError> {
-        if order == 0 {
+        if order == self.order {
             return self.take(frames, pin, flags);
         }
         self.check(frames, pin)?;
@@ -332,12 +363,14 @@ impl DataFrames {
         frames.machine().accept(frame.machine())
     }
 
-    /// A block becomes data, with one reference that no gather has claimed.
+    /// A block becomes data, with one reference. Its order is in its record: the zones and
+    /// [`take_in_block`](Self::take_in_block) have put it there, and it stays while the block is
+    /// data or rests. No gather has claimed it: each gives its claim up before its last reference.
     #[inline]
     fn begin(frames: &Frames, pfn: Pfn, order: u8) {
         let record = frames.meta(pfn);
+        debug_assert!(record.order() == order && !record.is_locked(), "{pfn} is no block of order {order}");
         record.set_usage(Use::Data);
-        record.set_order(order);
         record.set_count(1);
     }
 
@@ -345,7 +378,7 @@ impl DataFrames {
         Request { node: pin.node(), order, zero, class: ZoneClass::High, end: End::High, flags }
     }
 
-    /// Takes a single frame with one reference as a number, content unknown.
+    /// Takes a data frame with one reference as a number, content unknown.
     ///
     /// # Errors
     ///
@@ -366,7 +399,7 @@ impl DataFrames {
             Some(pfn) => pfn,
             None => self.refill(frames, pin, flags, false)?.pfn,
         };
-        Self::begin(frames, pfn, 0);
+        Self::begin(frames, pfn, self.order);
         Ok(pfn)
     }
 
@@ -380,13 +413,13 @@ impl DataFrames {
         flags: AllocFlags,
         want_zero: bool,
     ) -> Result<TakenData, NoFrame> {
-        let request = |order| Self::request(pin, order, want_zero, flags);
+        let request = |batch| Self::request(pin, self.order.saturating_add(batch), want_zero, flags);
         let node = pin.node();
         let take_in = |head: Option<Pfn>| {
             let head = head?;
             let Some(mut list) = self.lists.enter(pin).filter(|list| list.n() == 0) else {
                 // An interrupt found the list in use, or filled it.
-                frames.give_all(chain(frames, head));
+                frames.give_all(self.order, chain(frames, head));
                 return None;
             };
             for pfn in chain(frames, head) {
@@ -401,8 +434,8 @@ impl DataFrames {
         }
         // A whole block where there is one on this node; near the end of memory the CPU's zero
         // frames, other CPUs' batches and single frames still are.
-        let order = if want_zero { self.order.min(Zeros::order(self.high)) } else { self.order };
-        if let Ok(block) = frames.take(request(order))
+        let batch = if want_zero { self.batch.min(Zeros::order(self.high)) } else { self.batch };
+        if let Ok(block) = frames.take(request(batch))
             && let Some(taken) = self.take_in_block(frames, pin, block, want_zero)
         {
             return Ok(taken);
@@ -440,15 +473,16 @@ impl DataFrames {
             return None;
         };
         let block = block.dirty();
-        let n = 1 << block.order();
-        for pfn in (first + 1..first + n).rev() {
-            frames.meta(Pfn(pfn)).set_usage(Use::Taken);
+        let n = 1u32 << block.order();
+        for pfn in (first..first + n).step_by(1 << self.order).rev() {
+            let record = frames.meta(Pfn(pfn));
+            record.set_usage(Use::Taken);
+            record.set_order(self.order);
             // Frames without room among the zero frames will be cleared once more.
-            if !(is_zero && want_zero && list.push_zero(Pfn(pfn))) {
+            if pfn != first && !(is_zero && want_zero && list.push_zero(Pfn(pfn))) {
                 list.push(Pfn(pfn));
             }
         }
-        frames.meta(Pfn(first)).set_usage(Use::Taken);
         Some(TakenData { pfn: block.into_raw(), is_zero })
     }
 
@@ -523,14 +557,14 @@ impl DataFrames {
         let record = frames.meta(pfn);
         debug_assert_eq!(record.usage(), Use::Data);
         record.set_usage(Use::Taken);
-        if record.order() > 0 {
+        if record.order() != self.order {
             // SAFETY: 1. a block of that order was taken, and its last reference is gone (2.).
             // 2. `Dirty` makes no promise.
             frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, record.order()) });
             return;
         }
         if frames.nodes() > 1 && frames.node_of(pfn) != pin.node() {
-            frames.give_all([pfn].into_iter());
+            frames.give_all(self.order, [pfn].into_iter());
             return;
         }
         // SAFETY: 1. passed on.
@@ -541,7 +575,7 @@ impl DataFrames {
             list.push(pfn);
             return;
         }
-        frames.give_all([pfn].into_iter());
+        frames.give_all(self.order, [pfn].into_iter());
     }
 
     /// Makes room in a full list. The oldest go, the others stay, as their lines are warm.
@@ -564,11 +598,11 @@ impl DataFrames {
             batches.push(frames, head, node);
             return;
         }
-        frames.give_all(list.oldest(old));
+        frames.give_all(self.order, list.oldest(old));
         if frames.pressed(node)
             && let Some(head) = self.steal(frames, node)
         {
-            frames.give_all(chain(frames, head));
+            frames.give_all(self.order, chain(frames, head));
         }
     }
 
@@ -577,7 +611,7 @@ impl DataFrames {
     pub fn resting(&self) -> usize {
         let lists = self.lists.shown().map(|cpu| cpu.n.load(Relaxed) + cpu.zero.load(Relaxed));
         let batches = self.kept.iter().map(|kept| kept.0.load(Relaxed) * BATCH);
-        lists.chain(batches).sum()
+        lists.chain(batches).sum::<usize>() << self.order
     }
 
     /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones;
@@ -588,17 +622,17 @@ impl DataFrames {
         }
         let mut drained = 0;
         let mut count = |pfn: Pfn| {
-            drained += 1;
+            drained += 1 << self.order;
             pfn
         };
         if let Some(mut list) = self.lists.enter(pin) {
             let n = list.n();
-            frames.give_all(list.oldest(n).map(&mut count));
+            frames.give_all(self.order, list.oldest(n).map(&mut count));
         }
         self.drain_zeros(frames, pin, &mut count);
         for node in 0..frames.nodes() {
             while let Some(head) = self.steal(frames, NodeId(node)) {
-                frames.give_all(chain(frames, head).map(&mut count));
+                frames.give_all(self.order, chain(frames, head).map(&mut count));
             }
         }
         drained

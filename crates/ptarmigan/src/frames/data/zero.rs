@@ -41,7 +41,7 @@ impl Own<'_> {
 }
 
 impl DataFrames {
-    /// Takes a single frame that is going to be zero. True if it is known to be; otherwise the
+    /// Takes a data frame that is going to be zero. True if it is known to be; otherwise the
     /// caller clears it.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl DataFrames {
         Ok((unsafe { DataFrame::from_raw(self.machine(), pfn) }, is_zero))
     }
 
-    /// Takes a single frame as [`take_zero`](Self::take_zero) does, with one reference as a number.
+    /// Takes a data frame as [`take_zero`](Self::take_zero) does, with one reference as a number.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl DataFrames {
         let shown = unsafe { self.lists.own_shown_unchecked(pin) };
         shown.asked.add(1);
         shown.found.add(usize::from(taken.is_zero));
-        Self::begin(frames, taken.pfn, 0);
+        Self::begin(frames, taken.pfn, self.order);
         Ok(taken)
     }
 
@@ -118,8 +118,8 @@ impl DataFrames {
         Some(pfn)
     }
 
-    /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: at most
-    /// `budget`, and no more than the faults since the last idle time give reason for (the gate,
+    /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: about
+    /// `budget` frames of 4 KiB, in whole data frames, and no more than the faults since the last idle time give reason for (the gate,
     /// see `frames/demand.rs`); how many. 0 while the node is short of memory.
     ///
     /// For a CPU that is idle. Frames are cleared one by one and are on no list meanwhile, so an
@@ -141,10 +141,10 @@ impl DataFrames {
             let Some(pfn) = self.pop_to_clear(pin) else { break };
             // SAFETY: 1. it came off this CPU's list just now, where frames rest one by one.
             // 2. `Dirty` makes no promise.
-            let frame = unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) };
+            let frame = unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, self.order) };
             // SAFETY: 1. passed on (2.).
             let frame = unsafe { frame.clear(window) };
-            made += 1;
+            made += 1 << self.order;
             if self.lists.enter(pin).is_some_and(|mut list| list.push_zero(frame.pfn())) {
                 // The list has it now.
                 let _ = frame.into_raw();
@@ -154,7 +154,7 @@ impl DataFrames {
             }
         }
         if let Some(shown) = self.lists.own_shown(pin) {
-            shown.ahead.add(made as usize);
+            shown.ahead.add(made as usize >> self.order);
         }
         made
     }
@@ -176,7 +176,7 @@ impl DataFrames {
         while let Some(pfn) = self.lists.enter(pin).and_then(|mut list| list.pop_zero()) {
             // SAFETY: 1. it came off the stack just now. 2. only frames that are zero come there,
             // and no code writes to them.
-            frames.give(unsafe { Frame::<Zero>::from_raw(frames.machine(), count(pfn), 0) });
+            frames.give(unsafe { Frame::<Zero>::from_raw(frames.machine(), count(pfn), self.order) });
         }
     }
 

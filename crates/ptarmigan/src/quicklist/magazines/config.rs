@@ -71,8 +71,8 @@ impl ListsConfig {
         if self.cpus_per_node == 0 { even } else { self.cpus_per_node.min(self.cpus) }.max(1)
     }
 
-    /// Returns how many pages of one kind of memory, of which a node has `all` frames, it can ever
-    /// keep.
+    /// Returns how many frames of one kind of memory, of which a node has `all`, it can ever keep
+    /// pages in.
     pub(super) fn room(&self, all: u32) -> u32 {
         self.fixed_budget.map_or(all / self.budget_divisor.max(1), |budget| budget.min(all))
     }
@@ -83,11 +83,15 @@ pub(super) fn classes(layout: &Layout) -> usize {
     if layout.root() == Level::PTE { 1 } else { LOW_CLASSES }
 }
 
-/// Returns the part of `room` pages of low memory that the depot of a class may have, where
-/// `classes` are used.
-pub(super) fn part(room: usize, class: usize, classes: usize) -> usize {
-    let roots = if classes == 1 { room } else { room / ROOT_PART };
-    if class == ROOT { roots } else { room - roots }
+/// Returns how many pages the depot of a class of low memory may have in its part of `room` frames.
+pub(super) fn part(room: usize, class: usize, layout: &Layout) -> usize {
+    let roots = if classes(layout) == 1 { room } else { room / ROOT_PART };
+    if class == ROOT { roots >> layout.order(layout.root()) } else { (room - roots) >> order(layout) }
+}
+
+/// Returns the order of all tables but roots.
+pub(super) fn order(layout: &Layout) -> u8 {
+    if layout.root() == Level::PTE { 0 } else { layout.order(Level::PTE) }
 }
 
 /// Why lists cannot be made.

@@ -61,7 +61,7 @@ use crate::frames::{AllocFlags, HighUse, MemorySize, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS};
 use crate::window::OpenWindow;
 use classes::{CLASSES, HIGH, ROOT, ZERO};
-use config::{MOST_CPUS, classes, part};
+use config::{MOST_CPUS, classes, order, part};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use depot::Depot;
@@ -162,14 +162,16 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let smallest =
             (0..nodes).map(|n| config.room(frames.node_frames(NodeId(n as u8)))).min().unwrap_or(0);
         let used = classes(source.layout());
-        config.magazine = config.magazine.min(smallest as usize / 2 / (2 * used * cpus_per_node));
+        let layout = *source.layout();
+        let pages = |frames: u32| frames as usize >> order(&layout);
+        config.magazine = config.magazine.min(pages(smallest) / 2 / (2 * used * cpus_per_node));
         let has_high = !source.placement().is_low() && frames.has_high();
         // How many pages of high memory a node can ever keep.
         let high = |config: &ListsConfig, node: usize| {
             if has_high { config.room(frames.node_high_frames(NodeId(node as u8))) } else { 0 }
         };
         if let Some(smallest) = (0..nodes).map(|node| high(&config, node)).filter(|room| *room > 0).min() {
-            config.magazine = config.magazine.min(smallest as usize / 2 / (2 * cpus_per_node));
+            config.magazine = config.magazine.min(pages(smallest) / 2 / (2 * cpus_per_node));
         }
         let cpus =
             PerCpu::new(boot, frames.machine(), config.cpus, |_| [const { MagazineStore::new() }; CLASSES])?;
@@ -177,7 +179,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             let room = config.room(frames.node_frames(NodeId(node as u8))) as usize;
             let depots = boot.take_each_with(CLASSES, |boot, class| {
                 let shards = Depot::shards_for(cpus_per_node);
-                let room = if class == HIGH { high(&config, node) as usize } else { part(room, class, used) };
+                let room =
+                    if class == HIGH { pages(high(&config, node)) } else { part(room, class, &layout) };
                 let most = room.div_ceil(shards);
                 let shards = boot.take_with(shards, |boot, _| Ok(Shard::new(Ring::new(boot, most)?)))?;
                 Depot::new(boot, shards, class, config.magazine)
@@ -229,8 +232,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             + (0..nodes).map(depots).sum::<usize>()
     }
 
-    /// Returns how many frames of low memory a node may keep now: a share of its free memory, or
-    /// the value that was set. Returns 0 if the node does not exist.
+    /// Returns how many frames of low memory a node may keep pages in now: a share of its free
+    /// memory, or the value that was set. Returns 0 if the node does not exist.
     pub fn budget(&self, node: NodeId) -> u32 {
         if self.has(node) { self.budget_of(self.basis(node).low) } else { 0 }
     }
@@ -347,7 +350,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             Some(small) => roots >> small,
             None => roots << (self.root_shift - FRAME_SHIFT),
         };
-        zero + root_frames
+        (zero << order(self.source.layout())) + root_frames
     }
 
     #[inline(always)]
@@ -391,9 +394,10 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[cold]
     fn set_limits_anew(&self, node: NodeId) {
-        let used = classes(self.source.layout());
-        // The capacity of magazines of one class.
-        let aside = 2 * self.config.magazine * self.cpus_per_node as usize;
+        let layout = self.source.layout();
+        let (used, order) = (classes(layout), order(layout));
+        // The capacity of magazines of one class, in frames.
+        let aside = (2 * self.config.magazine * self.cpus_per_node as usize) << order;
         let frames = self.source.frames();
         let room = |basis, all, aside| {
             let budget = self.budget_of(basis);
@@ -405,7 +409,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             let low = room(basis.low, frames.node_frames(node), aside * used);
             let high = if self.has_high { room(basis.high, frames.node_high_frames(node), aside) } else { 0 };
             core::array::from_fn(|class| {
-                let pages = if class == HIGH { high } else { part(low, class, used) };
+                let pages = if class == HIGH { high >> order } else { part(low, class, layout) };
                 pages as u32
             })
         };

@@ -11,7 +11,7 @@ use core::mem::take;
 pub const MAX_RANGES: usize = 16;
 
 /// Entries that a root may have.
-pub(super) const MAX_ROOT_ENTRIES: usize = 1024;
+pub(super) const MAX_ROOT_ENTRIES: usize = 2048;
 
 /// Addresses from the first to the last, so that a span can end with the address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@
 //! range does.
 use super::claims::{ClaimError, Claims, Hold, MAX_ROOT_ENTRIES, Span};
 use super::roots::KernelMap;
-use crate::addr::{Pfn, PhysAddr, VirtAddr};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr};
 use crate::cpu::{MachineId, WrongMachine};
 use crate::error::error;
 use crate::format::{Attr, Entry, Format};
@@ -35,7 +35,7 @@ use crate::page::{FlushProof, Level, Unhooked};
 use crate::table::broken::{BATCH, Broken};
 use crate::table::node::{NeedsBreak, Node, Use};
 use crate::table::tables::{Path, adopt, descend, free_unlinked, hashes};
-use crate::table::tree::MapError;
+use crate::table::tree::{MapError, check_frames};
 use crate::tlb::{Facts, Mmu, Runs, TlbRefusal};
 use crate::window::OpenWindow;
 use core::fmt;
@@ -379,14 +379,15 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<(), MapError> {
+        check_frames::<F>(first, pages)?;
         self.prepare(on, at, pages, flags)?;
         self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
-            let mut pfn = Pfn(first.0.wrapping_add((start >> F::PAGE_SHIFT) as u32));
+            let mut pfn = Pfn(first.0.wrapping_add((start >> FRAME_SHIFT) as u32));
             on.before_mapped::<F>(attr, pfn, (high - low + 1) as u64);
             node.put_run(low, high - low + 1, || {
                 let raw = F::leaf(Level::PTE, pfn, attr);
-                pfn = Pfn(pfn.0.wrapping_add(1));
+                pfn = Pfn(pfn.0.wrapping_add(1 << F::PAGE_ORDER));
                 raw
             });
             let va = base + low as u64 * Self::PAGE;

@@ -164,7 +164,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     }
 
     /// Returns how many tables it keeps until it ends: the reference table, and those that ranges
-    /// have had linked to it. Each is a frame.
+    /// have had linked to it.
     pub fn tables(&self) -> usize {
         1 + self.claims.lock().tables()
     }
