@@ -1,4 +1,6 @@
 //! Random calls on a machine under the sanitizer.
+mod rng;
+
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::AllocFlags;
@@ -9,6 +11,7 @@ use ptarmigan::tlb::{CostModel, Costs, Mmu, SpaceId, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Config};
+use rng::Rng;
 
 const PAGE: u64 = 4096;
 /// A page of the kernel's.
@@ -19,22 +22,6 @@ pub const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
 /// Makes a host of 64 MiB.
 pub fn host<F: Format>(cpus: usize) -> Host<F> {
     Host::new(HostConfig { cpus, bytes: 64 << 20, ..HostConfig::default() }).unwrap()
-}
-
-/// A generator of numbers.
-struct Rng(u64);
-
-impl Rng {
-    fn new(seed: u64) -> Self {
-        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
 }
 
 /// Findings and counts of a run.

@@ -1,0 +1,366 @@
+//! Random operations, each made on a space and on its map.
+use crate::map::Map;
+use crate::rng::Rng;
+use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::format::{Attr, Format};
+use ptarmigan::machine::{Machine, On};
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::Layered;
+use ptarmigan::space::{Access, Advice, AreaFlags, Space, SpaceMachine};
+use ptarmigan::tlb::{CostModel, Costs, SpaceId, TlbConfig};
+use ptarmigan::window::{OpenWindow, WindowGuard};
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
+use ptarmigan_ptsan::{MmuTraits, SoftMmu, Watchable};
+use ptsan::{Adversary, Config, Content};
+use std::ops::Range;
+
+/// Spaces at once.
+const SPACES: usize = 5;
+/// Pages of an operation, at most.
+const PAGES: u64 = 12;
+/// Permissions that areas are given: one that allows nothing among them.
+const FLAGS: [AreaFlags; 6] =
+    [AreaFlags(3), AreaFlags(3), AreaFlags(1), AreaFlags(7), AreaFlags(5), AreaFlags(0)];
+
+/// Which operations to make.
+pub struct Drive {
+    pub seed: u64,
+    pub steps: u32,
+    /// Numbers of spaces in TLBs; 0 turns them off.
+    pub asids: u16,
+    pub cpus: usize,
+}
+
+/// Counts of a run.
+pub struct Ran {
+    /// Faults that were served.
+    pub served: u64,
+    /// Accesses that were let through at once.
+    pub passed: u64,
+    /// Accesses that an area forbids.
+    pub denied: u64,
+    pub findings: u64,
+    /// The sanitizer's report of them.
+    pub report: String,
+}
+
+/// A space and its map.
+struct Mapped<F: Format> {
+    space: Space<F>,
+    map: Map,
+}
+
+/// Makes the operations on a machine of `F` whose MMUs are like `T`.
+///
+/// # Panics
+///
+/// If the space and its map differ, or a frame is lost.
+pub fn drive<F: Watchable, T: MmuTraits>(&Drive { seed, steps, asids, cpus }: &Drive) -> Ran {
+    let memory =
+        HostConfig { cpus, bytes: 256 << 20, touch_data: true, prefault: 0, ..HostConfig::default() };
+    let host = Host::<F>::new(memory).unwrap();
+    let adversary = Some(Adversary::new(seed));
+    let barriers = T::BROADCASTS;
+    let config = Config { cpus, asids: asids != 0, adversary, barriers, ..Config::new(F::arch()) };
+    let soft = SoftMmu::<_, T>::like(&host, config);
+    let mut run = Run {
+        host: &host,
+        soft: &soft,
+        rng: Rng::new(seed),
+        spaces: Vec::new(),
+        on_cpu: vec![None; cpus],
+        ran: Ran { served: 0, passed: 0, denied: 0, findings: 0, report: String::new() },
+        next: 0,
+    };
+    // An MMU that reads the whole root when it loads it comes to the kernel's table: on a host, the
+    // page of zeroes.
+    let kernel = F::ROOT_IN_REGISTERS.then(|| (host.zero_frame().addr().0, 1u64 << F::PAGE_SHIFT));
+    if let Some((at, bytes)) = kernel {
+        let level = Some(F::LAYOUT.levels - 2);
+        soft.with(|sanitizer, memory| {
+            sanitizer.table_allocated(memory, at, bytes, level, Content::Unchecked);
+        });
+    }
+    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
+    // Everything is cheaper than 64 pages, wherever these lie.
+    let costs = CostModel::Costs(Costs::new(1, 64));
+    let tlb = TlbConfig { asids, costs, ..TlbConfig::new(cpus) };
+    {
+        let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
+        let slots = host.slots();
+        for step in 0..steps {
+            let cpu = run.rng.below(cpus as u64) as usize;
+            let pin = slots[cpu].pin();
+            let on = machine.on(&pin).unwrap();
+            run.step(on, cpu);
+            if step % 64 == 0 {
+                run.compare(on);
+            }
+        }
+        let pin = slots[0].pin();
+        let on = machine.on(&pin).unwrap();
+        run.compare(on);
+        run.spaces.drain(..).for_each(|mapped| mapped.space.end(on).unwrap());
+        machine.drain(&slots);
+    }
+    host.audit().unwrap();
+    let Run { ran, .. } = run;
+    soft.with(|sanitizer, memory| {
+        if let Some((at, bytes)) = kernel {
+            sanitizer.table_freed(memory, at, bytes);
+        }
+        sanitizer.finish();
+        Ran { findings: sanitizer.total(), report: sanitizer.to_string(), ..ran }
+    })
+}
+
+struct Run<'a, 'h, F: Format, T> {
+    host: &'a Host<F>,
+    soft: &'a SoftMmu<'h, F, T>,
+    rng: Rng,
+    spaces: Vec<Mapped<F>>,
+    /// The space that each CPU has loaded.
+    on_cpu: Vec<Option<SpaceId>>,
+    ran: Ran,
+    /// The value that is written next.
+    next: u64,
+}
+
+/// Binary logarithm of the pages of a leaf table.
+fn leaf_bits<F: Format>() -> u32 {
+    F::shift(Level(1)) - F::PAGE_SHIFT
+}
+
+fn range<F: Format>(pages: &Range<u64>) -> VirtRange {
+    VirtRange { start: pages.start << F::PAGE_SHIFT, end: pages.end << F::PAGE_SHIFT }
+}
+
+impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
+    /// A page of one of three leaf tables, of which two are neighbours, near their common border or
+    /// the ends of all.
+    fn page(&mut self) -> u64 {
+        let table = 1u64 << leaf_bits::<F>();
+        let tables = F::USER_END >> F::shift(Level(1));
+        let (near, far) = (tables / 3 * table, (tables - 1) * table);
+        let starts = [near, near + table - PAGES / 2, far + table - 2 * PAGES, 16];
+        starts[self.rng.below(4) as usize] + self.rng.below(PAGES)
+    }
+
+    fn pages(&mut self) -> Range<u64> {
+        let start = self.page();
+        start..(start + 1 + self.rng.below(PAGES)).min(F::USER_END >> F::PAGE_SHIFT)
+    }
+
+    fn step<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize) {
+        if self.spaces.len() < SPACES - 1 {
+            self.spaces.push(Mapped { space: Space::new(on).unwrap(), map: Map::default() });
+        }
+        let at = self.rng.below(self.spaces.len() as u64) as usize;
+        let pages = self.pages();
+        let flags = FLAGS[self.rng.below(FLAGS.len() as u64) as usize];
+        match self.rng.below(64) {
+            0 => self.end(on, at),
+            1 | 2 if self.spaces.len() < SPACES => {
+                let Mapped { space, map } = &mut self.spaces[at];
+                let child = Mapped { space: space.edit(on).unwrap().fork().unwrap(), map: map.clone() };
+                self.spaces.push(child);
+            }
+            3..=8 => self.change(on, at, &pages, flags),
+            9 => self.wide(on, at, flags),
+            10..=12 => self.move_to(on, at, &pages),
+            13..=19 => self.switch(on, cpu, at),
+            20 => self.leave(on, cpu),
+            _ => self.access(on, cpu, &pages),
+        }
+    }
+
+    /// Ends a space, wherever it is loaded.
+    fn end<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize) {
+        let Mapped { space, .. } = self.spaces.swap_remove(at);
+        let id = space.tlb().id();
+        self.on_cpu.iter_mut().filter(|loaded| **loaded == Some(id)).for_each(|loaded| *loaded = None);
+        space.end(on).unwrap();
+    }
+
+    /// Maps, unmaps, protects or discards some pages.
+    fn change<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, pages: &Range<u64>, flags: AreaFlags) {
+        let what = self.rng.below(8);
+        let Mapped { space, map } = &mut self.spaces[at];
+        let mut edit = space.edit(on).unwrap();
+        let place = range::<F>(pages);
+        match what {
+            0..=3 => {
+                edit.mmap(place, flags, 0).unwrap();
+                map.mmap(pages.clone(), flags);
+            }
+            4 => {
+                edit.munmap(place).unwrap();
+                map.munmap(pages.clone());
+            }
+            5 | 6 => {
+                let done = edit.mprotect(place, flags).is_ok();
+                assert_eq!(done, !map.has_none(pages.clone()), "mprotect of {place:?}");
+                if done {
+                    map.mprotect(pages.clone(), flags);
+                }
+            }
+            _ => {
+                if edit.madvise(place, Advice::DontNeed).is_ok() {
+                    map.discard(pages.clone());
+                }
+            }
+        }
+    }
+
+    /// Maps or unmaps two whole leaf tables and more.
+    fn wide<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, flags: AreaFlags) {
+        let table = 1u64 << leaf_bits::<F>();
+        let near = (F::USER_END >> F::shift(Level(1))) / 3 * table;
+        let pages = near - 3..near + 2 * table + 3;
+        let again = self.rng.below(2) == 0;
+        let Mapped { space, map } = &mut self.spaces[at];
+        let mut edit = space.edit(on).unwrap();
+        edit.munmap(range::<F>(&pages)).unwrap();
+        map.munmap(pages.clone());
+        if again {
+            let pages = near..near + PAGES;
+            edit.mmap(range::<F>(&pages), flags, 0).unwrap();
+            map.mmap(pages, flags);
+        }
+    }
+
+    /// Moves pages to where there are none.
+    fn move_to<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, from: &Range<u64>) {
+        let start = self.page();
+        let to = start..start + (from.end - from.start);
+        let Mapped { space, map } = &mut self.spaces[at];
+        if to.end > F::USER_END >> F::PAGE_SHIFT || !map.has_all(from.clone()) || !map.has_none(to.clone()) {
+            return;
+        }
+        // Neighbours may be areas of their own, which one call does not move.
+        if space.edit(on).unwrap().mremap(range::<F>(from), range::<F>(&to), false).is_ok() {
+            map.mremap(from.clone(), to.start);
+        }
+    }
+
+    fn loaded(&self, cpu: usize) -> Option<usize> {
+        let id = self.on_cpu[cpu]?;
+        self.spaces.iter().position(|mapped| mapped.space.tlb().id() == id)
+    }
+
+    fn switch<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize, at: usize) {
+        if self.loaded(cpu).is_some_and(|old| old != at) {
+            self.leave(on, cpu);
+        }
+        self.spaces[at].space.activate(on).unwrap();
+        self.on_cpu[cpu] = Some(self.spaces[at].space.tlb().id());
+    }
+
+    fn leave<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize) {
+        if let Some(at) = self.loaded(cpu) {
+            self.spaces[at].space.deactivate(on).unwrap();
+        }
+        self.on_cpu[cpu] = None;
+    }
+
+    /// A program on the CPU reads, writes or executes a page; faults are served.
+    fn access<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize, pages: &Range<u64>) {
+        let Some(at) = self.loaded(cpu) else { return };
+        let mapped = self.spaces[at].map.any(self.rng.below(1 << 16));
+        let page = mapped.filter(|_| self.rng.below(8) != 0).unwrap_or(pages.start);
+        let va = page << F::PAGE_SHIFT;
+        let kinds = [
+            (Access::Read, ptsan::Access::READ),
+            (Access::Write, ptsan::Access::WRITE),
+            (Access::Write, ptsan::Access::WRITE),
+            (Access::Exec, ptsan::Access::EXEC),
+        ];
+        let (access, kind) = kinds[self.rng.below(4) as usize];
+        let allowed = self.spaces[at].map.allows(page, access);
+        let mut found = self.translate(cpu, va, kind);
+        if found.is_some() {
+            // Some formats have no permission to execute: what may be read may be executed.
+            assert!(
+                allowed || access == Access::Exec && executes_all::<F>(),
+                "{}: {access:?} of {va:#x} is let through",
+                F::NAME
+            );
+            self.ran.passed += 1;
+        } else {
+            let served = self.spaces[at].space.fault(on, VirtAddr(va), access);
+            assert_eq!(served.is_ok(), allowed, "{}: {access:?} of {va:#x}: {served:?}", F::NAME);
+            if !allowed {
+                self.ran.denied += 1;
+                return;
+            }
+            self.ran.served += 1;
+            found = self.translate(cpu, va, kind);
+        }
+        let Some(phys) = found else {
+            panic!("{}: served, and faults again: {access:?} of {va:#x}", F::NAME)
+        };
+        let map = &mut self.spaces[at].map;
+        assert_eq!(shown(self.host, phys), [map.shows(page); 2], "{}: {va:#x}", F::NAME);
+        if access == Access::Write {
+            self.next += 1;
+            map.write(page, self.next);
+            show(self.host, phys, self.next);
+        }
+    }
+
+    fn translate(&self, cpu: usize, va: u64, kind: ptsan::Access) -> Option<u64> {
+        let answer = self.soft.with(|sanitizer, memory| sanitizer.translate(memory, cpu, va, kind));
+        answer.ok().map(|translation| translation.phys)
+    }
+
+    /// Compares the tables of all spaces with their maps: every page that was written is there and
+    /// shows what it should, no page is there that should not, and there are as many leaf tables as
+    /// the pages' numbers demand.
+    fn compare<M: SpaceMachine>(&self, on: On<'_, M>) {
+        for Mapped { space, map } in &self.spaces {
+            let mut there = Vec::new();
+            let all = VirtRange { start: 0, end: F::USER_END };
+            space.tree().walk(on, all, |va, pfn, _| there.push((va.0 >> F::PAGE_SHIFT, pfn))).unwrap();
+            for (page, pfn) in &there {
+                assert!(!map.has_none(*page..page + 1), "{}: page {page:#x} is there", F::NAME);
+                assert_eq!(pfn.0 % (1 << F::PAGE_ORDER), 0, "{}: a page is aligned", F::NAME);
+                let shown = shown(self.host, pfn.addr().0);
+                assert_eq!(shown, [map.shows(*page); 2], "{}: page {page:#x}", F::NAME);
+            }
+            let pages: Vec<u64> = there.iter().map(|(page, _)| *page).collect();
+            let missing =
+                map.written().find(|(page, value)| *value != 0 && pages.binary_search(page).is_err());
+            assert_eq!(missing, None, "{}: a page that was written is gone", F::NAME);
+            let least = Map::tables(pages.into_iter(), leaf_bits::<F>());
+            let has = space.tree().count(Level::PTE) as usize;
+            assert!(has >= least, "{}: {has} leaf tables for pages of {least}", F::NAME);
+        }
+    }
+}
+
+/// Whether the MMU lets every page be executed that may be read.
+fn executes_all<F: Format>() -> bool {
+    let leaf = F::leaf(Level::PTE, ptarmigan::addr::Pfn(0), Attr::USER | Attr::READ | Attr::ACCESSED);
+    F::allows(Level::PTE, leaf, Access::Exec)
+}
+
+/// The first and the last word of the page in which `at` lies, memory of the host's.
+fn ends<F: Format>(host: &Host<F>, at: u64) -> [*mut u64; 2] {
+    let bytes = 1u64 << F::PAGE_SHIFT;
+    let first = at & !(bytes - 1);
+    let limit = host.config().bytes;
+    assert!(first + bytes <= limit, "{at:#x} is no memory");
+    [first, first + bytes - 8].map(|at| host.window().open(PhysAddr(at)).base().cast())
+}
+
+/// What the page in which `at` lies shows at both ends.
+fn shown<F: Format>(host: &Host<F>, at: u64) -> [u64; 2] {
+    // SAFETY: memory of the host's, which no other code uses meanwhile: there is one thread.
+    ends(host, at).map(|word| unsafe { word.read_volatile() })
+}
+
+/// Writes to both ends of the page in which `at` lies.
+fn show<F: Format>(host: &Host<F>, at: u64, value: u64) {
+    // SAFETY: as in `shown`.
+    ends(host, at).iter().for_each(|word| unsafe { word.write_volatile(value) });
+}

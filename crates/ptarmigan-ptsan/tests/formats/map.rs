@@ -1,0 +1,97 @@
+//! The map of pages: which pages a space has, with which permissions, and what they show.
+use ptarmigan::space::{Access, AreaFlags};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The pages of a space by number. A page that is mapped and was never written shows 0.
+#[derive(Clone, Default)]
+pub struct Map {
+    areas: BTreeMap<u64, AreaFlags>,
+    shows: BTreeMap<u64, u64>,
+}
+
+impl Map {
+    /// Returns whether a page allows an access.
+    pub fn allows(&self, page: u64, access: Access) -> bool {
+        let needed = match access {
+            Access::Read => AreaFlags::READ,
+            Access::Write => AreaFlags::WRITE,
+            Access::Exec => AreaFlags::EXEC,
+        };
+        self.areas.get(&page).is_some_and(|flags| flags.has(needed))
+    }
+
+    /// Returns one of the pages that are mapped, by a number.
+    pub fn any(&self, n: u64) -> Option<u64> {
+        let pages = self.areas.len() as u64;
+        self.areas.keys().nth(n.checked_rem(pages)? as usize).copied()
+    }
+
+    /// Returns what a page shows.
+    pub fn shows(&self, page: u64) -> u64 {
+        self.shows.get(&page).copied().unwrap_or(0)
+    }
+
+    /// A program writes `value` to a page.
+    pub fn write(&mut self, page: u64, value: u64) {
+        self.shows.insert(page, value);
+    }
+
+    /// Returns the pages that were written, and what they show.
+    pub fn written(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.shows.iter().map(|(page, value)| (*page, *value))
+    }
+
+    /// Returns whether all pages of a range are mapped.
+    pub fn has_all(&self, pages: Range<u64>) -> bool {
+        self.areas.range(pages.clone()).count() as u64 == pages.end - pages.start
+    }
+
+    /// Returns whether no page of a range is mapped.
+    pub fn has_none(&self, pages: Range<u64>) -> bool {
+        self.areas.range(pages).next().is_none()
+    }
+
+    /// As `mmap`: new pages in place of others.
+    pub fn mmap(&mut self, pages: Range<u64>, flags: AreaFlags) {
+        self.discard(pages.clone());
+        self.areas.extend(pages.map(|page| (page, flags)));
+    }
+
+    /// As `munmap`.
+    pub fn munmap(&mut self, pages: Range<u64>) {
+        self.discard(pages.clone());
+        self.areas.retain(|page, _| !pages.contains(page));
+    }
+
+    /// As `madvise` with `DontNeed`.
+    pub fn discard(&mut self, pages: Range<u64>) {
+        self.shows.retain(|page, _| !pages.contains(page));
+    }
+
+    /// As `mprotect`: pages that are not mapped stay so.
+    pub fn mprotect(&mut self, pages: Range<u64>, flags: AreaFlags) {
+        self.areas.range_mut(pages).for_each(|(_, old)| *old = flags);
+    }
+
+    /// As `mremap` of pages that are mapped, to a place where none is.
+    pub fn mremap(&mut self, from: Range<u64>, to: u64) {
+        for page in from.clone() {
+            let there = to + (page - from.start);
+            if let Some(flags) = self.areas.remove(&page) {
+                self.areas.insert(there, flags);
+            }
+            if let Some(value) = self.shows.remove(&page) {
+                self.shows.insert(there, value);
+            }
+        }
+    }
+
+    /// Counts the tables that map the pages that have an entry, by level: tables of `level` map
+    /// 2^`shift` pages each.
+    pub fn tables(pages: impl Iterator<Item = u64>, shift: u32) -> usize {
+        let mut tables: Vec<u64> = pages.map(|page| page >> shift).collect();
+        tables.dedup();
+        tables.len()
+    }
+}
