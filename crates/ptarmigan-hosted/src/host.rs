@@ -409,20 +409,13 @@ impl<F: Format> Host<F> {
     ///    is written as such: its frame is neither cleared nor copied to, and is no data that a
     ///    program or the library writes meanwhile.
     pub unsafe fn read(&self, at: PhysAddr, bytes: usize) -> Option<u64> {
-        let end = (self.config.bytes >> FRAME_SHIFT) << FRAME_SHIFT;
-        if at.0.checked_add(bytes as u64)? > end || !at.0.is_multiple_of(bytes as u64) {
-            return None;
-        }
-        let p = self.arena.base().as_ptr().wrapping_add(at.0 as usize);
-        // SAFETY: within the arena and aligned. Entries are written as atomics of the same width,
-        // and no other word is written now (contract, 1.).
-        unsafe {
-            match bytes {
-                4 => Some(u32::from_le((*p.cast::<core::sync::atomic::AtomicU32>()).load(ORDER)) as u64),
-                8 => Some(u64::from_le((*p.cast::<core::sync::atomic::AtomicU64>()).load(ORDER))),
-                _ => None,
-            }
-        }
+        // SAFETY: 1. by the caller's point 1.
+        unsafe { self.words().read(at, bytes) }
+    }
+
+    /// Returns physical memory as MMUs read it.
+    pub fn words(&self) -> HostWords<'_> {
+        HostWords { arena: &self.arena, end: (self.config.bytes >> FRAME_SHIFT) << FRAME_SHIFT }
     }
 
     /// Takes all CPU slots that no thread owns.
@@ -618,6 +611,36 @@ impl<F: Format> Host<F> {
         let own = pages + root_frames + tables;
         let expected = self.expected - own as u32;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
+    }
+}
+
+/// The physical memory of a host, whatever its format, word by word.
+#[derive(Clone, Copy)]
+pub struct HostWords<'h> {
+    arena: &'h Mapping,
+    end: u64,
+}
+
+impl HostWords<'_> {
+    /// Reads a word as an MMU would; `None` outside of the memory.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`Host::read`].
+    pub unsafe fn read(&self, at: PhysAddr, bytes: usize) -> Option<u64> {
+        if at.0.checked_add(bytes as u64)? > self.end || !at.0.is_multiple_of(bytes as u64) {
+            return None;
+        }
+        let p = self.arena.base().as_ptr().wrapping_add(at.0 as usize);
+        // SAFETY: within the arena and aligned. Entries are written as atomics of the same width,
+        // and no other word is written now (contract, 1.).
+        unsafe {
+            match bytes {
+                4 => Some(u32::from_le((*p.cast::<core::sync::atomic::AtomicU32>()).load(ORDER)) as u64),
+                8 => Some(u64::from_le((*p.cast::<core::sync::atomic::AtomicU64>()).load(ORDER))),
+                _ => None,
+            }
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub use highmem::{
     HighConfig, HighError, HighMachine, HighMemory, HighSlots, HostTables, Kmap, KmapCounts, RealSlots,
     Sleeper, SlotKind, StoreSlots,
 };
-pub use host::{Host, HostConfig, HostError, Missing};
+pub use host::{Host, HostConfig, HostError, HostWords, Missing};
 pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb, TableReach};
 pub use slots::CpuSlot;

@@ -130,7 +130,7 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
     /// Calls `f` with the sanitizer and the memory that it reads. The sanitizer is locked
     /// meanwhile: no CPU invalidates translations, and no CPU stores to an entry that is
     /// [told](Self::told).
-    pub fn with<R>(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'h, F>) -> R) -> R {
+    pub fn with<R>(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'h>) -> R) -> R {
         f(&mut self.lock().sanitizer, &self.memory())
     }
 
@@ -151,8 +151,8 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
         F::LEVEL_NAMES.iter().copied().zip(found)
     }
 
-    fn memory(&self) -> HostMemory<'h, F> {
-        HostMemory { host: self.host, hash: self.hash.clone() }
+    fn memory(&self) -> HostMemory<'h> {
+        HostMemory { words: self.host.words(), hash: self.hash.clone() }
     }
 
     /// Returns the memory of the hash table, if there is one.

@@ -37,7 +37,7 @@ impl<F: Format> Recorder<'_, '_, F> {
     }
 
     /// Calls `f` with the sanitizer.
-    pub fn tell(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'_, F>)) {
+    pub fn tell(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'_>)) {
         self.soft.with(f);
     }
 }
