@@ -1,13 +1,14 @@
 //! Replays recordings for the tables that they make: counts and times by class of operation.
 use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
+use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
-use super::workers::watch::Watch;
+use super::workers::watch::{Watch, watches};
 use crate::error::{Context, Failure};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
 use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
 use ptarmigan_bench::clock::Clock;
-use ptarmigan_hosted::{Delivery, NoTlb};
+use ptarmigan_hosted::Delivery;
 
 /// The machine that a recording is replayed on.
 #[derive(Clone, Copy, Debug)]
@@ -69,15 +70,14 @@ impl SoloTrace {
         let tables = TableCounts::new(fresh.host().frames());
         let layered = Layered::new(tables, fresh.quicklists()?).context("layers")?;
         let (tables, policy): (_, &dyn Policy) = (layered.layer(), &layered);
-        let machine = fresh.machine(policy, NoTlb, Delivery::AtOnce)?;
-        let watch = || ByClass::new(tables, self.trace(), &self.program().ops, clock);
-        let ran = fresh.run(&machine, &watch, None)?;
+        let machine = fresh.machine(policy, RecordedX86::NO_MMU, Delivery::AtOnce)?;
+        let mut by_class = [ByClass::new(tables, self.trace(), &self.program().ops, clock)];
+        let ran = fresh.run(&machine, watches(&mut by_class), None)?;
         setup.check_memory(&ran.outcome)?;
         let counts = layered.counts();
         let sum =
             |of: fn(&ptarmigan::quicklist::LevelCounts) -> usize| counts.levels.iter().map(of).sum::<usize>();
-        let (classes, at_end) =
-            ran.watches.first().map(|watch| (watch.counts, watch.at_end)).unwrap_or_default();
+        let [ByClass { counts: classes, at_end, .. }] = by_class;
         Ok(CountedRun {
             classes,
             processor_ns: ran.elapsed.processor.as_nanos() as f64,
@@ -92,21 +92,16 @@ impl SoloTrace {
         })
     }
 
-    /// Replays the recording under an observer.
+    /// Replays the recording under the eyes of `watch`.
     ///
     /// # Errors
     /// If the machine cannot be set up, or memory runs out.
-    pub fn watch<'w, W: Watch + Send + 'w>(
-        &'w self,
-        on: &CountedMachine,
-        watch: impl Fn() -> W + Sync,
-    ) -> Result<W, Failure> {
+    pub fn watch(&self, on: &CountedMachine, watch: &mut (dyn Watch + Send)) -> Result<(), Failure> {
         let setup = self.on(on.memory);
         let fresh = setup.fresh()?;
         let lists = fresh.quicklists()?;
-        let machine = fresh.machine(&lists as &dyn Policy, NoTlb, Delivery::AtOnce)?;
-        let ran = fresh.run(&machine, &watch, None)?;
-        setup.check_memory(&ran.outcome)?;
-        ran.watches.into_iter().next().ok_or_else(|| Failure::new("no worker ran"))
+        let machine = fresh.machine(&lists as &dyn Policy, RecordedX86::NO_MMU, Delivery::AtOnce)?;
+        let ran = fresh.run(&machine, vec![watch], None)?;
+        setup.check_memory(&ran.outcome)
     }
 }

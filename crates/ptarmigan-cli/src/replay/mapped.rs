@@ -2,13 +2,13 @@
 //! there. No time is measured.
 use super::hashed_slots::HashedSlots;
 use super::high::KmapReport;
-use super::instruments::speed::MaybeTimed;
+use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
 use super::workers::machine::ReplayMmu;
 use crate::error::Failure;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::tlb::{CostModel, TlbConfig};
-use ptarmigan_hosted::{Delivery, HighConfig, HostConfig, NoTlb};
+use ptarmigan_hosted::{Delivery, HighConfig, HostConfig};
 
 const MEMORY: u64 = 1 << 30;
 const LOW: u64 = 512 << 20;
@@ -19,7 +19,7 @@ impl SoloTrace {
     /// # Errors
     /// If the machine cannot be set up, or memory runs out.
     pub fn map(&self, config: &HighConfig, costs: CostModel) -> Result<KmapReport, Failure> {
-        self.map_on(config, costs, NoTlb)
+        self.map_on(config, costs, RecordedX86::NO_MMU)
     }
 
     /// As [`map`](Self::map). Returns also the mean number of slots that a sweep's flush finds in a
@@ -53,7 +53,7 @@ impl SoloTrace {
         let fresh = setup.fresh()?;
         let lists = fresh.quicklists()?;
         let machine = fresh.machine(&lists as &dyn Policy, mmu, Delivery::AtOnce)?;
-        let outcome = fresh.run(&machine, &|| MaybeTimed::None, None)?.outcome;
+        let outcome = fresh.run(&machine, Vec::new(), None)?.outcome;
         if let Some((event, _, reason)) = outcome.first_out_of_memory {
             return Err(Failure::new(format!(
                 "{}: no memory at event {event} ({reason})",

@@ -57,10 +57,12 @@ pub(crate) use linux::{HugeFaults, SPLIT};
 pub(crate) use memory::{parse as parse_memory, parse_bytes};
 pub(crate) use observed::{Axis, Cause, Observation, ObservedTrace, PolicyRun, RecordedProgram};
 pub(crate) use placed::{PlacedMachine, PlacedRun, PlacedTrace};
+pub(crate) use platform::{ReplayHost, WalkingMmu};
 pub(crate) use policy::{Choice, PolicyName};
 pub(crate) use report::{Flushes, LevelReport, TruthReport};
 pub(crate) use setup::SoloTrace;
-pub(crate) use workers::look::{Look, SpaceLook, When};
+pub(crate) use workers::look::{Look, When};
+pub(crate) use workers::machine::EitherMachine;
 pub(crate) use workers::watch::Watch;
 
 use crate::baseline::{BaselineRun, Comparison, WithComparison};

@@ -3,7 +3,6 @@
 use super::high::UserPteReport;
 use super::input::trace::Trace;
 use super::instruments::peaks::Peaks;
-use super::instruments::speed::MaybeTimed;
 use super::platform::{PlacedTables, Platform, ReachedTables, Walked};
 use super::setup::{FreshHost, Setup, SoloTrace};
 use super::workers::job::{Elapsed, Job};
@@ -11,7 +10,7 @@ use crate::error::{Context, Failure};
 use ptarmigan::format::{Format, X86Pae};
 use ptarmigan::params::UserPte;
 use ptarmigan::quicklist::{Layered, Policy, PolicyCounts};
-use ptarmigan_hosted::{Delivery, HighConfig, HostConfig, Kmap, NoTlb, SlotKind};
+use ptarmigan_hosted::{Delivery, HighConfig, HostConfig, Kmap, SlotKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -126,8 +125,8 @@ fn execute(
     fresh: &FreshHost<'_, Machine>,
     policy: &dyn Policy,
 ) -> Result<(Elapsed, PolicyCounts), Failure> {
-    let machine = fresh.machine(policy, NoTlb, Delivery::AtOnce)?;
-    let ran = fresh.run(&machine, &|| MaybeTimed::None, None)?;
+    let machine = fresh.machine(policy, Machine::NO_MMU, Delivery::AtOnce)?;
+    let ran = fresh.run(&machine, Vec::new(), None)?;
     setup.check_memory(&ran.outcome)?;
     Ok((ran.elapsed, policy.counts()))
 }

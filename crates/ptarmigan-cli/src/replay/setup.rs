@@ -8,8 +8,8 @@
 //! 4. [`FreshHost::machine`] puts the machine together.
 //! 5. [`FreshHost::run`] runs the job. At its end every frame must be free again.
 //!
-//! Engine and machine are compiled once for each kind of MMU and observer: they call the policy
-//! through a pointer, which takes a nanosecond or two more.
+//! Engine and machine are compiled once for each platform: they call the policy through a pointer,
+//! which takes a nanosecond or two more.
 use super::input::schedule::{CpuMap, Program, Schedule};
 use super::input::trace::Trace;
 use super::instruments::stream::{Nothing, Stream};
@@ -18,7 +18,7 @@ use super::policy::{Choice, with_policy};
 use super::workers::job::{Job, Ran};
 use super::workers::machine::{EitherMachine, ReplayMmu};
 use super::workers::outcome::Outcome;
-use super::workers::watch::Watch;
+use super::workers::watch::Watches;
 use crate::bar;
 use crate::error::{Context, Failure};
 use ptarmigan::machine::{Machine, On};
@@ -235,30 +235,31 @@ impl<P: Platform> FreshHost<'_, P> {
         machine.context("machine")
     }
 
-    /// Runs the job on a machine of this host, with a progress bar called `name` if there is one.
+    /// Runs the job on a machine of this host, under the eyes of `watches`, with a progress bar
+    /// called `name` if there is one.
     ///
     /// # Errors
     /// As [`Job::run`].
-    pub fn run<S: ReplayMmu, R: TableReach, W: Watch + Send>(
+    pub fn run<S: ReplayMmu, R: TableReach>(
         &self,
         machine: &HostMachine<'_, P::Format, &dyn Policy, S, R>,
-        watch: &(dyn Fn() -> W + Sync),
+        watches: Watches<'_>,
         name: Option<&str>,
-    ) -> Result<Ran<W>, Failure> {
-        self.run_and_look(machine, watch, name, &|_, _| {})
+    ) -> Result<Ran, Failure> {
+        self.run_and_look(machine, watches, name, &|_, _| {})
     }
 
     /// Runs the job, and passes the spaces that are left at the end to `look`.
     ///
     /// # Errors
     /// As [`Job::run`].
-    pub fn run_and_look<'m, 'h, 'q, S: ReplayMmu, R: TableReach, W: Watch + Send>(
+    pub fn run_and_look<'m, 'h, 'q, S: ReplayMmu, R: TableReach>(
         &self,
         machine: &'m HostMachine<'h, P::Format, &'q dyn Policy, S, R>,
-        watch: &(dyn Fn() -> W + Sync),
+        watches: Watches<'_>,
         name: Option<&str>,
         look: &Look<'_, 'm, 'h, 'q, P, S, R>,
-    ) -> Result<Ran<W>, Failure> {
+    ) -> Result<Ran, Failure> {
         let job = &self.setup.job;
         let machine = match &self.setup.high {
             None => EitherMachine::low(machine),
@@ -267,9 +268,9 @@ impl<P: Platform> FreshHost<'_, P> {
                 EitherMachine::high(HighMachine::new(machine, slots, config).context("high memory")?)
             }
         };
-        let Some(name) = name else { return job.run(&machine, watch, &|_| {}, look) };
+        let Some(name) = name else { return job.run(&machine, watches, &|_| {}, look) };
         let bar = bar::bar(job.ops() as u64, name);
-        let ran = job.run(&machine, watch, &|done| bar.inc(done), look)?;
+        let ran = job.run(&machine, watches, &|done| bar.inc(done), look)?;
         bar.finish_and_clear();
         Ok(ran)
     }

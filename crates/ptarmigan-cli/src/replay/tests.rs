@@ -2,19 +2,18 @@
 //! replay.
 use super::input::schedule::{CpuMap, Op, Schedule, critical_path};
 use super::input::trace::Trace;
-use super::instruments::speed::MaybeTimed;
-use super::platform::Walked;
+use super::platform::{RecordedX86, Walked};
 use super::setup::Setup;
 use super::workers::job::Job;
 use super::workers::outcome::Outcome;
-use super::workers::watch::Watch;
+use super::workers::watch::{Watch, watches};
 use crate::error::Failure;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::machine::On;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Space};
-use ptarmigan_hosted::{Delivery, HostConfig, NoTlb};
+use ptarmigan_hosted::{Delivery, HostConfig};
 use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
 };
@@ -56,7 +55,8 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
     let setup = Setup { host: HostConfig { nodes: setting.nodes, ..setup.host }, ..setup };
     let fresh = setup.fresh().expect("a host");
     let lists = fresh.quicklists().expect("lists");
-    let machine = fresh.machine(&lists as &dyn Policy, NoTlb, setting.delivery).expect("a machine");
+    let machine =
+        fresh.machine(&lists as &dyn Policy, RecordedX86::NO_MMU, setting.delivery).expect("a machine");
     let left = RefCell::new(Left::default());
     let frames = RefCell::new(BTreeSet::new());
     let look = |on: On<'_, _>, space: &Space<X86_64>| {
@@ -72,7 +72,7 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
         walk.expect("of this machine");
         left.borrow_mut().spaces.push(found);
     };
-    let ran = fresh.run_and_look(&machine, &|| MaybeTimed::None, None, &look);
+    let ran = fresh.run_and_look(&machine, Vec::new(), None, &look);
     let outcome = ran.unwrap_or_else(|failure| panic!("{failure:?}")).outcome;
     let mut left = left.into_inner();
     left.spaces.sort();
@@ -259,12 +259,15 @@ impl Watch for Panicking<'_> {
 }
 
 fn failure(trace: &Trace, schedule: &Schedule, faults: usize) -> Failure {
-    let setup = Setup::new(&Walked::RECORDED, Job::new(trace, schedule), 4 << 30);
+    let job = Job::new(trace, schedule);
+    let setup = Setup::new(&Walked::RECORDED, job, 4 << 30);
     let fresh = setup.fresh().expect("a host");
     let lists = fresh.quicklists().expect("lists");
-    let machine = fresh.machine(&lists as &dyn Policy, NoTlb, Delivery::AtOnce).expect("a machine");
+    let machine =
+        fresh.machine(&lists as &dyn Policy, RecordedX86::NO_MMU, Delivery::AtOnce).expect("a machine");
     let left = AtomicUsize::new(faults);
-    let result = fresh.run(&machine, &|| Panicking(&left), None);
+    let mut panicking: Vec<_> = (0..job.workers()).map(|_| Panicking(&left)).collect();
+    let result = fresh.run(&machine, watches(&mut panicking), None);
     result.err().expect("it cannot come to its end")
 }
 

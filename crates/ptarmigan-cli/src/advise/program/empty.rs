@@ -12,7 +12,7 @@ use ptarmigan_trace::Kind;
 use std::collections::HashMap;
 
 /// Looks for tables that are left empty.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct EmptyTables {
     /// Regions that the call which is being carried out covers in part, with their pages before.
     partial: Vec<(u64, u64)>,

@@ -29,7 +29,7 @@ const FULL: u64 = REGION - REGION / 8;
 pub const ONE_BY_ONE: FaultFlags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER);
 
 /// A region from its first fault on, or from the fork that shared its huge page.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Life {
     pages: RegionPages,
     first: u32,
@@ -68,7 +68,7 @@ enum State {
 }
 
 /// Looks for full regions.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct HugeRegions {
     access_unknown: bool,
     lives: HashMap<u32, BTreeMap<u64, Life>>,

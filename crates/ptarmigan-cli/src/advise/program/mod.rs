@@ -51,8 +51,9 @@ pub fn advise(
 ) -> Result<Vec<Verdict>, Failure> {
     let trace = recorded.trace();
     measure.say("looking at the program");
-    let finders = (HugeRegions::new(trace.access_unknown), EmptyTables::default(), Zones::default());
-    let (mut huge, empty, zones) = survey::survey(recorded, &measure.usual, &finders)?;
+    let mut finders = (HugeRegions::new(trace.access_unknown), EmptyTables::default(), Zones::default());
+    survey::survey(recorded, &measure.usual, &mut finders)?;
+    let (mut huge, empty, zones) = finders;
     huge.finish();
     let look = Look { recorded, whole, measure };
     Ok(vec![

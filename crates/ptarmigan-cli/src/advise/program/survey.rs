@@ -1,13 +1,10 @@
 //! One replay under the eyes of the finders.
 use super::seen::{Finder, Happens, Seen};
 use crate::error::Failure;
-use crate::replay::{CountedMachine, Op, Program, SoloTrace, SpaceLook, Tasks, Trace, Watch, When};
-use ptarmigan::format::Format;
-use ptarmigan::machine::{Machine, On};
-use ptarmigan::space::{Access, Space};
+use crate::replay::{CountedMachine, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
 
 /// Shows a replay to a finder.
-struct Survey<'a, F> {
+struct Survey<'a> {
     trace: &'a Trace,
     program: &'a Program,
     /// The operation that runs, by its index in the program.
@@ -17,32 +14,20 @@ struct Survey<'a, F> {
     known: usize,
     /// The program that the task of the operation runs.
     running: u32,
-    finder: F,
+    finder: &'a mut dyn Finder,
 }
 
 /// Replays a recording once, and shows it to `finder`.
 ///
 /// # Errors
 /// If the machine cannot be set up, or memory runs out.
-pub fn survey<F: Finder + Clone + Sync>(
-    counted: &SoloTrace,
-    on: &CountedMachine,
-    finder: &F,
-) -> Result<F, Failure> {
+pub fn survey(counted: &SoloTrace, on: &CountedMachine, finder: &mut dyn Finder) -> Result<(), Failure> {
     let (trace, program) = (counted.trace(), counted.program());
-    let watch = || Survey {
-        trace,
-        program,
-        at: 0,
-        tasks: Tasks::new(trace),
-        known: 0,
-        running: 0,
-        finder: finder.clone(),
-    };
-    Ok(counted.watch(on, watch)?.finder)
+    let mut watch = Survey { trace, program, at: 0, tasks: Tasks::new(trace), known: 0, running: 0, finder };
+    counted.watch(on, &mut watch)
 }
 
-impl<F: Finder> Survey<'_, F> {
+impl Survey<'_> {
     /// Lets `tasks` know of all events up to one.
     fn advance(&mut self, event: u32) {
         while self.known <= event as usize {
@@ -53,17 +38,14 @@ impl<F: Finder> Survey<'_, F> {
     }
 }
 
-impl<F: Finder> Watch for Survey<'_, F> {
-    fn looks(_: &Op, _: When) -> bool {
+impl Watch for Survey<'_> {
+    fn looks(&self, _: &Op, _: When) -> bool {
         true
     }
 
-    fn served(&mut self, _: usize, _: u64, _: Access) {}
-
-    fn look<T: Format, M: Machine>(&mut self, on: On<'_, M>, op: &Op, when: When, space: &Space<T>) {
+    fn look(&mut self, op: &Op, when: When, look: &dyn Look) {
         let event = self.program.origins[self.at];
         self.advance(event);
-        let look = &SpaceLook { space, on };
         let (what, space) = match *op {
             Op::Fault { page, flags, space, .. } => (Happens::Fault { page, flags }, space),
             Op::Call { rare, space, .. } => (Happens::Call(self.trace.rare[rare as usize]), space),

@@ -9,7 +9,6 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Policy};
-use ptarmigan::space::Access;
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_trace::Kind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -185,16 +184,11 @@ impl<'a> ByClass<'a> {
 }
 
 impl Watch for ByClass<'_> {
-    #[inline]
     fn begins(&mut self) {
         self.before = (self.tables.made.load(Relaxed), self.tables.freed.load(Relaxed));
         self.began = self.clock.now();
     }
 
-    #[inline]
-    fn served(&mut self, _: usize, _: u64, _: Access) {}
-
-    #[inline]
     fn done(&mut self, at: usize) {
         let ns = self.clock.between(self.began, self.clock.now());
         let count = &mut self.counts[OpClass::of(self.ops[at], self.trace) as usize];

@@ -8,16 +8,13 @@ use crate::replay::input::schedule::Op;
 use crate::replay::input::trace::Trace;
 use crate::replay::linux::PAGE;
 use crate::replay::linux::is_found;
-use crate::replay::workers::look::When;
+use crate::replay::workers::look::{Look, When};
 use crate::replay::workers::watch::Watch;
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::Format;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
-use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Policy};
-use ptarmigan::space::{Access, Space};
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -89,10 +86,9 @@ impl<'a> Lives<'a> {
     }
 
     /// Counts the entries of the leaf tables in `range` of a space, parts of which may go.
-    pub fn look<F: Format, M: Machine>(&self, on: On<'_, M>, space: &Space<F>, range: VirtRange) {
+    pub fn look(&self, space: &dyn Look, range: VirtRange) {
         let mut log = self.log();
-        let Ok(tree) = space.tree().on(on) else { return };
-        tree.leaf_tables(range, |_, at, entries| {
+        space.leaf_tables(range, &mut |at, entries| {
             if let Some(life) = log.at(at) {
                 life.last = entries as u16;
                 life.most = life.most.max(life.last);
@@ -196,12 +192,16 @@ impl LifeWatch<'_> {
 }
 
 impl Watch for LifeWatch<'_> {
+    fn starts(&mut self) {
+        self.lives.begin();
+    }
+
     // Before operations that may take tables.
-    fn looks(op: &Op, when: When) -> bool {
+    fn looks(&self, op: &Op, when: When) -> bool {
         when == When::Before && matches!(op, Op::Call { .. } | Op::Exec { .. } | Op::Exit { .. })
     }
 
-    fn look<F: Format, M: Machine>(&mut self, on: On<'_, M>, op: &Op, _: When, space: &Space<F>) {
+    fn look(&mut self, op: &Op, _: When, space: &dyn Look) {
         const ALL: VirtRange = VirtRange { start: 0, end: u64::MAX };
         if self.corrects(op) {
             self.before = self.by_size().iter().sum();
@@ -212,12 +212,12 @@ impl Watch for LifeWatch<'_> {
             _ => (None, false),
         };
         if all {
-            return self.lives.look(on, space, ALL);
+            return self.lives.look(space, ALL);
         }
         let of = |start: u64, pages: u64| {
             let end = start.saturating_add(pages);
             // Whole leaf tables: a neighbour's table may be moved along.
-            let span = F::shift(Level(1));
+            let span = space.leaf_shift();
             let up = end.saturating_mul(1 << PAGE).checked_next_multiple_of(1 << span);
             Some(VirtRange {
                 start: start.saturating_mul(1 << PAGE) >> span << span,
@@ -245,19 +245,15 @@ impl Watch for LifeWatch<'_> {
             // A heap that shrinks has pages behind its new end.
             Some(&Kind::Brk { end }) => {
                 let start = end.saturating_mul(1 << PAGE);
-                [space.areas().find(on, start).map(|_| VirtRange { start, ..ALL }), None]
+                [space.area(start).map(|_| VirtRange { start, ..ALL }), None]
             }
             _ => [None, None],
         };
         for range in ranges.into_iter().flatten() {
-            self.lives.look(on, space, range);
+            self.lives.look(space, range);
         }
     }
 
-    #[inline]
-    fn served(&mut self, _: usize, _: u64, _: Access) {}
-
-    #[inline]
     fn done(&mut self, at: usize) {
         let next = at as u32 + 1;
         self.lives.now.store(next, Relaxed);

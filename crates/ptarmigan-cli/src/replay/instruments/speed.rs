@@ -7,7 +7,6 @@
 use crate::replay::input::schedule::{Schedule, critical_path};
 use crate::replay::workers::job::Elapsed;
 use crate::replay::workers::watch::Watch;
-use ptarmigan::space::Access;
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_bench::stats::median;
 use serde::Serialize;
@@ -19,28 +18,22 @@ pub struct Timed {
     ticks: Vec<u32>,
 }
 
-/// The observer of a pass that times operations or observes nothing. One type for both: the engine
-/// is compiled once for each observer, and a look at the choice costs less than a nanosecond.
-pub type MaybeTimed = Option<Timed>;
-
 impl Timed {
     /// Creates a timer for a program of `len` operations.
     pub fn new(clock: Clock, len: usize) -> Self {
-        Timed { clock, last: clock.now(), ticks: vec![0; len] }
+        Timed { clock, last: 0, ticks: vec![0; len] }
     }
 }
 
-impl Watch for MaybeTimed {
-    #[inline]
-    fn served(&mut self, _: usize, _: u64, _: Access) {}
+impl Watch for Timed {
+    fn starts(&mut self) {
+        self.last = self.clock.now();
+    }
 
-    #[inline]
     fn done(&mut self, at: usize) {
-        if let Some(timed) = self {
-            let now = timed.clock.now();
-            timed.ticks[at] = u32::try_from(now - timed.last).unwrap_or(u32::MAX);
-            timed.last = now;
-        }
+        let now = self.clock.now();
+        self.ticks[at] = u32::try_from(now - self.last).unwrap_or(u32::MAX);
+        self.last = now;
     }
 }
 

@@ -25,13 +25,15 @@ use super::instruments::stream::Stream;
 use super::platform::RecordedX86;
 use super::report::{Flushes, TruthReport};
 use super::setup::{Setup, SoloTrace};
+use super::workers::look::SpaceLook;
 use crate::error::{Context, Failure};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan::space::Space;
 use ptarmigan_bench::clock::Clock;
-use ptarmigan_hosted::{Delivery, NoTlb};
+use ptarmigan_hosted::Delivery;
 use std::path::Path;
 
 /// A recording that is ready to be observed.
@@ -144,35 +146,27 @@ impl ObservedTrace {
         let layered = Layered::new(measured, fresh.quicklists()?).context("layers")?;
         let layered = Layered::new(Lives::new(frames), layered).context("layers")?;
         let (lives, policy): (_, &dyn Policy) = (layered.layer(), &layered);
-        let machine = fresh.machine(policy, NoTlb, Delivery::AtOnce)?;
+        let machine = fresh.machine(policy, RecordedX86::NO_MMU, Delivery::AtOnce)?;
         let bounds = self.axis().cut(self.origins(), parts);
         let mut samples_at = bounds.clone();
         samples_at.dedup();
         samples_at.retain(|&ops| ops > 0);
-        let watch = || {
-            lives.begin();
-            LifeWatch {
-                lives,
-                trace: self.trace(),
-                samples_at: &samples_at,
-                flushes: Box::new(|| machine.tlb().counts()),
-                samples: Vec::new(),
-                ops: self.ops(),
-                found: 0,
-                before: 0,
-            }
+        let mut watch = LifeWatch {
+            lives,
+            trace: self.trace(),
+            samples_at: &samples_at,
+            flushes: Box::new(|| machine.tlb().counts()),
+            samples: Vec::new(),
+            ops: self.ops(),
+            found: 0,
+            before: 0,
         };
-        let look = |on: On<'_, _>, space: &_| {
-            lives.look::<X86_64, _>(on, space, VirtRange { start: 0, end: u64::MAX });
+        let look = |on: On<'_, _>, space: &Space<X86_64>| {
+            lives.look(&SpaceLook { space, on }, VirtRange { start: 0, end: u64::MAX });
         };
-        let ran = fresh.run_and_look(&machine, &watch, Some("replaying"), &look)?;
+        let ran = fresh.run_and_look(&machine, vec![&mut watch], Some("replaying"), &look)?;
         setup.check_memory(&ran.outcome)?;
-        let mut found_flushes = 0;
-        let samples = ran.watches.into_iter().flat_map(|watch| {
-            found_flushes += watch.found;
-            watch.samples
-        });
-        let samples = samples.collect();
+        let LifeWatch { samples, found: found_flushes, .. } = watch;
         let flushes = machine.tlb().counts().into();
         let log = std::mem::take(&mut *lives.log());
         let calls = layered.inner().layer().log();

@@ -4,13 +4,14 @@ use crate::error::{Context, Failure};
 use crate::replay::instruments::levels::Levels;
 use crate::replay::instruments::measured::{LevelTimes, Measured};
 use crate::replay::instruments::stream::Stream;
+use crate::replay::platform::RecordedX86;
 use crate::replay::policy::{Choice, with_policy};
 use crate::replay::report::LevelReport;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan_bench::stats::median;
-use ptarmigan_hosted::{Delivery, NoTlb};
+use ptarmigan_hosted::Delivery;
 
 /// Rounds whose median is the mean time of an allocation.
 const ROUNDS: usize = 3;
@@ -53,7 +54,7 @@ impl ObservedTrace {
         let host = fresh.host();
         let slots = host.slots();
         with_policy!(fresh, choice, |made| {
-            let machine = fresh.machine(made, NoTlb, Delivery::AtOnce)?;
+            let machine = fresh.machine(made, RecordedX86::NO_MMU, Delivery::AtOnce)?;
             let policy = machine.policy();
             let measured = Measured::new(host.frames(), X86_64::LAYOUT, self.clock);
             let layered = Layered::new(measured, policy).context("layers")?;

@@ -7,7 +7,6 @@ use crate::replay::input::relayout::Room;
 use crate::replay::instruments::counters::{Counters, Snapshot, TableShape};
 use crate::replay::instruments::measured::{CallLog, Measured};
 use crate::replay::instruments::sanitize::Sanitized;
-use crate::replay::instruments::speed::MaybeTimed;
 use crate::replay::instruments::stream::Stream;
 use crate::replay::instruments::zero::ZeroReport;
 use crate::replay::platform::{Platform, ReachedTables};
@@ -16,6 +15,7 @@ use crate::replay::report::{HashReport, SanitizerReport};
 use crate::replay::setup::FreshHost;
 use crate::replay::workers::job::{Job, Ran};
 use crate::replay::workers::outcome::Outcome;
+use crate::replay::workers::watch::{Watches, watches};
 use ptarmigan::format::Format;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy, PolicyCounts};
@@ -69,8 +69,8 @@ pub(super) trait PassMachine: Sync {
         common: &Common<'_>,
         choice: Choice,
         job: Job<'_>,
-        watch: &(dyn Fn() -> MaybeTimed + Sync),
-    ) -> Result<Ran<MaybeTimed>, Failure>;
+        watches: Watches<'_>,
+    ) -> Result<Ran, Failure>;
 
     /// Runs a stream of allocator calls. Returns its time, and that of the stream itself, in
     /// nanoseconds.
@@ -144,8 +144,9 @@ impl<P: Platform> PassMachine for P {
         {
             let made = fresh.policy(choice)?;
             let layered = Layered::new(soft, &*made).context("layers")?;
-            let machine = fresh.machine(&layered as &dyn Policy, P::checked_mmu(&mmus, soft), delivery)?;
-            fresh.run(&machine, &|| sanitized.watcher(several), Some(&what))?;
+            let machine = fresh.machine(&layered as &dyn Policy, P::mmu(&mmus), delivery)?;
+            let mut watchers: Vec<_> = (0..job.workers()).map(|_| sanitized.watcher(several)).collect();
+            fresh.run(&machine, watches(&mut watchers), Some(&what))?;
         }
         let left = P::hash_use(&mmus).map_or(0, |usage| {
             soft.with(|sanitizer, memory| sanitizer.check_hash_table(memory));
@@ -177,13 +178,13 @@ impl<P: Platform> PassMachine for P {
         common: &Common<'_>,
         choice: Choice,
         job: Job<'_>,
-        watch: &(dyn Fn() -> MaybeTimed + Sync),
-    ) -> Result<Ran<MaybeTimed>, Failure> {
+        watches: Watches<'_>,
+    ) -> Result<Ran, Failure> {
         let fresh = common.setup(self, job).fresh()?;
         let mmus = self.mmus(job.cpus(), None)?;
         let made = fresh.policy(choice)?;
         let machine = fresh.machine(&*made, P::mmu(&mmus), Delivery::AtOnce)?;
-        fresh.run(&machine, watch, None)
+        fresh.run(&machine, watches, None)
     }
 
     fn stream(&self, common: &Common<'_>, choice: Choice, stream: &Stream) -> Result<(f64, f64), Failure> {
@@ -200,7 +201,7 @@ fn counting<P: Platform>(
     policy: &dyn Policy,
 ) -> Result<(Outcome, FlushCounts, Option<ZeroReport>), Failure> {
     let machine = fresh.machine(policy, mmu, Delivery::AtOnce)?;
-    let outcome = fresh.run(&machine, &|| MaybeTimed::None, Some("counting"))?.outcome;
+    let outcome = fresh.run(&machine, Vec::new(), Some("counting"))?.outcome;
     let zero = common.zeroes().map(|idle_zero| ZeroReport {
         idle_zero,
         faults: machine.data().zero_counts().into(),

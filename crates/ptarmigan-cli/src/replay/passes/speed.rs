@@ -1,7 +1,7 @@
 //! The passes that measure speed.
 use super::{Counted, Passes};
 use crate::error::Failure;
-use crate::replay::instruments::speed::{MaybeTimed, Rate, Timed};
+use crate::replay::instruments::speed::{Rate, Timed};
 use crate::replay::instruments::zero::IdleRound;
 use crate::replay::policy::Choice;
 use crate::replay::workers::job::{Elapsed, Job, Ran};
@@ -26,19 +26,19 @@ impl Passes<'_> {
         if let Some(alone) = &self.common.alone {
             let job = self.common.job_of(alone, 1);
             rounds.one_worker.push(self.rate(job, &self.bare(policy, job)?));
-            let timed = || Some(Timed::new(self.common.clock, job.ops()));
-            let ran = self.machine.watched(&self.common, policy, job, &timed)?;
-            ran.watches.into_iter().flatten().for_each(|timed| rounds.timed(timed));
+            let mut timed = Timed::new(self.common.clock, job.ops());
+            self.machine.watched(&self.common, policy, job, vec![&mut timed])?;
+            rounds.timed(timed);
         }
         Ok(())
     }
 
-    fn rate(&self, job: Job<'_>, ran: &Ran<MaybeTimed>) -> Rate {
+    fn rate(&self, job: Job<'_>, ran: &Ran) -> Rate {
         Rate::new(self.common.trace.steps.len() * job.copies, ran.elapsed)
     }
 
     /// Runs a job without instruments.
-    fn bare(&self, policy: Choice, job: Job<'_>) -> Result<Ran<MaybeTimed>, Failure> {
-        self.machine.watched(&self.common, policy, job, &|| None)
+    fn bare(&self, policy: Choice, job: Job<'_>) -> Result<Ran, Failure> {
+        self.machine.watched(&self.common, policy, job, Vec::new())
     }
 }

@@ -56,7 +56,6 @@ impl Platform for Hashed {
     type Tables = DirectTables;
     type Mmus<'s> = HashedMmu<'s>;
     type Mmu<'m> = &'m HashedMmu<'m>;
-    type CheckedMmu<'m> = &'m HashedMmu<'m>;
 
     fn tables(&self, host: &Host<Ppc32>) -> Result<DirectTables, Failure> {
         DirectTables::new(host, UserPte::NoHigh)
@@ -76,10 +75,6 @@ impl Platform for Hashed {
     }
 
     fn mmu<'m>(mmus: &'m HashedMmu<'_>) -> &'m HashedMmu<'m> {
-        mmus
-    }
-
-    fn checked_mmu<'m, 's: 'm>(mmus: &'m HashedMmu<'s>, _: &'m SoftMmu<'s, Ppc32>) -> &'m HashedMmu<'m> {
         mmus
     }
 

@@ -3,10 +3,12 @@
 mod hashed;
 mod tables;
 mod walked;
+mod walking;
 
 pub(super) use hashed::Hashed;
 pub(super) use tables::{DirectTables, PlacedTables, ReachedTables};
 pub(super) use walked::{RecordedX86, Walked};
+pub(crate) use walking::{ReplayHost, WalkingMmu};
 
 use super::input::relayout::Room;
 use super::workers::machine::ReplayMmu;
@@ -34,8 +36,6 @@ pub trait Platform: Sized + Sync {
     type Mmus<'s>: Sync;
     /// The MMU of a CPU.
     type Mmu<'m>: ReplayMmu;
-    /// As [`Mmu`](Self::Mmu), under the sanitizer.
-    type CheckedMmu<'m>: ReplayMmu;
 
     /// Makes the mappings through which the tables of a host are reached.
     fn tables(&self, host: &Host<Self::Format>) -> Result<Self::Tables, Failure>;
@@ -47,11 +47,6 @@ pub trait Platform: Sized + Sync {
     ) -> Result<Self::Mmus<'s>, Failure>;
     /// Returns the MMU as the machine takes it.
     fn mmu<'m>(mmus: &'m Self::Mmus<'_>) -> Self::Mmu<'m>;
-    /// As [`mmu`](Self::mmu), under the sanitizer `soft`.
-    fn checked_mmu<'m, 's: 'm>(
-        mmus: &'m Self::Mmus<'s>,
-        soft: &'m SoftMmu<'s, Self::Format>,
-    ) -> Self::CheckedMmu<'m>;
     /// Makes the sanitizer of a host.
     fn sanitizer<'h>(
         &self,

@@ -1,12 +1,13 @@
 //! x86, whose MMUs walk the tables: x86-64 with the recorded addresses, and 32-bit x86 with areas
 //! packed into 3 GiB and tables that may be in high memory.
+use super::walking::WalkingMmu;
 use super::{DirectTables, PlacedTables, Platform, ReachedTables, room};
 use crate::error::Failure;
 use crate::replay::input::relayout::Room;
 use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::format::X86_64;
 use ptarmigan::params::UserPte;
-use ptarmigan_hosted::{Host, NoTlb};
+use ptarmigan_hosted::Host;
 use ptarmigan_ptsan::{SoftMmu, Watchable};
 use ptsan::{Config, Content};
 use std::marker::PhantomData;
@@ -24,6 +25,11 @@ pub type RecordedX86 = Walked<X86_64, DirectTables>;
 impl RecordedX86 {
     /// The only one.
     pub const RECORDED: Self = Walked { userpte: UserPte::NoHigh, room: None, _format: PhantomData };
+}
+
+impl<F: Watchable, T> Walked<F, T> {
+    /// The MMU of a machine that nothing watches.
+    pub const NO_MMU: WalkingMmu<'static, F> = WalkingMmu::NONE;
 }
 
 impl<F: Watchable> Walked<F, PlacedTables> {
@@ -53,24 +59,19 @@ impl<F: Watchable> Walked<F, PlacedTables> {
 impl<F: Watchable, T: ReachedTables<F>> Platform for Walked<F, T> {
     type Format = F;
     type Tables = T;
-    type Mmus<'s> = ();
-    type Mmu<'m> = NoTlb;
-    type CheckedMmu<'m> = &'m SoftMmu<'m, F>;
+    type Mmus<'s> = WalkingMmu<'s, F>;
+    type Mmu<'m> = WalkingMmu<'m, F>;
 
     fn tables(&self, host: &Host<F>) -> Result<T, Failure> {
         T::new(host, self.userpte)
     }
 
-    fn mmus<'s>(&self, _cpus: usize, _: Option<&'s SoftMmu<'s, F>>) -> Result<(), Failure> {
-        Ok(())
+    fn mmus<'s>(&self, _: usize, soft: Option<&'s SoftMmu<'s, F>>) -> Result<WalkingMmu<'s, F>, Failure> {
+        Ok(WalkingMmu::new(soft))
     }
 
-    fn mmu((): &()) -> NoTlb {
-        NoTlb
-    }
-
-    fn checked_mmu<'m, 's: 'm>((): &'m (), soft: &'m SoftMmu<'s, F>) -> &'m SoftMmu<'m, F> {
-        soft
+    fn mmu<'m>(mmus: &'m WalkingMmu<'_, F>) -> WalkingMmu<'m, F> {
+        *mmus
     }
 
     fn sanitizer<'h>(&self, host: &'h Host<F>, config: Config) -> Result<SoftMmu<'h, F>, Failure> {

@@ -1,6 +1,6 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
 use super::idle::clear_ahead;
-use super::look::When;
+use super::look::{SpaceLook, When};
 use super::machine::{ReplayMachine, ReplayMmu};
 use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
@@ -20,7 +20,7 @@ use ptarmigan_hosted::{CpuSlot, Host};
 use ptarmigan_trace::{FaultFlags, Kind};
 
 /// One worker.
-pub struct Engine<'a, F: Format, M, W> {
+pub struct Engine<'a, 'w, F: Format, M> {
     /// The machine.
     pub m: &'a M,
     /// The host of the machine.
@@ -44,13 +44,13 @@ pub struct Engine<'a, F: Format, M, W> {
     pub keep_going: bool,
     /// Frames that an idle CPU clears ahead of need.
     pub idle_zero: u32,
-    /// The observer.
-    pub watch: W,
+    /// The observer, if there is one.
+    pub watch: Option<&'w mut (dyn Watch + Send + 'w)>,
     /// The results so far.
     pub outcome: Outcome,
 }
 
-impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
+impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
     /// Executes `program`. Calls `tick` now and then with the number of operations since the
     /// previous call.
     ///
@@ -58,6 +58,9 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
     /// [`FailedStep`] names the step that ended the program early.
     pub fn run(&mut self, program: &Program, tick: &dyn Fn(u64)) -> Result<(), FailedStep> {
         const TICK: usize = 1 << 16;
+        if let Some(watch) = &mut self.watch {
+            watch.starts();
+        }
         for (n, part) in program.ops.chunks(TICK).enumerate() {
             for (at, op) in (n * TICK..).zip(part) {
                 if self.crewed {
@@ -66,7 +69,9 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
                 if let Err(error) = self.step(*op) {
                     self.failed(program.origins[at], error)?;
                 }
-                self.watch.done(at);
+                if let Some(watch) = &mut self.watch {
+                    watch.done(at);
+                }
             }
             tick(part.len() as u64);
             if self.progress.is_stopped() {
@@ -120,21 +125,29 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
 
     #[inline]
     fn step(&mut self, op: Op) -> Result<(), StepError> {
-        if !matches!(op, Op::Wait { .. } | Op::Milestone) {
-            self.watch.begins();
-        }
-        if W::looks(&op, When::Before) {
-            self.look(&op, When::Before)?;
+        if self.watch.is_some() {
+            self.before(&op)?;
         }
         match op {
             Op::Fault { page, space, slot, flags } => self.fault(page, space, slot, flags),
             op => self.other(op),
         }?;
-        if W::looks(&op, When::After) { self.look(&op, When::After) } else { Ok(()) }
+        if self.watch.is_some() { self.look(&op, When::After) } else { Ok(()) }
+    }
+
+    /// Tells the observer that an operation begins, and shows it the space.
+    fn before(&mut self, op: &Op) -> Result<(), StepError> {
+        if !matches!(op, Op::Wait { .. } | Op::Milestone)
+            && let Some(watch) = &mut self.watch
+        {
+            watch.begins();
+        }
+        self.look(op, When::Before)
     }
 
     /// Shows the observer the space of an operation.
     fn look(&mut self, op: &Op, when: When) -> Result<(), StepError> {
+        let Some(watch) = self.watch.as_mut().filter(|watch| watch.looks(op, when)) else { return Ok(()) };
         let (space, slot) = match *op {
             Op::Fault { space, slot, .. }
             | Op::Call { space, slot, .. }
@@ -145,7 +158,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         };
         let pin = self.slots[usize::from(slot)].pin();
         if let Some(SpaceRef::Own(space)) = self.spaces.get(space)? {
-            self.watch.look(self.m.on(&pin)?, op, when, space);
+            watch.look(op, when, &SpaceLook { space, on: self.m.on(&pin)? });
         }
         Ok(())
     }
@@ -209,7 +222,11 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         access: Access,
     ) -> Result<(), StepError> {
         match result {
-            Ok(_) => self.watch.served(usize::from(cpu.0), va, access),
+            Ok(_) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.served(usize::from(cpu.0), va, access);
+                }
+            }
             Err(FaultError::NoFrame(e)) => return Err(e.into()),
             Err(_) => self.outcome.outside += 1,
         }

@@ -5,7 +5,7 @@ use super::outcome::Outcome;
 use super::progress::Progress;
 use super::spaces::Spaces;
 use super::step::{FailedStep, StepError};
-use super::watch::Watch;
+use super::watch::Watches;
 use crate::error::{Context, Failure};
 use crate::replay::input::schedule::{Program, Schedule};
 use crate::replay::input::trace::Trace;
@@ -45,19 +45,16 @@ pub struct Elapsed {
 }
 
 /// The result of a job.
-pub struct Ran<W> {
+pub struct Ran {
     /// The results of all workers together.
     pub outcome: Outcome,
     /// The time that the job took.
     pub elapsed: Elapsed,
-    /// The observers of the workers.
-    pub watches: Vec<W>,
 }
 
 /// The result of one worker.
-struct WorkerResult<W> {
+struct WorkerResult {
     outcome: Outcome,
-    watch: W,
     result: Result<(), FailedStep>,
     used: Duration,
     end: Instant,
@@ -84,21 +81,19 @@ impl<'a> Job<'a> {
         self.copies * self.schedule.programs.iter().map(|program| program.ops.len()).sum::<usize>()
     }
 
-    /// Runs the job; at its end every frame must be free again. `watch` makes the observer of each
-    /// worker. `tick` is called with numbers of finished operations, and `look` with the spaces
-    /// that are left at the end. All are called rarely, and through pointers: the engine is
-    /// compiled for each machine and observer, not for each caller.
+    /// Runs the job; at its end every frame must be free again. `tick` is called with numbers of
+    /// finished operations, and `look` with the spaces that are left at the end.
     ///
     /// # Errors
     /// If memory is too small to begin, a worker fails, or frames are lost. If memory runs out
     /// later, the outcome says so.
-    pub fn run<F: Format, M: ReplayMachine<F>, W: Watch + Send>(
+    pub fn run<F: Format, M: ReplayMachine<F>>(
         &self,
         machine: &M,
-        watch: &(dyn Fn() -> W + Sync),
+        watches: Watches<'_>,
         tick: &(dyn Fn(u64) + Sync),
         look: &dyn Fn(On<'_, M>, &Space<F>),
-    ) -> Result<Ran<W>, Failure> {
+    ) -> Result<Ran, Failure> {
         let host = machine.host();
         let mut copies = Vec::new();
         for copy in 0..self.copies {
@@ -115,7 +110,7 @@ impl<'a> Job<'a> {
             copies.push(spaces);
         }
         let progress = Progress::new(self.workers());
-        let (results, start) = self.spawn(machine, &copies, &progress, watch, tick)?;
+        let (results, start) = self.spawn(machine, &copies, &progress, watches, tick)?;
 
         let elapsed = Elapsed {
             wall: results.iter().map(|one| one.end).max().map_or(Duration::ZERO, |end| end - start),
@@ -141,9 +136,9 @@ impl<'a> Job<'a> {
         }
         let kmap = machine.drain(&slots)?;
         host.audit().context("after the replay")?;
-        let (outcomes, watches): (Vec<_>, _) = results.into_iter().map(|p| (p.outcome, p.watch)).unzip();
+        let outcomes: Vec<_> = results.into_iter().map(|one| one.outcome).collect();
         let outcome = Outcome { kmap, ..Outcome::sum(outcomes) };
-        Ok(Ran { outcome, elapsed, watches })
+        Ok(Ran { outcome, elapsed })
     }
 
     /// A worker as messages call it.
@@ -153,14 +148,14 @@ impl<'a> Job<'a> {
         format!("worker {}{copy}", worker % each)
     }
 
-    fn spawn<F: Format, M: ReplayMachine<F>, W: Watch + Send>(
+    fn spawn<F: Format, M: ReplayMachine<F>>(
         &self,
         machine: &M,
         copies: &[Spaces<F>],
         progress: &Progress,
-        watch: &(dyn Fn() -> W + Sync),
+        watches: Watches<'_>,
         tick: &(dyn Fn(u64) + Sync),
-    ) -> Result<(Vec<WorkerResult<W>>, Instant), Failure> {
+    ) -> Result<(Vec<WorkerResult>, Instant), Failure> {
         quiet_panics();
         // Set once: true when all threads have started, false if one could not.
         let gate = OnceLock::<bool>::new();
@@ -169,9 +164,11 @@ impl<'a> Job<'a> {
         let gate = &gate;
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
+            let mut watches = watches.into_iter();
             for number in 0..self.workers() {
                 let each = self.schedule.programs.len();
                 let (copy, program) = (number / each, &self.schedule.programs[number % each]);
+                let watch = watches.next();
                 let body = move || {
                     let per_worker = self.schedule.cpus / each;
                     let first = copy * self.schedule.cpus + (number % each) * per_worker;
@@ -196,7 +193,7 @@ impl<'a> Job<'a> {
                         progress,
                         keep_going: self.keep_going,
                         idle_zero: self.idle_zero,
-                        watch: watch(),
+                        watch,
                         outcome: Outcome::default(),
                     };
                     let done = catch_unwind(AssertUnwindSafe(|| work(engine, program, tick)));
@@ -228,15 +225,15 @@ impl<'a> Job<'a> {
     }
 }
 
-fn work<F: Format, M: ReplayMachine<F>, W: Watch>(
-    mut engine: Engine<'_, F, M, W>,
+fn work<F: Format, M: ReplayMachine<F>>(
+    mut engine: Engine<'_, '_, F, M>,
     program: &Program,
     tick: &dyn Fn(u64),
-) -> WorkerResult<W> {
+) -> WorkerResult {
     let start = thread_time();
     let result = engine.run(program, tick);
     let used = thread_time() - start;
-    WorkerResult { outcome: engine.outcome, watch: engine.watch, result, used, end: Instant::now() }
+    WorkerResult { outcome: engine.outcome, result, used, end: Instant::now() }
 }
 
 /// Name of all worker threads.

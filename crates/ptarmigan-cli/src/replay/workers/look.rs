@@ -1,7 +1,8 @@
 //! Shows a space to observers.
-use ptarmigan::addr::VirtRange;
+use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::machine::{Machine, On};
+use ptarmigan::page::Level;
 use ptarmigan::space::{Area, AreaFlags, Space};
 
 /// When an observer looks.
@@ -17,6 +18,12 @@ pub enum When {
 pub trait Look {
     /// Returns the area at an address.
     fn area(&self, va: u64) -> Option<Area>;
+
+    /// Returns the binary logarithm of the bytes that a leaf table maps.
+    fn leaf_shift(&self) -> u32;
+
+    /// Calls `each` with every leaf table in `range`, and the number of its entries.
+    fn leaf_tables(&self, range: VirtRange, each: &mut dyn FnMut(PhysAddr, u32));
 
     /// Returns how many pages of `range` are mapped.
     fn pages(&self, range: VirtRange) -> u64;
@@ -35,6 +42,18 @@ pub(crate) struct SpaceLook<'a, F: Format, M> {
 impl<F: Format, M: Machine> Look for SpaceLook<'_, F, M> {
     fn area(&self, va: u64) -> Option<Area> {
         self.space.areas().find(self.on, va)
+    }
+
+    fn leaf_shift(&self) -> u32 {
+        F::shift(Level(1))
+    }
+
+    fn leaf_tables(&self, range: VirtRange, each: &mut dyn FnMut(PhysAddr, u32)) {
+        let tree = self.space.tree().on(self.on);
+        debug_assert!(tree.is_ok(), "the space is of this machine");
+        if let Ok(tree) = tree {
+            tree.leaf_tables(range, |_, at, entries| each(at, entries));
+        }
     }
 
     fn pages(&self, range: VirtRange) -> u64 {

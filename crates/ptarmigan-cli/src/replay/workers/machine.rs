@@ -12,8 +12,8 @@ use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Space, SpaceMachine};
 use ptarmigan::tlb::hash::Refill;
 use ptarmigan::tlb::{Mmu, Tlb};
-use ptarmigan_hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, NoTlb, TableReach};
-use ptarmigan_ptsan::{HashedMmu, SoftMmu, Watchable};
+use ptarmigan_hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, TableReach};
+use ptarmigan_ptsan::HashedMmu;
 
 /// Requirements of a job on its machine.
 pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {
@@ -51,9 +51,7 @@ pub trait ReplayMmu: Mmu {
     fn refill(&self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<Refill<u64>>) {}
 }
 
-impl ReplayMmu for NoTlb {}
 impl ReplayMmu for &HashedSlots {}
-impl<F: Watchable> ReplayMmu for &SoftMmu<'_, F> {}
 
 impl ReplayMmu for &HashedMmu<'_> {
     const REFILLS: bool = true;
