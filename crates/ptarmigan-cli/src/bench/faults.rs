@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::quicklist::Quicklists;
+use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, SharedSpace, Space};
-use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
-use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
 
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::report::{BenchReport, Samples};
@@ -24,8 +24,7 @@ use ptarmigan_bench::rounds::RoundLine;
 use ptarmigan_bench::stats::median;
 
 type F = X86_64;
-type Lists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
-type M<'h> = HostMachine<'h, F, Lists<'h>, NoTlb>;
+type M<'m, 'h> = EitherMachine<'m, 'h, F, &'h dyn Policy, WalkingMmu<'h, F>, DirectMap>;
 
 const PAGE: u64 = 4096;
 const REGION: u64 = 2 << 20;
@@ -90,7 +89,7 @@ fn touch(pages: &[VirtAddr], mut fault: impl FnMut(VirtAddr) -> bool) -> Result<
 }
 
 /// Measures one thread with exclusive access. Returns nanoseconds per page.
-fn exclusive(m: &M<'_>, slot: &CpuSlot, space: &mut Space<F>, pages: &[VirtAddr]) -> Result<f64, String> {
+fn exclusive(m: &M<'_, '_>, slot: &CpuSlot, space: &mut Space<F>, pages: &[VirtAddr]) -> Result<f64, String> {
     // Threads made while this one is pinned would be pinned too.
     let _here = AffinityGuard::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let pin = slot.pin();
@@ -140,7 +139,12 @@ fn threads(
 }
 
 /// Measures one thread per list in one space.
-fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
+fn shared(
+    host: &Host<F>,
+    m: &M<'_, '_>,
+    space: &SharedSpace<F>,
+    lists: &[Vec<VirtAddr>],
+) -> Result<f64, String> {
     let ns = threads(host, lists, |slot, pages| {
         let pin = slot.pin();
         let on = m.on(&pin).map_err(|e| e.to_string())?;
@@ -157,7 +161,7 @@ fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAd
 }
 
 /// A space with the area.
-fn mapped(on: On<'_, M<'_>>) -> Result<Space<F>, String> {
+fn mapped(on: On<'_, M<'_, '_>>) -> Result<Space<F>, String> {
     let mut space = Space::<F>::new(on).map_err(|e| e.to_string())?;
     let made = space.edit(on).map_err(|e| e.to_string())?.mmap(area(), AreaFlags(3), 0);
     match made {
@@ -170,7 +174,7 @@ fn mapped(on: On<'_, M<'_>>) -> Result<Space<F>, String> {
 }
 
 /// As many threads as there are lists, each in a space of its own.
-fn apart(host: &Host<F>, m: &M<'_>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
+fn apart(host: &Host<F>, m: &M<'_, '_>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
     threads(host, lists, |slot, pages| {
         let pin = slot.pin();
         let on = m.on(&pin).map_err(|e| e.to_string())?;
@@ -190,7 +194,8 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let config = HostConfig { cpus: 2, bytes: 2 << 30, ..HostConfig::default() };
     let host = Host::<F>::new(config).map_err(|e| e.to_string())?;
     let lists = host.quicklists().map_err(|e| e.to_string())?;
-    let m: M<'_> = HostMachine::new(&host, lists, NoTlb).map_err(|e| e.to_string())?;
+    let inner = ReplayHost::new(&host, &lists, WalkingMmu::NONE).map_err(|e| e.to_string())?;
+    let m = EitherMachine::low(&inner);
     let mut samples = Samples::default();
     // Ratios of measurements next to each other in time, as the machine's speed drifts.
     let mut gains: [Vec<[f64; 2]>; CASES.len()] = Default::default();
@@ -228,7 +233,7 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let on = m.on(&pin).map_err(|e| e.to_string())?;
     own.end(on).map_err(|e| e.to_string())?;
     common.end(on).map_err(|e| e.to_string())?;
-    m.drain(&slots);
+    inner.drain(&slots);
     host.audit().map_err(|e| e.to_string())?;
     let notes = CASES
         .iter()

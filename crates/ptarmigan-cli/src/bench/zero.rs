@@ -14,6 +14,7 @@
 //!
 //! The page of a fault is cleared in the fault (`cleared-then`) or ahead of it, outside the clock
 //! (`cleared-ahead`).
+use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
@@ -21,7 +22,7 @@ use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, Zero, Zo
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
-use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan_hosted::{Host, HostConfig};
 
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::clock::thread_time;
@@ -191,8 +192,9 @@ fn faults(
 ) -> Result<(), String> {
     let config = HostConfig { bytes: 1 << 30, touch_data: true, use_lines: lines, ..HostConfig::default() };
     let host = Host::<F>::new(config).map_err(|e| e.to_string())?;
-    let m = HostMachine::new(&host, host.quicklists().map_err(|e| e.to_string())?, NoTlb)
-        .map_err(|e| e.to_string())?;
+    let lists = host.quicklists().map_err(|e| e.to_string())?;
+    let inner = ReplayHost::new(&host, &lists, WalkingMmu::NONE).map_err(|e| e.to_string())?;
+    let m = EitherMachine::low(&inner);
     let slots = host.slots();
     let pin = slots.first().ok_or("no CPU")?.pin();
     let on = m.on(&pin).map_err(|e| e.to_string())?;
@@ -234,7 +236,7 @@ fn faults(
         samples.add(case, AHEAD, "", ns);
         samples.add(case, WORK, "", work);
     }
-    m.drain(&slots);
+    inner.drain(&slots);
     host.audit().map_err(|e| e.to_string())
 }
 

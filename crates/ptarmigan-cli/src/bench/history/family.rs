@@ -3,6 +3,7 @@
 //! A server that forks workers does this, and so does the program in the report of 2008. The CPU
 //! that forks needs table pages all the time; the CPUs on which children exit receive them. Only
 //! counts matter here, so there are no clocks, and no CPU loads a space.
+use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
@@ -10,7 +11,7 @@ use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, ORDERS, Request, 
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
-use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan_hosted::{CpuSlot, Host};
 
 /// The format of all tables here.
 pub type F = X86_64;
@@ -21,8 +22,8 @@ const AREA: u64 = 0x40_0000_0000;
 const SPAN: u64 = 2 << 20;
 
 /// A parent with its machine and policy.
-pub struct Family<'h, P: Policy> {
-    machine: HostMachine<'h, F, P, NoTlb>,
+pub struct Family<'h> {
+    machine: ReplayHost<'h, F>,
     slots: Vec<CpuSlot>,
     parent: Space<F>,
     pages: u32,
@@ -30,18 +31,19 @@ pub struct Family<'h, P: Policy> {
     free: u32,
 }
 
-impl<'h, P: Policy> Family<'h, P> {
+impl<'h> Family<'h> {
     /// Creates a parent on CPU 0 of `host`. Its children read `pages` pages, each in its own PTE
     /// table, so a child has `pages` + 3 tables.
     ///
     /// # Errors
     ///
     /// If something cannot be set up.
-    pub fn new(host: &'h Host<F>, policy: P, pages: u32) -> Result<Self, String> {
+    pub fn new(host: &'h Host<F>, policy: &'h dyn Policy, pages: u32) -> Result<Self, String> {
         let free = host.frames().counts().free;
-        let machine = HostMachine::new(host, policy, NoTlb).map_err(|e| e.to_string())?;
+        let machine = ReplayHost::new(host, policy, WalkingMmu::NONE).map_err(|e| e.to_string())?;
         let slots = host.slots();
         let parent = {
+            let machine = EitherMachine::low(&machine);
             let pin = slots.first().ok_or("the machine has no CPU")?.pin();
             let on = machine.on(&pin).map_err(|e| e.to_string())?;
             let mut parent = Space::new(on).map_err(|e| e.to_string())?;
@@ -53,14 +55,9 @@ impl<'h, P: Policy> Family<'h, P> {
         Ok(Family { machine, slots, parent, pages, free })
     }
 
-    /// Returns the policy.
-    pub fn policy(&self) -> &P {
-        self.machine.policy()
-    }
-
     /// Returns the number of pages that the policy caches.
     pub fn kept(&self) -> usize {
-        self.policy().counts().cached()
+        self.machine.policy().counts().cached()
     }
 
     /// Returns the number of free frames on the whole machine.
@@ -83,9 +80,9 @@ impl<'h, P: Policy> Family<'h, P> {
         &mut self,
         fork: usize,
         exit: usize,
-        mut look: impl FnMut(&P) -> Result<(), String>,
+        look: &mut dyn FnMut() -> Result<(), String>,
     ) -> Result<(), String> {
-        let (m, pin) = (&self.machine, self.slots[fork].pin());
+        let (m, pin) = (EitherMachine::low(&self.machine), self.slots[fork].pin());
         let on = m.on(&pin).map_err(|e| e.to_string())?;
         let mut child = self.parent.edit(on).map_err(|e| e.to_string())?.fork().map_err(|e| e.to_string())?;
         let mut served = Ok(());
@@ -96,23 +93,24 @@ impl<'h, P: Policy> Family<'h, P> {
             }
         }
         let tables = child.tree().tables_below_root() + 1;
-        let looked = look(m.policy());
+        let looked = look();
         let pin = self.slots[exit].pin();
         child.end(m.on(&pin).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
         served.and(looked)?;
         if tables != self.tables() {
             return Err(format!("a child had {tables} tables, not {}", self.tables()));
         }
-        look(m.policy())
+        look()
     }
 
     /// Makes every CPU idle until the policy gives back no more pages.
     pub fn quiesce(&self) {
+        let m = EitherMachine::low(&self.machine);
         loop {
             let before = self.kept();
             for slot in &self.slots {
                 let pin = slot.pin();
-                if let Ok(on) = self.machine.on(&pin) {
+                if let Ok(on) = m.on(&pin) {
                     on.policy().idle();
                 }
             }
@@ -130,16 +128,17 @@ impl<'h, P: Policy> Family<'h, P> {
     /// If a frame is lost.
     pub fn finish(self) -> Result<usize, String> {
         let Family { machine, slots, parent, free, .. } = self;
-        let frames = machine.frames();
+        let m = EitherMachine::low(&machine);
+        let frames = m.frames();
         let mut foreign = 0;
         for slot in &slots {
             let before = free_elsewhere(frames, slot.node());
             let pin = slot.pin();
-            machine.on(&pin).map_err(|e| e.to_string())?.policy().drain();
+            m.on(&pin).map_err(|e| e.to_string())?.policy().drain();
             foreign += free_elsewhere(frames, slot.node()) - before;
         }
         let pin = slots.first().ok_or("the machine has no CPU")?.pin();
-        let on = machine.on(&pin).map_err(|e| e.to_string())?;
+        let on = m.on(&pin).map_err(|e| e.to_string())?;
         for node in (0..frames.nodes()).map(NodeId) {
             let before = free_elsewhere(frames, node);
             on.policy().reclaim(node, u32::MAX);

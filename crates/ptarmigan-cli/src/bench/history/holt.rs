@@ -12,11 +12,12 @@ use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
-use ptarmigan_hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
+use ptarmigan_hosted::{CpuSlot, Host, HostError};
 use ptarmigan_linux::Rules;
 
 use super::host;
 use crate::bench::historic::historic;
+use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::machine::host as one_cpu;
 use ptarmigan_bench::report::{BenchReport, Samples};
@@ -70,18 +71,19 @@ trait Parent {
 }
 
 /// A parent in the library: a space with the area, not read yet.
-struct LibraryParent<'h, P: Policy> {
+struct LibraryParent<'h> {
     name: &'static str,
-    machine: HostMachine<'h, F, P, NoTlb>,
+    machine: ReplayHost<'h, F>,
     slots: Vec<CpuSlot>,
     space: Space<F>,
 }
 
-impl<'h, P: Policy + 'h> LibraryParent<'h, P> {
-    fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, String> {
-        let machine = HostMachine::new(host, policy, NoTlb).map_err(|e| e.to_string())?;
+impl<'h> LibraryParent<'h> {
+    fn new(name: &'static str, host: &'h Host<F>, policy: &'h dyn Policy) -> Result<Self, String> {
+        let machine = ReplayHost::new(host, policy, WalkingMmu::NONE).map_err(|e| e.to_string())?;
         let slots = host.slots();
         let space = {
+            let machine = EitherMachine::low(&machine);
             let pin = slots.first().ok_or("the machine has no CPU")?.pin();
             let on = machine.on(&pin).map_err(|e| e.to_string())?;
             let mut space = Space::new(on).map_err(|e| e.to_string())?;
@@ -96,7 +98,8 @@ impl<'h, P: Policy + 'h> LibraryParent<'h, P> {
     /// Forks one child. Returns its nanoseconds per fault.
     fn child(&mut self, case: Spacing) -> Result<f64, String> {
         let pin = self.slots[0].pin();
-        let on = self.machine.on(&pin).map_err(|e| e.to_string())?;
+        let machine = EitherMachine::low(&self.machine);
+        let on = machine.on(&pin).map_err(|e| e.to_string())?;
         let mut child = self.space.edit(on).map_err(|e| e.to_string())?.fork().map_err(|e| e.to_string())?;
         let mut mapped = 0;
         let start = Instant::now();
@@ -119,7 +122,7 @@ impl<'h, P: Policy + 'h> LibraryParent<'h, P> {
     }
 }
 
-impl<'h, P: Policy + 'h> Parent for LibraryParent<'h, P> {
+impl Parent for LibraryParent<'_> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -134,6 +137,7 @@ impl<'h, P: Policy + 'h> Parent for LibraryParent<'h, P> {
         let LibraryParent { name, machine, slots, space, .. } = *self;
         if let Some(slot) = slots.first() {
             let pin = slot.pin();
+            let machine = EitherMachine::low(&machine);
             let on = machine.on(&pin).map_err(|e| e.to_string())?;
             space.end(on).map_err(|e| e.to_string())?;
         }
@@ -175,15 +179,14 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let fail = |e: HostError| e.to_string();
     let (quick, plain) = (one_cpu().map_err(fail)?, one_cpu().map_err(fail)?);
     let (v5, v2008) = (one_cpu().map_err(fail)?, one_cpu().map_err(fail)?);
+    let (lists, none) = (quick.quicklists().map_err(fail)?, plain.plain().map_err(fail)?);
+    let lists_v5 = historic(&v5, Rules::V5, 2).map_err(fail)?;
+    let lists_v2008 = historic(&v2008, Rules::V2008, 2).map_err(fail)?;
     let mut field: Vec<Box<dyn Parent + '_>> = vec![
-        Box::new(LibraryParent::new("ptarmigan", &quick, quick.quicklists().map_err(fail)?)?),
-        Box::new(LibraryParent::new("ptarmigan-plain", &plain, plain.plain().map_err(fail)?)?),
-        Box::new(LibraryParent::new("ptarmigan-v5", &v5, historic(&v5, Rules::V5, 2).map_err(fail)?)?),
-        Box::new(LibraryParent::new(
-            "ptarmigan-v2008",
-            &v2008,
-            historic(&v2008, Rules::V2008, 2).map_err(fail)?,
-        )?),
+        Box::new(LibraryParent::new("ptarmigan", &quick, &lists)?),
+        Box::new(LibraryParent::new("ptarmigan-plain", &plain, &none)?),
+        Box::new(LibraryParent::new("ptarmigan-v5", &v5, &lists_v5)?),
+        Box::new(LibraryParent::new("ptarmigan-v2008", &v2008, &lists_v2008)?),
         Box::new(HostKernel),
     ];
     let mut samples = Samples::default();

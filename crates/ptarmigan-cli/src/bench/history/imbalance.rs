@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{Dirty, Frame};
-use ptarmigan::quicklist::{Policy, Quicklists};
+use ptarmigan::quicklist::Policy;
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostConfig, HostError};
@@ -134,11 +134,11 @@ pub struct ImbalanceReport {
 
 /// Runs the load until the counts are stable. Calls `after` with the kilobytes cached and free
 /// after each child.
-fn settle<P: Policy>(
+fn settle(
     host: &Host<F>,
-    policy: P,
-    mut look: impl FnMut(&P) -> Result<(), String>,
-    mut after: impl FnMut(u64, &Family<'_, P>),
+    policy: &dyn Policy,
+    look: &mut dyn FnMut() -> Result<(), String>,
+    after: &mut dyn FnMut(u64, &Family<'_>),
 ) -> Result<(u64, u64, u64), String> {
     let cpus = host.config().cpus;
     let mut family = Family::new(host, policy, PAGES)?;
@@ -147,7 +147,7 @@ fn settle<P: Policy>(
         for _ in 0..STILL * cpus as u64 {
             // CPU 0 ends children only if it is the only one.
             let exit = if cpus > 1 { 1 + children as usize % (cpus - 1) } else { 0 };
-            family.child(0, exit, &mut look)?;
+            family.child(0, exit, look)?;
             children += 1;
             after(children, &family);
         }
@@ -193,14 +193,10 @@ impl Forker {
         after: &mut dyn FnMut(u64, u64, u64),
     ) -> Result<ImbalanceRow, String> {
         let made = historic(&self.host, rules, usize::from(lists)).map_err(|e| e.to_string())?;
-        let (children, kept_kib, free_kib) = settle(
-            &self.host,
-            made,
-            |_| Ok(()),
-            |children, family| {
+        let (children, kept_kib, free_kib) =
+            settle(&self.host, &made, &mut || Ok(()), &mut |children, family| {
                 after(children, family.kept() as u64 * KIB, family.free() as u64 * KIB);
-            },
-        )?;
+            })?;
         let expected_kib = Some(expected(rules, lists.into(), shape, self.free) * KIB as f64);
         let cpus = shape.cpus;
         Ok(ImbalanceRow {
@@ -229,14 +225,14 @@ impl Forker {
         if (cpus * high) as f64 > self.free {
             return Ok(None);
         }
-        let mut family = Family::new(&self.host, made, PAGES)?;
+        let mut family = Family::new(&self.host, &made, PAGES)?;
         let exits = (cpus as u64 - 1).max(1);
         // Each CPU's lists get the listed tables of each child, and are cut once.
         let children = exits * (high as u64 / u64::from(listed) + STILL);
         let (mut kept_kib, mut free_kib) = (0, 0);
         for child in 0..children {
             let exit = if cpus > 1 { 1 + (child % exits) as usize } else { 0 };
-            family.child(0, exit, |_| Ok(()))?;
+            family.child(0, exit, &mut || Ok(()))?;
             let kept = family.kept() as u64 * KIB;
             if kept > kept_kib {
                 (kept_kib, free_kib) = (kept, family.free() as u64 * KIB);
@@ -260,16 +256,16 @@ impl Forker {
         let mut most: f64 = 0.0;
         let made = self.host.quicklists().map_err(|e| e.to_string())?;
         // All tables are made on CPU 0, from its node's memory: that node's budget bounds them.
-        let look = |lists: &Quick<'_>| {
-            let budget = lists.budget(NodeId(0));
-            let kept = lists.counts().cached();
+        let mut look = || {
+            let budget = made.budget(NodeId(0));
+            let kept = made.counts().cached();
             most = most.max(kept as f64 / f64::from(budget.max(1)));
             if kept > budget as usize {
                 return Err(format!("{kept} pages are cached, the budget is {budget}"));
             }
             Ok(())
         };
-        let (children, kept_kib, free_kib) = settle(&self.host, made, look, |_, _| {})?;
+        let (children, kept_kib, free_kib) = settle(&self.host, &made, &mut look, &mut |_, _| {})?;
         let (cpus, policy, most_of_budget) = (shape.cpus, "ptarmigan", Some(most));
         Ok(ImbalanceRow {
             case,
@@ -290,7 +286,6 @@ impl Forker {
 }
 
 type HostHistoric<'h> = Historic<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
-type Quick<'h> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 
 /// Runs all policies on machines of one node.
 fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<ImbalanceRow>, String> {

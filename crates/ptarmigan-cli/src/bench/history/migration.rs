@@ -54,9 +54,9 @@ pub struct MigrationReport {
     pub rows: Vec<MigrationRow>,
 }
 
-fn migrate<P: Policy>(
+fn migrate(
     host: &Host<F>,
-    policy: P,
+    policy: &dyn Policy,
     name: &'static str,
     children: u32,
     watermark: Option<usize>,
@@ -65,7 +65,7 @@ fn migrate<P: Policy>(
     let mut family = Family::new(host, policy, PAGES)?;
     for child in 0..children as usize {
         let exit = CPUS_PER_NODE + child % (cpus - CPUS_PER_NODE);
-        family.child(0, exit, |_| Ok(()))?;
+        family.child(0, exit, &mut || Ok(()))?;
     }
     family.quiesce();
     let (tables, kept) = (family.tables(), family.kept());
@@ -89,19 +89,16 @@ pub fn run() -> Result<MigrationReport, String> {
             let fail = |e: ptarmigan_hosted::HostError| e.to_string();
             let linux_2_4 = historic(&host, Rules::LINUX_2_4, 3).map_err(fail)?;
             let watermark = Some(linux_2_4.high_watermark());
-            rows.push(migrate(&host, linux_2_4, "linux-2.4", children, watermark)?);
+            rows.push(migrate(&host, &linux_2_4, "linux-2.4", children, watermark)?);
             let v2004 = historic(&host, Rules::V2004, 2).map_err(fail)?;
             let watermark = Some(v2004.high_watermark());
-            rows.push(migrate(&host, v2004, "v2004", children, watermark)?);
-            rows.push(migrate(&host, historic(&host, Rules::V5, 2).map_err(fail)?, "v5", children, None)?);
-            rows.push(migrate(
-                &host,
-                historic(&host, Rules::V2008, 2).map_err(fail)?,
-                "v2008",
-                children,
-                None,
-            )?);
-            rows.push(migrate(&host, host.quicklists().map_err(fail)?, "ptarmigan", children, None)?);
+            rows.push(migrate(&host, &v2004, "v2004", children, watermark)?);
+            let v5 = historic(&host, Rules::V5, 2).map_err(fail)?;
+            rows.push(migrate(&host, &v5, "v5", children, None)?);
+            let v2008 = historic(&host, Rules::V2008, 2).map_err(fail)?;
+            rows.push(migrate(&host, &v2008, "v2008", children, None)?);
+            let lists = host.quicklists().map_err(fail)?;
+            rows.push(migrate(&host, &lists, "ptarmigan", children, None)?);
         }
     }
     Ok(MigrationReport { bench: "migration", rows })

@@ -6,6 +6,7 @@ use super::report::{Part, Row, row};
 use super::table::{Grid, size};
 use crate::bar;
 use crate::error::{Context, Failure};
+use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86Pae;
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
@@ -14,7 +15,7 @@ use ptarmigan::params::{AutoParams, UserPte};
 use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan_bench::text::{Text, TextTable};
-use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, HostTables, NoTlb};
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostTables};
 use std::fmt::{Result as Written, Write as _};
 
 /// How much smaller the machine is.
@@ -127,9 +128,17 @@ fn run(low: &LowMemory, ram: u64, load: &SparseLoad, userpte: UserPte) -> Result
         // SAFETY: 1. the window was made for this host and reaches all of its memory, from which
         // the lists draw.
         let machine = unsafe {
-            HostMachine::with_window(&host, lists, NoTlb, TlbConfig::new(1), Delivery::AtOnce, &tables)
+            ReplayHost::with_window(
+                &host,
+                &lists,
+                WalkingMmu::NONE,
+                TlbConfig::new(1),
+                Delivery::AtOnce,
+                &tables,
+            )
         };
-        let machine = machine.context("machine")?;
+        let inner = machine.context("machine")?;
+        let machine = EitherMachine::low(&inner);
         let slots = host.slots();
         let slot = slots.first().ok_or_else(|| Failure::new("the CPU of the machine is in use"))?;
         let fate = {
@@ -137,7 +146,7 @@ fn run(low: &LowMemory, ram: u64, load: &SparseLoad, userpte: UserPte) -> Result
             let on = machine.on(&pin).context("machine")?;
             load.run(on, || machine.policy().counts().high.live() as u64)?
         };
-        machine.drain(&slots);
+        inner.drain(&slots);
         fate
     };
     held.into_iter().for_each(|frame| host.frames().give(frame.dirty()));
