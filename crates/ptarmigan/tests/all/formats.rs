@@ -5,7 +5,7 @@ use ptarmigan::format::{
     Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Upper, Access, Attr, Format, I386,
     Slot64, X86_64,
 };
-use ptarmigan::frames::AllocFlags;
+use ptarmigan::frames::{AllocFlags, DataFrames};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan::space::{AreaFlags, Space};
@@ -175,6 +175,51 @@ fn pages_of_the_kernel_are_blocks_of_frames() {
     of::<Aarch64Upper>();
     of::<Aarch64K16Upper>();
     of::<Aarch64K64Upper>();
+}
+
+#[test]
+fn pages_of_several_frames_are_cleared_ahead_whole() {
+    let config = HostConfig { bytes: 64 << 20, touch_data: true, use_lines: 64, ..HostConfig::default() };
+    let host = Host::<Aarch64K64>::new(config).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut space = Space::<Aarch64K64>::new(on).unwrap();
+    let heap = VirtRange { start: 0x100_0000, end: 0x140_0000 };
+    let rw = AreaFlags::READ.with(AreaFlags::WRITE);
+    let mut cleared = 0;
+    for _ in 0..4 {
+        space.edit(on).unwrap().mmap(heap, rw, 0).unwrap();
+        for at in (heap.start..heap.end).step_by(1 << 16) {
+            // The host looks at each page that is handed out as zero, and writes to it.
+            space.fault(on, VirtAddr(at), Access::Write).unwrap();
+        }
+        space.edit(on).unwrap().munmap(heap).unwrap();
+        cleared += on.data().zero_counts().ahead;
+        let made = on.clear_ahead(40);
+        assert!(made <= 40 + 16, "{made} frames are cleared, of 40");
+    }
+    let counts = on.data().zero_counts();
+    assert!(cleared > 0 && counts.found > 0, "{counts:?}");
+    space.end(on).unwrap();
+    m.drain(&slots);
+    drop(m);
+    host.audit().unwrap();
+}
+
+#[test]
+fn there_are_no_data_frames_of_an_order_that_memory_has_not() {
+    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
+    let host = Host::<X>::new(config).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    for order in [11, 64, u8::MAX] {
+        let mut boot = host.boot(DataFrames::bytes(1, 1)).unwrap();
+        let data = DataFrames::of_order(&mut boot, host.frames(), 1, order).unwrap();
+        assert!(data.take(host.frames(), &pin, AllocFlags::NORMAL).is_err());
+        assert_eq!((data.resting(), data.drain(host.frames(), &pin)), (0, 0));
+    }
 }
 
 /// Maps a page to frame `pfn`, and two pages from it on.

@@ -223,7 +223,7 @@ impl DataFrames {
         let batch = BATCH_ORDER.min((high / 2).ilog2() as u8);
         let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
         let lists = PerCpu::new_with(boot, frames.machine(), cpus, |boot, _| {
-            Ok(List { start: 0, limit: high, items: Room::new(boot)?, zeros: Zeros::new(boot, high)? })
+            Ok(List { start: 0, limit: high, items: Room::new(boot)?, zeros: Zeros::new(boot, high, order)? })
         })?;
         let batches = boot.take(cpus, |_| Batches::new())?;
         let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
@@ -434,7 +434,7 @@ impl DataFrames {
         }
         // A whole block where there is one on this node; near the end of memory the CPU's zero
         // frames, other CPUs' batches and single frames still are.
-        let batch = if want_zero { self.batch.min(Zeros::order(self.high)) } else { self.batch };
+        let batch = if want_zero { self.batch.min(Zeros::batch(self.high, self.order)) } else { self.batch };
         if let Ok(block) = frames.take(request(batch))
             && let Some(taken) = self.take_in_block(frames, pin, block, want_zero)
         {

@@ -5,10 +5,15 @@ use crate::cpu::Counter;
 use crate::frames::demand::Demand;
 use core::sync::atomic::AtomicUsize;
 
-/// Frames that a CPU's stack can hold: 2 MiB, the size of a second-level cache.
-pub(super) const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
+/// Data frames of 4 KiB that a CPU's stack can hold: 2 MiB, the size of a second-level cache.
+const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
 /// It holds at most this part of the CPU's limit.
 const PART: usize = 4;
+
+/// Returns how many data frames of an order a CPU's stack may hold, if the CPU may hold `high`.
+fn most(high: usize, order: u8) -> usize {
+    (CAPACITY >> order).min(high / PART)
+}
 
 /// Zero frames of one CPU.
 pub(super) struct Zeros {
@@ -32,14 +37,13 @@ pub(super) struct Shown {
 }
 
 impl Zeros {
-    /// For a CPU that may hold `high` frames in all.
+    /// For a CPU that may hold `high` data frames of an order in all.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if there is no room for them.
-    pub fn new(boot: &mut BootMemory, high: usize) -> Result<Self, BootMemoryShort> {
-        let most = CAPACITY.min(high / PART);
-        Ok(Zeros { most, items: Room::new(boot)?, demand: Demand::default() })
+    pub fn new(boot: &mut BootMemory, high: usize, order: u8) -> Result<Self, BootMemoryShort> {
+        Ok(Zeros { most: most(high, order), items: Room::new(boot)?, demand: Demand::default() })
     }
 
     /// Returns the bytes of boot memory that `new` takes.
@@ -47,8 +51,9 @@ impl Zeros {
         Room::<CAPACITY>::bytes()
     }
 
-    /// Order of the largest block that there is room for, if it may hold `high` frames in all.
-    pub fn order(high: usize) -> u8 {
-        CAPACITY.min(high / PART).checked_ilog2().unwrap_or(0) as u8
+    /// Binary logarithm of the data frames of an order that there is room for, if the CPU may hold
+    /// `high` in all.
+    pub fn batch(high: usize, order: u8) -> u8 {
+        most(high, order).checked_ilog2().unwrap_or(0) as u8
     }
 }
