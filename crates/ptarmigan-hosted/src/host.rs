@@ -32,7 +32,7 @@ pub struct HostConfig {
     /// Data frames have memory behind them: cleared and copied for real.
     pub touch_data: bool,
     /// With memory behind data frames: cache lines of each fresh page that its program writes to at
-    /// once, 64 at most. The store that faults is one, if that is to be imitated.
+    /// once, at most all of them. The store that faults is one, if that is to be imitated.
     pub use_lines: usize,
     /// Bytes at the start of each node, where tables are placed, to touch in advance.
     pub prefault: usize,

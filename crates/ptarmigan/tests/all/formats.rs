@@ -179,7 +179,7 @@ fn pages_of_the_kernel_are_blocks_of_frames() {
 
 #[test]
 fn pages_of_several_frames_are_cleared_ahead_whole() {
-    let config = HostConfig { bytes: 64 << 20, touch_data: true, use_lines: 64, ..HostConfig::default() };
+    let config = HostConfig { bytes: 64 << 20, touch_data: true, use_lines: 1024, ..HostConfig::default() };
     let host = Host::<Aarch64K64>::new(config).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
