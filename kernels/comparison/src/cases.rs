@@ -45,25 +45,15 @@ impl Counts {
         let mut all = vec![Counts::default(); CASES.len()];
         for line in text.lines().filter(|line| !line.starts_with("at ")) {
             let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
-            let [case, times, programs, kernel, forgotten, roots, page_instructions, pages @ ..] =
+            let &[case, times, programs, kernel, forgotten, roots, page_instructions, ref pages @ ..] =
                 &numbers[..]
             else {
                 return None;
             };
-            let counts = all.get_mut(usize::try_from(*case).ok()?)?;
-            *counts = Counts {
-                times: *times,
-                programs: *programs,
-                kernel: *kernel,
-                forgotten: *forgotten,
-                roots: *roots,
-                page_instructions: *page_instructions,
-                ..Counts::default()
-            };
-            for by in 0..BY.len() {
-                counts.cleared[by] = *pages.get(2 * by)?;
-                counts.copied[by] = *pages.get(2 * by + 1)?;
-            }
+            let &[a, b, c, d, e, f] = pages else { return None };
+            let (cleared, copied) = ([a, c, e], [b, d, f]);
+            *all.get_mut(usize::try_from(case).ok()?)? =
+                Counts { times, programs, kernel, forgotten, roots, page_instructions, cleared, copied };
         }
         all.iter().all(|counts| counts.times > 0).then_some(all)
     }

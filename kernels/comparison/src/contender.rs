@@ -17,59 +17,48 @@ impl fmt::Display for Arch {
     }
 }
 
-/// Whose kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum System {
-    /// Debian's Linux 6.1.
-    Linux,
-    /// The library's.
-    Ours,
-}
-
 /// A kernel with its parameters.
 #[derive(Debug)]
 pub struct Contender {
-    /// The name in rows.
+    /// The name in rows, which tells the system and the target.
     pub name: &'static str,
-    pub arch: Arch,
-    pub system: System,
     /// The addition to the command line.
     pub append: &'static str,
     pub about: &'static str,
 }
 
-const fn new(
-    name: &'static str,
-    arch: Arch,
-    system: System,
-    append: &'static str,
-    about: &'static str,
-) -> Contender {
-    Contender { name, arch, system, append, about }
-}
+impl Contender {
+    const fn new(name: &'static str, append: &'static str, about: &'static str) -> Self {
+        Contender { name, append, about }
+    }
 
-use Arch::{I386, X86_64};
-use System::{Linux, Ours};
+    /// Whether it is Debian's Linux 6.1, and not the library's kernel.
+    pub fn is_linux(&self) -> bool {
+        self.name.starts_with("linux-")
+    }
+
+    pub fn arch(&self) -> Arch {
+        if self.name.contains("i386") { Arch::I386 } else { Arch::X86_64 }
+    }
+}
 
 /// All of them.
 pub const CONTENDERS: [Contender; 13] = [
-    new("linux-i386-high", I386, Linux, "", "Linux, PAE, leaf tables in high memory"),
-    new("linux-i386-nohigh", I386, Linux, "userpte=nohigh", "Linux, PAE, tables in low memory"),
-    new("linux-i386-high-noinit", I386, Linux, "init_on_alloc=0", "the same; memory not cleared twice"),
-    new(
+    Contender::new("linux-i386-high", "", "Linux, PAE, leaf tables in high memory"),
+    Contender::new("linux-i386-nohigh", "userpte=nohigh", "Linux, PAE, tables in low memory"),
+    Contender::new("linux-i386-high-noinit", "init_on_alloc=0", "the same; memory not cleared twice"),
+    Contender::new(
         "linux-i386-nohigh-noinit",
-        I386,
-        Linux,
         "userpte=nohigh init_on_alloc=0",
         "the same; memory not cleared twice",
     ),
-    new("ptarmigan-i386-high", I386, Ours, "userpte=high", "the library, leaf tables in high memory"),
-    new("ptarmigan-i386-nohigh", I386, Ours, "userpte=nohigh", "the library, tables in low memory"),
-    new("ptarmigan-i386-auto", I386, Ours, "userpte=auto", "the library decides for each table"),
-    new("plain-i386-high", I386, Ours, "userpte=high quicklist=off", "without quicklists"),
-    new("plain-i386-nohigh", I386, Ours, "userpte=nohigh quicklist=off", "without quicklists"),
-    new("linux-x86_64", X86_64, Linux, "", "Linux"),
-    new("linux-x86_64-noinit", X86_64, Linux, "init_on_alloc=0", "Linux; memory not cleared twice"),
-    new("ptarmigan-x86_64", X86_64, Ours, "", "the library"),
-    new("plain-x86_64", X86_64, Ours, "quicklist=off", "the library without quicklists"),
+    Contender::new("ptarmigan-i386-high", "userpte=high", "the library, leaf tables in high memory"),
+    Contender::new("ptarmigan-i386-nohigh", "userpte=nohigh", "the library, tables in low memory"),
+    Contender::new("ptarmigan-i386-auto", "userpte=auto", "the library decides for each table"),
+    Contender::new("plain-i386-high", "userpte=high quicklist=off", "without quicklists"),
+    Contender::new("plain-i386-nohigh", "userpte=nohigh quicklist=off", "without quicklists"),
+    Contender::new("linux-x86_64", "", "Linux"),
+    Contender::new("linux-x86_64-noinit", "init_on_alloc=0", "Linux; memory not cleared twice"),
+    Contender::new("ptarmigan-x86_64", "", "the library"),
+    Contender::new("plain-x86_64", "quicklist=off", "the library without quicklists"),
 ];

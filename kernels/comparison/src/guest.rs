@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::cases::{CASES, Counts};
-use crate::contender::{Arch, Contender, System};
-use crate::profile;
+use crate::contender::{Arch, Contender};
+use crate::{last_line, profile};
 
 /// The most that a guest may print.
 const OUTPUT: u64 = 64 << 10;
@@ -56,7 +56,7 @@ impl Guest<'_> {
     pub fn run(&self) -> Result<(String, String), String> {
         let Guest { contender, files, counter, profiled } = self;
         // The same processor for both; NX, as our entries carry it.
-        let (qemu, cpu, kernel_start) = match contender.arch {
+        let (qemu, cpu, kernel_start) = match contender.arch() {
             Arch::I386 => ("qemu-system-i386", "qemu32,+pae,+pse36,+nx", "0xc0000000"),
             Arch::X86_64 => ("qemu-system-x86_64", "qemu64", "0x800000000000"),
         };
@@ -64,13 +64,13 @@ impl Guest<'_> {
         command.args([SECONDS, qemu, "-accel", "tcg", "-icount", "shift=0", "-cpu", cpu, "-M", "pc"]);
         command.args(["-m", "2G", "-smp", "1", "-nographic", "-no-reboot", "-nic", "none"]);
         command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-        let (image, common) = match (contender.system, &files.linux) {
-            (System::Ours, _) => (&files.image, ""),
-            (System::Linux, Some(linux)) => (
+        let (image, common) = match (contender.is_linux(), &files.linux) {
+            (false, _) => (&files.image, ""),
+            (true, Some(linux)) => (
                 linux,
                 "console=ttyS0 quiet panic=-1 mitigations=off transparent_hugepage=never random.trust_cpu=1",
             ),
-            (System::Linux, None) => return Err("Linux was not fetched".into()),
+            (true, None) => return Err("Linux was not fetched".into()),
         };
         command.arg("-kernel").arg(image).arg("-initrd").arg(&files.archive);
         command.arg("-append").arg(format!("{common} {}", contender.append));
@@ -102,10 +102,8 @@ impl Guest<'_> {
     pub fn boot(&self) -> Result<Boot, String> {
         let Guest { counter, profiled, .. } = self;
         let (text, ended) = self.run()?;
-        let values = results(&text).ok_or_else(|| {
-            let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
-            format!("{ended} and no result; the guest's last line: {}", last.trim())
-        })?;
+        let values = results(&text)
+            .ok_or_else(|| format!("{ended} and no result; the guest's last line: {}", last_line(&text)))?;
         let (counts, profile) = match counter {
             Some((_, out)) => {
                 let text = fs::read_to_string(out)

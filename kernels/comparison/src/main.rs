@@ -28,7 +28,7 @@ use std::{fs, thread};
 use clap::Parser;
 use indicatif::ProgressBar;
 
-use contender::{Arch, CONTENDERS, Contender, System};
+use contender::{Arch, CONTENDERS, Contender};
 use guest::{Boot, Guest};
 use rows::Row;
 
@@ -88,14 +88,18 @@ fn scratch() -> Result<Scratch, String> {
     Ok(Scratch(path))
 }
 
+/// Returns the last line of a text that is not empty.
+fn last_line(text: &str) -> &str {
+    text.trim_end().lines().next_back().map_or("nothing", str::trim)
+}
+
 /// Runs a command to its end; returns its output.
 fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|e| format!("{name}: {e}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-        return Err(format!("{name} ended with {}: {last}", output.status));
+        return Err(format!("{name} ended with {}: {}", output.status, last_line(&said)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -137,11 +141,10 @@ fn compare(options: &Options) -> Result<(), String> {
     let work = scratch()?;
     let mut files = Vec::new();
     for arch in [Arch::I386, Arch::X86_64] {
-        let of = |system: Option<System>| {
-            contenders.iter().any(|c| c.arch == arch && system.is_none_or(|s| c.system == s))
-        };
-        if of(None) {
-            files.push((arch, prepare(options, &work.0, arch, of(Some(System::Linux)))?));
+        let here: Vec<_> = contenders.iter().filter(|contender| contender.arch() == arch).collect();
+        if !here.is_empty() {
+            let linux = here.iter().any(|contender| contender.is_linux());
+            files.push((arch, prepare(options, &work.0, arch, linux)?));
         }
     }
     if options.program != "faults" {
@@ -158,7 +161,7 @@ fn compare(options: &Options) -> Result<(), String> {
             scope.spawn(|| {
                 while let Some((index, counts)) = boots.get(next.fetch_add(1, Relaxed)).copied() {
                     let contender = contenders[index];
-                    let result = files.iter().find(|(arch, _)| *arch == contender.arch).map_or_else(
+                    let result = files.iter().find(|(arch, _)| *arch == contender.arch()).map_or_else(
                         || Err("no files".to_owned()),
                         |(_, files)| {
                             let out = work.0.join(format!("counts-{}", contender.name));
@@ -189,9 +192,10 @@ fn compare(options: &Options) -> Result<(), String> {
         print::notes(contender, boots);
     }
     if let Some(case) = &options.profile {
-        for (contender, boots) in contenders.iter().zip(&all).filter(|(c, _)| c.system == System::Ours) {
+        for (contender, boots) in contenders.iter().zip(&all).filter(|(c, _)| !c.is_linux()) {
             let executed = boots.iter().find_map(|boot| boot.profile.as_ref());
-            let image = files.iter().find(|(arch, _)| *arch == contender.arch).map(|(_, files)| &files.image);
+            let image =
+                files.iter().find(|(arch, _)| *arch == contender.arch()).map(|(_, files)| &files.image);
             if let (Some(executed), Some(image)) = (executed, image) {
                 profile::print(contender.name, case, image, executed)?;
             }
@@ -205,7 +209,7 @@ fn compare(options: &Options) -> Result<(), String> {
 /// Boots each contender once, and prints the lines of its program: those that begin in capitals.
 fn print_output(contenders: &[&Contender], files: &[(Arch, guest::Files)]) -> Result<(), String> {
     for contender in contenders {
-        let (_, files) = files.iter().find(|(arch, _)| *arch == contender.arch).ok_or("no files")?;
+        let (_, files) = files.iter().find(|(arch, _)| *arch == contender.arch()).ok_or("no files")?;
         let (text, ended) = Guest { contender, files, counter: None, profiled: None }.run()?;
         let capitals = |line: &&str| {
             line.split(' ')
@@ -214,8 +218,8 @@ fn print_output(contenders: &[&Contender], files: &[(Arch, guest::Files)]) -> Re
         };
         let lines: Vec<&str> = text.lines().map(str::trim).filter(capitals).collect();
         if lines.is_empty() {
-            let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
-            return Err(format!("{}: {ended} and no result; the last line: {}", contender.name, last.trim()));
+            let (name, last) = (contender.name, last_line(&text));
+            return Err(format!("{name}: {ended} and no result; the last line: {last}"));
         }
         lines.iter().for_each(|line| println!("{:22} {line}", contender.name));
     }

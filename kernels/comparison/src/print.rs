@@ -1,7 +1,7 @@
 //! Prints the results: tables, bars, remarks; rows as JSON.
 
 use crate::cases::{BY, CASES};
-use crate::contender::{Contender, System};
+use crate::contender::Contender;
 use crate::guest::Boot;
 use crate::rows::{Happened, Pages, Row, find};
 
@@ -78,7 +78,7 @@ pub fn tables(rows: &[Row]) {
 
 /// Prints our kernel's messages about a boot.
 pub fn notes(contender: &Contender, boots: &[Boot]) {
-    if contender.system == System::Linux {
+    if contender.is_linux() {
         return;
     }
     let Some(boot) = boots.first() else { return };

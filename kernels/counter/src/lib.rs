@@ -52,17 +52,12 @@ static PROFILED: OnceLock<usize> = OnceLock::new();
 /// and how often it was executed.
 static INSTRUCTIONS: Mutex<BTreeMap<u64, &'static AtomicU64>> = Mutex::new(BTreeMap::new());
 
-/// The counts, at one moment or between two.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    programs: u64,
-    kernel: u64,
-    forgotten: u64,
-    roots: u64,
-    written: Written,
-}
+/// The counts, at one moment or between two: instructions of programs and of the kernel, pages that
+/// the TLB was told to forget, roots loaded, instructions that wrote pages; then, for each of [`BY`],
+/// pages cleared and pages copied.
+type Counts = Vec<u64>;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Case {
     times: u64,
     begun: Option<Counts>,
@@ -84,30 +79,12 @@ thread_local! {
     static COUNTER: RefCell<Counter> = RefCell::default();
 }
 
-impl Counts {
-    /// Adds the events between two moments.
-    fn add(&mut self, from: &Counts, to: &Counts) {
-        self.programs += to.programs - from.programs;
-        self.kernel += to.kernel - from.kernel;
-        self.forgotten += to.forgotten - from.forgotten;
-        self.roots += to.roots - from.roots;
-        for by in 0..BY.len() {
-            self.written.cleared[by] += to.written.cleared[by] - from.written.cleared[by];
-            self.written.copied[by] += to.written.copied[by] - from.written.copied[by];
-        }
-        self.written.instructions += to.written.instructions - from.written.instructions;
-    }
-}
-
 impl Counter {
     fn now(&self) -> Counts {
-        Counts {
-            programs: PROGRAMS.load(Relaxed),
-            kernel: KERNEL.load(Relaxed),
-            forgotten: FORGOTTEN.load(Relaxed),
-            roots: ROOTS.load(Relaxed),
-            written: self.written,
-        }
+        let Written { cleared, copied, instructions } = &self.written;
+        let counted = [&PROGRAMS, &KERNEL, &FORGOTTEN, &ROOTS].map(|count| count.load(Relaxed));
+        let pages = (0..BY.len()).flat_map(|by| [cleared[by], copied[by]]);
+        counted.into_iter().chain([*instructions]).chain(pages).collect()
     }
 
     fn mark(&mut self, case: usize, ends: bool) {
@@ -124,7 +101,9 @@ impl Counter {
             case.begun = Some(now);
         } else if let Some(begun) = case.begun.take() {
             case.times += 1;
-            case.sum.add(&begun, &now);
+            case.sum.resize(now.len(), 0);
+            let spans = now.iter().zip(begun).map(|(to, from)| to - from);
+            case.sum.iter_mut().zip(spans).for_each(|(sum, span)| *sum += span);
         }
     }
 
@@ -147,16 +126,8 @@ impl Counter {
     fn report(&self) {
         let mut text = String::new();
         for (number, case) in self.cases.iter().enumerate().filter(|(_, case)| case.times > 0) {
-            let Counts { programs, kernel, forgotten, roots, written } = &case.sum;
-            let _ = write!(
-                text,
-                "{number} {} {programs} {kernel} {forgotten} {roots} {}",
-                case.times, written.instructions
-            );
-            for by in 0..BY.len() {
-                let _ = write!(text, " {} {}", written.cleared[by], written.copied[by]);
-            }
-            text.push('\n');
+            let counts: String = case.sum.iter().map(|count| format!(" {count}")).collect();
+            let _ = writeln!(text, "{number} {}{counts}", case.times);
         }
         for (at, count) in &self.profile {
             let _ = writeln!(text, "at {at:x} {count}");

@@ -21,11 +21,7 @@ struct Archive {
 }
 
 impl Archive {
-    fn add(&mut self, name: &str, mode: u32, data: &[u8]) -> Result<(), String> {
-        self.add_device(name, mode, data, [0, 0])
-    }
-
-    fn add_device(&mut self, name: &str, mode: u32, data: &[u8], device: [u32; 2]) -> Result<(), String> {
+    fn add(&mut self, name: &str, mode: u32, data: &[u8], device: [u32; 2]) -> Result<(), String> {
         let len = u32::try_from(data.len()).map_err(|_| format!("{name} is too large"))?;
         self.entries += 1;
         let links = if mode == DIRECTORY { 2 } else { 1 };
@@ -54,20 +50,20 @@ fn make(arguments: &[String]) -> Result<(), String> {
     let mut archive = Archive::default();
     for entry in entries {
         if let Some(name) = entry.strip_suffix('/') {
-            archive.add(name, DIRECTORY, &[])?;
+            archive.add(name, DIRECTORY, &[], [0, 0])?;
         } else if let Some((name, file)) = entry.split_once('=') {
             let data = fs::read(file).map_err(|e| format!("{file}: {e}"))?;
-            archive.add(name, FILE, &data)?;
+            archive.add(name, FILE, &data, [0, 0])?;
         } else if let Some((name, target)) = entry.split_once('@') {
-            archive.add(name, LINK, target.as_bytes())?;
+            archive.add(name, LINK, target.as_bytes(), [0, 0])?;
         } else if let [name, major, minor] = entry.split(':').collect::<Vec<_>>()[..] {
             let number = |text: &str| text.parse::<u32>().map_err(|e| format!("{entry}: {text}: {e}"));
-            archive.add_device(name, DEVICE, &[], [number(major)?, number(minor)?])?;
+            archive.add(name, DEVICE, &[], [number(major)?, number(minor)?])?;
         } else {
             return Err(format!("{entry}: neither NAME/ nor NAME=FILE nor NAME@TARGET nor NAME:MAJOR:MINOR"));
         }
     }
-    archive.add("TRAILER!!!", 0, &[])?;
+    archive.add("TRAILER!!!", 0, &[], [0, 0])?;
     fs::write(out, archive.bytes).map_err(|e| format!("{out}: {e}"))
 }
 
