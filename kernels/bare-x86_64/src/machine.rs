@@ -13,7 +13,7 @@ use ptarmigan::setup::{Kernel, NoObjects, Setup};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::{Failed, fail, machine, memory_run};
 use ptarmigan_kernel_mailbox::{self as mailbox, Announced};
-use ptarmigan_kernel_x86::bare::{DIRECT_MAP, DIRECT_MAP_LIMIT, boot, direct, trap};
+use ptarmigan_kernel_x86::bare::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, kernel_root, trap};
 use ptarmigan_kernel_x86::memory_map::Span;
 
 /// All parts together, whose tables a recorder is told of.
@@ -91,7 +91,7 @@ pub unsafe fn set_up(memory: Span) -> Result<(Machine, BootMemory), Failed> {
     let mmu = unsafe { X86Mmu::with_features(NoIpi, Announcing, Features::NONE) };
     let runs = [memory_run(memory.start, memory.end)];
     let setup = Setup::direct_map(&runs, direct(0), DIRECT_MAP_LIMIT, mmu)?
-        .kernel_root(boot::kernel_top().physical(DIRECT_MAP))
+        .kernel_root(kernel_root().physical(DIRECT_MAP))
         .extra(EXTRA);
     // SAFETY: 1. Point 1 of the caller's. 2. The direct map covers it in every space, and
     // the image. 3. The table that the machine booted on maps no page of the user's, and the tables

@@ -10,12 +10,12 @@
 mod areas;
 mod library;
 mod machine;
-mod mmu;
 mod selftest;
 
 use ptarmigan_kernel_base::{board, fail, pass, say};
 use ptarmigan_kernel_mailbox as mailbox;
-use ptarmigan_kernel_x86::bare::{PC, boot, trap};
+use ptarmigan_kernel_x86::bare::{boot, shared_tables, trap};
+use ptarmigan_kernel_x86::serial::PC;
 
 ptarmigan_kernel_base::panic_handler!();
 
@@ -39,7 +39,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     selftest::run(*memory);
     if announces {
         mailbox::begin(0);
-        boot::shared_tables().for_each(|(at, level)| mailbox::fixed_table(0, at, level));
+        shared_tables().for_each(|(at, level)| mailbox::fixed_table(0, at, level));
     }
     if without_flush {
         machine::leave_flushes_out();

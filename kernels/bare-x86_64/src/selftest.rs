@@ -5,15 +5,24 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ptarmigan_kernel_base::say;
-use ptarmigan_kernel_x86::bare::{DIRECT_MAP, boot, direct, trap};
+use ptarmigan_kernel_x86::bare::{DIRECT_MAP, direct, kernel_root, trap};
 use ptarmigan_kernel_x86::memory_map::Span;
 use ptarmigan_kernel_x86::table::{self, TablePage};
-
-use crate::mmu::{ACCESSED, DIRTY, NO_EXECUTE, PRESENT, WRITABLE};
 
 /// Slot 2 of the root table, in the user's half.
 const VIRT: u64 = 2 << 39;
 const PAGE: u64 = 4096;
+
+/// Entry bit: present.
+const PRESENT: u64 = 1;
+/// Entry bit: writable.
+const WRITABLE: u64 = 1 << 1;
+/// Entry bit, set by the MMU: used.
+const ACCESSED: u64 = 1 << 5;
+/// Entry bit, set by the MMU: written through.
+const DIRTY: u64 = 1 << 6;
+/// Entry bit: not executable.
+const NO_EXECUTE: u64 = 1 << 63;
 
 /// A tree of this module's own: a top with the kernel's entries, and one path down to `VIRT`.
 static TOP: TablePage<512> = TablePage::new();
@@ -57,10 +66,10 @@ pub fn run(memory: Span) {
     assert!(memory.bytes() >= 16 * PAGE, "no memory to test with");
 
     let boot = table::current_root();
-    assert_eq!(boot, boot::kernel_top().physical(DIRECT_MAP));
-    assert_eq!(boot::kernel_top().get(0), 0, "the user's half is not empty");
+    assert_eq!(boot, kernel_root().physical(DIRECT_MAP));
+    assert_eq!(kernel_root().get(0), 0, "the user's half is not empty");
     for slot in 256..512 {
-        TOP.set(slot, boot::kernel_top().get(slot));
+        TOP.set(slot, kernel_root().get(slot));
     }
     TOP.set(2, UPPER.physical(DIRECT_MAP) | PRESENT | WRITABLE);
     UPPER.set(0, DIRECTORY.physical(DIRECT_MAP) | PRESENT | WRITABLE);

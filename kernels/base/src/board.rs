@@ -1,7 +1,6 @@
 //! Prints on the serial port, and ends the run.
 
 use core::fmt::{self, Display, Write};
-use core::panic::PanicInfo;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -63,9 +62,7 @@ fn end(passed: bool) -> ! {
     if let Some(board) = board() {
         (board.exit)(passed);
     }
-    loop {
-        core::hint::spin_loop();
-    }
+    forever()
 }
 
 /// Ends a run in which every check held.
@@ -80,15 +77,22 @@ pub fn fail(why: fmt::Arguments<'_>) -> ! {
         print(format_args!("FAIL {why}"));
         end(false);
     }
-    // Another CPU is about to end the machine, or reporting has failed itself.
-    loop {
-        core::hint::spin_loop();
+    // Another CPU ends the machine, or reporting has failed itself.
+    forever()
+}
+
+/// Ends a run that has failed if `fails`.
+pub fn fail_if(fails: bool, why: fmt::Arguments<'_>) {
+    if fails {
+        fail(why);
     }
 }
 
-/// Ends a run that panicked. The image's handler of panics calls it.
-pub fn panicked(info: &PanicInfo<'_>) -> ! {
-    fail(format_args!("{info}"))
+/// Does nothing for ever: the machine is about to end.
+pub fn forever() -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
 }
 
 /// Defines the image's handler of panics.
@@ -97,7 +101,7 @@ macro_rules! panic_handler {
     () => {
         #[panic_handler]
         fn panic(info: &::core::panic::PanicInfo<'_>) -> ! {
-            $crate::board::panicked(info)
+            $crate::fail(::core::format_args!("{info}"))
         }
     };
 }

@@ -3,23 +3,19 @@
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::setup::Objects;
 
-/// The bytes of a program, from the start of a page on.
+/// The bytes of a program, whole pages, from the start of a page on.
 #[repr(C, align(4096))]
-pub struct Pages<const N: usize>([u8; N]);
+pub struct Pages<B: ?Sized>(pub B);
 
-impl<const N: usize> Pages<N> {
-    /// Copies the program, whose size is whole pages.
-    pub const fn new(bytes: &[u8; N]) -> Self {
-        Pages(*bytes)
-    }
-
+impl Pages<[u8]> {
     /// Returns it as an object.
     ///
     /// # Safety
     ///
     /// 1. The program's physical address must be its own minus `direct_map`.
     pub unsafe fn object(&'static self, direct_map: u64) -> Program {
-        Program { first: PhysAddr(self.0.as_ptr().addr() as u64 - direct_map).pfn(), len: N as u64 }
+        let first = PhysAddr(self.0.as_ptr().addr() as u64 - direct_map).pfn();
+        Program { first, len: self.0.len() as u64 }
     }
 }
 
@@ -27,7 +23,8 @@ impl<const N: usize> Pages<N> {
 #[derive(Clone, Copy)]
 pub struct Program {
     first: Pfn,
-    len: u64,
+    /// Its size in bytes.
+    pub len: u64,
 }
 
 /// The object that a program is.

@@ -2,6 +2,7 @@
 // and unmaps memory, and checks its content. The program has a type `Word`, its calls in `abi`, and
 // the functions that are imported here.
 
+use core::panic::PanicInfo;
 use core::ptr;
 
 use crate::{KERNEL, OWN, Word, abi, between, call, child_begins, jump, jumped_into, parent_wrote, value};
@@ -13,6 +14,11 @@ pub const PAGE: Word = 4096;
 pub fn exit(code: Word) -> ! {
     call(abi::EXIT, code, 0, 0);
     loop {}
+}
+
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    exit(abi::ERROR)
 }
 
 /// Reports `got` unless it is the wanted value.

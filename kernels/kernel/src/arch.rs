@@ -119,17 +119,10 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     /// The name of the machine for `uname`.
     const MACHINE: &'static str;
 
-    /// Whether an idle CPU clears frames ahead. Not where there is high memory, which the window
-    /// does not reach.
-    const CLEARS_AHEAD: bool = true;
-
-    /// Whether there may be high memory, and leaf tables of programs in it.
+    /// Whether there may be high memory, which the window does not reach, and leaf tables of programs
+    /// in it. An idle CPU clears frames ahead only where there is none.
     const HIGH_TABLES: bool = false;
 
-    /// Returns how often tables in high memory were opened.
-    fn tables_opened() -> usize {
-        0
-    }
     /// Prints the image's own counts, at the kernel's end.
     fn print_counts() {}
     /// Returns the kernel.

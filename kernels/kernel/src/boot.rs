@@ -1,6 +1,7 @@
 //! From a machine that is set up to process 1.
 
 use ptarmigan::machine::Machine as _;
+use ptarmigan_kernel_base::{fail, say};
 
 use crate::arch::Arch;
 use crate::errno::Errno;
@@ -8,10 +9,9 @@ use crate::fs::cpio::Unpacked;
 use crate::fs::tree::ROOT;
 use crate::fs::{Device, Kind, What, path};
 use crate::params::CommandLine;
-use crate::report::refuse;
 use crate::syscall::{Stop, Sys};
 use crate::task::{Doing, INIT};
-use crate::{Kernel, State, params, say, without};
+use crate::{Kernel, State, params, without};
 
 impl<A: Arch> Kernel<A> {
     /// Unpacks the initial file system and makes process 1 of `init=`, by default `/init`.
@@ -21,25 +21,24 @@ impl<A: Arch> Kernel<A> {
         state.command_line = command_line.clone();
         without::read(command_line.text());
         if archive.is_empty() {
-            refuse::<A>(format_args!(
+            fail(format_args!(
                 "there is no initial file system: pass a cpio archive (newc) as the first module, in QEMU \
                  with -initrd"
             ));
         }
-        let Unpacked { made, left_out } = match self.unpack(&mut state, archive) {
-            Ok(unpacked) => unpacked,
-            Err(e) => refuse::<A>(format_args!("the initial file system, {} bytes: {e}", archive.len())),
-        };
-        say!(A, "kernel: {made} files");
+        let Unpacked { made, left_out } = self
+            .unpack(&mut state, archive)
+            .unwrap_or_else(|e| fail(format_args!("the initial file system, {} bytes: {e}", archive.len())));
+        say!("kernel: {made} files");
         make_devices(&mut state);
         let name = params::value(command_line.text(), "init").unwrap_or("/init");
         let found = path::resolve(&state.tree, ROOT, name.as_bytes(), true);
         let inode = match found.and_then(|found| found.existing(&state.tree)) {
             Ok(inode) => inode,
-            Err(e) if left_out > 0 => refuse::<A>(format_args!(
+            Err(e) if left_out > 0 => fail(format_args!(
                 "there is no first program {name} ({e}): {left_out} of the files are left out, see above"
             )),
-            Err(e) => refuse::<A>(format_args!(
+            Err(e) => fail(format_args!(
                 "there is no first program {name} ({e}): name one that there is with init="
             )),
         };
@@ -63,12 +62,12 @@ impl<A: Arch> Kernel<A> {
                 Errno::ENOENT => "the program in the first line of the script is missing",
                 _ => "it has to be a static ELF program that may be executed, or a script for one",
             };
-            refuse::<A>(format_args!("{name} cannot begin on {} ({e}): {wanted}", A::MACHINE));
+            fail(format_args!("{name} cannot begin on {} ({e}): {wanted}", A::MACHINE));
         }
         open_console(state);
         state.tasks.get_mut(INIT).doing = Doing::Ready;
         state.tasks.make_ready(INIT);
-        say!(A, "kernel: {} frames free", self.machine.get().frames().counts().free);
+        say!("kernel: {} frames free", self.machine.get().frames().counts().free);
     }
 }
 

@@ -58,6 +58,14 @@ errors! {
     ETIMEDOUT = 110, "The time is over.";
 }
 
+impl Errno {
+    /// Returns the error if `holds`: a check of a call's arguments in one expression.
+    #[inline]
+    pub fn when(self, holds: bool) -> Result<(), Errno> {
+        if holds { Err(self) } else { Ok(()) }
+    }
+}
+
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error {}: {}", self.0, self.text().trim_end_matches('.'))

@@ -40,7 +40,6 @@ pub mod lock;
 pub mod memory;
 pub mod params;
 pub mod report;
-pub mod say;
 pub mod signal;
 pub mod stuck;
 pub mod syscall;
@@ -51,15 +50,16 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use ptarmigan::setup::Place;
 use ptarmigan_kernel_base::late::Late;
+use ptarmigan_kernel_base::raw::Raw;
 
 use arch::{Arch, CPUS};
 use counts::{Count, Counts};
+use limits::TASKS;
 
 use lock::KernelLock;
-use memory::SharedSpaces;
 use memory::machine::Machine;
-use ptarmigan::space::Done;
-use task::{Bodies, Tasks};
+use ptarmigan::space::{Done, SharedSpace};
+use task::{Body, Tasks};
 use without::{Part, leaves_out};
 
 /// The data that the kernel lock guards.
@@ -78,6 +78,8 @@ pub struct State {
     pub named: syscall::Named,
     /// The boot loader's command line.
     pub command_line: params::CommandLine,
+    /// Set once the kernel ends.
+    pub ending: Option<report::Ending>,
 }
 
 /// Data of one CPU.
@@ -116,10 +118,10 @@ pub struct Kernel<A: Arch> {
     running: AtomicUsize,
     stopping: AtomicBool,
     stopped: AtomicUsize,
-    ending: report::Ending,
     lock: KernelLock<State>,
-    bodies: Bodies<A>,
-    spaces: SharedSpaces<A>,
+    bodies: [Raw<Body<A>>; TASKS],
+    /// The spaces that several tasks run in, by the number of their records.
+    spaces: [Raw<Option<SharedSpace<A::Format>>>; TASKS],
 }
 
 impl<A: Arch> Kernel<A> {
@@ -132,7 +134,6 @@ impl<A: Arch> Kernel<A> {
             running: AtomicUsize::new(1),
             stopping: AtomicBool::new(false),
             stopped: AtomicUsize::new(0),
-            ending: report::Ending::new(),
             lock: KernelLock::new(State {
                 tasks: Tasks::new(),
                 tree: fs::Tree::new(),
@@ -141,9 +142,10 @@ impl<A: Arch> Kernel<A> {
                 console: fs::Console::new(),
                 named: syscall::Named::new(),
                 command_line: params::CommandLine::new(),
+                ending: None,
             }),
-            bodies: Bodies::new(),
-            spaces: SharedSpaces::new(),
+            bodies: [const { Raw::new(Body::NONE) }; TASKS],
+            spaces: [const { Raw::new(None) }; TASKS],
         }
     }
 

@@ -21,11 +21,6 @@ impl<T> KernelLock<T> {
     pub const fn new(value: T) -> Self {
         KernelLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
-
-    #[inline]
-    fn try_lock(&self) -> bool {
-        !self.held.swap(true, Ordering::Acquire)
-    }
 }
 
 /// The right to use the data that the kernel lock guards.
@@ -39,7 +34,7 @@ impl<A: Arch> Kernel<A> {
     /// The caller does not hold it already: it would wait for itself.
     #[inline]
     pub fn lock(&'static self) -> Guard<'static> {
-        while !self.lock.try_lock() {
+        while self.lock.held.swap(true, Ordering::Acquire) {
             self.serve();
             core::hint::spin_loop();
         }

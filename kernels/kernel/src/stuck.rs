@@ -6,10 +6,11 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use ptarmigan_kernel_base::fail;
+
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::counts::Count;
-use crate::report::refuse;
 
 /// Such faults in a row that end the machine. A program that finds stale translations for all pages
 /// of 4 GiB has as many.
@@ -48,7 +49,7 @@ impl<A: Arch> Kernel<A> {
         let in_a_row = if before == progress { cpu.stuck.in_a_row.load(Ordering::Relaxed) + 1 } else { 1 };
         cpu.stuck.in_a_row.store(in_a_row, Ordering::Relaxed);
         if in_a_row >= MOST {
-            refuse::<A>(format_args!(
+            fail(format_args!(
                 "{MOST} faults in a row on pages that are mapped: the CPU does not see tables where they are; \
                  with tables above 4 GiB start with userpte=nohigh, less memory or another emulator"
             ));

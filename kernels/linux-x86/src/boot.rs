@@ -1,31 +1,22 @@
 //! Reads the loader's information: memory, the archive, the command line.
 
-use core::cell::UnsafeCell;
-
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::params::CommandLine;
-use ptarmigan_kernel::report::refuse;
-use ptarmigan_kernel::say;
+use ptarmigan_kernel_base::{Failed, fail, say};
 use ptarmigan_kernel_x86::acpi::{self, Nodes, Numbers};
 use ptarmigan_kernel_x86::memory_map::{self, MOST_ENTRIES, MemoryMap, PAGE, Span, TooMany};
+use ptarmigan_kernel_x86::segments::OfCpu;
 
 use crate::arch;
 use crate::arch::tables::{self, DIRECT_MAP, DIRECT_MAP_END};
 use crate::mmu::bytes;
-use crate::pc::Pc;
 
-/// The stack of a CPU. The assembly knows its size.
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; 0x10000]>);
-
-// SAFETY: 1. The bytes are only reached through the stack pointer of one CPU.
-unsafe impl Sync for Stack {}
-
+/// The stacks of CPUs. The assembly knows their size.
 #[unsafe(no_mangle)]
-static boot_stacks: [Stack; CPUS] = [const { Stack(UnsafeCell::new([0; 0x10000])) }; CPUS];
+static boot_stacks: [OfCpu<[u8; 0x10000]>; CPUS] = [const { OfCpu::new([0; 0x10000]) }; CPUS];
 
 /// Runs of free memory that are kept.
 const KEPT: usize = 32;
@@ -56,20 +47,17 @@ pub struct Info {
 ///
 /// 1. `information` is the loader's value at entry, and the memory it describes has not been
 ///    written to, nor will be where the result refers to it.
-pub unsafe fn read(information: u64) -> Info {
+pub unsafe fn read(information: u64) -> Result<Info, Failed> {
     let reached = format_args!("below the {} MiB that the kernel reaches at boot", DIRECT_MAP_END >> 20);
     // SAFETY: 1. The loader's and the firmware's structures (point 1), or bytes behind a text:
     // memory that is not free, or reserved below, or not written to before this returns.
     let memory = |at, len| unsafe { bytes(at, len) };
-    let places = match arch::places(information, memory) {
-        Ok(places) => places,
-        Err(e) => refuse::<Pc>(format_args!("{e}")),
-    };
+    let places = arch::places(information, memory)?;
     let Span { start, end } = places.module;
     let archive = match memory(start, places.module.bytes()) {
         Some(bytes) => bytes,
         None if start == end => &[],
-        None => refuse::<Pc>(format_args!(
+        None => fail(format_args!(
             "the initial file system, at {start:#x} to {end:#x}, does not lie {reached}: make it smaller"
         )),
     };
@@ -78,17 +66,17 @@ pub unsafe fn read(information: u64) -> Info {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (command_line, misread) = CommandLine::read(arch::words(text));
     if let Some(misread) = misread {
-        say!(Pc, "kernel: command line: {misread}the rest is taken");
+        say!("kernel: command line: {misread}the rest is taken");
     }
     if let Err(e) = arch::set_limit(command_line.text(), end) {
-        say!(Pc, "kernel: command line: {e}; all that can be low is");
+        say!("kernel: command line: {e}; all that can be low is");
     }
     let Some(map) = memory(places.map.start, places.map.bytes()) else {
-        refuse::<Pc>(format_args!("the boot loader passed no map of memory that lies {reached}"));
+        fail(format_args!("the boot loader passed no map of memory that lies {reached}"));
     };
     let entries = arch::entries(map);
     if !memory_map::is_memory(&entries, places.module) {
-        refuse::<Pc>(format_args!(
+        fail(format_args!(
             "the initial file system, at {start:#x} to {end:#x}, is not in memory: give the machine more"
         ));
     }
@@ -101,13 +89,12 @@ pub unsafe fn read(information: u64) -> Info {
         places.modules,
         places.module,
     ];
-    let map = match MemoryMap::<KEPT>::new(entries, &reserved, arch::HIGHEST) {
-        Ok(map) => map,
-        Err(TooMany(count)) => refuse::<Pc>(format_args!(
+    let map = MemoryMap::<KEPT>::new(entries, &reserved, arch::HIGHEST).unwrap_or_else(|TooMany(count)| {
+        fail(format_args!(
             "the boot loader's map of memory has {count} entries, and {MOST_ENTRIES} can be read"
-        )),
-    };
-    map.tell(|line| say!(Pc, "kernel: memory: {line}"));
+        ))
+    });
+    map.tell(|line| say!("kernel: memory: {line}"));
     let nodes = acpi::nodes(places.firmware, |at, len| memory(at, len as u64)).unwrap_or_default();
     let limit = tables::limit() & !(PAGE - 1);
     let nothing = MemoryRun { start: PhysAddr(0).pfn(), frames: 0, node: NodeId(0), class: ZoneClass::Low };
@@ -133,7 +120,7 @@ pub unsafe fn read(information: u64) -> Info {
     for run in &mut runs[..run_count] {
         run.node = NodeId(numbers.of(run.node.0));
     }
-    Info { runs, run_count, archive, command_line, nodes, numbers }
+    Ok(Info { runs, run_count, archive, command_line, nodes, numbers })
 }
 
 fn image_end_address() -> u64 {

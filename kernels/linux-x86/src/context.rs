@@ -1,12 +1,53 @@
-//! The registers of programs, as the kernel uses them.
+//! The registers of programs, as the kernel uses them, and the frame of a signal on a program's
+//! stack, as Linux has it (`struct rt_sigframe`), for handlers of both kinds.
 
+use ptarmigan::format::Format as _;
 use ptarmigan_kernel::arch::{Context, SIGNAL_FRAME};
-use ptarmigan_kernel::signal::Delivery;
 use ptarmigan_kernel::signal::action::Left;
+use ptarmigan_kernel::signal::info::INFO_BYTES;
+use ptarmigan_kernel::signal::{Delivery, SignalStack};
 
-use crate::arch::registers::{ARGUMENTS, PORT, RESULT};
+use crate::arch;
+use crate::arch::registers::{ABI, ARGUMENTS, Format, HANDLER, PORT, RED_ZONE, RESULT, STACK_ARGUMENTS};
+use crate::arch::sigcontext::{
+    CONTEXT_WORDS, FIRST_GENERAL, FLAGS, INSTRUCTION, ORDER, STACK_POINTER, context, taken,
+};
 use crate::registers::Registers;
-use crate::{arch, frame};
+
+const WORD: usize = size_of::<usize>();
+/// Where parts of the frame are: the return address and the arguments, `ucontext`, in it the
+/// registers (`struct sigcontext`) and the mask, then `siginfo`, then floating point and vectors.
+const UCONTEXT: usize = WORD * (1 + STACK_ARGUMENTS);
+/// The stack for handlers.
+const STACK: usize = UCONTEXT + 2 * WORD;
+const REGISTERS: usize = UCONTEXT + 5 * WORD;
+const MASK: usize = REGISTERS + CONTEXT_WORDS * WORD;
+const SIGINFO: usize = MASK + 8;
+/// Aligned to 16 in memory: the frame begins a word below a multiple of 16.
+const VECTORS: usize = SIGINFO + 128;
+/// Bytes of the frame.
+const BYTES: usize = VECTORS + 512;
+const _: () = assert!(BYTES <= SIGNAL_FRAME && VECTORS % 16 == WORD);
+
+fn put<const N: usize>(bytes: &mut [u8], at: usize, value: &[u8; N]) {
+    if let Some(place) = bytes.get_mut(at..at + N) {
+        place.copy_from_slice(value);
+    }
+}
+
+fn put_words(bytes: &mut [u8], at: usize, words: &[usize]) {
+    for (i, word) in words.iter().enumerate() {
+        put(bytes, at + i * WORD, &word.to_le_bytes());
+    }
+}
+
+fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..at + N).and_then(|found| found.try_into().ok()).unwrap_or([0; N])
+}
+
+fn get_word(bytes: &[u8], at: usize) -> usize {
+    usize::from_le_bytes(get(bytes, at))
+}
 
 impl Context for Registers {
     const NEW: Self = Registers::FRESH;
@@ -71,18 +112,54 @@ impl Context for Registers {
     }
 
     fn enter_handler(&mut self, delivery: &Delivery, bytes: &mut [u8; SIGNAL_FRAME]) -> (u64, usize) {
-        frame::enter(self, delivery, bytes)
+        let top = delivery.top.map_or(self.sp.wrapping_sub(RED_ZONE), |top| top as usize);
+        let at = (top.wrapping_sub(BYTES) & !15).wrapping_sub(WORD);
+        let arguments = [usize::from(delivery.signal), at.wrapping_add(SIGINFO), at.wrapping_add(UCONTEXT)];
+        put_words(bytes, 0, &[delivery.action.restorer as usize]);
+        put_words(bytes, WORD, &arguments[..STACK_ARGUMENTS]);
+        let stack = &delivery.stack;
+        put_words(bytes, STACK, &[stack.at as usize, stack.flags as usize, stack.size as usize]);
+        put_words(bytes, REGISTERS, &context(self, at.wrapping_add(VECTORS), delivery.mask as usize));
+        put(bytes, MASK, &delivery.mask.to_le_bytes());
+        put::<INFO_BYTES>(bytes, SIGINFO, &delivery.info.bytes(ABI, delivery.signal));
+        put(bytes, VECTORS, &self.vectors.0);
+        self.set_instruction(delivery.action.handler as usize);
+        self.sp = at;
+        self.set_flags(0);
+        self.general[RESULT] = 0;
+        for (place, argument) in HANDLER.iter().zip(arguments) {
+            self.general[*place] = argument;
+        }
+        (at as u64, BYTES)
     }
 
     fn handler_frame(&self) -> (u64, usize) {
-        frame::of_handler(self)
+        (self.sp.wrapping_sub(taken(self)) as u64, BYTES)
     }
 
     fn leave_handler(&mut self, bytes: &[u8]) -> Left {
-        frame::leave(self, bytes)
+        // Segments stay as they are.
+        let register = |word| get_word(bytes, REGISTERS + WORD * word);
+        for (i, place) in ORDER.iter().enumerate() {
+            self.general[*place] = register(FIRST_GENERAL + i);
+        }
+        self.sp = register(STACK_POINTER);
+        self.set_instruction(register(INSTRUCTION));
+        self.set_flags(register(FLAGS));
+        if bytes.len() >= BYTES {
+            self.set_vectors(&get(bytes, VECTORS));
+        }
+        let [at, flags, size] = [0, 1, 2].map(|word| get_word(bytes, STACK + WORD * word));
+        let stack = SignalStack { at: at as u64, flags: flags as u32, size: size as u64 };
+        Left { mask: u64::from_le_bytes(get(bytes, MASK)), stack }
     }
 
     fn note_trap(&mut self, address: Option<u64>) {
-        self.note_trap(address);
+        /// Of a page fault: the tables do not allow it. Addresses that programs cannot have are
+        /// said to be mapped, as Linux says it.
+        const PROTECTION: usize = 1;
+        let beyond = address.is_some_and(|at| at >= Format::USER_END);
+        let code = self.error | if beyond { PROTECTION } else { 0 };
+        self.trap = [self.vector, code, address.map_or(self.trap[2], |at| at as usize)];
     }
 }

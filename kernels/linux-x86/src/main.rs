@@ -12,23 +12,24 @@ mod arch;
 mod boot;
 mod context;
 mod cpu;
-mod frame;
 mod mmu;
 mod pc;
 mod registers;
-mod rt;
-mod trampoline;
+mod smp;
 
 use core::sync::atomic::Ordering;
 
 use ptarmigan::machine::Machine as _;
+use ptarmigan::setup::Setup;
 use ptarmigan_kernel::arch::CPUS;
-use ptarmigan_kernel::memory::setup::{Board, set_up};
-use ptarmigan_kernel::report::refuse;
-use ptarmigan_kernel::{Kernel, params, say};
-use ptarmigan_kernel_x86::{clock, hardware, lapic, port, serial, smp};
+use ptarmigan_kernel::memory::setup::{costs, set_up};
+use ptarmigan_kernel::{Kernel, params};
+use ptarmigan_kernel_base::{Failed, board, say};
+use ptarmigan_kernel_x86::{clock, hardware, lapic, port, serial};
 
 use crate::pc::Pc;
+
+ptarmigan_kernel_base::panic_handler!();
 
 /// The kernel.
 static KERNEL: Kernel<Pc> = Kernel::new();
@@ -46,44 +47,45 @@ extern "C" fn kernel_main(information: usize, cpu: usize) -> ! {
         clock::start_timer();
         KERNEL.run();
     }
+    board::use_board(&serial::PC);
+    let Ok(()) = start(information as u64);
+    KERNEL.run()
+}
+
+/// Sets the machine up, and starts the other CPUs and process 1.
+fn start(information: u64) -> Result<(), Failed> {
     port::mask_old_controllers();
     serial::init();
     // SAFETY: 1. This is the loader's own pointer, and no memory has been written outside the
     // image.
-    let info = unsafe { boot::read(information as u64) };
+    let info = unsafe { boot::read(information)? };
     clock::init();
     let text = info.command_line.text();
-    let params = params::library(text, |e| say!(Pc, "kernel: command line: {e}; it is left out"));
+    let params = params::library(text, |e| say!("kernel: command line: {e}; it is left out"));
     let windows = arch::Windows::read(text).or_else(|e| {
-        say!(Pc, "kernel: command line: {e}; it is left out");
+        say!("kernel: command line: {e}; it is left out");
         arch::Windows::read("")
-    });
-    let Ok(windows) = windows else { refuse::<Pc>(format_args!("no windows on high memory")) };
+    })?;
     let found = smp::count();
     let cpus = found.min(CPUS);
     if found > cpus {
-        say!(Pc, "kernel: {found} CPUs, of which {cpus} are used: the image is built for no more");
+        say!("kernel: {found} CPUs, of which {cpus} are used: the image is built for no more");
     }
-    let board = Board {
-        runs: &info.runs[..info.run_count],
-        cpus,
-        // SAFETY: 1. The other CPUs have not been started, and this is the only call.
-        window: unsafe { arch::window() },
-        hardware: hardware::hardware(),
-        kernel_root: arch::tables::kernel_root().physical(arch::tables::DIRECT_MAP),
-        extra: windows.bytes(cpus),
-        params,
-    };
+    let runs = &info.runs[..info.run_count];
+    // SAFETY: 1. The other CPUs have not been started, and this is the only call.
+    let window = unsafe { arch::window() };
+    let costs = costs::<Pc>(runs, &window);
+    let setup = Setup::new(runs, window, hardware::hardware())
+        .kernel_root(arch::tables::kernel_root().physical(arch::tables::DIRECT_MAP))
+        .extra(windows.bytes(cpus))
+        .parsed(&params);
+    // SAFETY: 1. The window shows high frames, too.
+    let setup = unsafe { setup.high_tables(costs) };
     // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out,
     // and the window reaches it. 2. The other CPUs have not been started. 3. They are statics.
-    let mut left = match unsafe { set_up(&KERNEL, board) } {
-        Ok(left) => left,
-        Err(e) => refuse::<Pc>(format_args!("{e}")),
-    };
+    let mut left = unsafe { set_up(&KERNEL, cpus, setup)? };
     // SAFETY: 1. The other CPUs have not been started, and this is the only call.
-    if let Err(e) = unsafe { windows.init(&mut left) } {
-        refuse::<Pc>(format_args!("{e}"));
-    }
+    unsafe { windows.init(&mut left)? };
     let machine = KERNEL.machine.get();
     let nodes = machine.frames().nodes();
     for (number, cpu) in KERNEL.cpus.iter().enumerate().take(cpus) {
@@ -94,18 +96,15 @@ extern "C" fn kernel_main(information: usize, cpu: usize) -> ! {
     let memory = machine.policy().memory();
     let high = (memory.total - memory.low_total) >> 20;
     say!(
-        Pc,
         "kernel: {cpus} CPUs, {nodes} nodes, {high} MiB of high memory, page tables of {} on the library",
         arch::TABLES
     );
     KERNEL.start(info.archive, &info.command_line);
-    trampoline::start_cpus(cpus);
+    // SAFETY: 1. The direct map has the page, and memory below 1 MiB is no frame of the library.
+    unsafe { smp::start(cpus, mmu::direct(u64::from(smp::PAGE) << 12)) };
+    mmu::drop_identity();
     clock::start_timer();
     // All CPUs answer from here on.
-    match windows.test() {
-        Some((name, Ok(results))) => say!(Pc, "kernel: kmap={name}: {results}"),
-        Some((name, Err(e))) => refuse::<Pc>(format_args!("kmap={name}: {e}")),
-        None => {}
-    }
-    KERNEL.run()
+    windows.test();
+    Ok(())
 }

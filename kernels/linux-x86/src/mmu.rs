@@ -5,10 +5,10 @@ use core::ptr;
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::without::{Part, leaves_out};
-use ptarmigan_kernel_x86::{hardware, smp, table};
+use ptarmigan_kernel_x86::{hardware, table};
 
-use crate::KERNEL;
 use crate::arch::tables::{DIRECT_MAP, DIRECT_MAP_END, kernel_root, limit};
+use crate::{KERNEL, smp};
 
 /// Returns where a physical address below [`limit`] is reached, whatever the current space maps.
 #[inline]

@@ -8,14 +8,13 @@ use ptarmigan::format::Access;
 use ptarmigan::frames::NoFrame;
 use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Context, Trap};
-use ptarmigan_kernel::say;
 use ptarmigan_kernel::signal::exception;
-use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
+use ptarmigan_kernel_x86::{clock, lapic, port, serial};
 
 use crate::arch::{self, CALL, SAVED};
 use crate::mmu::{self, Hardware};
 use crate::registers::Registers;
-use crate::{KERNEL, cpu};
+use crate::{KERNEL, cpu, smp};
 
 /// A PC with the CPUs of the target.
 pub struct Pc;
@@ -38,27 +37,34 @@ fn fault_address() -> u64 {
     at as u64
 }
 
-#[cold]
-#[inline(never)]
-fn other_trap(vector: usize, context: &mut Registers) -> Trap {
+/// Ends an interrupt, and serves it; `None` if the vector is an exception's.
+fn interrupt(vector: usize) -> Option<Trap> {
     match vector {
         TIMER => {
             lapic::end();
-            Trap::Timer
+            Some(Trap::Timer)
         }
         IPI => {
             lapic::end();
             KERNEL.serve();
-            Trap::Interrupt
+            Some(Trap::Interrupt)
         }
-        13 => Trap::Protection,
-        0..32 => {
-            Pc::save(context);
-            let (signal, info) = exception::signal(vector as u8, context.instruction(), &context.vectors.0);
-            Trap::Signal { signal, info }
-        }
-        _ => Trap::Interrupt,
+        0..32 => None,
+        _ => Some(Trap::Interrupt),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn other_trap(vector: usize, context: &mut Registers) -> Trap {
+    interrupt(vector).unwrap_or_else(|| {
+        if vector == 13 {
+            return Trap::Protection;
+        }
+        Pc::save(context);
+        let (signal, info) = exception::signal(vector as u8, context.instruction(), &context.vectors.0);
+        Trap::Signal { signal, info }
+    })
 }
 
 // SAFETY: 1. `cpu::init` has made a segment lead to the number of the CPU. 2. There is one static.
@@ -72,19 +78,11 @@ unsafe impl Arch for Pc {
     const ABI: Abi = arch::ABI;
     const STACK_END: u64 = arch::STACK_END;
     const MACHINE: &'static str = arch::MACHINE;
-    // High frames would each need a window.
-    const CLEARS_AHEAD: bool = !arch::HAS_HIGH;
     const HIGH_TABLES: bool = arch::HAS_HIGH;
     const PAGE_INSTRUCTIONS: &'static str = arch::PAGE_INSTRUCTIONS;
 
-    fn tables_opened() -> usize {
-        arch::tables_opened()
-    }
-
     fn print_counts() {
-        if let Some(counts) = arch::counts() {
-            say!(Pc, "kernel: {counts}");
-        }
+        arch::print_counts();
     }
 
     fn kernel() -> &'static Kernel<Pc> {
@@ -180,18 +178,9 @@ struct KernelFrame {
 /// Called by the stub of a trap in the kernel: an interrupt while it waits for one, or a defect.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap(frame: &KernelFrame) {
-    match frame.vector {
-        TIMER => lapic::end(),
-        IPI => {
-            lapic::end();
-            KERNEL.serve();
-        }
-        vector if vector >= 32 => {}
-        vector => panic!(
-            "exception {vector} in the kernel, error {:#x}, at {:#x}, address {:#x}",
-            frame.error,
-            frame.ip,
-            fault_address()
-        ),
+    if interrupt(frame.vector).is_none() {
+        let KernelFrame { vector, error, ip, .. } = frame;
+        let address = fault_address();
+        panic!("exception {vector} in the kernel, error {error:#x}, at {ip:#x}, address {address:#x}");
     }
 }

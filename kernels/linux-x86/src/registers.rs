@@ -86,16 +86,6 @@ impl Registers {
         self.ip = if CHECKS_INSTRUCTION && at as u64 >= Format::USER_END { 0 } else { at };
     }
 
-    /// Keeps the processor's report of a trap.
-    pub fn note_trap(&mut self, address: Option<u64>) {
-        /// Of a page fault: the tables do not allow it. Addresses that programs cannot have are
-        /// said to be mapped, as Linux says it.
-        const PROTECTION: usize = 1;
-        let beyond = address.is_some_and(|at| at >= Format::USER_END);
-        let code = self.error | if beyond { PROTECTION } else { 0 };
-        self.trap = [self.vector, code, address.map_or(self.trap[2], |at| at as usize)];
-    }
-
     /// Sets floating point and vectors to a program's values.
     pub fn set_vectors(&mut self, bytes: &[u8; 512]) {
         let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & MXCSR;

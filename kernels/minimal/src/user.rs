@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::format::{Access, Format as _};
-use ptarmigan_kernel_base::{fail, say};
+use ptarmigan_kernel_base::{fail_if, say};
 
 use crate::arch::Format;
 
@@ -43,9 +43,10 @@ pub fn fault(at: u64, access: Access) -> bool {
 }
 
 fn word(at: u64) -> *mut u64 {
-    if at >= Format::USER_END || !at.is_multiple_of(8) {
-        fail(format_args!("{at:#x} is no word of a program's"));
-    }
+    fail_if(
+        at >= Format::USER_END || !at.is_multiple_of(8),
+        format_args!("{at:#x} is no word of a program's"),
+    );
     ptr::with_exposed_provenance_mut(at as usize)
 }
 
@@ -63,8 +64,6 @@ pub fn load(at: u64) -> u64 {
 
 /// Prints a property that holds; ends the run if it does not.
 pub fn check(what: &str, holds: bool) {
-    if !holds {
-        fail(format_args!("not so: {what}"));
-    }
+    fail_if(!holds, format_args!("not so: {what}"));
     say!("{what}");
 }

@@ -17,8 +17,8 @@
 //! 6. Compilers copy by floating-point registers: both the user's and those of a kernel that is
 //!    interrupted have to be saved.
 
-use core::cell::Cell;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU16, Ordering};
 
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
@@ -141,12 +141,12 @@ unsafe impl Mmu for Hashed {
             flush(root.asid, &Scope::Full, 0, KERNEL_SEGMENT);
         }
         load_segments(root.asid);
-        CURRENT.set(root.asid);
+        CURRENT.store(root.asid, Ordering::Relaxed);
     }
 
     fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
         load_segments(0);
-        CURRENT.set(0);
+        CURRENT.store(0, Ordering::Relaxed);
     }
 }
 
@@ -154,19 +154,8 @@ impl Ipi for Hashed {
     fn send(&self, _pin: &Pinned<'_>, _cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {}
 }
 
-/// The context that is loaded.
-struct Current(Cell<u16>);
-
-// SAFETY: there is one CPU, and exception handlers interrupt no code that changes it.
-unsafe impl Sync for Current {}
-
-impl Current {
-    fn set(&self, context: u16) {
-        self.0.set(context);
-    }
-}
-
-static CURRENT: Current = Current(Cell::new(0));
+/// The context of the space that is loaded.
+static CURRENT: AtomicU16 = AtomicU16::new(0);
 
 /// Returns the hash table's mapping for an entry. The bits that note uses are set from the
 /// beginning: they are noted in the software's entry as well, and the MMU would write them into an
@@ -207,7 +196,7 @@ fn refill(context: u16, at: u32, protected: bool, entry: &dyn Fn() -> Option<Ref
 /// Puts a page of the space that is loaded into the hash table; false if its entry does not allow
 /// the access. `protected` says that an entry was there that did not.
 pub fn refill_user(at: u32, protected: bool, entry: &dyn Fn() -> Option<Refill<u64>>) -> bool {
-    refill(CURRENT.0.get(), at, protected, entry)
+    refill(CURRENT.load(Ordering::Relaxed), at, protected, entry)
 }
 
 /// Puts a page into the hash table as its entry says, without the bit in the entry that says so: a

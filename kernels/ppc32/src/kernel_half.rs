@@ -9,7 +9,7 @@ use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::KernelRange;
 use ptarmigan::window::DirectMap;
 
-use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_base::{fail, fail_if};
 
 use crate::abi::KERNEL_PAGE;
 use crate::machine::{machine, on, pin};
@@ -74,9 +74,7 @@ fn store(page: usize, value: u32) -> bool {
 }
 
 fn expect(what: &str, got: Option<u32>, wanted: Option<u32>) {
-    if got != wanted {
-        fail(format_args!("stale: {what}: {got:x?}, not {wanted:x?}"));
-    }
+    fail_if(got != wanted, format_args!("stale: {what}: {got:x?}, not {wanted:x?}"));
 }
 
 /// Changes the frames of the kernel's pages, and checks them through the pages' addresses.
@@ -90,9 +88,10 @@ pub fn check() {
             let value = round << 16 | page as u32;
             frame.store(value, Ordering::Relaxed);
             expect("a page of the kernel's after it was mapped", load(page), Some(value));
-            if !store(page, !value) || frame.load(Ordering::Relaxed) != !value {
-                fail(format_args!("a page of the kernel's is not written to"));
-            }
+            fail_if(
+                !store(page, !value) || frame.load(Ordering::Relaxed) != !value,
+                format_args!("a page of the kernel's is not written to"),
+            );
         }
         let pin = pin();
         let on = on(&pin);
@@ -100,15 +99,14 @@ pub fn check() {
         let start = VirtAddr(KERNEL_PAGE.into());
         must("protecting", range.protect(on, start, 4, |attr| attr.without(Attr::WRITE)));
         for page in 0..PAGES {
-            if store(page, round) != (page >= 4) {
-                fail(format_args!("stale: a page of the kernel's is written to as it was before"));
-            }
+            fail_if(
+                store(page, round) != (page >= 4),
+                format_args!("stale: a page of the kernel's is written to as it was before"),
+            );
         }
         let mut gone = 0;
         must("unmapping", range.unmap(on, start, PAGES as u64, |_, _| gone += 1));
-        if gone != PAGES {
-            fail(format_args!("{gone} pages of the kernel's were unmapped"));
-        }
+        fail_if(gone != PAGES, format_args!("{gone} pages of the kernel's were unmapped"));
         for page in 0..PAGES {
             expect("a page of the kernel's after it was unmapped", load(page), None);
         }
@@ -124,9 +122,7 @@ const SEED: u32 = 0x5eed;
 pub fn with_page(f: impl FnOnce()) {
     let mut range = claim();
     map(&mut range, 0);
-    if !store(0, SEED) {
-        fail(format_args!("a page of the kernel's is not written to"));
-    }
+    fail_if(!store(0, SEED), format_args!("a page of the kernel's is not written to"));
     f();
     use_page();
     release(range);

@@ -12,12 +12,11 @@ use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::machine::{self, NoLayer};
-use ptarmigan_kernel_base::program::Program;
-use ptarmigan_kernel_base::{Failed, fail, memory_run, say};
+use ptarmigan_kernel_base::program::{Pages, Program};
+use ptarmigan_kernel_base::{Failed, fail, fail_if, memory_run, say};
 
 use crate::hashed::{self, HASH_TABLE, Hashed};
-use crate::mmu::{self, DIRECT_MAP_LIMIT};
-use crate::program;
+use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
 
 /// All parts together.
 pub type Machine = machine::Machine<Ppc32, Hashed, Program>;
@@ -64,6 +63,13 @@ pub fn machine() -> &'static Machine {
     MACHINE.get()
 }
 
+/// Returns the user program, which the image carries, as an object that spaces map.
+pub fn program() -> Program {
+    static PROGRAM: &Pages<[u8]> = &Pages(*include_bytes!(concat!(env!("OUT_DIR"), "/user.bin")));
+    // SAFETY: 1. The direct map has the image.
+    unsafe { PROGRAM.object(DIRECT_MAP.into()) }
+}
+
 /// Sets the hash table and the library up on the memory from `start` to `end`.
 ///
 /// # Safety
@@ -77,7 +83,7 @@ pub unsafe fn set_up(start: u64, end: u64) -> Result<(), Failed> {
     unsafe { hashed::set_up(at)? };
     let memory = [memory_run(at + HASH_TABLE, end)];
     let setup = Setup::direct_map(&memory, mmu::direct(0), DIRECT_MAP_LIMIT, Hashed)?
-        .objects(program::object())
+        .objects(program())
         .kernel_root(mmu::physical(ptr::from_ref(&EMPTY_ROOT)))
         .asids(CONTEXTS)
         .costs(COSTS);
@@ -101,9 +107,7 @@ pub fn check_balance() {
     // The reference table was taken before; tables of the kernel's half stay.
     machine().check_balance(machine().kernel_map().tables().saturating_sub(1));
     let hashed = hashed::table().valid();
-    if hashed != 0 {
-        fail(format_args!("stale: {hashed} pages are hashed, and none is mapped"));
-    }
+    fail_if(hashed != 0, format_args!("stale: {hashed} pages are hashed, and none is mapped"));
 }
 
 /// Prints the counts, and checks that the run was meaningful: pages were evicted from the hash
@@ -120,7 +124,8 @@ pub fn report() {
         hash.wiped,
         hash.probes
     );
-    if hash.evicted < 1000 || hash.wiped == 0 || hash.missing == 0 {
-        fail(format_args!("too little happened in the hash table"));
-    }
+    fail_if(
+        hash.evicted < 1000 || hash.wiped == 0 || hash.missing == 0,
+        format_args!("too little happened in the hash table"),
+    );
 }

@@ -16,7 +16,6 @@ mod kernel_half;
 mod machine;
 mod mmu;
 mod port;
-mod program;
 mod rt;
 mod serial;
 mod trap;
@@ -26,9 +25,7 @@ use core::arch::global_asm;
 
 use port::TASKS;
 use ptarmigan_kernel_base::raw::Raw;
-use ptarmigan_kernel_base::tasks::Registers as _;
-use ptarmigan_kernel_base::{board, fail, pass, say};
-use trap::Registers;
+use ptarmigan_kernel_base::{board, fail_if, pass, say};
 
 global_asm!(include_str!("boot.s"));
 
@@ -52,9 +49,7 @@ unsafe extern "C" {
 extern "C" fn kernel_main() -> ! {
     board::use_board(&serial::BOARD);
     let arguments = without::arguments();
-    if !without::read(arguments) {
-        fail(format_args!("unknown boot argument: {arguments}"));
-    }
+    fail_if(!without::read(arguments), format_args!("unknown boot argument: {arguments}"));
     let start = mmu::physical(&raw const image_end).next_multiple_of(PAGE);
     say!("PowerPC, memory from {start:#x} to {MEMORY:#x}");
     // SAFETY: 1. The board has that memory; it is behind the image, and there is no firmware. 2. It
@@ -79,14 +74,8 @@ extern "C" fn kernel_main() -> ! {
 /// Starts programs, each with its rounds, and runs tasks until all have ended.
 fn run_programs(programs: &[u64]) {
     for (seed, rounds) in programs.iter().enumerate() {
-        let space = TASKS.spaces.program((abi::PROGRAM.into(), program::LEN), (STACK_END, STACK));
-        let started = space.and_then(|space| {
-            let registers = Registers::at(abi::PROGRAM.into(), STACK_END, [*rounds, seed as u64 + 1, 0]);
-            TASKS.start(space, registers, None)
-        });
-        if started.is_err() {
-            fail(format_args!("a program does not start"));
-        }
+        let program = (abi::PROGRAM.into(), machine::program().len);
+        TASKS.start_program(program, (STACK_END, STACK), [*rounds, seed as u64 + 1, 0]);
     }
     // The kernel's half is the same in all spaces, and not the user's.
     kernel_half::with_page(|| TASKS.run());

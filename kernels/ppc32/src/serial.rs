@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use ptarmigan_kernel_base::Board;
+use ptarmigan_kernel_base::board::{Board, forever};
 
 use crate::mmu::DEVICES;
 
@@ -33,7 +33,5 @@ fn put(byte: u8) {
 fn exit(_: bool) -> ! {
     // SAFETY: the register of the machine's keyboard controller, which the kernel's half shows.
     unsafe { ptr::write_volatile(register(KEYBOARD), RESET) };
-    loop {
-        core::hint::spin_loop();
-    }
+    forever()
 }

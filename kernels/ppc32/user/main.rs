@@ -11,7 +11,6 @@ mod abi;
 mod common;
 
 use core::arch::{asm, global_asm};
-use core::panic::PanicInfo;
 
 use common::{PAGE, alone, check, exit, mmap, munmap, processes, read, write};
 
@@ -37,11 +36,6 @@ extern "C" fn start(rounds: u32, seed: u32) -> ! {
         }
     });
     exit(0)
-}
-
-#[panic_handler]
-fn panic(_: &PanicInfo<'_>) -> ! {
-    exit(abi::ERROR)
 }
 
 // The symbols that the target expects from libc and libstd. Panics never unwind.

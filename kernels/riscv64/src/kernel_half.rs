@@ -9,8 +9,8 @@ use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::tlb::Runs;
 use ptarmigan_kernel_mailbox as mailbox;
 
-use ptarmigan_kernel_base::fail;
 use ptarmigan_kernel_base::riscv::sbi;
+use ptarmigan_kernel_base::{fail, fail_if};
 
 use crate::irq::{self, HARTS};
 use crate::machine::{self, PATIENCE, pin};
@@ -103,14 +103,13 @@ pub fn check() {
         for seen in others.clone() {
             while seen.load(Ordering::Acquire) >> 32 != round {
                 core::hint::spin_loop();
-                if sbi::time().wrapping_sub(begin) > PATIENCE {
-                    fail(format_args!("a hart does not look"));
-                }
+                fail_if(sbi::time().wrapping_sub(begin) > PATIENCE, format_args!("a hart does not look"));
             }
             let value = seen.load(Ordering::Acquire) & u64::from(u32::MAX);
-            if value != round || read() != round {
-                fail(format_args!("stale: the kernel's half shows {value}, not {round}"));
-            }
+            fail_if(
+                value != round || read() != round,
+                format_args!("stale: the kernel's half shows {value}, not {round}"),
+            );
         }
     }
 }

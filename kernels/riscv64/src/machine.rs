@@ -14,14 +14,14 @@ use ptarmigan::setup::{Kernel, KernelHalf, Setup};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, Tlb, TlbConfig, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::late::Late;
-use ptarmigan_kernel_base::program::Program;
+use ptarmigan_kernel_base::program::{Pages, Program};
 use ptarmigan_kernel_base::{Failed, fail, machine, memory_run, say};
 use ptarmigan_kernel_mailbox::Announced;
 
 use crate::irq::{self, HARTS};
-use crate::mmu::{self, Announcing, DIRECT_MAP_LIMIT};
+use crate::mmu::{self, Announcing, DIRECT_MAP, DIRECT_MAP_LIMIT};
+use crate::sbi;
 use crate::without::{Part, leaves_out};
-use crate::{program, sbi};
 
 /// All parts together.
 pub type Machine = machine::Machine<Sv39, Harts, Program, Announced<'static, Sv39, irq::Masked>>;
@@ -100,18 +100,6 @@ impl Ipi for Interrupts {
     }
 }
 
-/// Bytes of the library's own arrays.
-pub struct Metadata {
-    /// Records of frames and zones.
-    pub frames: usize,
-    /// Lists of data frames.
-    pub data: usize,
-    /// Quicklists.
-    pub lists: usize,
-    /// TLB state.
-    pub tlb: usize,
-}
-
 static KERNEL: Kernel<Sv39, DirectMap, Harts, Program> = Kernel::new();
 static MACHINE: Late<Machine> = Late::new();
 static CPUS: AtomicUsize = AtomicUsize::new(1);
@@ -119,6 +107,13 @@ static CPUS: AtomicUsize = AtomicUsize::new(1);
 /// The machine.
 pub fn machine() -> &'static Machine {
     MACHINE.get()
+}
+
+/// Returns the user program, which the image carries, as an object that spaces map.
+pub fn program() -> Program {
+    static PROGRAM: &Pages<[u8]> = &Pages(*include_bytes!(concat!(env!("OUT_DIR"), "/user.bin")));
+    // SAFETY: 1. The direct map has the image.
+    unsafe { PROGRAM.object(DIRECT_MAP) }
 }
 
 /// CPUs that everything is made for.
@@ -138,7 +133,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
     let asids = if leaves_out(Part::Asids) { 0 } else { ASIDS.min(mmu::highest_asid()) };
     let memory = [memory_run(start, end)];
     let setup = Setup::direct_map(&memory, mmu::direct(0), DIRECT_MAP_LIMIT, harts())?
-        .objects(program::object())
+        .objects(program())
         .cpus(cpus)
         .kernel_root(mmu::kernel_root())
         .asids(asids)
@@ -152,21 +147,6 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
     // SAFETY: 1. Point 2 of the caller's.
     unsafe { MACHINE.set(machine) };
     Ok(())
-}
-
-/// Bytes of the library's own arrays, for the memory from `start` to `end`.
-pub fn metadata(start: u64, end: u64) -> Metadata {
-    let size = MemorySize::of([memory_run(start, end)]);
-    let tlb = TlbConfig { asids: machine().tlb().config().asids, ..TlbConfig::new(cpus()) };
-    Metadata {
-        frames: Frames::bytes(&size),
-        data: DataFrames::bytes(cpus(), size.nodes()),
-        lists: Quicklists::<'static, DirectMap, &'static KernelHalf<Sv39, DirectMap>>::bytes(
-            &size,
-            &ListsConfig::new(cpus()),
-        ),
-        tlb: Tlb::<Harts>::bytes(&tlb) + Parking::bytes(cpus()),
-    }
 }
 
 /// Serves the requests of other harts. The handler of software interrupts calls it.
@@ -188,14 +168,19 @@ pub fn drain(all: bool) {
 }
 
 /// Prints the counts, the number of interrupts from other harts that came while the library was at
-/// work for a task, and the bytes of the library's own arrays.
-pub fn report(interrupts: u64, metadata: &Metadata) {
+/// work for a task, and the bytes of the library's own arrays for the memory from `start` to `end`.
+pub fn report(interrupts: u64, start: u64, end: u64) {
     let machine = machine();
     let FlushCounts { asked, skipped, .. } = machine.tlb().counts();
     machine.report(format_args!(
         "{asked} requests to other harts, {skipped} too late; {interrupts} interrupts in calls"
     ));
-    let Metadata { frames, data, lists, tlb } = metadata;
+    type Lists = Quicklists<'static, DirectMap, &'static KernelHalf<Sv39, DirectMap>>;
+    let size = MemorySize::of([memory_run(start, end)]);
+    let (frames, data) = (Frames::bytes(&size), DataFrames::bytes(cpus(), size.nodes()));
+    let lists = Lists::bytes(&size, &ListsConfig::new(cpus()));
+    let config = TlbConfig { asids: machine.tlb().config().asids, ..TlbConfig::new(cpus()) };
+    let tlb = Tlb::<Harts>::bytes(&config) + Parking::bytes(cpus());
     let total = machine.frames().counts().total;
     say!("metadata: {frames} bytes for {total} frames, {data} data lists, {lists} table lists, {tlb} TLBs");
 }

@@ -15,7 +15,6 @@ mod machine;
 mod measure;
 mod mmu;
 mod port;
-mod program;
 mod stack;
 mod trap;
 mod without;
@@ -25,10 +24,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use port::TASKS;
 use ptarmigan_kernel_base::riscv::{fdt, sbi, virt};
-use ptarmigan_kernel_base::tasks::Registers as _;
-use ptarmigan_kernel_base::{board, fail, pass, say};
+use ptarmigan_kernel_base::{board, fail, fail_if, pass, say};
 use ptarmigan_kernel_mailbox as mailbox;
-use trap::Registers;
 
 ptarmigan_kernel_base::panic_handler!();
 
@@ -50,12 +47,10 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     let Some(board) = (unsafe { fdt::read(device_tree) }) else {
         fail(format_args!("the firmware passed no device tree"));
     };
-    if !without::read(board.arguments) {
-        fail(format_args!("unknown boot argument: {}", board.arguments));
-    }
+    fail_if(!without::read(board.arguments), format_args!("unknown boot argument: {}", board.arguments));
     let announces = board.arguments.split_ascii_whitespace().any(|word| word == mailbox::WORD);
     let end = (board.memory + board.bytes).min(mmu::DIRECT_MAP_LIMIT);
-    let start = image_end_physical().next_multiple_of(PAGE);
+    let start = mmu::physical(&raw const image_end).next_multiple_of(PAGE);
     say!(
         "hart {hart} of {}, memory to {end:#x}, {} ASID bits",
         board.harts,
@@ -83,7 +78,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
         machine::set_hart(cpu, id);
         // SAFETY: 1. The code at `start_other` is for that, and CPU numbers are below the number of
         // harts.
-        if let Err(e) = unsafe { sbi::start_hart(id, start_other_physical(), cpu as u64) } {
+        if let Err(e) = unsafe { sbi::start_hart(id, mmu::physical(&raw const start_other), cpu as u64) } {
             fail(format_args!("hart {id}, CPU {cpu}, does not start: {e:?}"));
         }
     }
@@ -109,7 +104,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     machine::machine().check_balance(0);
     mailbox::send(irq::cpu(), mailbox::code::END, [0; 4]);
     say!("all frames are back");
-    machine::report(trap::software_in_calls(), &machine::metadata(start, end));
+    machine::report(trap::software_in_calls(), start, end);
     pass()
 }
 
@@ -117,13 +112,8 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
 /// ended.
 fn run_programs(programs: &[(u64, u64, u64)]) {
     for (mode, rounds, at) in programs {
-        let space = TASKS.spaces.program((*at, program::LEN), (STACK_END, STACK));
-        let started = space.and_then(|space| {
-            TASKS.start(space, Registers::at(*at, STACK_END, [*mode, *rounds, *at >> 12]), None)
-        });
-        if started.is_err() {
-            fail(format_args!("a program does not start"));
-        }
+        let program = (*at, machine::program().len);
+        TASKS.start_program(program, (STACK_END, STACK), [*mode, *rounds, *at >> 12]);
     }
     TASKS.run();
 }
@@ -148,12 +138,4 @@ unsafe extern "C" {
     static image_end: u8;
     /// Defined by `boot.s`.
     static start_other: u8;
-}
-
-fn image_end_physical() -> u64 {
-    mmu::physical(&raw const image_end)
-}
-
-fn start_other_physical() -> u64 {
-    mmu::physical(&raw const start_other)
 }

@@ -5,7 +5,7 @@ use ptarmigan_kernel_base::tasks::CallRefused;
 use ptarmigan_kernel_base::{fail, say};
 
 use crate::port::TASKS;
-use crate::{irq, program, stack};
+use crate::{irq, machine, stack};
 
 const BASE: u64 = 0x20_0000_0000;
 const PAGE: u64 = 4096;
@@ -27,7 +27,7 @@ fn measured<T>(what: &str, call: impl FnOnce() -> Result<T, CallRefused>) -> (us
 pub fn calls(set_up: usize) {
     let _masked = irq::Masked::new();
     let (program, space) = measured("a space", || {
-        TASKS.spaces.program((0x10_0000_0000, program::LEN), (0x3f_0000_0000, 4 * PAGE))
+        TASKS.spaces.program((0x10_0000_0000, machine::program().len), (0x3f_0000_0000, 4 * PAGE))
     });
     space.switch_to();
     let mut mmap = measured("mmap", || space.mmap(BASE, LEN, 3)).0;

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
 use ptarmigan::cpu::Pinned;
-use ptarmigan_kernel_base::fail;
 pub use ptarmigan_kernel_base::riscv::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, physical};
+use ptarmigan_kernel_base::{fail, fail_if};
 use ptarmigan_kernel_mailbox as mailbox;
 
 use crate::irq::{self, HARTS};
@@ -71,9 +71,7 @@ fn is_fenced() -> bool {
 
 /// Ends the run if this hart may still use cached entries of the tables that were loaded before.
 pub fn check_fenced(whose: &str) {
-    if !is_fenced() {
-        fail(format_args!("no fence after {whose} root was loaded"));
-    }
+    fail_if(!is_fenced(), format_args!("no fence after {whose} root was loaded"));
 }
 
 /// Tells the recorder, if there is one, the operands of the next instruction of address

@@ -11,7 +11,6 @@ mod abi;
 mod common;
 
 use core::arch::asm;
-use core::panic::PanicInfo;
 
 use common::{PAGE, alone, check, exit, mmap, munmap, must, processes, read, write};
 
@@ -38,11 +37,6 @@ extern "C" fn start(mode: u64, rounds: u64, seed: u64) -> ! {
         processes(seed, |seed| (0..rounds).for_each(|round| common::round(seed, round)));
     }
     exit(0)
-}
-
-#[panic_handler]
-fn panic(_: &PanicInfo<'_>) -> ! {
-    exit(abi::ERROR)
 }
 
 fn call(number: u64, a0: u64, a1: u64, a2: u64) -> u64 {

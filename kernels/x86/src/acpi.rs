@@ -1,6 +1,8 @@
 //! The firmware's table of affinities (ACPI specification, "System Resource Affinity Table"): which
 //! memory and which CPUs are on which node.
 
+use ptarmigan_kernel_base::number;
+
 use crate::memory_map::PAGE;
 
 /// Ranges of memory, and CPUs, that are told apart.
@@ -54,10 +56,6 @@ impl Numbers {
         let node = usize::from(node);
         if self.0[node] { self.0[..node].iter().filter(|there| **there).count() as u8 } else { 0 }
     }
-}
-
-fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
-    Some(bytes.get(at..at + len)?.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
 }
 
 /// Reads the table by way of the root pointer at `pointer`. `memory` returns bytes of physical

@@ -1,5 +1,5 @@
 //! Shared parts of 32-bit and 64-bit PCs: ports, the serial line, interrupt controllers, clocks,
-//! nodes, maps of memory, tables, TLBs and the start of CPUs.
+//! nodes, maps of memory, tables and TLBs.
 #![no_std]
 
 #[cfg(test)]
@@ -8,6 +8,8 @@ extern crate std;
 pub mod acpi;
 #[cfg(feature = "bare")]
 pub mod bare;
+#[cfg(target_arch = "x86_64")]
+pub mod boot_tables;
 pub mod clock;
 pub mod hardware;
 pub mod lapic;
@@ -16,5 +18,4 @@ pub mod memory_map;
 pub mod port;
 pub mod segments;
 pub mod serial;
-pub mod smp;
 pub mod table;

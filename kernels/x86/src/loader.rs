@@ -4,6 +4,8 @@
 
 use core::fmt;
 
+use ptarmigan_kernel_base::number;
+
 use crate::memory_map::{Entry, Span};
 
 /// Memory that is nobody's.
@@ -126,10 +128,6 @@ pub fn pvh(map: &[u8]) -> impl Iterator<Item = Entry> + Clone + '_ {
 fn entry_at(bytes: &[u8], at: usize) -> Option<Entry> {
     let (start, len) = (number(bytes, at, 8)?, number(bytes, at + 8, 8)?);
     Some(Entry { start, len, is_memory: number(bytes, at + 16, 4)? == RAM })
-}
-
-fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
-    Some(bytes.get(at..at + len)?.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]

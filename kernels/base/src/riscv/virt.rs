@@ -4,7 +4,7 @@
 use core::ptr;
 
 use super::direct::direct;
-use crate::board::Board;
+use crate::board::{Board, forever};
 
 const DATA: u64 = 0x1000_0000;
 const STATUS: u64 = DATA + 5;
@@ -29,7 +29,5 @@ fn exit(passed: bool) -> ! {
     let word = if passed { PASS } else { FAIL };
     // SAFETY: the register of the machine's test finisher, which the direct map reaches.
     unsafe { ptr::write_volatile(direct::<u32>(FINISHER), word) };
-    loop {
-        core::hint::spin_loop();
-    }
+    forever()
 }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{CPUS, CallRefused, Port, Registers, SpaceHandle, Spaces, Trap};
-use crate::board::fail;
+use crate::board::{fail, fail_if};
 use crate::lock::{Guard, Lock};
 use crate::raw::Raw;
 use crate::user as abi;
@@ -172,6 +172,16 @@ impl<P: Port> Tasks<P> {
         drop(table);
         self.wake();
         Ok(number)
+    }
+
+    /// Starts the user program at `at`, with its stack below `stack_end`. Ends the run if that cannot
+    /// be done.
+    pub fn start_program(&'static self, at: (u64, u64), stack: (u64, u64), arguments: [u64; 3]) {
+        let started = self
+            .spaces
+            .program(at, stack)
+            .and_then(|space| self.start(space, P::Registers::at(at.0, stack.0, arguments), None));
+        fail_if(started.is_err(), format_args!("a program does not start"));
     }
 
     /// Runs tasks until all have ended. Every CPU calls it; all but CPU 0 go on sleeping then until
@@ -377,9 +387,7 @@ impl<P: Port> Tasks<P> {
             table.task(number).state = State::Free;
             let last = table.alive == 0;
             drop(table);
-            if code != 0 {
-                fail(format_args!("a program ended with {code:#x}"));
-            }
+            fail_if(code != 0, format_args!("a program ended with {code:#x}"));
             // CPU 0 waits for the end of the last task.
             if last && P::cpu() != 0 {
                 P::interrupt(0);

@@ -44,9 +44,7 @@ impl Arguments {
         environment: bool,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
     ) -> Result<(), Errno> {
-        if self.arguments + self.environment >= TEXTS {
-            return Err(Errno::E2BIG);
-        }
+        Errno::E2BIG.when(self.arguments + self.environment >= TEXTS)?;
         let room = &mut self.bytes[self.len..];
         let n = match fill(room) {
             Err(Errno::ENAMETOOLONG) => return Err(Errno::E2BIG),

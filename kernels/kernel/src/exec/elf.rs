@@ -1,6 +1,7 @@
 //! ELF files: the header and the segments that are loaded.
 
 use ptarmigan::addr::{FRAME_SIZE, VirtRange};
+use ptarmigan_kernel_base::number;
 
 use crate::arch::Abi;
 use crate::errno::Errno;
@@ -63,18 +64,6 @@ pub struct Pages {
     pub tail: VirtRange,
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
 impl Elf {
     /// Reads the header of a file.
     ///
@@ -86,25 +75,23 @@ impl Elf {
     }
 
     fn try_parse(abi: Abi, bytes: &[u8]) -> Option<Self> {
-        let (class, machine, least) = match abi {
-            Abi::X86_64 => (2, 62, 56),
-            Abi::I386 => (1, 3, 32),
+        let (class, machine, least, sizes) = match abi {
+            Abi::X86_64 => (2, 62, 56, 54),
+            Abi::I386 => (1, 3, 32, 42),
         };
+        let word = abi.word();
         // The magic number, the class, little-endian, version 1.
-        if bytes.get(..7)? != [0x7f, b'E', b'L', b'F', class, 1, 1] || half(bytes, 18)? != machine {
+        if bytes.get(..7)? != [0x7f, b'E', b'L', b'F', class, 1, 1] || number(bytes, 18, 2)? != machine {
             return None;
         }
-        let movable = match half(bytes, 16)? {
+        let movable = match number(bytes, 16, 2)? {
             2 => false,
             3 => true,
             _ => return None,
         };
-        let (entry, segments_at, sizes) = match abi {
-            Abi::X86_64 => (long(bytes, 24)?, long(bytes, 32)?, 54),
-            Abi::I386 => (word(bytes, 24)?.into(), word(bytes, 28)?.into(), 42),
-        };
-        let segment_size = usize::from(half(bytes, sizes)?);
-        let segments = usize::from(half(bytes, sizes + 2)?);
+        let (entry, segments_at) = (number(bytes, 24, word)?, number(bytes, 24 + word, word)?);
+        let [segment_size, segments] = [sizes, sizes + 2].map(|at| number(bytes, at, 2));
+        let (segment_size, segments) = (segment_size? as usize, segments? as usize);
         let fits = (least..=HEADER).contains(&segment_size) && (1..=SEGMENTS).contains(&segments);
         fits.then_some(Elf { movable, entry, segments_at, segment_size, segments })
     }
@@ -136,10 +123,27 @@ impl Segment {
     /// [`Errno::ENOEXEC`] if it is cut.
     pub fn parse(abi: Abi, bytes: &[u8]) -> Result<Self, Errno> {
         let parsed = match abi {
-            Abi::X86_64 => Self::wide(bytes),
-            Abi::I386 => Self::narrow(bytes),
+            Abi::X86_64 => Self::read(bytes, 4, [8, 16, 32, 40], |at| number(bytes, at, 8)),
+            Abi::I386 => Self::read(bytes, 24, [4, 8, 16, 20], |at| number(bytes, at, 4)),
         };
         parsed.ok_or(Errno::ENOEXEC)
+    }
+
+    /// Reads a header with its flags at `flags`, and the fields that are words at `words`.
+    fn read(
+        bytes: &[u8],
+        flags: usize,
+        words: [usize; 4],
+        word: impl Fn(usize) -> Option<u64>,
+    ) -> Option<Self> {
+        Some(Segment {
+            kind: number(bytes, 0, 4)? as u32,
+            flags: number(bytes, flags, 4)? as u32,
+            offset: word(words[0])?,
+            at: word(words[1])?,
+            in_file: word(words[2])?,
+            in_memory: word(words[3])?,
+        })
     }
 
     /// Returns where the byte at `offset` of the file is in a program that is moved by `shift`, if
@@ -190,28 +194,6 @@ impl Segment {
             offset: offset & !(PAGE - 1),
             zero: VirtRange { start: file.end, end: last },
             tail: VirtRange { start: data_end, end: tail_end },
-        })
-    }
-
-    fn wide(bytes: &[u8]) -> Option<Self> {
-        Some(Segment {
-            kind: word(bytes, 0)?,
-            flags: word(bytes, 4)?,
-            offset: long(bytes, 8)?,
-            at: long(bytes, 16)?,
-            in_file: long(bytes, 32)?,
-            in_memory: long(bytes, 40)?,
-        })
-    }
-
-    fn narrow(bytes: &[u8]) -> Option<Self> {
-        Some(Segment {
-            kind: word(bytes, 0)?,
-            offset: word(bytes, 4)?.into(),
-            at: word(bytes, 8)?.into(),
-            in_file: word(bytes, 16)?.into(),
-            in_memory: word(bytes, 20)?.into(),
-            flags: word(bytes, 24)?,
         })
     }
 }

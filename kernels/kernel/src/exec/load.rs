@@ -34,9 +34,7 @@ impl<A: Arch> Sys<'_, A> {
     pub fn exec(&mut self, inode: u16) -> Result<(), Stop> {
         let file = self.state.tree.get(inode);
         let Kind::File(object) = file.kind else { return Err(Errno::EACCES.into()) };
-        if file.mode & 0o111 == 0 {
-            return Err(Errno::EACCES.into());
-        }
+        Errno::EACCES.when(file.mode & 0o111 == 0)?;
         let mut header = [0; HEADER];
         let n = self.kernel.read_object(object, 0, &mut header);
         let elf = Elf::parse(A::ABI, &header[..n])?;
@@ -60,9 +58,7 @@ impl<A: Arch> Sys<'_, A> {
                 }
                 // The program can begin, as soon as the caller is alone.
                 made?;
-                if self.task().is_leaving {
-                    return Err(Errno::EINTR.into());
-                }
+                Errno::EINTR.when(self.task().is_leaving)?;
                 self.kernel.end_other_threads(self.state, self.me);
                 Err(Stop::Block(Wait::Threads))
             }
@@ -89,9 +85,7 @@ impl<A: Arch> Sys<'_, A> {
                 _ => {}
             }
         }
-        if heap == 0 {
-            return Err(Errno::ENOEXEC);
-        }
+        Errno::ENOEXEC.when(heap == 0)?;
         let entry = elf.entry(shift, A::Format::USER_END)?;
         let on = self.on();
         // The first call says where the heap begins.

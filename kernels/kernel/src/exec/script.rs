@@ -41,9 +41,7 @@ impl<A: Arch> Sys<'_, A> {
         if !line[..n].starts_with(b"#!") {
             return Ok((inode, false));
         }
-        if self.state.tree.get(inode).mode & 0o111 == 0 {
-            return Err(Errno::EACCES);
-        }
+        Errno::EACCES.when(self.state.tree.get(inode).mode & 0o111 == 0)?;
         let (program, argument) = words(&line[..n]).ok_or(Errno::ENOEXEC)?;
         let directory = self.process().directory;
         let found = path::resolve(&self.state.tree, directory, &line[program.clone()], true)?;

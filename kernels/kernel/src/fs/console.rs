@@ -23,6 +23,11 @@ const ICANON: u32 = 0o2;
 /// `c_lflag`: typed bytes are echoed.
 const ECHO: u32 = 0o10;
 
+/// Places of these flags in the structure `termios`.
+const INPUT: usize = 0;
+const OUTPUT: usize = 1;
+const LOCAL: usize = 3;
+
 /// How the terminal behaves: the structure `termios`, as the kernel has it.
 #[derive(Clone, Copy)]
 pub struct Termios(pub [u32; 9]);
@@ -40,18 +45,6 @@ impl Termios {
         0,
         0,
     ]);
-
-    fn input(&self) -> u32 {
-        self.0[0]
-    }
-
-    fn output(&self) -> u32 {
-        self.0[1]
-    }
-
-    fn local(&self) -> u32 {
-        self.0[3]
-    }
 }
 
 /// The console's input, and how it behaves.
@@ -98,7 +91,7 @@ impl Console {
     }
 
     fn takes_lines(&self) -> bool {
-        self.termios.local() & ICANON != 0
+        self.termios.0[LOCAL] & ICANON != 0
     }
 
     /// Takes bytes to the start of `bytes`, up to the end of a line; how many. 0 at an end of file.
@@ -150,7 +143,7 @@ impl Console {
 
 /// Shows bytes on the console.
 pub fn show<A: Arch>(termios: &Termios, bytes: &[u8]) {
-    let converts = termios.output() & OPOST_ONLCR == OPOST_ONLCR;
+    let converts = termios.0[OUTPUT] & OPOST_ONLCR == OPOST_ONLCR;
     for byte in bytes {
         if converts && *byte == b'\n' {
             A::put(b'\r');
@@ -177,13 +170,13 @@ impl<A: Arch> Kernel<A> {
     fn typed(&'static self, state: &mut State, byte: u8) {
         let console = &mut state.console;
         let termios = console.termios;
-        let byte = if byte == b'\r' && termios.input() & ICRNL != 0 { b'\n' } else { byte };
+        let byte = if byte == b'\r' && termios.0[INPUT] & ICRNL != 0 { b'\n' } else { byte };
         let echo = |bytes: &[u8]| {
-            if termios.local() & ECHO != 0 {
+            if termios.0[LOCAL] & ECHO != 0 {
                 show::<A>(&termios, bytes);
             }
         };
-        if termios.local() & ISIG != 0 && (byte == 3 || byte == 0x1c) {
+        if termios.0[LOCAL] & ISIG != 0 && (byte == 3 || byte == 0x1c) {
             echo(if byte == 3 { b"^C\n" } else { b"^\\\n" });
             console.len = 0;
             let signal = if byte == 3 { number::SIGINT } else { number::SIGQUIT };
@@ -195,7 +188,7 @@ impl<A: Arch> Kernel<A> {
             }
             return;
         }
-        if termios.local() & ICANON == 0 {
+        if termios.0[LOCAL] & ICANON == 0 {
             echo(&[byte]);
             console.push(byte.into());
             return;

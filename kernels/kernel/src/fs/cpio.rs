@@ -2,11 +2,13 @@
 
 use core::fmt;
 
+use ptarmigan_kernel_base::say;
+
 use super::path;
 use super::tree::{Kind, ROOT};
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::{Kernel, State, say};
+use crate::{Kernel, State};
 
 /// Bytes of a header: a magic number and thirteen numbers of eight digits.
 const HEADER: usize = 110;
@@ -102,7 +104,7 @@ impl<A: Arch> Kernel<A> {
                     unpacked.left_out += 1;
                     if unpacked.left_out <= NAMED {
                         let name = core::str::from_utf8(name).unwrap_or("?");
-                        say!(A, "kernel: initial file system: {name:.64} is left out ({e})");
+                        say!("kernel: initial file system: {name:.64} is left out ({e})");
                     }
                 }
             }
@@ -110,7 +112,7 @@ impl<A: Arch> Kernel<A> {
         }
         if unpacked.left_out > NAMED {
             let more = unpacked.left_out - NAMED;
-            say!(A, "kernel: initial file system: {more} more are left out");
+            say!("kernel: initial file system: {more} more are left out");
         }
         Ok(unpacked)
     }
@@ -130,13 +132,9 @@ impl<A: Arch> Kernel<A> {
                 let object = self.objects().create(0)?;
                 let kind = Kind::File(object);
                 // Written first: a file that memory is short of is not there at all.
-                let made = self
-                    .write_object(object, 0, data)
-                    .and_then(|()| state.tree.create(found.directory, found.name(), kind, permissions));
-                if let Err(e) = made {
-                    self.objects().release(object);
-                    return Err(e);
-                }
+                self.write_object(object, 0, data)
+                    .and_then(|()| state.tree.create(found.directory, found.name(), kind, permissions))
+                    .inspect_err(|_| self.objects().release(object))?;
             }
             0o120_000 => {
                 state.tree.create_link(found.directory, found.name(), data)?;

@@ -31,9 +31,7 @@ impl<A: Arch> Sys<'_, A> {
     /// [`Errno::EAGAIN`]; or the call waits.
     pub fn read_file(&mut self, file: usize, to: u64, len: usize, at: Option<u64>) -> Result<usize, Stop> {
         let open = *self.state.open.get(file);
-        if !open.reads() {
-            return Err(Errno::EBADF.into());
-        }
+        Errno::EBADF.when(!open.reads())?;
         let len = len.min(MOST);
         let inode = match open.what {
             What::Inode(inode) => inode,
@@ -144,9 +142,7 @@ impl<A: Arch> Sys<'_, A> {
     /// [`Errno::EAGAIN`], [`Errno::ENOMEM`]; or the call waits.
     pub fn write_file(&mut self, file: usize, from: u64, len: usize, at: Option<u64>) -> Result<usize, Stop> {
         let open = *self.state.open.get(file);
-        if !open.writes() {
-            return Err(Errno::EBADF.into());
-        }
+        Errno::EBADF.when(!open.writes())?;
         let len = len.min(MOST);
         let inode = match open.what {
             What::Inode(inode) => inode,
@@ -192,9 +188,7 @@ impl<A: Arch> Sys<'_, A> {
     fn write_pages(&mut self, object: u32, offset: u64, from: u64, len: usize) -> Result<usize, Errno> {
         let (on, machine) = (self.on(), self.kernel.machine.get());
         let end = offset.checked_add(len as u64).ok_or(Errno::EFBIG)?;
-        if end > crate::memory::objects::MOST_BYTES {
-            return Err(Errno::EFBIG);
-        }
+        Errno::EFBIG.when(end > crate::memory::objects::MOST_BYTES)?;
         let mut written = 0;
         let result = self.space().each_piece(on, from, len, Access::Read, |from, done, n| {
             let mut moved = 0;

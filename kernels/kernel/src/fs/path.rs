@@ -96,9 +96,7 @@ impl Rest {
 /// [`Errno::ENOENT`] and [`Errno::ENOTDIR`] if there is no directory on the way,
 /// [`Errno::ENAMETOOLONG`], [`Errno::ELOOP`].
 pub fn resolve(tree: &Tree, directory: u16, path: &[u8], follow: bool) -> Result<Found, Errno> {
-    if path.is_empty() {
-        return Err(Errno::ENOENT);
-    }
+    Errno::ENOENT.when(path.is_empty())?;
     let mut rest = Rest::new(path)?;
     let mut at = if path.first() == Some(&b'/') { ROOT } else { directory };
     let mut links = 0;
@@ -106,23 +104,17 @@ pub fn resolve(tree: &Tree, directory: u16, path: &[u8], follow: bool) -> Result
     let mut found =
         Found { directory: tree.get(at).parent, name: nowhere, len: 0, file: at, wants_directory: true };
     while let Some((range, more, slash)) = rest.next() {
-        if !tree.is_directory(at) {
-            return Err(Errno::ENOTDIR);
-        }
+        Errno::ENOTDIR.when(!tree.is_directory(at))?;
         let name = &rest.bytes[range];
         let file = match name {
             b"." => at,
             b".." => tree.get(at).parent,
             _ => tree.find(at, name).unwrap_or(NONE),
         };
-        if file == NONE && more {
-            return Err(Errno::ENOENT);
-        }
+        Errno::ENOENT.when(file == NONE && more)?;
         if file != NONE && matches!(tree.get(file).kind, Kind::Link(_)) && (more || slash || follow) {
             links += 1;
-            if links > MOST_LINKS {
-                return Err(Errno::ELOOP);
-            }
+            Errno::ELOOP.when(links > MOST_LINKS)?;
             let mut target = [0; TARGET];
             let named = tree.target(file);
             target[..named.len()].copy_from_slice(named);
@@ -151,9 +143,7 @@ pub fn path_of(tree: &Tree, file: u16, path: &mut [u8]) -> Result<usize, Errno> 
     let mut depth = 0;
     let mut at = file;
     while at != ROOT {
-        if !tree.get(at).linked {
-            return Err(Errno::ENOENT);
-        }
+        Errno::ENOENT.when(!tree.get(at).linked)?;
         *chain.get_mut(depth).ok_or(Errno::ERANGE)? = at;
         depth += 1;
         at = tree.get(at).parent;

@@ -184,15 +184,10 @@ impl Tree {
     ///
     /// [`Errno::EEXIST`], [`Errno::ENOTDIR`], [`Errno::ENAMETOOLONG`], [`Errno::ENOSPC`].
     pub fn create(&mut self, directory: u16, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
-        if !self.is_directory(directory) {
-            return Err(Errno::ENOTDIR);
-        }
-        if name.is_empty() || name == b"." || name == b".." || self.find(directory, name).is_some() {
-            return Err(Errno::EEXIST);
-        }
-        if !self.get(directory).linked {
-            return Err(Errno::ENOENT);
-        }
+        Errno::ENOTDIR.when(!self.is_directory(directory))?;
+        Errno::EEXIST
+            .when(name.is_empty() || name == b"." || name == b".." || self.find(directory, name).is_some())?;
+        Errno::ENOENT.when(!self.get(directory).linked)?;
         let mut bytes = [0; NAME];
         bytes.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
         let slot = match self.all[..self.used].iter().position(|inode| inode.kind == Kind::Free) {
@@ -225,9 +220,7 @@ impl Tree {
     ///
     /// As [`create`](Self::create).
     pub fn create_link(&mut self, directory: u16, name: &[u8], target: &[u8]) -> Result<u16, Errno> {
-        if target.is_empty() {
-            return Err(Errno::ENOENT);
-        }
+        Errno::ENOENT.when(target.is_empty())?;
         let place = self.target_lens.iter().position(|len| *len == 0).ok_or(Errno::ENOSPC)?;
         let bytes = self.targets[place].get_mut(..target.len()).ok_or(Errno::ENAMETOOLONG)?;
         bytes.copy_from_slice(target);
@@ -272,9 +265,7 @@ impl Tree {
         bytes.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
         let mut above = directory;
         while above != ROOT {
-            if above == number {
-                return Err(Errno::EINVAL);
-            }
+            Errno::EINVAL.when(above == number)?;
             above = self.get(above).parent;
         }
         self.detach(number);

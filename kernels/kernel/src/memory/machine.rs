@@ -159,10 +159,7 @@ impl<A: Arch> Kernel<A> {
     /// Returns the machine, seen from where the pin says that code runs.
     #[inline]
     pub fn on<'a>(&'static self, pin: &'a Pinned<'a>) -> On<'a, Machine<A>> {
-        match self.machine.get().on(pin) {
-            Ok(on) => on,
-            Err(_) => other_machine(),
-        }
+        self.machine.get().on(pin).unwrap_or_else(|_| other_machine())
     }
 
     /// Returns the pages of files and of shared memory.

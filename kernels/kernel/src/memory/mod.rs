@@ -10,4 +10,4 @@ pub mod user;
 pub use machine::Machine;
 pub use objects::Objects;
 pub use setup::set_up;
-pub use space::{SharedSpaces, TaskSpace};
+pub use space::TaskSpace;

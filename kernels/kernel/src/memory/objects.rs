@@ -71,9 +71,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     ///
     /// [`Errno::ENOMEM`] if there are too many objects, or it is too large.
     pub fn create(&self, size: u64) -> Result<u32, Errno> {
-        if size > MOST_BYTES {
-            return Err(Errno::ENOMEM);
-        }
+        Errno::ENOMEM.when(size > MOST_BYTES)?;
         let mut all = self.all.lock();
         let free = all.iter().position(|object| object.users == 0).ok_or(Errno::ENOMEM)?;
         all[free] = Object { users: 1, top: HOLE, size };
@@ -147,10 +145,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         if page >= found.size.div_ceil(FRAME_SIZE as u64) {
             return None;
         }
-        match self.find(found.top, page) {
-            Some(there) => Some(there),
-            None => self.make(found, page).ok(),
-        }
+        self.find(found.top, page).or_else(|| self.make(found, page).ok())
     }
 
     /// Sets the size. The part that is cut off reads as zeroes if the object grows again.
@@ -159,9 +154,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     ///
     /// [`Errno::ENOMEM`] if the size is too large.
     pub fn set_size(&self, object: u32, size: u64) -> Result<(), Errno> {
-        if size > MOST_BYTES {
-            return Err(Errno::ENOMEM);
-        }
+        Errno::ENOMEM.when(size > MOST_BYTES)?;
         let mut all = self.all.lock();
         let found = all.get_mut(index(object)).ok_or(Errno::ENOMEM)?;
         let old = core::mem::replace(&mut found.size, size);
@@ -174,7 +167,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
             let Some(pfn) = self.find(found.top, page) else { continue };
             let kept = if page == first { (size % FRAME_SIZE as u64) as usize } else { 0 };
             if kept == 0 && sole {
-                self.forget(found.top, page);
+                self.with_number(found.top, page, |number| number.store(HOLE, Ordering::Relaxed));
                 // SAFETY: 1. A page of the object that no space maps and no code reads: there is
                 // one user.
                 unsafe { self.give(pfn.0) };
@@ -231,25 +224,16 @@ impl<W: OpenWindow> Objects<'_, W> {
         f(unsafe { &*guard.base().cast::<[AtomicU32; NUMBERS]>() })
     }
 
-    fn find(&self, top: u32, page: u64) -> Option<Pfn> {
-        let (upper, lower) = places(page)?;
-        if top == HOLE {
-            return None;
-        }
+    /// Runs `f` on the number of a page, if there is a frame of numbers for it.
+    fn with_number<R>(&self, top: u32, page: u64, f: impl FnOnce(&AtomicU32) -> R) -> Option<R> {
+        let (upper, lower) = places(page).filter(|_| top != HOLE)?;
         let middle = self.numbers(top, |tops| tops[upper].load(Ordering::Relaxed));
-        if middle == HOLE {
-            return None;
-        }
-        let found = self.numbers(middle, |pages| pages[lower].load(Ordering::Relaxed));
-        (found != HOLE).then_some(Pfn(found))
+        (middle != HOLE).then(|| self.numbers(middle, |pages| f(&pages[lower])))
     }
 
-    fn forget(&self, top: u32, page: u64) {
-        let Some((upper, lower)) = places(page) else { return };
-        let middle = self.numbers(top, |tops| tops[upper].load(Ordering::Relaxed));
-        if middle != HOLE {
-            self.numbers(middle, |pages| pages[lower].store(HOLE, Ordering::Relaxed));
-        }
+    fn find(&self, top: u32, page: u64) -> Option<Pfn> {
+        let found = self.with_number(top, page, |number| number.load(Ordering::Relaxed))?;
+        (found != HOLE).then_some(Pfn(found))
     }
 
     fn make(&self, object: &mut Object, page: u64) -> Result<Pfn, Errno> {

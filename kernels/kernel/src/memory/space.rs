@@ -1,7 +1,5 @@
 //! The spaces that tasks run in: a task's own, or one of several.
 
-use core::cell::UnsafeCell;
-
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Format};
 use ptarmigan::machine::On;
@@ -113,20 +111,6 @@ fn fault_shared<A: Arch>(
     space.fault(on, va, access)
 }
 
-/// Places for the spaces that several tasks run in, by the number of their records.
-pub struct SharedSpaces<A: Arch>([UnsafeCell<Option<SharedSpace<A::Format>>>; TASKS]);
-
-// SAFETY: 1. A place is written by a sole user of its record only, see `Kernel::share_space` and
-// `Kernel::take_space`; others read its value, which may be shared.
-unsafe impl<A: Arch> Sync for SharedSpaces<A> {}
-
-impl<A: Arch> SharedSpaces<A> {
-    /// Makes empty ones.
-    pub const fn new() -> Self {
-        SharedSpaces([const { UnsafeCell::new(None) }; TASKS])
-    }
-}
-
 impl<A: Arch> Kernel<A> {
     /// Makes a space one that several tasks can run in.
     ///
@@ -138,7 +122,7 @@ impl<A: Arch> Kernel<A> {
             return;
         }
         let TaskSpace::Own(own) = core::mem::replace(space, TaskSpace::None) else { return };
-        let place = self.spaces.0[number % TASKS].get();
+        let place = self.spaces[number % TASKS].get();
         // SAFETY: 1. The record's one user is the caller (point 1), so nobody else has a reference
         // to the place: users take theirs away with them.
         unsafe { *place = Some(SharedSpace::new(own)) };
@@ -163,7 +147,7 @@ impl<A: Arch> Kernel<A> {
             TaskSpace::None => None,
             TaskSpace::Own(own) => Some(own),
             TaskSpace::Shared(_) => {
-                let place = self.spaces.0[number % TASKS].get();
+                let place = self.spaces[number % TASKS].get();
                 // SAFETY: 1. The reference that has just been dropped was the last (point 1).
                 unsafe { (*place).take() }.map(SharedSpace::into_inner)
             }

@@ -22,9 +22,7 @@ fn frame<A: Arch>(
     at: u64,
     access: Access,
 ) -> Result<Pfn, Errno> {
-    if at >= A::Format::USER_END {
-        return Err(Errno::EFAULT);
-    }
+    Errno::EFAULT.when(at >= A::Format::USER_END)?;
     let needed = match access {
         Access::Write => Attr::USER | Attr::READ | Attr::WRITE,
         _ => Attr::USER | Attr::READ,

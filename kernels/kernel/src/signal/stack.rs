@@ -60,10 +60,8 @@ impl SignalStack {
     ///
     /// [`Errno::EPERM`] if the task runs on it, [`Errno::EINVAL`] for flags that there are not,
     /// [`Errno::ENOMEM`] if the new one is too small for a handler.
-    pub const fn set(&mut self, new: SignalStack, stack: u64) -> Result<(), Errno> {
-        if self.holds(stack) {
-            return Err(Errno::EPERM);
-        }
+    pub fn set(&mut self, new: SignalStack, stack: u64) -> Result<(), Errno> {
+        Errno::EPERM.when(self.holds(stack))?;
         match new.flags & !AUTODISARM {
             DISABLE => *self = SignalStack { at: 0, size: 0, flags: new.flags },
             0 | ONSTACK if new.size < LEAST => return Err(Errno::ENOMEM),

@@ -5,7 +5,7 @@ use super::{Stop, Sys};
 use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::path::{self, PATH};
-use crate::fs::tree::{ROOT, TARGET};
+use crate::fs::tree::{NONE, ROOT, TARGET};
 use crate::fs::{Kind, What, proc};
 
 impl<A: Arch> Sys<'_, A> {
@@ -21,18 +21,26 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn unlink(&mut self, directory: u64, at: u64, is_directory: bool) -> Result<u64, Errno> {
         let found = self.find(directory, at, false)?;
         let inode = found.existing(&self.state.tree)?;
-        match (self.state.tree.is_directory(inode), is_directory) {
-            (true, false) => return Err(Errno::EISDIR),
-            (false, true) => return Err(Errno::ENOTDIR),
-            (true, true) if inode == ROOT || found.name().is_empty() || found.name() == b"." => {
-                return Err(Errno::EINVAL);
-            }
-            (true, true) if self.state.tree.each(inode).next().is_some() => return Err(Errno::ENOTEMPTY),
-            _ => {}
+        let is_fixed = inode == ROOT || found.name().is_empty() || found.name() == b".";
+        Errno::EINVAL.when(is_fixed && is_directory && self.state.tree.is_directory(inode))?;
+        self.may_go(inode, is_directory)?;
+        self.remove(inode);
+        Ok(0)
+    }
+
+    /// Checks that a name may go: a directory's, which is empty, or another file's.
+    fn may_go(&self, inode: u16, is_directory: bool) -> Result<(), Errno> {
+        let tree = &self.state.tree;
+        match (tree.is_directory(inode), is_directory) {
+            (true, false) => Err(Errno::EISDIR),
+            (false, true) => Err(Errno::ENOTDIR),
+            _ => Errno::ENOTEMPTY.when(tree.each(inode).next().is_some()),
         }
+    }
+
+    fn remove(&mut self, inode: u16) {
         let gone = self.state.tree.unlink(inode);
         self.kernel.free_pages(gone);
-        Ok(0)
     }
 
     /// `renameat`.
@@ -41,26 +49,16 @@ impl<A: Arch> Sys<'_, A> {
         let inode = old.existing(&self.state.tree)?;
         let new = self.find(to[0], to[1], false)?;
         let plain = |name: &[u8]| !name.is_empty() && name != b"." && name != b"..";
-        if !plain(old.name()) || !plain(new.name()) {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(!plain(old.name()) || !plain(new.name()))?;
         if new.file == inode {
             return Ok(0);
         }
-        if new.file != crate::fs::tree::NONE {
-            match (self.state.tree.is_directory(inode), self.state.tree.is_directory(new.file)) {
-                (true, false) => return Err(Errno::ENOTDIR),
-                (false, true) => return Err(Errno::EISDIR),
-                (true, true) if self.state.tree.each(new.file).next().is_some() => {
-                    return Err(Errno::ENOTEMPTY);
-                }
-                _ => {}
-            }
+        if new.file != NONE {
+            self.may_go(new.file, self.state.tree.is_directory(inode))?;
         }
         self.state.tree.rename(inode, new.directory, new.name())?;
-        if new.file != crate::fs::tree::NONE {
-            let gone = self.state.tree.unlink(new.file);
-            self.kernel.free_pages(gone);
+        if new.file != NONE {
+            self.remove(new.file);
         }
         Ok(0)
     }
@@ -83,9 +81,7 @@ impl<A: Arch> Sys<'_, A> {
         let Ok(inode) = found.existing(&self.state.tree) else { return self.read_own_link(at, to, len) };
         let mut text = [0; TARGET];
         let target = self.state.tree.target(inode);
-        if target.is_empty() || len == 0 {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(target.is_empty() || len == 0)?;
         text[..target.len()].copy_from_slice(target);
         let n = target.len();
         self.write_text(to, len, &text[..n])
@@ -95,9 +91,7 @@ impl<A: Arch> Sys<'_, A> {
     fn read_own_link(&mut self, at: u64, to: u64, len: u64) -> Result<u64, Errno> {
         let mut name = [0; PATH];
         let n = self.read_text(at, &mut name)?;
-        if &name[..n] != path::OWN_PROGRAM {
-            return Err(Errno::ENOENT);
-        }
+        Errno::ENOENT.when(&name[..n] != path::OWN_PROGRAM)?;
         let program = self.process().program;
         let mut text = [0; PATH];
         let n = path::path_of(&self.state.tree, program, &mut text)? - 1;
@@ -113,9 +107,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Goes to a directory.
     pub(super) fn enter(&mut self, inode: u16) -> Result<u64, Errno> {
-        if !self.state.tree.is_directory(inode) {
-            return Err(Errno::ENOTDIR);
-        }
+        Errno::ENOTDIR.when(!self.state.tree.is_directory(inode))?;
         self.state.tree.hold(inode);
         let before = core::mem::replace(&mut self.process().directory, inode);
         self.kernel.let_go(self.state, before);
@@ -127,9 +119,7 @@ impl<A: Arch> Sys<'_, A> {
         let mut text = [0; PATH];
         let directory = self.process().directory;
         let n = path::path_of(&self.state.tree, directory, &mut text)?;
-        if n as u64 > len {
-            return Err(Errno::ERANGE);
-        }
+        Errno::ERANGE.when(n as u64 > len)?;
         self.write_bytes(to, &text[..n])?;
         Ok(n as u64)
     }
@@ -147,9 +137,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn entries(&mut self, descriptor: u64, to: u64, len: u64) -> Result<u64, Stop> {
         let file = self.file(descriptor)?;
         let directory = self.inode_of(descriptor)?;
-        if !self.state.tree.is_directory(directory) {
-            return Err(Errno::ENOTDIR.into());
-        }
+        Errno::ENOTDIR.when(!self.state.tree.is_directory(directory))?;
         let (mut done, mut index) = (0, self.state.open.get(file).offset);
         loop {
             // `.` and `..` first.
@@ -168,19 +156,13 @@ impl<A: Arch> Sys<'_, A> {
             };
             let size = (19 + name.len() + 1).next_multiple_of(8);
             if done + size as u64 > len {
-                if done == 0 {
-                    return Err(Errno::EINVAL.into());
-                }
+                Errno::EINVAL.when(done == 0)?;
                 break;
             }
             let kind = (found.full_mode() >> 12) as u8;
             let mut record = Layout::<96>::new(A::ABI);
-            record.u64(inode.into()).u64(index + 1).u16(size as u16).raw(&[kind]).raw(name);
-            let used = record.bytes().len();
-            record.raw(&[0; 8][..(size - used).min(8)]);
-            let mut bytes = [0; 96];
-            bytes[..size.min(96)].copy_from_slice(&record.bytes()[..size.min(96)]);
-            self.write_bytes(to + done, &bytes[..size.min(96)])?;
+            record.u64(inode.into()).u64(index + 1).u16(size as u16).raw(&[kind]).raw(name).at(size);
+            self.write_bytes(to + done, record.bytes())?;
             done += size as u64;
             index += 1;
         }
@@ -194,9 +176,7 @@ impl<A: Arch> Sys<'_, A> {
         let mut text = [0; 32];
         let n = self.read_text(kind, &mut text)?;
         let inode = self.existing(super::files::AT_FDCWD as u64, at)?;
-        if !self.state.tree.is_directory(inode) {
-            return Err(Errno::ENOTDIR);
-        }
+        Errno::ENOTDIR.when(!self.state.tree.is_directory(inode))?;
         match &text[..n] {
             b"proc" => proc::fill(&mut self.state.tree, inode)?,
             b"tmpfs" | b"ramfs" => {}

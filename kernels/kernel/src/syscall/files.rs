@@ -55,16 +55,11 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Makes an empty file.
     fn create_file(&mut self, found: &Found, mode: u64) -> Result<u16, Errno> {
-        if found.wants_directory {
-            return Err(Errno::EISDIR);
-        }
+        Errno::EISDIR.when(found.wants_directory)?;
         let object = self.kernel.objects().create(0)?;
         let mode = mode as u16 & !self.process().umask;
         let made = self.state.tree.create(found.directory, found.name(), Kind::File(object), mode);
-        if made.is_err() {
-            self.kernel.objects().release(object);
-        }
-        made
+        made.inspect_err(|_| self.kernel.objects().release(object))
     }
 
     /// `openat`.
@@ -96,13 +91,8 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Gives an open file a descriptor, or closes it.
     fn descriptor(&mut self, file: usize, least: usize, closing: bool) -> Result<u64, Errno> {
-        match self.process().files.add(file, least, closing) {
-            Ok(descriptor) => Ok(descriptor as u64),
-            Err(e) => {
-                self.kernel.close_file(self.state, file);
-                Err(e)
-            }
-        }
+        let added = self.process().files.add(file, least, closing);
+        added.map(|new| new as u64).inspect_err(|_| self.kernel.close_file(self.state, file))
     }
 
     /// `close`.
@@ -138,9 +128,7 @@ impl<A: Arch> Sys<'_, A> {
         writes: bool,
     ) -> Result<u64, Stop> {
         let file = self.file(descriptor)?;
-        if count > 1024 {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(count > 1024)?;
         let word = A::ABI.word() as u64;
         let mut done = 0;
         for i in 0..count {
@@ -177,9 +165,9 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Errno::EINVAL.into());
         };
         let Kind::File(written) = self.state.tree.get(target).kind else { return Err(Errno::EINVAL.into()) };
-        if !self.state.open.get(from).reads() || !self.state.open.get(to).writes() || offset_at != 0 {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(
+            !self.state.open.get(from).reads() || !self.state.open.get(to).writes() || offset_at != 0,
+        )?;
         let mut done = 0;
         while done < count {
             let mut bytes = [0; 512];
@@ -220,40 +208,25 @@ impl<A: Arch> Sys<'_, A> {
         let kept = (flags & u64::from(NONBLOCK)) as u32;
         let closing = flags & O_CLOEXEC != 0;
         let pipe = self.kernel.create_pipe(self.state)?;
-        let reader = match self.state.open.open(What::PipeRead(pipe), kept) {
-            Ok(reader) => reader,
-            Err(e) => {
-                self.kernel.close_pipe(self.state, pipe, true);
-                self.kernel.close_pipe(self.state, pipe, false);
-                return Err(e);
-            }
-        };
-        let writer = match self.state.open.open(What::PipeWrite(pipe), kept | 1) {
-            Ok(writer) => writer,
-            Err(e) => {
-                self.kernel.close_file(self.state, reader);
-                self.kernel.close_pipe(self.state, pipe, false);
-                return Err(e);
-            }
-        };
-        let first = match self.descriptor(reader, 0, closing) {
-            Ok(first) => first,
-            Err(e) => {
-                self.kernel.close_file(self.state, writer);
-                return Err(e);
-            }
-        };
+        let reader = self.state.open.open(What::PipeRead(pipe), kept).inspect_err(|_| {
+            self.kernel.close_pipe(self.state, pipe, true);
+            self.kernel.close_pipe(self.state, pipe, false);
+        })?;
+        let writer = self.state.open.open(What::PipeWrite(pipe), kept | 1).inspect_err(|_| {
+            self.kernel.close_file(self.state, reader);
+            self.kernel.close_pipe(self.state, pipe, false);
+        })?;
+        let first = self.descriptor(reader, 0, closing).inspect_err(|_| {
+            self.kernel.close_file(self.state, writer);
+        })?;
         let second = self.descriptor(writer, 0, closing).inspect_err(|_| {
             self.kernel.close(self.state, self.process_slot(), first as usize);
         })?;
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&(first as u32).to_le_bytes());
-        bytes[4..].copy_from_slice(&(second as u32).to_le_bytes());
-        if let Err(e) = self.write_bytes(at, &bytes) {
+        let bytes = [first, second].map(|descriptor| (descriptor as u32).to_le_bytes());
+        self.write_bytes(at, bytes.as_flattened()).inspect_err(|_| {
             self.kernel.close(self.state, self.process_slot(), first as usize);
             self.kernel.close(self.state, self.process_slot(), second as usize);
-            return Err(e);
-        }
+        })?;
         Ok(0)
     }
 
@@ -273,9 +246,7 @@ impl<A: Arch> Sys<'_, A> {
             return if same { Ok(to) } else { Err(Errno::EINVAL) };
         }
         let new = usize::try_from(to).map_err(|_| Errno::EBADF)?;
-        if new >= crate::fs::DESCRIPTORS {
-            return Err(Errno::EBADF);
-        }
+        Errno::EBADF.when(new >= crate::fs::DESCRIPTORS)?;
         // Shared first: the old file of the place may be the same.
         self.state.open.share(file);
         self.kernel.close(self.state, self.process_slot(), new);

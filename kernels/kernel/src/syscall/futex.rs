@@ -23,9 +23,7 @@ impl<A: Arch> Sys<'_, A> {
         [at, operation, value, fourth, to, last]: [u64; 6],
         width: Width,
     ) -> Result<u64, Stop> {
-        if !at.is_multiple_of(4) {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(!at.is_multiple_of(4))?;
         let key = self.futex_key(at, operation);
         let value = value as u32;
         match operation & !(PRIVATE | CLOCK_REALTIME) {
@@ -35,12 +33,8 @@ impl<A: Arch> Sys<'_, A> {
             WAKE_BITSET if last as u32 == 0 => Err(Errno::EINVAL.into()),
             WAKE_BITSET => Ok(self.state.tasks.wake_futex(key, value, last as u32).into()),
             kind @ (REQUEUE | CMP_REQUEUE) => {
-                if !to.is_multiple_of(4) {
-                    return Err(Errno::EINVAL.into());
-                }
-                if self.read_u32(at)? != last as u32 && kind == CMP_REQUEUE {
-                    return Err(Errno::EAGAIN.into());
-                }
+                Errno::EINVAL.when(!to.is_multiple_of(4))?;
+                Errno::EAGAIN.when(self.read_u32(at)? != last as u32 && kind == CMP_REQUEUE)?;
                 let to = self.futex_key(to, operation);
                 let tasks = &mut self.state.tasks;
                 let woken = tasks.wake_futex(key, value, u32::MAX);
@@ -67,23 +61,17 @@ impl<A: Arch> Sys<'_, A> {
         bits: u32,
         (time, width, is_absolute): (u64, Width, bool),
     ) -> Result<u64, Stop> {
-        if bits == 0 {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(bits == 0)?;
         if self.task().woken {
             return Ok(0);
         }
-        if self.read_u32(at)? != value {
-            return Err(Errno::EAGAIN.into());
-        }
+        Errno::EAGAIN.when(self.read_u32(at)? != value)?;
         if time != 0 {
             let mut timeout = self.get_time(time, width)?;
             if is_absolute {
                 timeout = timeout.saturating_sub(A::now());
             }
-            if self.deadline(timeout) {
-                return Err(Errno::ETIMEDOUT.into());
-            }
+            Errno::ETIMEDOUT.when(self.deadline(timeout))?;
         }
         self.state.tasks.futex_waits += 1;
         self.task().waits_since = self.state.tasks.futex_waits;

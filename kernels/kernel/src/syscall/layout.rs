@@ -17,11 +17,7 @@ impl<const N: usize> Layout<N> {
 
     /// Adds the lowest `size` bytes of a number; bytes that do not fit are left out.
     pub fn put(&mut self, size: usize, value: u64) -> &mut Self {
-        if let Some(place) = self.bytes.get_mut(self.len..self.len + size) {
-            place.copy_from_slice(&value.to_le_bytes()[..size]);
-            self.len += size;
-        }
-        self
+        self.raw(&value.to_le_bytes()[..size])
     }
 
     /// Adds a number of two bytes.
@@ -41,8 +37,7 @@ impl<const N: usize> Layout<N> {
 
     /// Adds a word of the program's size.
     pub fn word(&mut self, value: u64) -> &mut Self {
-        let word = self.word;
-        self.put(word, value)
+        self.put(self.word, value)
     }
 
     /// Goes on at byte `at`.

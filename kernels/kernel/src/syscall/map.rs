@@ -138,9 +138,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `mmap`; the offset is in bytes.
     pub(super) fn map(&mut self, [at, len, prot, flags, file, offset]: [u64; 6]) -> Result<u64, Errno> {
-        if !offset.is_multiple_of(PAGE) {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(!offset.is_multiple_of(PAGE))?;
         let is_anonymous = flags & MAP_ANONYMOUS != 0;
         // Undefined bits of the protection are ignored, as under Linux.
         let (shared, prot) = (flags & 3 != MAP_PRIVATE, prot & 7);
@@ -158,20 +156,14 @@ impl<A: Arch> Sys<'_, A> {
             // Huge pages do not exist, nor would any file have them.
             return Err(if is_anonymous { Errno::ENOMEM } else { Errno::EINVAL });
         }
-        if len == 0 {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(len == 0)?;
         let len = round_up(len)?;
-        if len > A::Format::USER_END {
-            return Err(Errno::ENOMEM);
-        }
+        Errno::ENOMEM.when(len > A::Format::USER_END)?;
         let mut area = AreaFlags(prot as u16);
         match flags & 3 {
             MAP_SHARED => area = area.with(AreaFlags::SHARED),
             MAP_SHARED_VALIDATE if !is_anonymous => {
-                if flags & !KNOWN != 0 {
-                    return Err(Errno::EOPNOTSUPP);
-                }
+                Errno::EOPNOTSUPP.when(flags & !KNOWN != 0)?;
                 area = area.with(AreaFlags::SHARED);
             }
             MAP_PRIVATE => {}
@@ -219,9 +211,7 @@ impl<A: Arch> Sys<'_, A> {
         let file = self.process().files.get(descriptor)?;
         let open = self.state.open.get(file);
         let What::Inode(inode) = open.what else { return Err(Errno::ENODEV) };
-        if !open.reads() || (write && !open.writes()) {
-            return Err(Errno::EACCES);
-        }
+        Errno::EACCES.when(!open.reads() || (write && !open.writes()))?;
         match self.state.tree.get(inode).kind {
             Kind::File(object) => Ok((Some(object), open.writes())),
             Kind::Device(Device::Zero) => Ok((None, open.writes())),
@@ -242,15 +232,9 @@ impl<A: Arch> Sys<'_, A> {
             };
             if is_fixed {
                 let range = wanted.ok_or(Errno::ENOMEM)?;
-                if !at.is_multiple_of(PAGE) {
-                    return Err(Errno::EINVAL);
-                }
-                if at < PAGE {
-                    return Err(Errno::EPERM);
-                }
-                if flags & MAP_FIXED_NOREPLACE != 0 && !is_free(range) {
-                    return Err(Errno::EEXIST);
-                }
+                Errno::EINVAL.when(!at.is_multiple_of(PAGE))?;
+                Errno::EPERM.when(at < PAGE)?;
+                Errno::EEXIST.when(flags & MAP_FIXED_NOREPLACE != 0 && !is_free(range))?;
                 return Ok(range);
             }
             if let Some(range) = wanted
@@ -274,9 +258,8 @@ impl<A: Arch> Sys<'_, A> {
     /// `munmap`.
     pub(super) fn unmap(&mut self, at: u64, len: u64) -> Result<u64, Errno> {
         let range = range(at, len).map_err(|_| Errno::EINVAL)?;
-        if !at.is_multiple_of(PAGE) || range.is_empty() || range.end > A::Format::USER_END {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL
+            .when(!at.is_multiple_of(PAGE) || range.is_empty() || range.end > A::Format::USER_END)?;
         self.change(alone(range), 0, |_, edit| edit.munmap(range))?.map_err(error)?;
         Ok(0)
     }
@@ -286,16 +269,12 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn protect(&mut self, at: u64, len: u64, prot: u64) -> Result<u64, Errno> {
         let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
         let prot = prot & !grows;
-        if grows == PROT_GROWSDOWN | PROT_GROWSUP || !at.is_multiple_of(PAGE) {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(grows == PROT_GROWSDOWN | PROT_GROWSUP || !at.is_multiple_of(PAGE))?;
         if len == 0 {
             return Ok(0);
         }
         let VirtRange { mut start, end } = range(at, len)?;
-        if prot & !(7 | PROT_SEM) != 0 {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(prot & !(7 | PROT_SEM) != 0)?;
         let (on, permissions) = (self.on(), AreaFlags(prot as u16 & 7));
         self.space().edit(on, |mut edit| {
             if grows != 0 {
@@ -321,17 +300,14 @@ impl<A: Arch> Sys<'_, A> {
         let moves = flags & MREMAP_MAYMOVE != 0;
         let keeps = flags & MREMAP_DONTUNMAP != 0;
         let has_target = flags & MREMAP_FIXED != 0;
-        if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0
-            || (has_target && !moves)
-            || (keeps && (!moves || old != new))
-            || !at.is_multiple_of(PAGE)
-        {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(
+            flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0
+                || (has_target && !moves)
+                || (keeps && (!moves || old != new))
+                || !at.is_multiple_of(PAGE),
+        )?;
         let (from, new) = (range(at, old)?, round_up(new)?);
-        if new == 0 {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(new == 0)?;
         let on = self.on();
         let area = self.space().edit(on, |edit| edit.areas().find(on, at))?.ok_or(Errno::EFAULT)?;
         let here = VirtRange { start: at, end: at.checked_add(new).ok_or(Errno::ENOMEM)? };
@@ -345,24 +321,17 @@ impl<A: Arch> Sys<'_, A> {
         let highest = A::Format::USER_END - GUARD;
         let target = if has_target {
             let target = range(to, new).map_err(|_| Errno::EINVAL)?;
-            if !to.is_multiple_of(PAGE) || target.end > highest || !target.and(from).is_empty() {
-                return Err(Errno::EINVAL);
-            }
-            if to < PAGE {
-                return Err(Errno::EPERM);
-            }
+            Errno::EINVAL
+                .when(!to.is_multiple_of(PAGE) || target.end > highest || !target.and(from).is_empty())?;
+            Errno::EPERM.when(to < PAGE)?;
             Some(target)
         } else {
             None
         };
         let is_private = !area.flags.has(AreaFlags::SHARED);
-        if from.is_empty() && is_private {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(from.is_empty() && is_private)?;
         let moved = from.end.min(from.start + new);
-        if moved > area.end {
-            return Err(Errno::EFAULT);
-        }
+        Errno::EFAULT.when(moved > area.end)?;
         let is_free = self.space().edit(on, |edit| {
             let next = edit.areas().at_or_after(on, from.end);
             here.end <= highest && next.is_none_or(|area| area.start >= here.end)
@@ -410,9 +379,7 @@ impl<A: Arch> Sys<'_, A> {
             0..=3 | FREE | 12..=17 | 20 | 21 => None,
             _ => return Err(Errno::EINVAL),
         };
-        if !at.is_multiple_of(PAGE) {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(!at.is_multiple_of(PAGE))?;
         let range = range(at, len).map_err(|_| Errno::EINVAL)?;
         if range.is_empty() {
             return Ok(0);
@@ -497,19 +464,12 @@ fn grown<A: Arch>(
     grows: u64,
 ) -> Result<u64, Errno> {
     let first = edit.areas().at_or_after(on, range.start).ok_or(Errno::ENOMEM)?;
-    if grows == PROT_GROWSDOWN {
-        let is_near = first.start < range.end;
-        let grows_down = first.flags.has(AreaFlags::GROWS_DOWN);
-        return if !is_near {
-            Err(Errno::ENOMEM)
-        } else if grows_down {
-            Ok(first.start)
-        } else {
-            Err(Errno::EINVAL)
-        };
-    }
     // No area grows up.
-    Err(if first.start > range.start { Errno::ENOMEM } else { Errno::EINVAL })
+    let is_down = grows == PROT_GROWSDOWN;
+    let border = if is_down { range.end } else { range.start + 1 };
+    Errno::ENOMEM.when(first.start >= border)?;
+    Errno::EINVAL.when(!is_down || !first.flags.has(AreaFlags::GROWS_DOWN))?;
+    Ok(first.start)
 }
 
 /// Touches all pages of a range, up to the first hole, or the first page that cannot be touched.

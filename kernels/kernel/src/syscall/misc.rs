@@ -6,6 +6,7 @@ use super::layout::Layout;
 use super::{Stop, Sys};
 use crate::arch::{Abi, Arch};
 use crate::errno::Errno;
+use crate::report::PASS;
 use crate::task::limits::{INFINITY, Limit};
 
 impl<A: Arch> Sys<'_, A> {
@@ -85,14 +86,12 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `reboot`.
     pub(super) fn reboot(&mut self, a: [u64; 6]) -> Result<u64, Stop> {
-        if a[0] as u32 != 0xfee1_dead {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(a[0] as u32 != 0xfee1_dead)?;
         // Whatever is asked for, the machine ends; but for the keys that would.
         if matches!(a[2] as u32, 0 | 0x89ab_cdef) {
             return Ok(0);
         }
-        self.kernel.begin_end(0x10, 0);
+        self.kernel.begin_end(self.state, PASS, 0);
         // The task is given up with its CPU.
         Err(Stop::GiveWay)
     }

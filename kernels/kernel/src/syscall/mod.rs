@@ -20,13 +20,14 @@ mod time;
 
 use ptarmigan::cpu::Pinned;
 use ptarmigan::machine::On;
+use ptarmigan_kernel_base::say;
 
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
 use crate::memory::{Machine, TaskSpace};
 use crate::task::{After, Body, Ends, Wait};
-use crate::{Kernel, State, say};
+use crate::{Kernel, State};
 
 /// The reason why a call has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,26 +55,18 @@ impl From<Errno> for Stop {
 const MOST_NAMED: usize = 24;
 
 /// Numbers of calls that are not there and were named on the console already.
-pub struct Named {
-    numbers: [u64; MOST_NAMED],
-    count: usize,
-}
+pub struct Named([u64; MOST_NAMED]);
 
 impl Named {
     /// Makes an empty set.
     pub const fn new() -> Self {
-        Named { numbers: [0; MOST_NAMED], count: 0 }
+        Named([0; MOST_NAMED])
     }
 
-    /// Adds a number; whether it is to be named.
+    /// Adds a number, which is not 0: that call is there. Whether it is to be named.
     fn add(&mut self, number: u64) -> bool {
-        if self.numbers[..self.count].contains(&number) {
-            return false;
-        }
-        let Some(place) = self.numbers.get_mut(self.count) else { return false };
-        *place = number;
-        self.count += 1;
-        true
+        let place = self.0.iter_mut().find(|known| [0, number].contains(known));
+        place.is_some_and(|place| core::mem::replace(place, number) == 0)
     }
 }
 
@@ -201,7 +194,7 @@ impl<'a, A: Arch> Sys<'a, A> {
     #[cold]
     fn unknown(&mut self, number: u64) -> Stop {
         if self.state.named.add(number) {
-            say!(A, "kernel: system call {number} is not there");
+            say!("kernel: system call {number} is not there");
         }
         Errno::ENOSYS.into()
     }

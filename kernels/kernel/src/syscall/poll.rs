@@ -35,9 +35,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `poll`; `timeout` in nanoseconds, `None` for ever.
     pub(super) fn poll(&mut self, list: u64, count: u64, timeout: Option<u64>) -> Result<u64, Stop> {
-        if count > 256 {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(count > 256)?;
         let mut ready = 0;
         for i in 0..count {
             let at = list.checked_add(i * 8).ok_or(Errno::EFAULT)?;
@@ -61,9 +59,7 @@ impl<A: Arch> Sys<'_, A> {
                 Some(seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1000)))
             }
         };
-        if count > 64 {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(count > 64)?;
         let bytes = (count as usize).div_ceil(8);
         let (mut ready, mut results) = (0, [0u64; 2]);
         for (i, (at, bit)) in [(reads, IN | HUP), (writes, OUT | ERR)].into_iter().enumerate() {
@@ -75,9 +71,7 @@ impl<A: Arch> Sys<'_, A> {
             let set = u64::from_le_bytes(set);
             for descriptor in (0..count).filter(|n| set >> n & 1 != 0) {
                 let found = self.readiness(descriptor);
-                if found & INVALID != 0 {
-                    return Err(Errno::EBADF.into());
-                }
+                Errno::EBADF.when(found & INVALID != 0)?;
                 if found & bit != 0 {
                     results[i] |= 1 << descriptor;
                     ready += 1;

@@ -34,15 +34,6 @@ const KNOWN: u64 = THREAD
     | CLONE_CHILD_SETTID
     | 0xff;
 
-/// A program's description of a new task.
-struct CloneArguments {
-    flags: u64,
-    stack: u64,
-    parent_tid: u64,
-    child_tid: u64,
-    thread: u64,
-}
-
 impl<A: Arch> Sys<'_, A> {
     /// `clone`.
     pub(super) fn clone(&mut self, arguments: [u64; 6]) -> Result<u64, Stop> {
@@ -51,40 +42,32 @@ impl<A: Arch> Sys<'_, A> {
             Abi::X86_64 => (fourth, fifth),
             Abi::I386 => (fifth, fourth),
         };
-        self.clone_with(&CloneArguments { flags, stack, parent_tid, child_tid, thread })
+        self.clone_with(flags, stack, [parent_tid, child_tid], thread)
     }
 
     /// `clone3`.
     pub(super) fn clone3(&mut self, at: u64, size: u64) -> Result<u64, Stop> {
         // The structure's first version has eight words.
-        if size < 64 {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(size < 64)?;
         let [flags, _, child_tid, parent_tid, signal, low, len, thread] = self.read_numbers(at, 8)?;
-        if flags & 0xff != 0 || (low == 0) != (len == 0) {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(flags & 0xff != 0 || (low == 0) != (len == 0))?;
         let stack = low.checked_add(len).ok_or(Errno::EINVAL)?;
-        self.clone_with(&CloneArguments {
-            flags: flags | signal & 0xff,
-            stack,
-            parent_tid,
-            child_tid,
-            thread,
-        })
+        self.clone_with(flags | signal & 0xff, stack, [parent_tid, child_tid], thread)
     }
 
-    /// Makes a task: a thread, a process that shares the caller's space, or a copy.
-    fn clone_with(&mut self, arguments: &CloneArguments) -> Result<u64, Stop> {
-        let CloneArguments { flags, stack, parent_tid, child_tid, thread } = *arguments;
+    /// Makes a task: a thread, a process that shares the caller's space, or a copy. `tids` is where
+    /// the parent and the child want its number.
+    fn clone_with(&mut self, flags: u64, stack: u64, tids: [u64; 2], thread: u64) -> Result<u64, Stop> {
+        let [parent_tid, child_tid] = tids;
         if self.task().vforked != 0 {
             return self.wait_for_vforked();
         }
         let is_thread = flags & THREAD == THREAD;
-        if flags & !KNOWN != 0 || (flags & THREAD != 0 && !is_thread) || (is_thread && flags & CLONE_VM == 0)
-        {
-            return Err(Errno::EINVAL.into());
-        }
+        Errno::EINVAL.when(
+            flags & !KNOWN != 0
+                || (flags & THREAD != 0 && !is_thread)
+                || (is_thread && flags & CLONE_VM == 0),
+        )?;
         let thread = if flags & CLONE_SETTLS == 0 { None } else { Some(self.thread_base(thread)?) };
         let slot = self.new_task(&New {
             stack,
@@ -139,8 +122,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `vfork`.
     pub(super) fn vfork(&mut self) -> Result<u64, Stop> {
-        let flags = CLONE_VM | CLONE_VFORK;
-        self.clone_with(&CloneArguments { flags, stack: 0, parent_tid: 0, child_tid: 0, thread: 0 })
+        self.clone_with(CLONE_VM | CLONE_VFORK, 0, [0; 2], 0)
     }
 
     /// `execve`.
@@ -190,27 +172,18 @@ impl<A: Arch> Sys<'_, A> {
         const NOHANG: u64 = 1;
         let (me, wanted) = (self.process_slot(), pid as i32);
         let own_group = self.process().group;
-        let mut any = false;
-        let mut ended = None;
-        for slot in self.state.tasks.each_process() {
-            let process = self.state.tasks.process(slot);
-            if process.parent != me || slot == me || !(wanted == -1 || process.is_named(wanted, own_group)) {
-                continue;
-            }
-            any = true;
-            if let Doing::Ended(status) = self.state.tasks.get(slot).doing {
-                ended = Some((slot, process.pid, status));
-                break;
-            }
-        }
-        let Some((slot, pid, status)) = ended else {
-            if !any {
-                return Err(Errno::ECHILD.into());
-            }
-            if options & NOHANG != 0 {
-                return Ok(0);
-            }
-            return Err(Stop::Block(Wait::Child));
+        let tasks = &self.state.tasks;
+        let is_meant = |slot: &usize| {
+            let process = tasks.process(*slot);
+            process.parent == me && *slot != me && (wanted == -1 || process.is_named(wanted, own_group))
+        };
+        let ended = |slot| match tasks.get(slot).doing {
+            Doing::Ended(status) => Some((slot, tasks.process(slot).pid, status)),
+            _ => None,
+        };
+        let Some((slot, pid, status)) = tasks.each_process().filter(is_meant).find_map(ended) else {
+            Errno::ECHILD.when(!tasks.each_process().any(|slot| is_meant(&slot)))?;
+            return if options & NOHANG != 0 { Ok(0) } else { Err(Stop::Block(Wait::Child)) };
         };
         if status_at != 0 {
             self.write_bytes(status_at, &status.to_le_bytes())?;
@@ -249,9 +222,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn kill_thread(&mut self, pid: u64, tid: u64, signal: u64) -> Result<u64, Errno> {
         let signal = signal_number(signal)?;
         let slot = self.state.tasks.find_task(tid as i32).ok_or(Errno::ESRCH)?;
-        if pid as i32 != 0 && self.state.tasks.process_of(slot).pid != pid as i32 {
-            return Err(Errno::ESRCH);
-        }
+        Errno::ESRCH.when(pid as i32 != 0 && self.state.tasks.process_of(slot).pid != pid as i32)?;
         let info = Info::sent(SI_TKILL, self.process().pid);
         self.kernel.send_to_task(self.state, slot, signal, info);
         Ok(0)
@@ -270,9 +241,7 @@ impl<A: Arch> Sys<'_, A> {
         let slot = self.process_with(pid)?;
         let me = self.process_slot();
         let process = self.state.tasks.process_mut(slot);
-        if slot != me && process.parent != me {
-            return Err(Errno::ESRCH);
-        }
+        Errno::ESRCH.when(slot != me && process.parent != me)?;
         process.group = match group as i32 {
             0 => process.pid,
             group if group > 0 => group,
@@ -284,9 +253,7 @@ impl<A: Arch> Sys<'_, A> {
     /// `setsid`.
     pub(super) fn new_session(&mut self) -> Result<u64, Errno> {
         let process = self.process();
-        if process.group == process.pid && process.pid != 1 {
-            return Err(Errno::EPERM);
-        }
+        Errno::EPERM.when(process.group == process.pid && process.pid != 1)?;
         (process.group, process.session) = (process.pid, process.pid);
         Ok(process.pid as u64)
     }
@@ -298,9 +265,7 @@ impl<A: Arch> Sys<'_, A> {
         match code {
             SET_FS => {
                 A::save(&mut self.body.context);
-                if !self.body.context.set_thread(at) {
-                    return Err(Errno::EPERM);
-                }
+                Errno::EPERM.when(!self.body.context.set_thread(at))?;
                 A::load(&self.body.context);
                 Ok(0)
             }
@@ -316,14 +281,10 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn set_thread_area(&mut self, at: u64) -> Result<u64, Errno> {
         const ENTRY: u32 = 6;
         let entry = self.read_u32(at)?;
-        if entry != u32::MAX && entry != ENTRY {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(entry != u32::MAX && entry != ENTRY)?;
         let base = self.read_u32(at + 4)?;
         A::save(&mut self.body.context);
-        if !self.body.context.set_thread(base.into()) {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(!self.body.context.set_thread(base.into()))?;
         self.write_bytes(at, &ENTRY.to_le_bytes())?;
         A::load(&self.body.context);
         Ok(0)

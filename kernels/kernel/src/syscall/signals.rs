@@ -11,17 +11,13 @@ use crate::task::{Ends, Wait};
 impl<A: Arch> Sys<'_, A> {
     /// `rt_sigaction`.
     pub(super) fn action(&mut self, signal: u64, new: u64, old: u64, size: u64) -> Result<u64, Errno> {
-        if size != 8 || signal == 0 || signal > SIGNALS as u64 {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(size != 8 || signal == 0 || signal > SIGNALS as u64)?;
         let signal = signal as u8;
         let word = A::ABI.word();
         let before = self.process().actions.get(signal);
         let mut action = None;
         if new != 0 {
-            if signal == number::SIGKILL || signal == number::SIGSTOP {
-                return Err(Errno::EINVAL);
-            }
+            Errno::EINVAL.when(signal == number::SIGKILL || signal == number::SIGSTOP)?;
             let [handler, flags, restorer] = self.read_numbers(new, word)?;
             let [mask] = self.read_numbers(new + 3 * word as u64, 8)?;
             action = Some(Action { handler, flags, restorer, mask });
@@ -38,9 +34,7 @@ impl<A: Arch> Sys<'_, A> {
     }
 
     fn read_set(&mut self, at: u64, size: u64) -> Result<u64, Errno> {
-        if size != 8 {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(size != 8)?;
         self.read_numbers(at, 8).map(|[set]| set)
     }
 

@@ -164,15 +164,9 @@ calls! { |sys, a|
         if own == crate::task::INIT { 0 } else { sys.state.tasks.process(parent).pid as u64 }
     };
     "getpgrp"              [111] [65]     sys.process().group as u64;
-    "getpgid"              [121] [132]    {
-        let process = sys.process_with(a[0])?;
-        sys.state.tasks.process(process).group as u64
-    };
+    "getpgid"              [121] [132]    sys.process_with(a[0]).map(|process| sys.state.tasks.process(process).group as u64)?;
     "setpgid"              [109] [57]     sys.set_group(a[0], a[1])?;
-    "getsid"               [124] [147]    {
-        let process = sys.process_with(a[0])?;
-        sys.state.tasks.process(process).session as u64
-    };
+    "getsid"               [124] [147]    sys.process_with(a[0]).map(|process| sys.state.tasks.process(process).session as u64)?;
     "setsid"               [112] [66]     sys.new_session()?;
     "getuid, getgid, geteuid, getegid" [102 104 107 108] [199 200 201 202 24 47 49 50] 0;
     "getgroups"            [115] [205]    0;

@@ -15,9 +15,7 @@ impl<A: Arch> Sys<'_, A> {
             What::Inode(inode) => self.state.tree.get(inode).kind == Kind::Device(Device::Console),
             _ => false,
         };
-        if !is_console {
-            return Err(Errno::ENOTTY);
-        }
+        Errno::ENOTTY.when(!is_console)?;
         match request {
             // TCGETS
             0x5401 => {

@@ -36,9 +36,7 @@ impl<A: Arch> Sys<'_, A> {
     /// Reads seconds and nanoseconds.
     pub(super) fn get_time(&mut self, at: u64, width: Width) -> Result<u64, Errno> {
         let [seconds, nanos] = self.read_numbers(at, width.bytes::<A>())?;
-        if nanos >= SECOND || seconds > u64::MAX >> 33 {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(nanos >= SECOND || seconds > u64::MAX >> 33)?;
         Ok(seconds * SECOND + nanos)
     }
 

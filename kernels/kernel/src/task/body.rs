@@ -1,7 +1,5 @@
 //! The part of a task that its CPU alone uses.
 
-use core::cell::UnsafeCell;
-
 use crate::Kernel;
 use crate::arch::{Arch, Context};
 use crate::limits::TASKS;
@@ -16,18 +14,9 @@ pub struct Body<A: Arch> {
     pub space: TaskSpace<A>,
 }
 
-/// The bodies of all tasks.
-pub struct Bodies<A: Arch>([UnsafeCell<Body<A>>; TASKS]);
-
-// SAFETY: 1. A body is used by one CPU at a time, see `Kernel::body`. Spaces and registers have no
-// ties to a CPU.
-unsafe impl<A: Arch> Sync for Bodies<A> {}
-
-impl<A: Arch> Bodies<A> {
-    /// Makes empty ones.
-    pub const fn new() -> Self {
-        Bodies([const { UnsafeCell::new(Body { context: A::Context::NEW, space: TaskSpace::None }) }; TASKS])
-    }
+impl<A: Arch> Body<A> {
+    /// The body of no task.
+    pub const NONE: Self = Body { context: A::Context::NEW, space: TaskSpace::None };
 }
 
 impl<A: Arch> Kernel<A> {
@@ -43,6 +32,6 @@ impl<A: Arch> Kernel<A> {
     pub(crate) unsafe fn body(&self, slot: usize) -> &mut Body<A> {
         // SAFETY: 1. Nobody else uses the body (point 1): CPUs give tasks up, and take them, with
         // the kernel lock held. 2. Point 2 is passed on.
-        unsafe { &mut *self.bodies.0[slot % TASKS].get() }
+        unsafe { &mut *self.bodies[slot % TASKS].get() }
     }
 }

@@ -34,13 +34,7 @@ impl<A: Arch> Sys<'_, A> {
     /// [`Errno::EAGAIN`] if there are too many tasks, [`Errno::ENOMEM`].
     pub fn new_task(&mut self, new: &New) -> Result<usize, Errno> {
         let (slot, tid) = self.state.tasks.claim().ok_or(Errno::EAGAIN)?;
-        let (space, number) = match self.space_for(new, slot) {
-            Ok(made) => made,
-            Err(e) => {
-                self.state.tasks.give_back(slot);
-                return Err(e);
-            }
-        };
+        let (space, number) = self.space_for(new, slot).inspect_err(|_| self.state.tasks.give_back(slot))?;
         // SAFETY: 1. The lock is held (`self.state`), and the slot is free. 2. It is another slot
         // than the caller's.
         let body = unsafe { self.kernel.body(slot) };

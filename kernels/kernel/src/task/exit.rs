@@ -8,6 +8,7 @@ use super::run::must;
 use super::{Body, Doing, Wait};
 use crate::arch::Arch;
 use crate::memory::TaskSpace;
+use crate::report::{Ending, FAIL, PASS};
 use crate::signal::{Info, number};
 use crate::{Kernel, State};
 
@@ -87,8 +88,8 @@ impl<A: Arch> Kernel<A> {
         self.leave_files(state, process);
         state.tasks.get_mut(process).doing = Doing::Ended(status);
         if process == INIT {
-            self.begin_end(if status == 0 { 0x10 } else { 0x11 }, status);
-            return;
+            let outcome = if status == 0 { PASS } else { FAIL };
+            return self.begin_end(state, outcome, status);
         }
         // Process 1 takes the children over.
         let parent = state.tasks.process(process).parent;
@@ -171,11 +172,11 @@ impl<A: Arch> Kernel<A> {
     }
 
     /// Has all CPUs stop. The calling one goes on in [`Kernel::stop`] as soon as it gets there.
-    pub(crate) fn begin_end(&'static self, outcome: u8, status: i32) {
+    pub(crate) fn begin_end(&'static self, state: &mut State, outcome: u8, status: i32) {
         if self.stopping.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.ending.set(outcome, status, A::cpu());
+        state.ending = Some(Ending { outcome, status, cpu: A::cpu() });
         for cpu in (0..self.cpu_count()).filter(|cpu| *cpu != A::cpu()) {
             A::interrupt(cpu);
         }
@@ -185,7 +186,8 @@ impl<A: Arch> Kernel<A> {
     /// ends the machine.
     pub(super) fn stop(&'static self) -> ! {
         let machine = self.machine.get();
-        if self.ending.cpu() != A::cpu() {
+        let ending = self.lock().ending.filter(|ending| ending.cpu == A::cpu());
+        let Some(ending) = ending else {
             machine.drain(false);
             self.stopped.fetch_add(1, Ordering::SeqCst);
             loop {
@@ -193,7 +195,7 @@ impl<A: Arch> Kernel<A> {
                 self.serve();
                 core::hint::spin_loop();
             }
-        }
+        };
         while self.stopped.load(Ordering::SeqCst) + 1 < self.cpu_count() {
             self.serve();
             core::hint::spin_loop();
@@ -217,6 +219,6 @@ impl<A: Arch> Kernel<A> {
         self.clear_tree(&mut state);
         drop(state);
         machine.drain(true);
-        self.finish()
+        self.finish(ending)
     }
 }

@@ -68,9 +68,7 @@ impl Limits {
     /// the kernel does not keep this one; [`Errno::EPERM`] for more descriptors than there are.
     pub fn set(&mut self, what: u64, new: Limit) -> Result<(), Errno> {
         let old = self.get(what)?;
-        if new.soft > new.hard {
-            return Err(Errno::EINVAL);
-        }
+        Errno::EINVAL.when(new.soft > new.hard)?;
         match what {
             SPACE => self.space = new,
             STACK => self.stack = new,

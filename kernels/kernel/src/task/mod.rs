@@ -16,7 +16,7 @@ mod run;
 mod shown;
 mod wait;
 
-pub use body::{Bodies, Body};
+pub use body::Body;
 pub use clone::New;
 pub use exit::{Ends, INIT};
 pub use futex::key as futex_key;

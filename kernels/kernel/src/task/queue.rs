@@ -136,14 +136,8 @@ impl Tasks {
 
     /// Returns two processes, the first to be changed; `None` if they are one.
     pub fn processes(&mut self, to: usize, from: usize) -> Option<(&mut Process, &Process)> {
-        let (to, from) = (to % TASKS, from % TASKS);
-        if to < from {
-            let (low, high) = self.processes.split_at_mut(from);
-            Some((low.get_mut(to)?, high.first()?))
-        } else {
-            let (low, high) = self.processes.split_at_mut(to);
-            Some((high.first_mut()?, low.get(from)?))
-        }
+        let [to, from] = self.processes.get_disjoint_mut([to % TASKS, from % TASKS]).ok()?;
+        Some((to, from))
     }
 
     /// Returns the slots among which the tasks of a process are that have not ended.

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::space::FaultError;
+use ptarmigan_kernel_base::say;
 
 use super::{Body, Doing, Ends, Wait};
 use crate::arch::{Arch, Context, Trap};
@@ -58,10 +59,8 @@ impl<A: Arch> Kernel<A> {
                     if self.stopping.load(Ordering::SeqCst) {
                         return;
                     }
-                    match self.lock().tasks.next(A::cpu()) {
-                        Some(next) => slot = next,
-                        None => return,
-                    }
+                    let Some(next) = self.lock().tasks.next(A::cpu()) else { return };
+                    slot = next;
                     continue;
                 }
                 After::Resume => continue,
@@ -90,10 +89,8 @@ impl<A: Arch> Kernel<A> {
                 );
             }
             drop(state);
-            match next {
-                Some(next) => slot = next,
-                None => return,
-            }
+            let Some(next) = next else { return };
+            slot = next;
         }
     }
 
@@ -177,7 +174,7 @@ impl<A: Arch> Kernel<A> {
         let is_ending = state.tasks.process(victim).pending.set() & bit(number::SIGKILL) != 0;
         if victim == own || !is_ending {
             let pid = state.tasks.process(victim).pid;
-            crate::say!(A, "kernel: out of memory: process {pid} ends");
+            say!("kernel: out of memory: process {pid} ends");
         }
         if victim == own {
             return None;
@@ -269,7 +266,7 @@ impl<A: Arch> Kernel<A> {
         let pin = self.pin();
         let on = self.on(&pin);
         on.idle();
-        while A::CLEARS_AHEAD && on.clear_ahead(16) > 0 {
+        while !A::HIGH_TABLES && on.clear_ahead(16) > 0 {
             self.serve();
             if self.lock().tasks.has_ready() {
                 return;

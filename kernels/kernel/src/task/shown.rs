@@ -89,27 +89,23 @@ impl Shown {
 
     /// Adds the pages that an area shows in `range`. There is a place for its object.
     pub fn add(&mut self, area: &Area, range: VirtRange) {
-        let pages = pages(area, range);
-        if !area.flags.has(AreaFlags::GROWS_DOWN) {
-            self.pages += pages;
-        }
-        if area.object != 0
-            && let Some(part) = self.part(area.object)
-        {
-            part.pages += pages;
-        }
+        self.change(area, range, |all, pages| all + pages);
     }
 
     /// Takes away the pages that an area shows in `range`.
     pub fn remove(&mut self, area: &Area, range: VirtRange) {
-        let pages = pages(area, range);
+        self.change(area, range, u64::saturating_sub);
+    }
+
+    fn change(&mut self, area: &Area, range: VirtRange, by: impl Fn(u64, u64) -> u64) {
+        let pages = area.range().and(range).len() / FRAME_SIZE as u64;
         if !area.flags.has(AreaFlags::GROWS_DOWN) {
-            self.pages = self.pages.saturating_sub(pages);
+            self.pages = by(self.pages, pages);
         }
         if area.object != 0
             && let Some(part) = self.part(area.object)
         {
-            part.pages = part.pages.saturating_sub(pages);
+            part.pages = by(part.pages, pages);
         }
     }
 
@@ -130,10 +126,6 @@ impl Shown {
         self.len -= 1;
         Some(gone.object)
     }
-}
-
-fn pages(area: &Area, range: VirtRange) -> u64 {
-    area.range().and(range).len() / FRAME_SIZE as u64
 }
 
 #[cfg(test)]

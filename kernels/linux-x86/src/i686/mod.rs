@@ -9,22 +9,20 @@ pub mod tables;
 mod windows;
 
 use core::arch::{asm, global_asm};
-use core::fmt;
 
-use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
-use ptarmigan::highmem::local::LocalSetupError;
+use ptarmigan::bootmem::BootMemory;
 use ptarmigan::params::ParamError;
 use ptarmigan_kernel::params;
+use ptarmigan_kernel_base::Failed;
 use ptarmigan_kernel_x86::lapic;
 use ptarmigan_linux::FlushRule::{self, EveryRound, Stale};
 
 use crate::cpu;
 use crate::registers::Registers;
 
-use kmap::{Failed, Results};
 pub use ptarmigan_kernel_x86::loader::{multiboot as entries, multiboot_places as places};
 pub use registers::{ABI, CALL, Format};
-pub use windows::{Window, counts, tables_opened, window, with as with_high};
+pub use windows::{Window, print_counts, window, with as with_high};
 
 global_asm!(include_str!("../../../x86/src/start.s"), include_str!("boot.s"));
 global_asm!(include_str!("../../../x86/src/stubs.s"), include_str!("trap.s"));
@@ -101,14 +99,10 @@ impl Windows {
 
     /// Makes them.
     ///
-    /// # Errors
-    ///
-    /// [`InitError`].
-    ///
     /// # Safety
     ///
     /// 1. It is called once, while one CPU runs, after the library was set up.
-    pub unsafe fn init(&self, boot: &mut BootMemory) -> Result<(), InitError> {
+    pub unsafe fn init(&self, boot: &mut BootMemory) -> Result<(), Failed> {
         // SAFETY: 1. Point 1 of the caller's.
         unsafe { windows::init(boot, self.linux)? };
         if let Some(rule) = self.linux {
@@ -118,28 +112,10 @@ impl Windows {
         Ok(())
     }
 
-    /// Tests Linux's pool with tasks that sleep, if it is used; returns the value of `kmap=` and
-    /// the results.
-    pub fn test(&self) -> Option<(&'static str, Result<Results, Failed>)> {
-        self.linux.map(|_| (self.name, kmap::test()))
-    }
-}
-
-/// Why there are no windows on high memory.
-#[derive(Clone, Copy, Debug)]
-pub enum InitError {
-    /// The local maps could not be made.
-    Local(LocalSetupError),
-    /// Boot memory is short of the pool.
-    Pool(BootMemoryShort),
-}
-
-impl fmt::Display for InitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no windows on high memory: ")?;
-        match self {
-            InitError::Local(e) => e.fmt(f),
-            InitError::Pool(e) => e.fmt(f),
+    /// Tests Linux's pool with tasks that sleep, if it is used.
+    pub fn test(&self) {
+        if self.linux.is_some() {
+            kmap::test(self.name);
         }
     }
 }

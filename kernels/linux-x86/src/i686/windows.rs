@@ -1,7 +1,6 @@
 //! Windows on high memory: the library's local maps for data, or Linux's pool where `kmap=` says
 //! so, and its window on tables.
 
-use core::fmt;
 use core::ptr::NonNull;
 
 use ptarmigan::addr::Pfn;
@@ -13,15 +12,16 @@ use ptarmigan::highmem::pool::PoolCounts;
 use ptarmigan::highmem::tables::{OwnCpu, TableWindow};
 use ptarmigan::highmem::window::MixedWindow;
 use ptarmigan::machine::Machine as _;
+use ptarmigan::quicklist::Policy as _;
 use ptarmigan::window::WindowGuard;
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel_base::late::Late;
+use ptarmigan_kernel_base::{Failed, say};
 use ptarmigan_kernel_x86::hardware;
 use ptarmigan_kernel_x86::segments::OfCpu;
 use ptarmigan_linux::{FlushRule, LinuxPool};
 
-use super::InitError;
 use super::slots::{DATA, DEPTH, HighSlots};
 use crate::mmu::{self, Hardware};
 use crate::{KERNEL, cpu};
@@ -44,14 +44,10 @@ pub fn bytes(cpus: usize, linux: Option<FlushRule>) -> usize {
 
 /// Makes the maps: local ones, or Linux's pool if there is a rule for it.
 ///
-/// # Errors
-///
-/// [`InitError`].
-///
 /// # Safety
 ///
 /// 1. It is called once, while one CPU runs, after the library was set up.
-pub unsafe fn init(boot: &mut BootMemory, linux: Option<FlushRule>) -> Result<(), InitError> {
+pub unsafe fn init(boot: &mut BootMemory, linux: Option<FlushRule>) -> Result<(), Failed> {
     let machine = KERNEL.machine.get();
     let (tlb, frames) = (machine.tlb(), machine.frames());
     let (low, slots) = (mmu::direct_map(), HighSlots::data());
@@ -60,13 +56,11 @@ pub unsafe fn init(boot: &mut BootMemory, linux: Option<FlushRule>) -> Result<()
             // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below
             // its limit. 2. These slots are used here alone. The table is all zero at boot, and no
             // code has used an address of it.
-            let made = unsafe { LocalMaps::new(boot, DEPTH, tlb, frames, low, slots) };
-            Maps::Local(made.map_err(InitError::Local)?)
+            Maps::Local(unsafe { LocalMaps::new(boot, DEPTH, tlb, frames, low, slots)? })
         }
         Some(rule) => {
             // SAFETY: 1. and 2. As for the local maps.
-            let made = unsafe { LinuxPool::new(boot, tlb, frames, low, slots) };
-            Maps::Linux(made.map_err(InitError::Pool)?.with_rule(rule))
+            Maps::Linux(unsafe { LinuxPool::new(boot, tlb, frames, low, slots)? }.with_rule(rule))
         }
     };
     // SAFETY: 1. Point 1 of the caller's.
@@ -100,26 +94,17 @@ pub fn with<R>(pin: &Pinned<'_>, pfn: Pfn, f: impl FnOnce(*mut u8) -> R) -> Resu
     }
 }
 
-/// The counts of Linux's pool.
-pub struct Counts(PoolCounts);
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PoolCounts { sweeps, idle_sweeps, total, .. } = &self.0;
+/// Prints the counts of the window on tables, and of Linux's pool if data is shown there.
+pub fn print_counts() {
+    let (high, opened) = (KERNEL.machine.get().policy().counts().high.allocs, TABLES.get().opened());
+    say!("kernel: tables in high memory: {high} handed out; windows on them: {opened}");
+    if let Maps::Linux(pool) = MAPS.get() {
+        let PoolCounts { sweeps, idle_sweeps, total, .. } = pool.counts();
         let (stale, used) = (total.stale, total.pinned);
-        write!(
-            f,
-            "Linux's pool: {sweeps} sweeps, {idle_sweeps} of them with nothing stale; {stale} slots stale, {used} \
-             in use"
-        )
-    }
-}
-
-/// Returns the counts of Linux's pool, if data is shown there.
-pub fn counts() -> Option<Counts> {
-    match MAPS.get() {
-        Maps::Local(_) => None,
-        Maps::Linux(pool) => Some(Counts(pool.counts())),
+        say!(
+            "kernel: Linux's pool: {sweeps} sweeps, {idle_sweeps} of them with nothing stale; {stale} slots stale, \
+             {used} in use"
+        );
     }
 }
 
@@ -168,9 +153,4 @@ pub unsafe fn window() -> Window {
     // SAFETY: 1. Frames below the direct map's limit are reached through it alone. 2. `boot` makes
     // high memory of the frames above it.
     unsafe { MixedWindow::new(mmu::direct_map(), high) }
-}
-
-/// Returns how often tables were opened.
-pub fn tables_opened() -> usize {
-    TABLES.get().opened()
 }

@@ -6,7 +6,6 @@ pub mod sigcontext;
 pub mod tables;
 
 use core::arch::{asm, global_asm};
-use core::convert::Infallible;
 
 use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::BootMemory;
@@ -15,6 +14,7 @@ use ptarmigan::format::Format as _;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::params::ParamError;
 use ptarmigan::window::DirectMap;
+use ptarmigan_kernel_base::Failed;
 use ptarmigan_kernel_x86::lapic;
 
 use crate::mmu;
@@ -62,15 +62,8 @@ pub unsafe fn window() -> Window {
     mmu::direct_map()
 }
 
-/// Returns how often tables in high memory were opened.
-pub fn tables_opened() -> usize {
-    0
-}
-
-/// Returns the image's own counts: none.
-pub fn counts() -> Option<&'static str> {
-    None
-}
+/// Prints the image's own counts: there are none.
+pub fn print_counts() {}
 
 /// The first physical address that frames cannot have.
 pub const HIGHEST: u64 = tables::DIRECT_MAP_END;
@@ -109,21 +102,15 @@ impl Windows {
 
     /// Makes them.
     ///
-    /// # Errors
-    ///
-    /// None.
-    ///
     /// # Safety
     ///
     /// 1. It is called once, while one CPU runs, after the library was set up.
-    pub unsafe fn init(&self, _: &mut BootMemory) -> Result<(), Infallible> {
+    pub unsafe fn init(&self, _: &mut BootMemory) -> Result<(), Failed> {
         Ok(())
     }
 
     /// Tests them.
-    pub fn test(&self) -> Option<(&'static str, Result<&'static str, Infallible>)> {
-        None
-    }
+    pub fn test(&self) {}
 }
 
 /// Runs `f` with a pointer to a high frame.

@@ -7,7 +7,7 @@ use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::format::Access;
 use ptarmigan_kernel_base::riscv::direct::physical;
 use ptarmigan_kernel_base::riscv::{fdt, virt};
-use ptarmigan_kernel_base::{board, fail, memory_run};
+use ptarmigan_kernel_base::{board, fail, fail_if, memory_run};
 
 pub use ptarmigan::format::Sv39 as Format;
 pub use ptarmigan_kernel_base::riscv::direct::{DIRECT_MAP_LIMIT, direct};
@@ -55,7 +55,5 @@ extern "C" fn kernel_exception(cause: u64, value: u64, pc: u64) {
         15 => Access::Write,
         _ => fail(format_args!("exception {cause:#x}, address {value:#x}, pc {pc:#x}")),
     };
-    if !crate::user::fault(value, access) {
-        fail(format_args!("page fault at {value:#x}, pc {pc:#x}"));
-    }
+    fail_if(!crate::user::fault(value, access), format_args!("page fault at {value:#x}, pc {pc:#x}"));
 }

@@ -5,7 +5,8 @@ use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::x86_64::X86Mmu;
 use ptarmigan::format::Access;
 use ptarmigan_kernel_base::{board, fail, memory_run};
-use ptarmigan_kernel_x86::bare::{DIRECT_MAP, PC, boot, trap};
+use ptarmigan_kernel_x86::bare::{DIRECT_MAP, boot, kernel_root, trap};
+use ptarmigan_kernel_x86::serial::PC;
 
 pub use ptarmigan::format::X86_64 as Format;
 pub use ptarmigan_kernel_x86::bare::{DIRECT_MAP_LIMIT, direct};
@@ -35,7 +36,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     let mut runs = [memory_run(0, 0); boot::RUNS];
     let spans = info.memory.runs();
     runs.iter_mut().zip(spans).for_each(|(run, span)| *run = memory_run(span.start, span.end));
-    crate::start(&runs[..spans.len()], boot::kernel_top().physical(DIRECT_MAP))
+    crate::start(&runs[..spans.len()], kernel_root().physical(DIRECT_MAP))
 }
 
 fn access(error: u64) -> Access {

@@ -1,43 +1,17 @@
 //! From the loader's 32-bit entry to Rust in long mode, and the loader's description of memory.
 
 use core::arch::global_asm;
-use core::cell::UnsafeCell;
 
 use super::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct};
 use crate::loader;
 use crate::memory_map::{MemoryMap, Span};
-use crate::table::TablePage;
+use crate::segments::OfCpu;
 
 global_asm!(include_str!("../start.s"), include_str!("boot.s"));
 
 /// The stack the kernel runs on. The assembly knows its size.
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; 0x10000]>);
-
-// SAFETY: the bytes are only reached through the stack pointer of the one CPU.
-unsafe impl Sync for Stack {}
-
-/// The tables the machine boots on. They belong to the MMU; only the top is ever read again, entry
-/// by entry.
 #[unsafe(no_mangle)]
-static boot_top: TablePage<512> = TablePage::new();
-#[unsafe(no_mangle)]
-static boot_upper: TablePage<512> = TablePage::new();
-#[unsafe(no_mangle)]
-static boot_directories: [TablePage<512>; 4] = [const { TablePage::new() }; 4];
-#[unsafe(no_mangle)]
-static boot_stack: Stack = Stack(UnsafeCell::new([0; 0x10000]));
-
-/// The table every other top copies its kernel entries from: 256 to 511. The lower half is empty.
-pub fn kernel_top() -> &'static TablePage<512> {
-    &boot_top
-}
-
-/// Returns the tables that all kernel halves share, by physical address, each with its level.
-pub fn shared_tables() -> impl Iterator<Item = (u64, u8)> {
-    let directories = boot_directories.iter().map(|directory| (directory.physical(DIRECT_MAP), 1));
-    core::iter::once((boot_upper.physical(DIRECT_MAP), 2)).chain(directories)
-}
+static boot_stack: OfCpu<[u8; 0x10000]> = OfCpu::new([0; 0x10000]);
 
 /// The loader's information.
 pub struct Info {

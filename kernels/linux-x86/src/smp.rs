@@ -2,28 +2,17 @@
 
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use crate::{clock, lapic, port};
+use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_x86::{clock, lapic, port};
 
+/// The page below 1 MiB that the trampoline is copied to.
+pub const PAGE: u8 = 8;
 /// Nanoseconds that a CPU has to start.
 const PATIENCE: u64 = 5_000_000_000;
 /// Numbers of interrupt controllers by CPU.
 static CONTROLLERS: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 /// CPUs that run.
 static ARRIVED: AtomicUsize = AtomicUsize::new(1);
-
-/// The code that a CPU begins with, in real mode.
-pub struct Trampoline {
-    /// Its first byte.
-    pub code: *const u8,
-    /// Its length in bytes.
-    pub len: usize,
-    /// Where in it the number of the CPU has to stand, four bytes.
-    pub cpu_at: usize,
-    /// The number of the page below 1 MiB that it runs in.
-    pub page: u8,
-    /// Where that page is mapped.
-    pub target: *mut u8,
-}
 
 /// Returns the number of CPUs that the machine has: QEMU's firmware interface keeps it in the
 /// clock's memory.
@@ -50,23 +39,27 @@ pub fn arrived() {
 
 /// Starts the CPUs from 1 to `cpus - 1`, one by one.
 ///
-/// # Errors
-///
-/// The number of a CPU that does not start.
-///
 /// # Safety
 ///
-/// 1. `code` has `len` bytes, with room for four at `cpu_at`, and is code that a CPU can begin with
-///    at the page's start.
-/// 2. The page is memory that no other code uses, mapped at `target`.
-pub unsafe fn start(cpus: usize, trampoline: &Trampoline) -> Result<(), usize> {
-    let Trampoline { code, len, cpu_at, page, target } = *trampoline;
+/// 1. [`PAGE`] is mapped at `target`, and no other code uses it.
+pub unsafe fn start(cpus: usize, target: *mut u8) {
+    unsafe extern "C" {
+        /// The code that a CPU begins with, in real mode, and where in it its number has to stand.
+        static trampoline: u8;
+        static trampoline_end: u8;
+        static trampoline_cpu: u8;
+    }
+    let code = &raw const trampoline;
+    let len = (&raw const trampoline_end).addr() - code.addr();
+    let cpu_at = (&raw const trampoline_cpu).addr() - code.addr();
     CONTROLLERS[0].store(lapic::id(), Ordering::Relaxed);
     for (cpu, place) in CONTROLLERS.iter().enumerate().take(cpus).skip(1) {
         // QEMU numbers controllers as it does CPUs.
         let controller = cpu as u8;
         place.store(controller, Ordering::Relaxed);
-        // SAFETY: 1. Points 1 and 2 are passed on; CPUs are started one after the other.
+        // SAFETY: 1. The code, its end and the place of the number are symbols of one block of the
+        // assembly, which is written for this page. 2. Point 1 of the caller's; CPUs are started
+        // one after the other.
         unsafe {
             target.copy_from_nonoverlapping(code, len);
             target.add(cpu_at).cast::<u32>().write_unaligned(cpu as u32);
@@ -74,7 +67,7 @@ pub unsafe fn start(cpus: usize, trampoline: &Trampoline) -> Result<(), usize> {
         lapic::reset(controller);
         clock::pause(10_000);
         for _ in 0..2 {
-            lapic::start(controller, page);
+            lapic::start(controller, PAGE);
             clock::pause(200);
             if ARRIVED.load(Ordering::SeqCst) > cpu {
                 break;
@@ -84,9 +77,11 @@ pub unsafe fn start(cpus: usize, trampoline: &Trampoline) -> Result<(), usize> {
         while ARRIVED.load(Ordering::SeqCst) <= cpu {
             core::hint::spin_loop();
             if clock::now().wrapping_sub(begin) > PATIENCE {
-                return Err(cpu);
+                fail(format_args!(
+                    "CPU {cpu} of {cpus} does not start: their controllers have to be numbered from 0 \
+                     without gaps, in QEMU with one socket (-smp {cpus},sockets=1), or start with fewer CPUs"
+                ));
             }
         }
     }
-    Ok(())
 }
