@@ -1,6 +1,9 @@
 //! The formats that library and sanitizer both know.
-use ptarmigan::format::{Aarch64Stage1, Format, I386, Ppc32, Sv, Sv32, X86_64, X86_64La57, X86Pae};
-use ptsan::Arch;
+use ptarmigan::format::{
+    Aarch64Stage1, Aarch64Stage2, Ept, Format, I386, Ia64, LoongArch64, Npt, Ppc32, Sparc64, Sv, Sv32, SvX4,
+    X86_64, X86_64La57, X86Pae,
+};
+use ptsan::{Arch, Granule};
 
 /// A format that the sanitizer can decode.
 pub trait Watchable: Format {
@@ -62,5 +65,47 @@ impl<const GRANULE: u32, const UPPER: bool> Watchable for Aarch64Stage1<GRANULE,
             _ => Arch::aarch64_64k(48),
         };
         if UPPER { arch.upper() } else { arch }
+    }
+}
+
+impl Watchable for LoongArch64 {
+    fn arch() -> Arch {
+        Arch::loongarch64()
+    }
+}
+
+impl Watchable for Sparc64 {
+    fn arch() -> Arch {
+        Arch::sparc64()
+    }
+}
+
+impl Watchable for Ia64 {
+    fn arch() -> Arch {
+        Arch::ia64()
+    }
+}
+
+impl Watchable for Aarch64Stage2 {
+    fn arch() -> Arch {
+        Arch::aarch64_stage2(Granule::K4, 40, 1)
+    }
+}
+
+impl Watchable for Ept {
+    fn arch() -> Arch {
+        Arch::ept()
+    }
+}
+
+impl Watchable for Npt {
+    fn arch() -> Arch {
+        Arch::npt()
+    }
+}
+
+impl<const LEVELS: u8> Watchable for SvX4<LEVELS> {
+    fn arch() -> Arch {
+        if LEVELS == 3 { Arch::riscv_sv39x4() } else { Arch::riscv_sv48x4() }
     }
 }

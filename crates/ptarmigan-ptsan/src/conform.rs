@@ -44,7 +44,8 @@ pub fn conform<F: Watchable>() {
 /// of the first frames, the last one, and others between. Entries are compared as they lie in
 /// memory.
 ///
-/// [`Format::allows`] is compared for pages of the user only. A tree that no MMU walks (PowerPC
+/// [`Format::allows`] is compared for pages of the user only. In a second stage
+/// ([`GUEST`](Format::GUEST)) these are all pages, whatever attributes they were given. A tree that no MMU walks (PowerPC
 /// with a hash table) has no accessed bits; there, the accesses that the refill of the hash table
 /// would let through are compared.
 ///
@@ -185,6 +186,8 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
     is(F::is_special(level, raw) == given.has(Attr::SPECIAL), "`is_special` and `SPECIAL` differ")?;
     is(F::is_present(level, raw) == given.has(Attr::READ), "`is_present` and `READ` differ")?;
     let attr = F::attr(level, raw);
+    // A second stage cannot say that a page is not the user's, and says that it is.
+    let given = if F::GUEST { given | Attr::USER } else { given };
     for bit in [Attr::READ, Attr::WRITE, Attr::EXEC, Attr::USER, Attr::DIRTY, Attr::ACCESSED, Attr::SPECIAL] {
         expect::<F>(attr.has(bit) == given.has(bit), || format!("{}: {bit} is read back wrong", what()))?;
     }

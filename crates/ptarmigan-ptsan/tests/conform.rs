@@ -1,8 +1,9 @@
 //! Formats against their promises and the sanitizer's decoders, and formats with mistakes.
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
-    Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Upper, Access, Attr, Format,
-    FormatExt, I386, Ppc32, Slot64, Sv32, Sv39, Sv48, Sv57, X86_64, X86_64La57, X86Pae,
+    Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage2, Aarch64Upper, Access,
+    Attr, Ept, Format, FormatExt, I386, Ia64, LoongArch64, Npt, Ppc32, Slot64, Sparc64, Sv32, Sv39, Sv39x4,
+    Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{conform, conforms_to};
@@ -25,6 +26,14 @@ fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
     conform::<Aarch64K16Upper>();
     conform::<Aarch64K64>();
     conform::<Aarch64K64Upper>();
+    conform::<LoongArch64>();
+    conform::<Sparc64>();
+    conform::<Ia64>();
+    conform::<Aarch64Stage2>();
+    conform::<Ept>();
+    conform::<Npt>();
+    conform::<Sv39x4>();
+    conform::<Sv48x4>();
 }
 
 type X = X86_64;

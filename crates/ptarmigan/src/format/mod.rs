@@ -7,10 +7,14 @@
 mod aarch64;
 mod attr;
 mod check;
+mod guest;
 mod i386;
+mod ia64;
+mod loongarch;
 mod ppc;
 mod riscv;
 mod slot;
+mod sparc;
 mod x86;
 
 pub use aarch64::{
@@ -19,10 +23,14 @@ pub use aarch64::{
 pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
+pub use guest::{Aarch64Stage2, Ept, Npt, Sv39x4, Sv48x4, SvX4};
 pub use i386::I386;
+pub use ia64::Ia64;
+pub use loongarch::LoongArch64;
 pub use ppc::Ppc32;
 pub use riscv::{Sv, Sv32, Sv39, Sv48, Sv57};
-pub use slot::{Slot, Slot32, Slot32Be, Slot32Le, Slot64};
+pub use slot::{Slot, Slot32, Slot32Be, Slot32Le, Slot64, Slot64Be};
+pub use sparc::Sparc64;
 pub use x86::{X86_64, X86_64La57, X86Pae};
 
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
@@ -97,6 +105,9 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// The MMU keeps the root's entries in registers and reads them only when the root is loaded
     /// (x86 PAE). They are filled when the space is made, and stay.
     const ROOT_IN_REGISTERS: bool = false;
+    /// The tree is a second stage, of a guest's physical addresses. Its MMU tells no users apart:
+    /// every leaf is the user's, and [`attr`](Self::attr) says [`Attr::USER`] for it.
+    const GUEST: bool = false;
     /// Bits of a physical address that entries have room for. Memory whose last frame lies higher
     /// is refused, as two of its frames would have the same entry.
     const PHYS_BITS: u32;

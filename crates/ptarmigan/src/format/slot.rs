@@ -157,6 +157,36 @@ mod wide {
 
 pub use wide::Slot64;
 
+/// A 64-bit big-endian entry.
+#[repr(transparent)]
+pub struct Slot64Be(Slot64);
+
+// SAFETY: a 64-bit slot, whose bytes are the other way round. No MMU walks tables of such entries
+// on a host whose `Slot64` takes two steps.
+unsafe impl Slot for Slot64Be {
+    #[inline]
+    fn load(&self) -> u64 {
+        self.0.load().swap_bytes()
+    }
+    #[inline]
+    fn store(&self, raw: u64) {
+        self.0.store(raw.swap_bytes());
+    }
+    const FILLS_AT_ONCE: bool = Slot64::FILLS_AT_ONCE;
+    #[inline]
+    fn fill(&self, raw: u64) -> bool {
+        self.0.fill(raw.swap_bytes())
+    }
+    #[inline]
+    fn swap(&self, raw: u64) -> u64 {
+        self.0.swap(raw.swap_bytes()).swap_bytes()
+    }
+    #[inline]
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+        self.0.exchange(old.swap_bytes(), new.swap_bytes()).map_err(u64::swap_bytes)
+    }
+}
+
 /// A 32-bit entry, handled as 64 bits whose upper half is 0: big-endian if `BIG`, little-endian
 /// otherwise.
 #[repr(transparent)]

@@ -62,6 +62,31 @@ impl Arch {
     pub fn riscv_sv57() -> Self {
         riscv("RISC-V Sv57", 5)
     }
+
+    /// Describes the G-stage of RISC-V with 3 levels and 41 bits of guest physical address: the
+    /// root has four times as many entries. An entry without U faults, and G has no effect.
+    #[must_use]
+    pub fn riscv_sv39x4() -> Self {
+        g_stage("RISC-V Sv39x4", 3)
+    }
+
+    /// Describes the G-stage with 4 levels and 50 bits; see [`Arch::riscv_sv39x4`].
+    #[must_use]
+    pub fn riscv_sv48x4() -> Self {
+        g_stage("RISC-V Sv48x4", 4)
+    }
+}
+
+fn g_stage(name: &'static str, levels: u8) -> Arch {
+    let mut arch = riscv(name, levels);
+    arch.va_bits += 2;
+    arch.canonical = Canonical::ZeroExtended;
+    if let Some(root) = arch.levels.last_mut() {
+        root.index_bits += 2;
+        root.table_bytes *= 4;
+    }
+    arch.decode = |level, raw| decode(level, raw & !GLOBAL, 9);
+    arch
 }
 
 fn riscv(name: &'static str, levels: u8) -> Arch {
@@ -152,6 +177,16 @@ mod tests {
         assert_eq!(decode(1, table | READ), Entry::Malformed, "misaligned large page");
         assert!(matches!(decode(1, 0x200 << 10 | VALID | EXECUTE), Entry::Leaf { phys: 0x20_0000, .. }));
         assert_eq!(decode(1, 0), Entry::Empty);
+    }
+
+    #[test]
+    fn roots_of_the_g_stage_have_16_kib_and_pages_are_not_global() {
+        let arch = Arch::riscv_sv39x4();
+        assert!(arch.is_usable() && Arch::riscv_sv48x4().is_usable());
+        assert_eq!((arch.levels[2].entries(), arch.levels[2].table_bytes, arch.va_bits), (2048, 16384, 41));
+        let raw = 0x5 << 10 | VALID | READ | GLOBAL;
+        assert!(matches!((arch.decode)(0, raw), Entry::Leaf { global: false, .. }));
+        assert!(!arch.is_canonical(1 << 41) && arch.is_canonical(1 << 40));
     }
 
     #[test]

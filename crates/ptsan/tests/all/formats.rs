@@ -24,7 +24,14 @@ fn formats() -> Vec<Format> {
     all.extend(with((|l, p| if l == 2 { p | 1 } else { p | 7 }, x86.1), vec![Arch::x86_pae()]));
     all.extend(with(
         riscv,
-        vec![Arch::riscv_sv32(), Arch::riscv_sv39(), Arch::riscv_sv48(), Arch::riscv_sv57()],
+        vec![
+            Arch::riscv_sv32(),
+            Arch::riscv_sv39(),
+            Arch::riscv_sv48(),
+            Arch::riscv_sv57(),
+            Arch::riscv_sv39x4(),
+            Arch::riscv_sv48x4(),
+        ],
     ));
     all.extend(with(
         arm,

@@ -110,7 +110,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn arch() -> impl Strategy<Value = Arch> {
-    (0..18u8, any::<u8>(), any::<u8>()).prop_map(|(which, bits, start)| match which {
+    (0..25u8, any::<u8>(), any::<u8>()).prop_map(|(which, bits, start)| match which {
         0 => Arch::x86_2level(),
         1 => Arch::x86_pae(),
         2 => Arch::x86_64(),
@@ -128,6 +128,13 @@ fn arch() -> impl Strategy<Value = Arch> {
         14 => Arch::aarch64_stage2(Granule::K4, bits % 64, start % 8),
         15 => Arch::aarch64_stage2(Granule::K16, bits % 64, start % 8),
         16 => Arch::aarch64_stage2(Granule::K64, bits % 64, start % 8),
+        17 => Arch::loongarch64(),
+        18 => Arch::sparc64(),
+        19 => Arch::ia64(),
+        20 => Arch::ept(),
+        21 => Arch::npt(),
+        22 => Arch::riscv_sv39x4(),
+        23 => Arch::riscv_sv48x4(),
         // Impossible shapes must be refused.
         _ => {
             let mut arch = Arch { va_bits: bits, ..Arch::x86_64() };

@@ -1,0 +1,372 @@
+//! The second stage of translation: from a guest's physical addresses to the host's.
+//!
+//! These formats have [`Format::GUEST`]. A tree maps the whole physical space of a guest, so all of
+//! its root is "the user's", and roots are made with [`NoConstruct`](crate::page::NoConstruct).
+//! Every leaf is the user's: [`Attr::USER`] is read back wherever it was left out. There are no
+//! global pages: [`Attr::GLOBAL`] is dropped.
+use super::attr::{attr_of, bits_of};
+use super::{Access, Attr, Format, Slot64, Sv, X86_64};
+use crate::addr::{Pfn, PhysAddr};
+use crate::page::{Layout, Level, MAX_LEVELS};
+
+/// What a leaf with `attr` is made of: it is the user's, and not global.
+#[inline]
+fn guests(attr: Attr) -> Attr {
+    (attr | Attr::USER).without(Attr::GLOBAL)
+}
+
+/// Defines the functions of a format whose leaves are those of `$host` with the user's bit.
+macro_rules! leaves_of {
+    ($host:ty) => {
+        type Slot = Slot64;
+        const PAGE_SHIFT: u32 = 12;
+        const GUEST: bool = true;
+        const PHYS_BITS: u32 = <$host>::PHYS_BITS;
+        const LEAF_LEVELS: u8 = <$host>::LEAF_LEVELS;
+        const LEVEL_NAMES: &'static [&'static str] = <$host>::LEVEL_NAMES;
+
+        #[inline]
+        fn link(level: Level, at: PhysAddr) -> u64 {
+            <$host>::link(level, at)
+        }
+        #[inline]
+        fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
+            <$host>::linked(level, raw)
+        }
+        #[inline]
+        fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+            <$host>::leaf(level, pfn, guests(attr))
+        }
+        #[inline]
+        fn frame(level: Level, raw: u64) -> Pfn {
+            <$host>::frame(level, raw)
+        }
+        #[inline]
+        fn attr(level: Level, raw: u64) -> Attr {
+            <$host>::attr(level, raw)
+        }
+        #[inline]
+        fn is_present(level: Level, raw: u64) -> bool {
+            <$host>::is_present(level, raw)
+        }
+        #[inline]
+        fn allows(level: Level, raw: u64, access: Access) -> bool {
+            <$host>::allows(level, raw, access)
+        }
+        #[inline]
+        fn write_protected(level: Level, raw: u64) -> u64 {
+            <$host>::write_protected(level, raw)
+        }
+        #[inline]
+        fn is_special(level: Level, raw: u64) -> bool {
+            <$host>::is_special(level, raw)
+        }
+    };
+}
+
+/// Nested tables of AMD: four levels, 48 bits of the guest's physical address (APM volume 2,
+/// 15.25).
+///
+/// Entries are those of [`X86_64`]. Nested walks are user accesses, so every entry has `U/S`; the
+/// bit G has no effect. It says no memory type but write-back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Npt;
+
+// SAFETY: as for `X86_64`, whose bits these are; `guests` leaves the frame and `SPECIAL` alone.
+unsafe impl Format for Npt {
+    leaves_of!(X86_64);
+    const NAME: &'static str = "NPT";
+    const LAYOUT: Layout = X86_64::LAYOUT;
+    const INDEX_BITS: [u8; MAX_LEVELS] = X86_64::INDEX_BITS;
+    const USER_END: u64 = 1 << 48;
+    const KERNEL_START: u64 = u64::MAX << 48;
+    const USER_ROOT_ENTRIES: usize = 512;
+}
+
+/// G-stage translation of RISC-V with `LEVELS` levels: [`Sv39x4`] or [`Sv48x4`] (privileged
+/// specification, "Two-Stage Address Translation").
+///
+/// Entries are those of [`Sv`]; roots have four times as many, in 16 KiB. Every leaf has U, as the
+/// walker demands, and none has G, which it ignores. There are no runs of pages (Svnapot) and no
+/// memory types (Svpbmt).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SvX4<const LEVELS: u8>;
+
+/// G-stage of RISC-V with three levels: 41 bits of the guest's physical address.
+pub type Sv39x4 = SvX4<3>;
+/// G-stage of RISC-V with four levels: 50 bits of the guest's physical address.
+pub type Sv48x4 = SvX4<4>;
+
+// SAFETY: as for `Sv`, whose bits these are; `guests` leaves the frame and `SPECIAL` alone.
+unsafe impl<const LEVELS: u8> Format for SvX4<LEVELS> {
+    leaves_of!(Sv<LEVELS>);
+    const NAME: &'static str = match LEVELS {
+        3 => "Sv39x4",
+        4 => "Sv48x4",
+        _ => panic!("the G-stage has three or four levels"),
+    };
+    const LAYOUT: Layout = match LEVELS {
+        3 => Layout { levels: 3, table_shift: [12, 12, 14, 0, 0] },
+        _ => Layout { levels: 4, table_shift: [12, 12, 12, 14, 0] },
+    };
+    const INDEX_BITS: [u8; MAX_LEVELS] = if LEVELS == 3 { [9, 9, 11, 0, 0] } else { [9, 9, 9, 11, 0] };
+    const USER_END: u64 = 1 << (9 * LEVELS as u32 + 14);
+    const KERNEL_START: u64 = u64::MAX << (9 * LEVELS as u32 + 14);
+    const USER_ROOT_ENTRIES: usize = 2048;
+}
+
+/// Bits of EPT entries (Intel SDM volume 3, tables 30-1 to 30-6).
+mod ept {
+    pub(super) const R: u64 = 1;
+    pub(super) const W: u64 = 1 << 1;
+    pub(super) const X: u64 = 1 << 2;
+    /// Memory type 6.
+    pub(super) const WRITE_BACK: u64 = 6 << 3;
+    pub(super) const PS: u64 = 1 << 7;
+    pub(super) const A: u64 = 1 << 8;
+    pub(super) const D: u64 = 1 << 9;
+    /// Software's: the frame is not counted by references.
+    pub(super) const SPECIAL: u64 = 1 << 52;
+    /// Software's: an entry that is not present keeps its frame.
+    pub(super) const KEEPS: u64 = 1 << 53;
+    /// Software's: W and X of an entry that is not present lie this much higher.
+    pub(super) const HIDDEN: u32 = 53;
+    pub(super) const ADDRESS: u64 = ((1 << 52) - 1) & !0xfff;
+    /// All three permissions, and the bit that tells a large page.
+    pub(super) const KIND: u64 = R | W | X | PS;
+}
+
+/// Extended page tables of Intel: four levels, 48 bits of the guest's physical address (SDM volume
+/// 3, 30.3), with accessed and dirty bits (bit 6 of the EPTP).
+///
+/// An empty entry is 0, so violations of it exit: entries cannot suppress `#VE` where they are
+/// empty. It says no memory type but write-back, no page for execution alone, and no execution that
+/// depends on the guest's mode.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ept;
+
+// SAFETY: 1. Bits 12 to 51 hold what `link` was given; a link has R, W and X, and large pages have
+// `PS`. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 52 is `SPECIAL`
+// and nothing else. 3. A link has R, a leaf R or `KEEPS`. 4. SDM volume 3, 30.3.3, without
+// mode-based control of execution. An entry without R has neither W nor X. 5. The frame's number is
+// in consecutive bits. 6. An entry may be replaced at any time, before the `INVEPT`.
+unsafe impl Format for Ept {
+    type Slot = Slot64;
+    const NAME: &'static str = "EPT";
+    const LAYOUT: Layout = Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pud", "pgd"];
+    const PAGE_SHIFT: u32 = 12;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 9, 0];
+    const USER_END: u64 = 1 << 48;
+    const KERNEL_START: u64 = u64::MAX << 48;
+    const USER_ROOT_ENTRIES: usize = 512;
+    const GUEST: bool = true;
+    const PHYS_BITS: u32 = 52;
+    const LEAF_LEVELS: u8 = 0b111;
+
+    #[inline]
+    fn link(_: Level, at: PhysAddr) -> u64 {
+        at.0 | ept::R | ept::W | ept::X
+    }
+
+    #[inline]
+    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
+        (raw & ept::KIND == ept::KIND & !ept::PS).then_some(PhysAddr(raw & ept::ADDRESS))
+    }
+
+    #[inline]
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+        let rights = bits_of(&[(Attr::WRITE, ept::W), (Attr::EXEC, ept::X)], attr);
+        let rights = if attr.has(Attr::READ) { rights | ept::R } else { rights << ept::HIDDEN | ept::KEEPS };
+        let noted = bits_of(&EPT_NOTED, attr);
+        let raw = pfn.addr().0 | rights | noted | ept::WRITE_BACK;
+        if level > Level::PTE { raw | ept::PS } else { raw }
+    }
+
+    #[inline]
+    fn frame(_: Level, raw: u64) -> Pfn {
+        PhysAddr(raw & ept::ADDRESS).pfn()
+    }
+
+    #[inline]
+    fn attr(_: Level, raw: u64) -> Attr {
+        let rights = raw | raw >> ept::HIDDEN & (ept::W | ept::X);
+        let table = [(Attr::READ, ept::R), (Attr::WRITE, ept::W), (Attr::EXEC, ept::X)];
+        attr_of(&table, rights) | attr_of(&EPT_NOTED, raw) | Attr::USER
+    }
+
+    #[inline]
+    fn is_present(_: Level, raw: u64) -> bool {
+        raw & ept::R != 0
+    }
+
+    #[inline]
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
+        let needed = match access {
+            Access::Read => ept::R,
+            Access::Write => ept::R | ept::W,
+            Access::Exec => ept::R | ept::X,
+        };
+        raw & needed == needed
+    }
+
+    #[inline]
+    fn write_protected(_: Level, raw: u64) -> u64 {
+        raw & !(ept::W | ept::W << ept::HIDDEN)
+    }
+
+    #[inline]
+    fn is_special(_: Level, raw: u64) -> bool {
+        raw & ept::SPECIAL != 0
+    }
+}
+
+const EPT_NOTED: [(Attr, u64); 3] =
+    [(Attr::ACCESSED, ept::A), (Attr::DIRTY, ept::D), (Attr::SPECIAL, ept::SPECIAL)];
+
+/// Bits of AArch64's second stage (Arm ARM, D8.3 "VMSAv8-64 descriptors", stage 2).
+mod arm {
+    pub(super) const VALID: u64 = 1;
+    /// A link above level 0, a page at level 0.
+    pub(super) const TABLE: u64 = 1 << 1;
+    /// MemAttr: normal memory, written back.
+    pub(super) const NORMAL: u64 = 0xf << 2;
+    /// S2AP: may be read, may be written.
+    pub(super) const READ: u64 = 1 << 6;
+    pub(super) const WRITE: u64 = 1 << 7;
+    pub(super) const INNER: u64 = 3 << 8;
+    pub(super) const ACCESSED: u64 = 1 << 10;
+    /// DBM: may be written. With `FEAT_HAFDBS` the MMU sets `WRITE` then.
+    pub(super) const MAY_WRITE: u64 = 1 << 51;
+    pub(super) const XN: u64 = 1 << 54;
+    /// Software's, as in stage 1.
+    pub(super) const DIRTY: u64 = 1 << 55;
+    pub(super) const SPECIAL: u64 = 1 << 56;
+    pub(super) const KEEPS: u64 = 1 << 58;
+    pub(super) const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
+}
+
+const ARM_NOTED: [(Attr, u64); 4] = [
+    (Attr::WRITE, arm::MAY_WRITE),
+    (Attr::ACCESSED, arm::ACCESSED),
+    (Attr::DIRTY, arm::DIRTY),
+    (Attr::SPECIAL, arm::SPECIAL),
+];
+
+/// AArch64's second stage with pages of 4 KiB: 40 bits of intermediate physical address in three
+/// levels; the root is two tables side by side, 8 KiB (Arm ARM, D8.2 "Concatenated translation
+/// tables").
+///
+/// It says no memory type but normal memory, no page for execution alone, and no execution that
+/// depends on the guest's exception level (`FEAT_XNX`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Aarch64Stage2;
+
+/// Written through, as software or the MMU notes it.
+#[inline]
+fn is_dirty(raw: u64) -> bool {
+    let written = arm::MAY_WRITE | arm::WRITE;
+    raw & arm::DIRTY != 0 || raw & written == written
+}
+
+// SAFETY: 1. Bits 12 to 47 hold what `link` was given; bits 0 and 1 are set in links, and bit 1 is
+// clear in blocks. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 56 is
+// `SPECIAL` and nothing else. 3. A link is valid, a leaf is valid or has `KEEPS`. 4. Arm ARM D8.4,
+// "Stage 2 permissions", with `VTCR_EL2.HA` and `HD` clear or set. 5. The frame's number is in
+// consecutive bits. 6. Arm ARM, "Using break-before-make when updating translation table entries".
+unsafe impl Format for Aarch64Stage2 {
+    type Slot = Slot64;
+    const NAME: &'static str = "AArch64 4K stage 2";
+    const LAYOUT: Layout = Layout { levels: 3, table_shift: [12, 12, 13, 0, 0] };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
+    const PAGE_SHIFT: u32 = 12;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 10, 0, 0];
+    const USER_END: u64 = 1 << 40;
+    const KERNEL_START: u64 = u64::MAX << 40;
+    const USER_ROOT_ENTRIES: usize = 1024;
+    const GUEST: bool = true;
+    const PHYS_BITS: u32 = 48;
+    const LEAF_LEVELS: u8 = 0b111;
+    const EVER_BREAKS: bool = true;
+
+    #[inline]
+    fn link(_: Level, at: PhysAddr) -> u64 {
+        at.0 | arm::VALID | arm::TABLE
+    }
+
+    #[inline]
+    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
+        let link = arm::VALID | arm::TABLE;
+        (raw & link == link).then_some(PhysAddr(raw & arm::ADDRESS))
+    }
+
+    #[inline]
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+        let mut raw = pfn.addr().0 | arm::NORMAL | arm::INNER | arm::READ | bits_of(&ARM_NOTED, attr);
+        raw |= match attr.has(Attr::READ) {
+            true if level == Level::PTE => arm::VALID | arm::TABLE,
+            true => arm::VALID,
+            false => arm::KEEPS,
+        };
+        // A page that may be written is read-only for the MMU until it is dirty.
+        if attr.has(Attr::WRITE | Attr::DIRTY) {
+            raw |= arm::WRITE;
+        }
+        if attr.has(Attr::EXEC) { raw } else { raw | arm::XN }
+    }
+
+    #[inline]
+    fn frame(_: Level, raw: u64) -> Pfn {
+        PhysAddr(raw & arm::ADDRESS).pfn()
+    }
+
+    #[inline]
+    fn attr(_: Level, raw: u64) -> Attr {
+        let mut attr = attr_of(&ARM_NOTED, raw) | Attr::USER;
+        for (bit, has) in [
+            (Attr::READ, raw & arm::VALID != 0),
+            (Attr::EXEC, raw & arm::XN == 0),
+            (Attr::DIRTY, is_dirty(raw)),
+        ] {
+            if has {
+                attr = attr | bit;
+            }
+        }
+        attr
+    }
+
+    #[inline]
+    fn is_present(_: Level, raw: u64) -> bool {
+        raw & arm::VALID != 0
+    }
+
+    #[inline]
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
+        let used = arm::VALID | arm::ACCESSED | arm::READ;
+        let (set, clear) = match access {
+            Access::Read => (used, 0),
+            Access::Write => (used | arm::WRITE, 0),
+            Access::Exec => (used, arm::XN),
+        };
+        raw & (set | clear) == set
+    }
+
+    /// Without the permission to write. The MMU may have noted that it is dirty in that very bit.
+    #[inline]
+    fn write_protected(_: Level, raw: u64) -> u64 {
+        let dirty = if is_dirty(raw) { arm::DIRTY } else { 0 };
+        raw & !(arm::MAY_WRITE | arm::WRITE) | dirty
+    }
+
+    #[inline]
+    fn is_special(_: Level, raw: u64) -> bool {
+        raw & arm::SPECIAL != 0
+    }
+
+    /// Another address, memory type, shareability or size.
+    #[inline]
+    fn needs_break(_: Level, old: u64, new: u64) -> bool {
+        let what = arm::ADDRESS | arm::NORMAL | arm::INNER | arm::TABLE;
+        old & new & arm::VALID != 0 && (old ^ new) & what != 0
+    }
+}

@@ -1,0 +1,141 @@
+//! LoongArch with 64 bits: three levels of 2,048 entries of 8 bytes, pages of 16 KiB (Reference
+//! Manual volume 1, 5.4 and 7.5: `TLBELO`, `PWCL`, `PWCH`, `LDDIR`, `LDPTE`).
+//!
+//! Software fills the TLB, walking with `LDDIR` and `LDPTE`. An empty entry is 0 at every level.
+//! A refill must test the result of each `LDDIR` for 0, as `LDDIR` would go on at physical address
+//! 0. Other kernels link a table of invalid pages instead.
+//!
+//! | bits | | |
+//! |---|---|---|
+//! | 0 | V | valid |
+//! | 1 | D | the MMU lets writes through: software sets it with W and M |
+//! | 2, 3 | PLV | 3: the user's; 0: the kernel's |
+//! | 4, 5 | MAT | 1: coherent, cached |
+//! | 6 | G | the same in all spaces |
+//! | 7, 8 | P W | present, may be written; the TLB ignores both |
+//! | 9–13 | | software's, as the page has 16 KiB |
+//! | 14–47 | PPN | the frame |
+//! | 61–63 | NR NX RPLV | not readable, not executable, of this privilege alone |
+//!
+//! A link has the table's address in bits 14 to 47, and 9 in the highest four: that is its place in
+//! the cached window where kernels map physical memory. `LDDIR` and `LDPTE` drop these four bits.
+use super::attr::{attr_of, bits_of};
+use super::{Access, Attr, Format, Slot64};
+use crate::addr::{Pfn, PhysAddr};
+use crate::page::{Layout, Level, MAX_LEVELS};
+
+const V: u64 = 1;
+const D: u64 = 1 << 1;
+const USER: u64 = 3 << 2;
+const CACHED: u64 = 1 << 4;
+const G: u64 = 1 << 6;
+const P: u64 = 1 << 7;
+const W: u64 = 1 << 8;
+/// Software's: written to.
+const MODIFIED: u64 = 1 << 9;
+/// Software's: an entry that is not valid keeps its frame (`PROT_NONE`).
+const KEEPS: u64 = 1 << 10;
+/// Software's: the frame is not counted by references.
+const SPECIAL: u64 = 1 << 11;
+/// Software's: used.
+const ACCESSED: u64 = 1 << 12;
+const NX: u64 = 1 << 62;
+const ADDRESS: u64 = ((1 << 48) - 1) & !0x3fff;
+/// The highest bits of a link.
+const WINDOW: u64 = 9 << 60;
+
+const BITS: [(Attr, u64); 6] = [
+    (Attr::WRITE, W),
+    (Attr::USER, USER),
+    (Attr::GLOBAL, G),
+    (Attr::ACCESSED, ACCESSED),
+    (Attr::DIRTY, MODIFIED),
+    (Attr::SPECIAL, SPECIAL),
+];
+
+/// LoongArch with 64 bits, pages of 16 KiB and 47 bits of address: the user's tree below `PGDL`.
+/// All of its root is the user's, so roots are made with
+/// [`NoConstruct`](crate::page::NoConstruct).
+///
+/// It has no large pages, no page for execution alone, and one memory type. No MMU notes uses:
+/// [`Attr::ACCESSED`] is software's. [`Attr::DIRTY`] is noted by the fault of the first write.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoongArch64;
+
+// SAFETY: 1. Bits 14 to 47 hold what `link` was given; tables are aligned to 16 KiB, and entries
+// above level 0 are links or empty. 2. The same bits hold the frame, which `write_protected` leaves
+// alone; bit 11 is `SPECIAL` and nothing else. 3. A link has `WINDOW`, a leaf V or `KEEPS`.
+// 4. Reference Manual 5.4.4, for PLV 3; D is set in entries with W and `MODIFIED` alone. 5. The
+// frame's number is in consecutive bits. 6. An entry may be replaced at any time, before the
+// `INVTLB`: the TLB is filled by software.
+unsafe impl Format for LoongArch64 {
+    type Slot = Slot64;
+    const NAME: &'static str = "LoongArch64";
+    const LAYOUT: Layout = Layout { levels: 3, table_shift: [14, 14, 14, 0, 0] };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
+    const PAGE_SHIFT: u32 = 14;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [11, 11, 11, 0, 0];
+    const USER_END: u64 = 1 << 47;
+    const KERNEL_START: u64 = u64::MAX << 47;
+    const USER_ROOT_ENTRIES: usize = 2048;
+    const PHYS_BITS: u32 = 48;
+
+    #[inline]
+    fn link(_: Level, at: PhysAddr) -> u64 {
+        at.0 | WINDOW
+    }
+
+    #[inline]
+    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
+        (raw & !ADDRESS == WINDOW).then_some(PhysAddr(raw & ADDRESS))
+    }
+
+    #[inline]
+    fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
+        let mut raw = pfn.addr().0 | CACHED | bits_of(&BITS, attr);
+        raw |= if attr.has(Attr::READ) { V | P } else { KEEPS };
+        if attr.has(Attr::WRITE | Attr::DIRTY) {
+            raw |= D;
+        }
+        if attr.has(Attr::EXEC) { raw } else { raw | NX }
+    }
+
+    #[inline]
+    fn frame(_: Level, raw: u64) -> Pfn {
+        PhysAddr(raw & ADDRESS).pfn()
+    }
+
+    #[inline]
+    fn attr(_: Level, raw: u64) -> Attr {
+        let mut attr = attr_of(&BITS, raw);
+        if raw & V != 0 {
+            attr = attr | Attr::READ;
+        }
+        if raw & NX == 0 { attr | Attr::EXEC } else { attr }
+    }
+
+    #[inline]
+    fn is_present(_: Level, raw: u64) -> bool {
+        raw & V != 0
+    }
+
+    #[inline]
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
+        let (set, clear) = match access {
+            Access::Read => (V | USER, 0),
+            Access::Write => (V | USER | D, 0),
+            Access::Exec => (V | USER, NX),
+        };
+        raw & (set | clear) == set
+    }
+
+    #[inline]
+    fn write_protected(_: Level, raw: u64) -> u64 {
+        raw & !(W | D)
+    }
+
+    #[inline]
+    fn is_special(_: Level, raw: u64) -> bool {
+        raw & SPECIAL != 0
+    }
+}

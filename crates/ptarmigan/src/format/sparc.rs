@@ -1,0 +1,136 @@
+//! SPARC with 64 bits: three levels of 1,024 big-endian entries of 8 bytes, pages of 8 KiB.
+//!
+//! Leaves are translation table entries of sun4v (UltraSPARC Architecture 2007, 14.3), which
+//! software copies to the TLB. No MMU knows the tree: links are the library's.
+//!
+//! | bits | | |
+//! |---|---|---|
+//! | 63 | V | valid |
+//! | 62 | NFO | for loads that do not fault: leaves leave it clear, links have it without V |
+//! | 56–61 | soft2 | software's |
+//! | 13–55 | | the address |
+//! | 9–12 | IE E CP CV | CP and CV: cached memory |
+//! | 8 | P | the kernel's |
+//! | 7 | EP | may be executed |
+//! | 6 | W | the MMU lets writes through |
+//! | 0–3 | | size: 0 for 8 KiB |
+use super::attr::{attr_of, bits_of};
+use super::{Access, Attr, Format, Slot64Be};
+use crate::addr::{Pfn, PhysAddr};
+use crate::page::{Layout, Level, MAX_LEVELS};
+
+const VALID: u64 = 1 << 63;
+/// NFO without V.
+const LINK: u64 = 1 << 62;
+/// Software's: written to.
+const MODIFIED: u64 = 1 << 61;
+/// Software's: used.
+const ACCESSED: u64 = 1 << 60;
+/// Software's: an entry that is not valid keeps its frame (`PROT_NONE`).
+const KEEPS: u64 = 1 << 59;
+/// Software's: may be written, once it is noted as modified.
+const MAY_WRITE: u64 = 1 << 58;
+/// Software's: the frame is not counted by references.
+const SPECIAL: u64 = 1 << 57;
+const CACHED: u64 = 3 << 9;
+const PRIVILEGED: u64 = 1 << 8;
+const EXECUTE: u64 = 1 << 7;
+const WRITE: u64 = 1 << 6;
+const ADDRESS: u64 = ((1 << 56) - 1) & !0x1fff;
+
+const BITS: [(Attr, u64); 6] = [
+    (Attr::READ, VALID),
+    (Attr::WRITE, MAY_WRITE),
+    (Attr::EXEC, EXECUTE),
+    (Attr::ACCESSED, ACCESSED),
+    (Attr::DIRTY, MODIFIED),
+    (Attr::SPECIAL, SPECIAL),
+];
+
+/// SPARC with 64 bits (sun4v), pages of 8 KiB and 43 bits of address. All of the root is the
+/// user's, so roots are made with [`NoConstruct`](crate::page::NoConstruct): the kernel has context
+/// 0.
+///
+/// It has no large pages, no page for execution alone, and one memory type. There are no global
+/// pages: [`Attr::GLOBAL`] is dropped. No MMU notes uses: [`Attr::ACCESSED`] is software's.
+/// [`Attr::DIRTY`] is noted by the fault of the first write. Addresses above the hole of 64-bit
+/// SPARC are not translated.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sparc64;
+
+// SAFETY: 1. Bits 13 to 55 hold what `link` was given, and the others are `LINK`, which no leaf
+// has. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 57 is `SPECIAL`
+// and nothing else. 3. A link has `LINK`, a leaf V or `KEEPS`. 4. UltraSPARC Architecture 2007,
+// 14.3, for nonprivileged accesses; W is set in entries with `MAY_WRITE` and `MODIFIED` alone.
+// 5. The frame's number is in consecutive bits. 6. No MMU walks the tree: an entry may be replaced
+// at any time, before the TLBs are flushed.
+unsafe impl Format for Sparc64 {
+    type Slot = Slot64Be;
+    const NAME: &'static str = "sparc64";
+    const LAYOUT: Layout = Layout { levels: 3, table_shift: [13, 13, 13, 0, 0] };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
+    const PAGE_SHIFT: u32 = 13;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [10, 10, 10, 0, 0];
+    const USER_END: u64 = 1 << 43;
+    const KERNEL_START: u64 = u64::MAX << 43;
+    const USER_ROOT_ENTRIES: usize = 1024;
+    const PHYS_BITS: u32 = 56;
+
+    #[inline]
+    fn link(_: Level, at: PhysAddr) -> u64 {
+        at.0 | LINK
+    }
+
+    #[inline]
+    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
+        (raw & !ADDRESS == LINK).then_some(PhysAddr(raw & ADDRESS))
+    }
+
+    #[inline]
+    fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
+        let mut raw = pfn.addr().0 | CACHED | bits_of(&BITS, attr);
+        if !attr.has(Attr::READ) {
+            raw |= KEEPS;
+        }
+        if !attr.has(Attr::USER) {
+            raw |= PRIVILEGED;
+        }
+        if attr.has(Attr::WRITE | Attr::DIRTY) { raw | WRITE } else { raw }
+    }
+
+    #[inline]
+    fn frame(_: Level, raw: u64) -> Pfn {
+        PhysAddr(raw & ADDRESS).pfn()
+    }
+
+    #[inline]
+    fn attr(_: Level, raw: u64) -> Attr {
+        let attr = attr_of(&BITS, raw);
+        if raw & PRIVILEGED == 0 { attr | Attr::USER } else { attr }
+    }
+
+    #[inline]
+    fn is_present(_: Level, raw: u64) -> bool {
+        raw & VALID != 0
+    }
+
+    #[inline]
+    fn allows(_: Level, raw: u64, access: Access) -> bool {
+        let set = match access {
+            Access::Read => VALID,
+            Access::Write => VALID | WRITE,
+            Access::Exec => VALID | EXECUTE,
+        };
+        raw & (set | PRIVILEGED) == set
+    }
+
+    #[inline]
+    fn write_protected(_: Level, raw: u64) -> u64 {
+        raw & !(MAY_WRITE | WRITE)
+    }
+
+    #[inline]
+    fn is_special(_: Level, raw: u64) -> bool {
+        raw & SPECIAL != 0
+    }
+}
