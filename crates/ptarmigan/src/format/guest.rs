@@ -1,4 +1,4 @@
-//! The second stage of translation: from a guest's physical addresses to the host's.
+//! Describes the second stage of translation: from a guest's physical addresses to the host's.
 //!
 //! These formats have [`Format::GUEST`]. A tree maps the whole physical space of a guest, so all of
 //! its root is "the user's", and roots are made with [`NoConstruct`](crate::page::NoConstruct).
@@ -9,7 +9,7 @@ use super::{Access, Attr, Format, Slot64, Sv, X86_64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
-/// What a leaf with `attr` is made of: it is the user's, and not global.
+/// Returns the attributes of a leaf that is given `attr`: it is the user's, and not global.
 #[inline]
 fn guests(attr: Attr) -> Attr {
     (attr | Attr::USER).without(Attr::GLOBAL)
@@ -136,6 +136,9 @@ mod ept {
     pub(super) const KIND: u64 = R | W | X | PS;
 }
 
+const EPT_NOTED: [(Attr, u64); 3] =
+    [(Attr::ACCESSED, ept::A), (Attr::DIRTY, ept::D), (Attr::SPECIAL, ept::SPECIAL)];
+
 /// Extended page tables of Intel: four levels, 48 bits of the guest's physical address (SDM volume
 /// 3, 30.3), with accessed and dirty bits (bit 6 of the EPTP).
 ///
@@ -220,9 +223,6 @@ unsafe impl Format for Ept {
         raw & ept::SPECIAL != 0
     }
 }
-
-const EPT_NOTED: [(Attr, u64); 3] =
-    [(Attr::ACCESSED, ept::A), (Attr::DIRTY, ept::D), (Attr::SPECIAL, ept::SPECIAL)];
 
 /// Bits of AArch64's second stage (Arm ARM, D8.3 "VMSAv8-64 descriptors", stage 2).
 mod arm {
