@@ -127,7 +127,7 @@ fn a_mistake_in_a_format_is_found_and_named() {
 
 /// Defines the parts that a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
 /// `needs_break`.
-macro_rules! entries_of_aarch64 {
+macro_rules! entries_of {
     ($like:ty) => {
         const NAME: &'static str = <$like>::NAME;
         const LAYOUT: Layout = <$like>::LAYOUT;
@@ -184,7 +184,7 @@ unsafe impl<const FRAMES: bool> Format for Seldom<FRAMES> {
             && Aarch64::needs_break(level, old, new)
     }
     type Slot = Slot64;
-    entries_of_aarch64!(Aarch64);
+    entries_of!(Aarch64);
 }
 
 #[test]
@@ -194,4 +194,29 @@ fn a_format_that_breaks_too_seldom_is_found() {
     assert!(never.contains("demands a break"), "{never}");
     let frames_only = conforms_to::<Seldom<true>>(&arch).unwrap_err().to_string();
     assert!(frames_only.contains("demands a break"), "{frames_only}");
+}
+
+/// A second stage that does not say so, or x86-64 that says that it is one.
+#[derive(Clone, Copy, Default)]
+struct Stage<const SAYS: bool>;
+
+// SAFETY: as `Npt`; `GUEST` is wrong on purpose, and no tree is made of it.
+unsafe impl Format for Stage<false> {
+    type Slot = Slot64;
+    entries_of!(Npt);
+}
+
+// SAFETY: as `X86_64`; `GUEST` is wrong on purpose, and no tree is made of it.
+unsafe impl Format for Stage<true> {
+    type Slot = Slot64;
+    const GUEST: bool = true;
+    entries_of!(X86_64);
+}
+
+#[test]
+fn a_format_whose_stage_is_another_than_it_says_is_found() {
+    let silent = conforms_to::<Stage<false>>(&Arch::npt()).unwrap_err().to_string();
+    assert!(silent.contains("is read back wrong"), "{silent}");
+    let boasts = conforms_to::<Stage<true>>(&Arch::x86_64()).unwrap_err().to_string();
+    assert!(boasts.contains("is read back wrong"), "{boasts}");
 }

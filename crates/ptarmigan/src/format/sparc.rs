@@ -134,3 +134,41 @@ unsafe impl Format for Sparc64 {
         raw & SPECIAL != 0
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::{Entry, Slot};
+    use super::*;
+    use crate::format::FormatExt;
+
+    #[test]
+    fn entries_in_memory_are_big_endian() {
+        // SAFETY: atomics of 0.
+        let slot: Slot64Be = unsafe { core::mem::zeroed() };
+        let bytes = || {
+            // SAFETY: the slot is eight bytes, all of them initialised, and borrowed.
+            unsafe { core::ptr::from_ref(&slot).cast::<[u8; 8]>().read() }
+        };
+        assert!(slot.fill(0x0123_4567_89ab_cdef) && !slot.fill(1));
+        assert_eq!(
+            (bytes(), slot.load()),
+            ([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef], 0x0123_4567_89ab_cdef)
+        );
+        assert_eq!(slot.exchange(5, 6), Err(0x0123_4567_89ab_cdef));
+        assert_eq!(slot.exchange(0x0123_4567_89ab_cdef, VALID), Ok(()));
+        assert_eq!((bytes(), slot.swap(3)), ([0x80, 0, 0, 0, 0, 0, 0, 0], VALID));
+        slot.store(LINK | 0x2000);
+        assert_eq!(bytes(), [0x40, 0, 0, 0, 0, 0, 0x20, 0]);
+    }
+
+    #[test]
+    fn a_leaf_is_no_link_whatever_its_attributes_and_frame() {
+        for bits in 0..256u16 {
+            for pfn in [0, 2, 0xffff_fffe] {
+                let raw = Sparc64::leaf(Level::PTE, Pfn(pfn), Attr(bits));
+                assert_eq!(Sparc64::entry(Level(1), raw), Entry::Leaf, "{raw:#x}");
+            }
+        }
+        assert_eq!(Sparc64::entry(Level(1), Sparc64::link(Level(1), PhysAddr(0))), Entry::Link(PhysAddr(0)));
+    }
+}
