@@ -11,7 +11,6 @@ pub enum Abi {
 
 impl Abi {
     /// Returns the number of bytes in a word of programs.
-    #[inline]
     pub const fn word(self) -> usize {
         match self {
             Abi::X86_64 => 8,

@@ -31,7 +31,6 @@ pub fn read(text: &str) {
 }
 
 /// Returns whether a part is left out; known while compiling in all images but those for this.
-#[inline]
 pub fn leaves_out(part: Part) -> bool {
     cfg!(feature = "negative") && without::leaves_out(part as u32)
 }

@@ -121,7 +121,6 @@ impl Pending {
     }
 
     /// Returns the signals as a set.
-    #[inline]
     pub const fn set(&self) -> u64 {
         self.set
     }

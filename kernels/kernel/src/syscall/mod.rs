@@ -86,13 +86,11 @@ pub struct Sys<'a, A: Arch> {
 
 impl<'a, A: Arch> Sys<'a, A> {
     /// Returns the machine, seen from the caller's CPU.
-    #[inline]
     pub fn on(&self) -> On<'a, Machine<A>> {
         self.kernel.on(self.pin)
     }
 
     /// Returns the caller's space.
-    #[inline]
     pub fn space(&mut self) -> &mut TaskSpace<A> {
         &mut self.body.space
     }
@@ -213,7 +211,6 @@ impl<'a, A: Arch> Sys<'a, A> {
 
 impl<A: Arch> Kernel<A> {
     /// Makes the call that a task's registers say.
-    #[inline]
     pub(crate) fn call(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         self.count(Count::Calls);
         let mut state = self.lock();

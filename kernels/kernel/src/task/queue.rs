@@ -50,55 +50,46 @@ impl Tasks {
     }
 
     /// Returns the task in a slot.
-    #[inline]
     pub fn get(&self, slot: usize) -> &Task {
         &self.all[slot % TASKS]
     }
 
     /// Returns the task in a slot, to be changed.
-    #[inline]
     pub fn get_mut(&mut self, slot: usize) -> &mut Task {
         &mut self.all[slot % TASKS]
     }
 
     /// Returns a process by the slot of its first task.
-    #[inline]
     pub fn process(&self, process: usize) -> &Process {
         &self.processes[process % TASKS]
     }
 
     /// Returns a process by the slot of its first task, to be changed.
-    #[inline]
     pub fn process_mut(&mut self, process: usize) -> &mut Process {
         &mut self.processes[process % TASKS]
     }
 
     /// Returns the process that a task belongs to.
-    #[inline]
     pub fn process_of(&self, slot: usize) -> &Process {
         self.process(self.get(slot).process)
     }
 
     /// Returns the process that a task belongs to, to be changed.
-    #[inline]
     pub fn process_of_mut(&mut self, slot: usize) -> &mut Process {
         self.process_mut(self.get(slot).process)
     }
 
     /// Returns the number of the record of the space that a task runs in.
-    #[inline]
     pub fn space_of(&self, slot: usize) -> usize {
         self.process_of(slot).space
     }
 
     /// Returns the record of a space.
-    #[inline]
     pub fn space(&self, number: usize) -> &SpaceRecord {
         &self.spaces[number % TASKS]
     }
 
     /// Returns the record of a space, to be changed.
-    #[inline]
     pub fn space_mut(&mut self, number: usize) -> &mut SpaceRecord {
         &mut self.spaces[number % TASKS]
     }
@@ -165,7 +156,6 @@ impl Tasks {
     }
 
     /// Returns the signals that can be delivered to a task now.
-    #[inline]
     pub fn deliverable(&self, slot: usize) -> u64 {
         let task = self.get(slot);
         (task.signals.pending.set() | self.process(task.process).pending.set()) & !task.signals.blocked
@@ -219,7 +209,6 @@ impl Tasks {
     }
 
     /// Whether a task is ready.
-    #[inline]
     pub fn has_ready(&self) -> bool {
         self.count > 0
     }

@@ -26,7 +26,6 @@ pub enum Wait {
 
 impl Wait {
     /// Returns the signals that end the wait.
-    #[inline]
     pub fn interrupted_by(self) -> u64 {
         match self {
             // The child runs on the parent's stack.
