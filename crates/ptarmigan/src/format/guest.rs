@@ -115,7 +115,7 @@ unsafe impl<const LEVELS: u8> Format for SvX4<LEVELS> {
     const USER_ROOT_ENTRIES: usize = 2048;
 }
 
-/// Bits of EPT entries (Intel SDM volume 3, tables 30-1 to 30-6).
+/// Bits of EPT entries (Intel SDM volume 3, 29.3.2).
 mod ept {
     pub(super) const R: u64 = 1;
     pub(super) const W: u64 = 1 << 1;
@@ -140,7 +140,7 @@ const EPT_NOTED: [(Attr, u64); 3] =
     [(Attr::ACCESSED, ept::A), (Attr::DIRTY, ept::D), (Attr::SPECIAL, ept::SPECIAL)];
 
 /// Extended page tables of Intel: four levels, 48 bits of the guest's physical address (SDM volume
-/// 3, 30.3), with accessed and dirty bits (bit 6 of the EPTP).
+/// 3, 29.3), with accessed and dirty bits (bit 6 of the EPTP).
 ///
 /// An empty entry is 0, so violations of it exit: entries cannot suppress `#VE` where they are
 /// empty. It says no memory type but write-back, no page for execution alone, and no execution that
@@ -150,7 +150,7 @@ pub struct Ept;
 
 // SAFETY: 1. Bits 12 to 51 hold what `link` was given; a link has R, W and X, and large pages have
 // `PS`. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 52 is `SPECIAL`
-// and nothing else. 3. A link has R, a leaf R or `KEEPS`. 4. SDM volume 3, 30.3.3, without
+// and nothing else. 3. A link has R, a leaf R or `KEEPS`. 4. SDM volume 3, 29.3.3, without
 // mode-based control of execution. An entry without R has neither W nor X. 5. The frame's number is
 // in consecutive bits. 6. An entry may be replaced at any time, before the `INVEPT`.
 unsafe impl Format for Ept {

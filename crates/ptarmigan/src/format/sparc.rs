@@ -1,7 +1,7 @@
 //! SPARC with 64 bits: three levels of 1,024 big-endian entries of 8 bytes, pages of 8 KiB.
 //!
-//! Leaves are translation table entries of sun4v (UltraSPARC Architecture 2007, 14.3), which
-//! software copies to the TLB. No MMU knows the tree: links are the library's.
+//! Leaves are translation table entries of sun4v (UltraSPARC Architecture 2007, "TSB Translation
+//! Table Entry"), which software copies to the TLB. No MMU knows the tree: links are the library's.
 //!
 //! | bits | | |
 //! |---|---|---|
@@ -61,7 +61,7 @@ pub struct Sparc64;
 // SAFETY: 1. Bits 13 to 55 hold what `link` was given, and the others are `LINK`, which no leaf
 // has. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 57 is `SPECIAL`
 // and nothing else. 3. A link has `LINK`, a leaf V or `KEEPS`. 4. UltraSPARC Architecture 2007,
-// 14.3, for nonprivileged accesses; W is set in entries with `MAY_WRITE` and `MODIFIED` alone.
+// as above, for nonprivileged accesses; W is set in entries with `MAY_WRITE` and `MODIFIED` alone.
 // 5. The frame's number is in consecutive bits. 6. No MMU walks the tree: an entry may be replaced
 // at any time, before the TLBs are flushed.
 unsafe impl Format for Sparc64 {

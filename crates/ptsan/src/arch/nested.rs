@@ -1,4 +1,4 @@
-//! The second stages of x86: extended page tables (Intel SDM vol. 3, 30.3) and nested paging (AMD
+//! The second stages of x86: extended page tables (Intel SDM vol. 3, 29.3) and nested paging (AMD
 //! APM vol. 2, 15.25).
 use super::format::{Arch, Canonical, Entry, HardwareBits};
 use super::perms::Perms;
@@ -54,7 +54,7 @@ fn ept(level: u8, raw: u64) -> Entry {
     if !read && !write && !execute {
         return Entry::Empty;
     }
-    // "EPT misconfigurations", 30.3.3.1.
+    // "EPT misconfigurations", 29.3.3.1.
     if write && !read {
         return Entry::Malformed;
     }

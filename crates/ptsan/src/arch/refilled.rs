@@ -18,8 +18,8 @@ impl Arch {
 
     /// Describes 64-bit SPARC (sun4v): 8 KiB pages, 3 levels of 1024 big-endian entries, 43 bits.
     ///
-    /// Pages are TTEs (UltraSPARC Architecture 2007, 14.3) of 8 KiB. An entry above has the
-    /// address of a table in bits 55..13, bit 62 set, and no other.
+    /// Pages are TTEs of 8 KiB (UltraSPARC Architecture 2007, "TSB Translation Table Entry"). An
+    /// entry above has the address of a table in bits 55..13, bit 62 set, and no other.
     #[must_use]
     pub fn sparc64() -> Self {
         refilled("SPARC 64-bit", 13, |level, raw| sparc(level, raw.swap_bytes()))
