@@ -6,7 +6,7 @@ use ptarmigan::format::{
     Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
-use ptarmigan_ptsan::{conform, conforms_to};
+use ptarmigan_ptsan::{Watchable, conform, conforms_to};
 use ptsan::Arch;
 
 #[test]
@@ -219,4 +219,65 @@ fn a_format_whose_stage_is_another_than_it_says_is_found() {
     assert!(silent.contains("is read back wrong"), "{silent}");
     let boasts = conforms_to::<Stage<true>>(&Arch::x86_64()).unwrap_err().to_string();
     assert!(boasts.contains("is read back wrong"), "{boasts}");
+}
+
+/// Writes a size as the table of formats does.
+fn size(shift: u32) -> String {
+    match shift {
+        0..10 => format!("{} B", 1 << shift),
+        10..20 => format!("{} KiB", 1 << (shift - 10)),
+        20..30 => format!("{} MiB", 1 << (shift - 20)),
+        30..40 => format!("{} GiB", 1 << (shift - 30)),
+        _ => format!("{} TiB", 1 << (shift - 40)),
+    }
+}
+
+/// Writes a number with a comma after thousands.
+fn number(n: usize) -> String {
+    if n < 1000 { n.to_string() } else { format!("{},{:03}", n / 1000, n % 1000) }
+}
+
+/// Returns the cells of a format's row in the table of formats, without its name.
+fn row<F: Watchable>() -> String {
+    let (root, levels) = (F::LAYOUT.root(), F::LAYOUT.levels);
+    let table = |level: Level| size(F::LAYOUT.table_bytes(level).trailing_zeros());
+    let users = match (F::USER_ROOT_ENTRIES, F::entries(root)) {
+        (0, _) => "none".to_owned(),
+        (users, all) if users == all => "all".to_owned(),
+        (users, all) => format!("{users} of {}", number(all)),
+    };
+    let leaves: Vec<Level> =
+        F::LAYOUT.each_level().skip(1).filter(|level| F::LEAF_LEVELS >> level.0 & 1 != 0).collect();
+    let large: Vec<String> = leaves.iter().map(|level| size(F::shift(*level))).collect();
+    let large = if large.is_empty() { "no".to_owned() } else { large.join(", ") };
+    let (page, bits) = (size(F::PAGE_SHIFT), F::arch().va_bits);
+    let tables = format!("{} | {}", table(Level::PTE), table(root));
+    format!("{levels} | {page} | {tables} | {bits} | {} | {users} | {large} |", F::PHYS_BITS)
+}
+
+#[test]
+fn the_table_of_formats_says_what_the_formats_say() {
+    const TABLE: &str = include_str!("../../../docs/formats.md");
+    let mut rows: Vec<&str> =
+        TABLE.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() > 5).collect();
+    macro_rules! has {
+        ($($format:ident $(, $upper:ident)?;)*) => { $({
+            #[allow(unused_mut)]
+            let (mut name, mut cells) = (format!("`{}`", stringify!($format)), row::<$format>());
+            $(
+                name = format!("{name}, `{}`", stringify!($upper));
+                assert_eq!(row::<$upper>(), cells.replace("| all |", "| none |"));
+                cells = cells.replace("| all |", "| all, none |");
+            )?
+            let expected = format!("| {name} | {cells}");
+            let at = rows.iter().position(|row| *row == expected);
+            rows.remove(at.unwrap_or_else(|| panic!("docs/formats.md has no row {expected}")));
+        })* };
+    }
+    has! {
+        I386; X86Pae; X86_64; X86_64La57; Sv32; Sv39; Sv48; Sv57; Ppc32;
+        Aarch64, Aarch64Upper; Aarch64K16, Aarch64K16Upper; Aarch64K64, Aarch64K64Upper;
+        LoongArch64; Sparc64; Ia64; Aarch64Stage2; Ept; Npt; Sv39x4; Sv48x4;
+    }
+    assert_eq!(rows, [""; 0], "rows of no format");
 }

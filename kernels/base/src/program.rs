@@ -23,8 +23,14 @@ impl Pages<[u8]> {
 #[derive(Clone, Copy)]
 pub struct Program {
     first: Pfn,
-    /// Its size in bytes.
-    pub len: u64,
+    len: u64,
+}
+
+impl Program {
+    /// Returns its size in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
 }
 
 /// The object that a program is.

@@ -12,7 +12,7 @@
 use core::iter::Sum;
 use core::ops::Add;
 
-/// The requests for zero frames, in frames.
+/// The requests for zero frames: of an allocator in frames of 4 KiB, of data frames in these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroCounts {
     /// Asked for as zero.

@@ -43,7 +43,7 @@ pub enum Use {
 /// | `lines` | next and previous block | touched cache lines, one bit each | – | next, previous slab |
 /// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
 /// | `live` | – | present entries | – | objects in use |
-/// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | – | class |
+/// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | order of the block, also while it rests; a bit for a gather's claim | class |
 ///
 /// All fields are atomics so that frames may be looked at from any CPU; their writers are
 /// serialised by the owner of the frame (a lock, a tree held exclusively), so plain loads and

@@ -40,13 +40,15 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         Source { frames, window, construct, layout, placement: Placement::default() }
     }
 
-    /// Places leaf tables as `placement` says.
+    /// Places leaf tables as `placement` says. Those of several frames stay in low memory: windows
+    /// on high memory show one frame at a time.
     ///
     /// # Safety
     ///
     /// 1. Unless all tables are placed in [low](Placement::Low) memory, the window reaches all of
     ///    the frames.
     pub unsafe fn with_placement(self, placement: Placement<'m>) -> Self {
+        let placement = if self.layout.order(Level::PTE) > 0 { Placement::Low } else { placement };
         Source { placement, ..self }
     }
 

@@ -104,10 +104,13 @@ impl fmt::Display for MapError {
 
 /// Refuses frames for `pages` pages from `first` on that entries of format `F` cannot name.
 pub(super) fn check_frames<F: Format>(first: Pfn, pages: u64) -> Result<(), MapError> {
-    // Where all numbers of frames are names of pages, nothing is left of this.
-    let bits = const { F::PHYS_BITS.saturating_sub(FRAME_SHIFT) };
+    // Numbers end where entries have no room for more, or with 32 bits.
+    let end = const {
+        let bits = F::PHYS_BITS.saturating_sub(FRAME_SHIFT);
+        1u64 << if bits < u32::BITS { bits } else { u32::BITS }
+    };
     let aligned = F::PAGE_ORDER == 0 || first.0.trailing_zeros() >= F::PAGE_ORDER.into();
-    let low = bits >= u32::BITS || u64::from(first.0).saturating_add(pages << F::PAGE_ORDER) <= 1 << bits;
+    let low = pages <= (end - u64::from(first.0).min(end)) >> F::PAGE_ORDER;
     if aligned && low { Ok(()) } else { Err(MapError::BadFrame { first, format: F::NAME }) }
 }
 

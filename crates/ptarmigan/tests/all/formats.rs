@@ -257,6 +257,11 @@ fn frames_that_no_entry_can_name_are_refused_and_change_nothing() {
     assert_eq!(maps::<I386>(Pfn(0x10_0000)), [bad(Pfn(0x10_0000), "i386"); 2]);
     let last = Pfn(0xf_ffff);
     assert_eq!(maps::<I386>(last), [Ok(()), bad(last, "i386")]);
+    // The last number, too.
+    let last = Pfn(u32::MAX - 1);
+    assert_eq!(maps::<X>(last)[0], Ok(()));
+    assert_eq!(maps::<X>(Pfn(u32::MAX)), [Ok(()), bad(Pfn(u32::MAX), "x86-64")]);
+    let last = Pfn(0xf_ffff);
     let message = maps::<I386>(last)[1].unwrap_err().to_string();
     assert!(message.contains("i386") && message.contains("0xfffff"), "{message}");
 }

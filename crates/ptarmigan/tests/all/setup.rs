@@ -135,17 +135,21 @@ fn serves<F: Format, O: Objects>(m: &Parts<'_, F, O>) {
         use ptarmigan::window::{OpenWindow, WindowGuard};
         m.window().open(pfn.addr()).base()
     };
-    let ends = [0, page - 1];
+    // A byte of each frame.
+    let marks = (0..page).step_by(FRAME_SIZE).map(|at| at + at / FRAME_SIZE);
     // SAFETY: a page of the space's, which no other code uses.
     unsafe {
         assert!((0..page).all(|at| *bytes(&space, heap.start).add(at) == 0), "a page is not cleared");
-        ends.iter().for_each(|at| *bytes(&space, heap.start).add(*at) = 7);
+        marks.clone().for_each(|at| *bytes(&space, heap.start).add(at) = 7 + (at / FRAME_SIZE) as u8);
     }
     let mut child = space.edit(on).expect("its machine").fork().expect("memory");
     child.fault(on, VirtAddr(heap.start), Access::Write).expect("memory");
     assert_ne!(bytes(&space, heap.start), bytes(&child, heap.start));
-    // SAFETY: as above.
-    assert_eq!(ends.map(|at| unsafe { *bytes(&child, heap.start).add(at) }), [7; 2], "a page is not copied");
+    for at in marks {
+        // SAFETY: as above.
+        let copied = unsafe { *bytes(&child, heap.start).add(at) };
+        assert_eq!(copied, 7 + (at / FRAME_SIZE) as u8, "a page is not copied");
+    }
     space.edit(on).expect("its machine").munmap(heap).expect("memory");
     child.end(on).expect("its machine");
     space.end(on).expect("its machine");

@@ -1,7 +1,8 @@
 //! The library's view of the machine.
 
-use ptarmigan::addr::Pfn;
+use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
+use ptarmigan::format::Format as _;
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::parking::Parking;
@@ -108,7 +109,7 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
 
 // SAFETY: 1. It is that of the parts. 2. Objects have frames of their own, taken from the zones and
 // never handed to `DataFrames`, and keep them while a task has the object mapped (`Objects`,
-// "Life").
+// "Life"). 3. Pages are frames: `Machine::new`.
 unsafe impl<A: Arch> SpaceMachine for Machine<A> {
     #[inline]
     fn zero_frame(&self) -> Pfn {
@@ -122,6 +123,7 @@ unsafe impl<A: Arch> SpaceMachine for Machine<A> {
 
 impl<A: Arch> Machine<A> {
     pub(super) fn new(parts: Parts<A>) -> Self {
+        const { assert!(A::Format::PAGE_SHIFT == FRAME_SHIFT, "pages of the kernel are single frames") };
         let (id, before) = (parts.id(), parts.frames().counts().free);
         Machine { parts, id, objects: ObjectTable::new(), before }
     }

@@ -28,11 +28,11 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use room::Room;
 use zeros::{Shown, Zeros};
 
-/// Frames that a CPU's list can hold. The model checker's threads have small stacks.
+/// Data frames that a CPU's list can hold. The model checker's threads have small stacks.
 const CAPACITY: usize = if cfg!(loom) { 64 } else { 4096 };
-/// Frames taken from the zones in one go: 2^6, where lists are long enough for that.
+/// Data frames taken from the zones in one go: 2^6, where lists are long enough for that.
 const BATCH_ORDER: u8 = 6;
-/// Frames in a batch.
+/// Data frames in a batch.
 const BATCH: usize = 64;
 /// A CPU's list holds at most this part of its share of the machine's memory.
 const PART: usize = 64;
@@ -220,7 +220,9 @@ impl DataFrames {
         let total = frames.counts().total as usize >> order;
         let nodes = usize::from(frames.nodes());
         let high = total.div_ceil(cpus.max(1) * PART).clamp(2, CAPACITY);
-        let batch = BATCH_ORDER.min((high / 2).ilog2() as u8);
+        // The largest blocks are few: one less, so that a refill finds one mostly.
+        let largest = (super::ORDERS as u8).saturating_sub(2 + order);
+        let batch = BATCH_ORDER.min((high / 2).ilog2() as u8).min(largest);
         let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
         let lists = PerCpu::new_with(boot, frames.machine(), cpus, |boot, _| {
             Ok(List { start: 0, limit: high, items: Room::new(boot)?, zeros: Zeros::new(boot, high, order)? })
@@ -606,7 +608,7 @@ impl DataFrames {
         }
     }
 
-    /// Returns the number of frames that rest: in the lists of all CPUs, the zero frames among
+    /// Returns the number of frames of 4 KiB that rest: in the lists of all CPUs, the zero frames among
     /// them, and in the batches. Exact while no operation is in progress.
     pub fn resting(&self) -> usize {
         let lists = self.lists.shown().map(|cpu| cpu.n.load(Relaxed) + cpu.zero.load(Relaxed));
@@ -615,7 +617,7 @@ impl DataFrames {
     }
 
     /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones;
-    /// returns how many. Frames or a pin of another machine have no effect.
+    /// returns how many frames of 4 KiB. Frames or a pin of another machine have no effect.
     pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
         if self.check(frames, pin).is_err() {
             return 0;

@@ -89,6 +89,13 @@ pub(super) fn part(room: usize, class: usize, layout: &Layout) -> usize {
     if class == ROOT { roots >> layout.order(layout.root()) } else { (room - roots) >> order(layout) }
 }
 
+/// Returns the frames that one page of each class of low memory takes. One smaller than a frame
+/// counts as one.
+pub(super) fn frames_of_each(layout: &Layout) -> usize {
+    let root = 1 << layout.order(layout.root());
+    if classes(layout) == 1 { root } else { root + (1 << order(layout)) }
+}
+
 /// Returns the order of all tables but roots.
 pub(super) fn order(layout: &Layout) -> u8 {
     if layout.root() == Level::PTE { 0 } else { layout.order(Level::PTE) }

@@ -61,7 +61,7 @@ use crate::frames::{AllocFlags, HighUse, MemorySize, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS};
 use crate::window::OpenWindow;
 use classes::{CLASSES, HIGH, ROOT, ZERO};
-use config::{MOST_CPUS, classes, order, part};
+use config::{MOST_CPUS, frames_of_each, order, part};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use depot::Depot;
@@ -161,10 +161,10 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let cpus_per_node = config.most_on_a_node(nodes);
         let smallest =
             (0..nodes).map(|n| config.room(frames.node_frames(NodeId(n as u8)))).min().unwrap_or(0);
-        let used = classes(source.layout());
         let layout = *source.layout();
         let pages = |frames: u32| frames as usize >> order(&layout);
-        config.magazine = config.magazine.min(pages(smallest) / 2 / (2 * used * cpus_per_node));
+        let each = frames_of_each(&layout);
+        config.magazine = config.magazine.min(smallest as usize / 2 / (2 * each * cpus_per_node));
         let has_high = !source.placement().is_low() && frames.has_high();
         // How many pages of high memory a node can ever keep.
         let high = |config: &ListsConfig, node: usize| {
@@ -395,9 +395,9 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[cold]
     fn set_limits_anew(&self, node: NodeId) {
         let layout = self.source.layout();
-        let (used, order) = (classes(layout), order(layout));
-        // The capacity of magazines of one class, in frames.
-        let aside = (2 * self.config.magazine * self.cpus_per_node as usize) << order;
+        let order = order(layout);
+        // The capacity of magazines of one class, in pages.
+        let aside = 2 * self.config.magazine * self.cpus_per_node as usize;
         let frames = self.source.frames();
         let room = |basis, all, aside| {
             let budget = self.budget_of(basis);
@@ -406,8 +406,12 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             (budget as usize).saturating_sub(if all { 0 } else { aside })
         };
         let limits = |basis: Basis| {
-            let low = room(basis.low, frames.node_frames(node), aside * used);
-            let high = if self.has_high { room(basis.high, frames.node_high_frames(node), aside) } else { 0 };
+            let low = room(basis.low, frames.node_frames(node), aside * frames_of_each(layout));
+            let high = if self.has_high {
+                room(basis.high, frames.node_high_frames(node), aside << order)
+            } else {
+                0
+            };
             core::array::from_fn(|class| {
                 let pages = if class == HIGH { high >> order } else { part(low, class, layout) };
                 pages as u32
