@@ -89,41 +89,71 @@ mod wide {
     unsafe impl Slot for Slot64 {
         one_atomic!(u64::to_le, u64::from_le);
     }
+
+    /// A 64-bit big-endian entry.
+    #[repr(transparent)]
+    pub struct Slot64Be(AtomicU64);
+
+    // SAFETY: one 64-bit atomic.
+    unsafe impl Slot for Slot64Be {
+        one_atomic!(u64::to_be, u64::from_be);
+    }
 }
 
-#[cfg(not(any(loom, target_has_atomic = "64")))]
-mod wide {
+#[cfg(any(all(test, not(loom)), not(any(loom, target_has_atomic = "64"))))]
+mod halves {
     use super::Slot;
     use core::sync::atomic::{AtomicU32, Ordering};
 
-    /// A 64-bit little-endian entry on a host without 64-bit atomics: tables for another machine,
-    /// which this host cannot be walking. The half with the valid bit is written last, and cleared
-    /// first.
+    /// A 64-bit entry on a host without 64-bit atomics: tables for another machine, which this host
+    /// cannot be walking. Big-endian if `BIG`, little-endian otherwise.
+    ///
+    /// The first half in memory is written last, and cleared first. It has the valid bit: bit 0 of
+    /// little-endian entries, and bits 62 and 63 of big-endian ones (a link, a leaf).
     #[repr(C, align(8))]
-    pub struct Slot64 {
-        low: AtomicU32,
-        high: AtomicU32,
+    pub struct Halves<const BIG: bool>([AtomicU32; 2]);
+
+    impl<const BIG: bool> Halves<BIG> {
+        /// The halves as they lie in memory.
+        const fn to_memory(raw: u64) -> [u32; 2] {
+            let (low, high) = (raw as u32, (raw >> 32) as u32);
+            if BIG { [high.to_be(), low.to_be()] } else { [low.to_le(), high.to_le()] }
+        }
+
+        const fn from_memory([first, second]: [u32; 2]) -> u64 {
+            let (low, high) = if BIG {
+                (u32::from_be(second), u32::from_be(first))
+            } else {
+                (u32::from_le(first), u32::from_le(second))
+            };
+            low as u64 | (high as u64) << 32
+        }
+
+        pub(super) const fn is_valid(raw: u64) -> bool {
+            if BIG { raw >> 62 != 0 } else { raw & 1 != 0 }
+        }
+
+        /// The stores that write an entry, in order: the number of the half and its value.
+        pub(super) const fn steps(raw: u64) -> [(usize, u32); 3] {
+            let [first, second] = Self::to_memory(raw);
+            let meanwhile = if Self::is_valid(raw) { 0 } else { first };
+            [(0, meanwhile), (1, second), (0, first)]
+        }
     }
 
-    // SAFETY: two 32-bit atomics with the size and alignment of the entry; the valid bit is in
-    // `low`.
-    unsafe impl Slot for Slot64 {
+    // SAFETY: two 32-bit atomics with the size and alignment of the entry; the valid bit is in the
+    // first, which `steps` stores last.
+    unsafe impl<const BIG: bool> Slot for Halves<BIG> {
         #[inline]
         fn load(&self) -> u64 {
-            let low = u32::from_le(self.low.load(Ordering::Acquire));
-            let high = u32::from_le(self.high.load(Ordering::Relaxed));
-            low as u64 | (high as u64) << 32
+            let first = self.0[0].load(Ordering::Acquire);
+            Self::from_memory([first, self.0[1].load(Ordering::Relaxed)])
         }
         #[inline]
         fn store(&self, raw: u64) {
-            if raw & 1 == 0 {
-                self.low.store((raw as u32).to_le(), Ordering::Release);
-                self.high.store(((raw >> 32) as u32).to_le(), Ordering::Release);
-                return;
+            for (half, value) in Self::steps(raw) {
+                self.0[half].store(value, Ordering::Release);
             }
-            self.low.store(0, Ordering::Release);
-            self.high.store(((raw >> 32) as u32).to_le(), Ordering::Release);
-            self.low.store((raw as u32).to_le(), Ordering::Release);
         }
         const FILLS_AT_ONCE: bool = false;
         #[inline]
@@ -136,10 +166,11 @@ mod wide {
         }
         #[inline]
         fn swap(&self, raw: u64) -> u64 {
-            let low = u32::from_le(self.low.swap(0, Ordering::AcqRel));
-            let high = u32::from_le(self.high.swap(((raw >> 32) as u32).to_le(), Ordering::AcqRel));
-            self.low.store((raw as u32).to_le(), Ordering::Release);
-            low as u64 | (high as u64) << 32
+            let [first, second] = Self::to_memory(raw);
+            let old = self.0[0].swap(0, Ordering::AcqRel);
+            let old = [old, self.0[1].swap(second, Ordering::AcqRel)];
+            self.0[0].store(first, Ordering::Release);
+            Self::from_memory(old)
         }
         #[inline]
         fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
@@ -155,37 +186,15 @@ mod wide {
     }
 }
 
-pub use wide::Slot64;
+#[cfg(any(loom, target_has_atomic = "64"))]
+pub use wide::{Slot64, Slot64Be};
 
-/// A 64-bit big-endian entry.
-#[repr(transparent)]
-pub struct Slot64Be(Slot64);
-
-// SAFETY: a 64-bit slot, whose bytes are the other way round. No MMU walks tables of such entries
-// on a host whose `Slot64` takes two steps.
-unsafe impl Slot for Slot64Be {
-    #[inline]
-    fn load(&self) -> u64 {
-        self.0.load().swap_bytes()
-    }
-    #[inline]
-    fn store(&self, raw: u64) {
-        self.0.store(raw.swap_bytes());
-    }
-    const FILLS_AT_ONCE: bool = Slot64::FILLS_AT_ONCE;
-    #[inline]
-    fn fill(&self, raw: u64) -> bool {
-        self.0.fill(raw.swap_bytes())
-    }
-    #[inline]
-    fn swap(&self, raw: u64) -> u64 {
-        self.0.swap(raw.swap_bytes()).swap_bytes()
-    }
-    #[inline]
-    fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
-        self.0.exchange(old.swap_bytes(), new.swap_bytes()).map_err(u64::swap_bytes)
-    }
-}
+/// A 64-bit little-endian entry, in halves.
+#[cfg(not(any(loom, target_has_atomic = "64")))]
+pub type Slot64 = halves::Halves<false>;
+/// A 64-bit big-endian entry, in halves.
+#[cfg(not(any(loom, target_has_atomic = "64")))]
+pub type Slot64Be = halves::Halves<true>;
 
 /// A 32-bit entry, handled as 64 bits whose upper half is 0: big-endian if `BIG`, little-endian
 /// otherwise.
@@ -220,4 +229,46 @@ unsafe impl<const BIG: bool> Slot for Slot32<BIG> {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot64>() == 8 && align_of::<Slot64>() == 8);
 #[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot64Be>() == 8 && align_of::<Slot64Be>() == 8);
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot32Le>() == 4 && align_of::<Slot32Le>() == 4);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Slot;
+    use super::halves::Halves;
+
+    /// Writes entries over each other, some of them valid, and looks between the stores.
+    fn halves_hide_each_other<const BIG: bool>(entries: [u64; 4], bytes: fn(u64) -> [u8; 8]) {
+        for old in entries {
+            for new in entries {
+                let [slot, other] = [(); 2].map(|()| {
+                    // SAFETY: atomics of 0.
+                    unsafe { core::mem::zeroed::<Halves<BIG>>() }
+                });
+                slot.store(old);
+                let mut memory = bytes(old);
+                let steps = Halves::<BIG>::steps(new);
+                for (half, value) in &steps[..2] {
+                    memory[4 * half..][..4].copy_from_slice(&value.to_ne_bytes());
+                    let seen = if BIG { u64::from_be_bytes(memory) } else { u64::from_le_bytes(memory) };
+                    assert!(!Halves::<BIG>::is_valid(seen), "{old:#x}, {new:#x}: {seen:#x}");
+                }
+                memory[4 * steps[2].0..][..4].copy_from_slice(&steps[2].1.to_ne_bytes());
+                assert_eq!(memory, bytes(new));
+                // SAFETY: the slot is eight bytes, all of them initialised, and borrowed.
+                let stored = unsafe { core::ptr::from_ref(&slot).cast::<[u8; 8]>().read() };
+                assert_eq!((stored, slot.swap(new), slot.load()), (bytes(old), old, new));
+                assert_eq!((other.fill(new), slot.exchange(new, old), slot.load()), (true, Ok(()), old));
+                assert_eq!((other.load(), other.exchange(new ^ 1, 0)), (new, Err(new)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_in_halves_is_valid_after_the_last_store_and_not_before() {
+        halves_hide_each_other::<false>([0, 0x5_0000_3001, 0x9_0000_4001, 0x9_0000_5002], u64::to_le_bytes);
+        let (leaf, link) = (1 << 63 | 0x5_0000_2041, 1 << 62 | 0x9_0000_4000);
+        halves_hide_each_other::<true>([0, leaf, link, 1 << 59 | 0x7_0000_6001], u64::to_be_bytes);
+    }
+}
