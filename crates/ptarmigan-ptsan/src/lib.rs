@@ -38,9 +38,9 @@
 //! The software MMUs cache everything that the architecture of the configuration allows
 //! ([`ptsan::Arch`]). [`SoftMmu::like`] takes, as a type, the description of them that the library
 //! gets: [`Broadcasting`] for machines like AArch64, with barriers around each invalidation
-//! ([`ptsan::Config::barriers`]), [`Fencing`] for those like RISC-V, or an [`MmuTraits`] of the
-//! caller's own. A format needs [`Watchable`] only where its [`ptsan::Arch`] is to be found by its
-//! type.
+//! ([`ptsan::Config::barriers`]), [`Fencing`] for those like RISC-V, [`Refilled`] for TLBs that
+//! software fills, or an [`MmuTraits`] of the caller's own. A format needs [`Watchable`] only where
+//! its [`ptsan::Arch`] is to be found by its type.
 //!
 //! # Stores
 //!
@@ -88,4 +88,4 @@ pub use hashed::{HashUse, HashedMmu, hash_size};
 pub use memory::HostMemory;
 pub use mmu::SoftMmu;
 pub use told::{Told, ToldSlot};
-pub use traits::{Broadcasting, Fencing, Interrupting, MmuTraits};
+pub use traits::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled};

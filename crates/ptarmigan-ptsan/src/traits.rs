@@ -33,6 +33,18 @@ impl MmuTraits for Broadcasting {
     const NEEDS_ENTRY_VALID: bool = true;
 }
 
+/// MMUs whose TLBs software fills, like those of LoongArch, SPARC and Itanium: CPUs interrupt each
+/// other, and there are no links to drop. A TLB keeps entries that deny, and on LoongArch entries
+/// that are not valid; no fault drops them.
+#[derive(Clone, Copy, Debug)]
+pub enum Refilled {}
+
+impl MmuTraits for Refilled {
+    const BROADCASTS: bool = false;
+    const STRUCTURES: Structures = Structures::AnyInvalidation;
+    const NEEDS_ENTRY_VALID: bool = true;
+}
+
 /// MMUs like those of RISC-V: CPUs interrupt each other, an invalidation by address drops no links,
 /// and entries that are not valid may be cached.
 #[derive(Clone, Copy, Debug)]

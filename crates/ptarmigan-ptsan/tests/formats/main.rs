@@ -14,7 +14,7 @@ use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Ept, I386, Ia64, LoongArch64, Npt, Sparc64, Sv32, Sv39,
     Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
-use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Watchable};
+use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
 
 /// Steps of each format: some seconds.
 const STEPS: u32 = 1_000_000;
@@ -56,9 +56,9 @@ each_format! {
     aarch64_4k Aarch64, Broadcasting;
     aarch64_16k Aarch64K16, Broadcasting;
     aarch64_64k Aarch64K64, Broadcasting;
-    loongarch64 LoongArch64, Interrupting;
-    sparc64 Sparc64, Interrupting;
-    ia64 Ia64, Interrupting;
+    loongarch64 LoongArch64, Refilled;
+    sparc64 Sparc64, Refilled;
+    ia64 Ia64, Refilled;
     aarch64_s2 Aarch64Stage2, Broadcasting;
     ept Ept, Interrupting;
     npt Npt, Interrupting;

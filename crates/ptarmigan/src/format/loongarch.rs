@@ -5,17 +5,24 @@
 //! A refill must test the result of each `LDDIR` for 0, as `LDDIR` would go on at physical address
 //! 0. Other kernels link a table of invalid pages instead.
 //!
+//! A TLB entry holds a pair of pages, the even one and the odd one. It keeps a page whose V is clear
+//! beside a mapped one, and a page whose D is clear, and a fault drops neither. So a machine of
+//! LoongArch sets `tlb::Mmu::NEEDS_ENTRY_VALID`.
+//!
 //! | bits | | |
 //! |---|---|---|
 //! | 0 | V | valid |
 //! | 1 | D | the MMU lets writes through: software sets it with W and M |
 //! | 2, 3 | PLV | 3: the user's; 0: the kernel's |
 //! | 4, 5 | MAT | 1: coherent, cached |
-//! | 6 | G | the same in all spaces |
+//! | 6 | G | the same in all spaces, if both pages of the pair have it |
 //! | 7, 8 | P W | present, may be written; the TLB ignores both |
 //! | 9–13 | | software's, as the page has 16 KiB |
 //! | 14–47 | PPN | the frame |
 //! | 61–63 | NR NX RPLV | not readable, not executable, of this privilege alone |
+//!
+//! The G of a TLB entry is the AND of both pages' bits. A global page beside an empty entry, or
+//! beside a page that is not global, is cached under the ASID of the space.
 //!
 //! A link has the table's address in bits 14 to 47, and 9 in the highest four: that is its place in
 //! the cached window where kernels map physical memory. `LDDIR` and `LDPTE` drop these four bits.

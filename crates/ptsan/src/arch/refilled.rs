@@ -1,5 +1,8 @@
 //! Machines whose software fills the TLB from a tree of its own: LoongArch, SPARC and Itanium.
 //!
+//! A TLB keeps an entry whose page denied an access, or lacks a dirty bit: the fault does not drop
+//! it. Entries that are not valid, which LoongArch keeps beside valid ones, are not modelled.
+//!
 //! Pages are what the manuals say that the TLB takes. What links them is software's choice, except
 //! on LoongArch.
 use super::format::{Arch, Canonical, Entry, Level, StoreOrdering, StructureScope};
@@ -11,6 +14,7 @@ impl Arch {
     ///
     /// An entry of a directory is empty if it is 0: the refill tests it. `LDDIR` takes 48 bits of
     /// any other as an address. The TLB faults for a page whose bit D is clear when it is written.
+    /// A TLB entry holds two pages and is global if both are; each page is taken alone here.
     #[must_use]
     pub fn loongarch64() -> Self {
         refilled("LoongArch64", 14, loongarch)
@@ -54,7 +58,7 @@ fn refilled(name: &'static str, page_shift: u8, decode: fn(u8, u64) -> Entry) ->
         structures: StructureScope::None,
         top_registers: false,
         break_before_make: false,
-        keeps_denied: false,
+        keeps_denied: true,
         ordering: StoreOrdering::Implicit,
         hardware_bits: None,
         sets_dirty: false,
@@ -138,16 +142,20 @@ fn itanium(level: u8, raw: u64) -> Entry {
         return Entry::Malformed;
     }
     let (rights, level) = (bits(raw, 11, 9), bits(raw, 8, 7));
-    // The rights at privilege 3 of a page of level 3 (table 4-2). The kernel may have more.
+    // Table 4-2, pages of level 3 at privilege 3 and others at privilege 0. The kernel may write more
+    // of the user's pages, and read those for execution; 7 promotes users of other levels.
+    let user = level == 3;
     let perms = match rights {
-        0 | 4 => Perms::READ,
-        1 | 5 => Perms::READ | Perms::EXEC,
+        0 => Perms::READ,
+        1 => Perms::READ | Perms::EXEC,
         2 => Perms::READ | Perms::WRITE,
         3 => Perms::READ | Perms::WRITE | Perms::EXEC,
-        6 => Perms::READ | Perms::WRITE | Perms::KERNEL_EXEC,
-        _ => Perms::EXEC,
+        4 => Perms::READ.with_if(Perms::WRITE, !user),
+        5 => (Perms::READ | Perms::EXEC).with_if(Perms::WRITE, !user),
+        6 => (Perms::READ | Perms::WRITE).with_if(Perms::USER_EXEC, user),
+        _ => Perms::EXEC.with_if(Perms::READ, !user),
     };
-    let perms = perms.without_if(Perms::WRITE, !bit(raw, 6)).with_if(Perms::USER, level == 3);
+    let perms = perms.without_if(Perms::WRITE, !bit(raw, 6)).with_if(Perms::USER, user);
     let phys = bits(raw, 49, 14) << 14;
     Entry::Leaf { phys, perms, global: false, accessed: bit(raw, 5), memory_type: bits(raw, 4, 2) as u8 }
 }
@@ -195,8 +203,9 @@ mod tests {
         let page = 0x8000 | 1 | 1 << 5;
         assert_eq!(of(page), "r---");
         assert_eq!(of(page | 3 << 7 | 2 << 9), "r--u", "clean");
-        assert_eq!(of(page | 3 << 7 | 3 << 9 | 1 << 6), "rwxu");
-        assert_eq!(of(page | 3 << 7 | 7 << 9), "--xu");
+        let rights = |pl: u64| [0, 1, 2, 3, 4, 5, 6, 7].map(|ar| of(page | pl << 7 | ar << 9 | 1 << 6));
+        assert_eq!(rights(0), ["r---", "r-x-", "rw--", "rwx-", "rw--", "rwx-", "rw--", "r-x-"]);
+        assert_eq!(rights(3), ["r--u", "r-xu", "rw-u", "rwxu", "r--u", "r-xu", "rweu", "--xu"]);
         assert_eq!((itanium(0, page | 2), itanium(0, page | 1 << 50)), (Entry::Malformed, Entry::Malformed));
         assert_eq!(itanium(1, 1 << 63 | 0x8000), Entry::Table { phys: 0x8000, perms: Perms::ALL });
         assert_eq!((itanium(1, page), itanium(1, 0)), (Entry::Malformed, Entry::Empty));
