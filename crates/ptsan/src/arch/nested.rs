@@ -84,6 +84,7 @@ fn ept_hardware_bits(level: u8, raw: u64) -> HardwareBits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Access, Fault, Session};
 
     #[test]
     fn pages_links_and_misconfigurations_of_ept() {
@@ -103,11 +104,17 @@ mod tests {
     }
 
     #[test]
-    fn nested_pages_are_not_global_and_need_the_users_bit() {
+    fn nested_pages_are_not_global_and_fault_without_the_users_bit() {
         let decode = Arch::npt().decode;
         let page = |perms| Entry::Leaf { phys: 0x5000, perms, global: false, accessed: true, memory_type: 0 };
         assert_eq!(decode(0, 0x5107), page(Perms::ALL));
         assert_eq!(decode(0, 0x5003), page(Perms::READ | Perms::WRITE | Perms::EXEC));
+        let mut s = Session::new(Arch::npt(), vec![0; 1 << 16]);
+        let path = [(0x1000, 0x2007), (0x2000, 0x3007), (0x3000, 0x4007), (0x4000, 0x5003)];
+        path.iter().for_each(|(table, _)| s.alloc(*table));
+        path.iter().for_each(|(entry, raw)| s.put(*entry, *raw));
+        s.load(0x1000);
+        assert_eq!(s.translate(0x123, Access::READ).unwrap_err(), Fault::Permission);
         assert!(Arch::npt().is_canonical(1 << 47) && !Arch::npt().is_canonical(1 << 48));
     }
 }
