@@ -192,6 +192,7 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
         expect::<F>(attr.has(bit) == given.has(bit), || format!("{}: {bit} is read back wrong", what()))?;
     }
     is(given.has(Attr::GLOBAL) || !attr.has(Attr::GLOBAL), "it is global and was not made so")?;
+    is(!F::GUEST || !attr.has(Attr::GLOBAL), "it is global, in a second stage")?;
     is(F::leaf(level, frame, attr) == raw, "what is read back makes another entry")?;
     let protected = F::write_protected(level, raw);
     let same =
@@ -208,6 +209,7 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
     is(given.has(Attr::READ), "the MMU would use an entry that may not be read")?;
     expect::<F>(phys == pfn.addr().0, || format!("{}: the MMU finds {phys:#x}", what()))?;
     is(global == attr.has(Attr::GLOBAL), "the MMU and `GLOBAL` differ")?;
+    is(!F::GUEST || perms.contains(ptsan::Perms::USER), "the guest may not use it")?;
     if !given.has(Attr::USER) {
         return is(!perms.contains(ptsan::Perms::USER), "the user may use a page of the kernel");
     }

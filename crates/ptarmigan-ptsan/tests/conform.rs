@@ -7,7 +7,7 @@ use ptarmigan::format::{
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{Watchable, conform, conforms_to};
-use ptsan::Arch;
+use ptsan::{Arch, Perms};
 
 #[test]
 fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
@@ -126,9 +126,12 @@ fn a_mistake_in_a_format_is_found_and_named() {
 }
 
 /// Defines the parts that a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
-/// `needs_break`.
+/// `needs_break`. Leaves have `$always` too.
 macro_rules! entries_of {
     ($like:ty) => {
+        entries_of!($like, Attr(0));
+    };
+    ($like:ty, $always:expr) => {
         const NAME: &'static str = <$like>::NAME;
         const LAYOUT: Layout = <$like>::LAYOUT;
         const LEVEL_NAMES: &'static [&'static str] = <$like>::LEVEL_NAMES;
@@ -148,7 +151,7 @@ macro_rules! entries_of {
             <$like>::linked(level, raw)
         }
         fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-            <$like>::leaf(level, pfn, attr)
+            <$like>::leaf(level, pfn, attr | $always)
         }
         fn frame(level: Level, raw: u64) -> Pfn {
             <$like>::frame(level, raw)
@@ -196,7 +199,8 @@ fn a_format_that_breaks_too_seldom_is_found() {
     assert!(frames_only.contains("demands a break"), "{frames_only}");
 }
 
-/// A second stage that does not say so, or x86-64 that says that it is one.
+/// Nested tables that do not say so, or x86-64 that says that it is a second stage, with the user's
+/// bit in every leaf.
 #[derive(Clone, Copy, Default)]
 struct Stage<const SAYS: bool>;
 
@@ -210,7 +214,7 @@ unsafe impl Format for Stage<false> {
 unsafe impl Format for Stage<true> {
     type Slot = Slot64;
     const GUEST: bool = true;
-    entries_of!(X86_64);
+    entries_of!(X86_64, Attr::USER);
 }
 
 #[test]
@@ -218,7 +222,18 @@ fn a_format_whose_stage_is_another_than_it_says_is_found() {
     let silent = conforms_to::<Stage<false>>(&Arch::npt()).unwrap_err().to_string();
     assert!(silent.contains("is read back wrong"), "{silent}");
     let boasts = conforms_to::<Stage<true>>(&Arch::x86_64()).unwrap_err().to_string();
-    assert!(boasts.contains("is read back wrong"), "{boasts}");
+    assert!(boasts.contains("it is global, in a second stage"), "{boasts}");
+    fn private(level: u8, raw: u64) -> ptsan::Entry {
+        match (Arch::npt().decode)(level, raw) {
+            ptsan::Entry::Leaf { phys, perms, global, accessed, memory_type } => {
+                let perms = perms.without_if(Perms::USER, true);
+                ptsan::Entry::Leaf { phys, perms, global, accessed, memory_type }
+            }
+            other => other,
+        }
+    }
+    let hides = conforms_to::<Npt>(&Arch { decode: private, ..Arch::npt() }).unwrap_err().to_string();
+    assert!(hides.contains("the guest may not use it"), "{hides}");
 }
 
 /// Writes a size as the table of formats does.
