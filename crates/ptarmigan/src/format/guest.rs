@@ -142,8 +142,10 @@ const EPT_NOTED: [(Attr, u64); 3] =
 /// Extended page tables of Intel: four levels, 48 bits of the guest's physical address (SDM volume
 /// 3, 29.3), with accessed and dirty bits (bit 6 of the EPTP).
 ///
-/// An empty entry is 0, so violations of it exit: entries cannot suppress `#VE` where they are
-/// empty. It says no memory type but write-back, no page for execution alone, and no execution that
+/// Bit 63, which suppresses `#VE`, is clear in every entry, the empty one among them. The control
+/// "EPT-violation #VE" must be 0, as every violation would be convertible otherwise.
+///
+/// It says no memory type but write-back, no page for execution alone, and no execution that
 /// depends on the guest's mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ept;
