@@ -32,6 +32,7 @@ fn is_clean(doc: &Value, faults: u64) {
 }
 
 #[test]
+#[ignore = "replays whole traces: .ci/run"]
 fn the_fixture_replays_on_both_layouts_and_nothing_is_found_or_left() {
     let trace = shipped("fixture.ptrace");
     for layout in [["--hash-layout", "604", "64K"], ["--hash-layout", "power3", "256K"]] {
