@@ -28,7 +28,7 @@ pub struct Program {
 
 impl Program {
     /// Returns its size in bytes.
-    pub fn len(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.len
     }
 }

@@ -74,7 +74,7 @@ extern "C" fn kernel_main() -> ! {
 /// Starts programs, each with its rounds, and runs tasks until all have ended.
 fn run_programs(programs: &[u64]) {
     for (seed, rounds) in programs.iter().enumerate() {
-        let program = (abi::PROGRAM.into(), machine::program().len());
+        let program = (abi::PROGRAM.into(), machine::program().bytes());
         TASKS.start_program(program, (STACK_END, STACK), [*rounds, seed as u64 + 1, 0]);
     }
     // The kernel's half is the same in all spaces, and not the user's.

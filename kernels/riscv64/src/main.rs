@@ -112,7 +112,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
 /// ended.
 fn run_programs(programs: &[(u64, u64, u64)]) {
     for (mode, rounds, at) in programs {
-        let program = (*at, machine::program().len());
+        let program = (*at, machine::program().bytes());
         TASKS.start_program(program, (STACK_END, STACK), [*mode, *rounds, *at >> 12]);
     }
     TASKS.run();

@@ -27,7 +27,7 @@ fn measured<T>(what: &str, call: impl FnOnce() -> Result<T, CallRefused>) -> (us
 pub fn calls(set_up: usize) {
     let _masked = irq::Masked::new();
     let (program, space) = measured("a space", || {
-        TASKS.spaces.program((0x10_0000_0000, machine::program().len()), (0x3f_0000_0000, 4 * PAGE))
+        TASKS.spaces.program((0x10_0000_0000, machine::program().bytes()), (0x3f_0000_0000, 4 * PAGE))
     });
     space.switch_to();
     let mut mmap = measured("mmap", || space.mmap(BASE, LEN, 3)).0;
