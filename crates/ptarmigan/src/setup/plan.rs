@@ -9,7 +9,7 @@ use crate::bootmem::{BootMemory, BootSlice};
 use crate::cpu::{MachineId, NodeId};
 use crate::format::{Attr, Entry, Format, Slot, check_tables};
 use crate::frames::{
-    AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, Request, ZoneClass,
+    AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
 };
 use crate::params::{ParamError, Params, UserPte};
 use crate::parking::Parking;
@@ -300,19 +300,15 @@ impl<'a, W: OpenWindow + Copy, S: Shootdown, O: Objects> Setup<'a, W, S, O> {
                 None => None,
             };
             let half = KernelHalf(half);
-            let page = Request { order: F::PAGE_ORDER, ..REQUEST };
             // SAFETY: 1. the caller's 2.
-            let zero = unsafe { frames.take(page)?.zeroed(&window) }.into_raw();
+            let zero = unsafe { zeroes(&frames, &window, F::PAGE_ORDER)? };
             // A root without entries: the page of zeroes is one, unless roots are larger.
             let order = F::LAYOUT.order(F::LAYOUT.root());
             let empty = match half.map() {
                 Some(map) => map.root(),
                 None if order <= F::PAGE_ORDER => zero.addr(),
-                None => {
-                    let request = Request { order, ..REQUEST };
-                    // SAFETY: 1. the caller's 2.
-                    unsafe { frames.take(request)?.zeroed(&window) }.into_raw().addr()
-                }
+                // SAFETY: 1. the caller's 2.
+                None => unsafe { zeroes(&frames, &window, order)? }.addr(),
             };
             made = Some((boot, zero, KernelRoot { at: empty }));
             let auto = match (high, userpte) {
@@ -356,6 +352,17 @@ const REQUEST: Request = Request {
     end: End::Low,
     flags: AllocFlags::NORMAL,
 };
+
+/// Takes a block of zeroes. It is not inlined: set-up has a large frame on the stack already.
+///
+/// # Safety
+///
+/// 1. The window must reach all of `frames` that are low memory.
+#[inline(never)]
+unsafe fn zeroes<W: OpenWindow>(frames: &Frames, window: &W, order: u8) -> Result<Pfn, NoFrame> {
+    // SAFETY: 1. passed on; low memory is asked for.
+    Ok(unsafe { frames.take(Request { order, ..REQUEST })?.zeroed(window) }.into_raw())
+}
 
 /// Refuses memory that the window says that it does not reach.
 fn check_reach<W: OpenWindow>(runs: &[MemoryRun], window: &W) -> Result<(), SetupError> {
