@@ -119,6 +119,7 @@ impl From<ptarmigan::table::MapError> for PtError {
             M::NoFrame(e) => e.into(),
             M::Occupied { .. } => PtError::Mapped,
             M::OutOfRange { .. } => PtError::Range,
+            M::BadFrame { .. } => PtError::Argument,
             M::WrongMachine(e) => e.into(),
             M::Refused(e) => e.into(),
         }
