@@ -69,7 +69,7 @@
 #define PT_MAX_RUNS 32
 
 // Words of 8 bytes in a `pt_machine`.
-#define PT_MACHINE_WORDS 288
+#define PT_MACHINE_WORDS 320
 
 // Words of 8 bytes in a `pt_cpu`.
 #define PT_CPU_WORDS 16
