@@ -379,7 +379,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<(), MapError> {
-        check_frames::<F>(first, pages)?;
+        if self.accept(on, at, pages).is_ok() {
+            check_frames::<F>(first, pages)?;
+        }
         self.prepare(on, at, pages, flags)?;
         self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
