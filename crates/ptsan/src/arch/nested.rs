@@ -2,6 +2,7 @@
 //! APM vol. 2, 15.25).
 use super::format::{Arch, Canonical, Entry, HardwareBits};
 use super::perms::Perms;
+use super::x86::long_mode;
 
 /// The largest page is that of level 2.
 const LARGE_LEVELS: u8 = 2;
@@ -37,7 +38,7 @@ impl Arch {
         Self {
             name: "NPT",
             canonical: Canonical::ZeroExtended,
-            decode: |level, raw| match (Self::x86_64().decode)(level, raw) {
+            decode: |level, raw| match long_mode(level, raw) {
                 Entry::Leaf { phys, perms, accessed, memory_type, .. } => {
                     Entry::Leaf { phys, perms, global: false, accessed, memory_type }
                 }

@@ -50,13 +50,7 @@ impl Arch {
             sets_dirty: false,
             contiguous: None,
             hashed: None,
-            decode: |level, raw| match level {
-                0 if raw & PRESENT != 0 => page(raw),
-                1 | 2 => directory(level, raw),
-                3 | 4 if raw & PRESENT != 0 && raw & LARGE != 0 => Entry::Malformed,
-                _ if raw & PRESENT == 0 => Entry::Empty,
-                _ => Entry::Table { phys: raw & ADDRESS, perms: perms(raw) },
-            },
+            decode: long_mode,
         }
     }
 
@@ -101,6 +95,17 @@ impl Arch {
                 _ => Entry::Table { phys: raw & ADDRESS, perms: Perms::ALL },
             },
         }
+    }
+}
+
+/// Decodes an entry of four or five levels.
+pub(super) fn long_mode(level: u8, raw: u64) -> Entry {
+    match level {
+        0 if raw & PRESENT != 0 => page(raw),
+        1 | 2 => directory(level, raw),
+        3 | 4 if raw & PRESENT != 0 && raw & LARGE != 0 => Entry::Malformed,
+        _ if raw & PRESENT == 0 => Entry::Empty,
+        _ => Entry::Table { phys: raw & ADDRESS, perms: perms(raw) },
     }
 }
 
