@@ -44,6 +44,12 @@ impl Pfn {
     pub const fn addr(self) -> PhysAddr {
         PhysAddr((self.0 as u64) << FRAME_SHIFT)
     }
+
+    /// Iterates over the 2^`order` frames of the block that begins with this one.
+    #[inline]
+    pub fn block(self, order: u8) -> impl Iterator<Item = Pfn> {
+        (self.0..).take(1 << order).map(Pfn)
+    }
 }
 
 impl PhysAddr {

@@ -124,11 +124,6 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F,
     }
 }
 
-/// Iterates over the frames of the page that begins with `first`: a slot shows one at a time.
-fn page_frames<F: Format>(first: Pfn) -> impl Iterator<Item = Pfn> {
-    (first.0..).take(1 << F::PAGE_ORDER).map(Pfn)
-}
-
 // SAFETY: 1. and 2. the parts are those of the machine within. 3. slots show the frame that is
 // named, and no other memory is written. 4. it is taken for the caller.
 unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMachine<'_, 'h, F, P, S, W> {
@@ -169,7 +164,8 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
     #[inline]
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         self.tally(pin, |tally| tally.cleared.add(1));
-        page_frames::<F>(frame).try_for_each(|frame| {
+        // A slot shows one frame.
+        frame.block(F::PAGE_ORDER).try_for_each(|frame| {
             self.with(pin, frame, |base| {
                 if self.has_memory() {
                     // SAFETY: the frame is mapped there, and is the caller's alone (contract, 1.).
@@ -182,7 +178,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMac
     #[inline]
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         self.tally(pin, |tally| tally.copied.add(2));
-        page_frames::<F>(from).zip(page_frames::<F>(to)).try_for_each(|(from, to)| {
+        from.block(F::PAGE_ORDER).zip(to.block(F::PAGE_ORDER)).try_for_each(|(from, to)| {
             self.with(pin, from, |source| {
                 self.with(pin, to, |target| {
                     if self.has_memory() {

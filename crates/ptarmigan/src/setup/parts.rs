@@ -1,7 +1,7 @@
 //! The parts of a machine that [`Setup`](super::Setup) makes.
 use super::half::KernelHalf;
 use super::objects::{NoObjects, Objects};
-use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use crate::addr::{FRAME_SIZE, Pfn};
 use crate::cpu::Pinned;
 use crate::format::Format;
 use crate::frames::{DataFrames, Frames, NoFrame};
@@ -42,12 +42,6 @@ impl<'m, F: Format, W: OpenWindow, S: Shootdown, O: Objects> MachineParts<'m, F,
     pub fn objects(&self) -> &O {
         &self.objects
     }
-}
-
-/// Iterates over the frames of the page that begins with `first`. One at a time: a window may show
-/// no more of memory that is not its own.
-fn page_frames<F: Format>(first: Pfn) -> impl Iterator<Item = PhysAddr> {
-    (first.addr().0..).step_by(FRAME_SIZE).take(1 << F::PAGE_ORDER).map(PhysAddr)
 }
 
 // SAFETY: 1. `Setup` makes all of them for the one `Frames` of a new name, for the number of CPUs
@@ -101,8 +95,9 @@ where
     }
 
     unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
-        for at in page_frames::<F>(frame) {
-            let guard = self.window.open(at);
+        // Frame by frame: a window may show no more of memory that is not its own.
+        for frame in frame.block(F::PAGE_ORDER) {
+            let guard = self.window.open(frame.addr());
             // SAFETY: the window reaches all frames (`Setup::build_in`, point 2), and nothing else
             // reaches this one (1.).
             unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
@@ -111,8 +106,8 @@ where
     }
 
     unsafe fn copy_data(&self, _: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
-        for (from, to) in page_frames::<F>(from).zip(page_frames::<F>(to)) {
-            let (from, to) = (self.window.open(from), self.window.open(to));
+        for (from, to) in from.block(F::PAGE_ORDER).zip(to.block(F::PAGE_ORDER)) {
+            let (from, to) = (self.window.open(from.addr()), self.window.open(to.addr()));
             // SAFETY: the window reaches all frames (`Setup::build_in`, point 2). Nothing else
             // reaches `to` (1.), and `from` is another frame, which stays (2.). Programs may write
             // to it meanwhile; there are no Rust references to its bytes.
