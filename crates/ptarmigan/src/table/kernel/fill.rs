@@ -35,6 +35,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         mut next: impl FnMut() -> Result<Pfn, E>,
         mut back: impl FnMut(Pfn),
     ) -> Result<(), E> {
+        self.accept_mapping(on, at, pages)?;
         self.prepare(on, at, pages, flags)?;
         let absent = attr.without(Attr::READ);
         let (mut failed, mut put) = (None, 0);

@@ -329,7 +329,21 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         }
     }
 
-    /// Does all of a mapping that may fail: nobody else writes to the range meanwhile.
+    /// Checks the conditions for mapping pages.
+    pub(super) fn accept_mapping<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+    ) -> Result<(), MapError> {
+        self.accept(on, at, pages).map_err(|e| match e {
+            KernelRangeError::WrongMachine(e) => e.into(),
+            _ => MapError::OutOfRange { at },
+        })
+    }
+
+    /// Does all of a mapping that may fail once it is [accepted](Self::accept_mapping): nobody else
+    /// writes to the range meanwhile.
     pub(super) fn prepare<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -337,11 +351,6 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         pages: u64,
         flags: AllocFlags,
     ) -> Result<(), MapError> {
-        match self.accept(on, at, pages) {
-            Err(KernelRangeError::WrongMachine(e)) => return Err(e.into()),
-            Err(_) => return Err(MapError::OutOfRange { at }),
-            Ok(()) => {}
-        }
         let mut done = 0;
         while done < pages {
             let va = at.0 + done * Self::PAGE;
@@ -379,9 +388,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<(), MapError> {
-        if self.accept(on, at, pages).is_ok() {
-            check_frames::<F>(first, pages)?;
-        }
+        self.accept_mapping(on, at, pages)?;
+        check_frames::<F>(first, pages)?;
         self.prepare(on, at, pages, flags)?;
         self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
