@@ -11,40 +11,29 @@ pub trait Watchable: Format {
     fn arch() -> Arch;
 }
 
-impl Watchable for X86_64 {
-    fn arch() -> Arch {
-        Arch::x86_64()
-    }
+macro_rules! watchable {
+    ($($format:ty => $arch:expr;)*) => { $(
+        impl Watchable for $format {
+            fn arch() -> Arch {
+                $arch
+            }
+        }
+    )* };
 }
 
-impl Watchable for X86_64La57 {
-    fn arch() -> Arch {
-        Arch::x86_64_la57()
-    }
-}
-
-impl Watchable for X86Pae {
-    fn arch() -> Arch {
-        Arch::x86_pae()
-    }
-}
-
-impl Watchable for I386 {
-    fn arch() -> Arch {
-        Arch::x86_2level()
-    }
-}
-
-impl Watchable for Ppc32 {
-    fn arch() -> Arch {
-        Arch::ppc32()
-    }
-}
-
-impl Watchable for Sv32 {
-    fn arch() -> Arch {
-        Arch::riscv_sv32()
-    }
+watchable! {
+    X86_64 => Arch::x86_64();
+    X86_64La57 => Arch::x86_64_la57();
+    X86Pae => Arch::x86_pae();
+    I386 => Arch::x86_2level();
+    Ppc32 => Arch::ppc32();
+    Sv32 => Arch::riscv_sv32();
+    LoongArch64 => Arch::loongarch64();
+    Sparc64 => Arch::sparc64();
+    Ia64 => Arch::ia64();
+    Aarch64Stage2 => Arch::aarch64_stage2(Granule::K4, 40, 1);
+    Ept => Arch::ept();
+    Npt => Arch::npt();
 }
 
 impl<const LEVELS: u8> Watchable for Sv<LEVELS> {
@@ -65,42 +54,6 @@ impl<const GRANULE: u32, const UPPER: bool> Watchable for Aarch64Stage1<GRANULE,
             _ => Arch::aarch64_64k(48),
         };
         if UPPER { arch.upper() } else { arch }
-    }
-}
-
-impl Watchable for LoongArch64 {
-    fn arch() -> Arch {
-        Arch::loongarch64()
-    }
-}
-
-impl Watchable for Sparc64 {
-    fn arch() -> Arch {
-        Arch::sparc64()
-    }
-}
-
-impl Watchable for Ia64 {
-    fn arch() -> Arch {
-        Arch::ia64()
-    }
-}
-
-impl Watchable for Aarch64Stage2 {
-    fn arch() -> Arch {
-        Arch::aarch64_stage2(Granule::K4, 40, 1)
-    }
-}
-
-impl Watchable for Ept {
-    fn arch() -> Arch {
-        Arch::ept()
-    }
-}
-
-impl Watchable for Npt {
-    fn arch() -> Arch {
-        Arch::npt()
     }
 }
 
