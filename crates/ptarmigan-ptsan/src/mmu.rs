@@ -127,6 +127,29 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
         });
     }
 
+    /// Tells the sanitizer of the table that links of the host's kernel lead to, if MMUs read the
+    /// whole root when they load it and so come to it: on a host, the page of zeroes.
+    /// [`kernel_table_ended`](Self::kernel_table_ended) comes before the sanitizer is finished.
+    pub fn kernel_table_begins(&self) {
+        if F::ROOT_IN_REGISTERS {
+            let (level, at) = (Level(F::LAYOUT.levels - 2), self.host.zero_frame().addr().0);
+            let bytes = F::LAYOUT.table_bytes(level);
+            self.with(|sanitizer, memory| {
+                sanitizer.table_allocated(memory, at, bytes, Some(level.0), Content::Unchecked);
+            });
+        }
+    }
+
+    /// Tells the sanitizer that the table of [`kernel_table_begins`](Self::kernel_table_begins) has
+    /// ended, if there was one.
+    pub fn kernel_table_ended(&self) {
+        if F::ROOT_IN_REGISTERS {
+            let bytes = F::LAYOUT.table_bytes(Level(F::LAYOUT.levels - 2));
+            let at = self.host.zero_frame().addr().0;
+            self.with(|sanitizer, memory| sanitizer.table_freed(memory, at, bytes));
+        }
+    }
+
     /// Calls `f` with the sanitizer and the memory that it reads. The sanitizer is locked
     /// meanwhile: no CPU invalidates translations, and no CPU stores to an entry that is
     /// [told](Self::told).

@@ -11,7 +11,7 @@ use ptarmigan::tlb::{CostModel, Costs, SpaceId, TlbConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{MmuTraits, SoftMmu, Watchable};
-use ptsan::{Adversary, Config, Content};
+use ptsan::{Adversary, Config};
 use std::ops::Range;
 
 /// Spaces at once.
@@ -72,15 +72,7 @@ pub fn drive<F: Watchable, T: MmuTraits>(&Drive { seed, steps, asids, cpus }: &D
         ran: Ran { served: 0, passed: 0, denied: 0, findings: 0, report: String::new() },
         next: 0,
     };
-    // An MMU that reads the whole root when it loads it comes to the kernel's table: on a host, the
-    // page of zeroes.
-    let kernel = F::ROOT_IN_REGISTERS.then(|| (host.zero_frame().addr().0, 1u64 << F::PAGE_SHIFT));
-    if let Some((at, bytes)) = kernel {
-        let level = Some(F::LAYOUT.levels - 2);
-        soft.with(|sanitizer, memory| {
-            sanitizer.table_allocated(memory, at, bytes, level, Content::Unchecked);
-        });
-    }
+    soft.kernel_table_begins();
     let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
     // Everything is cheaper than 64 pages, wherever these lie.
     let costs = CostModel::Costs(Costs::new(1, 64));
@@ -105,10 +97,8 @@ pub fn drive<F: Watchable, T: MmuTraits>(&Drive { seed, steps, asids, cpus }: &D
     }
     host.audit().unwrap();
     let Run { ran, .. } = run;
-    soft.with(|sanitizer, memory| {
-        if let Some((at, bytes)) = kernel {
-            sanitizer.table_freed(memory, at, bytes);
-        }
+    soft.kernel_table_ended();
+    soft.with(|sanitizer, _| {
         sanitizer.finish();
         Ran { findings: sanitizer.total(), report: sanitizer.to_string(), ..ran }
     })

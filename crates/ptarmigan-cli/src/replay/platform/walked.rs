@@ -4,12 +4,11 @@ use super::walking::WalkingMmu;
 use super::{DirectTables, PlacedTables, Platform, ReachedTables, room};
 use crate::error::Failure;
 use crate::replay::input::relayout::Room;
-use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::format::X86_64;
 use ptarmigan::params::UserPte;
 use ptarmigan_hosted::Host;
 use ptarmigan_ptsan::{SoftMmu, Watchable};
-use ptsan::{Config, Content};
+use ptsan::Config;
 use std::marker::PhantomData;
 
 /// A machine of format `F`, with tables that are reached through `T`.
@@ -76,23 +75,12 @@ impl<F: Watchable, T: ReachedTables<F>> Platform for Walked<F, T> {
 
     fn sanitizer<'h>(&self, host: &'h Host<F>, config: Config) -> Result<SoftMmu<'h, F>, Failure> {
         let soft = SoftMmu::new(host, config);
-        if F::ROOT_IN_REGISTERS {
-            // An MMU reads the whole root when it loads it, so it comes to the kernel's table,
-            // which on a host is the zero frame.
-            let level = F::LAYOUT.levels - 2;
-            soft.with(|sanitizer, memory| {
-                let at = host.zero_frame().addr().0;
-                sanitizer.table_allocated(memory, at, FRAME_SIZE as u64, Some(level), Content::Unchecked);
-            });
-        }
+        soft.kernel_table_begins();
         Ok(soft)
     }
 
     fn ended(&self, soft: &SoftMmu<'_, F>) {
-        if F::ROOT_IN_REGISTERS {
-            let at = soft.host().zero_frame().addr().0;
-            soft.with(|sanitizer, memory| sanitizer.table_freed(memory, at, FRAME_SIZE as u64));
-        }
+        soft.kernel_table_ended();
     }
 
     fn room(&self) -> Option<Room> {
