@@ -15,6 +15,7 @@
 //! | 52 | ed | defers exceptions of speculative loads: clear |
 //! | 53–63 | | software's |
 use super::attr::{attr_of, bits_of};
+use super::refilled::refilled_tree;
 use super::{Access, Attr, Format, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -63,24 +64,8 @@ pub struct Ia64;
 unsafe impl Format for Ia64 {
     type Slot = Slot64;
     const NAME: &'static str = "IA-64";
-    const LAYOUT: Layout = Layout { levels: 3, table_shift: [14, 14, 14, 0, 0] };
-    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
-    const PAGE_SHIFT: u32 = 14;
-    const INDEX_BITS: [u8; MAX_LEVELS] = [11, 11, 11, 0, 0];
-    const USER_END: u64 = 1 << 47;
-    const KERNEL_START: u64 = u64::MAX << 47;
-    const USER_ROOT_ENTRIES: usize = 2048;
     const PHYS_BITS: u32 = 50;
-
-    #[inline]
-    fn link(_: Level, at: PhysAddr) -> u64 {
-        at.0 | LINK
-    }
-
-    #[inline]
-    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
-        (raw & !ADDRESS == LINK).then_some(PhysAddr(raw & ADDRESS))
-    }
+    refilled_tree!(page: 14, address: ADDRESS, link: LINK, present: P, special: SPECIAL);
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
@@ -88,18 +73,8 @@ unsafe impl Format for Ia64 {
     }
 
     #[inline]
-    fn frame(_: Level, raw: u64) -> Pfn {
-        PhysAddr(raw & ADDRESS).pfn()
-    }
-
-    #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         attr_of(&BITS, raw)
-    }
-
-    #[inline]
-    fn is_present(_: Level, raw: u64) -> bool {
-        raw & P != 0
     }
 
     #[inline]
@@ -115,10 +90,5 @@ unsafe impl Format for Ia64 {
     #[inline]
     fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !WRITE
-    }
-
-    #[inline]
-    fn is_special(_: Level, raw: u64) -> bool {
-        raw & SPECIAL != 0
     }
 }

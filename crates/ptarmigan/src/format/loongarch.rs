@@ -27,6 +27,7 @@
 //! A link has the table's address in bits 14 to 47, and 9 in the highest four: that is its place in
 //! the cached window where kernels map physical memory. `LDDIR` and `LDPTE` drop these four bits.
 use super::attr::{attr_of, bits_of};
+use super::refilled::refilled_tree;
 use super::{Access, Attr, Format, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -78,24 +79,8 @@ pub struct LoongArch64;
 unsafe impl Format for LoongArch64 {
     type Slot = Slot64;
     const NAME: &'static str = "LoongArch64";
-    const LAYOUT: Layout = Layout { levels: 3, table_shift: [14, 14, 14, 0, 0] };
-    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
-    const PAGE_SHIFT: u32 = 14;
-    const INDEX_BITS: [u8; MAX_LEVELS] = [11, 11, 11, 0, 0];
-    const USER_END: u64 = 1 << 47;
-    const KERNEL_START: u64 = u64::MAX << 47;
-    const USER_ROOT_ENTRIES: usize = 2048;
     const PHYS_BITS: u32 = 48;
-
-    #[inline]
-    fn link(_: Level, at: PhysAddr) -> u64 {
-        at.0 | WINDOW
-    }
-
-    #[inline]
-    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
-        (raw & !ADDRESS == WINDOW).then_some(PhysAddr(raw & ADDRESS))
-    }
+    refilled_tree!(page: 14, address: ADDRESS, link: WINDOW, present: V, special: SPECIAL);
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
@@ -108,22 +93,12 @@ unsafe impl Format for LoongArch64 {
     }
 
     #[inline]
-    fn frame(_: Level, raw: u64) -> Pfn {
-        PhysAddr(raw & ADDRESS).pfn()
-    }
-
-    #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = attr_of(&BITS, raw);
         if raw & V != 0 {
             attr = attr | Attr::READ;
         }
         if raw & NX == 0 { attr | Attr::EXEC } else { attr }
-    }
-
-    #[inline]
-    fn is_present(_: Level, raw: u64) -> bool {
-        raw & V != 0
     }
 
     #[inline]
@@ -139,10 +114,5 @@ unsafe impl Format for LoongArch64 {
     #[inline]
     fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !(W | D)
-    }
-
-    #[inline]
-    fn is_special(_: Level, raw: u64) -> bool {
-        raw & SPECIAL != 0
     }
 }

@@ -12,6 +12,7 @@ mod i386;
 mod ia64;
 mod loongarch;
 mod ppc;
+mod refilled;
 mod riscv;
 mod slot;
 mod sparc;

@@ -15,6 +15,7 @@
 //! | 6 | W | the MMU lets writes through |
 //! | 0–3 | | size: 0 for 8 KiB |
 use super::attr::{attr_of, bits_of};
+use super::refilled::refilled_tree;
 use super::{Access, Attr, Format, Slot64Be};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -67,24 +68,8 @@ pub struct Sparc64;
 unsafe impl Format for Sparc64 {
     type Slot = Slot64Be;
     const NAME: &'static str = "sparc64";
-    const LAYOUT: Layout = Layout { levels: 3, table_shift: [13, 13, 13, 0, 0] };
-    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
-    const PAGE_SHIFT: u32 = 13;
-    const INDEX_BITS: [u8; MAX_LEVELS] = [10, 10, 10, 0, 0];
-    const USER_END: u64 = 1 << 43;
-    const KERNEL_START: u64 = u64::MAX << 43;
-    const USER_ROOT_ENTRIES: usize = 1024;
     const PHYS_BITS: u32 = 56;
-
-    #[inline]
-    fn link(_: Level, at: PhysAddr) -> u64 {
-        at.0 | LINK
-    }
-
-    #[inline]
-    fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
-        (raw & !ADDRESS == LINK).then_some(PhysAddr(raw & ADDRESS))
-    }
+    refilled_tree!(page: 13, address: ADDRESS, link: LINK, present: VALID, special: SPECIAL);
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
@@ -99,19 +84,9 @@ unsafe impl Format for Sparc64 {
     }
 
     #[inline]
-    fn frame(_: Level, raw: u64) -> Pfn {
-        PhysAddr(raw & ADDRESS).pfn()
-    }
-
-    #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         let attr = attr_of(&BITS, raw);
         if raw & PRIVILEGED == 0 { attr | Attr::USER } else { attr }
-    }
-
-    #[inline]
-    fn is_present(_: Level, raw: u64) -> bool {
-        raw & VALID != 0
     }
 
     #[inline]
@@ -127,11 +102,6 @@ unsafe impl Format for Sparc64 {
     #[inline]
     fn write_protected(_: Level, raw: u64) -> u64 {
         raw & !(MAY_WRITE | WRITE)
-    }
-
-    #[inline]
-    fn is_special(_: Level, raw: u64) -> bool {
-        raw & SPECIAL != 0
     }
 }
 
