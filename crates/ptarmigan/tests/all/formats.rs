@@ -6,10 +6,11 @@ use ptarmigan::format::{
     Slot64, X86_64,
 };
 use ptarmigan::frames::{AllocFlags, DataFrames};
-use ptarmigan::machine::Machine;
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
+use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, Space};
-use ptarmigan::table::{MapError, Tree};
+use ptarmigan::table::{KernelMap, MapError, Tree};
 use ptarmigan::vmalloc::Vmalloc;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Host, HostConfig, HostError, HostMachine, NoTlb};
@@ -51,20 +52,42 @@ unsafe impl<const SCATTERED: bool> Format for Odd<SCATTERED> {
     }
 }
 
-/// The frames of four pages that are mapped to those from 64 on.
-fn mapped<F: Format>() -> Vec<u32> {
-    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
+/// A host of 16 MiB.
+fn small() -> HostConfig {
+    HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() }
+}
+
+type Quick<'h, F> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
+
+/// Calls `f` on a machine of a format. Every frame must be back then.
+fn on_machine<F: Format, R>(
+    config: HostConfig,
+    f: impl for<'h> FnOnce(&'h Host<F>, On<'_, HostMachine<'h, F, Quick<'h, F>, NoTlb>>) -> R,
+) -> R {
     let host = Host::<F>::new(config).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
-    let on = m.on(&pin).unwrap();
-    let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
-    let mut edit = tree.edit(on).unwrap();
-    let range = VirtRange { start: VA, end: VA + 4 * 4096 };
-    // SAFETY: 1. no program runs in the tree.
-    unsafe { edit.map_range(range, Pfn(64), Attr::USER | Attr::READ).unwrap() };
-    (0..4).map(|i| edit.query(VirtAddr(VA + i * 4096)).unwrap().0.0).collect()
+    let result = f(&host, m.on(&pin).unwrap());
+    m.drain(&slots);
+    drop(m);
+    host.audit().unwrap();
+    result
+}
+
+/// The frames of four pages that are mapped to those from 64 on.
+fn mapped<F: Format>() -> Vec<u32> {
+    on_machine::<F, _>(small(), |_, on| {
+        let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
+        let mut edit = tree.edit(on).unwrap();
+        let range = VirtRange { start: VA, end: VA + 4 * 4096 };
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { edit.map_range(range, Pfn(64), Attr::USER | Attr::READ).unwrap() };
+        let mapped = (0..4).map(|i| edit.query(VirtAddr(VA + i * 4096)).unwrap().0.0).collect();
+        drop(edit);
+        tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
+        mapped
+    })
 }
 
 #[test]
@@ -128,37 +151,30 @@ like_x86_64!(
 
 /// Maps a page of the kernel's, and pages of an area over scattered memory; returns the frames.
 fn kernel_pages<F: Format>() -> Vec<Pfn> {
-    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
-    let host = Host::<F>::new(config).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
-    let on = m.on(&pin).unwrap();
-    let page = 1u64 << F::PAGE_SHIFT;
-    let rw = Attr::READ | Attr::WRITE;
-    let table = 1u64 << F::shift(Level(1));
-    // The first entries of the kernel's half are the host's.
-    let start = F::KERNEL_START + (16 << F::shift(F::LAYOUT.root()));
-    let mut range = host.kernel().claim(on, VirtAddr(start), table).unwrap();
-    let first = Pfn(3 << F::PAGE_ORDER);
-    // SAFETY: 1. nobody uses the addresses.
-    unsafe { range.map(on, VirtAddr(start), first, 2, rw, AllocFlags::NORMAL).unwrap() };
-    let mut frames: Vec<Pfn> =
-        (0..2).map(|i| range.query(on, VirtAddr(start + i * page)).unwrap().0).collect();
-    range.unmap(on, VirtAddr(start), 2, |_, _| {}).unwrap();
-    let mut boot = host.boot(Vmalloc::<F, DirectMap>::bytes(table)).unwrap();
-    let mut areas = Vmalloc::new(&mut boot, range).unwrap();
-    let area = areas.alloc(on, 3, rw, AllocFlags::NORMAL).unwrap();
-    let first = area.start().0;
-    frames.extend((0..3).map(|i| areas.range().query(on, VirtAddr(first + i * page)).unwrap().0));
-    areas.free(on, area).unwrap();
-    areas.finish(on).unwrap();
-    let range = areas.into_range().map_err(|refused| refused.error).unwrap();
-    range.release(on, |_, _| panic!("a page is left")).unwrap_or_else(|(e, _)| panic!("{e}"));
-    m.drain(&slots);
-    drop(m);
-    host.audit().unwrap();
-    frames
+    on_machine::<F, _>(small(), |host, on| {
+        let page = 1u64 << F::PAGE_SHIFT;
+        let rw = Attr::READ | Attr::WRITE;
+        let table = 1u64 << F::shift(Level(1));
+        // The first entries of the kernel's half are the host's.
+        let start = F::KERNEL_START + (16 << F::shift(F::LAYOUT.root()));
+        let mut range = host.kernel().claim(on, VirtAddr(start), table).unwrap();
+        let first = Pfn(3 << F::PAGE_ORDER);
+        // SAFETY: 1. nobody uses the addresses.
+        unsafe { range.map(on, VirtAddr(start), first, 2, rw, AllocFlags::NORMAL).unwrap() };
+        let mut frames: Vec<Pfn> =
+            (0..2).map(|i| range.query(on, VirtAddr(start + i * page)).unwrap().0).collect();
+        range.unmap(on, VirtAddr(start), 2, |_, _| {}).unwrap();
+        let mut boot = host.boot(Vmalloc::<F, DirectMap>::bytes(table)).unwrap();
+        let mut areas = Vmalloc::new(&mut boot, range).unwrap();
+        let area = areas.alloc(on, 3, rw, AllocFlags::NORMAL).unwrap();
+        let first = area.start().0;
+        frames.extend((0..3).map(|i| areas.range().query(on, VirtAddr(first + i * page)).unwrap().0));
+        areas.free(on, area).unwrap();
+        areas.finish(on).unwrap();
+        let range = areas.into_range().map_err(|refused| refused.error).unwrap();
+        range.release(on, |_, _| panic!("a page is left")).unwrap_or_else(|(e, _)| panic!("{e}"));
+        frames
+    })
 }
 
 #[test]
@@ -179,39 +195,32 @@ fn pages_of_the_kernel_are_blocks_of_frames() {
 
 #[test]
 fn pages_of_several_frames_are_cleared_ahead_whole() {
-    let config = HostConfig { bytes: 64 << 20, touch_data: true, use_lines: 1024, ..HostConfig::default() };
-    let host = Host::<Aarch64K64>::new(config).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
-    let on = m.on(&pin).unwrap();
-    let mut space = Space::<Aarch64K64>::new(on).unwrap();
-    let heap = VirtRange { start: 0x100_0000, end: 0x140_0000 };
-    let rw = AreaFlags::READ.with(AreaFlags::WRITE);
-    let mut cleared = 0;
-    for _ in 0..4 {
-        space.edit(on).unwrap().mmap(heap, rw, 0).unwrap();
-        for at in (heap.start..heap.end).step_by(1 << 16) {
-            // The host looks at each page that is handed out as zero, and writes to it.
-            space.fault(on, VirtAddr(at), Access::Write).unwrap();
+    let touched = HostConfig { bytes: 64 << 20, touch_data: true, use_lines: 1024, ..HostConfig::default() };
+    on_machine::<Aarch64K64, _>(touched, |_, on| {
+        let mut space = Space::<Aarch64K64>::new(on).unwrap();
+        let heap = VirtRange { start: 0x100_0000, end: 0x140_0000 };
+        let rw = AreaFlags::READ.with(AreaFlags::WRITE);
+        let mut cleared = 0;
+        for _ in 0..4 {
+            space.edit(on).unwrap().mmap(heap, rw, 0).unwrap();
+            for at in (heap.start..heap.end).step_by(1 << 16) {
+                // The host looks at each page that is handed out as zero, and writes to it.
+                space.fault(on, VirtAddr(at), Access::Write).unwrap();
+            }
+            space.edit(on).unwrap().munmap(heap).unwrap();
+            cleared += on.data().zero_counts().ahead;
+            let made = on.clear_ahead(40);
+            assert!(made <= 40 + 16, "{made} frames are cleared, of 40");
         }
-        space.edit(on).unwrap().munmap(heap).unwrap();
-        cleared += on.data().zero_counts().ahead;
-        let made = on.clear_ahead(40);
-        assert!(made <= 40 + 16, "{made} frames are cleared, of 40");
-    }
-    let counts = on.data().zero_counts();
-    assert!(cleared > 0 && counts.found > 0, "{counts:?}");
-    space.end(on).unwrap();
-    m.drain(&slots);
-    drop(m);
-    host.audit().unwrap();
+        let counts = on.data().zero_counts();
+        assert!(cleared > 0 && counts.found > 0, "{counts:?}");
+        space.end(on).unwrap();
+    })
 }
 
 #[test]
 fn there_are_no_data_frames_of_an_order_that_memory_has_not() {
-    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
-    let host = Host::<X>::new(config).unwrap();
+    let host = Host::<X>::new(small()).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
     for order in [11, 64, u8::MAX] {
@@ -224,25 +233,21 @@ fn there_are_no_data_frames_of_an_order_that_memory_has_not() {
 
 /// Maps a page to frame `pfn`, and two pages from it on.
 fn maps<F: Format>(pfn: Pfn) -> [Result<(), MapError>; 2] {
-    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
-    let host = Host::<F>::new(config).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
-    let on = m.on(&pin).unwrap();
-    let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
-    let mut edit = tree.edit(on).unwrap();
-    let range = VirtRange { start: VA, end: VA + (2 << F::PAGE_SHIFT) };
-    let attr = Attr::USER | Attr::READ;
-    // SAFETY: 1. no program runs in the tree.
-    let one = unsafe { edit.map(VirtAddr(VA - (1 << F::PAGE_SHIFT)), pfn, attr, AllocFlags::NORMAL) };
-    // SAFETY: as above.
-    let two = unsafe { edit.map_range(range, pfn, attr) };
-    drop(edit);
-    let tables = tree.count(Level::PTE);
-    assert_eq!(tables > 0, one.is_ok() || two.is_ok(), "a refused call has made a table");
-    tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
-    [one, two]
+    on_machine::<F, _>(small(), |_, on| {
+        let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
+        let mut edit = tree.edit(on).unwrap();
+        let range = VirtRange { start: VA, end: VA + (2 << F::PAGE_SHIFT) };
+        let attr = Attr::USER | Attr::READ;
+        // SAFETY: 1. no program runs in the tree.
+        let one = unsafe { edit.map(VirtAddr(VA - (1 << F::PAGE_SHIFT)), pfn, attr, AllocFlags::NORMAL) };
+        // SAFETY: as above.
+        let two = unsafe { edit.map_range(range, pfn, attr) };
+        drop(edit);
+        let tables = tree.count(Level::PTE);
+        assert_eq!(tables > 0, one.is_ok() || two.is_ok(), "a refused call has made a table");
+        tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
+        [one, two]
+    })
 }
 
 #[test]
@@ -278,35 +283,28 @@ fn memory_that_entries_cannot_name_is_refused_with_the_formats_name() {
 
 #[test]
 fn a_root_of_several_frames_is_mapped_forked_and_given_back() {
-    let config = HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() };
-    let host = Host::<Wide>::new(config).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
-    let on = m.on(&pin).unwrap();
-    let mut space = Space::<Wide>::new(on).unwrap();
-    let rw = AreaFlags::READ.with(AreaFlags::WRITE);
-    // In the first and in the last entry of the root: the latter is in the second frame.
-    let places = [VA, (1 << 40) - (1 << 30) + VA];
-    for at in places {
-        space.edit(on).unwrap().mmap(VirtRange { start: at, end: at + 4096 }, rw, 0).unwrap();
-        space.fault(on, VirtAddr(at), Access::Write).unwrap();
-    }
-    let root = space.tree().root();
-    assert_eq!(root.0 % (1 << 13), 0, "aligned to its size");
-    // SAFETY: 1. it is an entry of a table in use.
-    let last = unsafe { host.read(PhysAddr(root.0 + 8 * 1023), 8) };
-    assert_ne!(last, Some(0));
-    let child = space.edit(on).unwrap().fork().unwrap();
-    for at in places {
-        assert_eq!(
-            child.tree().query(on, VirtAddr(at)).unwrap().0,
-            space.tree().query(on, VirtAddr(at)).unwrap().0
-        );
-    }
-    child.end(on).unwrap();
-    space.end(on).unwrap();
-    m.drain(&slots);
-    drop(m);
-    host.audit().unwrap();
+    on_machine::<Wide, _>(small(), |host, on| {
+        let mut space = Space::<Wide>::new(on).unwrap();
+        let rw = AreaFlags::READ.with(AreaFlags::WRITE);
+        // In the first and in the last entry of the root: the latter is in the second frame.
+        let places = [VA, (1 << 40) - (1 << 30) + VA];
+        for at in places {
+            space.edit(on).unwrap().mmap(VirtRange { start: at, end: at + 4096 }, rw, 0).unwrap();
+            space.fault(on, VirtAddr(at), Access::Write).unwrap();
+        }
+        let root = space.tree().root();
+        assert_eq!(root.0 % (1 << 13), 0, "aligned to its size");
+        // SAFETY: 1. it is an entry of a table in use.
+        let last = unsafe { host.read(PhysAddr(root.0 + 8 * 1023), 8) };
+        assert_ne!(last, Some(0));
+        let child = space.edit(on).unwrap().fork().unwrap();
+        for at in places {
+            assert_eq!(
+                child.tree().query(on, VirtAddr(at)).unwrap().0,
+                space.tree().query(on, VirtAddr(at)).unwrap().0
+            );
+        }
+        child.end(on).unwrap();
+        space.end(on).unwrap();
+    })
 }
