@@ -663,8 +663,8 @@ fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
 impl<F: Format> Drop for Host<F> {
     fn drop(&mut self) {
         for pfn in self.files.iter().copied().chain([self.zero]) {
-            // SAFETY: 1. `new` took it, a page; no borrow of the host is left. 2. `Dirty` promises no
-            // content.
+            // SAFETY: 1. `new` took it, a page; no borrow of the host is left. 2. `Dirty` promises
+            // no content.
             let page = unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), pfn, F::PAGE_ORDER) };
             self.frames.give(page);
         }

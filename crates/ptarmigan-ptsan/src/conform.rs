@@ -45,9 +45,9 @@ pub fn conform<F: Watchable>() {
 /// memory.
 ///
 /// [`Format::allows`] is compared for pages of the user only. In a second stage
-/// ([`GUEST`](Format::GUEST)) these are all pages, whatever attributes they were given. A tree that no MMU walks (PowerPC
-/// with a hash table) has no accessed bits; there, the accesses that the refill of the hash table
-/// would let through are compared.
+/// ([`GUEST`](Format::GUEST)) these are all pages, whatever attributes they were given. A tree that
+/// no MMU walks (PowerPC with a hash table) has no accessed bits; there, the accesses that the
+/// refill of the hash table would let through are compared.
 ///
 /// # Errors
 ///

@@ -26,8 +26,8 @@ pub use crate::cpu::Refused;
 ///    has come after it by leave of [`Tlb::next_name`].
 /// 2. Every call returns the same parts, and does not unwind.
 /// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data)
-///    and [`copy_data`](Self::copy_data) write to no other memory than the data frame that is named.
-///    Where all tables are in low memory, the window need not reach high memory;
+///    and [`copy_data`](Self::copy_data) write to no other memory than the data frame that is
+///    named. Where all tables are in low memory, the window need not reach high memory;
 ///    [`HIGH_TABLES`](Self::HIGH_TABLES) says which.
 /// 4. A [`take_anonymous`](Self::take_anonymous) of its own returns one of the machine's
 ///    [data](Self::data) frames, with one reference, which no other code reaches.
@@ -75,8 +75,8 @@ pub unsafe trait Machine: Sync {
     /// 1. The caller must own `frame`, a data frame of the machine's, which no other code reaches.
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame>;
 
-    /// Copies a data frame, or a page of a backing object, for copy-on-write. On a machine whose data frames have no memory behind
-    /// them this has no effect.
+    /// Copies a data frame, or a page of a backing object, for copy-on-write. On a machine whose
+    /// data frames have no memory behind them this has no effect.
     ///
     /// # Errors
     ///

@@ -53,8 +53,8 @@ static PROFILED: OnceLock<usize> = OnceLock::new();
 static INSTRUCTIONS: Mutex<BTreeMap<u64, &'static AtomicU64>> = Mutex::new(BTreeMap::new());
 
 /// The counts, at one moment or between two: instructions of programs and of the kernel, pages that
-/// the TLB was told to forget, roots loaded, instructions that wrote pages; then, for each of [`BY`],
-/// pages cleared and pages copied.
+/// the TLB was told to forget, roots loaded, instructions that wrote pages; then, for each of
+/// [`BY`], pages cleared and pages copied.
 type Counts = Vec<u64>;
 
 #[derive(Default)]

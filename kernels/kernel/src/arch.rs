@@ -119,8 +119,8 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     /// The name of the machine for `uname`.
     const MACHINE: &'static str;
 
-    /// Whether there may be high memory, which the window does not reach, and leaf tables of programs
-    /// in it. An idle CPU clears frames ahead only where there is none.
+    /// Whether there may be high memory, which the window does not reach, and leaf tables of
+    /// programs in it. An idle CPU clears frames ahead only where there is none.
     const HIGH_TABLES: bool = false;
 
     /// Prints the image's own counts, at the kernel's end.

@@ -18,7 +18,7 @@ use std::ops::Range;
 const SPACES: usize = 5;
 /// Pages of an operation, at most.
 const PAGES: u64 = 12;
-/// Permissions that areas are given: one that allows nothing among them.
+/// Permissions that areas are given: one without any among them.
 const FLAGS: [AreaFlags; 6] =
     [AreaFlags(3), AreaFlags(3), AreaFlags(1), AreaFlags(7), AreaFlags(5), AreaFlags(0)];
 
@@ -219,7 +219,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         }
     }
 
-    /// Moves pages to where there are none.
+    /// Moves pages to a place that is free.
     fn move_to<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, from: &Range<u64>) {
         let start = self.page();
         let to = start..start + (from.end - from.start);

@@ -74,7 +74,7 @@ impl Map {
         self.areas.range_mut(pages).for_each(|(_, old)| *old = flags);
     }
 
-    /// As `mremap` of pages that are mapped, to a place where none is.
+    /// As `mremap` of pages that are mapped, to a place that is free.
     pub fn mremap(&mut self, from: Range<u64>, to: u64) {
         for page in from.clone() {
             let there = to + (page - from.start);

@@ -86,8 +86,8 @@ unsafe impl Format for Npt {
 /// G-stage translation of RISC-V with `LEVELS` levels: [`Sv39x4`] or [`Sv48x4`] (privileged
 /// specification, "Two-Stage Address Translation").
 ///
-/// Entries are those of [`Sv`]; roots have four times as many, in 16 KiB. Every leaf has U, as the
-/// walker demands, and none has G, which it ignores. There are no runs of pages (Svnapot) and no
+/// Entries are those of [`Sv`]; roots have four times as many, in 16 KiB. Leaves have U, as the
+/// walker demands, and no G, which it ignores. There are no runs of pages (Svnapot) and no
 /// memory types (Svpbmt).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SvX4<const LEVELS: u8>;
@@ -152,7 +152,7 @@ pub struct Ept;
 
 // SAFETY: 1. Bits 12 to 51 hold what `link` was given; a link has R, W and X, and large pages have
 // `PS`. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 52 is `SPECIAL`
-// and nothing else. 3. A link has R, a leaf R or `KEEPS`. 4. SDM volume 3, 29.3.3, without
+// alone. 3. A link has R, a leaf R or `KEEPS`. 4. SDM volume 3, 29.3.3, without
 // mode-based control of execution. An entry without R has neither W nor X. 5. The frame's number is
 // in consecutive bits. 6. An entry may be replaced at any time, before the `INVEPT`.
 unsafe impl Format for Ept {
@@ -273,7 +273,7 @@ fn is_dirty(raw: u64) -> bool {
 
 // SAFETY: 1. Bits 12 to 47 hold what `link` was given; bits 0 and 1 are set in links, and bit 1 is
 // clear in blocks. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 56 is
-// `SPECIAL` and nothing else. 3. A link is valid, a leaf is valid or has `KEEPS`. 4. Arm ARM D8.4,
+// `SPECIAL` alone. 3. A link is valid, a leaf is valid or has `KEEPS`. 4. Arm ARM D8.4,
 // "Stage 2 permissions", with `VTCR_EL2.HA` and `HD` clear or set. 5. The frame's number is in
 // consecutive bits. 6. Arm ARM, "Using break-before-make when updating translation table entries".
 unsafe impl Format for Aarch64Stage2 {

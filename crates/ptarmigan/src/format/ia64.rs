@@ -57,7 +57,7 @@ pub struct Ia64;
 
 // SAFETY: 1. Bits 12 to 49 hold what `link` was given, and the others are `LINK`, which no leaf
 // has. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 53 is `SPECIAL`
-// and nothing else. 3. A link has `LINK`, a leaf p or `KEEPS`. 4. Itanium manual volume 2, tables
+// alone. 3. A link has `LINK`, a leaf p or `KEEPS`. 4. Itanium manual volume 2, tables
 // 4-1 and 4-2, for privilege level 3, where software handles the faults of a and d. 5. The frame's
 // number is in consecutive bits. 6. No MMU walks the tree: an entry may be replaced at any time,
 // before the purge (`ptc`).

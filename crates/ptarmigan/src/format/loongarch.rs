@@ -5,9 +5,9 @@
 //! A refill must test the result of each `LDDIR` for 0, as `LDDIR` would go on at physical address
 //! 0. Other kernels link a table of invalid pages instead.
 //!
-//! A TLB entry holds a pair of pages, the even one and the odd one. It keeps a page whose V is clear
-//! beside a mapped one, and a page whose D is clear, and a fault drops neither. So a machine of
-//! LoongArch sets `tlb::Mmu::NEEDS_ENTRY_VALID`.
+//! A TLB entry holds a pair of pages, the even one and the odd one. It keeps a page whose V is
+//! clear beside a mapped one, and a page whose D is clear, and a fault drops neither. So a machine
+//! of LoongArch sets `tlb::Mmu::NEEDS_ENTRY_VALID`.
 //!
 //! | bits | | |
 //! |---|---|---|
@@ -72,7 +72,7 @@ pub struct LoongArch64;
 
 // SAFETY: 1. Bits 14 to 47 hold what `link` was given; tables are aligned to 16 KiB, and entries
 // above level 0 are links or empty. 2. The same bits hold the frame, which `write_protected` leaves
-// alone; bit 11 is `SPECIAL` and nothing else. 3. A link has `WINDOW`, a leaf V or `KEEPS`.
+// alone; bit 11 is `SPECIAL` alone. 3. A link has `WINDOW`, a leaf V or `KEEPS`.
 // 4. Reference Manual 5.4, for PLV 3; D is set in entries with W and `MODIFIED` alone. 5. The
 // frame's number is in consecutive bits. 6. An entry may be replaced at any time, before the
 // `INVTLB`: the TLB is filled by software.

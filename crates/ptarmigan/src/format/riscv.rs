@@ -83,8 +83,9 @@ macro_rules! riscv_entries {
             raw & !W
         }
 
-        /// A hart that leaves A and D to software faults where they are clear: the access is not let
-        /// through then, or the library would take that fault for a spurious one, again and again.
+        /// A hart that leaves A and D to software faults where they are clear: the access is not
+        /// let through then, or the library would take that fault for a spurious one, again and
+        /// again.
         #[inline]
         fn allows(_: Level, raw: u64, access: Access) -> bool {
             let needed = match access {

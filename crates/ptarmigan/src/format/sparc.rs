@@ -61,7 +61,7 @@ pub struct Sparc64;
 
 // SAFETY: 1. Bits 13 to 55 hold what `link` was given, and the others are `LINK`, which no leaf
 // has. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 57 is `SPECIAL`
-// and nothing else. 3. A link has `LINK`, a leaf V or `KEEPS`. 4. UltraSPARC Architecture 2007,
+// alone. 3. A link has `LINK`, a leaf V or `KEEPS`. 4. UltraSPARC Architecture 2007,
 // as above, for nonprivileged accesses; W is set in entries with `MAY_WRITE` and `MODIFIED` alone.
 // 5. The frame's number is in consecutive bits. 6. No MMU walks the tree: an entry may be replaced
 // at any time, before the TLBs are flushed.

@@ -333,8 +333,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Takes blocks of 2^`order` frames back, content unknown, with one turn of each zone's lock for
-    /// a run of blocks of it.
+    /// Takes blocks of 2^`order` frames back, content unknown, with one turn of each zone's lock
+    /// for a run of blocks of it.
     #[inline]
     pub(crate) fn give_all(&self, order: u8, mut blocks: impl Iterator<Item = Pfn>) {
         if cfg!(feature = "small") {

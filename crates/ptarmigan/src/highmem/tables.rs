@@ -184,7 +184,8 @@ impl<L: Slots, C: OwnCpu> Drop for TableGuard<'_, L, C> {
 }
 
 // SAFETY: it is for memory that is handed out frame by frame, as leaf tables in high memory are
-// (`Source::with_placement`), and for blocks that are opened frame by frame. 1. a slot shows the whole frame while its guard lives, and the guard stays on its CPU.
+// (`Source::with_placement`), and for blocks that are opened frame by frame. 1. a slot shows the
+// whole frame while its guard lives, and the guard stays on its CPU.
 // 2. slots of one frame reach the same frame. 3. slots are as aligned as frames, and the offset of
 // `at` in its frame is added.
 unsafe impl<L: Slots, C: OwnCpu> Window for TableWindow<L, C> {

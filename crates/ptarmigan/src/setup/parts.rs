@@ -98,8 +98,8 @@ where
         // Frame by frame: a window may show no more of memory that is not its own.
         for frame in frame.block(F::PAGE_ORDER) {
             let guard = self.window.open(frame.addr());
-            // SAFETY: the window reaches all frames (`Setup::build_in`, point 2), and nothing else
-            // reaches this one (1.).
+            // SAFETY: the window reaches all frames (`Setup::build_in`, point 2), and only the
+            // caller reaches this one (1.).
             unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
         }
         Ok(())

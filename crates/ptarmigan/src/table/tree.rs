@@ -69,7 +69,7 @@ pub enum MapError {
         /// Where.
         at: VirtAddr,
     },
-    /// The frames are none that an entry of the format can begin with: a page is aligned to its
+    /// No entry of the format can begin with these frames: a page is aligned to its
     /// size, and ends below 2^[`PHYS_BITS`](Format::PHYS_BITS) bytes.
     BadFrame {
         /// The first of them.

@@ -181,8 +181,8 @@ pub struct Arch {
     pub break_before_make: bool,
     /// Whether a CPU keeps an entry that denied an access, so that it faults again after a
     /// permission was added (AArch64, TLBs that software fills: a permission fault does not drop
-    /// it). Otherwise the fault drops it, and the access is made again (x86; Intel SDM vol. 3, 4.10.4.1). See
-    /// [`crate::Rule::DeniedTwice`].
+    /// it). Otherwise the fault drops it, and the access is made again (x86; Intel SDM vol. 3,
+    /// 4.10.4.1). See [`crate::Rule::DeniedTwice`].
     pub keeps_denied: bool,
     /// Which barriers page-table code needs.
     pub ordering: StoreOrdering,

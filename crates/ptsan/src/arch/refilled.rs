@@ -142,8 +142,8 @@ fn itanium(level: u8, raw: u64) -> Entry {
         return Entry::Malformed;
     }
     let (rights, level) = (bits(raw, 11, 9), bits(raw, 8, 7));
-    // Table 4-2, pages of level 3 at privilege 3 and others at privilege 0. The kernel may write more
-    // of the user's pages, and read those for execution; 7 promotes users of other levels.
+    // Table 4-2, pages of level 3 at privilege 3 and others at privilege 0. The kernel may write
+    // more of the user's pages, and read those for execution; 7 promotes users of other levels.
     let user = level == 3;
     let perms = match rights {
         0 => Perms::READ,

@@ -174,8 +174,8 @@ impl<P: Port> Tasks<P> {
         Ok(number)
     }
 
-    /// Starts the user program at `at`, with its stack below `stack_end`. Ends the run if that cannot
-    /// be done.
+    /// Starts the user program at `at`, with its stack below `stack_end`. Ends the run if that
+    /// cannot be done.
     pub fn start_program(&'static self, at: (u64, u64), stack: (u64, u64), arguments: [u64; 3]) {
         let started = self
             .spaces

@@ -27,7 +27,7 @@ impl RecordedX86 {
 }
 
 impl<F: Watchable, T> Walked<F, T> {
-    /// The MMU of a machine that nothing watches.
+    /// The MMU of a machine without a sanitizer.
     pub const NO_MMU: WalkingMmu<'static, F> = WalkingMmu::NONE;
 }
 

@@ -1,4 +1,4 @@
-//! Stands for the MMUs of CPUs that walk tables by themselves: models, or nothing.
+//! Stands for the MMUs of CPUs that walk tables by themselves: models, if a sanitizer has them.
 use crate::replay::workers::machine::ReplayMmu;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;

@@ -608,8 +608,8 @@ impl DataFrames {
         }
     }
 
-    /// Returns the number of frames of 4 KiB that rest: in the lists of all CPUs, the zero frames among
-    /// them, and in the batches. Exact while no operation is in progress.
+    /// Returns the number of frames of 4 KiB that rest: in the lists of all CPUs, the zero frames
+    /// among them, and in the batches. Exact while no operation is in progress.
     pub fn resting(&self) -> usize {
         let lists = self.lists.shown().map(|cpu| cpu.n.load(Relaxed) + cpu.zero.load(Relaxed));
         let batches = self.kept.iter().map(|kept| kept.0.load(Relaxed) * BATCH);

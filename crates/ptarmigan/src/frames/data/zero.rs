@@ -119,8 +119,9 @@ impl DataFrames {
     }
 
     /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: about
-    /// `budget` frames of 4 KiB, in whole data frames, and no more than the faults since the last idle time give reason for (the gate,
-    /// see `frames/demand.rs`); how many. 0 while the node is short of memory.
+    /// `budget` frames of 4 KiB, in whole data frames, and no more than the faults since the last
+    /// idle time give reason for (the gate, see `frames/demand.rs`); how many. 0 while the node is
+    /// short of memory.
     ///
     /// For a CPU that is idle. Frames are cleared one by one and are on no list meanwhile, so an
     /// interrupt may take and give frames at any time.
