@@ -1,13 +1,17 @@
 //! Progress bars on standard error, shown only on a terminal.
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::LazyLock;
+
+/// All bars: those of threads that work side by side stand one below the other.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Returns a bar for `len` steps.
 pub(crate) fn bar(len: u64, what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(len).with_message(what.to_owned());
+    let bar = BARS.add(ProgressBar::new(len).with_message(what.to_owned()));
     styled(bar, "{msg} {wide_bar} {percent}% {eta}")
 }
 

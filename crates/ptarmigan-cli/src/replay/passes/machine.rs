@@ -1,7 +1,6 @@
 //! The passes on a kind of machine, behind a pointer: the code around them is compiled once.
 use super::common::Common;
 use crate::error::{Context, Failure};
-use crate::print;
 use crate::replay::high::UserPteReport;
 use crate::replay::input::relayout::Room;
 use crate::replay::instruments::counters::{Counters, Snapshot, TableShape};
@@ -54,14 +53,14 @@ pub(super) trait PassMachine: Sync {
         counted: &mut dyn FnMut(CountedPass, &mut CallLog),
     ) -> Result<(), Failure>;
 
-    /// Runs a pass under the sanitizer.
+    /// Runs a pass under the sanitizer. Returns the findings, and a line about the first of them if
+    /// the policy is not historic.
     fn sanitize(
         &self,
         common: &Common<'_>,
         choice: Choice,
         seed: Option<u64>,
-        report: &mut SanitizerReport,
-    ) -> Result<(), Failure>;
+    ) -> Result<(SanitizerReport, Option<String>), Failure>;
 
     /// Runs a job with observers.
     fn watched(
@@ -123,8 +122,7 @@ impl<P: Platform> PassMachine for P {
         common: &Common<'_>,
         choice: Choice,
         seed: Option<u64>,
-        report: &mut SanitizerReport,
-    ) -> Result<(), Failure> {
+    ) -> Result<(SanitizerReport, Option<String>), Failure> {
         let job = common.job();
         let setup = common.setup(self, job);
         let fresh = setup.fresh()?;
@@ -140,37 +138,31 @@ impl<P: Platform> PassMachine for P {
         let mmus = self.mmus(job.cpus(), Some(soft))?;
         let several = job.workers() > 1;
         let delivery = seed.map_or(Delivery::AtOnce, Delivery::Adverse);
-        let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
+        let of = seed.map_or(choice.name().to_string(), |seed| format!("{}, seed {seed}", choice.name()));
         {
             let made = fresh.policy(choice)?;
             let layered = Layered::new(soft, &*made).context("layers")?;
             let machine = fresh.machine(&layered as &dyn Policy, P::mmu(&mmus), delivery)?;
             let mut watchers: Vec<_> = (0..job.workers()).map(|_| sanitized.watcher(several)).collect();
-            fresh.run(&machine, watches(&mut watchers), Some(&what))?;
+            fresh.run(&machine, watches(&mut watchers), Some(&format!("sanitizing {of}")))?;
         }
         let left = P::hash_use(&mmus).map_or(0, |usage| {
             soft.with(|sanitizer, memory| sanitizer.check_hash_table(memory));
             usage.valid as u64
         });
-        report.ran = true;
-        report.passes += 1;
+        let mut report = SanitizerReport { ran: true, passes: 1, ..SanitizerReport::default() };
         self.ended(soft);
         report.add_levels(soft.findings_by_level());
-        soft.with(|sanitizer, _| {
+        let first = soft.with(|sanitizer, _| {
             sanitizer.finish();
-            if !choice.is_historic()
-                && let Some(finding) = sanitizer.findings().first()
-            {
-                let seed = seed.map_or(String::new(), |seed| format!(", seed {seed}"));
-                print::error(&format!("policy {}{seed}: {finding}", choice.name()));
-            }
             report.add(ptsan::Kind::ALL.iter().map(|kind| (kind.to_string(), sanitizer.count(*kind))));
+            sanitizer.findings().first().map(|finding| format!("policy {of}: {finding}"))
         });
         report.add([
             ("unserved-fault".to_owned(), sanitized.unserved()),
             ("left-in-hash-table".to_owned(), left),
         ]);
-        Ok(())
+        Ok((report, first.filter(|_| !choice.is_historic())))
     }
 
     fn watched(

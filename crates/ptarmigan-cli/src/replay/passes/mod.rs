@@ -17,10 +17,14 @@ use super::report::{LevelReport, PolicyReport, ReplayReport, SanitizerReport, Tr
 use super::workers::outcome::Outcome;
 use crate::bar;
 use crate::error::Failure;
+use crate::print;
 use common::Common;
 use machine::{CountedPass, PassMachine};
 use ptarmigan::format::{I386, X86Pae};
 use ptarmigan_bench::stats::median;
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, available_parallelism};
 
 /// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
 /// contain the medians.
@@ -98,8 +102,8 @@ pub fn replay(
         counted.push(one);
     }
     if args.sanitize {
-        for one in &mut counted {
-            one.run.sanitizer = passes.sanitize(one.policy)?;
+        passes.sanitize(&mut counted)?;
+        for one in &counted {
             let findings = one.run.sanitizer.findings;
             if findings > 0 && !one.policy.is_historic() {
                 let name = one.policy.name();
@@ -217,14 +221,47 @@ impl Passes<'_> {
         (counted, outcome)
     }
 
-    /// Runs the passes under the sanitizer: one, or one for each seed.
-    fn sanitize(&self, policy: Choice) -> Result<SanitizerReport, Failure> {
-        let mut report = SanitizerReport::default();
-        for n in 0..u64::from(self.common.args.seeds) {
-            let seed = self.common.args.seed.map(|first| first.wrapping_add(n));
-            self.machine.sanitize(&self.common, policy, seed, &mut report)?;
+    /// Runs the passes under the sanitizer, one for each policy and seed: as many at once as there
+    /// are processors, unless each replays with several workers already.
+    fn sanitize(&self, counted: &mut [Counted]) -> Result<(), Failure> {
+        let args = self.common.args;
+        let seeds = (0..u64::from(args.seeds)).map(|n| args.seed.map(|first| first.wrapping_add(n)));
+        let passes =
+            counted.iter().enumerate().flat_map(|(of, one)| seeds.clone().map(move |s| (of, one.policy, s)));
+        let passes: Vec<_> = passes.collect();
+        let processors = available_parallelism().map_or(1, usize::from);
+        let threads = if self.common.job().workers() > 1 { 1 } else { processors.min(passes.len()) };
+        let queue = Mutex::new(passes.into_iter().enumerate());
+        let work = || {
+            let mut results = Vec::new();
+            loop {
+                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((n, (of, policy, seed))) = next else { return results };
+                let result = self.machine.sanitize(&self.common, policy, seed);
+                let failed = result.is_err();
+                results.push((n, of, result));
+                if failed {
+                    return results;
+                }
+            }
+        };
+        let mut results = thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let others = others
+                .into_iter()
+                .flat_map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            own.into_iter().chain(others).collect::<Vec<_>>()
+        });
+        results.sort_by_key(|(n, ..)| *n);
+        for (_, of, result) in results {
+            let (report, first) = result?;
+            counted[of].run.sanitizer.merge(report);
+            if let Some(first) = first {
+                print::error(&first);
+            }
         }
-        Ok(report)
+        Ok(())
     }
 
     /// Returns the number of rounds. Comparisons need more than a single speed does.

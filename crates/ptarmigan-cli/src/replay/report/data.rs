@@ -250,6 +250,14 @@ pub struct SanitizerReport {
 }
 
 impl SanitizerReport {
+    /// Adds the findings of other passes.
+    pub fn merge(&mut self, other: Self) {
+        self.ran |= other.ran;
+        self.passes += other.passes;
+        self.add(other.kinds);
+        self.add_levels(other.by_level);
+    }
+
     /// Adds numbers of findings by the level of tables that came back.
     pub fn add_levels(&mut self, levels: impl IntoIterator<Item = (&'static str, u64)>) {
         for (level, n) in levels {
