@@ -22,10 +22,12 @@ impl Mapping {
     }
 
     /// Makes boot memory of `bytes` bytes or more, which goes when all that is carved from it has
-    /// gone.
+    /// gone. In huge pages if the host has them, as a kernel's direct map is: arrays of all frames
+    /// are written from end to end, with a fault of the host's for each page otherwise.
     pub fn boot_memory(bytes: usize) -> rustix::io::Result<BootMemory> {
         let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
         let mapping = Mapping::new(len)?;
+        system::advise_huge_pages(&mapping, 0..len);
         let base = mapping.base();
         // SAFETY: 1. the block is the whole of a new mapping, which exists as long as its owner
         // does; no other code has its address.
