@@ -23,7 +23,7 @@ use machine::{CountedPass, PassMachine};
 use ptarmigan::format::{I386, X86Pae};
 use ptarmigan_bench::stats::median;
 use std::panic::resume_unwind;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, available_parallelism};
 
 /// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
@@ -225,21 +225,23 @@ impl Passes<'_> {
     /// are processors, unless each replays with several workers already.
     fn sanitize(&self, counted: &mut [Counted]) -> Result<(), Failure> {
         let args = self.common.args;
-        let seeds = (0..u64::from(args.seeds)).map(|n| args.seed.map(|first| first.wrapping_add(n)));
-        let passes =
-            counted.iter().enumerate().flat_map(|(of, one)| seeds.clone().map(move |s| (of, one.policy, s)));
-        let passes: Vec<_> = passes.collect();
+        let seeds = args.seeds as usize;
+        let total = counted.len() * seeds;
         let processors = available_parallelism().map_or(1, usize::from);
-        let threads = if self.common.job().workers() > 1 { 1 } else { processors.min(passes.len()) };
-        let queue = Mutex::new(passes.into_iter().enumerate());
+        let threads = if self.common.job().workers() > 1 { 1 } else { processors.min(total) };
+        let policies: Vec<_> = counted.iter().map(|one| one.policy).collect();
+        let next = AtomicUsize::new(0);
         let work = || {
             let mut results = Vec::new();
             loop {
-                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((n, (of, policy, seed))) = next else { return results };
-                let result = self.machine.sanitize(&self.common, policy, seed);
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= total {
+                    return results;
+                }
+                let seed = args.seed.map(|first| first.wrapping_add((n % seeds) as u64));
+                let result = self.machine.sanitize(&self.common, policies[n / seeds], seed);
                 let failed = result.is_err();
-                results.push((n, of, result));
+                results.push((n, result));
                 if failed {
                     return results;
                 }
@@ -254,9 +256,9 @@ impl Passes<'_> {
             own.into_iter().chain(others).collect::<Vec<_>>()
         });
         results.sort_by_key(|(n, ..)| *n);
-        for (_, of, result) in results {
+        for (n, result) in results {
             let (report, first) = result?;
-            counted[of].run.sanitizer.merge(report);
+            counted[n / seeds].run.sanitizer.merge(report);
             if let Some(first) = first {
                 print::error(&first);
             }
