@@ -2,7 +2,7 @@
 use super::walker::Walked;
 use crate::arch::Access;
 use crate::checks::stale;
-use crate::cpu::{Fault, Loaded, TlbEntry, Translation};
+use crate::cpu::{CpuState, Fault, Loaded, TlbEntry, Translation};
 use crate::memory::Memory;
 use crate::report::{Place, Rule};
 use crate::state::{Sanitizer, Suspect};
@@ -123,8 +123,9 @@ impl Sanitizer {
     /// all ended.
     pub(crate) fn look_again(&mut self, memory: &(impl Memory + ?Sized), suspect: &Suspect) {
         let &Suspect { cpu, space, va, access, event, .. } = suspect;
-        // A CPU that has left the space is checked when it returns to it.
-        let Some(loaded) = self.cpus.get(cpu).and_then(|c| c.loaded).filter(|l| l.space == space) else {
+        // A CPU that has left the space, or keeps it lazily, is checked when it returns to it.
+        let active = self.cpus.get(cpu).filter(|c| c.state == CpuState::Active);
+        let Some(loaded) = active.and_then(|c| c.loaded).filter(|l| l.space == space) else {
             return;
         };
         if self.config.arch.hashed.is_some() {
@@ -133,16 +134,15 @@ impl Sanitizer {
         let Some(held) = self.cached(cpu, loaded.context, va).filter(|h| h.perms.allows(access)) else {
             return;
         };
+        let truth = self.look(memory, loaded.root, va);
+        let Some(rule) = stale(access, Ok(held), truth) else { return };
         // Entries cached after the access belong to the operations that are under way now.
         if self.cached_since(cpu, loaded.context, va) > event
             && self.operations.suspect(cpu, space, va, access, self.event)
         {
             return;
         }
-        let truth = self.look(memory, loaded.root, va);
-        if let Some(rule) = stale(access, Ok(held), truth)
-            && !self.debts.was_reported(&self.config.arch, space, va)
-        {
+        if !self.debts.was_reported(&self.config.arch, space, va) {
             let when = format!("used at event {event}, and held still when the operation ended; ");
             self.report_stale((cpu, space), va, access, rule, Ok(held), truth, &when);
         }

@@ -120,6 +120,54 @@ fn a_cpu_that_has_left_the_space_holds_nothing_against_it() {
 }
 
 #[test]
+fn what_memory_gives_again_is_suspected_no_longer() {
+    for flushed in [true, false] {
+        let mut m = machine();
+        let unmap = m.san.operation_begins();
+        clear(&mut m);
+        m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
+        for cpu in 0..2 {
+            m.san.flush(&m.ram, cpu, Flush::page(SPACE, VA));
+        }
+        m.map(SPACE, VA, 0x9000 | RW);
+        m.san.probe_walk(&m.ram, 1, VA);
+        let elsewhere = m.san.operation_begins();
+        m.san.operation_ends(&m.ram, unmap);
+        // The new translation is right up to here: what ends meanwhile owes no flush of it.
+        let again = m.san.operation_begins();
+        clear(&mut m);
+        m.san.operation_ends(&m.ram, elsewhere);
+        m.san.assert_clean();
+        if flushed {
+            m.san.flush(&m.ram, 1, Flush::page(SPACE, VA));
+        }
+        m.san.operation_ends(&m.ram, again);
+        let used = m.san.translate(&m.ram, 1, VA, Access::READ).is_ok();
+        assert_eq!((used, m.san.count(Kind::StaleUse)), (!flushed, u64::from(!flushed)), "{}", m.san);
+    }
+}
+
+#[test]
+fn a_lazy_cpu_is_flushed_when_it_runs_in_the_space_again() {
+    for flushed in [true, false] {
+        let mut m = machine();
+        let unmap = m.san.operation_begins();
+        clear(&mut m);
+        m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
+        m.san.lazy(1);
+        m.san.flush(&m.ram, 0, Flush::page(SPACE, VA));
+        m.san.operation_ends(&m.ram, unmap);
+        m.san.assert_clean();
+        m.san.resume(1);
+        if flushed {
+            m.san.flush(&m.ram, 1, Flush::page(SPACE, VA));
+        }
+        let used = m.san.translate(&m.ram, 1, VA, Access::READ).is_ok();
+        assert_eq!((used, m.san.count(Kind::StaleUse)), (!flushed, u64::from(!flushed)), "{}", m.san);
+    }
+}
+
+#[test]
 fn an_operation_ends_once() {
     let mut m = machine();
     let operation = m.san.operation_begins();
