@@ -239,6 +239,14 @@ fn parallel_calls_on_shared_spaces_use_nothing_stale() {
     assert!(invalidations > 1_000, "{invalidations}: nothing was at stake");
 }
 
+/// Where calls meet as they seldom do.
+#[test]
+#[ignore = "takes minutes"]
+fn parallel_calls_of_thousands_of_seeds_use_nothing_stale() {
+    let found: Vec<u64> = (64..10_000).filter(|&seed| findings(seed, 0, STEPS).0 != 0).collect();
+    assert!(found.is_empty(), "seeds with findings: {found:?}");
+}
+
 #[test]
 fn a_cpu_that_does_not_forget_now_and_then_is_noticed_in_most_runs() {
     let noticed = (0..64).filter(|&seed| findings(seed, 8, STEPS).0 != 0).count();
