@@ -6,11 +6,11 @@
 //! gets up to four kinds of pass:
 //!
 //! 1. A counting pass that also times single calls of the allocator.
-//! 2. With `--sanitize`, passes under the sanitizer.
-//! 3. Replays without instruments, for the speed.
-//! 4. The allocator's calls back to back, for the means.
+//! 2. Replays without instruments, for the speed.
+//! 3. The allocator's calls back to back, for the means.
+//! 4. With `--sanitize`, passes under the sanitizer, when all the rest has been printed.
 //!
-//! Kinds 3 and 4 alternate between the policies, so a machine that changes its speed treats all
+//! Kinds 2 and 3 alternate between the policies, so a machine that changes its speed treats all
 //! policies alike.
 //!
 //! # Modules
@@ -102,12 +102,16 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let mut figures = Vec::new();
     let mut failures = Vec::new();
     let mut load = |trace: Result<Trace, Failure>| -> Result<(), Failure> {
-        let report = passes::replay(trace?, args, &mut failures)?;
+        let measured = &mut |report: &ReplayReport| match args.json {
+            true => Ok(()),
+            false => print::report(&report.text()),
+        };
+        let report = passes::replay(trace?, args, &mut failures, measured)?;
         let of_trace = report.figures(reports.iter().map(|(report, _)| report))?;
         let comparison = baseline.compare(&of_trace)?;
         figures.extend(of_trace);
         if !args.json {
-            print::report(&report.text())?;
+            print::report(&report.sanitizer_text())?;
             if let Some(comparison) = &comparison {
                 comparison.print()?;
             }

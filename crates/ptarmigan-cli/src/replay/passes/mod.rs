@@ -54,7 +54,8 @@ struct Counted {
     ahead: Vec<IdleRound>,
 }
 
-/// Replays one trace on all policies.
+/// Replays one trace on all policies. Calls `measured` with the report as soon as only the
+/// sanitizer's findings are missing, which take as long as all the rest.
 ///
 /// # Errors
 /// As [`run`](super::run). Errors that still allow a report go to `failures`.
@@ -62,6 +63,7 @@ pub fn replay(
     mut trace: Trace,
     args: &ReplayArgs,
     failures: &mut Vec<Failure>,
+    measured: &mut dyn FnMut(&ReplayReport) -> Result<(), Failure>,
 ) -> Result<ReplayReport, Failure> {
     let userpte = args.params.and_then(|params| params.userpte).unwrap_or_default();
     let memory = args.memory;
@@ -101,19 +103,6 @@ pub fn replay(
         }
         counted.push(one);
     }
-    if args.sanitize {
-        passes.sanitize(&mut counted)?;
-        for one in &counted {
-            let findings = one.run.sanitizer.findings;
-            if findings > 0 && !one.policy.is_historic() {
-                let name = one.policy.name();
-                failures.push(Failure::new(format!(
-                    "{}: the sanitizer found {findings} violation(s) in policy {name}",
-                    trace.name
-                )));
-            }
-        }
-    }
     let rounds = passes.speed_rounds();
     let bar = bar::bar(((rounds + STREAM_ROUNDS) * counted.len()) as u64, "measuring");
     for _ in 0..rounds {
@@ -133,7 +122,12 @@ pub fn replay(
     }
     bar.finish_and_clear();
     let runs = counted.into_iter().map(|one| one.finish(&passes)).collect();
-    Ok(ReplayReport::new(trace, relayout, args.memory, passes.common.clock.resolution(), runs))
+    let mut report = ReplayReport::new(trace, relayout, args.memory, passes.common.clock.resolution(), runs);
+    measured(&report)?;
+    if args.sanitize {
+        passes.sanitize(&mut report, failures)?;
+    }
+    Ok(report)
 }
 
 impl Counted {
@@ -223,13 +217,16 @@ impl Passes<'_> {
 
     /// Runs the passes under the sanitizer, one for each policy and seed: as many at once as there
     /// are processors, unless each replays with several workers already.
-    fn sanitize(&self, counted: &mut [Counted]) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If a pass fails. Findings in a policy that is not historic go to `failures`.
+    fn sanitize(&self, report: &mut ReplayReport, failures: &mut Vec<Failure>) -> Result<(), Failure> {
         let args = self.common.args;
         let seeds = args.seeds as usize;
-        let total = counted.len() * seeds;
+        let policies = args.policies();
+        let total = policies.len() * seeds;
         let processors = available_parallelism().map_or(1, usize::from);
         let threads = if self.common.job().workers() > 1 { 1 } else { processors.min(total) };
-        let policies: Vec<_> = counted.iter().map(|one| one.policy).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             let mut results = Vec::new();
@@ -257,10 +254,19 @@ impl Passes<'_> {
         });
         results.sort_by_key(|(n, ..)| *n);
         for (n, result) in results {
-            let (report, first) = result?;
-            counted[n / seeds].run.sanitizer.merge(report);
+            let (found, first) = result?;
+            report.runs[n / seeds].sanitizer.merge(found);
             if let Some(first) = first {
                 print::error(&first);
+            }
+        }
+        for (run, policy) in report.runs.iter().zip(&policies) {
+            let findings = run.sanitizer.findings;
+            if findings > 0 && !policy.is_historic() {
+                let (trace, name) = (&self.common.trace.name, policy.name());
+                failures.push(Failure::new(format!(
+                    "{trace}: the sanitizer found {findings} violation(s) in policy {name}"
+                )));
             }
         }
         Ok(())

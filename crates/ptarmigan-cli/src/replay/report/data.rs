@@ -25,7 +25,7 @@ pub struct ReplayReport {
     /// How the recorded addresses were moved, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) relayout: Option<Relayout>,
-    pub(super) runs: Vec<PolicyReport>,
+    pub runs: Vec<PolicyReport>,
     #[serde(skip)]
     pub(super) memory: u64,
     #[serde(skip)]

@@ -1,11 +1,13 @@
 //! A report as text, at most 80 columns wide.
-use super::data::{Flushes, HashReport, PolicyReport, ReplayReport, TraceReport, TruthReport};
+use super::data::{
+    Flushes, HashReport, PolicyReport, ReplayReport, SanitizerReport, TraceReport, TruthReport,
+};
 use crate::replay::input::relayout::Relayout;
 use ptarmigan_bench::text::{Text, TextTable};
 use std::fmt::Write;
 
 impl ReplayReport {
-    /// Returns the report as text, at most 80 columns wide.
+    /// Returns the report as text, at most 80 columns wide, without the sanitizer's findings.
     pub fn text(&self) -> Text {
         let mut out = Text::default();
         // Writing to a text cannot fail.
@@ -42,12 +44,10 @@ impl ReplayReport {
         }
         writeln!(out)?;
         let mut table = TextTable::new(
-            &["", "ns/alloc", "misses", "peak live", "cached", "Mevent/s", "findings"],
-            &[-10, 10, 9, 10, 10, 9, 8],
+            &["", "ns/alloc", "misses", "peak live", "cached", "Mevent/s"],
+            &[-10, 10, 9, 10, 10, 9],
         );
         for run in &self.runs {
-            let findings =
-                if run.sanitizer.ran { run.sanitizer.findings.to_string() } else { "-".to_owned() };
             table.row(&[
                 &run.label(),
                 &format_args!("{:.1}", run.mean_alloc_ns),
@@ -55,7 +55,6 @@ impl ReplayReport {
                 &run.peak_live_tables,
                 &bytes(run.peak_cached_bytes),
                 &format_args!("{:.2}", run.events_per_s / 1e6),
-                &findings,
             ]);
         }
         out.table(table);
@@ -71,6 +70,41 @@ impl ReplayReport {
         writeln!(out, "itself, {:.0} ns per single call for the clock.", self.clock_ns)?;
         if self.runs.iter().any(|run| run.historic_lists.is_some()) {
             writeln!(out, "In brackets: the number of lists of a historic policy.")?;
+        }
+        Ok(())
+    }
+
+    /// Returns the sanitizer's findings as text, at most 80 columns wide; an empty one if it did not
+    /// run.
+    pub fn sanitizer_text(&self) -> Text {
+        let mut out = Text::default();
+        if self.runs.iter().any(|run| run.sanitizer.ran) {
+            // As above.
+            let _ = self.write_sanitizer(&mut out);
+        }
+        out
+    }
+
+    fn write_sanitizer(&self, out: &mut Text) -> std::fmt::Result {
+        writeln!(out)?;
+        let mut table = TextTable::new(&["sanitizer", "passes", "findings"], &[-10, 6, 10]);
+        for run in &self.runs {
+            table.row(&[&run.label(), &run.sanitizer.passes, &run.sanitizer.findings]);
+        }
+        out.table(table);
+        for run in self.runs.iter().filter(|run| run.sanitizer.findings > 0) {
+            let listed = |counts: &mut dyn Iterator<Item = (&str, u64)>| {
+                let counts: Vec<_> =
+                    counts.filter(|(_, n)| *n > 0).map(|(of, n)| format!("{of} {n}")).collect();
+                counts.join(", ")
+            };
+            let SanitizerReport { kinds, by_level, .. } = &run.sanitizer;
+            let kinds = listed(&mut kinds.iter().map(|(kind, n)| (kind.as_str(), *n)));
+            writeln!(out, "{:<10} {kinds}", run.label())?;
+            let levels = listed(&mut by_level.iter().map(|(level, n)| (*level, *n)));
+            if !levels.is_empty() {
+                writeln!(out, "{:<10} as tables came back: {levels}", "")?;
+            }
         }
         Ok(())
     }
@@ -146,24 +180,6 @@ impl PolicyReport {
         }
         if let Some(zero) = &self.zero {
             zero.write(out)?;
-        }
-        if self.sanitizer.ran {
-            write!(out, "sanitizer  {} finding(s)", self.sanitizer.findings)?;
-            if self.sanitizer.passes > 1 {
-                write!(out, " in {} passes", self.sanitizer.passes)?;
-            }
-            for (kind, n) in &self.sanitizer.kinds {
-                write!(out, ", {kind} {n}")?;
-            }
-            writeln!(out)?;
-            let by_level: Vec<_> = self.sanitizer.by_level.iter().filter(|(_, n)| **n > 0).collect();
-            if !by_level.is_empty() {
-                write!(out, "         as tables came back:")?;
-                for (i, (level, n)) in by_level.into_iter().enumerate() {
-                    write!(out, "{} {level} {n}", if i > 0 { "," } else { "" })?;
-                }
-                writeln!(out)?;
-            }
         }
         let TruthReport { checked, equal, tables_from_stops, .. } = self.truth;
         if checked > 0 {
