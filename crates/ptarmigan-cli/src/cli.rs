@@ -7,10 +7,11 @@ pub mod pages;
 
 pub use examples::{EXIT_CODES, Example, of};
 
-use crate::baseline;
-use crate::error::Failure;
-use crate::{advise, bench, calibrate, inspect, print, record, replay, report};
+use crate::{advise, bench, calibrate, inspect, record, report};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::baseline;
+use ptarmigan_replay::terminal::print;
 use std::process::ExitCode;
 
 /// A workbench for page-table memory: records what real programs do to their address spaces and
@@ -22,14 +23,14 @@ pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    spread: replay::Spread,
+    spread: ptarmigan_replay::Spread,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Record(record::RecordArgs),
     Inspect(inspect::InspectArgs),
-    Replay(Box<replay::ReplayArgs>),
+    Replay(Box<ptarmigan_replay::ReplayArgs>),
     Advise(advise::AdviseArgs),
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
@@ -96,14 +97,14 @@ impl Cli {
         match self.command {
             Some(Command::Record(args)) => record::run(&args),
             Some(Command::Inspect(args)) => inspect::run(&args),
-            Some(Command::Replay(args)) => replay::run(&args),
+            Some(Command::Replay(args)) => ptarmigan_replay::run(&args),
             Some(Command::Advise(args)) => advise::run(&args),
             Some(Command::Bench(args)) => args.run().map(|()| ExitCode::SUCCESS),
             Some(Command::Calibrate(args)) => calibrate::run(&args),
             Some(Command::Report(args)) => report::run(&args),
             Some(Command::Completions(args)) => pages::completions(&args),
             Some(Command::Man(args)) => pages::man(&args),
-            None => replay::default_run(self.spread),
+            None => ptarmigan_replay::default_run(self.spread),
         }
     }
 }

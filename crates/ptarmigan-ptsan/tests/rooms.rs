@@ -45,6 +45,7 @@ const CRATES: &[&str] = &[
     "crates/ptarmigan-ptsan",
     "crates/ptsan",
     "crates/ptarmigan-trace",
+    "crates/ptarmigan-replay",
     "crates/ptarmigan-cli",
     "kernels/bare-x86_64",
     "kernels/base",

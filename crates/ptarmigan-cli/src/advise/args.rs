@@ -1,6 +1,6 @@
 //! The options of `ptarmigan advise`.
-use crate::error::Failure;
-use crate::replay::parse_memory;
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::parse_memory;
 use std::path::PathBuf;
 
 /// Say what would help a recorded program, and a kernel that runs it: each piece of advice with its

@@ -1,6 +1,6 @@
 //! Counts of a replay, and the savings between two replays.
-use crate::replay::{CountedRun, OpClass};
-use crate::words::several;
+use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::{CountedRun, OpClass};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

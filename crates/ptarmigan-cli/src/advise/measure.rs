@@ -1,9 +1,9 @@
 //! Replays with and without.
 use super::figures::{Figures, Saved};
-use crate::error::Failure;
-use crate::replay::{CountedMachine, CountedRun, SoloTrace};
 use indicatif::ProgressBar;
 use ptarmigan_bench::clock::Clock;
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::{CountedMachine, CountedRun, SoloTrace};
 
 /// One side of a comparison: a recording on a machine.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ impl Measure {
             usual: CountedMachine::usual(memory),
             rounds,
             clock: Clock::calibrate(),
-            spinner: crate::bar::spinner(),
+            spinner: ptarmigan_replay::terminal::bar::spinner(),
         }
     }
 

@@ -18,15 +18,15 @@ mod text;
 
 pub use args::AdviseArgs;
 
-use crate::error::{Context, Failure};
 use crate::measure::page_prices::PagePrices;
-use crate::model;
-use crate::print;
-use crate::replay::{SoloTrace, Trace};
 use args::{KernelArch, Whom};
 use measure::Measure;
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan_bench::term;
+use ptarmigan_replay::model;
+use ptarmigan_replay::terminal::print;
+use ptarmigan_replay::{Context, Failure};
+use ptarmigan_replay::{SoloTrace, Trace};
 use report::{Document, TraceReport};
 use std::process::ExitCode;
 

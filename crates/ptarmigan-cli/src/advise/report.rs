@@ -1,7 +1,7 @@
 //! The result. Serialised, it is the JSON document.
 use super::advice::{Advice, Rejected, Verdict};
 use super::figures::Figures;
-use crate::replay::Trace;
+use ptarmigan_replay::Trace;
 use ptarmigan_trace::{Arch, Method, Unseen};
 use serde::Serialize;
 

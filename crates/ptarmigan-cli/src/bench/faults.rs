@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
 use ptarmigan::machine::{Machine, On};
@@ -17,6 +16,7 @@ use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, SharedSpace, Space};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig};
+use ptarmigan_replay::{EitherMachine, ReplayHost, WalkingMmu};
 
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::report::{BenchReport, Samples};

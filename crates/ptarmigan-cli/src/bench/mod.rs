@@ -26,15 +26,15 @@ mod zero;
 
 use clap::{Args, Subcommand};
 
-use crate::baseline::{self, BaselineArgs, BaselineRun, WithComparison};
 use crate::calibrate;
-use crate::error::{Context, Failure};
-use crate::model;
-use crate::print;
 use history::{holt, imbalance, migration};
 use ptarmigan_bench::json::Document;
 use ptarmigan_bench::text::Text;
 use ptarmigan_bench::{Options, pages};
+use ptarmigan_replay::baseline::{self, BaselineArgs, BaselineRun, WithComparison};
+use ptarmigan_replay::model;
+use ptarmigan_replay::terminal::print;
+use ptarmigan_replay::{Context, Failure};
 
 /// Measure parts of the library against contenders.
 #[derive(Args, Clone, Debug)]

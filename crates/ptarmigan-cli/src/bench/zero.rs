@@ -14,7 +14,6 @@
 //!
 //! The page of a fault is cleared in the fault (`cleared-then`) or ahead of it, outside the clock
 //! (`cleared-ahead`).
-use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
@@ -23,6 +22,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use ptarmigan_hosted::{Host, HostConfig};
+use ptarmigan_replay::{EitherMachine, ReplayHost, WalkingMmu};
 
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::clock::thread_time;

@@ -1,11 +1,11 @@
 //! Pages of the manual, and completions of shells.
 use super::examples::{EXIT_CODES, of};
-use crate::error::{Context, Failure};
-use crate::output::Output;
-use crate::print;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
+use ptarmigan_replay::terminal::output::Output;
+use ptarmigan_replay::terminal::print;
+use ptarmigan_replay::{Context, Failure};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Counts the contents of a trace.
 use super::events;
-use crate::input;
 use indicatif::ProgressBar;
+use ptarmigan_replay::files;
 use ptarmigan_trace::{CloneKind, FaultFlags, Kind, ReadError, Sampled, TraceFile, Unseen};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -149,7 +149,7 @@ impl Regions {
 /// # Errors
 /// If the file cannot be read or is not a complete trace.
 pub fn report(path: &Path) -> Result<Inspection, ReadError> {
-    let file = input::open(path)?;
+    let file = files::open(path)?;
     let (header, summary, bytes) = (file.header().clone(), *file.summary(), file.bytes());
     let mut r = Inspection {
         name: header.name().to_owned(),
@@ -167,7 +167,7 @@ pub fn report(path: &Path) -> Result<Inspection, ReadError> {
         bytes,
         ..Inspection::default()
     };
-    let progress = crate::bar::bar(summary.events, "reading");
+    let progress = ptarmigan_replay::terminal::bar::bar(summary.events, "reading");
     count(file, &mut r, &progress)?;
     progress.finish_and_clear();
     let per_event = |n: u64| n as f64 / summary.events.max(1) as f64;

@@ -3,9 +3,10 @@ mod count;
 mod events;
 mod text;
 
-use crate::error::{Context, Failure};
-use crate::{input, nearest, print};
 use ptarmigan_bench::json::Document;
+use ptarmigan_replay::files;
+use ptarmigan_replay::terminal::{nearest, print};
+use ptarmigan_replay::{Context, Failure};
 use ptarmigan_trace::ReadError;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -58,7 +59,7 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
 }
 
 fn problem(args: &InspectArgs, e: &ReadError) -> Failure {
-    Failure::new(format!("{}: {e}", input::name(&args.file)))
+    Failure::new(format!("{}: {e}", files::name(&args.file)))
 }
 
 /// Prints the events that the options choose.
@@ -67,10 +68,10 @@ fn print_events(args: &InspectArgs) -> Result<(), Failure> {
         let (hint, known) = (nearest::hint(unknown, &events::NAMES), events::NAMES.join(", "));
         return Err(Failure::new(format!("{unknown}: no kind of event; known are {known}{hint}")));
     }
-    let file = input::open(&args.file).map_err(|e| problem(args, &e))?;
+    let file = files::open(&args.file).map_err(|e| problem(args, &e))?;
     let tasks = file.summary().tasks;
     if let Some(absent) = args.task.iter().find(|task| **task >= tasks) {
-        let (name, last) = (input::name(&args.file), tasks - 1);
+        let (name, last) = (files::name(&args.file), tasks - 1);
         return Err(Failure::new(format!("{name}: no task {absent}; its tasks are 0 to {last}")));
     }
     let mut reader = file.events().map_err(|e| problem(args, &e))?;

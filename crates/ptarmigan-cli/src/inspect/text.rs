@@ -1,6 +1,6 @@
 //! Prints the contents of a trace as text.
 use super::count::Inspection;
-use crate::words::several;
+use ptarmigan_replay::terminal::words::several;
 use std::fmt::Write;
 
 /// The width of the text where the terminal has room for it.

@@ -1,8 +1,8 @@
 //! The options of `ptarmigan report`.
-use crate::error::Failure;
-use crate::replay::{Choice, PolicyName, parse_memory};
 use ptarmigan::params::{Params, UserPte};
 use ptarmigan_linux::Trim;
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::{Choice, PolicyName, parse_memory};
 use std::path::PathBuf;
 
 /// Write a page about the table pages of recorded programs: one HTML file with pictures that needs

@@ -1,7 +1,7 @@
 //! The data behind the pictures, as CSV and as JSON.
 use super::collect::Figures;
 use super::timeline;
-use crate::error::{Context, Failure};
+use ptarmigan_replay::{Context, Failure};
 use serde_json::{Map, Value, json};
 
 /// The number of the form that the JSON documents have. It changes when a field goes or means

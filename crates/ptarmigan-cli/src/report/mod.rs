@@ -17,11 +17,11 @@ mod words;
 
 pub use args::ReportArgs;
 
-use crate::error::{Context, Failure};
-use crate::output::Output;
-use crate::print;
-use crate::replay::ObservedTrace;
 use collect::{Figures, PlacedFigures};
+use ptarmigan_replay::ObservedTrace;
+use ptarmigan_replay::terminal::output::Output;
+use ptarmigan_replay::terminal::print;
+use ptarmigan_replay::{Context, Failure};
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;

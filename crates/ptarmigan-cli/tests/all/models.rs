@@ -14,7 +14,8 @@ fn flushes(options: &[&str]) -> [u64; 3] {
 }
 
 fn shipped(name: &str) -> Value {
-    let text = std::fs::read_to_string(crate_file(&format!("costs/{name}.json"))).expect("a shipped model");
+    let text =
+        std::fs::read_to_string(crate_file(&format!("../../costs/{name}.json"))).expect("a shipped model");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -41,7 +42,7 @@ fn a_model_changes_what_is_flushed_and_linux_stays_the_default() {
 
 #[test]
 fn a_shipped_model_can_be_given_as_a_file_and_one_of_another_host_warns() {
-    assert_eq!(flushes(&["--model", &crate_file("costs/linux-33.json")]), flushes(&[]));
+    assert_eq!(flushes(&["--model", &crate_file("../../costs/linux-33.json")]), flushes(&[]));
     let file = Temporary::file("copy", shipped("power3-2001").to_string());
     let Ran { status, err, .. } = replay(&["--model", file.path()]);
     assert!(status == Some(0) && err.lines().count() == 1, "{err}");

@@ -89,7 +89,7 @@ pub fn crate_file(name: &str) -> String {
 
 /// Returns the path of a shipped recording.
 pub fn shipped(name: &str) -> String {
-    crate_file(&format!("traces/{name}"))
+    crate_file(&format!("../../traces/{name}"))
 }
 
 pub fn text(path: &Path) -> &str {

@@ -66,7 +66,7 @@ fn wrong_names_get_the_nearest_ones() {
         (&["replay", "--sanitise"], 2, "'--sanitize'"),
         (&["replay", "--policy", "ptarmgan"], 2, "'ptarmigan'"),
         (&["replay", "compil"], 1, "did you mean compile?"),
-        (&["inspect", "traces/rustc.ptrac"], 1, "did you mean rustc.ptrace?"),
+        (&["inspect", "../../traces/rustc.ptrac"], 1, "did you mean rustc.ptrace?"),
         (&["inspect", "nowhere/at/all.ptrace"], 1, "shipped recordings are compile, configure"),
         (&["replay", "fixture", "--model", "linux33"], 1, "did you mean linux-33?"),
         (&["inspect", "fixture", "--events", "--kind", "fualt"], 1, "did you mean fault?"),

@@ -3,9 +3,9 @@
 use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Measure, Side};
-use crate::error::Failure;
-use crate::replay::{CountedMachine, SoloTrace};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Work};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::{CountedMachine, SoloTrace};
 
 const KIND: &str = "flush-model";
 

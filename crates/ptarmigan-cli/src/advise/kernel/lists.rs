@@ -7,8 +7,8 @@
 use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
-use crate::error::Failure;
-use crate::replay::{CountedMachine, SoloTrace};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::{CountedMachine, SoloTrace};
 
 const KIND: &str = "caching";
 /// Sizes of magazines that are tried, the smallest first.
@@ -128,7 +128,7 @@ fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::CountedRun;
+    use ptarmigan_replay::CountedRun;
 
     fn figures(run: CountedRun) -> Figures {
         Figures::of(&[run])

@@ -6,9 +6,9 @@
 use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Measure, Side};
-use crate::error::Failure;
-use crate::replay::{PlacedMachine, PlacedRun, PlacedTrace, SoloTrace};
 use ptarmigan::params::{AutoParams, UserPte};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::{PlacedMachine, PlacedRun, PlacedTrace, SoloTrace};
 
 const KIND: &str = "userpte";
 /// The machine: 4 GiB, of which 768 MiB are low memory.

@@ -1,7 +1,7 @@
 //! A recording written anew, with changes.
 //!
 //! Linux's counts of tables are left out: they are of the program as it was.
-use crate::replay::{PackedEvent, PackedKind, Trace};
+use ptarmigan_replay::{PackedEvent, PackedKind, Trace};
 use ptarmigan_trace::{FaultFlags, Kind};
 
 /// A copy of a recording, made step by step.

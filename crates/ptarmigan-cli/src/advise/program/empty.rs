@@ -6,8 +6,8 @@
 //! touch it again. The mended program gives up the whole region after that call.
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, Seen};
-use crate::replay::{Trace, When};
 use ptarmigan::addr::VirtRange;
+use ptarmigan_replay::{Trace, When};
 use ptarmigan_trace::Kind;
 use std::collections::HashMap;
 

@@ -15,9 +15,9 @@
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
 use super::work::{Both, FaultWork, Kinds};
-use crate::replay::{HugeFaults, PackedKind, Trace, When};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::space::AreaFlags;
+use ptarmigan_replay::{HugeFaults, PackedKind, Trace, When};
 use ptarmigan_trace::{FaultFlags, Kind};
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -19,12 +19,12 @@ mod zones;
 use super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::figures::{Figures, Saved, percent};
 use super::measure::{Compared, Measure, Side};
-use crate::error::Failure;
 use crate::measure::page_prices::PagePrices;
-use crate::replay::{SPLIT, SoloTrace, Trace};
-use crate::words::{several, several_were};
 use empty::EmptyTables;
 use huge::{HugeRegions, ONE_BY_ONE};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::terminal::words::{several, several_were};
+use ptarmigan_replay::{SPLIT, SoloTrace, Trace};
 use share::Forks;
 use zones::Zones;
 

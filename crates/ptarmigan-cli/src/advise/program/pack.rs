@@ -5,7 +5,7 @@
 use super::edit::Edit;
 use super::seen::REGION;
 use super::zones::{Layout, Zone};
-use crate::replay::{PackedKind, Tasks, Trace};
+use ptarmigan_replay::{PackedKind, Tasks, Trace};
 use ptarmigan_trace::Kind;
 use std::collections::HashMap;
 

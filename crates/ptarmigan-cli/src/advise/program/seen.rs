@@ -1,5 +1,5 @@
 //! The view of a replay that the finders of advice get.
-use crate::replay::{Look, When};
+use ptarmigan_replay::{Look, When};
 use ptarmigan_trace::{FaultFlags, Kind};
 
 /// Pages that one leaf table maps, and one huge page has.

@@ -6,7 +6,7 @@
 //! child's faults on pages that the parent has touched, and the parent's faults on pages that fork
 //! had write-protected.
 use super::edit::Edit;
-use crate::replay::{PackedEvent, PackedKind, Trace};
+use ptarmigan_replay::{PackedEvent, PackedKind, Trace};
 use ptarmigan_trace::{CloneKind, FaultFlags, Kind};
 use std::collections::{HashMap, HashSet};
 

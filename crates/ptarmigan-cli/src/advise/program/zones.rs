@@ -4,8 +4,8 @@
 //! zone, and `munmap` cuts off untouched ends. A zone that a file or shared memory was mapped into,
 //! or that `mremap` has moved, cannot be packed.
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
-use crate::replay::When;
 use ptarmigan::space::AreaFlags;
+use ptarmigan_replay::When;
 use ptarmigan_trace::{Kind, MapFlags};
 use std::collections::{BTreeMap, HashMap};
 

@@ -11,10 +11,10 @@ use ptarmigan::tlb::{CostModel, Costs, Plan, Runs, SlotSet, Work};
 use serde::Serialize;
 
 use crate::calibrate::HostTime;
-use crate::error::Failure;
-use crate::model::Model;
 use hashed::{Flushed, HashedMachine, PAGE_SHIFT};
 use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::model::Model;
 
 /// The first address of the window of kmap slots.
 const WINDOW: u32 = 0xff80_0000;
@@ -267,7 +267,7 @@ impl FlushReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::load;
+    use ptarmigan_replay::model::load;
 
     fn values(model: &Model) -> Vec<(String, f64)> {
         let rows = run(model).unwrap().rows;

@@ -12,9 +12,9 @@ use ptarmigan::tlb::hash::{HashCounts, HashLayout, Hashed32, Hashed64};
 use ptarmigan::tlb::{CostModel, Work};
 use serde::Serialize;
 
-use crate::model::Model;
 use load::Load;
 use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_replay::model::Model;
 
 /// The pages of the machine.
 const PAGES: usize = 1 << 18;
@@ -206,7 +206,7 @@ impl HashBench {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::load;
+    use ptarmigan_replay::model::load;
 
     fn bench() -> HashBench {
         run_with(&load("power3-2001").unwrap(), PAGES / 8).unwrap()

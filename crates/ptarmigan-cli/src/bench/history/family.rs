@@ -3,7 +3,6 @@
 //! A server that forks workers does this, and so does the program in the report of 2008. The CPU
 //! that forks needs table pages all the time; the CPUs on which children exit receive them. Only
 //! counts matter here, so there are no clocks, and no CPU loads a space.
-use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
@@ -12,6 +11,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan_hosted::{CpuSlot, Host};
+use ptarmigan_replay::{EitherMachine, ReplayHost, WalkingMmu};
 
 /// The format of all tables here.
 pub type F = X86_64;

@@ -17,12 +17,12 @@ use ptarmigan_linux::Rules;
 
 use super::host;
 use crate::bench::historic::historic;
-use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::machine::host as one_cpu;
 use ptarmigan_bench::report::{BenchReport, Samples};
 use ptarmigan_bench::rounds::RoundLine;
 use ptarmigan_bench::stats::median;
+use ptarmigan_replay::{EitherMachine, ReplayHost, WalkingMmu};
 
 /// Children per round.
 pub const FORKS: u32 = 128;

@@ -16,12 +16,12 @@ mod window;
 
 pub(crate) use report::KmapBench;
 
-use crate::error::{Context, Failure};
-use crate::model::{self, Model};
 use clap::{Args, ValueEnum};
 use ptarmigan::tlb::CostModel;
 use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::clock::Clock;
+use ptarmigan_replay::model::{self, Model};
+use ptarmigan_replay::{Context, Failure};
 use report::Part;
 use sweep::Priced;
 use window::RealWindow;

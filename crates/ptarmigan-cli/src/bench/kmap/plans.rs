@@ -2,10 +2,10 @@
 use super::case::{RULES, Spread, StaleCase, name};
 use super::report::{KmapRow, row};
 use super::window::RealWindow;
-use crate::bar;
 use ptarmigan::tlb::{CostModel, Costs, Plan, SlotSet};
 use ptarmigan_bench::clock::Clock;
 use ptarmigan_bench::stats::median;
+use ptarmigan_replay::terminal::bar;
 
 /// Sizes of stale sets, from 1 to 1,024.
 const SIZES: usize = 64;

@@ -1,7 +1,6 @@
 //! Speed of the pool and of Linux's, on slots that are a store each, by one thread and by two.
 use super::plans::verdict;
 use super::report::{KmapRow, Part};
-use crate::bar;
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::X86_64;
@@ -11,6 +10,7 @@ use ptarmigan_bench::affinity::AffinityGuard;
 use ptarmigan_bench::stats::median;
 use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb, StoreSlots, Wired};
 use ptarmigan_linux::LinuxPool;
+use ptarmigan_replay::terminal::bar;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread;

@@ -1,11 +1,11 @@
 //! Stale slots per sweep, on recorded programs.
 use super::report::{KmapRow, Part, row};
-use crate::bar;
-use crate::error::Failure;
-use crate::replay::{KmapReport, SoloTrace, Trace};
-use crate::shipped::SHIPPED;
 use ptarmigan::tlb::CostModel;
 use ptarmigan_hosted::{HighConfig, Kmap, SlotKind};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::files::shipped::SHIPPED;
+use ptarmigan_replay::terminal::bar;
+use ptarmigan_replay::{KmapReport, SoloTrace, Trace};
 
 /// Slots of the window of 2001.
 const SLOTS: usize = 1024;

@@ -1,9 +1,9 @@
 //! The options.
 use super::model::{LowMemory, MOST_MEMORY, entries};
 use super::table::{Grid, size};
-use crate::error::Failure;
-use crate::replay::{PlacedMachine, parse_bytes, parse_memory};
 use clap::{Args, ValueEnum};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::{PlacedMachine, parse_bytes, parse_memory};
 use std::path::{Path, PathBuf};
 
 /// Parts of the benchmark.

@@ -1,11 +1,11 @@
 //! Sparse processes on the library: groups that share their frames, each with tables of its own.
 use super::model::{FRAME, LowMemory, Records, entries, most_leaf_tables, span, upper_bytes};
-use crate::error::{Context, Failure};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86Pae;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaError, AreaFlags, FaultError, Space, SpaceMachine};
+use ptarmigan_replay::{Context, Failure};
 
 /// Processes, in groups that a process forks. A group maps frames of its own, and each of its
 /// processes maps all of them.

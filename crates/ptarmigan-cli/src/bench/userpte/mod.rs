@@ -17,8 +17,8 @@ mod time;
 pub(crate) use args::UserPteOptions;
 pub(crate) use report::UserPteBench;
 
-use crate::error::{Context, Failure};
 use args::PartName;
+use ptarmigan_replay::{Context, Failure};
 
 /// Runs the parts that `options` name.
 ///

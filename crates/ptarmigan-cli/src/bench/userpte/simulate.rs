@@ -4,9 +4,6 @@ use super::load::{Fate, SparseLoad};
 use super::model::{FRAME, LowMemory, Records};
 use super::report::{Part, Row, row};
 use super::table::{Grid, size};
-use crate::bar;
-use crate::error::{Context, Failure};
-use crate::replay::{EitherMachine, ReplayHost, WalkingMmu};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86Pae;
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
@@ -16,6 +13,9 @@ use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostTables};
+use ptarmigan_replay::terminal::bar;
+use ptarmigan_replay::{Context, Failure};
+use ptarmigan_replay::{EitherMachine, ReplayHost, WalkingMmu};
 use std::fmt::{Result as Written, Write as _};
 
 /// How much smaller the machine is.

@@ -18,14 +18,14 @@
 //!
 //! One round is not counted. In each round every placement runs once, in an order that turns.
 use super::report::{Part, Row, row};
-use crate::bar;
-use crate::error::Failure;
 use crate::measure::usage::Switches;
 use crate::measure::welch::{Summary, Welch};
-use crate::replay::{PlacedMachine, PlacedRun, PlacedTrace};
 use ptarmigan::params::{AutoParams, UserPte};
 use ptarmigan_bench::clock::thread_time;
 use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::terminal::bar;
+use ptarmigan_replay::{PlacedMachine, PlacedRun, PlacedTrace};
 use std::fmt::{Result as Written, Write as _};
 use std::path::Path;
 use std::time::Instant;

@@ -3,8 +3,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::estimate::Estimate;
-use crate::error::{Context, Failure};
-use crate::model::{HostName, Model};
+use ptarmigan_replay::model::{HostName, Model};
+use ptarmigan_replay::{Context, Failure};
 
 /// The working set that a program is taken to have, in pages.
 pub(super) const RESIDENT: usize = 512;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::case::Grid;
 use super::host::HostFlush;
 use super::sample::{Sample, sample};
-use crate::error::{Context, Failure};
-use crate::print;
+use ptarmigan_replay::terminal::print;
+use ptarmigan_replay::{Context, Failure};
 
 /// The work of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

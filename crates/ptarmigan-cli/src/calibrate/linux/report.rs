@@ -9,9 +9,9 @@ use super::costs::{CostsNs, FoundAgainNs, RESIDENT};
 use super::estimate::{BreakEven, Estimate, TooFew};
 use super::picture::Picture;
 use super::sample::Sample;
-use crate::model::HostName;
 use ptarmigan_bench::stats::median;
 use ptarmigan_bench::text::{Text, TextTable};
+use ptarmigan_replay::model::HostName;
 
 /// The samples of the processes, by the number of their CPUs.
 pub(super) struct Measured {

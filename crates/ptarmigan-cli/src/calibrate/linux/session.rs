@@ -7,12 +7,12 @@ use super::case::Grid;
 use super::ceiling::Ceiling;
 use super::process::Order;
 use super::report::{Calibration, Measured};
-use crate::bar::bar;
 use crate::calibrate::CalibrateArgs;
-use crate::error::{Context, Failure};
-use crate::model::HostName;
-use crate::print;
 use ptarmigan_bench::json::Document;
+use ptarmigan_replay::model::HostName;
+use ptarmigan_replay::terminal::bar::bar;
+use ptarmigan_replay::terminal::print;
+use ptarmigan_replay::{Context, Failure};
 
 /// Times that a process carries each case out. A second CPU is often taken, and waited for.
 const PASSES: [usize; 2] = [60, 20];

@@ -5,8 +5,8 @@ use super::estimate::Estimate;
 use super::fake::FakeFlush;
 use super::report::{Calibration, Measured};
 use super::sample::{Sample, sample};
-use crate::model::{HostName, Model};
 use ptarmigan::tlb::CostModel;
+use ptarmigan_replay::model::{HostName, Model};
 
 const GRID: Grid = Grid { ceiling: 33, cpus: 1 };
 const PROCESSES: u64 = 15;

@@ -4,7 +4,7 @@
 //! the second is killed, the first answers the system calls that wait, until the command has ended.
 use super::system::notify::{self, Listener, Ready};
 use super::system::signals;
-use crate::print;
+use ptarmigan_replay::terminal::print;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,6 +1,6 @@
 //! Flushes over the recording, the library's and Linux's.
 use super::Parts;
-use crate::replay::{Flushes, Observation, Trace};
+use ptarmigan_replay::{Flushes, Observation, Trace};
 use ptarmigan_trace::Unseen;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! Table pages that are alive, over the recording.
 use super::{Parts, part_of_call};
-use crate::replay::{Observation, ObservedTrace, RecordedProgram};
 use crate::report::words::size;
+use ptarmigan_replay::{Observation, ObservedTrace, RecordedProgram};
 use serde::Serialize;
 
 /// Programs that are shown apart; the others are one.

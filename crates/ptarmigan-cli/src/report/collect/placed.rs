@@ -1,7 +1,7 @@
 //! Low memory under each `userpte=`.
-use crate::error::Failure;
-use crate::replay::{PlacedMachine, PlacedTrace};
 use ptarmigan::params::UserPte;
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::{PlacedMachine, PlacedTrace};
 use serde::Serialize;
 use std::path::Path;
 

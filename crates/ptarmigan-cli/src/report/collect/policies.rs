@@ -1,6 +1,6 @@
 //! Allocation on each policy: counts, times, and memory kept.
 use super::{Parts, part_of_call};
-use crate::replay::{LevelReport, LevelTimes, Observation, PolicyRun};
+use ptarmigan_replay::{LevelReport, LevelTimes, Observation, PolicyRun};
 use serde::Serialize;
 
 /// One policy.

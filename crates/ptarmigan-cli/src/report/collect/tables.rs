@@ -1,6 +1,6 @@
 //! Tables one by one: how full they were, how long they lived, and the operations that made and
 //! took them.
-use crate::replay::{Cause, Life, Observation, ObservedTrace};
+use ptarmigan_replay::{Cause, Life, Observation, ObservedTrace};
 use serde::Serialize;
 
 /// Figures over all tables.

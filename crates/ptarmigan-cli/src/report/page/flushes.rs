@@ -1,10 +1,10 @@
 //! Flushes over the recording.
 use super::html::{Table, note, panels, pictures, said, section};
 use super::{most, x_axis};
-use crate::replay::Flushes;
 use crate::report::collect::Figures;
 use crate::report::draw::Mirror;
 use crate::report::words::count;
+use ptarmigan_replay::Flushes;
 
 fn total(flushes: &Flushes) -> u64 {
     flushes.page + flushes.range + flushes.full

@@ -4,10 +4,10 @@ use super::facts::with_unit;
 use super::html::{note, pictures, said, section};
 use super::live::LEVELS;
 use super::most;
-use crate::replay::Cause;
 use crate::report::collect::{CauseRow, Figures};
 use crate::report::draw::{Bar, Bars, Columns};
 use crate::report::words::{count, on_axis, plural, share};
+use ptarmigan_replay::Cause;
 
 /// How full leaf tables were.
 pub(super) fn fullness(all: &[Figures]) -> String {

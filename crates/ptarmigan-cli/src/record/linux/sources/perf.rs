@@ -1,10 +1,10 @@
 //! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
 use super::merge::{Finished, Stream};
 use super::spill::{self, Consumed, Room, Spill};
-use crate::error::{Context, Failure};
 use crate::record::linux::allowed;
 use crate::record::linux::raw::{Raw, RawKind};
 use perf_event_open_sys::bindings as b;
+use ptarmigan_replay::{Context, Failure};
 use ptarmigan_trace::FaultFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};

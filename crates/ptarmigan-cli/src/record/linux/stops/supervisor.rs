@@ -6,13 +6,13 @@
 //! own find it untraced. Where another tracer is attached already, the look is left out.
 use super::calls::{self, Exiting, Looked, Pending};
 use super::tracer::{Ended, Surroundings};
-use crate::error::{Context, Failure};
 use crate::record::linux::keeper;
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
 use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::system::notify::{self, Listener, Ready, Waiting};
 use crate::record::linux::system::{proc, signals, sys};
+use ptarmigan_replay::{Context, Failure};
 use std::collections::HashMap;
 
 /// The system calls at which tasks wait for the supervisor.

@@ -4,11 +4,11 @@
 //! the new areas), at its exit (for `VmPTE`), at clones and at system calls that change an address
 //! space.
 use super::calls::{self, Exiting, Looked, Pending};
-use crate::error::Failure;
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::sources::spill::Notes;
 use crate::record::linux::system::{proc, signals, sys};
+use ptarmigan_replay::Failure;
 use ptarmigan_trace::FaultFlags;
 use std::collections::{HashMap, HashSet, VecDeque};
 

@@ -5,12 +5,12 @@ mod points;
 mod reader;
 mod ring;
 
-use crate::error::{Context, Failure};
 use crate::record::linux::keeper;
 use crate::record::linux::sources::merge::{Finished, Stream};
 use crate::record::linux::sources::spill::{self, Spill};
 use decoder::Decoder;
 use points::Point;
+use ptarmigan_replay::{Context, Failure};
 use reader::CpuEvents;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

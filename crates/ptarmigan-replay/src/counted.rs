@@ -1,0 +1,107 @@
+//! Replays recordings for the tables that they make: counts and times by class of operation.
+use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
+use super::platform::RecordedX86;
+use super::setup::{Setup, SoloTrace};
+use super::workers::watch::{Watch, watches};
+use crate::error::{Context, Failure};
+use ptarmigan::machine::Machine;
+use ptarmigan::quicklist::{Layered, ListsConfig, Policy};
+use ptarmigan::tlb::{CostModel, FlushCounts, TlbConfig};
+use ptarmigan_bench::clock::Clock;
+use ptarmigan_hosted::Delivery;
+
+/// The machine that a recording is replayed on.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedMachine {
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Pages in a magazine; 0 turns caching off.
+    pub magazine: usize,
+    /// Pages that are cached at the most; `None`: a sixteenth of the memory.
+    pub budget: Option<u32>,
+    /// How TLBs are flushed.
+    pub costs: CostModel,
+}
+
+impl CountedMachine {
+    /// Returns a machine as the library sets it up by itself.
+    pub fn usual(memory: u64) -> Self {
+        let magazine = ListsConfig::new(1).magazine;
+        CountedMachine { memory, magazine, budget: None, costs: CostModel::LINUX }
+    }
+}
+
+/// Counts of one replay.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountedRun {
+    /// By the number of the class.
+    pub classes: [ClassCount; OpClass::ALL.len()],
+    /// Processor time of the worker, in nanoseconds.
+    pub processor_ns: f64,
+    /// Tables made, roots included: those of the classes, and the root of the first space.
+    pub made: u64,
+    /// The most tables at once, roots included.
+    pub peak: u64,
+    /// Tables that spaces had when an exit or an `execve` ended them.
+    pub at_end: u64,
+    /// Pages that came from the frame allocator.
+    pub misses: u64,
+    /// Magazines that the depot moved to a CPU.
+    pub refills: u64,
+    /// The most pages that were cached at once.
+    pub cached: u64,
+    /// Flushes.
+    pub flushes: FlushCounts,
+    /// Samples of Linux's count of tables that were compared, and those that were equal.
+    pub samples: (u64, u64),
+}
+
+impl SoloTrace {
+    /// Replays the recording, and counts.
+    ///
+    /// # Errors
+    /// If the machine cannot be set up, or memory runs out.
+    pub fn count(&self, on: &CountedMachine, clock: Clock) -> Result<CountedRun, Failure> {
+        let setup = self.on(on.memory);
+        let lists = ListsConfig { magazine: on.magazine, fixed_budget: on.budget, ..setup.lists };
+        let tlb = TlbConfig { costs: on.costs, ..setup.tlb };
+        let setup = Setup { lists, tlb, ..setup };
+        let fresh = setup.fresh()?;
+        let tables = TableCounts::new(fresh.host().frames());
+        let layered = Layered::new(tables, fresh.quicklists()?).context("layers")?;
+        let (tables, policy): (_, &dyn Policy) = (layered.layer(), &layered);
+        let machine = fresh.machine(policy, RecordedX86::NO_MMU, Delivery::AtOnce)?;
+        let mut by_class = [ByClass::new(tables, self.trace(), &self.program().ops, clock)];
+        let ran = fresh.run(&machine, watches(&mut by_class), None)?;
+        setup.check_memory(&ran.outcome)?;
+        let counts = layered.counts();
+        let sum =
+            |of: fn(&ptarmigan::quicklist::LevelCounts) -> usize| counts.levels.iter().map(of).sum::<usize>();
+        let [ByClass { counts: classes, at_end, .. }] = by_class;
+        Ok(CountedRun {
+            classes,
+            processor_ns: ran.elapsed.processor.as_nanos() as f64,
+            at_end,
+            made: tables.made(),
+            peak: tables.peak(),
+            misses: sum(|level| level.misses) as u64,
+            refills: sum(|level| level.refills) as u64,
+            cached: tables.peak_cached(),
+            flushes: machine.tlb().counts(),
+            samples: (ran.outcome.checked, ran.outcome.equal),
+        })
+    }
+
+    /// Replays the recording under the eyes of `watch`.
+    ///
+    /// # Errors
+    /// If the machine cannot be set up, or memory runs out.
+    pub fn watch(&self, on: &CountedMachine, watch: &mut (dyn Watch + Send)) -> Result<(), Failure> {
+        let setup = self.on(on.memory);
+        let fresh = setup.fresh()?;
+        let lists = fresh.quicklists()?;
+        let machine = fresh.machine(&lists as &dyn Policy, RecordedX86::NO_MMU, Delivery::AtOnce)?;
+        let ran = fresh.run(&machine, vec![watch], None)?;
+        setup.check_memory(&ran.outcome)
+    }
+}

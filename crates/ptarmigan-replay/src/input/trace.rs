@@ -1,0 +1,265 @@
+//! A trace in memory, packed so that reading it costs little beside the replay.
+use crate::error::{Context, Failure};
+use crate::files::shipped::COMPILE;
+use crate::linux::HugeFaults;
+use crate::memory::available;
+use crate::terminal::bar;
+use ptarmigan_trace::{
+    CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Reader, Unseen,
+};
+use std::io::BufRead;
+use std::path::Path;
+
+/// One event. Faults, nine tenths of all events, are stored in place; other kinds by index.
+#[derive(Clone, Copy)]
+pub struct PackedEvent {
+    /// The task.
+    pub task: u32,
+    /// The CPU.
+    pub cpu: u16,
+    /// The kind of event.
+    pub what: PackedKind,
+}
+
+/// The kind of event.
+#[derive(Clone, Copy)]
+pub enum PackedKind {
+    /// A fault on a page.
+    Fault {
+        /// Page number.
+        page: u64,
+        /// Access bits.
+        flags: FaultFlags,
+    },
+    /// Index into [`Trace::rare`].
+    Rare(u32),
+    /// The CPU becomes idle.
+    Idle,
+}
+
+const _: () = assert!(size_of::<PackedEvent>() <= 24);
+
+/// A time of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeMark {
+    /// The first step at that time, or later.
+    pub step: u32,
+    /// Microseconds since the recording began.
+    pub micros: u64,
+}
+
+/// Times that are closer together than this, in microseconds, share a mark.
+const APART: u64 = 16;
+
+/// A flush by Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinuxFlush {
+    /// The number of steps before it.
+    pub step: u32,
+    /// 0 for one page, 1 for a range, 2 for all; `None` for a flush that is no shootdown.
+    pub size: Option<u8>,
+}
+
+/// A trace in memory.
+#[derive(Clone)]
+pub struct Trace {
+    /// The recording's header, as the file has it.
+    pub header: Header,
+    /// Name of the workload.
+    pub name: String,
+    /// CPUs of the recorded machine.
+    pub cpus: usize,
+    /// Number of tasks.
+    pub tasks: u32,
+    /// Number of tasks that are processes, not threads.
+    pub processes: u64,
+    /// Number of events in the file.
+    pub events: u64,
+    /// Number of faults.
+    pub faults: u64,
+    /// Number of events that the recorder lost.
+    pub lost: u64,
+    /// The events to replay, in order.
+    pub steps: Vec<PackedEvent>,
+    /// The events other than faults.
+    pub rare: Vec<Kind>,
+    /// The recording does not tell reads from writes. A fault in a private writable area then
+    /// counts as a write.
+    pub access_unknown: bool,
+    /// Where faults try huge pages first.
+    pub huge: HugeFaults,
+    /// Whether pages are ever locked.
+    pub locks: bool,
+    /// Flushes by Linux, for comparison: of one page, of a range, full.
+    pub linux_flushes: [u64; 3],
+    /// The same, one by one, with those that are not compared.
+    pub flush_marks: Vec<LinuxFlush>,
+    /// The times of the recording, if it has any.
+    pub times: Vec<TimeMark>,
+}
+
+/// Returns whether a call asks for huge pages. One that fails at a hole has asked for the areas
+/// around the hole.
+fn asks_for_huge_pages(kind: &Kind) -> bool {
+    match kind {
+        Kind::Madvise { advice, .. } | Kind::Failed { call: FailedCall::Madvise { advice, .. }, .. } => {
+            i32::from(*advice) == libc::MADV_HUGEPAGE
+        }
+        _ => false,
+    }
+}
+
+fn locks(kind: &Kind) -> bool {
+    match kind {
+        Kind::Lock { .. } | Kind::LockAll { .. } | Kind::Failed { call: FailedCall::Lock { .. }, .. } => true,
+        Kind::Mmap { flags, .. } => flags.0 & MapFlags::LOCKED != 0,
+        _ => false,
+    }
+}
+
+/// First reason of `enum tlb_flush_reason` that is a shootdown: local, then requests to other CPUs.
+const SHOOTDOWN_LOCAL: u8 = 3;
+
+impl Trace {
+    /// Reads a trace from a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not a complete trace, or has more events than fit in memory.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let name = crate::files::name(path);
+        let file = crate::files::open(path).context(&name)?;
+        let expected = file.summary().events;
+        // The programs that are made of the events are as large again.
+        let bytes = expected.saturating_mul(2 * size_of::<PackedEvent>() as u64);
+        if let Some(left) = available().filter(|left| *left < bytes) {
+            return Err(Failure::new(format!(
+                "{name}: {expected} events take {} MiB of memory, and this host has {} MiB left",
+                bytes >> 20,
+                left >> 20
+            )));
+        }
+        let mut reader = file.events().context(&name)?;
+        Self::read(&mut reader, expected).context(&name)
+    }
+
+    /// Reads a trace from a file, `None` for the shipped recording of a compile.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn read_or_shipped(path: Option<&Path>) -> Result<Self, Failure> {
+        path.map_or_else(|| Self::from_bytes(COMPILE, "the shipped compile"), Self::open)
+    }
+
+    /// Reads a trace from memory.
+    ///
+    /// # Errors
+    /// If it is not a complete trace.
+    pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Self, Failure> {
+        let mut reader = Reader::new(bytes).context(name)?;
+        Self::read(&mut reader, 0).context(name)
+    }
+
+    fn read<R: BufRead>(reader: &mut Reader<R>, expected: u64) -> Result<Self, ptarmigan_trace::ReadError> {
+        let mut trace = Trace {
+            header: reader.header().clone(),
+            name: reader.header().name().to_owned(),
+            cpus: usize::from(reader.header().cpus),
+            tasks: 1,
+            processes: 1,
+            events: 0,
+            faults: 0,
+            lost: 0,
+            steps: Vec::new(),
+            rare: Vec::new(),
+            access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
+            huge: match reader.header().huge {
+                HugePages::Always => HugeFaults::Always,
+                HugePages::Unknown | HugePages::Never | HugePages::Advised => HugeFaults::Never,
+            },
+            locks: false,
+            linux_flushes: [0; 3],
+            flush_marks: Vec::new(),
+            times: Vec::new(),
+        };
+        trace
+            .steps
+            .try_reserve(usize::try_from(expected).unwrap_or(usize::MAX))
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
+        // An area that asks for huge pages gets them, unless nobody does.
+        let advised = reader.header().huge != HugePages::Never;
+        let bar = bar::bar(expected, "reading");
+        while let Some(event) = reader.next() {
+            trace.mark(reader.time());
+            trace.push(event?);
+            if trace.events & 0xffff == 0 {
+                bar.set_position(trace.events);
+            }
+        }
+        bar.finish_and_clear();
+        if trace.huge == HugeFaults::Never && advised && trace.rare.iter().any(asks_for_huge_pages) {
+            trace.huge = HugeFaults::Advised;
+        }
+        trace.locks = trace.rare.iter().any(locks);
+        trace.lost = reader.summary().map_or(0, |s| s.lost);
+        Ok(trace)
+    }
+
+    /// Notes that the next event happened at `micros`.
+    #[inline]
+    fn mark(&mut self, micros: u64) {
+        if micros >= self.times.last().map_or(1, |last| last.micros + APART) {
+            self.times.push(TimeMark { step: self.steps.len() as u32, micros });
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        let Event { task, cpu, kind } = event;
+        self.events += 1;
+        let what = match kind {
+            Kind::Fault { page, flags } => {
+                self.faults += 1;
+                PackedKind::Fault { page, flags }
+            }
+            Kind::Idle => PackedKind::Idle,
+            Kind::TlbFlush { pages, reason } => {
+                // Linux's flushes are compared, not replayed.
+                let size = (reason >= SHOOTDOWN_LOCAL).then_some(match pages {
+                    1 => 0,
+                    0 => 2,
+                    _ => 1,
+                });
+                if let Some(size) = size {
+                    self.linux_flushes[usize::from(size)] += 1;
+                }
+                self.flush_marks.push(LinuxFlush { step: self.steps.len() as u32, size });
+                return;
+            }
+            kind => {
+                if let Kind::Clone { child, kind } = kind {
+                    self.tasks = self.tasks.max(child + 1);
+                    self.processes += u64::from(kind != CloneKind::Share);
+                }
+                self.rare.push(kind);
+                PackedKind::Rare((self.rare.len() - 1) as u32)
+            }
+        };
+        self.steps.push(PackedEvent { task, cpu, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ptarmigan_trace::Locking;
+
+    #[test]
+    fn calls_that_fail_half_way_ask_for_huge_pages_and_lock_before_they_fail() {
+        let failed = |call| Kind::Failed { errno: libc::ENOMEM as u8, call };
+        let (start, pages) = (0, 4);
+        let advice = |advice: i32| failed(FailedCall::Madvise { start, pages, advice: advice as u16 });
+        assert!(asks_for_huge_pages(&advice(libc::MADV_HUGEPAGE)));
+        assert!(!asks_for_huge_pages(&advice(libc::MADV_NOHUGEPAGE)));
+        assert!(locks(&failed(FailedCall::Lock { start, pages, how: Locking(Locking::NOW) })));
+        assert!(!locks(&advice(libc::MADV_HUGEPAGE)));
+    }
+}

@@ -1,0 +1,206 @@
+//! Counts and times tables by the class of operation that makes or takes them: faults, forks,
+//! execs, exits, calls.
+use crate::input::schedule::Op;
+use crate::input::trace::Trace;
+use crate::linux::{SPLIT, is_found};
+use crate::workers::watch::Watch;
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::Pinned;
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{Layer, Policy};
+use ptarmigan_bench::clock::Clock;
+use ptarmigan_trace::Kind;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Why tables come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpClass {
+    /// A page fault.
+    Fault,
+    /// A fork.
+    Fork,
+    /// An `execve`, with the end of the address space before it.
+    Exec,
+    /// The exit of a task, with the end of its address space if it was the last.
+    Exit,
+    /// `mmap`, `munmap`, `madvise` and other calls.
+    Call,
+    /// Pages that were found at a stop: a correction, which the program did not ask for.
+    Found,
+    /// A CPU switches to another space, or becomes idle.
+    Switch,
+}
+
+impl OpClass {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [OpClass; 7] = [
+        OpClass::Fault,
+        OpClass::Fork,
+        OpClass::Exec,
+        OpClass::Exit,
+        OpClass::Call,
+        OpClass::Found,
+        OpClass::Switch,
+    ];
+
+    /// Returns the name, for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            OpClass::Fault => "fault",
+            OpClass::Fork => "fork",
+            OpClass::Exec => "exec",
+            OpClass::Exit => "exit",
+            OpClass::Call => "call",
+            OpClass::Found => "found",
+            OpClass::Switch => "switch",
+        }
+    }
+
+    fn of(op: Op, trace: &Trace) -> OpClass {
+        match op {
+            Op::Fault { .. } => OpClass::Fault,
+            Op::Fork { .. } => OpClass::Fork,
+            Op::Exec { .. } => OpClass::Exec,
+            Op::Exit { .. } => OpClass::Exit,
+            Op::Call { rare, .. } => match trace.rare[rare as usize] {
+                // The areas that execve maps.
+                Kind::Area { .. } => OpClass::Exec,
+                Kind::Touched { flags: SPLIT, .. } => OpClass::Fault,
+                Kind::Touched { flags, .. } if is_found(flags) => OpClass::Found,
+                _ => OpClass::Call,
+            },
+            _ => OpClass::Switch,
+        }
+    }
+}
+
+fn is_split(op: Op, trace: &Trace) -> bool {
+    matches!(op, Op::Call { rare, .. } if matches!(trace.rare[rare as usize], Kind::Touched { flags: SPLIT, .. }))
+}
+
+/// No fault of a replay takes so many nanoseconds: the worker was interrupted.
+const INTERRUPTED: f64 = 100_000.0;
+
+/// Counts of the operations of one class.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClassCount {
+    /// How often it came.
+    pub times: u64,
+    /// Tables that it made, roots included.
+    pub made: u64,
+    /// Tables that it took away.
+    pub freed: u64,
+    /// Its time, in nanoseconds. A fault that was interrupted counts as 100 us.
+    pub ns: f64,
+}
+
+/// Counts the tables of a policy.
+pub struct TableCounts<'a> {
+    frames: &'a Frames,
+    made: AtomicU64,
+    freed: AtomicU64,
+    peak: AtomicU64,
+    peak_cached: AtomicU64,
+}
+
+impl<'a> TableCounts<'a> {
+    /// Counts from 0.
+    pub fn new(frames: &'a Frames) -> Self {
+        let zero = || AtomicU64::new(0);
+        TableCounts { frames, made: zero(), freed: zero(), peak: zero(), peak_cached: zero() }
+    }
+
+    /// Returns how many tables were made, roots included.
+    pub fn made(&self) -> u64 {
+        self.made.load(Relaxed)
+    }
+
+    /// Returns the most tables that there were at once, roots included.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Relaxed)
+    }
+
+    /// Returns the most pages that the policy kept at once.
+    pub fn peak_cached(&self) -> u64 {
+        self.peak_cached.load(Relaxed)
+    }
+
+    fn look(&self, policy: &(impl Policy + ?Sized)) {
+        self.peak_cached.fetch_max(policy.counts().cached() as u64, Relaxed);
+    }
+}
+
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<P: Policy + ?Sized> Layer<P> for TableCounts<'_> {
+    fn frames(&self) -> Option<&Frames> {
+        Some(self.frames)
+    }
+
+    fn alloc(
+        &self,
+        _: &P,
+        _: &Pinned<'_>,
+        _: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        let page = inner()?;
+        let made = self.made.fetch_add(1, Relaxed) + 1;
+        self.peak.fetch_max(made - self.freed.load(Relaxed), Relaxed);
+        Ok(page)
+    }
+
+    fn freeing(&self, _: &Pinned<'_>, _: Level, _: PhysAddr) {
+        self.freed.fetch_add(1, Relaxed);
+    }
+
+    fn after_flushed(&self, policy: &P, _: &Pinned<'_>) {
+        self.look(policy);
+    }
+}
+
+/// Assigns times and tables to classes of operations. Of one worker, which has all CPUs.
+pub struct ByClass<'a> {
+    tables: &'a TableCounts<'a>,
+    trace: &'a Trace,
+    ops: &'a [Op],
+    clock: Clock,
+    began: u64,
+    /// Tables made and freed before the operation.
+    before: (u64, u64),
+    /// By the number of the class.
+    pub counts: [ClassCount; OpClass::ALL.len()],
+    /// Tables of spaces that ended.
+    pub at_end: u64,
+}
+
+impl<'a> ByClass<'a> {
+    /// Observes the worker whose operations are `ops`.
+    pub fn new(tables: &'a TableCounts<'a>, trace: &'a Trace, ops: &'a [Op], clock: Clock) -> Self {
+        let counts = Default::default();
+        ByClass { tables, trace, ops, clock, began: clock.now(), before: (0, 0), counts, at_end: 0 }
+    }
+}
+
+impl Watch for ByClass<'_> {
+    fn begins(&mut self) {
+        self.before = (self.tables.made.load(Relaxed), self.tables.freed.load(Relaxed));
+        self.began = self.clock.now();
+    }
+
+    fn done(&mut self, at: usize) {
+        let ns = self.clock.between(self.began, self.clock.now());
+        let count = &mut self.counts[OpClass::of(self.ops[at], self.trace) as usize];
+        // A split belongs to the fault that comes after it.
+        count.times += u64::from(!is_split(self.ops[at], self.trace));
+        count.made += self.tables.made.load(Relaxed) - self.before.0;
+        let freed = self.tables.freed.load(Relaxed) - self.before.1;
+        count.freed += freed;
+        let is_fault = matches!(self.ops[at], Op::Fault { .. });
+        count.ns += if is_fault { ns.min(INTERRUPTED) } else { ns };
+        if let Op::Exec { .. } | Op::Exit { .. } = self.ops[at] {
+            self.at_end += freed;
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Replays one recording once and writes down the lives of its tables: the data of a report.
+//!
+//! # Passes
+//!
+//! 1. [`ObservedTrace::observe`] replays the recording on the library's policy with one worker. It
+//!    writes down the life of each table, counts flushes and logs the calls of the policy.
+//! 2. [`ObservedTrace::repeat`] makes the same calls again on any policy, without the replay. All
+//!    policies get the same calls: the tables of a trace do not depend on where their pages come
+//!    from. So counts are those of a whole replay on that policy.
+mod axis;
+mod causes;
+mod programs;
+mod repeat;
+
+pub use axis::Axis;
+pub use causes::Cause;
+pub use programs::{Programs, RecordedProgram};
+pub use repeat::PolicyRun;
+
+use super::input::schedule::Op;
+use super::input::trace::Trace;
+use super::instruments::lives::{FlushSample, Life, LifeWatch, Lives};
+use super::instruments::measured::Measured;
+use super::instruments::stream::Stream;
+use super::platform::RecordedX86;
+use super::report::{Flushes, TruthReport};
+use super::setup::{Setup, SoloTrace};
+use super::workers::look::SpaceLook;
+use crate::error::{Context, Failure};
+use ptarmigan::addr::VirtRange;
+use ptarmigan::format::{Format, X86_64};
+use ptarmigan::machine::{Machine, On};
+use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan::space::Space;
+use ptarmigan_bench::clock::Clock;
+use ptarmigan_hosted::Delivery;
+use std::path::Path;
+
+/// A recording that is ready to be observed.
+pub struct ObservedTrace {
+    solo: SoloTrace,
+    memory: u64,
+    clock: Clock,
+}
+
+/// Observations of the pass.
+pub struct Observation {
+    /// The lives of all tables, in order of birth.
+    pub lives: Vec<Life>,
+    /// For each call of the policy, the operation that it belongs to.
+    pub calls: Vec<u32>,
+    /// The ends of the parts that the axis was cut into, as numbers of operations.
+    pub bounds: Vec<u32>,
+    /// Flushes up to each of them, as far as they differ.
+    pub samples: Vec<FlushSample>,
+    /// All flushes.
+    pub flushes: Flushes,
+    /// Of these, flushes that come from pages found at stops.
+    pub found_flushes: u64,
+    /// The most tables at once, and the most bytes in tables.
+    pub peak: (u64, u64),
+    /// Comparison with Linux's counts of tables.
+    pub truth: TruthReport,
+    /// Faults outside all areas, calls that a space refused.
+    pub odd: (u64, u64),
+    stream: Stream,
+    /// The calls of each level by themselves.
+    levels: Vec<Stream>,
+}
+
+impl ObservedTrace {
+    /// Reads a trace, `None` for the shipped recording of a compile. `memory` is that of the
+    /// machine that it is replayed on, in bytes.
+    ///
+    /// # Errors
+    /// If the file is not a recording.
+    pub fn read(path: Option<&Path>, memory: u64) -> Result<Self, Failure> {
+        Ok(ObservedTrace { solo: SoloTrace::read(path)?, memory, clock: Clock::calibrate() })
+    }
+
+    /// Returns the trace.
+    pub fn trace(&self) -> &Trace {
+        self.solo.trace()
+    }
+
+    /// Returns its axis.
+    pub fn axis(&self) -> Axis<'_> {
+        Axis::of(self.trace())
+    }
+
+    /// Returns its programs.
+    pub fn programs(&self) -> Programs {
+        Programs::of(self.trace(), self.solo.schedule())
+    }
+
+    /// Returns the resolution of the clock, in nanoseconds.
+    pub fn resolution(&self) -> f64 {
+        self.clock.resolution()
+    }
+
+    /// Returns the names of the levels, lowest first.
+    pub fn levels() -> &'static [&'static str] {
+        X86_64::LEVEL_NAMES
+    }
+
+    fn ops(&self) -> &[Op] {
+        &self.solo.program().ops
+    }
+
+    fn origins(&self) -> &[u32] {
+        &self.solo.program().origins
+    }
+
+    /// Returns the cause that an operation is.
+    pub fn cause(&self, op: u32) -> Cause {
+        Cause::of(self.trace(), self.ops(), op)
+    }
+
+    /// Returns the space for which an operation makes tables.
+    pub fn space(&self, op: u32) -> u32 {
+        causes::space_of(self.ops(), op)
+    }
+
+    /// Returns where an operation is on the axis.
+    pub fn at(&self, op: u32) -> u64 {
+        match self.origins().get(op as usize) {
+            Some(step) => self.axis().at(*step),
+            None if op == super::instruments::lives::START => 0,
+            None => self.axis().end(),
+        }
+    }
+
+    fn setup(&self) -> Setup<'_, RecordedX86> {
+        self.solo.on(self.memory)
+    }
+
+    /// Replays the recording and looks. The axis is cut into at most `parts` parts.
+    ///
+    /// # Errors
+    /// If the machine cannot be set up, or memory runs out.
+    pub fn observe(&self, parts: usize) -> Result<Observation, Failure> {
+        let setup = self.setup();
+        let fresh = setup.fresh()?;
+        let frames = fresh.host().frames();
+        let measured = Measured::new(frames, X86_64::LAYOUT, self.clock);
+        let layered = Layered::new(measured, fresh.quicklists()?).context("layers")?;
+        let layered = Layered::new(Lives::new(frames), layered).context("layers")?;
+        let (lives, policy): (_, &dyn Policy) = (layered.layer(), &layered);
+        let machine = fresh.machine(policy, RecordedX86::NO_MMU, Delivery::AtOnce)?;
+        let bounds = self.axis().cut(self.origins(), parts);
+        let mut samples_at = bounds.clone();
+        samples_at.dedup();
+        samples_at.retain(|&ops| ops > 0);
+        let mut watch = LifeWatch {
+            lives,
+            trace: self.trace(),
+            samples_at: &samples_at,
+            flushes: Box::new(|| machine.tlb().counts()),
+            samples: Vec::new(),
+            ops: self.ops(),
+            found: 0,
+            before: 0,
+        };
+        let look = |on: On<'_, _>, space: &Space<X86_64>| {
+            lives.look(&SpaceLook { space, on }, VirtRange { start: 0, end: u64::MAX });
+        };
+        let ran = fresh.run_and_look(&machine, vec![&mut watch], Some("replaying"), &look)?;
+        setup.check_memory(&ran.outcome)?;
+        let LifeWatch { samples, found: found_flushes, .. } = watch;
+        let flushes = machine.tlb().counts().into();
+        let log = std::mem::take(&mut *lives.log());
+        let calls = layered.inner().layer().log();
+        Ok(Observation {
+            lives: log.lives,
+            calls: log.calls,
+            bounds,
+            samples,
+            flushes,
+            found_flushes,
+            peak: (calls.peak_live, calls.peak_bytes),
+            truth: TruthReport::of(&ran.outcome),
+            odd: (ran.outcome.outside, ran.outcome.odd),
+            stream: Stream::new(&calls.calls, calls.slots_used),
+            levels: Stream::by_level(&calls.calls, calls.slots_used, X86_64::LEVEL_NAMES.len()),
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! Numbers with their nouns.
+
+/// Formats a number of things, as "1 task" and "2 tasks".
+pub fn several(n: u64, thing: &str) -> String {
+    let ending = match (n, thing.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{n} {thing}{ending}")
+}
+
+/// Formats a number of things that were something.
+pub fn several_were(n: u64, thing: &str) -> String {
+    format!("{} {}", several(n, thing), if n == 1 { "was" } else { "were" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_is_singular() {
+        assert_eq!([0, 1, 2].map(|n| several(n, "task")), ["0 tasks", "1 task", "2 tasks"]);
+        assert_eq!([1, 2].map(|n| several(n, "process")), ["1 process", "2 processes"]);
+        assert_eq!([1, 2].map(|n| several_were(n, "region")), ["1 region was", "2 regions were"]);
+    }
+}
