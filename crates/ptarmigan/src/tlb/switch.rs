@@ -60,11 +60,11 @@ impl<S: Shootdown> Tlb<S> {
                 return;
             }
             // Lazy before it is no longer active: a flush that frees tables must find it in one of
-            // the masks.
+            // the masks. Active until the MMU knows: other flushes leave lazy CPUs out.
             loaded.lazy = true;
             space.lazy.set(pin.cpu());
-            space.active.clear(pin.cpu());
             self.hardware.lazy(pin, space.id());
+            space.active.clear(pin.cpu());
         })
     }
 

@@ -210,6 +210,27 @@ fn a_request_in_the_middle_of_a_switch_is_carried_out_before_it_is_answered() {
 }
 
 #[test]
+fn a_cpu_is_active_for_as_long_as_its_mmu_takes_it_for_that() {
+    let (host, m, hooked) = machine(1);
+    let slots = host.slots();
+    let (pin, cpu) = (slots[0].pin(), slots[0].cpu());
+    let space: &'static SharedSpace<F> = Box::leak(Box::new(shared(m, &pin)));
+    let calls: &'static AtomicUsize = Box::leak(Box::default());
+    hooked.hook(move |point, _| {
+        assert!(space.tlb().is_active_on(cpu), "{point:?}");
+        calls.fetch_add(1, SeqCst);
+    });
+    let on = m.on(&pin).unwrap();
+    space.activate(on).unwrap();
+    space.rest(on).unwrap();
+    assert!(!space.tlb().is_active_on(cpu));
+    space.activate(on).unwrap();
+    space.deactivate(on).unwrap();
+    assert!(!space.tlb().is_active_on(cpu));
+    assert_eq!(calls.load(SeqCst), 4);
+}
+
+#[test]
 fn a_switch_in_the_middle_of_a_switch_is_refused_and_changes_nothing() {
     let (host, m, hooked) = machine(1);
     let slots = host.slots();
