@@ -34,10 +34,16 @@ impl Ran {
     }
 }
 
-/// Returns the program with these arguments, which reads no terminal.
+/// Returns the program with these arguments, which reads no terminal. A replay of the fixture gets
+/// little memory if they do not say how much: that takes much longer to set up than to use.
 pub fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ptarmigan"));
     command.args(args).stdin(Stdio::null());
+    let replays = matches!(args.first(), Some(&("replay" | "advise")));
+    let has = |part: &str| args.iter().any(|arg| arg.contains(part));
+    if replays && has("fixture.ptrace") && !["--memory", "--arch", "--params"].iter().any(|of| has(of)) {
+        command.args(["--memory", "256M"]);
+    }
     command
 }
 
