@@ -1,7 +1,7 @@
 //! Operations that accesses on other CPUs interrupt.
 use crate::common;
 use common::{Machine, RW};
-use ptsan::{Access, Arch, Config, Flush, Kind};
+use ptsan::{Access, Arch, Config, Flush, Kind, Operation};
 
 const SPACE: u64 = 1;
 const VA: u64 = 0x40_0000;
@@ -22,6 +22,21 @@ fn machine() -> Machine {
 fn clear(m: &mut Machine) {
     let (_, _, at) = *m.path(SPACE, VA).last().unwrap();
     m.put(at, 0);
+}
+
+/// An unmap that is under way: CPU 1 has used the page after its entry was cleared, both CPUs have
+/// flushed it, and it has come back. CPU 1 holds the new translation.
+fn page_came_back() -> (Machine, Operation) {
+    let mut m = machine();
+    let unmap = m.san.operation_begins();
+    clear(&mut m);
+    m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
+    for cpu in 0..2 {
+        m.san.flush(&m.ram, cpu, Flush::page(SPACE, VA));
+    }
+    m.map(SPACE, VA, 0x9000 | RW);
+    m.san.probe_walk(&m.ram, 1, VA);
+    (m, unmap)
 }
 
 #[test]
@@ -85,16 +100,8 @@ fn every_operation_that_was_under_way_is_waited_for() {
 #[test]
 fn what_a_cpu_caches_after_an_access_is_a_matter_of_later_operations() {
     for flushed in [true, false] {
-        let mut m = machine();
-        let unmap = m.san.operation_begins();
-        clear(&mut m);
-        m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
-        for cpu in 0..2 {
-            m.san.flush(&m.ram, cpu, Flush::page(SPACE, VA));
-        }
         // The page comes back and goes again before the first operation ends.
-        m.map(SPACE, VA, 0x9000 | RW);
-        m.san.probe_walk(&m.ram, 1, VA);
+        let (mut m, unmap) = page_came_back();
         let again = m.san.operation_begins();
         clear(&mut m);
         m.san.operation_ends(&m.ram, unmap);
@@ -122,15 +129,7 @@ fn a_cpu_that_has_left_the_space_holds_nothing_against_it() {
 #[test]
 fn what_memory_gives_again_is_suspected_no_longer() {
     for flushed in [true, false] {
-        let mut m = machine();
-        let unmap = m.san.operation_begins();
-        clear(&mut m);
-        m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
-        for cpu in 0..2 {
-            m.san.flush(&m.ram, cpu, Flush::page(SPACE, VA));
-        }
-        m.map(SPACE, VA, 0x9000 | RW);
-        m.san.probe_walk(&m.ram, 1, VA);
+        let (mut m, unmap) = page_came_back();
         let elsewhere = m.san.operation_begins();
         m.san.operation_ends(&m.ram, unmap);
         // The new translation is right up to here: what ends meanwhile owes no flush of it.
