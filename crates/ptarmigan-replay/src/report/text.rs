@@ -1,10 +1,9 @@
 //! A report as text, at most 80 columns wide.
-use super::data::{
-    Flushes, HashReport, PolicyReport, ReplayReport, SanitizerReport, TraceReport, TruthReport,
-};
+use super::data::{Flushes, HashReport, PolicyReport, ReplayReport, TraceReport, TruthReport};
 use crate::input::relayout::Relayout;
 use ptarmigan_bench::text::{Text, TextTable};
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
 
 impl ReplayReport {
     /// Returns the report as text, at most 80 columns wide, without the sanitizer's findings.
@@ -93,15 +92,8 @@ impl ReplayReport {
         }
         out.table(table);
         for run in self.runs.iter().filter(|run| run.sanitizer.findings > 0) {
-            let listed = |counts: &mut dyn Iterator<Item = (&str, u64)>| {
-                let counts: Vec<_> =
-                    counts.filter(|(_, n)| *n > 0).map(|(of, n)| format!("{of} {n}")).collect();
-                counts.join(", ")
-            };
-            let SanitizerReport { kinds, by_level, .. } = &run.sanitizer;
-            let kinds = listed(&mut kinds.iter().map(|(kind, n)| (kind.as_str(), *n)));
-            writeln!(out, "{:<10} {kinds}", run.label())?;
-            let levels = listed(&mut by_level.iter().map(|(level, n)| (*level, *n)));
+            writeln!(out, "{:<10} {}", run.label(), listed(&run.sanitizer.kinds))?;
+            let levels = listed(&run.sanitizer.by_level);
             if !levels.is_empty() {
                 writeln!(out, "{:<10} as tables came back: {levels}", "")?;
             }
@@ -251,6 +243,12 @@ impl PolicyReport {
         }
         Ok(())
     }
+}
+
+/// Lists the counts that are not 0, by name.
+fn listed<K: Display>(counts: &BTreeMap<K, u64>) -> String {
+    let counts: Vec<_> = counts.iter().filter(|(_, n)| **n > 0).map(|(of, n)| format!("{of} {n}")).collect();
+    counts.join(", ")
 }
 
 /// Formats nanoseconds in at most five characters, below a second.
