@@ -2,8 +2,7 @@
 use super::figures::{Figures, Saved};
 use indicatif::ProgressBar;
 use ptarmigan_bench::clock::Clock;
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::{CountedMachine, CountedRun, SoloTrace};
+use ptarmigan_replay::{CountedMachine, CountedRun, Failure, SoloTrace};
 
 /// One side of a comparison: a recording on a machine.
 #[derive(Clone, Copy)]

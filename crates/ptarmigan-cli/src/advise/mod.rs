@@ -25,8 +25,7 @@ use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan_bench::term;
 use ptarmigan_replay::model;
 use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure};
-use ptarmigan_replay::{SoloTrace, Trace};
+use ptarmigan_replay::{Context, Failure, SoloTrace, Trace};
 use report::{Document, TraceReport};
 use std::process::ExitCode;
 

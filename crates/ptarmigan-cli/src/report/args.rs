@@ -1,8 +1,7 @@
 //! The options of `ptarmigan report`.
 use ptarmigan::params::{Params, UserPte};
 use ptarmigan_linux::Trim;
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::{Choice, PolicyName, parse_memory};
+use ptarmigan_replay::{Choice, Failure, PolicyName, parse_memory};
 use std::path::PathBuf;
 
 /// Write a page about the table pages of recorded programs: one HTML file with pictures that needs

@@ -18,10 +18,9 @@ mod words;
 pub use args::ReportArgs;
 
 use collect::{Figures, PlacedFigures};
-use ptarmigan_replay::ObservedTrace;
 use ptarmigan_replay::terminal::output::Output;
 use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_replay::{Context, Failure, ObservedTrace};
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;

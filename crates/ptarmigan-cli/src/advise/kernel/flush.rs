@@ -4,8 +4,7 @@ use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Measure, Side};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Work};
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::{CountedMachine, SoloTrace};
+use ptarmigan_replay::{CountedMachine, Failure, SoloTrace};
 
 const KIND: &str = "flush-model";
 

@@ -7,8 +7,7 @@
 use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::{CountedMachine, SoloTrace};
+use ptarmigan_replay::{CountedMachine, Failure, SoloTrace};
 
 const KIND: &str = "caching";
 /// Sizes of magazines that are tried, the smallest first.

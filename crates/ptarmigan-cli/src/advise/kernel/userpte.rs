@@ -7,8 +7,7 @@ use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Measure, Side};
 use ptarmigan::params::{AutoParams, UserPte};
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::{PlacedMachine, PlacedRun, PlacedTrace, SoloTrace};
+use ptarmigan_replay::{Failure, PlacedMachine, PlacedRun, PlacedTrace, SoloTrace};
 
 const KIND: &str = "userpte";
 /// The machine: 4 GiB, of which 768 MiB are low memory.

@@ -22,9 +22,8 @@ use super::measure::{Compared, Measure, Side};
 use crate::measure::page_prices::PagePrices;
 use empty::EmptyTables;
 use huge::{HugeRegions, ONE_BY_ONE};
-use ptarmigan_replay::Failure;
 use ptarmigan_replay::terminal::words::{several, several_were};
-use ptarmigan_replay::{SPLIT, SoloTrace, Trace};
+use ptarmigan_replay::{Failure, SPLIT, SoloTrace, Trace};
 use share::Forks;
 use zones::Zones;
 

@@ -1,7 +1,6 @@
 //! One replay under the eyes of the finders.
 use super::seen::{Finder, Happens, Seen};
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::{CountedMachine, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
+use ptarmigan_replay::{CountedMachine, Failure, Look, Op, Program, SoloTrace, Tasks, Trace, Watch, When};
 
 /// Shows a replay to a finder.
 struct Survey<'a> {

@@ -14,8 +14,7 @@ use ptarmigan::tlb::TlbConfig;
 use ptarmigan_bench::text::{Text, TextTable};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostTables};
 use ptarmigan_replay::terminal::bar;
-use ptarmigan_replay::{Context, Failure};
-use ptarmigan_replay::{EitherMachine, ReplayHost, WalkingMmu};
+use ptarmigan_replay::{Context, EitherMachine, Failure, ReplayHost, WalkingMmu};
 use std::fmt::{Result as Written, Write as _};
 
 /// How much smaller the machine is.

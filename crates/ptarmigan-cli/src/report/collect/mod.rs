@@ -12,8 +12,7 @@ pub(super) use placed::PlacedFigures;
 pub(super) use policies::PolicyFigures;
 pub(super) use tables::{CauseRow, TableFigures};
 
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::{Axis, Choice, Observation, ObservedTrace, TruthReport};
+use ptarmigan_replay::{Axis, Choice, Failure, Observation, ObservedTrace, TruthReport};
 use serde::Serialize;
 
 /// Parts that the axis of a trace is cut into.

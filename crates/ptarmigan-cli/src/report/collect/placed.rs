@@ -1,7 +1,6 @@
 //! Low memory under each `userpte=`.
 use ptarmigan::params::UserPte;
-use ptarmigan_replay::Failure;
-use ptarmigan_replay::{PlacedMachine, PlacedTrace};
+use ptarmigan_replay::{Failure, PlacedMachine, PlacedTrace};
 use serde::Serialize;
 use std::path::Path;
 
