@@ -1,5 +1,4 @@
 //! Numbers and addresses that there are not: they are refused without a panic.
-#![cfg(not(loom))]
 use crate::common;
 use common::small;
 use ptarmigan::addr::{VirtAddr, VirtRange};

@@ -1,7 +1,6 @@
 //! Levels, nodes, orders and CPUs that there are not: calls refuse them, and no page is handed out
 //! twice or used out of bounds. Parts that are made for fewer CPUs than the machine has are
 //! refused.
-#![cfg(not(loom))]
 use crate::common;
 use common::{At, assert_zero, small};
 use ptarmigan::cpu::NodeId;

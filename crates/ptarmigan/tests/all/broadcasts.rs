@@ -1,6 +1,5 @@
 //! Machines that broadcast invalidations, and numbers that are the same on all of their CPUs; the
 //! kernel's half, which all CPUs share on any machine.
-#![cfg(not(loom))]
 use crate::common;
 use common::{Rng, small, va};
 use ptarmigan::addr::{Pfn, VirtRange};

@@ -1,5 +1,4 @@
 //! Checks the state after memory runs short in the middle of a call, or a callback panics there.
-#![cfg(not(loom))]
 use crate::common;
 
 use common::{any_frame, range, small, va};

@@ -1,5 +1,4 @@
 //! Checks the library's demands on formats of other crates.
-#![cfg(not(loom))]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{
     Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Upper, Access, Attr, Format, I386,

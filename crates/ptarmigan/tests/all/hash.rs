@@ -1,5 +1,4 @@
 //! The hash table against a map, in both layouts and several sizes.
-#![cfg(not(loom))]
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::tlb::hash::{

@@ -1,5 +1,4 @@
 //! Leaf tables in high memory: where they are, how they are reached, and `userpte=`.
-#![cfg(not(loom))]
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Format, I386, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;

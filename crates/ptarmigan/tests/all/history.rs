@@ -4,7 +4,6 @@
 //!
 //! A short run is part of every test run. Runs of a million operations are ignored, and have a step
 //! of their own in `.ci/nightly`.
-#![cfg(not(loom))]
 use crate::common;
 use common::{At, Rng};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};

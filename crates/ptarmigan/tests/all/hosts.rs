@@ -1,5 +1,4 @@
 //! Hosts: which machine has one, and which thread owns its CPUs.
-#![cfg(not(loom))]
 use crate::common;
 
 use common::{small, va};

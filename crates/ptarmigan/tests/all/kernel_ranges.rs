@@ -1,6 +1,5 @@
 //! Ranges of the kernel's half: mappings of their owners are seen in every space at once, and no
 //! CPU knows a page any more when its frame is named.
-#![cfg(not(loom))]
 use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
 use ptarmigan::addr::{Pfn, VirtAddr};

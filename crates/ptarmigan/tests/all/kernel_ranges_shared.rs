@@ -1,5 +1,4 @@
 //! Ranges of the kernel's half whose owners share tables, and whose flushes fail.
-#![cfg(not(loom))]
 use crate::common;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::cpu::{CpuId, Pinned};

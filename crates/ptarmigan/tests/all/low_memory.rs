@@ -1,5 +1,4 @@
 //! The arithmetic of 2010 on the library: how many leaf tables low memory holds, and who fills it.
-#![cfg(not(loom))]
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86Pae;
 use ptarmigan::frames::NoFrame;

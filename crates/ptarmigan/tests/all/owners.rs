@@ -1,5 +1,4 @@
 //! Objects of one owner are refused by another, by an error that names both.
-#![cfg(not(loom))]
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{MachineId, Pinned, Refused, WrongMachine};
 use ptarmigan::format::{Access, Attr, Format, I386, X86_64, X86Pae};

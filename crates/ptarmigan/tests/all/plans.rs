@@ -1,5 +1,4 @@
 //! Plans by cost: whatever is planned covers the stale pages, and no other plan is cheaper.
-#![cfg(not(loom))]
 use proptest::prelude::*;
 use ptarmigan::tlb::{CostModel, Costs, Facts, Plan, Runs, Scope, Shape, SlotSet, Work};
 use std::collections::BTreeSet;

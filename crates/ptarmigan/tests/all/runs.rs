@@ -1,5 +1,4 @@
 //! Stale runs and plans: whatever is inserted is covered, and by no more than has to be.
-#![cfg(not(loom))]
 use proptest::prelude::*;
 use ptarmigan::params::Params;
 use ptarmigan::quicklist::ListsConfig;

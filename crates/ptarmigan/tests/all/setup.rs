@@ -1,6 +1,5 @@
 //! Machines that `Setup` makes: bad descriptions are refused before any write, and a machine serves
 //! spaces and gives every frame back.
-#![cfg(not(loom))]
 use ptarmigan::addr::{FRAME_SIZE, Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
 use ptarmigan::format::{Aarch64, Aarch64K16, Aarch64K64, Attr, Format, I386, Slot, X86_64, X86Pae};

@@ -1,5 +1,4 @@
 //! Checks that safe code cannot break memory safety.
-#![cfg(not(loom))]
 use crate::remembering;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};

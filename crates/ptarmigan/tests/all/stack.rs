@@ -1,6 +1,5 @@
 //! The stack that `execve` moves: pages that its final place has no room for, and permissions that
 //! it does not have.
-#![cfg(not(loom))]
 use crate::common;
 use common::small;
 use ptarmigan::addr::{VirtAddr, VirtRange};

@@ -1,6 +1,5 @@
 //! Checks the TLBs' stale translations after a flush that failed, was refused, or was told of
 //! everything.
-#![cfg(not(loom))]
 use crate::remembering;
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};

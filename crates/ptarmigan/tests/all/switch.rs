@@ -1,6 +1,5 @@
 //! Checks the TLB state under interrupts, panics and pins of another machine: a CPU answers only
 //! after its work, no pointer outlives its object, and invalid calls are refused.
-#![cfg(not(loom))]
 use crate::common;
 use common::{small, va};
 use ptarmigan::addr::{PhysAddr, VirtRange};

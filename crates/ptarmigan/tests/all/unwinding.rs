@@ -1,5 +1,4 @@
 //! Checks the state after the MMU's code, or a policy's, has unwound.
-#![cfg(not(loom))]
 use crate::{common, remembering};
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;

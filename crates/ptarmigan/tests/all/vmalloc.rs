@@ -1,5 +1,4 @@
 //! Areas of the kernel's half: contiguous addresses over frames that are not, with guard pages.
-#![cfg(not(loom))]
 use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
 use ptarmigan::addr::{Pfn, VirtAddr};

@@ -7,7 +7,7 @@
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format};
-use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Use};
+use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, ORDERS, Request, Taken, Use};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
@@ -298,12 +298,17 @@ pub struct Starved<'h, F: Format> {
 impl<'h, F: Format> Starved<'h, F> {
     /// The lists of all CPUs should be drained before.
     pub fn new(host: &'h Host<F>, leave: usize) -> Self {
+        let take = |order| host.frames().take(Request { order, ..any_frame(0) }).map(Taken::dirty);
+        let left: Vec<_> = (0..leave).map(|_| take(0).expect("the machine has that many frames")).collect();
+        // Large blocks first: a few calls instead of one for each frame.
         let mut held: Vec<Frame<Dirty>> = Vec::new();
-        while let Ok(taken) = host.frames().take(any_frame(0)) {
-            held.push(taken.dirty());
+        for order in (0..ORDERS as u8).rev() {
+            while let Ok(frame) = take(order) {
+                held.push(frame);
+            }
         }
-        for _ in 0..leave {
-            host.frames().give(held.pop().expect("the machine has that many frames"));
+        for frame in left {
+            host.frames().give(frame);
         }
         Starved { host, held }
     }
@@ -352,10 +357,17 @@ fn scan_table<F: Format>(
     tables[level.at()] += 1;
     let top = level == F::LAYOUT.root();
     let entries = if top { F::USER_ROOT_ENTRIES } else { F::entries(level) };
+    let words = host.words();
     let mut live = 0;
-    for index in 0..entries {
+    // Most of the time of some tests goes by here, in code that is not optimised: hence no range.
+    let mut next_index = 0;
+    while next_index < entries {
+        let index = next_index;
+        next_index += 1;
         // SAFETY: 1. it is an entry of a table in use.
-        let raw = unsafe { host.read(PhysAddr(at.0 + 8 * index as u64), 8) }.expect("tables lie in memory");
+        let Some(raw) = (unsafe { words.read(PhysAddr(at.0 + 8 * index as u64), 8) }) else {
+            panic!("the table at {at} does not lie in memory");
+        };
         if raw == 0 {
             continue;
         }

@@ -1,6 +1,5 @@
 //! The k-th flush, slot, new entry, colour or frame of a call fails or unwinds, for every k:
 //! nothing is lost, and no CPU knows what is used for something else.
-#![cfg(not(loom))]
 /// A machine of one CPU whose MMUs those are.
 macro_rules! machine {
     ($host:expr, $tlbs:expr) => {{

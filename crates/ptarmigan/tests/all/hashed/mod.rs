@@ -1,6 +1,5 @@
 //! Machines with a hashed page table: stale pages, bits left in entries, and translations that CPUs
 //! find.
-#![cfg(not(loom))]
 mod machine;
 use crate::physical;
 use machine::{Access, BYTES, HashedMmu, PAGE, RW, Rig, pages, va};

@@ -1,5 +1,4 @@
 //! High memory: the pool of slots, local maps, and the pool as Linux has it.
-#![cfg(not(loom))]
 #![allow(missing_docs, reason = "tests")]
 mod hosted;
 mod kernel;
