@@ -27,7 +27,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
     /// Replays of each side. Times differ if all of the one side are below all of the other. With 0
-    /// counts alone decide, which are the same in each run.
+    /// counts alone decide, which are the same in each run, and no price of a page is measured.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = rounds)]
     pub(super) rounds: u8,
     /// Print JSON.

@@ -37,7 +37,8 @@ pub fn run(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     args.check()?;
     let costs = args.model.as_deref().map(costs).transpose()?;
     // Before traces are read: prices are measured with forks, which a large process makes dear.
-    let prices = (args.whom != Whom::Kernel).then(|| PagePrices::measure().ok()).flatten();
+    let timed = args.whom != Whom::Kernel && args.rounds > 0;
+    let prices = timed.then(|| PagePrices::measure().ok()).flatten();
     let width = term::narrow().unwrap_or(text::COLUMNS);
     let mut document = Document::default();
     for path in &args.traces {
