@@ -94,6 +94,8 @@ impl Span {
     }
 }
 
+/// Entries of 8 bytes in a cache line.
+const LINE_ENTRIES: usize = 8;
 /// Lines of a table: bits of a record's map.
 const LINES: usize = u64::BITS as usize;
 
@@ -671,8 +673,12 @@ impl<'g, F: Format> Entries<'g, F> {
             lines &= lines - 1;
             for start in (line..line + (1 << shift)).step_by(len) {
                 let mut live: Live = 0;
-                for i in 0..len {
-                    live |= Live::from(!F::is_none(self.slot(start + i).load())) << i;
+                if const { F::PAGE_SHIFT > FRAME_SHIFT } {
+                    live = self.live_of_many(start, len);
+                } else {
+                    for i in 0..len {
+                        live |= Live::from(!F::is_none(self.slot(start + i).load())) << i;
+                    }
                 }
                 if start < first {
                     live &= Live::MAX.checked_shl((first - start) as u32).unwrap_or(0);
@@ -685,6 +691,27 @@ impl<'g, F: Format> Entries<'g, F> {
                 }
             }
         }
+    }
+
+    /// Says which of `n` entries from `start` on are not empty. For tables of which one bit of the
+    /// record's map stands for several cache lines, most of them empty: the entries of a cache line
+    /// are looked at together first.
+    #[inline]
+    fn live_of_many(self, start: usize, n: usize) -> Live {
+        let (lines, rest) = self.slots(start, n).as_chunks::<LINE_ENTRIES>();
+        let is_live = |slot: &F::Slot| Live::from(!F::is_none(slot.load()));
+        let mut live: Live = 0;
+        for (line, slots) in lines.iter().enumerate() {
+            if !F::is_none(slots.iter().fold(0, |all, slot| all | slot.load())) {
+                for (i, slot) in slots.iter().enumerate() {
+                    live |= is_live(slot) << (line * LINE_ENTRIES + i);
+                }
+            }
+        }
+        for (i, slot) in rest.iter().enumerate() {
+            live |= is_live(slot) << i;
+        }
+        live
     }
 
     /// The lines, as bits of the record's map, all of whose entries are from `first` to `last`
