@@ -180,6 +180,7 @@ impl Programs {
         let build: &[&str] = match name {
             "ptarmigan" => &["--package", "ptarmigan-cli", "--bin", "ptarmigan"],
             "table-lines" => &["--package", "ptarmigan", "--example", "table-lines"],
+            "holt-formats" => &["--package", "ptarmigan-bench", "--example", "holt-formats"],
             _ => return Ok(PathBuf::from(name)),
         };
         let directory = match &self.directory {
@@ -197,7 +198,7 @@ impl Programs {
                 root().join(target).join("dist")
             }
         };
-        let directory = if name == "table-lines" { directory.join("examples") } else { directory };
+        let directory = if name == "ptarmigan" { directory } else { directory.join("examples") };
         Ok(directory.join(name))
     }
 }
