@@ -5,9 +5,9 @@
 //! as well. The cleaning of code is no translation.
 use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, run};
 use ptarmigan::arch::NoIpi;
-use ptarmigan::arch::aarch64::{Barrier, Features, Instructions, Op, Tlbi};
+use ptarmigan::arch::aarch64::{Barrier, Features, Granule, Instructions, Op, Tlbi};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Aarch64, Aarch64Upper, Format};
+use ptarmigan::format::{Aarch64, Aarch64K16, Aarch64K64, Aarch64Upper, Format};
 use ptarmigan::tlb::Mmu;
 use ptarmigan_ptsan::{Told, Watchable};
 use ptsan::{Config, Flush, Target};
@@ -24,11 +24,30 @@ fn address(operand: u64) -> u64 {
     ((operand << 20) as i64 >> 20 << 12) as u64
 }
 
+/// The granule that a number in an operand names, as a binary logarithm.
+fn granule(number: u64) -> u32 {
+    [0, 12, 14, 16][number as usize & 3]
+}
+
 /// The first address of a range and the first behind it.
 fn range(operand: u64) -> (u64, u64) {
-    let start = ((operand << 27) as i64 >> 27 << 12) as u64;
+    let shift = granule(operand >> 46);
+    let start = ((operand << 27) as i64 >> 27 << shift) as u64;
     let (scale, num) = (operand >> 44 & 3, operand >> 39 & 31);
-    (start, start.wrapping_add((num + 1) << (5 * scale + 1) << 12))
+    (start, start.wrapping_add((num + 1) << (5 * scale + 1) << shift))
+}
+
+/// Whether a CPU has to do what an operand says: the granule that it names is that of the tables, and
+/// its level, if it names one, is that of the pages.
+fn obliges<F: Format>(op: Op, operand: u64) -> bool {
+    match op {
+        Op::Rvae1is | Op::Rvale1is | Op::Rvaae1is => {
+            granule(operand >> 46) == F::PAGE_SHIFT && matches!(operand >> 37 & 3, 0 | 3)
+        }
+        Op::Aside1is | Op::Aside1 | Op::Vmalle1is | Op::Vmalle1 => true,
+        _ if operand >> 44 & 0xf == 0 => true,
+        _ => granule(operand >> 46) == F::PAGE_SHIFT && operand >> 44 & 3 == 3,
+    }
 }
 
 // SAFETY: The software MMUs execute the instruction of the name, except for the one that is left
@@ -50,18 +69,21 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
             Op::Vmalle1 => ("vmalle1", true, false),
         };
         let Some(cpu) = self.executes(pin, name) else { return };
-        let space = operand >> 48;
+        if !obliges::<F>(op, operand) {
+            return;
+        }
+        let (space, page) = (operand >> 48, 1 << F::PAGE_SHIFT);
         let va = address(operand);
         let target = match op {
             Op::Vae1is | Op::Vale1is | Op::Vale1 => Target::Page { space, va },
-            Op::Vaae1is | Op::Vaale1 => Target::EverySpace { start: va, end: va + 1, stride: 4096 },
+            Op::Vaae1is | Op::Vaale1 => Target::EverySpace { start: va, end: va + 1, stride: page },
             Op::Rvae1is | Op::Rvale1is => {
                 let (start, end) = range(operand);
-                Target::Range { space, start, end, stride: 4096 }
+                Target::Range { space, start, end, stride: page }
             }
             Op::Rvaae1is => {
                 let (start, end) = range(operand);
-                Target::EverySpace { start, end, stride: 4096 }
+                Target::EverySpace { start, end, stride: page }
             }
             Op::Aside1is | Op::Aside1 => Target::Space(space),
             Op::Vmalle1is | Op::Vmalle1 => Target::All,
@@ -120,6 +142,10 @@ fn machine_of<F: Format + Watchable>(features: Features) -> impl Fn(u64, Machine
 }
 
 const RANGES: Features = Features { ranges: true, ..Features::ARMV8_0 };
+/// Levels, and ranges of pages of 16 KiB and of 64 KiB.
+const LEVELS: Features = Features { ttl: true, ..RANGES };
+const K16: Features = Features { granule: Granule::K16, ..LEVELS };
+const K64: Features = Features { granule: Granule::K64, ..LEVELS };
 
 #[test]
 fn random_calls_have_no_finding() {
@@ -133,8 +159,11 @@ fn random_calls_have_no_finding() {
     is_clean(&[0, 5], &pages, machine_of::<Aarch64>(Features::ARMV8_0));
     let ranges = sorted(&["rvae1is", "rvale1is", "vaale1", "vae1is", "vale1", "vale1is", "vmalle1"]);
     is_clean(&[0, 5], &ranges, machine_of::<Aarch64>(RANGES));
+    is_clean(&[0, 5], &ranges, machine_of::<Aarch64>(LEVELS));
+    is_clean(&[0, 5], &ranges, machine_of::<Aarch64K16>(K16));
+    is_clean(&[0, 5], &ranges, machine_of::<Aarch64K64>(K64));
     // The library uses more numbers than the CPUs have.
-    is_clean(&[9], &pages, machine_of::<Aarch64>(Features { asids: 6, ranges: false }));
+    is_clean(&[9], &pages, machine_of::<Aarch64>(Features { asids: 6, ..Features::ARMV8_0 }));
 }
 
 #[test]
@@ -157,6 +186,22 @@ fn an_instruction_that_is_left_out_is_found() {
     for left_out in ["vaae1is", "dsb ishst", "dsb ish"] {
         is_found(5, left_out, machine_of::<Aarch64Upper>(Features::ARMV8_0));
     }
+}
+
+/// A CPU may ignore ranges in another granule than the tables', and pages of another level.
+#[test]
+fn a_granule_that_is_not_the_tables_is_found() {
+    let found = |features: Features| {
+        (1..20).any(|seed| {
+            let machine = Machine { cpus: 2, asids: 5, left_out: "" };
+            machine_of::<Aarch64K16>(features)(seed, machine).findings > 0
+        })
+    };
+    assert!(!found(K16));
+    assert!(found(Features { granule: Granule::K64, ..RANGES }), "ranges");
+    assert!(found(Features { granule: Granule::K64, ranges: false, ..LEVELS }), "levels");
+    // Pages larger than the granule that is named are told one by one.
+    assert!(!found(Features { granule: Granule::K4, ..RANGES }));
 }
 
 /// Logs the cleaning of code.

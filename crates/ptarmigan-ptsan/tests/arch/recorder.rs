@@ -69,10 +69,11 @@ pub struct Port {
     pub register: fn(u64) -> u64,
 }
 
-/// Takes a frame for an empty root.
+/// Takes frames for an empty root.
 fn empty_root<F: Format>(host: &Host<F>) -> PhysAddr {
     let (node, class, flags) = (ptarmigan::cpu::NodeId(0), ZoneClass::Low, AllocFlags::NORMAL);
-    let request = Request { node, order: 0, zero: true, class, end: End::Low, flags };
+    let order = F::LAYOUT.order(F::LAYOUT.root());
+    let request = Request { node, order, zero: true, class, end: End::Low, flags };
     // SAFETY: 1. The host's own window.
     unsafe { host.frames().take(request).unwrap().zeroed(&host.window()) }.into_raw().addr()
 }

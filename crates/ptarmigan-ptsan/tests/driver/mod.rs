@@ -13,7 +13,6 @@ use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Config};
 use rng::Rng;
 
-const PAGE: u64 = 4096;
 /// A page of the kernel's.
 const KERNEL: Attr = Attr(1 | 2 | 32 | 64);
 /// Everything is cheaper than 64 pages, wherever these lie.
@@ -72,6 +71,7 @@ pub fn calls<F: Format, T: MmuTraits>(
     &Calls { seed, steps, asids, cpus, due }: &Calls,
 ) -> (u64, u64) {
     let mut rng = Rng::new(seed);
+    let page = 1 << F::PAGE_SHIFT;
     let policy = Layered::new(soft, host.quicklists().unwrap()).unwrap();
     let tlb = TlbConfig { asids, costs: COSTS, ..TlbConfig::new(cpus) };
     let machine = HostMachine::with_tlb(host, policy, mmu, tlb, Delivery::AtOnce).unwrap();
@@ -95,7 +95,7 @@ pub fn calls<F: Format, T: MmuTraits>(
         }
         if let Some(range) = &mut range {
             // A page in each of two tables, and one beside it.
-            let at = VirtAddr(window + (rng.below(2) << 21) + rng.below(2) * PAGE);
+            let at = VirtAddr(window + (rng.below(2) << 21) + rng.below(2) * page);
             let attr = [KERNEL, KERNEL | Attr::GLOBAL][rng.below(2) as usize];
             let mapped = range.query(on, at).is_some();
             match rng.below(8) {
@@ -125,8 +125,8 @@ pub fn calls<F: Format, T: MmuTraits>(
         // Three leaf tables, two of which share the table above.
         let far = if F::USER_END > 1 << 40 { 0x80_0000_0000 } else { 0x20_0000_0000 };
         let place = |n: u64| [0x4000_0000, 0x4020_0000, far][n as usize % 3];
-        let start = place(rng.below(3)) + rng.below(12) * PAGE;
-        let range = VirtRange { start, end: start + (1 + rng.below(12)) * PAGE };
+        let start = place(rng.below(3)) + rng.below(12) * page;
+        let range = VirtRange { start, end: start + (1 + rng.below(12)) * page };
         let wide = VirtRange { start: 0x4000_0000, end: 0x4040_0000 };
         let flags = [3, 3, 1, 3, 5, 0].map(AreaFlags)[rng.below(6) as usize];
         match rng.below(40) {
@@ -144,7 +144,7 @@ pub fn calls<F: Format, T: MmuTraits>(
             5 => _ = spaces[at].edit(on).unwrap().madvise(range, Advice::DontNeed),
             6 => _ = spaces[at].edit(on).unwrap().mprotect(range, flags),
             13 => {
-                let to = place(rng.below(3)) + rng.below(12) * PAGE;
+                let to = place(rng.below(3)) + rng.below(12) * page;
                 let to = VirtRange { start: to, end: to + range.len() };
                 let _ = spaces[at].edit(on).unwrap().mremap(range, to, false);
             }

@@ -16,8 +16,13 @@ const PAGE: u64 = (1 << 44) - 1;
 const VALID: u64 = 1;
 /// Pages that became valid at once and are forgotten one by one.
 const MOST_NEW: u64 = 64;
-/// Granules of one run beyond which everything is forgotten instead: 16 GiB.
+/// Granules of one run beyond which everything is forgotten instead: 16 GiB in pages of 4 KiB.
 const MOST_GRANULES: u64 = 1 << 22;
+/// Operands for one page and for a range: the first bit of the level's field. With the granule's number
+/// before it, 3 is the last level.
+const TTL_SHIFT: u32 = 44;
+const RANGE_TTL_SHIFT: u32 = 37;
+const LAST_LEVEL: u64 = 3;
 /// `CTR_EL0`: caches need not be cleaned for fetches, or not be invalidated.
 const IDC: u64 = 1 << 28;
 const DIC: u64 = 1 << 29;
@@ -43,7 +48,7 @@ impl<B> Tlbi<B> {
     }
 
     /// Makes the MMUs of CPUs with the features of the calling one. All CPUs have the same, and
-    /// keep `TCR_EL1.AS`.
+    /// keep `TCR_EL1.AS`, `TG0` and `TG1`.
     #[cfg(target_arch = "aarch64")]
     pub fn detect(board: B) -> Self {
         Self::made_of(board, Cpu, Features::read())
@@ -59,7 +64,7 @@ impl<B, I> Tlbi<B, I> {
     ///
     /// # Safety
     ///
-    /// 1. All CPUs have these features, and keep `TCR_EL1.AS`.
+    /// 1. All CPUs have these features, and keep `TCR_EL1.AS`, `TG0` and `TG1`.
     pub const unsafe fn with_features(board: B, instructions: I, features: Features) -> Self {
         Self::made_of(board, instructions, features)
     }
@@ -124,23 +129,38 @@ impl<B: Ipi, I: Instructions> Tlbi<B, I> {
         tag: u64,
         [one, range, all]: [Op; 3],
     ) {
+        let Features { ranges, granule, .. } = self.features;
+        let (ttl, range_ttl) = self.level(one, stride);
         if end == start.wrapping_add(1) {
-            self.tlbi(pin, one, tag | page(start));
+            self.tlbi(pin, one, tag | ttl | page(start));
             return;
         }
-        let granules = end.wrapping_sub(start) >> FRAME_SHIFT;
+        let granules = end.wrapping_sub(start) >> granule.shift();
         if granules > MOST_GRANULES {
             self.tlbi(pin, all, tag);
-        } else if self.features.ranges && stride <= FRAME_SHIFT {
-            split(start, granules, |part| match part {
-                Part::One(at) => self.tlbi(pin, one, tag | page(at)),
-                Part::Range(operand) => self.tlbi(pin, range, tag | operand),
+        } else if ranges && stride <= granule.shift() {
+            split(granule, start, granules, |part| match part {
+                Part::One(at) => self.tlbi(pin, one, tag | ttl | page(at)),
+                Part::Range(operand) => self.tlbi(pin, range, tag | range_ttl | operand),
             });
         } else {
             let pages = end.wrapping_sub(start) >> stride;
             for i in 0..pages {
-                self.tlbi(pin, one, tag | page(start.wrapping_add(i << stride)));
+                self.tlbi(pin, one, tag | ttl | page(start.wrapping_add(i << stride)));
             }
+        }
+    }
+
+    /// The level that `op`, which forgets one page, and its neighbour for ranges may name: the last
+    /// one for pages of a granule's size, if only entries of pages are to be forgotten. Otherwise the
+    /// operand says nothing, and every level is looked at.
+    #[inline]
+    fn level(&self, op: Op, stride: u32) -> (u64, u64) {
+        let Features { ttl, granule, .. } = self.features;
+        if ttl && op == Op::Vale1is && stride <= granule.shift() {
+            ((granule.tg() << 2 | LAST_LEVEL) << TTL_SHIFT, LAST_LEVEL << RANGE_TTL_SHIFT)
+        } else {
+            (0, 0)
         }
     }
 
@@ -157,7 +177,9 @@ on_a_board!(Tlbi, "1. An empty table is at `at`, and stays so as long as the MMU
 // SAFETY: 1. The `IS` forms between their barriers reach all CPUs. `VALE1IS` drops the page under
 // the number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,
 // `ASIDE1IS` everything under the number that is not global. `DSB ISHST` comes before: walks find
-// earlier stores. 2. `VAAE1IS` drops the page and the links to it under all numbers, global or not;
+// earlier stores. A level is named for `VALE1IS` alone, and only if each page has the size of a
+// granule: the library has such leaves at the last level only. Ranges name the granule of the
+// tables. 2. `VAAE1IS` drops the page and the links to it under all numbers, global or not;
 // `VMALLE1IS` everything. 3. Other spaces have other numbers, and translations under this one are
 // dropped after the load unless `keep`; the number 0, which spaces may share, is never kept.
 // `forget_all` drops everything of this CPU, after the load: no walk of the tables before is left.

@@ -33,6 +33,6 @@ mod mmu;
 mod ranges;
 
 pub use cpu::Cpu;
-pub use features::Features;
+pub use features::{Features, Granule};
 pub use instructions::{Barrier, Instructions, Op};
 pub use mmu::Tlbi;
