@@ -20,7 +20,7 @@ fn tag(_: usize, asid: u16) -> u64 {
 }
 
 /// The address of an operand that names a page: bits 12 to 55, of which 48 are translated.
-fn address(operand: u64) -> u64 {
+pub fn address(operand: u64) -> u64 {
     ((operand << 20) as i64 >> 20 << 12) as u64
 }
 
@@ -30,23 +30,30 @@ fn granule(number: u64) -> u32 {
 }
 
 /// The first address of a range and the first behind it.
-fn range(operand: u64) -> (u64, u64) {
+pub fn range(operand: u64) -> (u64, u64) {
     let shift = granule(operand >> 46);
     let start = ((operand << 27) as i64 >> 27 << shift) as u64;
     let (scale, num) = (operand >> 44 & 3, operand >> 39 & 31);
     (start, start.wrapping_add((num + 1) << (5 * scale + 1) << shift))
 }
 
-/// Whether a CPU has to do what an operand says: the granule that it names is that of the tables, and
-/// its level, if it names one, is that of the pages.
+/// Whether a CPU has to do what the operand of a range says: the granule that it names is that of the
+/// tables, and its level, if it names one, is that of the pages.
+pub fn obliges_range<F: Format>(operand: u64) -> bool {
+    granule(operand >> 46) == F::PAGE_SHIFT && matches!(operand >> 37 & 3, 0 | 3)
+}
+
+/// As [`obliges_range`], for the operand of a page.
+pub fn obliges_page<F: Format>(operand: u64) -> bool {
+    operand >> 44 & 0xf == 0 || granule(operand >> 46) == F::PAGE_SHIFT && operand >> 44 & 3 == 3
+}
+
+/// As the two before, for an instruction at EL1.
 fn obliges<F: Format>(op: Op, operand: u64) -> bool {
     match op {
-        Op::Rvae1is | Op::Rvale1is | Op::Rvaae1is => {
-            granule(operand >> 46) == F::PAGE_SHIFT && matches!(operand >> 37 & 3, 0 | 3)
-        }
+        Op::Rvae1is | Op::Rvale1is | Op::Rvaae1is => obliges_range::<F>(operand),
         Op::Aside1is | Op::Aside1 | Op::Vmalle1is | Op::Vmalle1 => true,
-        _ if operand >> 44 & 0xf == 0 => true,
-        _ => granule(operand >> 46) == F::PAGE_SHIFT && operand >> 44 & 3 == 3,
+        _ => obliges_page::<F>(operand),
     }
 }
 

@@ -9,4 +9,5 @@ mod aarch64;
 mod driver;
 mod recorder;
 mod riscv64;
+mod stage2;
 mod x86_64;

@@ -5,6 +5,7 @@
 //! | x86-64 (and 32-bit x86) | [`x86_64::X86Mmu`] | `INVLPG`, `INVPCID`, loads of CR3, CR4.PGE |
 //! | RISC-V | [`riscv64::SfenceVma`] | `SFENCE.VMA`, `satp`, `FENCE.I` |
 //! | AArch64 | [`aarch64::Tlbi`] | `TLBI`, `DSB`, `ISB`, `TTBR0_EL1`, `DC CVAU`, `IC IALLUIS` |
+//! | AArch64, guests | [`aarch64::Stage2`] | `TLBI IPAS2E1IS` and its neighbours, `VTTBR_EL2` |
 //!
 //! # Layers
 //!

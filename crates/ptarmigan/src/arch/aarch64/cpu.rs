@@ -1,12 +1,13 @@
 //! Executes the instructions.
 
-/// The CPU itself. On AArch64 it implements [`Instructions`](super::Instructions), at EL1.
+/// The CPU itself. On AArch64 it implements [`Instructions`](super::Instructions), at EL1, and
+/// [`GuestInstructions`](super::GuestInstructions), at EL2.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 
 #[cfg(target_arch = "aarch64")]
 mod native {
-    use super::super::instructions::{Barrier, Instructions, Op};
+    use super::super::instructions::{Barrier, GuestInstructions, GuestOp, Instructions, Op};
     use super::Cpu;
     use crate::cpu::Pinned;
     use core::arch::asm;
@@ -90,6 +91,40 @@ mod native {
         #[inline]
         fn ic_ialluis(&self, _: &Pinned<'_>) {
             plain!("ic ialluis");
+        }
+    }
+
+    // SAFETY: As above.
+    unsafe impl GuestInstructions for Cpu {
+        #[inline]
+        fn tlbi_guest(&self, _: &Pinned<'_>, op: GuestOp, operand: u64) {
+            match op {
+                GuestOp::Ipas2e1is => tlbi!("tlbi ipas2e1is, {}", operand),
+                GuestOp::Ipas2le1is => tlbi!("tlbi ipas2le1is, {}", operand),
+                GuestOp::Ripas2e1is => tlbi!("sys #4, c8, c0, #2, {}", operand),
+                GuestOp::Ripas2le1is => tlbi!("sys #4, c8, c0, #6, {}", operand),
+                GuestOp::Vmalle1is => plain!("tlbi vmalle1is"),
+                GuestOp::Vmalls12e1is => plain!("tlbi vmalls12e1is"),
+                GuestOp::Alle1is => plain!("tlbi alle1is"),
+                GuestOp::Ipas2le1 => tlbi!("tlbi ipas2le1, {}", operand),
+                GuestOp::Vmalle1 => plain!("tlbi vmalle1"),
+                GuestOp::Vmalls12e1 => plain!("tlbi vmalls12e1"),
+                GuestOp::Alle1 => plain!("tlbi alle1"),
+            }
+        }
+
+        #[inline]
+        fn vttbr(&self, _: &Pinned<'_>) -> u64 {
+            let value: u64;
+            // SAFETY: Reading the register has no effect.
+            unsafe { asm!("mrs {}, vttbr_el2", out(reg) value, options(nomem, nostack, preserves_flags)) };
+            value
+        }
+
+        #[inline]
+        unsafe fn load_vttbr(&self, _: &Pinned<'_>, value: u64) {
+            // SAFETY: 1. of the caller's. The hypervisor is translated by another register.
+            unsafe { asm!("msr vttbr_el2, {}", in(reg) value, options(nostack, preserves_flags)) };
         }
     }
 }

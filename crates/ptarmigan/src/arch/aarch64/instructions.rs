@@ -79,3 +79,51 @@ pub unsafe trait Instructions: Sync {
     /// `IC IALLUIS`: all CPUs forget instructions that they have cached.
     fn ic_ialluis(&self, pin: &Pinned<'_>);
 }
+
+/// A `TLBI` instruction for guests, by its mnemonic. All of them but `Alle1` and `Alle1is` act on the
+/// VMID in `VTTBR_EL2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestOp {
+    /// The second stage of an address and links on the way to it, on all CPUs.
+    Ipas2e1is,
+    /// The second stage of an address, on all CPUs. Links stay.
+    Ipas2le1is,
+    /// The second stage of a range and links on the way to its pages, on all CPUs.
+    Ripas2e1is,
+    /// The second stage of a range, on all CPUs. Links stay.
+    Ripas2le1is,
+    /// The first stage, and what was made of both, on all CPUs.
+    Vmalle1is,
+    /// Both stages, on all CPUs.
+    Vmalls12e1is,
+    /// Everything of all guests, on all CPUs.
+    Alle1is,
+    /// The second stage of an address, on this CPU. Links stay.
+    Ipas2le1,
+    /// The first stage, and what was made of both, on this CPU.
+    Vmalle1,
+    /// Both stages, on this CPU.
+    Vmalls12e1,
+    /// Everything of all guests, on this CPU.
+    Alle1,
+}
+
+/// The instructions of second stages, at EL2.
+///
+/// # Safety
+///
+/// As for [`Instructions`].
+pub unsafe trait GuestInstructions: Instructions {
+    /// `TLBI op, operand`. Those without an operand ignore it.
+    fn tlbi_guest(&self, pin: &Pinned<'_>, op: GuestOp, operand: u64);
+
+    /// Reads `VTTBR_EL2`.
+    fn vttbr(&self, pin: &Pinned<'_>) -> u64;
+
+    /// Writes `VTTBR_EL2`.
+    ///
+    /// # Safety
+    ///
+    /// 1. A tree is at that address that stays until the next load.
+    unsafe fn load_vttbr(&self, pin: &Pinned<'_>, value: u64);
+}

@@ -1,31 +1,12 @@
 //! Turns requests into instructions.
+use super::code;
 use super::cpu::Cpu;
 use super::features::Features;
 use super::instructions::{Barrier, Instructions, Op};
-use super::ranges::{Part, split};
-use crate::addr::FRAME_SHIFT;
+use super::operands::{self, ASID_SHIFT, MOST_NEW, Operand, VALID, page, tag};
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
 use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
-
-/// `TTBR0_EL1` and operands: the first bit of the ASID.
-const ASID_SHIFT: u32 = 48;
-/// Operands: the page.
-const PAGE: u64 = (1 << 44) - 1;
-/// Entries: valid.
-const VALID: u64 = 1;
-/// Pages that became valid at once and are forgotten one by one.
-const MOST_NEW: u64 = 64;
-/// Granules of one run beyond which everything is forgotten instead: 16 GiB in pages of 4 KiB.
-const MOST_GRANULES: u64 = 1 << 22;
-/// Operands for one page and for a range: the first bit of the level's field. With the granule's number
-/// before it, 3 is the last level.
-const TTL_SHIFT: u32 = 44;
-const RANGE_TTL_SHIFT: u32 = 37;
-const LAST_LEVEL: u64 = 3;
-/// `CTR_EL0`: caches need not be cleaned for fetches, or not be invalidated.
-const IDC: u64 = 1 << 28;
-const DIC: u64 = 1 << 29;
 
 /// The MMUs of AArch64 CPUs. `B` sends interrupts; `I` executes instructions.
 ///
@@ -88,16 +69,6 @@ impl<B, I> Tlbi<B, I> {
     }
 }
 
-/// The operand for an ASID.
-const fn tag(asid: u16) -> u64 {
-    (asid as u64) << ASID_SHIFT
-}
-
-/// The operand for a page.
-const fn page(at: u64) -> u64 {
-    at >> FRAME_SHIFT & PAGE
-}
-
 impl<B: Ipi, I: Instructions> Tlbi<B, I> {
     #[inline]
     fn tlbi(&self, pin: &Pinned<'_>, op: Op, operand: u64) {
@@ -113,55 +84,14 @@ impl<B: Ipi, I: Instructions> Tlbi<B, I> {
     /// `all` if the scope is full.
     fn broadcast(&self, pin: &Pinned<'_>, scope: &Scope, asid: u16, [one, range, all]: [Op; 3]) {
         self.barrier(pin, Barrier::DsbIshst);
-        let tag = tag(asid);
-        match scope.runs() {
-            Some(runs) => runs.for_each(|run| self.run(pin, run, tag, [one, range, all])),
-            None => self.tlbi(pin, all, tag),
-        }
+        let pages = one == Op::Vale1is;
+        operands::of(&self.features, scope, pages, |operand| match operand {
+            Operand::Page(operand) => self.tlbi(pin, one, tag(asid) | operand),
+            Operand::Range(operand) => self.tlbi(pin, range, tag(asid) | operand),
+            Operand::All => self.tlbi(pin, all, tag(asid)),
+        });
         self.barrier(pin, Barrier::DsbIsh);
         self.barrier(pin, Barrier::Isb);
-    }
-
-    fn run(
-        &self,
-        pin: &Pinned<'_>,
-        (start, end, stride): (u64, u64, u32),
-        tag: u64,
-        [one, range, all]: [Op; 3],
-    ) {
-        let Features { ranges, granule, .. } = self.features;
-        let (ttl, range_ttl) = self.level(one, stride);
-        if end == start.wrapping_add(1) {
-            self.tlbi(pin, one, tag | ttl | page(start));
-            return;
-        }
-        let granules = end.wrapping_sub(start) >> granule.shift();
-        if granules > MOST_GRANULES {
-            self.tlbi(pin, all, tag);
-        } else if ranges && stride <= granule.shift() {
-            split(granule, start, granules, |part| match part {
-                Part::One(at) => self.tlbi(pin, one, tag | ttl | page(at)),
-                Part::Range(operand) => self.tlbi(pin, range, tag | range_ttl | operand),
-            });
-        } else {
-            let pages = end.wrapping_sub(start) >> stride;
-            for i in 0..pages {
-                self.tlbi(pin, one, tag | ttl | page(start.wrapping_add(i << stride)));
-            }
-        }
-    }
-
-    /// The level that `op`, which forgets one page, and its neighbour for ranges may name: the last
-    /// one for pages of a granule's size, if only entries of pages are to be forgotten. Otherwise the
-    /// operand says nothing, and every level is looked at.
-    #[inline]
-    fn level(&self, op: Op, stride: u32) -> (u64, u64) {
-        let Features { ttl, granule, .. } = self.features;
-        if ttl && op == Op::Vale1is && stride <= granule.shift() {
-            ((granule.tg() << 2 | LAST_LEVEL) << TTL_SHIFT, LAST_LEVEL << RANGE_TTL_SHIFT)
-        } else {
-            (0, 0)
-        }
     }
 
     /// Has this CPU forget what `op` names.
@@ -239,27 +169,12 @@ unsafe impl<B: Ipi, I: Instructions> Mmu for Tlbi<B, I> {
     }
 
     unsafe fn clean_code(&self, pin: &Pinned<'_>, at: *const u8, bytes: usize) {
-        let ctr = self.instructions.ctr(pin);
-        if ctr & IDC != 0 || bytes == 0 {
-            return;
-        }
-        // DminLine: the smallest line, as a logarithm of words.
-        let line = 4usize << (ctr >> 16 & 0xf);
-        let before = at.addr() & (line - 1);
-        for offset in (0..bytes + before).step_by(line) {
-            let at = at.wrapping_add(offset.saturating_sub(before));
-            // SAFETY: 1. of the caller's: the address is one of the bytes.
-            unsafe { self.instructions.dc_cvau(pin, at) };
-        }
+        // SAFETY: 1. of the caller's.
+        unsafe { code::clean(&self.instructions, pin, at, bytes) };
     }
 
     fn invalidate_code(&self, pin: &Pinned<'_>) {
-        self.barrier(pin, Barrier::DsbIsh);
-        if self.instructions.ctr(pin) & DIC == 0 {
-            self.instructions.ic_ialluis(pin);
-            self.barrier(pin, Barrier::DsbIsh);
-        }
-        self.barrier(pin, Barrier::Isb);
+        code::invalidate(&self.instructions, pin);
     }
 
     fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {

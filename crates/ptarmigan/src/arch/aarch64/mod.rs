@@ -1,5 +1,5 @@
-//! Flushes the TLBs of AArch64 CPUs at EL1, 4 KiB granule (Arm ARM, "TLB maintenance
-//! instructions").
+//! Flushes the TLBs of AArch64 CPUs: at EL1 ([`Tlbi`]), and of guests at EL2 ([`Stage2`]) (Arm ARM,
+//! "TLB maintenance instructions").
 //!
 //! # Which instruction does what
 //!
@@ -14,7 +14,8 @@
 //! `DSB ISHST` before them makes stores to tables visible to walks. `DSB ISH` after them waits
 //! until all CPUs are done, and `ISB` has this CPU go on with what it finds then.
 //!
-//! Ranges are for CPUs with `FEAT_TLBIRANGE`.
+//! Ranges are for CPUs with `FEAT_TLBIRANGE`. Where they have `FEAT_TTL`, `VALE1IS` and `RVALE1IS` say
+//! that the entry is at the last level.
 //!
 //! # Two roots
 //!
@@ -26,13 +27,17 @@
 //! A CPU may keep an entry that denies an access and fault again and again. So the CPU that is told
 //! of an entry that was valid forgets the page, by `TLBI VALE1`, which acts on that CPU alone:
 //! another one is told at its own fault.
+mod code;
 mod cpu;
 mod features;
 mod instructions;
 mod mmu;
+mod operands;
 mod ranges;
+mod stage2;
 
 pub use cpu::Cpu;
 pub use features::{Features, Granule};
-pub use instructions::{Barrier, Instructions, Op};
+pub use instructions::{Barrier, GuestInstructions, GuestOp, Instructions, Op};
 pub use mmu::Tlbi;
+pub use stage2::Stage2;
