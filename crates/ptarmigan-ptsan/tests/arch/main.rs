@@ -11,3 +11,4 @@ mod recorder;
 mod riscv64;
 mod stage2;
 mod x86_64;
+mod x86_guests;

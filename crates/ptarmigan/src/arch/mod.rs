@@ -6,6 +6,8 @@
 //! | RISC-V | [`riscv64::SfenceVma`] | `SFENCE.VMA`, `satp`, `FENCE.I` |
 //! | AArch64 | [`aarch64::Tlbi`] | `TLBI`, `DSB`, `ISB`, `TTBR0_EL1`, `DC CVAU`, `IC IALLUIS` |
 //! | AArch64, guests | [`aarch64::Stage2`] | `TLBI IPAS2E1IS` and its neighbours, `VTTBR_EL2` |
+//! | Intel, guests | [`x86_64::EptMmu`] | `INVEPT`, the EPT pointer |
+//! | AMD, guests | [`x86_64::NptMmu`] | `TLB_CONTROL` and `N_CR3` of a VMCB |
 //!
 //! # Layers
 //!
@@ -27,9 +29,10 @@
 //! together by hand, when it is made (`with_kernel_root`). It panics if a CPU leaves a space and
 //! there is none.
 /// Implements the parts that all MMUs share, for one with the fields `board`, `instructions` and
-/// `kernel_root`. `$root` is the condition of safety of `with_kernel_root`.
+/// `kernel_root`. `$cpu` is the trait of the instructions, `$root` the condition of safety of
+/// `with_kernel_root`.
 macro_rules! on_a_board {
-    ($mmu:ident, $($root:literal),+) => {
+    ($mmu:ident of $cpu:ident, $($root:literal),+) => {
         impl<B, I> $mmu<B, I> {
             /// Says which root CPUs load when they leave a space, where no set-up does.
             ///
@@ -53,7 +56,7 @@ macro_rules! on_a_board {
             }
         }
 
-        impl<B: $crate::tlb::Ipi, I: Instructions> $crate::tlb::Ipi for $mmu<B, I> {
+        impl<B: $crate::tlb::Ipi, I: $cpu> $crate::tlb::Ipi for $mmu<B, I> {
             const RESEND_AFTER: u32 = B::RESEND_AFTER;
 
             #[inline]

@@ -102,7 +102,8 @@ impl<B: Ipi, I: Instructions> Tlbi<B, I> {
     }
 }
 
-on_a_board!(Tlbi, "1. An empty table is at `at`, and stays so as long as the MMU is used.");
+on_a_board!(
+    Tlbi of Instructions, "1. An empty table is at `at`, and stays so as long as the MMU is used.");
 
 // SAFETY: 1. The `IS` forms between their barriers reach all CPUs. `VALE1IS` drops the page under
 // the number, `VAE1IS`, which is taken if tables have gone, the links on the way to it as well,

@@ -2,7 +2,7 @@
 use super::code;
 use super::cpu::Cpu;
 use super::features::Features;
-use super::instructions::{Barrier, GuestInstructions, GuestOp, Instructions};
+use super::instructions::{Barrier, GuestInstructions, GuestOp};
 use super::operands::{self, ASID_SHIFT, MOST_NEW, Operand, VALID, page, tag};
 use crate::arch::kernel_root::KernelRootCell;
 use crate::cpu::Pinned;
@@ -94,7 +94,8 @@ impl<B: Ipi, I: GuestInstructions> Stage2<B, I> {
     }
 }
 
-on_a_board!(Stage2, "1. An empty table is at `at`, and stays so as long as the MMU is used.");
+on_a_board!(
+    Stage2 of GuestInstructions, "1. An empty table is at `at`, and stays so as long as the MMU is used.");
 
 // SAFETY: 1. The `IS` forms between their barriers reach all CPUs, under the VMID that is loaded.
 // `IPAS2LE1IS` drops the translation of an address of the guest's, `IPAS2E1IS`, which is taken if

@@ -89,7 +89,7 @@ impl<B: Ipi, I: Instructions> SfenceVma<B, I> {
 }
 
 on_a_board!(
-    SfenceVma,
+    SfenceVma of Instructions,
     "1. A root is at `at` that maps the kernel as all roots do, and has no entries of programs. It stays",
     "   as long as the MMU is used."
 );

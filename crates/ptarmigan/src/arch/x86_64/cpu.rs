@@ -8,11 +8,30 @@ pub struct Cpu;
 mod native {
     use super::super::instructions::{Instructions, Invpcid};
     use super::Cpu;
+    #[cfg(target_arch = "x86_64")]
+    use crate::arch::x86_64::Invept;
     use crate::cpu::Pinned;
     use core::arch::asm;
 
     /// CR4: global pages.
     const PGE: usize = 1 << 7;
+
+    impl Cpu {
+        /// Executes `INVEPT`.
+        ///
+        /// # Safety
+        ///
+        /// 1. The CPU is in VMX operation, and has the instruction with types 1 and 2.
+        #[cfg(target_arch = "x86_64")]
+        pub unsafe fn invept(&self, _: &Pinned<'_>, what: Invept) {
+            let (kind, operand) = match what {
+                Invept::Context(pointer) => (1usize, [pointer, 0]),
+                Invept::All => (2, [0, 0]),
+            };
+            // SAFETY: 1. of the caller's: it does not fault. It changes no memory, and reads its operand.
+            unsafe { asm!("invept {}, [{}]", in(reg) kind, in(reg) &operand, options(nostack)) };
+        }
+    }
 
     // SAFETY: Each function executes the instruction of its name on the calling CPU, which the pin
     // says is its own.

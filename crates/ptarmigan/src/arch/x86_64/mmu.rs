@@ -107,7 +107,7 @@ impl<B: Ipi, I: Instructions> X86Mmu<B, I> {
 }
 
 on_a_board!(
-    X86Mmu,
+    X86Mmu of Instructions,
     "1. A root is at `at` that maps the kernel as all roots do, and has no entries of programs. It stays",
     "   as long as the MMU is used."
 );

@@ -22,12 +22,21 @@
 //!
 //! 32-bit x86 has the same instructions. A CPU before the Pentium Pro has no CR4.PGE: its features
 //! are [`Features::NONE`].
+//!
+//! # Guests
+//!
+//! [`EptMmu`] and [`NptMmu`] flush second stages, of which no instruction forgets a single page. What
+//! belongs to a VMCS or a VMCB is done by the hypervisor, behind [`EptCpu`] and [`NptCpu`].
 mod cpu;
+mod ept;
 mod features;
 mod instructions;
 mod mmu;
+mod npt;
 
 pub use cpu::Cpu;
+pub use ept::{EptCpu, EptMmu, Invept};
 pub use features::Features;
 pub use instructions::{Instructions, Invpcid};
 pub use mmu::X86Mmu;
+pub use npt::{NptCpu, NptMmu, PendingFlush, TlbControl};
