@@ -1,18 +1,26 @@
 //! Shared by images of several architectures: lines on the serial port, ends of runs, parts that
-//! are left out on purpose, programs in the image with their tasks and spaces, a spin lock; for
-//! RISC-V the firmware and its device tree.
+//! are left out on purpose, programs in the image with their tasks and spaces, a spin lock, device
+//! trees; what images with several CPUs have in common, and the boards of RISC-V and AArch64.
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+#[cfg(target_arch = "aarch64")]
+pub mod aarch64;
 pub mod board;
+#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+pub mod direct;
+pub mod fdt;
 pub mod late;
 pub mod lock;
 pub mod machine;
 pub mod program;
 pub mod raw;
+#[cfg(target_arch = "riscv64")]
 pub mod riscv;
+#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+pub mod smp;
 pub mod tasks;
 pub mod user;
 pub mod without;

@@ -6,19 +6,19 @@ use core::fmt;
 use ptarmigan::addr::Pfn;
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::Format;
-use ptarmigan::frames::{DataFrames, Frames, NoFrame};
+use ptarmigan::frames::{DataFrames, Frames, MemorySize, NoFrame};
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::parking::Parking;
-use ptarmigan::quicklist::{Layer, Layered, Policy};
-use ptarmigan::setup::{MachineParts, NoObjects, Objects};
+use ptarmigan::quicklist::{Layer, Layered, ListsConfig, Policy, Quicklists};
+use ptarmigan::setup::{KernelHalf, MachineParts, NoObjects, Objects};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{FlushCounts, Shootdown, Tlb};
 use ptarmigan::window::DirectMap;
 
 use crate::board::fail;
-use crate::say;
 use crate::without::leaves_out;
+use crate::{memory_run, say};
 
 /// The parts that [`Setup`](ptarmigan::setup::Setup) makes.
 pub type Parts<F, S, O = NoObjects> = MachineParts<'static, F, DirectMap, S, O>;
@@ -77,6 +77,20 @@ impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> Machine<F, S
         say!("tables: {allocs} handed out, {misses} of them from the allocator");
         let FlushCounts { page, range, full, kernel, .. } = flushes;
         say!("flushes: {page} page, {range} range, {full} full, {kernel} of the kernel's half; {more}");
+    }
+
+    /// Prints the bytes of the library's own arrays for the memory from `start` to `end`.
+    pub fn report_bytes(&self, start: u64, end: u64) {
+        type OfLists<F> = Quicklists<'static, DirectMap, &'static KernelHalf<F, DirectMap>>;
+        let size = MemorySize::of([memory_run(start, end)]);
+        let cpus = self.tlb().config().cpus;
+        let (frames, data) = (Frames::bytes(&size), DataFrames::bytes(cpus, size.nodes()));
+        let lists = OfLists::<F>::bytes(&size, &ListsConfig::new(cpus));
+        let tlb = Tlb::<S>::bytes(self.tlb().config()) + Parking::bytes(cpus);
+        let total = self.frames().counts().total;
+        say!(
+            "metadata: {frames} bytes for {total} frames, {data} data lists, {lists} table lists, {tlb} TLBs"
+        );
     }
 
     /// Gives back the pages on this CPU's lists, and with `all` also those on the node's.

@@ -23,7 +23,7 @@ pub fn failure(check: u64) -> &'static str {
         CHECK_PARENT => "copy-on-write: the parent does not see what it wrote itself",
         CHECK_CALL => "a call failed",
         CHECK_DENIED => "an access was not treated as the area says",
-        CHECK_HARTS => "the tasks never ran on two harts at a time",
+        CHECK_CPUS => "the tasks never ran on two CPUs at a time",
         CHECK_EVICTED => "a page that was driven out of the hash table lost what was written to it",
         _ => "the user program failed",
     }

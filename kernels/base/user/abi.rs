@@ -55,7 +55,12 @@ pub const CHECK_PARENT: Word = 4;
 pub const CHECK_CALL: Word = 5;
 /// An access without permission was let through, or a permitted one was not.
 pub const CHECK_DENIED: Word = 6;
-/// The tasks never ran on two harts at a time.
-pub const CHECK_HARTS: Word = 7;
+/// The tasks never ran on two CPUs at a time.
+pub const CHECK_CPUS: Word = 7;
 /// A page that others evicted from the hash table lost its content.
 pub const CHECK_EVICTED: Word = 8;
+
+/// The program's mode: one space, two CPUs in it.
+pub const MODE_SHARED: Word = 0;
+/// The program's mode: several spaces at once.
+pub const MODE_SPACES: Word = 1;

@@ -62,7 +62,7 @@ high:
     la t0, kernel_trap
     csrw stvec, t0
     mv tp, s2
-    la sp, hart_stacks
+    la sp, cpu_stacks
     addi t0, s2, 1
     slli t0, t0, 18             # 256 KiB each
     add sp, sp, t0

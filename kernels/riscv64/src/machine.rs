@@ -1,26 +1,23 @@
 //! The library's view of this machine: memory in the direct map, harts that invalidate for
 //! themselves and interrupt each other, and the order in which the parts are set up.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
 use ptarmigan::format::Sv39;
-use ptarmigan::frames::{DataFrames, Frames, MemorySize};
 use ptarmigan::machine::{Machine as _, On};
-use ptarmigan::parking::Parking;
-use ptarmigan::quicklist::{ListsConfig, Quicklists};
-use ptarmigan::setup::{Kernel, KernelHalf, Setup};
-use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, Tlb, TlbConfig, TlbRefusal};
+use ptarmigan::setup::{Kernel, Setup};
+use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::program::{Pages, Program};
-use ptarmigan_kernel_base::{Failed, fail, machine, memory_run, say};
+use ptarmigan_kernel_base::riscv::{irq, sbi};
+use ptarmigan_kernel_base::tasks::CPUS;
+use ptarmigan_kernel_base::{Failed, fail, machine, memory_run, smp};
 use ptarmigan_kernel_mailbox::Announced;
 
-use crate::irq::{self, HARTS};
 use crate::mmu::{self, Announcing, DIRECT_MAP, DIRECT_MAP_LIMIT};
-use crate::sbi;
 use crate::without::{Part, leaves_out};
 
 /// All parts together.
@@ -34,7 +31,7 @@ const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
 
 /// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
 #[unsafe(export_name = "hart_ids")]
-static HART_IDS: [AtomicU64; HARTS] = [const { AtomicU64::new(0) }; HARTS];
+static HART_IDS: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 
 /// Says which hart a CPU is.
 pub fn set_hart(cpu: usize, hart: u64) {
@@ -74,9 +71,6 @@ fn harts() -> Harts {
 /// The interrupts between harts.
 pub struct Interrupts;
 
-/// A wait of so many ticks ends the run.
-pub const PATIENCE: u64 = 10_000 * sbi::TICKS_PER_MS;
-
 impl Ipi for Interrupts {
     fn send(&self, _pin: &Pinned<'_>, cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {
         if leaves_out(Part::Ipi) {
@@ -86,23 +80,12 @@ impl Ipi for Interrupts {
     }
 
     fn wait(&self, pin: &Pinned<'_>, turn: u32) {
-        static SINCE: [AtomicU64; HARTS] = [const { AtomicU64::new(0) }; HARTS];
-        core::hint::spin_loop();
-        if turn % 1024 != 1 {
-            return;
-        }
-        let Some(since) = SINCE.get(pin.cpu().0 as usize) else { return };
-        if turn == 1 {
-            since.store(sbi::time(), Ordering::Relaxed);
-        } else if sbi::time().wrapping_sub(since.load(Ordering::Relaxed)) > PATIENCE {
-            fail(format_args!("a hart does not answer"));
-        }
+        smp::wait(pin, turn);
     }
 }
 
 static KERNEL: Kernel<Sv39, DirectMap, Harts, Program> = Kernel::new();
 static MACHINE: Late<Machine> = Late::new();
-static CPUS: AtomicUsize = AtomicUsize::new(1);
 
 /// The machine.
 pub fn machine() -> &'static Machine {
@@ -118,7 +101,7 @@ pub fn program() -> Program {
 
 /// CPUs that everything is made for.
 pub fn cpus() -> usize {
-    CPUS.load(Ordering::Relaxed)
+    machine().tlb().config().cpus
 }
 
 /// Sets the library up on the memory from `start` to `end`.
@@ -128,7 +111,6 @@ pub fn cpus() -> usize {
 /// 1. Nobody else uses that memory, now or later, and it is in the direct map.
 /// 2. It is called once, while one hart runs.
 pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
-    CPUS.store(cpus, Ordering::Relaxed);
     // ASID 0 is the kernel's.
     let asids = if leaves_out(Part::Asids) { 0 } else { ASIDS.min(mmu::highest_asid()) };
     let memory = [memory_run(start, end)];
@@ -152,9 +134,9 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
 /// Serves the requests of other harts. The handler of software interrupts calls it.
 pub fn answer() {
     let pin = pin();
-    irq::set_answering(&pin, true);
+    mmu::set_answering(&pin, true);
     machine().tlb().serve(&pin);
-    irq::set_answering(&pin, false);
+    mmu::set_answering(&pin, false);
 }
 
 /// Has all harts forget pages of the kernel's half.
@@ -175,12 +157,5 @@ pub fn report(interrupts: u64, start: u64, end: u64) {
     machine.report(format_args!(
         "{asked} requests to other harts, {skipped} too late; {interrupts} interrupts in calls"
     ));
-    type Lists = Quicklists<'static, DirectMap, &'static KernelHalf<Sv39, DirectMap>>;
-    let size = MemorySize::of([memory_run(start, end)]);
-    let (frames, data) = (Frames::bytes(&size), DataFrames::bytes(cpus(), size.nodes()));
-    let lists = Lists::bytes(&size, &ListsConfig::new(cpus()));
-    let config = TlbConfig { asids: machine.tlb().config().asids, ..TlbConfig::new(cpus()) };
-    let tlb = Tlb::<Harts>::bytes(&config) + Parking::bytes(cpus());
-    let total = machine.frames().counts().total;
-    say!("metadata: {frames} bytes for {total} frames, {data} data lists, {lists} table lists, {tlb} TLBs");
+    machine.report_bytes(start, end);
 }

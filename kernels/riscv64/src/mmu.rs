@@ -6,12 +6,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
 use ptarmigan::cpu::Pinned;
-pub use ptarmigan_kernel_base::riscv::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, physical};
+pub use ptarmigan_kernel_base::direct::{DIRECT_MAP, DIRECT_MAP_LIMIT, direct, physical};
+use ptarmigan_kernel_base::riscv::{irq, sbi};
+use ptarmigan_kernel_base::tasks::CPUS;
 use ptarmigan_kernel_base::{fail, fail_if};
 use ptarmigan_kernel_mailbox as mailbox;
 
-use crate::irq::{self, HARTS};
-use crate::sbi;
 use crate::without::{Part, leaves_out};
 
 /// Entries of a root.
@@ -55,7 +55,7 @@ pub unsafe fn set_kernel_entry(index: usize, entry: u64) {
 
 /// Harts that have loaded a root under the number of the one before, and have not fenced since:
 /// entries that they have cached of the old tables serve the new ones.
-static UNFENCED: [AtomicBool; HARTS] = [const { AtomicBool::new(false) }; HARTS];
+static UNFENCED: [AtomicBool; CPUS] = [const { AtomicBool::new(false) }; CPUS];
 
 fn set_unfenced(to: bool) {
     if let Some(unfenced) = UNFENCED.get(irq::cpu()) {
@@ -99,7 +99,7 @@ fn leaves_fence_out(pin: &Pinned<'_>, of_space: bool) -> bool {
     } else {
         Part::LoadFence
     };
-    leaves_out(Part::Flush) || leaves_out(Part::Remote) && irq::is_answering(pin) || loads && leaves_out(part)
+    leaves_out(Part::Flush) || leaves_out(Part::Remote) && is_answering(pin) || loads && leaves_out(part)
 }
 
 // SAFETY: Each function has the hart execute the instruction, or the firmware have all harts
@@ -164,4 +164,19 @@ pub fn highest_asid() -> u16 {
 pub fn instructions_changed() {
     // SAFETY: a fence changes no memory.
     unsafe { asm!("fence.i", options(nostack, preserves_flags)) };
+}
+
+/// This hart is answering an interrupt.
+static ANSWERING: [AtomicBool; CPUS] = [const { AtomicBool::new(false) }; CPUS];
+
+/// Says whether a hart is answering an interrupt.
+pub fn set_answering(pin: &Pinned<'_>, to: bool) {
+    if let Some(answering) = ANSWERING.get(usize::from(pin.cpu().0)) {
+        answering.store(to, Ordering::Relaxed);
+    }
+}
+
+/// Whether a hart is answering an interrupt.
+pub fn is_answering(pin: &Pinned<'_>) -> bool {
+    ANSWERING.get(usize::from(pin.cpu().0)).is_some_and(|answering| answering.load(Ordering::Relaxed))
 }

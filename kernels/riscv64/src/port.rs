@@ -2,17 +2,13 @@
 
 use ptarmigan::format::Sv39;
 use ptarmigan::machine::On;
-use ptarmigan_kernel_base::riscv::sbi;
+use ptarmigan_kernel_base::riscv::{irq, sbi};
 use ptarmigan_kernel_base::tasks::{self, Port, Trap};
 use ptarmigan_kernel_mailbox::Operation;
 
-use crate::irq;
 use crate::machine::{self, Machine, on, pin};
 use crate::mmu;
 use crate::trap::{self, Registers};
-
-/// Ticks that a task runs before another has its turn.
-const SLICE: u64 = sbi::TICKS_PER_MS;
 
 /// The harts.
 pub struct Harts;
@@ -58,7 +54,7 @@ impl Port for Harts {
     }
 
     fn begin_turn() {
-        sbi::set_timer(sbi::time() + SLICE);
+        sbi::set_timer(sbi::time() + sbi::ticks_per_ms());
     }
 
     fn enter(registers: &mut Registers) -> Trap {
@@ -74,7 +70,6 @@ impl Port for Harts {
     }
 
     fn sleep() {
-        sbi::set_timer(u64::MAX);
         irq::sleep();
     }
 }

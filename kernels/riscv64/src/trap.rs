@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use ptarmigan::format::Access;
 use ptarmigan_kernel_base::fail;
+use ptarmigan_kernel_base::riscv::irq;
 use ptarmigan_kernel_base::tasks::{self, Trap};
 
-use crate::{irq, machine, mmu};
+use crate::{machine, mmu};
 
 global_asm!(include_str!("trap.s"));
 

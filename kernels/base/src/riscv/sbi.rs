@@ -66,7 +66,9 @@ pub fn set_timer(time: u64) {
 }
 
 /// Ticks of [`time`] in a millisecond, on this machine.
-pub const TICKS_PER_MS: u64 = 10_000;
+pub const fn ticks_per_ms() -> u64 {
+    10_000
+}
 
 /// The time, in ticks.
 pub fn time() -> u64 {

@@ -3,8 +3,8 @@
 
 use core::ptr;
 
-use super::direct::direct;
 use crate::board::{Board, forever};
+use crate::direct::direct;
 
 const DATA: u64 = 0x1000_0000;
 const STATUS: u64 = DATA + 5;

@@ -5,12 +5,12 @@ use core::arch::global_asm;
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::format::Access;
-use ptarmigan_kernel_base::riscv::direct::physical;
-use ptarmigan_kernel_base::riscv::{fdt, virt};
-use ptarmigan_kernel_base::{board, fail, fail_if, memory_run};
+use ptarmigan_kernel_base::direct::physical;
+use ptarmigan_kernel_base::riscv::virt;
+use ptarmigan_kernel_base::{board, fail, fail_if, fdt, memory_run};
 
 pub use ptarmigan::format::Sv39 as Format;
-pub use ptarmigan_kernel_base::riscv::direct::{DIRECT_MAP_LIMIT, direct};
+pub use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct};
 
 /// The architecture.
 pub const NAME: &str = "riscv64";
@@ -39,7 +39,7 @@ extern "C" fn kernel_main(device_tree: u64) -> ! {
     board::use_board(&virt::VIRT);
     // SAFETY: 1. This is the firmware's own pointer; the memory is written to after the last look
     // at the tree.
-    let Some(tree) = (unsafe { fdt::read(device_tree) }) else {
+    let Some(tree) = (unsafe { fdt::read(direct(device_tree)) }) else {
         fail(format_args!("the firmware passed no device tree"));
     };
     let end = (tree.memory + tree.bytes).min(DIRECT_MAP_LIMIT);

@@ -4,7 +4,11 @@ use core::ptr;
 
 /// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
 /// root.
+#[cfg(target_arch = "riscv64")]
 pub const DIRECT_MAP: u64 = 0xffff_ffc0_0000_0000;
+/// Where physical memory from 0 to 4 GiB is mapped below `TTBR1`.
+#[cfg(target_arch = "aarch64")]
+pub const DIRECT_MAP: u64 = 0xffff_0000_0000_0000;
 /// First physical address that is not mapped there.
 pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
 

@@ -1,11 +1,8 @@
 //! Masks interrupts, reads and clears pending ones, and returns the number of this hart.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicBool, Ordering};
 
-use ptarmigan::cpu::Pinned;
-
-pub use ptarmigan_kernel_base::riscv::fdt::HARTS;
+use super::sbi;
 
 const SIE: u64 = 1 << 1;
 /// Software interrupts, in `sie` and `sip`.
@@ -69,8 +66,9 @@ pub fn take_software() -> bool {
     pending & SOFTWARE != 0
 }
 
-/// Sleeps until an interrupt is pending, whether it is masked or not.
+/// Sleeps until an interrupt is pending, whether it is masked or not; not the timer's.
 pub fn sleep() {
+    sbi::set_timer(u64::MAX);
     // SAFETY: waiting has no effect on memory.
     unsafe { asm!("wfi", options(nostack)) };
 }
@@ -81,19 +79,4 @@ pub fn cpu() -> usize {
     // SAFETY: reading a register has no effect.
     unsafe { asm!("mv {}, tp", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
     cpu
-}
-
-/// This hart is answering an interrupt.
-static ANSWERING: [AtomicBool; HARTS] = [const { AtomicBool::new(false) }; HARTS];
-
-/// Says whether a hart is answering an interrupt.
-pub fn set_answering(pin: &Pinned<'_>, to: bool) {
-    if let Some(answering) = ANSWERING.get(usize::from(pin.cpu().0)) {
-        answering.store(to, Ordering::Relaxed);
-    }
-}
-
-/// Whether a hart is answering an interrupt.
-pub fn is_answering(pin: &Pinned<'_>) -> bool {
-    ANSWERING.get(usize::from(pin.cpu().0)).is_some_and(|answering| answering.load(Ordering::Relaxed))
 }

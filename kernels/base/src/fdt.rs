@@ -1,10 +1,7 @@
-//! Reads memory, harts and boot arguments from the firmware's device tree (Devicetree
+//! Reads memory, CPUs and boot arguments from the firmware's device tree (Devicetree
 //! specification, chapter 5).
 
-use super::direct::direct;
-
-/// Harts that are looked for.
-pub const HARTS: usize = crate::tasks::CPUS;
+use crate::tasks::CPUS;
 
 const MAGIC: u32 = 0xd00d_feed;
 const BEGIN_NODE: u32 = 1;
@@ -18,10 +15,10 @@ pub struct Board {
     pub memory: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// Numbers of harts, `harts` of them.
-    pub hart_ids: [u64; HARTS],
-    /// How many harts there are.
-    pub harts: usize,
+    /// The firmware's numbers of CPUs, `cpus` of them.
+    pub cpu_ids: [u64; CPUS],
+    /// How many CPUs there are.
+    pub cpus: usize,
     /// The boot arguments: the text after QEMU's `-append`.
     pub arguments: &'static str,
 }
@@ -47,28 +44,27 @@ impl Blob {
     }
 }
 
-/// Reads the tree at physical address `at`; `None` if it is no tree.
+/// Reads the tree at `at`; `None` if it is no tree.
 ///
 /// # Safety
 ///
-/// 1. `at` must be the pointer that the firmware passed at entry. The memory there must not have
-///    been written to since, and must stay unchanged.
-pub unsafe fn read(at: u64) -> Option<Board> {
-    let header = direct::<u32>(at);
-    // SAFETY: the firmware's pointer is to a header of ten words (point 1), in the direct map.
-    let (magic, size) = unsafe { (u32::from_be(header.read()), u32::from_be(header.add(1).read())) };
+/// 1. `at` must be where the firmware has put a tree. The memory there must not have been written
+///    to since, and must stay unchanged.
+pub unsafe fn read(at: *const u32) -> Option<Board> {
+    // SAFETY: the firmware's tree begins with a header of ten words (point 1).
+    let (magic, size) = unsafe { (u32::from_be(at.read()), u32::from_be(at.add(1).read())) };
     if magic != MAGIC {
         return None;
     }
     // SAFETY: the header says that the tree has so many bytes, and they stay unchanged (point 1).
-    parse(unsafe { core::slice::from_raw_parts(direct::<u8>(at), size as usize) })
+    parse(unsafe { core::slice::from_raw_parts(at.cast::<u8>(), size as usize) })
 }
 
 /// Reads a tree; `None` if it is cut.
 fn parse(bytes: &'static [u8]) -> Option<Board> {
     let blob = Blob(bytes);
     let (mut next, strings) = (blob.word(8)? as usize, blob.word(12)? as usize);
-    let mut board = Board { memory: 0, bytes: 0, hart_ids: [0; HARTS], harts: 0, arguments: "" };
+    let mut board = Board { memory: 0, bytes: 0, cpu_ids: [0; CPUS], cpus: 0, arguments: "" };
     // Names of the nodes that lead to where `next` is: the second and the third level tell all that
     // is wanted.
     let (mut depth, mut second, mut third) = (0, "", "");
@@ -96,9 +92,9 @@ fn parse(bytes: &'static [u8]) -> Option<Board> {
                         (board.memory, board.bytes) = (blob.number(value, 8)?, blob.number(value + 8, 8)?);
                     }
                     (3, "cpus", "reg") if third.starts_with("cpu@") => {
-                        if let Some(id) = board.hart_ids.get_mut(board.harts) {
+                        if let Some(id) = board.cpu_ids.get_mut(board.cpus) {
                             *id = blob.number(value, len)?;
-                            board.harts += 1;
+                            board.cpus += 1;
                         }
                     }
                     _ => {}
@@ -153,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_harts_and_arguments_are_read() {
+    fn memory_cpus_and_arguments_are_read() {
         let board = parse(tree().leak()).expect("a tree");
         assert_eq!((board.memory, board.bytes), (0x8000_0000, 0x800_0000));
-        assert_eq!((board.harts, board.hart_ids[0]), (1, 3));
+        assert_eq!((board.cpus, board.cpu_ids[0]), (1, 3));
         assert_eq!(board.arguments, "without=flush");
     }
 

@@ -1,14 +1,12 @@
-//! Measures the stack that the library's calls take, on one hart before the others start.
+//! Measures the stack that the library's calls take, on one CPU before the others start.
 
 use ptarmigan::format::Access;
-use ptarmigan_kernel_base::tasks::CallRefused;
-use ptarmigan_kernel_base::{fail, say};
 
-use crate::port::TASKS;
-use crate::{irq, machine, stack};
+use super::{PAGE, STACK_END, irq, stack};
+use crate::tasks::{CallRefused, Port, Tasks};
+use crate::{fail, say};
 
 const BASE: u64 = 0x20_0000_0000;
-const PAGE: u64 = 4096;
 const LEN: u64 = 64 << 20;
 
 fn must<T>(what: &str, result: Result<T, CallRefused>) -> T {
@@ -23,12 +21,12 @@ fn measured<T>(what: &str, call: impl FnOnce() -> Result<T, CallRefused>) -> (us
     (bytes, must(what, result))
 }
 
-/// Prints the stack that calls take, each the largest of several situations.
-pub fn calls(set_up: usize) {
+/// Prints the stack that calls take, each the largest of several situations. `program` is the bytes
+/// of the image's program, `set_up` the stack that set-up has taken.
+pub fn calls<P: Port>(tasks: &'static Tasks<P>, program: u64, set_up: usize) {
     let _masked = irq::Masked::new();
-    let (program, space) = measured("a space", || {
-        TASKS.spaces.program((0x10_0000_0000, machine::program().bytes()), (0x3f_0000_0000, 4 * PAGE))
-    });
+    let (program, space) =
+        measured("a space", || tasks.spaces.program((0x10_0000_0000, program), (STACK_END, 4 * PAGE)));
     space.switch_to();
     let mut mmap = measured("mmap", || space.mmap(BASE, LEN, 3)).0;
     // A first page of each kind, with new tables; then one beside it.

@@ -1,0 +1,37 @@
+//! QEMU's `virt`: the serial port, and the call that ends the machine. The direct map reaches the
+//! port.
+
+use core::arch::asm;
+use core::ptr;
+
+use crate::board::{Board, forever};
+use crate::direct::direct;
+
+/// Registers of the PL011, and its transmitter's being full.
+const DATA: u64 = 0x0900_0000;
+const FLAGS: u64 = DATA + 0x18;
+const FULL: u32 = 1 << 5;
+/// Semihosting: the call that ends the machine, and the reason that has an exit status.
+const EXIT: u64 = 0x18;
+const APPLICATION_EXIT: u64 = 0x2_0026;
+
+/// Where the board puts the device tree, if the image is no Linux.
+pub const DEVICE_TREE: u64 = 0x4000_0000;
+
+/// The board of an image that has the direct map.
+pub static VIRT: Board = Board { put, exit };
+
+fn put(byte: u8) {
+    // SAFETY: registers of the machine's PL011, which the direct map reaches; they touch no memory.
+    unsafe {
+        while ptr::read_volatile(direct::<u32>(FLAGS)) & FULL != 0 {}
+        ptr::write_volatile(direct::<u32>(DATA), byte.into());
+    }
+}
+
+fn exit(passed: bool) -> ! {
+    let block = [APPLICATION_EXIT, u64::from(!passed)];
+    // SAFETY: the machine ends.
+    unsafe { asm!("hlt #0xf000", in("x0") EXIT, in("x1") &raw const block) };
+    forever()
+}
