@@ -2,6 +2,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod boot;
 mod check;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod fidelity;
@@ -19,6 +20,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Builds and boots the kernel images under QEMU, and says which of them pass.
+    Boot(boot::BootArgs),
     /// Runs the checks that take a few minutes: formatting, spelling, prose, lints, unit tests of
     /// the library.
     Check(check::CheckArgs),
@@ -46,6 +49,7 @@ enum Task {
 
 fn main() -> ExitCode {
     match Args::parse().task {
+        Task::Boot(args) => boot::run(&args),
         Task::Check(args) => check::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Prose(args) => prose::run(&args),
