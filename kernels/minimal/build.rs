@@ -3,7 +3,9 @@
 include!("../base/image.rs");
 
 fn main() {
-    let target = std::env::var("CARGO_CFG_TARGET_ARCH");
-    let is_riscv = target.is_ok_and(|target| target == "riscv64");
-    link(if is_riscv { "base/src/riscv/link.ld" } else { "x86/src/bare/link.ld" });
+    link(match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("riscv64") => "base/src/riscv/link.ld",
+        Ok("aarch64") => "base/src/aarch64/link.ld",
+        _ => "x86/src/bare/link.ld",
+    });
 }

@@ -21,8 +21,8 @@ pub use ptarmigan_kernel_base::smp::kernel_half::look;
 /// The entry of all roots that leads to the page.
 const ROOT_ENTRY: usize = mmu::ENTRIES - 1;
 
-static UPPER: Page = Page::NEW;
-static LOWER: Page = Page::NEW;
+static UPPER: Page = Page::new();
+static LOWER: Page = Page::new();
 
 fn link(level: Level, to: &'static Page) -> u64 {
     Sv39::link(level, PhysAddr(mmu::physical(ptr::from_ref(to))))

@@ -24,12 +24,14 @@ const ROUNDS: u64 = 32;
 pub struct Page(pub [AtomicU64; 512]);
 
 impl Page {
-    /// Zeroes.
-    pub const NEW: Page = Page([const { AtomicU64::new(0) }; 512]);
+    /// Makes one of zeroes.
+    pub const fn new() -> Self {
+        Page([const { AtomicU64::new(0) }; 512])
+    }
 }
 
 /// The frames that the page shows in turn. The first word is the round.
-static SHOWN: [Page; 2] = [const { Page::NEW }; 2];
+static SHOWN: [Page; 2] = [const { Page::new() }; 2];
 
 /// The last round whose flush has returned.
 static FLUSHED: AtomicU64 = AtomicU64::new(0);
