@@ -28,8 +28,9 @@ pub struct ReplayArgs {
     /// records take 1/256 of it on the host.
     #[arg(help_heading = "Machine", long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
     pub(super) memory: u64,
-    /// The machine: its tables, and how its CPUs find pages. On 32-bit machines recorded areas are
-    /// packed into 3 GiB, page for page.
+    /// The machine: its tables, and how its CPUs find pages. Where addresses have fewer bits than
+    /// the recorded ones, areas are packed, page for page. Where pages are larger, areas are rounded
+    /// to them. Most machines need a build with the feature "formats".
     #[arg(help_heading = "Machine", long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
     pub(super) arch: MachineName,
     #[command(flatten)]
@@ -144,7 +145,7 @@ impl ReplayArgs {
 
     /// Returns the policies to replay on.
     pub(super) fn policies(&self) -> Vec<Choice> {
-        let of_arch = [if self.arch == MachineName::Ppc32 { 1 } else { 2 }];
+        let of_arch = [if self.arch.is_x86() { 2 } else { 1 }];
         let lists = if self.historic_lists.is_empty() { &of_arch[..] } else { &self.historic_lists };
         Choice::all(&self.policy, lists, self.historic_trim.unwrap_or(Trim::ARCHES))
     }
@@ -182,6 +183,46 @@ pub(super) enum MachineName {
     I386Pae,
     /// 32-bit PowerPC with a hash table
     Ppc32,
+    /// x86-64 with 5 levels
+    #[value(name = "x86-64-5", hide = !cfg!(feature = "formats"))]
+    X86_64La57,
+    /// 32-bit RISC-V with 2 levels
+    #[value(hide = !cfg!(feature = "formats"))]
+    Sv32,
+    /// RISC-V with 3 levels
+    #[value(hide = !cfg!(feature = "formats"))]
+    Sv39,
+    /// RISC-V with 4 levels
+    #[value(hide = !cfg!(feature = "formats"))]
+    Sv48,
+    /// RISC-V with 5 levels
+    #[value(hide = !cfg!(feature = "formats"))]
+    Sv57,
+    /// AArch64 with pages of 4 KiB
+    #[value(name = "aarch64-4k", hide = !cfg!(feature = "formats"))]
+    Aarch64K4,
+    /// AArch64 with pages of 16 KiB
+    #[value(name = "aarch64-16k", hide = !cfg!(feature = "formats"))]
+    Aarch64K16,
+    /// AArch64 with pages of 64 KiB
+    #[value(name = "aarch64-64k", hide = !cfg!(feature = "formats"))]
+    Aarch64K64,
+    /// LoongArch with pages of 16 KiB, whose TLBs software fills
+    #[value(name = "loongarch64", hide = !cfg!(feature = "formats"))]
+    LoongArch64,
+    /// Itanium with pages of 16 KiB, one region, and TLBs that software fills
+    #[value(name = "ia64", hide = !cfg!(feature = "formats"))]
+    Ia64,
+    /// SPARC with pages of 8 KiB, whose TLBs software fills
+    #[value(name = "sparc64", hide = !cfg!(feature = "formats"))]
+    Sparc64,
+}
+
+impl MachineName {
+    /// Returns whether it is an x86, which has two historic lists.
+    fn is_x86(self) -> bool {
+        matches!(self, Self::X86_64 | Self::I386 | Self::I386Pae | Self::X86_64La57)
+    }
 }
 
 /// The hash table of the machine.

@@ -22,6 +22,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(feature = "formats")]
+mod formats;
+
 const SHIPPED: [&str; 4] = ["fixture", "rustc", "configure", "compile"];
 
 fn shipped(name: &str) -> Trace {

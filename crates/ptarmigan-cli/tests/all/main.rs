@@ -5,6 +5,7 @@ mod bad_input;
 mod baselines;
 mod counters;
 mod documents;
+mod formats;
 mod hashed;
 mod high;
 mod inspect;

@@ -14,7 +14,7 @@ pub struct HighArgs {
     /// kernel maps them to clear and to copy them. Tables are in low memory, but for leaf tables of
     /// i386 and i386-pae: see userpte in --params [default: all; 768M on i386 and i386-pae].
     #[arg(long, value_parser = memory::parse, value_name = "SIZE")]
-    low: Option<u64>,
+    pub(crate) low: Option<u64>,
     /// What slots of high memory are [default: store].
     #[arg(long, value_enum, requires = "low", value_name = "KIND")]
     window: Option<WindowName>,

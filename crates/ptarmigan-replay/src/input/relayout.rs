@@ -1,4 +1,4 @@
-//! Moves a recording to the address space of another format.
+//! Moves a recording to the address space of another format, whose addresses have fewer bits.
 //!
 //! A *region* is the range that one table of the lowest level maps in that format. A program, from
 //! its `execve` to the end of the last task that inherited its space, has one layout, because
@@ -11,7 +11,8 @@
 //! 3. A gap of one or more regions becomes a gap of one. So areas with separate tables keep
 //!    separate tables, and the tables of the upper level are the only ones that become fuller.
 //!
-//! Linux's counts of tables are of another format: they are left out.
+//! Linux's counts of tables are of another format: they are left out. Where pages are larger, too,
+//! the result is rounded to them afterwards (`round`).
 use super::trace::{PackedEvent, PackedKind, Trace};
 use crate::error::Failure;
 use ptarmigan_trace::Kind;
@@ -22,7 +23,7 @@ use serde::Serialize;
 pub struct Room {
     /// The name of the format.
     pub format: &'static str,
-    /// Binary logarithm of the pages in a region.
+    /// Binary logarithm of the recorded pages in a region.
     pub shift: u32,
     /// The number of regions.
     pub regions: u64,
@@ -172,7 +173,7 @@ impl Tasks {
 }
 
 impl Trace {
-    /// Moves the trace to the address space of a format with pages of the recorded size.
+    /// Moves the trace to the address space of a format.
     ///
     /// # Errors
     /// If the areas of a program do not fit, with the largest of them.

@@ -2,25 +2,25 @@
 use crate::workers::watch::Watch;
 use ptarmigan::format::Format;
 use ptarmigan::space::Access;
-use ptarmigan_ptsan::SoftMmu;
+use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::Operation;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The sanitizer of a replay, and the faults that the replay itself finds with its help.
-pub struct Sanitized<'h, F: Format> {
-    mmu: SoftMmu<'h, F>,
+pub struct Sanitized<'h, F: Format, T> {
+    mmu: SoftMmu<'h, F, T>,
     /// Pages that could not be used right after their fault.
     unserved: AtomicU64,
 }
 
-impl<'h, F: Format> Sanitized<'h, F> {
+impl<'h, F: Format, T: MmuTraits> Sanitized<'h, F, T> {
     /// Takes a new sanitizer.
-    pub fn new(mmu: SoftMmu<'h, F>) -> Self {
+    pub fn new(mmu: SoftMmu<'h, F, T>) -> Self {
         Sanitized { mmu, unserved: AtomicU64::new(0) }
     }
 
     /// Returns the MMUs of the machine's CPUs, which also observe its policy.
-    pub fn mmu(&self) -> &SoftMmu<'h, F> {
+    pub fn mmu(&self) -> &SoftMmu<'h, F, T> {
         &self.mmu
     }
 
@@ -32,19 +32,19 @@ impl<'h, F: Format> Sanitized<'h, F> {
 
     /// Returns the observer of one worker. With `several` workers, other CPUs may use old
     /// translations until an operation ends.
-    pub fn watcher(&self, several: bool) -> Watcher<'_, 'h, F> {
+    pub fn watcher(&self, several: bool) -> Watcher<'_, 'h, F, T> {
         Watcher { sanitized: self, several, operation: None }
     }
 }
 
 /// The observer of one worker.
-pub struct Watcher<'a, 'h, F: Format> {
-    sanitized: &'a Sanitized<'h, F>,
+pub struct Watcher<'a, 'h, F: Format, T> {
+    sanitized: &'a Sanitized<'h, F, T>,
     several: bool,
     operation: Option<Operation>,
 }
 
-impl<F: Format> Watch for Watcher<'_, '_, F> {
+impl<F: Format, T: MmuTraits> Watch for Watcher<'_, '_, F, T> {
     fn begins(&mut self) {
         if self.several {
             self.operation = Some(self.sanitized.mmu.with(|sanitizer, _| sanitizer.operation_begins()));

@@ -199,7 +199,7 @@ fn mmap<F: Format, M: SpaceMachine>(
     tag |= account(kind, tag);
     let object = match (kind.has(AreaFlags::BACKED), kind.has(AreaFlags::SHARED)) {
         (true, _) => objects::FILE,
-        (false, true) => objects::of_pages(range.len() >> PAGE),
+        (false, true) => objects::of_pages(range.len() >> F::PAGE_SHIFT),
         (false, false) => 0,
     };
     space.map_area(Area { tag, ..Area::new(range, kind, Object::from(object)) })?;

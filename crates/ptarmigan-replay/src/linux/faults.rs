@@ -1,6 +1,5 @@
 //! Performs the steps that Linux takes at a fault before it looks for a page.
 use super::error::CallError;
-use super::pieces::PAGE;
 use super::tags;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
@@ -21,8 +20,8 @@ pub fn refused<F: Format, M: SpaceMachine>(
     va: VirtAddr,
     access: Access,
 ) -> Result<(), CallError> {
-    let start = va.0 & !((1 << PAGE) - 1);
-    let page = VirtRange { start, end: start + (1 << PAGE) };
+    let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
+    let page = VirtRange { start, end: start + (1 << F::PAGE_SHIFT) };
     space.make_tables(page, Level(1))?;
     if access == Access::Write && space.area(va).is_some_and(|a| !a.flags.has(AreaFlags::SHARED)) {
         space.copy_on_fork(va)?;

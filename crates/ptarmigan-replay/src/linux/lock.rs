@@ -1,7 +1,7 @@
 //! Pages that are locked in memory, and populating.
 use super::error::CallError;
 use super::faults::refused;
-use super::pieces::{PAGE, pieces};
+use super::pieces::pieces;
 use super::tags::{self, Tag};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
@@ -147,7 +147,7 @@ pub fn touch<F: Format, M: SpaceMachine>(
     range: VirtRange,
     access: Access,
 ) -> Result<bool, CallError> {
-    for va in (range.start..range.end).step_by(1 << PAGE) {
+    for va in (range.start..range.end).step_by(1 << F::PAGE_SHIFT) {
         match space.fault(VirtAddr(va), access) {
             Ok(_) => {}
             Err(FaultError::NoFrame(e)) => return Err(AreaError::NoFrame(e).into()),

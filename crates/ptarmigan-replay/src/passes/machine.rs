@@ -20,7 +20,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Policy, PolicyCounts};
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_hosted::Delivery;
-use ptarmigan_ptsan::Watchable;
+use ptarmigan_ptsan::{MmuTraits, Watchable};
 use ptsan::{Adversary, Config};
 
 /// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks the tables speculatively.
@@ -43,6 +43,10 @@ pub(super) struct CountedPass {
 pub(super) trait PassMachine: Sync {
     /// Returns the room that a recording must be moved to, if addresses are not as recorded.
     fn room_for_areas(&self) -> Option<Room>;
+
+    /// Returns the binary logarithm of the bytes of a page, and the number of levels of its tables.
+    #[cfg(feature = "formats")]
+    fn pages_and_levels(&self) -> (u32, u8);
 
     /// Runs the counting pass, which also times single calls and logs the allocator's calls. Calls
     /// `counted` with the counts and the log.
@@ -79,6 +83,11 @@ pub(super) trait PassMachine: Sync {
 impl<P: Platform> PassMachine for P {
     fn room_for_areas(&self) -> Option<Room> {
         self.room()
+    }
+
+    #[cfg(feature = "formats")]
+    fn pages_and_levels(&self) -> (u32, u8) {
+        (P::Format::PAGE_SHIFT, P::Format::LAYOUT.levels)
     }
 
     fn count(
@@ -130,6 +139,7 @@ impl<P: Platform> PassMachine for P {
             cpus: job.cpus(),
             eager_walkers: true,
             asids: setup.tlb.asids > 0,
+            barriers: P::Traits::BROADCASTS,
             adversary: seed.map(|seed| Adversary { seed, rate: RATE }),
             ..Config::new(P::Format::arch())
         };

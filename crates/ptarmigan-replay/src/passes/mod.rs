@@ -1,5 +1,7 @@
 //! The passes over a trace, and their results.
 mod common;
+#[cfg(feature = "formats")]
+mod formats;
 mod machine;
 mod speed;
 
@@ -72,8 +74,16 @@ pub fn replay(
         MachineName::I386 => &Walked::<I386, _>::small_with(userpte, memory, 4 << 30)?,
         MachineName::I386Pae => &Walked::<X86Pae, _>::small_with(userpte, memory, 64 << 30)?,
         MachineName::Ppc32 => &Hashed::new(args)?,
+        #[cfg(feature = "formats")]
+        name => &*formats::machine(name, memory)?,
+        #[cfg(not(feature = "formats"))]
+        name => return Err(not_in_this_build(name)),
     };
     let relayout = machine.room_for_areas().map(|room| trace.relayout(room)).transpose()?;
+    #[cfg(feature = "formats")]
+    let rounded = formats::round(&mut trace, machine, args)?;
+    #[cfg(not(feature = "formats"))]
+    let rounded = None;
     let trace = &trace;
     let passes = Passes { machine, common: Common::new(trace, args)? };
     let mut counted = Vec::new();
@@ -122,12 +132,24 @@ pub fn replay(
     }
     bar.finish_and_clear();
     let runs = counted.into_iter().map(|one| one.finish(&passes)).collect();
-    let mut report = ReplayReport::new(trace, relayout, args.memory, passes.common.clock.resolution(), runs);
+    let mut report =
+        ReplayReport::new(trace, relayout, rounded, args.memory, passes.common.clock.resolution(), runs);
     measured(&report)?;
     if args.sanitize {
         passes.sanitize(&mut report, failures)?;
     }
     Ok(report)
+}
+
+/// Says how to get a machine that this build lacks.
+#[cfg(not(feature = "formats"))]
+fn not_in_this_build(name: MachineName) -> Failure {
+    use clap::ValueEnum;
+    let value = name.to_possible_value();
+    Failure::new(format!(
+        "--arch {}: this build has no such machine; build the command with --features formats",
+        value.as_ref().map_or("", |value| value.get_name())
+    ))
 }
 
 impl Counted {

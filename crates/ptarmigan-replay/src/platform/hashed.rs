@@ -8,7 +8,7 @@ use ptarmigan::params::UserPte;
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan::tlb::hash::{HashSize, Hashed32, Hashed64};
 use ptarmigan_hosted::Host;
-use ptarmigan_ptsan::{HashMemory, HashUse, HashedMmu, SoftMmu, hash_size};
+use ptarmigan_ptsan::{HashMemory, HashUse, HashedMmu, Interrupting, SoftMmu, hash_size};
 use ptsan::{Config, HashLayout};
 
 /// 32-bit PowerPC with a hash table.
@@ -53,6 +53,7 @@ impl Hashed {
 
 impl Platform for Hashed {
     type Format = Ppc32;
+    type Traits = Interrupting;
     type Tables = DirectTables;
     type Mmus<'s> = HashedMmu<'s>;
     type Mmu<'m> = &'m HashedMmu<'m>;

@@ -7,29 +7,34 @@ mod walking;
 
 pub(super) use hashed::Hashed;
 pub(super) use tables::{DirectTables, PlacedTables, ReachedTables};
+#[cfg(feature = "formats")]
+pub(super) use walked::Direct;
 pub(super) use walked::{RecordedX86, Walked};
 pub use walking::{ReplayHost, WalkingMmu};
 
 use super::input::relayout::Room;
 use super::workers::machine::ReplayMmu;
 use crate::error::Failure;
+use crate::linux::PAGE;
 use ptarmigan::format::Format;
 use ptarmigan::page::Level;
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan_hosted::Host;
-use ptarmigan_ptsan::{HashUse, SoftMmu, Watchable};
+use ptarmigan_ptsan::{HashUse, MmuTraits, SoftMmu, Watchable};
 use ptsan::Config;
 
-/// Returns the user's half of a format of two or three levels.
+/// Returns the user's half of a format, whose regions are counted in recorded pages.
 pub(super) fn room<F: Format>() -> Room {
     let shift = F::shift(Level(1));
-    Room { format: F::NAME, shift: shift - F::PAGE_SHIFT, regions: F::USER_END >> shift }
+    Room { format: F::NAME, shift: shift - PAGE, regions: F::USER_END >> shift }
 }
 
 /// A machine that traces are replayed on.
 pub trait Platform: Sized + Sync {
     /// The format of its tables.
     type Format: Watchable;
+    /// How the MMUs of its CPUs behave.
+    type Traits: MmuTraits;
     /// The mappings through which its tables are reached.
     type Tables: ReachedTables<Self::Format>;
     /// The structures in which its CPUs find translations.
@@ -43,7 +48,7 @@ pub trait Platform: Sized + Sync {
     fn mmus<'s>(
         &self,
         cpus: usize,
-        soft: Option<&'s SoftMmu<'s, Self::Format>>,
+        soft: Option<&'s SoftMmu<'s, Self::Format, Self::Traits>>,
     ) -> Result<Self::Mmus<'s>, Failure>;
     /// Returns the MMU as the machine takes it.
     fn mmu<'m>(mmus: &'m Self::Mmus<'_>) -> Self::Mmu<'m>;
@@ -52,9 +57,9 @@ pub trait Platform: Sized + Sync {
         &self,
         host: &'h Host<Self::Format>,
         config: Config,
-    ) -> Result<SoftMmu<'h, Self::Format>, Failure>;
+    ) -> Result<SoftMmu<'h, Self::Format, Self::Traits>, Failure>;
     /// Tells the sanitizer that all programs have ended.
-    fn ended(&self, _soft: &SoftMmu<'_, Self::Format>) {}
+    fn ended(&self, _soft: &SoftMmu<'_, Self::Format, Self::Traits>) {}
     /// Returns the use of the hash table, if there is one.
     fn hash_use(_mmus: &Self::Mmus<'_>) -> Option<HashUse> {
         None

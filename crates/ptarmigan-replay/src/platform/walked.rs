@@ -1,21 +1,22 @@
-//! x86, whose MMUs walk the tables: x86-64 with the recorded addresses, and 32-bit x86 with areas
-//! packed into 3 GiB and tables that may be in high memory.
+//! Machines whose MMUs, or the handlers that fill their TLBs, walk the tables: x86-64 with the
+//! recorded addresses, 32-bit x86 with areas packed into 3 GiB and tables that may be in high
+//! memory, and the other formats with recorded addresses where there is room for them.
 use super::walking::WalkingMmu;
 use super::{DirectTables, PlacedTables, Platform, ReachedTables, room};
 use crate::error::Failure;
 use crate::input::relayout::Room;
-use ptarmigan::format::X86_64;
+use ptarmigan::format::{Format, X86_64};
 use ptarmigan::params::UserPte;
 use ptarmigan_hosted::Host;
-use ptarmigan_ptsan::{SoftMmu, Watchable};
+use ptarmigan_ptsan::{Interrupting, MmuTraits, SoftMmu, Watchable};
 use ptsan::Config;
 use std::marker::PhantomData;
 
-/// A machine of format `F`, with tables that are reached through `T`.
-pub struct Walked<F, T> {
+/// A machine of format `F`, with tables that are reached through `T` and MMUs like `M`.
+pub struct Walked<F, T, M = Interrupting> {
     userpte: UserPte,
     room: Option<Room>,
-    _format: PhantomData<fn(F, T)>,
+    _format: PhantomData<fn(F, T, M)>,
 }
 
 /// x86-64, with the recorded addresses.
@@ -43,43 +44,69 @@ impl<F: Watchable> Walked<F, PlacedTables> {
     /// # Errors
     /// If there is more memory than that.
     pub fn small_with(userpte: UserPte, memory: u64, reach: u64) -> Result<Self, Failure> {
-        if memory > reach {
-            return Err(Failure::new(format!(
-                "--memory {} MiB: {} has at most {} MiB",
-                memory >> 20,
-                F::NAME,
-                reach >> 20
-            )));
-        }
+        check_reach::<F>(memory, reach)?;
         Ok(Self::small(userpte))
     }
 }
 
-impl<F: Watchable, T: ReachedTables<F>> Platform for Walked<F, T> {
+/// A machine of format `F` with MMUs like `M`, and its tables in the host's own map.
+#[cfg(feature = "formats")]
+pub type Direct<F, M> = Walked<F, DirectTables, M>;
+
+#[cfg(feature = "formats")]
+impl<F: Watchable, M: MmuTraits> Direct<F, M> {
+    /// Describes such a machine with `memory` bytes. It has the recorded addresses if the user's
+    /// half has 47 bits.
+    ///
+    /// # Errors
+    /// If there is more memory than its entries reach.
+    pub fn with(memory: u64) -> Result<Self, Failure> {
+        /// Recorded addresses are below this.
+        const RECORDED_END: u64 = 1 << 47;
+        check_reach::<F>(memory, 1 << F::PHYS_BITS)?;
+        let room = (F::USER_END < RECORDED_END).then(room::<F>);
+        Ok(Walked { userpte: UserPte::NoHigh, room, _format: PhantomData })
+    }
+}
+
+/// Checks that the entries of a format, which name `reach` bytes, reach all memory.
+fn check_reach<F: Format>(memory: u64, reach: u64) -> Result<(), Failure> {
+    if memory <= reach {
+        return Ok(());
+    }
+    Err(Failure::new(format!("--memory {} MiB: {} has at most {} MiB", memory >> 20, F::NAME, reach >> 20)))
+}
+
+impl<F: Watchable, T: ReachedTables<F>, M: MmuTraits> Platform for Walked<F, T, M> {
     type Format = F;
+    type Traits = M;
     type Tables = T;
-    type Mmus<'s> = WalkingMmu<'s, F>;
-    type Mmu<'m> = WalkingMmu<'m, F>;
+    type Mmus<'s> = WalkingMmu<'s, F, M>;
+    type Mmu<'m> = WalkingMmu<'m, F, M>;
 
     fn tables(&self, host: &Host<F>) -> Result<T, Failure> {
         T::new(host, self.userpte)
     }
 
-    fn mmus<'s>(&self, _: usize, soft: Option<&'s SoftMmu<'s, F>>) -> Result<WalkingMmu<'s, F>, Failure> {
+    fn mmus<'s>(
+        &self,
+        _: usize,
+        soft: Option<&'s SoftMmu<'s, F, M>>,
+    ) -> Result<WalkingMmu<'s, F, M>, Failure> {
         Ok(WalkingMmu::new(soft))
     }
 
-    fn mmu<'m>(mmus: &'m WalkingMmu<'_, F>) -> WalkingMmu<'m, F> {
+    fn mmu<'m>(mmus: &'m WalkingMmu<'_, F, M>) -> WalkingMmu<'m, F, M> {
         *mmus
     }
 
-    fn sanitizer<'h>(&self, host: &'h Host<F>, config: Config) -> Result<SoftMmu<'h, F>, Failure> {
-        let soft = SoftMmu::new(host, config);
+    fn sanitizer<'h>(&self, host: &'h Host<F>, config: Config) -> Result<SoftMmu<'h, F, M>, Failure> {
+        let soft = SoftMmu::<F, M>::like(host, config);
         soft.kernel_table_begins();
         Ok(soft)
     }
 
-    fn ended(&self, soft: &SoftMmu<'_, F>) {
+    fn ended(&self, soft: &SoftMmu<'_, F, M>) {
         soft.kernel_table_ended();
     }
 

@@ -3,55 +3,49 @@ use crate::workers::machine::ReplayMmu;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::quicklist::Policy;
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures};
+use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::DirectMap;
-use ptarmigan_hosted::{HostMachine, NoTlb};
-use ptarmigan_ptsan::SoftMmu;
+use ptarmigan_hosted::HostMachine;
+use ptarmigan_ptsan::{Interrupting, MmuTraits, SoftMmu};
 
 /// A hosted machine that calls its policy through a pointer. Benchmarks use it too: spaces and
 /// tables are large, and compiled for each machine.
 pub type ReplayHost<'h, F, W = DirectMap> = HostMachine<'h, F, &'h dyn Policy, WalkingMmu<'h, F>, W>;
 
-/// The sanitizer's models of MMUs, or [`NoTlb`].
+/// The sanitizer's models of MMUs that are like `T`, or no MMU, which caches no translation. The
+/// library treats both alike.
 ///
 /// The choice is made at each call, not while compiling: spaces and tables are large, and compiled
 /// for each MMU. Faults call it only when they flush.
-pub struct WalkingMmu<'s, F: Format>(Option<&'s SoftMmu<'s, F>>);
+pub struct WalkingMmu<'s, F: Format, T = Interrupting>(Option<&'s SoftMmu<'s, F, T>>);
 
-impl<F: Format> Clone for WalkingMmu<'_, F> {
+impl<F: Format, T> Clone for WalkingMmu<'_, F, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<F: Format> Copy for WalkingMmu<'_, F> {}
+impl<F: Format, T> Copy for WalkingMmu<'_, F, T> {}
 
-impl<'s, F: Format> WalkingMmu<'s, F> {
+impl<'s, F: Format, T> WalkingMmu<'s, F, T> {
     /// No MMU walks the tables.
     pub const NONE: Self = WalkingMmu(None);
 
     /// Takes the models of a sanitizer, if there is one.
-    pub fn new(soft: Option<&'s SoftMmu<'s, F>>) -> Self {
+    pub fn new(soft: Option<&'s SoftMmu<'s, F, T>>) -> Self {
         WalkingMmu(soft)
     }
 }
 
-impl<F: Format> ReplayMmu for WalkingMmu<'_, F> {}
-
-// The constants below describe both.
-const _: () = {
-    use ptarmigan_ptsan::{Interrupting, MmuTraits};
-    assert!(matches!(NoTlb::STRUCTURES, Structures::AnyInvalidation));
-    assert!(matches!(Interrupting::STRUCTURES, Structures::AnyInvalidation));
-    assert!(!NoTlb::NEEDS_ENTRY_VALID && !Interrupting::NEEDS_ENTRY_VALID);
-    assert!(!NoTlb::BROADCASTS && !Interrupting::BROADCASTS);
-};
+impl<F: Format, T: MmuTraits> ReplayMmu for WalkingMmu<'_, F, T> {}
 
 // SAFETY: 1. to 4., 6. and 7. every call goes to a sanitizer's models, which do so, or there is no
-// MMU, so that no translation is ever cached. 5. the constants are those of both.
-unsafe impl<F: Format> Mmu for WalkingMmu<'_, F> {
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
+// MMU, so that no translation is ever cached. 5. the constants are those of the models; of no MMU, any
+// are true.
+unsafe impl<F: Format, T: MmuTraits> Mmu for WalkingMmu<'_, F, T> {
+    const BROADCASTS: bool = T::BROADCASTS;
+    const STRUCTURES: Structures = T::STRUCTURES;
+    const NEEDS_ENTRY_VALID: bool = T::NEEDS_ENTRY_VALID;
 
     #[inline]
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
@@ -64,6 +58,13 @@ unsafe impl<F: Format> Mmu for WalkingMmu<'_, F> {
     fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
         if let Some(soft) = self.0 {
             soft.invalidate_kernel(pin, scope);
+        }
+    }
+
+    #[inline]
+    fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+        if let Some(soft) = self.0 {
+            soft.entry_became_valid(pin, entry);
         }
     }
 

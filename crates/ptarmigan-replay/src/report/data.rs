@@ -25,6 +25,9 @@ pub struct ReplayReport {
     /// How the recorded addresses were moved, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) relayout: Option<Relayout>,
+    /// Bytes of the pages that areas were rounded to, if these are larger than recorded ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rounded_to: Option<u64>,
     pub runs: Vec<PolicyReport>,
     #[serde(skip)]
     pub(super) memory: u64,
@@ -310,6 +313,7 @@ impl ReplayReport {
     pub fn new(
         trace: &Trace,
         relayout: Option<Relayout>,
+        rounded_to: Option<u64>,
         memory: u64,
         clock_ns: f64,
         runs: Vec<PolicyReport>,
@@ -324,7 +328,7 @@ impl ReplayReport {
             not_recorded: Unseen(trace.header.unseen.0 & !UNCOUNTED).names(),
             linux_flushes: Flushes { page, range, full },
         };
-        ReplayReport { trace, relayout, runs, memory, clock_ns }
+        ReplayReport { trace, relayout, rounded_to, runs, memory, clock_ns }
     }
 
     /// Returns the figures for a baseline. A trace of the same name as one of `others` gets a

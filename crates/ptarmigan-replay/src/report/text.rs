@@ -38,6 +38,9 @@ impl ReplayReport {
             )?;
             writeln!(out, "region {most_regions} of {regions}; Linux's counts of tables are left out")?;
         }
+        if let Some(bytes) = self.rounded_to {
+            writeln!(out, "areas rounded to pages of {} KiB; Linux's counts are left out", bytes >> 10)?;
+        }
         for run in &self.runs {
             run.write(out, self.clock_ns, t)?;
         }

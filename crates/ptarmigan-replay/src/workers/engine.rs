@@ -341,9 +341,10 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         let on = self.m.on(&pin)?;
         // The new space is there before the old one goes.
         let end = stack_end << PAGE;
-        let made = Space::exec(on, VirtAddr(end), u64::from(arg_pages));
+        let pages = (u64::from(arg_pages) << PAGE).div_ceil(1 << F::PAGE_SHIFT);
+        let made = Space::exec(on, VirtAddr(end), pages);
         let written = made.as_ref().map_or(Ok(()), |space| {
-            let start = end.saturating_sub(u64::from(arg_pages.max(1)) << PAGE);
+            let start = end.saturating_sub(pages.max(1) << F::PAGE_SHIFT);
             self.m.arguments(on, space, VirtRange { start, end })
         });
         self.exit(space, slot, last)?;

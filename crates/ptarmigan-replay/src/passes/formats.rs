@@ -1,0 +1,69 @@
+//! The machines that only builds with the feature `formats` have, some of them with larger pages.
+//! Each takes as long to compile as one of the others.
+use super::machine::PassMachine;
+use crate::args::{MachineName, ReplayArgs};
+use crate::error::Failure;
+use crate::input::trace::Trace;
+use crate::linux::PAGE;
+use crate::platform::Direct;
+use ptarmigan::format::{
+    Aarch64, Aarch64K16, Aarch64K64, Format, Ia64, LoongArch64, Sparc64, Sv32, Sv39, Sv48, Sv57, X86_64,
+    X86_64La57,
+};
+use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
+
+/// Pages and levels of the machines that count tables while they are recorded: only tables of such
+/// machines are compared with Linux's.
+const RECORDED: (u32, u8) = (X86_64::PAGE_SHIFT, X86_64::LAYOUT.levels);
+
+/// Rounds a trace to the pages of a machine, if these are larger than recorded ones. Returns their
+/// size in bytes then.
+///
+/// # Errors
+/// If the machine is to have high memory, and its pages are larger.
+pub(super) fn round(
+    trace: &mut Trace,
+    machine: &dyn PassMachine,
+    args: &ReplayArgs,
+) -> Result<Option<u64>, Failure> {
+    let (page_shift, levels) = machine.pages_and_levels();
+    if page_shift > PAGE && args.high.low.is_some() {
+        return Err(Failure::new(format!(
+            "--low: pages of this machine have {} KiB, and windows on high memory show {}",
+            1_u64 << page_shift >> 10,
+            1 << PAGE >> 10
+        )));
+    }
+    let rounded = trace.round(page_shift);
+    if (page_shift, levels) != RECORDED {
+        trace.leave_counts_out();
+    }
+    Ok(rounded)
+}
+
+/// Makes a machine with `memory` bytes. `name` is of none of the machines that every build has.
+///
+/// # Errors
+/// If the machine cannot have so much memory.
+pub(super) fn machine(name: MachineName, memory: u64) -> Result<Box<dyn PassMachine>, Failure> {
+    match name {
+        MachineName::X86_64La57 => direct::<X86_64La57, Interrupting>(memory),
+        MachineName::Sv32 => direct::<Sv32, Fencing>(memory),
+        MachineName::Sv39 => direct::<Sv39, Fencing>(memory),
+        MachineName::Sv48 => direct::<Sv48, Fencing>(memory),
+        MachineName::Sv57 => direct::<Sv57, Fencing>(memory),
+        MachineName::Aarch64K4 => direct::<Aarch64, Broadcasting>(memory),
+        MachineName::Aarch64K16 => direct::<Aarch64K16, Broadcasting>(memory),
+        MachineName::Aarch64K64 => direct::<Aarch64K64, Broadcasting>(memory),
+        MachineName::LoongArch64 => direct::<LoongArch64, Refilled>(memory),
+        MachineName::Ia64 => direct::<Ia64, Refilled>(memory),
+        MachineName::Sparc64 => direct::<Sparc64, Refilled>(memory),
+        MachineName::X86_64 | MachineName::I386 | MachineName::I386Pae | MachineName::Ppc32 => {
+            Err(Failure::new("this machine is not one of these"))
+        }
+    }
+}
+
+fn direct<F: Watchable, M: MmuTraits>(memory: u64) -> Result<Box<dyn PassMachine>, Failure> {
+    Ok(Box::new(Direct::<F, M>::with(memory)?))
+}
