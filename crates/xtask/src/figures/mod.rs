@@ -137,6 +137,9 @@ fn bring_up_to_date(
     }
 }
 
+/// The command `ptarmigan` of a build with the feature `formats`.
+const FORMATS: &str = "ptarmigan-formats";
+
 /// Commands that are run, once for all figures of each.
 struct Programs {
     directory: Option<PathBuf>,
@@ -179,6 +182,8 @@ impl Programs {
     fn program(&mut self, name: &str) -> Result<PathBuf, String> {
         let build: &[&str] = match name {
             "ptarmigan" => &["--package", "ptarmigan-cli", "--bin", "ptarmigan"],
+            // With the machines that other builds lack.
+            FORMATS => &["--package", "ptarmigan-cli", "--bin", "ptarmigan", "--features", "formats"],
             "table-lines" => &["--package", "ptarmigan", "--example", "table-lines"],
             "holt-formats" => &["--package", "ptarmigan-bench", "--example", "holt-formats"],
             _ => return Ok(PathBuf::from(name)),
@@ -198,8 +203,20 @@ impl Programs {
                 root().join(target).join("dist")
             }
         };
-        let directory = if name == "ptarmigan" { directory } else { directory.join("examples") };
-        Ok(directory.join(name))
+        match name {
+            FORMATS => {}
+            "ptarmigan" => return Ok(directory.join(name)),
+            _ => return Ok(directory.join("examples").join(name)),
+        }
+        // A build without the feature takes its name: it is copied beside it. Released programs
+        // have the feature.
+        let built = directory.join("ptarmigan");
+        if self.directory.is_some() {
+            return Ok(built);
+        }
+        let copy = directory.join(name);
+        std::fs::copy(&built, &copy).map_err(|e| format!("{}: {e}", copy.display()))?;
+        Ok(copy)
     }
 }
 
