@@ -9,6 +9,9 @@ pub const DIRECT_MAP: u64 = 0xffff_ffc0_0000_0000;
 /// Where physical memory from 0 to 4 GiB is mapped below `TTBR1`.
 #[cfg(target_arch = "aarch64")]
 pub const DIRECT_MAP: u64 = 0xffff_0000_0000_0000;
+/// The window in which the kernel sees all physical memory, cached.
+#[cfg(target_arch = "loongarch64")]
+pub const DIRECT_MAP: u64 = 0x9000_0000_0000_0000;
 /// First physical address that is not mapped there.
 pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
 

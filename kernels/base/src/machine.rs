@@ -169,10 +169,12 @@ unsafe impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> machi
     }
 }
 
-// SAFETY: 1. and 2. They are those of the parts.
+// SAFETY: 1. to 3. They are those of the parts.
 unsafe impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> SpaceMachine
     for Machine<F, S, O, L>
 {
+    const PAGE_SHIFT: u32 = F::PAGE_SHIFT;
+
     fn zero_frame(&self) -> Pfn {
         self.parts.zero_frame()
     }

@@ -15,7 +15,7 @@ impl Pages<[u8]> {
     /// 1. The program's physical address must be its own minus `direct_map`.
     pub unsafe fn object(&'static self, direct_map: u64) -> Program {
         let first = PhysAddr(self.0.as_ptr().addr() as u64 - direct_map).pfn();
-        Program { first, len: self.0.len() as u64 }
+        Program { first, len: self.0.len() as u64, page: FRAME_SIZE as u64 }
     }
 }
 
@@ -24,9 +24,20 @@ impl Pages<[u8]> {
 pub struct Program {
     first: Pfn,
     len: u64,
+    page: u64,
 }
 
 impl Program {
+    /// Describes one of `len` bytes in memory, of pages of `page` bytes. `at`, `len` and `page` are
+    /// multiples of `page` and of a frame.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nobody writes to that memory, and it is no machine's.
+    pub unsafe fn in_memory(at: PhysAddr, len: u64, page: u64) -> Self {
+        Program { first: at.pfn(), len, page }
+    }
+
     /// Returns its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.len
@@ -36,11 +47,12 @@ impl Program {
 /// The object that a program is.
 pub const OBJECT: u32 = 1;
 
-// SAFETY: 1. Programs are constants of the image (`Pages::object`, point 1), mapped without the
-// permission to write, and no frames of the machine's.
+// SAFETY: 1. Programs are constants of the image (`Pages::object`, point 1) or memory apart
+// (`in_memory`, point 1), aligned to pages, mapped without the permission to write, and no frames
+// of the machine's.
 unsafe impl Objects for Program {
     fn frame(&self, object: u32, page: u64) -> Option<Pfn> {
-        let pages = self.len / FRAME_SIZE as u64;
-        (object == OBJECT && page < pages).then(|| Pfn(self.first.0 + page as u32))
+        let at = page.checked_mul(self.page).filter(|at| object == OBJECT && *at < self.len)?;
+        Some(Pfn(self.first.0 + (at / FRAME_SIZE as u64) as u32))
     }
 }

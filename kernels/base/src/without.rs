@@ -6,6 +6,21 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 
+/// Bytes of the boot arguments, at most, where no firmware hands them over.
+const ARGUMENTS: usize = 256;
+
+/// Returns the boot arguments in memory at an address, up to the first zero.
+///
+/// # Safety
+///
+/// 1. 256 bytes can be read there, and nobody ever writes to them.
+pub unsafe fn arguments(at: *const u8) -> &'static str {
+    // SAFETY: point 1 of the caller's.
+    let bytes = unsafe { core::slice::from_raw_parts(at, ARGUMENTS) };
+    let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    core::str::from_utf8(&bytes[..len]).unwrap_or("(not text)").trim()
+}
+
 /// Reads the boot arguments. `names` are those of parts, in the order of their numbers. Returns
 /// whether all parts that are named exist.
 pub fn read(arguments: &str, names: &[&str]) -> bool {

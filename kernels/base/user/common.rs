@@ -8,7 +8,7 @@ use core::ptr;
 use crate::{KERNEL, OWN, Word, abi, between, call, child_begins, jump, jumped_into, parent_wrote, value};
 
 /// Bytes of a page.
-pub const PAGE: Word = 4096;
+pub const PAGE: Word = if cfg!(target_arch = "loongarch64") { 0x4000 } else { 4096 };
 
 /// Ends the task.
 pub fn exit(code: Word) -> ! {

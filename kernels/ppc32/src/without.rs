@@ -1,8 +1,6 @@
 //! Negative controls: parts that the kernel leaves out on purpose, by boot argument
 //! (`without=tlbie`). A run in which something is left out must fail.
 
-use core::str;
-
 use ptarmigan_kernel_base::{machine, without};
 
 use crate::mmu;
@@ -27,17 +25,13 @@ pub enum Part {
 const PARTS: [&str; 7] = ["clear", "copy", "tlbie", "remove", "kernel-tlbie", "kernel-remove", "bit"];
 const _: () = assert!(machine::CLEAR == 0 && machine::COPY == 1);
 
-/// Where the boot arguments are put, and how long they are at most. There is no firmware to hand
-/// them over.
+/// Where the boot arguments are put. There is no firmware to hand them over.
 const ARGUMENTS: u64 = 0x8000;
-const ARGUMENTS_LEN: usize = 256;
 
 /// The boot arguments, up to the first zero.
 pub fn arguments() -> &'static str {
-    // SAFETY: memory between the vectors and the image, which is never written to.
-    let bytes = unsafe { core::slice::from_raw_parts(mmu::direct::<u8>(ARGUMENTS), ARGUMENTS_LEN) };
-    let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    str::from_utf8(&bytes[..len]).unwrap_or("(not text)").trim()
+    // SAFETY: 1. Memory between the vectors and the image, which is never written to.
+    unsafe { without::arguments(mmu::direct(ARGUMENTS)) }
 }
 
 /// Reads the boot arguments; false if they name something that is not known.
