@@ -23,6 +23,7 @@ enum Choice {
     All,
     Aarch64,
     I686,
+    Loongarch64,
     Ppc32,
     Riscv64,
     #[value(name = "x86_64")]
@@ -34,40 +35,71 @@ enum Choice {
 struct Kernel {
     arch: &'static str,
     has_cpus: bool,
-    target: &'static str,
+    target: Target,
     /// The commands that it needs, each with the Debian package that has it.
     commands: &'static [(&'static str, &'static str)],
 }
 
-const KERNELS: [Kernel; 5] = [
+/// What a kernel is built for, as the compiler names it.
+#[derive(Debug, PartialEq)]
+enum Target {
+    /// rustup installs it.
+    Installed(&'static str),
+    /// A nightly toolchain builds `core` for it.
+    FromSource,
+}
+
+impl Target {
+    /// Returns what it needs below a sysroot, whether of a nightly, and the command that brings it.
+    fn needs(&self) -> (String, bool, String) {
+        match self {
+            Target::Installed(name) => {
+                (format!("lib/rustlib/{name}"), false, format!("the target: rustup target add {name}"))
+            }
+            Target::FromSource => (
+                "lib/rustlib/src/rust/library/core".into(),
+                true,
+                "a nightly with rust-src: rustup toolchain install nightly --component rust-src".into(),
+            ),
+        }
+    }
+}
+
+const KERNELS: [Kernel; 6] = [
     Kernel {
         arch: "aarch64",
         has_cpus: true,
-        target: "aarch64-unknown-none",
+        target: Target::Installed("aarch64-unknown-none"),
         commands: &[("qemu-system-aarch64", "qemu-system-arm")],
     },
     Kernel {
         arch: "i686",
         has_cpus: true,
-        target: "i586-unknown-linux-gnu",
+        target: Target::Installed("i586-unknown-linux-gnu"),
         commands: &[("qemu-system-x86_64", "qemu-system-x86"), ("gcc", "gcc-multilib")],
+    },
+    Kernel {
+        arch: "loongarch64",
+        has_cpus: false,
+        target: Target::FromSource,
+        commands: &[("qemu-system-loongarch64", "qemu-system-misc")],
     },
     Kernel {
         arch: "ppc32",
         has_cpus: false,
-        target: "powerpc-unknown-linux-gnu",
+        target: Target::Installed("powerpc-unknown-linux-gnu"),
         commands: &[("qemu-system-ppc", "qemu-system-ppc")],
     },
     Kernel {
         arch: "riscv64",
         has_cpus: true,
-        target: "riscv64gc-unknown-none-elf",
+        target: Target::Installed("riscv64gc-unknown-none-elf"),
         commands: &[("qemu-system-riscv64", "qemu-system-misc opensbi")],
     },
     Kernel {
         arch: "x86_64",
         has_cpus: false,
-        target: "x86_64-unknown-none",
+        target: Target::Installed("x86_64-unknown-none"),
         commands: &[("qemu-system-x86_64", "qemu-system-x86")],
     },
 ];
@@ -82,13 +114,14 @@ impl Kernel {
     fn missing(
         &self,
         has_command: impl Fn(&str) -> bool,
-        has_target: impl Fn(&str) -> bool,
+        is_in_sysroot: impl Fn(&str, bool) -> bool,
     ) -> Option<String> {
         let commands = self.commands.iter().filter(|(command, _)| !has_command(command));
         let mut all: Vec<String> =
             commands.map(|(command, package)| format!("{command}: install the package {package}")).collect();
-        if !has_target(self.target) {
-            all.push(format!("the target: rustup target add {}", self.target));
+        let (path, of_nightly, how) = self.target.needs();
+        if !is_in_sysroot(&path, of_nightly) {
+            all.push(how);
         }
         (!all.is_empty()).then(|| format!("missing {}", all.join("; ")))
     }
@@ -133,11 +166,16 @@ fn has_command(name: &str) -> bool {
     env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }
 
-/// Whether rustup has installed a target.
-fn has_target(target: &str) -> bool {
-    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
+/// Whether the toolchain in use, or a nightly, has a directory.
+fn is_in_sysroot(path: &str, of_nightly: bool) -> bool {
+    let mut command = Command::new("rustc");
+    if of_nightly {
+        // By the name that rustup knows, whatever toolchain runs this.
+        command.env("RUSTUP_TOOLCHAIN", "nightly");
+    }
+    let sysroot = command.args(["--print", "sysroot"]).output();
     let sysroot = sysroot.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    sysroot.is_ok_and(|sysroot| Path::new(&sysroot).join("lib/rustlib").join(target).is_dir())
+    sysroot.is_ok_and(|sysroot| !sysroot.is_empty() && Path::new(&sysroot).join(path).is_dir())
 }
 
 /// Runs `cargo xtask boot`: all kernels that are chosen, whether others fail or not.
@@ -153,7 +191,7 @@ pub fn run(args: &BootArgs) -> ExitCode {
     let mut failed = 0;
     for kernel in kernels {
         let start = Instant::now();
-        let booted = match kernel.missing(has_command, has_target) {
+        let booted = match kernel.missing(has_command, is_in_sysroot) {
             Some(missing) => Err(missing),
             None => kernel.boot(Path::new("."), args.smp),
         };
@@ -179,9 +217,13 @@ mod tests {
     #[test]
     fn missing_commands_and_targets_are_named_with_what_brings_them() {
         let i686 = kernel("i686");
-        assert_eq!(i686.missing(|_| true, |_| true), None);
+        assert_eq!(i686.missing(|_| true, |_, _| true), None);
         assert_eq!(
-            i686.missing(|command| command != "gcc", |_| false).as_deref(),
+            kernel("loongarch64").missing(|_| true, |_, of_nightly| !of_nightly).as_deref(),
+            Some("missing a nightly with rust-src: rustup toolchain install nightly --component rust-src")
+        );
+        assert_eq!(
+            i686.missing(|command| command != "gcc", |_, _| false).as_deref(),
             Some(
                 "missing gcc: install the package gcc-multilib; the target: rustup target add i586-unknown-linux-gnu"
             )
@@ -197,7 +239,7 @@ mod tests {
         assert_eq!(chosen(Choice::Riscv64, Some(4)), Ok(vec![kernel("riscv64")]));
         let all = chosen(Choice::All, Some(4)).expect("those with several CPUs have them");
         let cpus: Vec<u8> = all.iter().map(|kernel| kernel.cpus(Some(4))).collect();
-        assert_eq!(cpus, [4, 4, 1, 4, 1]);
+        assert_eq!(cpus, [4, 4, 1, 1, 4, 1]);
     }
 
     /// `kernels/run` decides; this one fails for ppc32, and without the CPUs that it is to be given.
@@ -232,7 +274,9 @@ mod tests {
         let (run, ci) = (file("kernels/run"), file(".ci/run"));
         for kernel in &KERNELS {
             assert!(run.contains(&format!("kernels/run {}", kernel.arch)), "{}", kernel.arch);
-            assert!(ci.contains(&format!("    {}", kernel.target)), "{}", kernel.target);
+            // What needs a nightly is a nightly step.
+            let Target::Installed(target) = kernel.target else { continue };
+            assert!(ci.contains(&format!("    {target}")), "{target}");
             let (command, package) = kernel.commands[0];
             let need = [format!("need {command} {package}\n"), format!("need {command} \"{package}\"\n")];
             assert!(need.iter().any(|need| ci.contains(need)), "{command}");
