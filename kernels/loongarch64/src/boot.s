@@ -40,8 +40,8 @@ high:
     jirl $ra, $t0, 0
 
 # The refill: finds the pair of pages in the tree below PGD, with translation off. `LDDIR` goes on at physical address 0 where
-# an entry is empty, so each result is tested. The leaves are not loaded by `LDPTE`, which loses bits 48 to 63 (NX) on QEMU. Their
-# bits 9 to 13, the software's, stay out of the TLB.
+# an entry is empty, so each result is tested. The leaves are not loaded by `LDPTE`, which loses bits 48 to 63 (NX) on QEMU.
+# Their bits 9 to 13, the software's, stay out of the TLB.
 .macro refill name, test
     .balign 4096
     .globl \name
