@@ -13,7 +13,9 @@ pub const PAGE: Word = if cfg!(target_arch = "loongarch64") { 0x4000 } else { 40
 /// Ends the task.
 pub fn exit(code: Word) -> ! {
     call(abi::EXIT, code, 0, 0);
-    loop {}
+    loop {
+        core::hint::spin_loop();
+    }
 }
 
 #[panic_handler]
