@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Numbers are the machine's.
-fn tag(_: usize, asid: u16) -> u64 {
+pub fn tag(_: usize, asid: u16) -> u64 {
     asid.into()
 }
 
@@ -54,6 +54,16 @@ fn obliges<F: Format>(op: Op, operand: u64) -> bool {
         Op::Rvae1is | Op::Rvale1is | Op::Rvaae1is => obliges_range::<F>(operand),
         Op::Aside1is | Op::Aside1 | Op::Vmalle1is | Op::Vmalle1 => true,
         _ => obliges_page::<F>(operand),
+    }
+}
+
+/// The mnemonic of a barrier, and the sanitizer's word for it.
+pub fn named(barrier: Barrier) -> (&'static str, ptsan::Barrier) {
+    match barrier {
+        Barrier::DsbIshst => ("dsb ishst", ptsan::Barrier::Data),
+        Barrier::DsbIsh => ("dsb ish", ptsan::Barrier::Data),
+        Barrier::DsbNsh => ("dsb nsh", ptsan::Barrier::Data),
+        Barrier::Isb => ("isb", ptsan::Barrier::Instruction),
     }
 }
 
@@ -103,12 +113,7 @@ unsafe impl<F: Format> Instructions for &Recorder<'_, '_, F> {
     }
 
     fn barrier(&self, pin: &Pinned<'_>, barrier: Barrier) {
-        let (name, told) = match barrier {
-            Barrier::DsbIshst => ("dsb ishst", ptsan::Barrier::Data),
-            Barrier::DsbIsh => ("dsb ish", ptsan::Barrier::Data),
-            Barrier::DsbNsh => ("dsb nsh", ptsan::Barrier::Data),
-            Barrier::Isb => ("isb", ptsan::Barrier::Instruction),
-        };
+        let (name, told) = named(barrier);
         let Some(cpu) = self.executes(pin, name) else { return };
         self.tell(|san, _| san.barrier(cpu, told));
     }

@@ -5,7 +5,7 @@
 //! `DSB` between them.
 //!
 //! Not seen: `ALLE1IS`, as a guest has no kernel's half.
-use crate::aarch64::{address, obliges_page, obliges_range, range};
+use crate::aarch64::{address, named, obliges_page, obliges_range, range, tag};
 use crate::recorder::{Machine, Outcome, Port, Recorder, is_clean, is_found, run};
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::aarch64::{Barrier, Features, GuestInstructions, GuestOp, Instructions, Op, Stage2};
@@ -17,11 +17,6 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 type F = Aarch64Stage2;
-
-/// Numbers are the machine's.
-fn tag(_: usize, asid: u16) -> u64 {
-    asid.into()
-}
 
 /// The sanitizer's number for the empty table.
 const NOBODY: u64 = 1 << 20;
@@ -62,12 +57,7 @@ unsafe impl Instructions for &Hypervisor<'_, '_, '_> {
     }
 
     fn barrier(&self, pin: &Pinned<'_>, barrier: Barrier) {
-        let (name, told) = match barrier {
-            Barrier::DsbIshst => ("dsb ishst", ptsan::Barrier::Data),
-            Barrier::DsbIsh => ("dsb ish", ptsan::Barrier::Data),
-            Barrier::DsbNsh => ("dsb nsh", ptsan::Barrier::Data),
-            Barrier::Isb => ("isb", ptsan::Barrier::Instruction),
-        };
+        let (name, told) = named(barrier);
         let Some(cpu) = self.cpus.executes(pin, name) else { return };
         if matches!(barrier, Barrier::DsbIsh | Barrier::DsbNsh) {
             let mut begun = self.begun(pin);
