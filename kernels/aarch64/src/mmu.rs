@@ -11,7 +11,7 @@ use crate::without::{Part, leaves_out};
 /// Returns entry `index` of the root that the kernel boots on.
 pub fn boot_entry(index: usize) -> u64 {
     unsafe extern "C" {
-        /// Defined by `boot.s`.
+        /// Defined by `boot_tables.s`.
         static boot_root: [u64; 512];
     }
     let root: *const u64 = direct(physical(&raw const boot_root));

@@ -1,7 +1,11 @@
 //! QEMU's board `virt` with AArch64 CPUs at EL1: serial port and exit, interrupt controller, timer,
-//! calls into the firmware.
+//! calls into the firmware, the tables that a kernel boots on.
+
+use core::arch::global_asm;
 
 pub mod clock;
 pub mod irq;
 pub mod psci;
 pub mod virt;
+
+global_asm!(include_str!("boot_tables.s"));

@@ -28,7 +28,7 @@ global_asm!(include_str!("boot.s"));
 global_asm!(include_str!("trap.s"));
 
 unsafe extern "C" {
-    /// Defined by `boot.s`.
+    /// Defined by `boot_tables.s` of base.
     static empty_root: [u64; 512];
     /// Set by the link script; only its address means anything.
     static image_end: u8;
