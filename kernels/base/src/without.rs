@@ -9,6 +9,32 @@ static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the boot arguments, at most, where no firmware hands them over.
 const ARGUMENTS: usize = 256;
 
+/// Defines the parts of an image besides those of the [machine](crate::machine), each with its name in
+/// boot arguments: the type `Part`, and the functions `read` and `leaves_out`.
+#[macro_export]
+macro_rules! parts {
+    ($($(#[$doc:meta])* $part:ident = $name:literal,)+) => {
+        /// A part that can be left out.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub enum Part {
+            $($(#[$doc])* $part,)+
+        }
+
+        /// Reads the boot arguments; false if they name a part that is not known.
+        pub fn read(arguments: &str) -> bool {
+            const { assert!($crate::machine::CLEAR == 0 && $crate::machine::COPY == 1) };
+            $crate::without::read(arguments, &["clear", "copy", $($name),+])
+        }
+
+        /// Whether `part` is left out.
+        #[inline]
+        pub fn leaves_out(part: Part) -> bool {
+            // Behind those of the machine.
+            $crate::without::leaves_out($crate::machine::COPY + 1 + part as u32)
+        }
+    };
+}
+
 /// Returns the boot arguments in memory at an address, up to the first zero.
 ///
 /// # Safety

@@ -55,7 +55,7 @@ extern "C" fn kernel_main() -> ! {
     use_board(&board::BOARD);
     // SAFETY: 1. The loader has put them into memory below the image, which is never written to.
     let arguments = unsafe { parts::arguments(direct(ARGUMENTS)) };
-    fail_if(!parts::read(arguments, &without::PARTS), format_args!("unknown boot argument: {arguments}"));
+    fail_if(!without::read(arguments), format_args!("unknown boot argument: {arguments}"));
     lay_trap();
     mmu::set_refill();
     let start = physical(&raw const image_end).next_multiple_of(PAGE);

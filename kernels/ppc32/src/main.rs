@@ -49,7 +49,7 @@ unsafe extern "C" {
 extern "C" fn kernel_main() -> ! {
     board::use_board(&serial::BOARD);
     let arguments = without::arguments();
-    fail_if(!without::read(arguments), format_args!("unknown boot argument: {arguments}"));
+    fail_if(!without::read_all(arguments), format_args!("unknown boot argument: {arguments}"));
     let start = mmu::physical(&raw const image_end).next_multiple_of(PAGE);
     say!("PowerPC, memory from {start:#x} to {MEMORY:#x}");
     // SAFETY: 1. The board has that memory; it is behind the image, and there is no firmware. 2. It

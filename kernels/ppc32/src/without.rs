@@ -1,29 +1,22 @@
 //! Negative controls: parts that the kernel leaves out on purpose, by boot argument
 //! (`without=tlbie`). A run in which something is left out must fail.
 
-use ptarmigan_kernel_base::{machine, without};
+use ptarmigan_kernel_base::without;
 
 use crate::mmu;
 
-/// A part that can be left out.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Part {
+ptarmigan_kernel_base::parts! {
     /// Pages of spaces are removed from the hash table, and TLBs keep them.
-    Tlbie = 2,
+    Tlbie = "tlbie",
     /// TLBs forget pages of spaces, and the hash table keeps them.
-    Remove,
+    Remove = "remove",
     /// As `Tlbie`, for pages of the kernel's half.
-    KernelTlbie,
+    KernelTlbie = "kernel-tlbie",
     /// As `Remove`, for pages of the kernel's half.
-    KernelRemove,
+    KernelRemove = "kernel-remove",
     /// Pages are put into the hash table without noting it in the software's entry.
-    Bit,
+    Bit = "bit",
 }
-
-/// Names of parts, in the order of their numbers: first those of the machine.
-const PARTS: [&str; 7] = ["clear", "copy", "tlbie", "remove", "kernel-tlbie", "kernel-remove", "bit"];
-const _: () = assert!(machine::CLEAR == 0 && machine::COPY == 1);
 
 /// Where the boot arguments are put. There is no firmware to hand them over.
 const ARGUMENTS: u64 = 0x8000;
@@ -35,12 +28,6 @@ pub fn arguments() -> &'static str {
 }
 
 /// Reads the boot arguments; false if they name something that is not known.
-pub fn read(arguments: &str) -> bool {
-    arguments.split_ascii_whitespace().all(|word| word.starts_with("without="))
-        && without::read(arguments, &PARTS)
-}
-
-/// Whether `part` is left out.
-pub fn leaves_out(part: Part) -> bool {
-    without::leaves_out(part as u32)
+pub fn read_all(arguments: &str) -> bool {
+    arguments.split_ascii_whitespace().all(|word| word.starts_with("without=")) && read(arguments)
 }
