@@ -12,10 +12,10 @@ use crate::tlb::{Invalidation, Ipi, KernelRoot, Mmu, NewEntry, Root, Scope, Spac
 /// [`Aarch64Stage2`](crate::format::Aarch64Stage2) in `VTTBR_EL2`, and VMIDs as ASIDs. `B` sends
 /// interrupts; `I` executes instructions.
 ///
-/// A CPU may keep a translation from an address of the guest's program to a frame, which both stages
-/// went into. No instruction finds these by the guest's physical address. So a page is forgotten in
-/// two steps: its own translation, by address, and then all of the guest's first stage (Arm ARM,
-/// "Invalidation of TLB entries from stage 2 translations").
+/// A CPU may keep a translation from an address of the guest's program to a frame, which both
+/// stages went into. No instruction finds these by the guest's physical address. So a page is
+/// forgotten in two steps: its own translation, by address, and then all of the guest's first stage
+/// (Arm ARM, "Invalidation of TLB entries from stage 2 translations").
 ///
 /// These instructions act on the VMID in `VTTBR_EL2`. For a guest that is not loaded, its VMID is
 /// loaded with the hypervisor's root, an empty table, for as long as that takes.
@@ -99,19 +99,20 @@ on_a_board!(
 
 // SAFETY: 1. The `IS` forms between their barriers reach all CPUs, under the VMID that is loaded.
 // `IPAS2LE1IS` drops the translation of an address of the guest's, `IPAS2E1IS`, which is taken if
-// tables have gone, the links on the way to it as well, and `VMALLE1IS`, after a `DSB ISH`, all that
-// the guest's own tables went into. `VMALLS12E1IS` drops everything under the VMID. `DSB ISHST`
-// comes before: walks find earlier stores. A level is named for `IPAS2LE1IS` alone, and only if each
-// page has the size of a granule: the library has such leaves at the last level only. Ranges name the
-// granule of the tables. While another VMID is loaded for that, its root is an empty table, in which
-// a walk finds nothing to keep. 2. There is no kernel's half; `ALLE1IS` drops everything. 3. Other
-// guests have other VMIDs, and translations under this one are dropped after the load unless `keep`;
-// the number 0, which guests may share, is never kept. `forget_all` drops everything of this CPU,
-// after the load. 4. The hypervisor's root is an empty table (`with_kernel_root`, or a
-// `KernelRoot`); if the guest had its number, everything under it is dropped. 5. Invalidations
-// broadcast, and MMUs walk tables. They do not cache entries that are not valid, but those that deny
-// an access, and stores reach walks after a barrier only. 6. A `KernelRoot` alone is kept. 7. No
-// instruction unwinds; `unload` does so before it has changed anything, if the root is missing.
+// tables have gone, the links on the way to it as well, and `VMALLE1IS`, after a `DSB ISH`, all
+// that the guest's own tables went into. `VMALLS12E1IS` drops everything under the VMID. `DSB
+// ISHST` comes before: walks find earlier stores. A level is named for `IPAS2LE1IS` alone, and only
+// if each page has the size of a granule: the library has such leaves at the last level only.
+// Ranges name the granule of the tables. While another VMID is loaded for that, its root is an
+// empty table, in which a walk finds nothing to keep. 2. There is no kernel's half; `ALLE1IS` drops
+// everything. 3. Other guests have other VMIDs, and translations under this one are dropped after
+// the load unless `keep`; the number 0, which guests may share, is never kept. `forget_all` drops
+// everything of this CPU, after the load. 4. The hypervisor's root is an empty table
+// (`with_kernel_root`, or a `KernelRoot`); if the guest had its number, everything under it is
+// dropped. 5. Invalidations broadcast, and MMUs walk tables. They do not cache entries that are not
+// valid, but those that deny an access, and stores reach walks after a barrier only. 6. A
+// `KernelRoot` alone is kept. 7. No instruction unwinds; `unload` does so before it has changed
+// anything, if the root is missing.
 unsafe impl<B: Ipi, I: GuestInstructions> Mmu for Stage2<B, I> {
     const BROADCASTS: bool = true;
     const STRUCTURES: Structures = Structures::Tagged;
@@ -125,16 +126,14 @@ unsafe impl<B: Ipi, I: GuestInstructions> Mmu for Stage2<B, I> {
         let cpu = &self.instructions;
         self.as_guest(pin, self.vmid(what.asid), Barrier::DsbIsh, || {
             let mut by_address = false;
-            operands::of(&self.features, &what.scope, !what.tables_freed, |operand| match operand {
-                Operand::All => cpu.tlbi_guest(pin, GuestOp::Vmalls12e1is, 0),
-                Operand::Page(operand) => {
-                    cpu.tlbi_guest(pin, one, operand);
-                    by_address = true;
-                }
-                Operand::Range(operand) => {
-                    cpu.tlbi_guest(pin, range, operand);
-                    by_address = true;
-                }
+            operands::of(&self.features, &what.scope, !what.tables_freed, |operand| {
+                let (op, operand) = match operand {
+                    Operand::Page(operand) => (one, operand),
+                    Operand::Range(operand) => (range, operand),
+                    Operand::All => (GuestOp::Vmalls12e1is, 0),
+                };
+                by_address |= op != GuestOp::Vmalls12e1is;
+                cpu.tlbi_guest(pin, op, operand);
             });
             if by_address {
                 cpu.barrier(pin, Barrier::DsbIsh);
