@@ -1,9 +1,9 @@
-//! Counts the instructions that a table costs in Holt's program, by format: `holt-formats [--json]`.
-//! It runs itself under valgrind, which must be installed.
+//! Counts the instructions that a table costs in Holt's program, by format: `holt-formats
+//! [--json]`. It runs itself under valgrind, which must be installed.
 //!
-//! A child of a fork reads [`PAGES`] pages and ends. In the case `far` each page has a leaf table of
-//! its own, in `near` all share one. The difference, for each table that `far` has more, is the table
-//! part: a table is made, linked, emptied and given back.
+//! A child of a fork reads [`PAGES`] pages and ends. In the case `far` each page has a leaf table
+//! of its own, in `near` all share one. The difference, for each table that `far` has more, is the
+//! table part: a table is made, linked, emptied and given back.
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Ept, Format, I386, Ia64, LoongArch64, Npt, Sparc64, Sv32,
@@ -30,8 +30,8 @@ const MEMORY: u64 = 64 << 20;
 /// A case of a format on a policy, whose name is in the symbol of the function that is counted.
 type Counted = fn(&mut dyn FnMut());
 
-/// Makes [`FORKS`] forks whose children read pages from `start` on, `stride` bytes apart. Returns the
-/// tables of a child.
+/// Makes [`FORKS`] forks whose children read pages from `start` on, `stride` bytes apart. Returns
+/// the tables of a child.
 fn forks<F: Format, P: Policy>(
     host: &Host<F>,
     policy: P,
@@ -68,7 +68,8 @@ fn forks<F: Format, P: Policy>(
     Ok(tables)
 }
 
-/// Runs both cases of a format on both policies. Prints for each policy how many tables `far` has more.
+/// Runs both cases of a format on both policies. Prints for each policy how many tables `far` has
+/// more.
 fn format<F: Format>(name: &str, [plain, lists]: [[Counted; 2]; 2]) -> Result<(), Box<dyn Error>> {
     let page = 1 << F::PAGE_SHIFT;
     let table = 1 << F::shift(Level(1));
@@ -92,8 +93,8 @@ fn format<F: Format>(name: &str, [plain, lists]: [[Counted; 2]; 2]) -> Result<()
 }
 
 macro_rules! formats {
-    // The name in the code keeps functions that are otherwise the same from becoming one, and the second
-    // call keeps the first from becoming a jump.
+    // The name in the code keeps functions that are otherwise the same from becoming one, and the
+    // second call keeps the first from becoming a jump.
     (@counted $format:ident $($name:ident)*) => { $(
         #[inline(never)]
         pub fn $name(run: &mut dyn FnMut()) {
@@ -166,8 +167,8 @@ fn inclusive(profile: &str) -> HashMap<String, u64> {
 /// Runs this program under callgrind; the rows.
 fn rows() -> Result<Vec<Value>, Box<dyn Error>> {
     let profile = std::env::temp_dir().join(format!("holt-formats.{}", std::process::id()));
-    // valgrind counts each byte of a string store as an instruction. Stores of 32 bytes clear a table
-    // in fewer than any kernel's loop.
+    // valgrind counts each byte of a string store as an instruction. Stores of 32 bytes clear a
+    // table in fewer than any kernel's loop.
     let run = Command::new("valgrind")
         .env("GLIBC_TUNABLES", "glibc.cpu.x86_rep_stosb_threshold=1000000000")
         .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"])

@@ -242,7 +242,8 @@ mod tests {
         assert_eq!(cpus, [4, 4, 1, 1, 4, 1]);
     }
 
-    /// `kernels/run` decides; this one fails for ppc32, and without the CPUs that it is to be given.
+    /// `kernels/run` decides; this one fails for ppc32, and without the CPUs that it is to be
+    /// given.
     #[test]
     fn a_kernel_passes_if_its_script_does() {
         let root = env::temp_dir().join(format!("ptarmigan-xtask-boot-{}", std::process::id()));

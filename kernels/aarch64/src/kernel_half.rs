@@ -1,5 +1,5 @@
-//! The page of the kernel's half that [changes](ptarmigan_kernel_base::smp::kernel_half), in a range
-//! of the kernel's tree.
+//! The page of the kernel's half that [changes](ptarmigan_kernel_base::smp::kernel_half), in a
+//! range of the kernel's tree.
 
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::format::Aarch64Upper;
@@ -40,8 +40,8 @@ impl Range {
         must("a mapping", mapped);
     }
 
-    /// Changes the page while the other CPUs [`look`], and checks the values that they see; gives the
-    /// range back.
+    /// Changes the page while the other CPUs [`look`], and checks the values that they see; gives
+    /// the range back.
     pub fn check(mut self) {
         let pin = pin();
         check_with(cpus(), |frame| {

@@ -130,8 +130,8 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<(), Failed> {
 
 /// Has this CPU go on with the kernel's tree.
 pub fn load_tree() {
-    // SAFETY: 1. It is in a static; entry 0, which maps memory and devices, is that of the root that
-    // CPUs boot on, and the kernel uses no more than that yet.
+    // SAFETY: 1. It is in a static; entry 0, which maps memory and devices, is that of the root
+    // that CPUs boot on, and the kernel uses no more than that yet.
     unsafe { mmu::load_kernel_root(tree().root().0) };
 }
 

@@ -1,5 +1,5 @@
-//! A kernel for AArch64 (4 KiB granule, 48-bit addresses, EL1) on the library: a user program on two
-//! CPUs, with page faults, fork and copy-on-write, ASIDs, break-before-make and broadcast
+//! A kernel for AArch64 (4 KiB granule, 48-bit addresses, EL1) on the library: a user program on
+//! two CPUs, with page faults, fork and copy-on-write, ASIDs, break-before-make and broadcast
 //! invalidations. QEMU keeps stale translations as hardware does, so the program notices an
 //! invalidation that is missing.
 //!
@@ -50,7 +50,8 @@ extern "C" fn kernel_main() -> ! {
         if ranges { "ranges" } else { "pages" }
     );
 
-    // SAFETY: 1. The board says that it is memory; it is behind the image. 2. No other CPU runs yet.
+    // SAFETY: 1. The board says that it is memory; it is behind the image. 2. No other CPU runs
+    // yet.
     let (stack, made) = stack::used(|| unsafe { machine::set_up(start, end, board.cpus) });
     let Ok(()) = made;
     machine::load_tree();

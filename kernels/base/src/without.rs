@@ -9,8 +9,8 @@ static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the boot arguments, at most, where no firmware hands them over.
 const ARGUMENTS: usize = 256;
 
-/// Defines the parts of an image besides those of the [machine](crate::machine), each with its name in
-/// boot arguments: the type `Part`, and the functions `read` and `leaves_out`.
+/// Defines the parts of an image besides those of the [machine](crate::machine), each with its name
+/// in boot arguments: the type `Part`, and the functions `read` and `leaves_out`.
 #[macro_export]
 macro_rules! parts {
     ($($(#[$doc:meta])* $part:ident = $name:literal,)+) => {

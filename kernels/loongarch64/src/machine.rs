@@ -1,5 +1,5 @@
-//! The library's view of this machine: memory in the cached window, one CPU whose TLB is filled from
-//! spaces' tables, a user program that the loader has put into memory.
+//! The library's view of this machine: memory in the cached window, one CPU whose TLB is filled
+//! from spaces' tables, a user program that the loader has put into memory.
 
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};

@@ -1,6 +1,6 @@
-//! The smallest kernel on the library, for x86-64, RISC-V and AArch64: one CPU, which is user and kernel at
-//! once. [`library`] is all that it has to say to the library; the architecture's directory is boot
-//! code, exceptions and the serial line.
+//! The smallest kernel on the library, for x86-64, RISC-V and AArch64: one CPU, which is user and
+//! kernel at once. [`library`] is all that it has to say to the library; the architecture's
+//! directory is boot code, exceptions and the serial line.
 #![no_std]
 #![no_main]
 

@@ -37,8 +37,8 @@ pub fn range(operand: u64) -> (u64, u64) {
     (start, start.wrapping_add((num + 1) << (5 * scale + 1) << shift))
 }
 
-/// Whether a CPU has to do what the operand of a range says: the granule that it names is that of the
-/// tables, and its level, if it names one, is that of the pages.
+/// Whether a CPU has to do what the operand of a range says: the granule that it names is that of
+/// the tables, and its level, if it names one, is that of the pages.
 pub fn obliges_range<F: Format>(operand: u64) -> bool {
     granule(operand >> 46) == F::PAGE_SHIFT && matches!(operand >> 37 & 3, 0 | 3)
 }

@@ -1,7 +1,7 @@
 //! AArch64's second stage, with VMIDs and without, with ranges and without.
 //!
-//! The translations of the software MMU stand for those that went through both stages. So one that is
-//! named by a guest's physical address goes when the first stage is forgotten after that, with a
+//! The translations of the software MMU stand for those that went through both stages. So one that
+//! is named by a guest's physical address goes when the first stage is forgotten after that, with a
 //! `DSB` between them.
 //!
 //! Not seen: `ALLE1IS`, as a guest has no kernel's half.
@@ -21,7 +21,8 @@ type F = Aarch64Stage2;
 /// The sanitizer's number for the empty table.
 const NOBODY: u64 = 1 << 20;
 
-/// Second stages that were forgotten on the calling CPU's word, by whether a `DSB` has completed that.
+/// Second stages that were forgotten on the calling CPU's word, by whether a `DSB` has completed
+/// that.
 #[derive(Default)]
 struct Begun {
     flushes: Vec<Flush>,

@@ -38,8 +38,8 @@ fn by_root(cpu: usize, root: u64) -> u64 {
     (cpu as u64) << 48 | root >> 12
 }
 
-// SAFETY: The software MMU of the CPU executes `INVEPT`, unless it is left out, which the sanitizer has
-// to notice.
+// SAFETY: The software MMU of the CPU executes `INVEPT`, unless it is left out, which the sanitizer
+// has to notice.
 unsafe impl<F: Format> EptCpu for &Hypervisor<'_, '_, '_, F> {
     fn invept(&self, pin: &Pinned<'_>, what: Invept) {
         let (name, flush): (_, fn(u64) -> Flush) = match what {
@@ -91,8 +91,8 @@ impl<F: Format> Hypervisor<'_, '_, '_, F> {
     }
 }
 
-// SAFETY: As above. A guest's turn begins as soon as there is anything to forget before it: the software
-// MMU runs guests at any time.
+// SAFETY: As above. A guest's turn begins as soon as there is anything to forget before it: the
+// software MMU runs guests at any time.
 unsafe impl<F: Format> NptCpu for &Hypervisor<'_, '_, '_, F> {
     fn forget(&self, pin: &Pinned<'_>, asid: Option<u16>) {
         let cpu = usize::from(pin.cpu().0);

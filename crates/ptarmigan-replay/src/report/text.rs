@@ -76,8 +76,8 @@ impl ReplayReport {
         Ok(())
     }
 
-    /// Returns the sanitizer's findings as text, at most 80 columns wide; an empty one if it did not
-    /// run.
+    /// Returns the sanitizer's findings as text, at most 80 columns wide; an empty one if it did
+    /// not run.
     pub fn sanitizer_text(&self) -> Text {
         let mut out = Text::default();
         if self.runs.iter().any(|run| run.sanitizer.ran) {

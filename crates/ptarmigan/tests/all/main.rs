@@ -1,6 +1,6 @@
-//! Tests of the library in one executable: `cargo test -p ptarmigan-tests --test all tree::` runs one
-//! module of them. Beside it are tests of signals, of forks, of the allocator and of settings of
-//! the whole process, and models of concurrency.
+//! Tests of the library in one executable: `cargo test -p ptarmigan-tests --test all tree::` runs
+//! one module of them. Beside it are tests of signals, of forks, of the allocator and of settings
+//! of the whole process, and models of concurrency.
 #[macro_use]
 #[path = "../common/entries.rs"]
 mod entries;

@@ -50,7 +50,8 @@ extern "C" fn kernel_main() -> ! {
 /// Called by the assembly for an exception.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_exception(syndrome: u64, value: u64, pc: u64) {
-    // A data abort of this level, for no translation, no access yet or no permission; bit 6: a store.
+    // A data abort of this level, for no translation, no access yet or no permission; bit 6: a
+    // store.
     let access = match (syndrome >> 26, syndrome >> 2 & 0xf, syndrome >> 6 & 1) {
         (0x25, 1..=3, 1) => Access::Write,
         (0x25, 1..=3, _) => Access::Read,

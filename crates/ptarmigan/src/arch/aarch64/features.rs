@@ -46,8 +46,8 @@ impl Granule {
 }
 
 impl Features {
-    /// The features that every AArch64 CPU has: 8 bits of ASIDs. The granule is 4 KiB; without ranges
-    /// and levels another one needs no other instructions.
+    /// The features that every AArch64 CPU has: 8 bits of ASIDs. The granule is 4 KiB; without
+    /// ranges and levels another one needs no other instructions.
     pub const ARMV8_0: Features = Features { asids: 0xff, ranges: false, ttl: false, granule: Granule::K4 };
 
     /// Reads the ID registers of the calling CPU, and `TCR_EL1`.

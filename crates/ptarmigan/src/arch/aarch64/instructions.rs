@@ -80,8 +80,8 @@ pub unsafe trait Instructions: Sync {
     fn ic_ialluis(&self, pin: &Pinned<'_>);
 }
 
-/// A `TLBI` instruction for guests, by its mnemonic. All of them but `Alle1` and `Alle1is` act on the
-/// VMID in `VTTBR_EL2`.
+/// A `TLBI` instruction for guests, by its mnemonic. All of them but `Alle1` and `Alle1is` act on
+/// the VMID in `VTTBR_EL2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestOp {
     /// The second stage of an address and links on the way to it, on all CPUs.

@@ -14,8 +14,8 @@
 //! `DSB ISHST` before them makes stores to tables visible to walks. `DSB ISH` after them waits
 //! until all CPUs are done, and `ISB` has this CPU go on with what it finds then.
 //!
-//! Ranges are for CPUs with `FEAT_TLBIRANGE`. Where they have `FEAT_TTL`, `VALE1IS` and `RVALE1IS` say
-//! that the entry is at the last level.
+//! Ranges are for CPUs with `FEAT_TLBIRANGE`. Where they have `FEAT_TTL`, `VALE1IS` and `RVALE1IS`
+//! say that the entry is at the last level.
 //!
 //! # Two roots
 //!

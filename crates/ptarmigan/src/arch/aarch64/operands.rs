@@ -40,9 +40,9 @@ pub(super) const fn page(at: u64) -> u64 {
     at >> FRAME_SHIFT & PAGE
 }
 
-/// Calls `f` with operands for the pages of a scope, all of them if it is full. `pages` says that no
-/// table has gone, only entries of pages: operands name their level then, the last one, if the pages
-/// have the size of a granule. Otherwise they say nothing, and CPUs look at every level.
+/// Calls `f` with operands for the pages of a scope, all of them if it is full. `pages` says that
+/// no table has gone, only entries of pages: operands name their level then, the last one, if the
+/// pages have the size of a granule. Otherwise they say nothing, and CPUs look at every level.
 pub(super) fn of(features: &Features, scope: &Scope, pages: bool, mut f: impl FnMut(Operand)) {
     let Some(runs) = scope.runs() else { return f(Operand::All) };
     for (start, end, stride) in runs {

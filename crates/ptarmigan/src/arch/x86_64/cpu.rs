@@ -28,7 +28,8 @@ mod native {
                 Invept::Context(pointer) => (1usize, [pointer, 0]),
                 Invept::All => (2, [0, 0]),
             };
-            // SAFETY: 1. of the caller's: it does not fault. It changes no memory, and reads its operand.
+            // SAFETY: 1. of the caller's: it does not fault. It changes no memory, and reads its
+            // operand.
             unsafe { asm!("invept {}, [{}]", in(reg) kind, in(reg) &operand, options(nostack)) };
         }
     }

@@ -17,8 +17,8 @@ pub enum Invept {
     All,
 }
 
-/// What a hypervisor does with EPT on the CPU that the pin says code runs on. It keeps the pointer and
-/// a number beside the VMCS of the guest that the CPU runs next.
+/// What a hypervisor does with EPT on the CPU that the pin says code runs on. It keeps the pointer
+/// and a number beside the VMCS of the guest that the CPU runs next.
 ///
 /// # Safety
 ///
@@ -40,17 +40,17 @@ pub unsafe trait EptCpu: Sync {
     unsafe fn load(&self, pin: &Pinned<'_>, pointer: u64, number: u16);
 }
 
-/// The second stages of Intel's CPUs: the root of [`Ept`](crate::format::Ept) in the EPT pointer. `B`
-/// sends interrupts, which end a guest's turn on the other CPUs; `I` is the hypervisor's.
+/// The second stages of Intel's CPUs: the root of [`Ept`](crate::format::Ept) in the EPT pointer.
+/// `B` sends interrupts, which end a guest's turn on the other CPUs; `I` is the hypervisor's.
 ///
-/// CPUs tell guests apart by the pointer. `INVEPT` names no address: whatever is to be forgotten, all of
-/// the guest is, combined translations of both stages among it. So
-/// [`CostModel`](crate::tlb::CostModel) does best to prefer one flush of everything. A guest that is
-/// not loaded has no pointer that is known here; for it, everything of all guests is forgotten.
+/// CPUs tell guests apart by the pointer. `INVEPT` names no address: whatever is to be forgotten,
+/// all of the guest is, combined translations of both stages among it. So
+/// [`CostModel`](crate::tlb::CostModel) does best to prefer one flush of everything. A guest that
+/// is not loaded has no pointer that is known here; for it, everything of all guests is forgotten.
 ///
-/// An EPT violation drops the translations of its address, so entries that become valid need nothing
-/// (Intel SDM volume 3, "Caching translation information", "Operations that invalidate cached
-/// mappings").
+/// An EPT violation drops the translations of its address, so entries that become valid need
+/// nothing (Intel SDM volume 3, "Caching translation information", "Operations that invalidate
+/// cached mappings").
 pub struct EptMmu<B, I> {
     board: B,
     instructions: I,

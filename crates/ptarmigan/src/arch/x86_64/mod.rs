@@ -25,8 +25,8 @@
 //!
 //! # Guests
 //!
-//! [`EptMmu`] and [`NptMmu`] flush second stages, of which no instruction forgets a single page. What
-//! belongs to a VMCS or a VMCB is done by the hypervisor, behind [`EptCpu`] and [`NptCpu`].
+//! [`EptMmu`] and [`NptMmu`] flush second stages, of which no instruction forgets a single page.
+//! What belongs to a VMCS or a VMCB is done by the hypervisor, behind [`EptCpu`] and [`NptCpu`].
 mod cpu;
 mod ept;
 mod features;

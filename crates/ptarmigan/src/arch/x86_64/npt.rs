@@ -69,8 +69,8 @@ impl PendingFlush {
 /// # Safety
 ///
 /// An implementation promises that the CPU runs no guest with another root or ASID than it loaded
-/// last, and that it forgets before that what [`forget`](Self::forget) was given ([`PendingFlush`] says
-/// when).
+/// last, and that it forgets before that what [`forget`](Self::forget) was given ([`PendingFlush`]
+/// says when).
 pub unsafe trait NptCpu: Sync {
     /// Has the CPU forget everything under an ASID before it runs a guest under it, or everything
     /// before it runs any.
@@ -92,8 +92,8 @@ pub unsafe trait NptCpu: Sync {
 /// of the guest is. ASID 0 is the host's and 1 that of guests without a number, so the library's number
 /// *n* is ASID *n* + 1.
 ///
-/// A nested page fault is taken after a walk of the tables as they are, so entries that become valid
-/// need nothing.
+/// A nested page fault is taken after a walk of the tables as they are, so entries that become
+/// valid need nothing.
 pub struct NptMmu<B, I> {
     board: B,
     instructions: I,
@@ -102,8 +102,8 @@ pub struct NptMmu<B, I> {
 }
 
 impl<B, I> NptMmu<B, I> {
-    /// Makes second stages. `asids` is the number of ASIDs that all CPUs have, the host's included, as
-    /// `CPUID` says (function 8000_000A, `EBX`).
+    /// Makes second stages. `asids` is the number of ASIDs that all CPUs have, the host's included,
+    /// as `CPUID` says (function 8000_000A, `EBX`).
     pub const fn new(board: B, instructions: I, asids: u16) -> Self {
         NptMmu { board, instructions, asids, kernel_root: KernelRootCell::new() }
     }
@@ -129,12 +129,12 @@ on_a_board!(
 
 // SAFETY: 1. A CPU uses translations of a guest from `VMRUN` on, and has forgotten all of the guest
 // before that, or everything. Walks find the CPU's earlier stores without a barrier. 2. There is no
-// kernel's half; everything is forgotten. 3. Other guests have other ASIDs, but for the one of guests
-// without a number, which is never kept: everything under it goes at each load. `forget_all` forgets
-// everything. 4. The hypervisor's root is an empty table (`with_kernel_root`, or a `KernelRoot`). 5.
-// All calls act on the calling CPU. It walks tables by itself, and again before a fault. 6. A
-// `KernelRoot` alone is kept. 7. No call unwinds by itself; `unload` does so before it has changed
-// anything, if the root is missing.
+// kernel's half; everything is forgotten. 3. Other guests have other ASIDs, but for the one of
+// guests without a number, which is never kept: everything under it goes at each load. `forget_all`
+// forgets everything. 4. The hypervisor's root is an empty table (`with_kernel_root`, or a
+// `KernelRoot`). 5. All calls act on the calling CPU. It walks tables by itself, and again before a
+// fault. 6. A `KernelRoot` alone is kept. 7. No call unwinds by itself; `unload` does so before it
+// has changed anything, if the root is missing.
 unsafe impl<B: Ipi, I: NptCpu> Mmu for NptMmu<B, I> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;
