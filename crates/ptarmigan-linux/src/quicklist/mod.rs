@@ -28,7 +28,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use ptarmigan::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu};
-use ptarmigan::frames::{AllocFlags, HighUse, NoFrame, ZoneClass};
+use ptarmigan::frames::{AllocFlags, HighUse, NoFrame};
 use ptarmigan::page::{Clean, Construct, FlushProof, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Here, LevelTally, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use ptarmigan::window::{OpenWindow, WindowGuard};
@@ -331,10 +331,9 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     fn node_state(&self, node: NodeId) -> NodeState {
         let frames = self.source.frames();
-        let free_low = frames.node_free(node);
         NodeState {
-            free_low,
-            free_high: frames.node_free_up_to(node, ZoneClass::High) - free_low,
+            free_low: frames.node_free(node),
+            free_high: frames.node_high_free(node),
             cpus: self.seen.iter().filter(|cpu| cpu.node == node && cpu.online.load(Relaxed)).count() as u32,
         }
     }

@@ -367,17 +367,8 @@ impl Frames {
     /// memory): the `F` of the quicklist trim rule.
     #[inline]
     pub fn node_free(&self, node: NodeId) -> u32 {
-        self.node_free_up_to(node, ZoneClass::Low)
-    }
-
-    /// Returns the number of free frames of a node in zones of `class` and below.
-    #[inline]
-    pub fn node_free_up_to(&self, node: NodeId, class: ZoneClass) -> u32 {
-        self.zones
-            .iter()
-            .filter(|z| z.run.node == node && z.run.class <= class)
-            .map(|z| z.free.load(Relaxed))
-            .sum()
+        let its_low = |z: &&Zone| z.run.node == node && z.run.class == ZoneClass::Low;
+        self.zones.iter().filter(its_low).map(|z| z.free.load(Relaxed)).sum()
     }
 
     /// Returns the number of frames of a node that the kernel can use for its own ends, free or

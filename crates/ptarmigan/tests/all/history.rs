@@ -221,10 +221,8 @@ fn compare(rules: Rules, lists: usize, seed: u64, steps: usize) -> usize {
         watermark,
         calls: Vec::new(),
     };
-    let free = |node: u8| {
-        let low = frames.node_free(NodeId(node)) as usize;
-        (low, frames.node_free_up_to(NodeId(node), ZoneClass::High) as usize - low)
-    };
+    let free =
+        |node: u8| (frames.node_free(NodeId(node)) as usize, frames.node_high_free(NodeId(node)) as usize);
     let all_free = || (0..nodes as u8).map(free).collect::<Vec<_>>();
     let home = |page: u64| frames.node_of(PhysAddr(page).pfn()).0;
     let mut live: Vec<(Level, u64)> = Vec::new();
