@@ -12,9 +12,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::PossibleValuesParser, error::ErrorKind};
+use ptarmigan::format::X86_64;
 use ptarmigan_bench::machine::host;
 use ptarmigan_bench::report::BenchReport;
-use ptarmigan_bench::table::contender::TableContender;
+use ptarmigan_bench::table::contender::{CasePages, TableContender};
 use ptarmigan_bench::table::{self, LibraryTree, TableYardstick, ZeroingYardstick};
 use ptarmigan_bench::{Options, pages};
 
@@ -132,7 +133,7 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 fn tables(rounds: u32, only: Option<&str>) -> Result<BenchReport, String> {
-    let host = host().map_err(|e| e.to_string())?;
+    let host = host::<X86_64>().map_err(|e| e.to_string())?;
     let policy = host.quicklists().map_err(|e| e.to_string())?;
     let ours = LibraryTree::new(OURS, &host, policy).map_err(|e| e.to_string())?;
     let mut field: Vec<Box<dyn TableContender + '_>> = vec![Box::new(ours)];
@@ -140,7 +141,7 @@ fn tables(rounds: u32, only: Option<&str>) -> Result<BenchReport, String> {
         field.push(peer);
     }
     field.retain(|c| only.is_none_or(|name| c.name() == name));
-    table::run(rounds, field)
+    table::run(rounds, CasePages::USUAL, "yardstick", field)
 }
 
 fn quicklist(rounds: u32) -> Result<BenchReport, String> {

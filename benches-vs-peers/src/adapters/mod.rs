@@ -123,7 +123,7 @@ fn run_on(
     }
     rows.extend(ratios);
     let notes = cases.iter().map(|work| format!("{}: {}", work.name, work.about)).collect();
-    Ok(BenchReport { bench: "adapters", rows, reference: "released", notes })
+    Ok(BenchReport { bench: "adapters", arch: None, rows, reference: "released", notes })
 }
 
 fn value(rows: &[Row], case: &str, contender: &str) -> f64 {

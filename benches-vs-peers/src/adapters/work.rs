@@ -1,5 +1,5 @@
 //! Makes the workload of each space.
-use ptarmigan_bench::table::contender::{ForkShape, PAGE, PHYS, VIRT};
+use ptarmigan_bench::table::contender::{CasePages, ForkShape, PAGE, PHYS, VIRT};
 
 /// Spaces that are made, filled and dropped.
 pub struct Work {
@@ -34,7 +34,7 @@ const DENSE: usize = 16 << 20;
 impl Work {
     /// Makes the cases, with about `spaces` spaces each.
     pub fn all(spaces: usize) -> [Work; 3] {
-        let shape = ForkShape::new();
+        let shape = ForkShape::new(CasePages::USUAL);
         let sparse: Vec<Vec<_>> = shape.spaces().take(spaces).map(|space| space.pages().collect()).collect();
         let tiny = sparse.iter().map(|pages| pages[..1].to_vec()).collect();
         let dense = spaces.div_ceil(64);

@@ -13,7 +13,7 @@ use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Access, AreaFlags, Done, Space, SpaceMachine};
 use ptarmigan_bench::machine::host;
 use ptarmigan_bench::table::LibraryTree;
-use ptarmigan_bench::table::contender::{ForkShape, PAGES, SPACES, SPARSE, TableContender, all_frames};
+use ptarmigan_bench::table::contender::{CasePages, ForkShape, PAGES, SPACES, SPARSE, TableContender};
 use ptarmigan_hosted::{HostMachine, NoTlb};
 
 type F = X86_64;
@@ -164,7 +164,7 @@ fn fork_exit<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<F>) -> Result<u64
 
 /// A case on a space of its own; the operations counted.
 fn on_space(case: &str) -> Result<u64, String> {
-    let host = host().map_err(|e| e.to_string())?;
+    let host = host::<X86_64>().map_err(|e| e.to_string())?;
     let lists = host.quicklists().map_err(|e| e.to_string())?;
     let m = HostMachine::<F, _, _>::new(&host, lists, NoTlb).map_err(|e| e.to_string())?;
     let slots = host.slots();
@@ -187,13 +187,13 @@ fn on_space(case: &str) -> Result<u64, String> {
 /// A case of `ptarmigan bench table`, as it runs there, but after a first time that fills the
 /// lists; the operations counted.
 fn on_table(case: &str) -> Result<u64, String> {
-    let host = host().map_err(|e| e.to_string())?;
+    let host = host::<X86_64>().map_err(|e| e.to_string())?;
     let lists = host.quicklists().map_err(|e| e.to_string())?;
     // Called as the benchmark calls it, which does not see into it either.
     let mut c: Box<dyn TableContender + '_> =
         Box::new(LibraryTree::new("ptarmigan", &host, lists).map_err(|e| e.to_string())?);
-    let full = all_frames();
-    let shape = ForkShape::new();
+    let full = CasePages::USUAL.all_frames();
+    let shape = ForkShape::new(CasePages::USUAL);
     let mut operations = PAGES as u64;
     if case == "fork-shape" {
         c.fork_shape(0, &shape);

@@ -1,5 +1,5 @@
 //! The hosted machine of benchmarks.
-use ptarmigan::format::X86_64;
+use ptarmigan::format::Format;
 use ptarmigan_hosted::{Host, HostConfig, HostError};
 
 /// Creates a machine of one CPU with 256 MiB of memory.
@@ -7,6 +7,6 @@ use ptarmigan_hosted::{Host, HostConfig, HostError};
 /// # Errors
 ///
 /// [`HostError`] for lack of memory.
-pub fn host() -> Result<Host<X86_64>, HostError> {
+pub fn host<F: Format>() -> Result<Host<F>, HostError> {
     Host::new(HostConfig { bytes: 256 << 20, prefault: 32 << 20, ..HostConfig::default() })
 }

@@ -24,11 +24,14 @@ pub struct Row {
 }
 
 /// The report of one benchmark. In JSON it is one document: `{"schema": 1, "bench": …, "rows":
-/// [{"case", "contender", "value", "unit", "min"}]}`.
+/// [{"case", "contender", "value", "unit", "min"}]}`, with `"arch"` if that is not the usual one.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
     /// Name of the benchmark.
     pub bench: &'static str,
+    /// The machine whose format the tables have, if the benchmark was asked for another than usual.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arch: Option<String>,
     /// The rows.
     pub rows: Vec<Row>,
     /// The contender that ratios are computed against.
@@ -138,6 +141,9 @@ impl BenchReport {
         if let Some(row) = self.rows.first() {
             let _ = writeln!(text, "\n{}; ratio of the medians to {}", row.unit, self.reference);
         }
+        if let Some(arch) = &self.arch {
+            let _ = writeln!(text, "tables of {arch}");
+        }
         for note in &self.notes {
             let _ = writeln!(text, "{note}");
         }
@@ -176,6 +182,7 @@ mod tests {
         };
         BenchReport {
             bench: "table",
+            arch: None,
             rows: vec![row("page_table_multiarch-cleanup-range", 123_456.789), row("yardstick", 2.0)],
             reference: "yardstick",
             notes: Vec::new(),

@@ -1,4 +1,5 @@
 //! The options of `ptarmigan replay`.
+use super::arch::MachineName;
 use super::high::HighArgs;
 use super::memory;
 use super::policy::{Choice, PolicyName, parse_trim};
@@ -168,61 +169,6 @@ impl ReplayArgs {
 
 fn parse_params(text: &str) -> Result<Params, String> {
     Params::parse(text).map_err(|e| e.to_string())
-}
-
-/// A machine by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum MachineName {
-    /// x86-64 with 4 levels
-    #[default]
-    #[value(name = "x86-64")]
-    X86_64,
-    /// 32-bit x86 with 2 levels
-    I386,
-    /// 32-bit x86 with PAE
-    I386Pae,
-    /// 32-bit PowerPC with a hash table
-    Ppc32,
-    /// x86-64 with 5 levels
-    #[value(name = "x86-64-5", hide = !cfg!(feature = "formats"))]
-    X86_64La57,
-    /// 32-bit RISC-V with 2 levels
-    #[value(hide = !cfg!(feature = "formats"))]
-    Sv32,
-    /// RISC-V with 3 levels
-    #[value(hide = !cfg!(feature = "formats"))]
-    Sv39,
-    /// RISC-V with 4 levels
-    #[value(hide = !cfg!(feature = "formats"))]
-    Sv48,
-    /// RISC-V with 5 levels
-    #[value(hide = !cfg!(feature = "formats"))]
-    Sv57,
-    /// AArch64 with pages of 4 KiB
-    #[value(name = "aarch64-4k", hide = !cfg!(feature = "formats"))]
-    Aarch64K4,
-    /// AArch64 with pages of 16 KiB
-    #[value(name = "aarch64-16k", hide = !cfg!(feature = "formats"))]
-    Aarch64K16,
-    /// AArch64 with pages of 64 KiB
-    #[value(name = "aarch64-64k", hide = !cfg!(feature = "formats"))]
-    Aarch64K64,
-    /// LoongArch with pages of 16 KiB, whose TLBs software fills
-    #[value(name = "loongarch64", hide = !cfg!(feature = "formats"))]
-    LoongArch64,
-    /// Itanium with pages of 16 KiB, one region, and TLBs that software fills
-    #[value(name = "ia64", hide = !cfg!(feature = "formats"))]
-    Ia64,
-    /// SPARC with pages of 8 KiB, whose TLBs software fills
-    #[value(name = "sparc64", hide = !cfg!(feature = "formats"))]
-    Sparc64,
-}
-
-impl MachineName {
-    /// Returns whether it is an x86, which has two historic lists.
-    fn is_x86(self) -> bool {
-        matches!(self, Self::X86_64 | Self::I386 | Self::I386Pae | Self::X86_64La57)
-    }
 }
 
 /// The hash table of the machine.

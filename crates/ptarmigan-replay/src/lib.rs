@@ -18,8 +18,8 @@
 //!
 //! * `files` finds the traces that a command line names, `input` reads one and turns it into a
 //!   program for each worker.
-//! * `platform` has the kinds of machines, and `setup` sets replays up and runs them, for all that
-//!   follow.
+//! * `arch` has the machines of `--arch` by name. `platform` has the kinds of machines, and `setup`
+//!   sets replays up and runs them, for all that follow.
 //! * `high` is high memory, if the machine has any. `mapped` replays for the frames that are mapped
 //!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
 //! * `observed` replays once and writes down the lives of tables, for reports.
@@ -28,6 +28,7 @@
 //! * `passes` puts these together, and `report` prints the result.
 //! * [`model`] has the costs of flushes, [`baseline`] the figures of earlier runs, [`terminal`]
 //!   the ways to a user.
+mod arch;
 mod args;
 pub mod baseline;
 mod counted;
@@ -53,6 +54,7 @@ pub mod terminal;
 mod tests;
 mod workers;
 
+pub use arch::{MachineName, PerFormat};
 pub use args::{ReplayArgs, Spread};
 pub use counted::{CountedMachine, CountedRun};
 pub use error::{Context, Failure};

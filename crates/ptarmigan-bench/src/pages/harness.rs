@@ -144,6 +144,7 @@ fn run(rounds: u32, sizes: &Workload, field: &[Box<dyn Entrant + '_>]) -> Result
     }
     let mut report = BenchReport {
         bench: "quicklist",
+        arch: None,
         rows: samples.rows("ns/pair"),
         reference: YARDSTICK,
         notes: Vec::new(),
@@ -152,8 +153,13 @@ fn run(rounds: u32, sizes: &Workload, field: &[Box<dyn Entrant + '_>]) -> Result
     report
         .notes
         .insert(0, format!("Multiples of {OURS}: with its pages cleared, and the best other contender"));
-    let alone =
-        BenchReport { bench: "", rows: alone.rows("ns/pair"), reference: YARDSTICK, notes: Vec::new() };
+    let alone = BenchReport {
+        bench: "",
+        arch: None,
+        rows: alone.rows("ns/pair"),
+        reference: YARDSTICK,
+        notes: Vec::new(),
+    };
     report.notes.push(beside(&report, &alone));
     Ok(report)
 }

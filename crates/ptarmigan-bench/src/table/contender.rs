@@ -1,7 +1,9 @@
 //! The interface of contenders: one method for each case with the loop inside; clock and checks are
 //! outside.
+use ptarmigan::format::Format;
+use ptarmigan::page::Level;
 
-/// Pages in the contiguous cases.
+/// CasePages in the contiguous cases.
 pub const PAGES: usize = 1 << 20;
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
@@ -10,9 +12,54 @@ pub const VIRT: usize = 0x40_0000_0000;
 /// The first of the pretended data frames, which are mapped and never touched.
 pub const PHYS: usize = 0x1_0000_0000;
 
+/// The pages of the cases: where they are, how large, and how many, which depends on the format of
+/// the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CasePages {
+    /// CasePages in the contiguous cases.
+    pub count: usize,
+    /// Bytes in a page.
+    pub bytes: usize,
+    /// Start of the mappings, aligned for every level but the root's.
+    pub virt: usize,
+    /// The first of the pretended data frames, which are mapped and never touched.
+    pub phys: usize,
+    /// Bytes that a leaf table maps.
+    pub table: usize,
+}
+
+impl CasePages {
+    /// The pages of four levels with pages of 4 KiB, which all contenders have.
+    pub const USUAL: CasePages =
+        CasePages { count: PAGES, bytes: PAGE, virt: VIRT, phys: PHYS, table: STRIDE };
+
+    /// Returns those of tables of format `F`: as many as [`PAGES`], or as its user's half has room
+    /// for.
+    pub fn of<F: Format>() -> CasePages {
+        let bytes = 1 << F::PAGE_SHIFT;
+        let is_small = F::USER_END <= VIRT as u64;
+        // 1 GiB is below half of the smallest user's half, and frames are named from there on too.
+        let (virt, phys) = if is_small { (1 << 30, 1 << 30) } else { (VIRT, PHYS) };
+        let room = F::USER_END.min(1 << F::PHYS_BITS) - virt as u64;
+        let count = usize::try_from(room / bytes as u64).unwrap_or(PAGES).min(PAGES);
+        CasePages { count, bytes, virt, phys, table: 1 << F::shift(Level(1)) }
+    }
+
+    /// Returns the (virtual, physical) pairs of the contiguous cases.
+    #[inline]
+    pub fn contiguous(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.count).map(move |i| (self.virt + i * self.bytes, self.phys + i * self.bytes))
+    }
+
+    /// Returns the result of [`TableContender::query`] while everything is mapped.
+    pub fn all_frames(self) -> usize {
+        self.contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
+    }
+}
+
 /// Address spaces made and torn down in one `fork-shape` sample.
 pub const SPACES: usize = 4096;
-/// Pages mapped in each of these spaces.
+/// CasePages mapped in each of these spaces.
 pub const SPARSE: usize = 32;
 /// Distance of their regions: each needs its own leaf table.
 pub const STRIDE: usize = 2 << 20;
@@ -20,7 +67,7 @@ pub const STRIDE: usize = 2 << 20;
 /// The timed cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableCase {
-    /// Map 1,048,576 contiguous pages with one call each.
+    /// Map 1,048,576 contiguous pages with one call each; fewer in a smaller user's half.
     Map,
     /// Look up each of them with one call.
     Query,
@@ -30,7 +77,8 @@ pub enum TableCase {
     MapRange,
     /// Unmap all of them with one range call.
     UnmapRange,
-    /// Make an address space, map 32 pages 2 MiB apart, and tear it down; 4096 times.
+    /// Make an address space, map 32 pages that each need a leaf table, and tear it down; 4096
+    /// times.
     ForkShape,
 }
 
@@ -59,38 +107,42 @@ impl TableCase {
 }
 
 /// The virtual addresses of the `fork-shape` case: in each space, a page at a random offset in each
-/// region.
+/// region that a leaf table maps.
 ///
-/// Real programs do not touch the first page of every 2 MiB region. With offset 0 everywhere, all
+/// Real programs do not touch the first page of every such region. With offset 0 everywhere, all
 /// leaf entries would share a cache set, and every touched line would be a table's first.
 pub struct ForkShape {
-    pages: Vec<u16>,
+    at: CasePages,
+    offsets: Vec<u16>,
 }
 
 impl ForkShape {
-    /// Creates the same offsets for every contender and every run.
-    pub fn new() -> Self {
+    /// Creates the same offsets for every contender and every run. `at` says where the pages are.
+    pub fn new(at: CasePages) -> Self {
+        let entries = at.table / at.bytes;
         // xorshift64*: the offsets only have to lack a pattern.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
             state ^= state >> 12;
             state ^= state << 25;
             state ^= state >> 27;
-            (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 55) as u16
+            // The upper bits: as many as there are entries in a table.
+            (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> (u64::BITS - entries.ilog2())) as u16
         };
-        ForkShape { pages: (0..SPACES * SPARSE).map(|_| next()).collect() }
+        ForkShape { at, offsets: (0..SPACES * SPARSE).map(|_| next()).collect() }
     }
 
     /// Returns the spaces, each as pairs of addresses and frames to map.
     #[inline]
     pub fn spaces(&self) -> impl Iterator<Item = ForkSpace<'_>> {
-        self.pages.as_chunks::<SPARSE>().0.iter().map(|offsets| ForkSpace { offsets })
+        self.offsets.as_chunks::<SPARSE>().0.iter().map(|offsets| ForkSpace { at: self.at, offsets })
     }
 }
 
 /// One address space of the `fork-shape` case.
 #[derive(Clone, Copy)]
 pub struct ForkSpace<'a> {
+    at: CasePages,
     offsets: &'a [u16; SPARSE],
 }
 
@@ -98,28 +150,18 @@ impl<'a> ForkSpace<'a> {
     /// Returns its (virtual, physical) pairs, ascending.
     #[inline]
     pub fn pages(self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
+        let CasePages { bytes, virt, phys, table, .. } = self.at;
         self.offsets
             .iter()
             .enumerate()
-            .map(|(i, &offset)| (VIRT + i * STRIDE + usize::from(offset) * PAGE, PHYS + i * PAGE))
+            .map(move |(i, &offset)| (virt + i * table + usize::from(offset) * bytes, phys + i * bytes))
     }
 }
 
-/// Returns the (virtual, physical) pairs of the contiguous cases.
+/// Returns the (virtual, physical) pairs of the contiguous cases with [`CasePages::USUAL`].
 #[inline]
 pub fn contiguous() -> impl Iterator<Item = (usize, usize)> {
-    (0..PAGES).map(|i| (VIRT + i * PAGE, PHYS + i * PAGE))
-}
-
-impl Default for ForkShape {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Returns the result of [`TableContender::query`] while everything is mapped.
-pub fn all_frames() -> usize {
-    contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
+    CasePages::USUAL.contiguous()
 }
 
 /// A page-table implementation under test.

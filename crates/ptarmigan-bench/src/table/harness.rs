@@ -5,13 +5,14 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::contender::{ForkShape, PAGES, SPACES, SPARSE, TableCase, TableContender, all_frames};
+use super::contender::{CasePages, ForkShape, SPACES, SPARSE, TableCase, TableContender};
 use super::peer_pool;
 use crate::affinity::AffinityGuard;
 use crate::report::{BenchReport, Samples};
 use crate::rounds::RoundLine;
 
-/// Runs the cases, round by round, contender by contender.
+/// Runs the cases on the pages `at`, round by round, contender by contender; all contenders have
+/// those pages. The rows are compared with those of `reference`.
 ///
 /// # Errors
 ///
@@ -20,17 +21,22 @@ use crate::rounds::RoundLine;
 /// # Panics
 ///
 /// If the work of a contender fails its check: the times are then worthless.
-pub fn run(rounds: u32, mut field: Vec<Box<dyn TableContender + '_>>) -> Result<BenchReport, String> {
+pub fn run(
+    rounds: u32,
+    at: CasePages,
+    reference: &'static str,
+    mut field: Vec<Box<dyn TableContender + '_>>,
+) -> Result<BenchReport, String> {
     // Migration between CPUs would measure cold caches.
     let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
-    let shape = ForkShape::new();
+    let shape = ForkShape::new(at);
     let mut samples = Samples::default();
     let progress = RoundLine::new(rounds);
     for round in 1..=rounds {
         for case in TableCase::ALL {
             for contender in field.iter_mut().filter(|c| c.cases().contains(&case)) {
                 progress.say(round, &format!("{} {}", case.name(), contender.name()));
-                measure(contender.as_mut(), case, &shape, &mut samples);
+                measure(contender.as_mut(), case, at, &shape, &mut samples);
             }
         }
     }
@@ -40,8 +46,9 @@ pub fn run(rounds: u32, mut field: Vec<Box<dyn TableContender + '_>>) -> Result<
     }
     Ok(BenchReport {
         bench: "table",
+        arch: None,
         rows: samples.rows("ns/page"),
-        reference: "yardstick",
+        reference,
         notes: Vec::new(),
     })
 }
@@ -54,7 +61,13 @@ fn timed<T>(operations: usize, f: impl FnOnce() -> T) -> (f64, T) {
 }
 
 /// Runs one case of one contender: sets it up, times it and checks it.
-fn measure(c: &mut dyn TableContender, case: TableCase, shape: &ForkShape, samples: &mut Samples) {
+fn measure(
+    c: &mut dyn TableContender,
+    case: TableCase,
+    at: CasePages,
+    shape: &ForkShape,
+    samples: &mut Samples,
+) {
     peer_pool::reset();
     let name = c.name();
     if case == TableCase::ForkShape {
@@ -66,34 +79,34 @@ fn measure(c: &mut dyn TableContender, case: TableCase, shape: &ForkShape, sampl
         }
         return;
     }
-    let full = all_frames();
+    let full = at.all_frames();
     c.open();
     let ns = match case {
         TableCase::Map => {
-            let (ns, ()) = timed(PAGES, || c.map());
+            let (ns, ()) = timed(at.count, || c.map());
             assert_eq!(c.query(), full, "{name}: map left wrong frames");
             ns
         }
         TableCase::MapRange => {
-            let (ns, ()) = timed(PAGES, || c.map_range());
+            let (ns, ()) = timed(at.count, || c.map_range());
             assert_eq!(c.query(), full, "{name}: map-range left wrong frames");
             ns
         }
         TableCase::Query => {
             c.map();
-            let (ns, sum) = timed(PAGES, || c.query());
+            let (ns, sum) = timed(at.count, || c.query());
             assert_eq!(sum, full, "{name}: query found wrong frames");
             ns
         }
         TableCase::Unmap => {
             c.map();
-            let (ns, ()) = timed(PAGES, || c.unmap());
+            let (ns, ()) = timed(at.count, || c.unmap());
             assert_eq!(c.query(), 0, "{name}: unmap left pages");
             ns
         }
         TableCase::UnmapRange => {
             c.map_range();
-            let (ns, ()) = timed(PAGES, || c.unmap_range());
+            let (ns, ()) = timed(at.count, || c.unmap_range());
             assert_eq!(c.query(), 0, "{name}: unmap-range left pages");
             ns
         }

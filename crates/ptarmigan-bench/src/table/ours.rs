@@ -6,30 +6,30 @@
 use std::hint::black_box;
 
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Tree};
 use ptarmigan_hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
 
-use super::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
-
-type F = X86_64;
+use super::contender::{CasePages, ForkShape, TableContender};
 
 fn attr() -> Attr {
     Attr::READ | Attr::WRITE | Attr::USER
 }
 
-/// A tree of the library, with a policy.
-pub struct LibraryTree<'h, P: Policy> {
+/// A tree of the library in format `F`, with a policy.
+pub struct LibraryTree<'h, P: Policy, F: Format = X86_64> {
     name: &'static str,
     machine: HostMachine<'h, F, P, NoTlb>,
     slots: Vec<CpuSlot>,
     tree: Option<Tree<F>>,
+    /// Tables that a tree without pages has, as with PAE.
+    own_tables: u32,
 }
 
-impl<'h, P: Policy> LibraryTree<'h, P> {
+impl<'h, P: Policy, F: Format> LibraryTree<'h, P, F> {
     /// Creates a contender called `name`. No other contender uses `host`, for which `policy` is
     /// made.
     ///
@@ -38,11 +38,12 @@ impl<'h, P: Policy> LibraryTree<'h, P> {
     /// [`HostError`] for lack of memory.
     pub fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, HostError> {
         let machine = HostMachine::new(host, policy, NoTlb)?;
-        Ok(LibraryTree { name, machine, slots: host.slots(), tree: None })
+        Ok(LibraryTree { name, machine, slots: host.slots(), tree: None, own_tables: 0 })
     }
 
     fn everything() -> VirtRange {
-        VirtRange { start: VIRT as u64, end: (VIRT + PAGES * PAGE) as u64 }
+        let CasePages { count, bytes, virt, .. } = CasePages::of::<F>();
+        VirtRange { start: virt as u64, end: (virt + count * bytes) as u64 }
     }
 }
 
@@ -59,20 +60,22 @@ fn phys(at: usize) -> PhysAddr {
 const OPEN: &str = "open comes first";
 const OWN: &str = "the CPU and the tree are the machine's own";
 
-impl<P: Policy> TableContender for LibraryTree<'_, P> {
+impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
     fn name(&self) -> &'static str {
         self.name
     }
 
     fn open(&mut self) {
         let pin = self.slots[0].pin();
-        self.tree = Some(Tree::new(self.machine.on(&pin).expect(OWN), AllocFlags::NORMAL).expect("a root"));
+        let tree = Tree::new(self.machine.on(&pin).expect(OWN), AllocFlags::NORMAL).expect("a root");
+        self.own_tables = tree.tables_below_root();
+        self.tree = Some(tree);
     }
 
     fn map(&mut self) {
         let pin = self.slots[0].pin();
         let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
-        for (at, frame) in contiguous() {
+        for (at, frame) in CasePages::of::<F>().contiguous() {
             // SAFETY: 1. no program runs in the tree.
             unsafe { tree.map(virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map") };
         }
@@ -83,7 +86,7 @@ impl<P: Policy> TableContender for LibraryTree<'_, P> {
         let on = self.machine.on(&pin).expect(OWN);
         let tree = self.tree.as_ref().expect(OPEN).view().on(on).expect(OWN);
         let mut sum = 0_usize;
-        for (at, _) in contiguous() {
+        for (at, _) in CasePages::of::<F>().contiguous() {
             if let Some((pfn, _)) = tree.query(virt(at)) {
                 sum = sum.wrapping_add(pfn.addr().0 as usize);
             }
@@ -94,7 +97,7 @@ impl<P: Policy> TableContender for LibraryTree<'_, P> {
     fn unmap(&mut self) {
         let pin = self.slots[0].pin();
         let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
-        for (at, _) in contiguous() {
+        for (at, _) in CasePages::of::<F>().contiguous() {
             let (pfn, _) = tree.unmap(virt(at)).expect("unmap");
             black_box(pfn);
         }
@@ -102,22 +105,24 @@ impl<P: Policy> TableContender for LibraryTree<'_, P> {
     }
 
     fn map_range(&mut self) {
+        let first = phys(CasePages::of::<F>().phys).pfn();
         let pin = self.slots[0].pin();
         let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
         // SAFETY: 1. no program runs in the tree.
-        unsafe { tree.map_range(Self::everything(), phys(PHYS).pfn(), attr()).expect("map a range") };
+        unsafe { tree.map_range(Self::everything(), first, attr()).expect("map a range") };
         tree.flush();
     }
 
     fn unmap_range(&mut self) {
         let pin = self.slots[0].pin();
         let tree = self.tree.as_mut().expect(OPEN);
+        let own = self.own_tables;
         let mut edit = tree.edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
         edit.unmap_range(Self::everything(), Free::Empty, |_, pfn, _| {
             black_box(pfn);
         });
         edit.flush();
-        assert_eq!(tree.tables_below_root(), 0, "empty tables are freed");
+        assert_eq!(tree.tables_below_root(), own, "empty tables are freed");
     }
 
     fn close(&mut self) {

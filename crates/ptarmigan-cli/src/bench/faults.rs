@@ -244,7 +244,7 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
             format!("{name}: two threads are {two:.2} times one; with a space each, {most:.2} times")
         })
         .collect();
-    Ok(BenchReport { bench: "faults", rows: samples.rows("ns/page"), reference: ONE, notes })
+    Ok(BenchReport { bench: "faults", arch: None, rows: samples.rows("ns/page"), reference: ONE, notes })
 }
 
 #[cfg(test)]

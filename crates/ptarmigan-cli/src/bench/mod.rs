@@ -34,7 +34,7 @@ use ptarmigan_bench::{Options, pages};
 use ptarmigan_replay::baseline::{self, BaselineArgs, BaselineRun, WithComparison};
 use ptarmigan_replay::model;
 use ptarmigan_replay::terminal::print;
-use ptarmigan_replay::{Context, Failure};
+use ptarmigan_replay::{Context, Failure, MachineName};
 
 /// Measure parts of the library against contenders.
 #[derive(Args, Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct BenchArgs {
 #[derive(Subcommand, Clone, Debug)]
 enum Bench {
     /// Page-table operations by policy, in nanoseconds per page.
-    Table(Options),
+    Table(OnArch),
     /// Faults of one space by one thread and by two, in nanoseconds per page.
     Faults(Options),
     /// Table pages, allocated and freed, in nanoseconds per pair.
@@ -68,11 +68,22 @@ enum Bench {
     /// and sparseness at which low memory runs out without them.
     Userpte(userpte::UserPteOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
-    Holt(Options),
+    Holt(OnArch),
     /// Fork on one CPU, exit on the others: memory cached by lists. Counts, no times.
     Imbalance(ImbalanceOptions),
     /// Fork on one node, exit on another: pages cached on the wrong node. Counts, no times.
     Migration(CountOptions),
+}
+
+/// Options of benchmarks that measure on the tables of any machine.
+#[derive(Args, Clone, Copy, Debug)]
+struct OnArch {
+    /// Machine whose format the tables have. Others than x86-64 need a build with the feature
+    /// `formats`.
+    #[arg(long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
+    arch: MachineName,
+    #[command(flatten)]
+    options: Options,
 }
 
 /// Options of benchmarks that count.
@@ -110,15 +121,29 @@ impl BenchArgs {
     /// If something cannot be set up, a check fails, a baseline cannot be used, or the report
     /// cannot be written.
     pub fn run(&self) -> Result<(), Failure> {
-        let baseline = BaselineRun::begin(&self.baseline, &format!("bench {}", self.bench.name()))?;
+        let arch = match &self.bench {
+            Bench::Table(on) | Bench::Holt(on) => on.arch,
+            _ => MachineName::X86_64,
+        };
+        let mut name = format!("bench {}", self.bench.name());
+        if arch != MachineName::X86_64 {
+            name = format!("{name} --arch {}", arch.name());
+        }
+        let baseline = BaselineRun::begin(&self.baseline, &name)?;
         let (report, options) = match &self.bench {
-            Bench::Table(options) => (table::policies(options.rounds), options),
+            Bench::Table(OnArch { options, .. }) => {
+                let report = table::policies(options.rounds, arch)?;
+                return conclude(baseline, &report, report.text(), options.json);
+            }
             Bench::Faults(options) => (faults::run(options.rounds), options),
             Bench::Quicklist(options) => {
                 (pages::side_by_side(options.rounds, &pages::Workload::FULL, Vec::new()), options)
             }
             Bench::Zero(options) => (zero::run(options.rounds, &zero::ZeroWorkload::FULL), options),
-            Bench::Holt(options) => (holt::run(options.rounds), options),
+            Bench::Holt(OnArch { options, .. }) => {
+                let report = holt::run(options.rounds, arch)?;
+                return conclude(baseline, &report, report.text(), options.json);
+            }
             Bench::Flush(options) => {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let mut report = flush::run(&model).map_err(Failure::new)?;

@@ -1,26 +1,66 @@
 //! `ptarmigan bench table`: page-table operations by policy.
+use ptarmigan::format::{Format, X86_64};
 use ptarmigan_bench::machine::host;
 use ptarmigan_bench::report::BenchReport;
-use ptarmigan_bench::table::contender::TableContender;
+use ptarmigan_bench::table::contender::{CasePages, TableContender};
 use ptarmigan_bench::table::{LibraryTree, TableYardstick, run};
+use ptarmigan_hosted::HostError;
 use ptarmigan_linux::Rules;
+use ptarmigan_replay::{Failure, MachineName, PerFormat};
 
 use super::historic::historic;
 
-/// Measures the library with each of its policies, and the yardstick.
+/// The row that ratios are computed against where there is no yardstick.
+const PLAIN: &str = "ptarmigan-plain";
+
+/// Measures the library on the tables of a machine: x86-64 with each of its policies, and the
+/// yardstick; others with quicklists and without.
 ///
 /// # Errors
 ///
-/// If a machine cannot be set up, or memory is lost.
-pub fn policies(rounds: u32) -> Result<BenchReport, String> {
-    let hosts = [host(), host(), host(), host()];
+/// If the build lacks the format, a machine cannot be set up, or memory is lost.
+pub fn policies(rounds: u32, arch: MachineName) -> Result<BenchReport, Failure> {
+    if arch == MachineName::X86_64 {
+        return x86_64(rounds).map_err(Failure::new);
+    }
+    let report = arch.in_its_format(Table { rounds })?;
+    Ok(BenchReport { arch: Some(arch.name()), ..report })
+}
+
+/// The benchmark in any format.
+struct Table {
+    rounds: u32,
+}
+
+impl PerFormat for Table {
+    type Done = BenchReport;
+
+    fn run<F: Format>(self) -> Result<BenchReport, Failure> {
+        let measured = || {
+            let hosts = (host::<F>().map_err(fail)?, host::<F>().map_err(fail)?);
+            let (quick, plain) = (hosts.0.quicklists().map_err(fail)?, hosts.1.plain().map_err(fail)?);
+            let field: Vec<Box<dyn TableContender + '_>> = vec![
+                Box::new(LibraryTree::new("ptarmigan", &hosts.0, quick).map_err(fail)?),
+                Box::new(LibraryTree::new(PLAIN, &hosts.1, plain).map_err(fail)?),
+            ];
+            run(self.rounds, CasePages::of::<F>(), PLAIN, field)
+        };
+        measured().map_err(Failure::new)
+    }
+}
+
+fn fail(e: HostError) -> String {
+    e.to_string()
+}
+
+fn x86_64(rounds: u32) -> Result<BenchReport, String> {
+    let hosts = [host::<X86_64>(), host(), host(), host()];
     let [Ok(quick), Ok(plain), Ok(v5), Ok(v2008)] = &hosts else {
         return Err(hosts.into_iter().find_map(Result::err).map_or(String::new(), |e| e.to_string()));
     };
-    let fail = |e: ptarmigan_hosted::HostError| e.to_string();
     let field: Vec<Box<dyn TableContender + '_>> = vec![
         Box::new(LibraryTree::new("ptarmigan", quick, quick.quicklists().map_err(fail)?).map_err(fail)?),
-        Box::new(LibraryTree::new("ptarmigan-plain", plain, plain.plain().map_err(fail)?).map_err(fail)?),
+        Box::new(LibraryTree::new(PLAIN, plain, plain.plain().map_err(fail)?).map_err(fail)?),
         Box::new(
             LibraryTree::new("ptarmigan-v5", v5, historic(v5, Rules::V5, 2).map_err(fail)?).map_err(fail)?,
         ),
@@ -30,5 +70,5 @@ pub fn policies(rounds: u32) -> Result<BenchReport, String> {
         ),
         Box::new(TableYardstick::default()),
     ];
-    run(rounds, field)
+    run(rounds, CasePages::USUAL, "yardstick", field)
 }

@@ -267,7 +267,7 @@ pub fn run(rounds: u32, sizes: &ZeroWorkload) -> Result<BenchReport, String> {
         "neighbour: a pass over 256 KiB, per 4 KiB; other cases: per frame.".to_owned(),
         "Faults: cleared-ahead plus the idle work equals the work of cleared-then.".to_owned(),
     ];
-    Ok(BenchReport { bench: "zero", rows: samples.rows("ns/frame"), reference: ORDINARY, notes })
+    Ok(BenchReport { bench: "zero", arch: None, rows: samples.rows("ns/frame"), reference: ORDINARY, notes })
 }
 
 #[cfg(test)]

@@ -49,6 +49,29 @@ fn the_fixture_has_no_findings_on_any_machine_and_linux_s_tables_where_they_are_
 
 #[cfg(feature = "formats")]
 #[test]
+fn benchmarks_run_on_the_tables_of_every_machine() {
+    use crate::program::json;
+
+    for arch in ["i386", "i386-pae"].iter().chain(&MORE) {
+        for (bench, cases) in [("table", 6), ("holt", 2)] {
+            let doc = json(&["bench", bench, "--arch", arch, "--rounds", "1", "--json"]);
+            assert_eq!((&doc["bench"], &doc["arch"]), (&bench.into(), &(*arch).into()));
+            let rows = doc["rows"].as_array().expect("rows");
+            assert_eq!(rows.len(), 2 * cases, "{bench}, {arch}: {doc}");
+            assert!(rows.iter().all(|row| row["value"].as_f64() > Some(0.0)), "{bench}, {arch}: {doc}");
+        }
+    }
+}
+
+#[test]
+fn a_benchmark_of_tables_refuses_a_machine_that_hashes_pages() {
+    let Ran { status, out, err } = ptarmigan(&["bench", "table", "--arch", "ppc32"]);
+    assert_eq!((status, out.as_str(), err.lines().count()), (Some(1), "", 1), "{err}");
+    assert!(err.contains("--arch ppc32: its MMUs find pages in a hash table"), "{err}");
+}
+
+#[cfg(feature = "formats")]
+#[test]
 fn areas_are_rounded_where_pages_are_larger_and_high_memory_is_refused_there() {
     let fixture = shipped("fixture.ptrace");
     for (arch, kib) in [("sparc64", 8), ("ia64", 16), ("aarch64-64k", 64), ("sv48", 4)] {
@@ -75,8 +98,11 @@ fn memory_that_entries_do_not_reach_is_refused() {
 #[cfg(not(feature = "formats"))]
 #[test]
 fn a_machine_that_the_build_lacks_is_refused_with_the_way_to_get_it() {
-    for arch in MORE {
-        let Ran { status, out, err } = ptarmigan(&["replay", &shipped("fixture.ptrace"), "--arch", arch]);
+    let fixture = shipped("fixture.ptrace");
+    let replays = MORE.map(|arch| (["replay", &fixture], arch));
+    let benches = ["table", "holt"].map(|bench| (["bench", bench], "i386"));
+    for (command, arch) in replays.into_iter().chain(benches) {
+        let Ran { status, out, err } = ptarmigan(&[&command[..], &["--arch", arch]].concat());
         assert_eq!((status, out.as_str()), (Some(1), ""), "{err}");
         assert_eq!(err.lines().count(), 1, "{err}");
         let said = format!(

@@ -1,7 +1,8 @@
 //! The machines that only builds with the feature `formats` have, some of them with larger pages.
 //! Each takes as long to compile as one of the others.
 use super::machine::PassMachine;
-use crate::args::{MachineName, ReplayArgs};
+use crate::arch::MachineName;
+use crate::args::ReplayArgs;
 use crate::error::Failure;
 use crate::input::trace::Trace;
 use crate::linux::PAGE;

@@ -5,7 +5,8 @@ mod formats;
 mod machine;
 mod speed;
 
-use super::args::{MachineName, ReplayArgs};
+use super::arch::MachineName;
+use super::args::ReplayArgs;
 use super::high::KmapReport;
 use super::input::trace::Trace;
 use super::instruments::levels::Levels;
@@ -77,7 +78,7 @@ pub fn replay(
         #[cfg(feature = "formats")]
         name => &*formats::machine(name, memory)?,
         #[cfg(not(feature = "formats"))]
-        name => return Err(not_in_this_build(name)),
+        name => return Err(name.not_in_this_build()),
     };
     let relayout = machine.room_for_areas().map(|room| trace.relayout(room)).transpose()?;
     #[cfg(feature = "formats")]
@@ -139,17 +140,6 @@ pub fn replay(
         passes.sanitize(&mut report, failures)?;
     }
     Ok(report)
-}
-
-/// Says how to get a machine that this build lacks.
-#[cfg(not(feature = "formats"))]
-fn not_in_this_build(name: MachineName) -> Failure {
-    use clap::ValueEnum;
-    let value = name.to_possible_value();
-    Failure::new(format!(
-        "--arch {}: this build has no such machine; build the command with --features formats",
-        value.as_ref().map_or("", |value| value.get_name())
-    ))
 }
 
 impl Counted {
