@@ -112,7 +112,6 @@ impl TableCase {
 /// Real programs do not touch the first page of every such region. With offset 0 everywhere, all
 /// leaf entries would share a cache set, and every touched line would be a table's first.
 pub struct ForkShape {
-    at: CasePages,
     offsets: Vec<u16>,
 }
 
@@ -129,32 +128,36 @@ impl ForkShape {
             // The upper bits: as many as there are entries in a table.
             (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> (u64::BITS - entries.ilog2())) as u16
         };
-        ForkShape { at, offsets: (0..SPACES * SPARSE).map(|_| next()).collect() }
+        ForkShape { offsets: (0..SPACES * SPARSE).map(|_| next()).collect() }
     }
 
     /// Returns the spaces, each as pairs of addresses and frames to map.
     #[inline]
     pub fn spaces(&self) -> impl Iterator<Item = ForkSpace<'_>> {
-        self.offsets.as_chunks::<SPARSE>().0.iter().map(|offsets| ForkSpace { at: self.at, offsets })
+        self.offsets.as_chunks::<SPARSE>().0.iter().map(|offsets| ForkSpace { offsets })
     }
 }
 
 /// One address space of the `fork-shape` case.
 #[derive(Clone, Copy)]
 pub struct ForkSpace<'a> {
-    at: CasePages,
     offsets: &'a [u16; SPARSE],
 }
 
 impl<'a> ForkSpace<'a> {
-    /// Returns its (virtual, physical) pairs, ascending.
+    /// Returns its (virtual, physical) pairs with [`CasePages::USUAL`], ascending.
     #[inline]
     pub fn pages(self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
-        let CasePages { bytes, virt, phys, table, .. } = self.at;
-        self.offsets
-            .iter()
-            .enumerate()
-            .map(move |(i, &offset)| (virt + i * table + usize::from(offset) * bytes, phys + i * bytes))
+        self.pages_of(CasePages::USUAL)
+    }
+
+    /// Returns its (virtual, physical) pairs, ascending. `at` is that of the shape, which a caller
+    /// knows while it is compiled.
+    #[inline]
+    pub fn pages_of(self, at: CasePages) -> impl Iterator<Item = (usize, usize)> + use<'a> {
+        let CasePages { bytes, virt, phys, table, .. } = at;
+        let offsets = self.offsets.iter().enumerate();
+        offsets.map(move |(i, &offset)| (virt + i * table + usize::from(offset) * bytes, phys + i * bytes))
     }
 }
 

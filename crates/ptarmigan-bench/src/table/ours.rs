@@ -138,7 +138,7 @@ impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
         for space in shape.spaces() {
             let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).expect("a root");
             let mut edit = tree.edit(on).expect(OWN);
-            for (at, frame) in space.pages() {
+            for (at, frame) in space.pages_of(CasePages::of::<F>()) {
                 // SAFETY: 1. no program runs in the tree.
                 unsafe { edit.map(virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map") };
             }
