@@ -6,8 +6,8 @@ use ptarmigan::addr::VirtAddr;
 use ptarmigan::format::{Access, LoongArch64};
 use ptarmigan::machine::On;
 use ptarmigan::space::SharedSpace;
+use ptarmigan_kernel_base::fail_if;
 use ptarmigan_kernel_base::tasks::{self, Port, Trap};
-use ptarmigan_kernel_base::{fail, fail_if};
 
 use crate::machine::{Machine, on, pin};
 use crate::trap::{self, Registers};
@@ -30,19 +30,7 @@ impl Port for Cpu {
     type Registers = Registers;
     type Masked = ();
 
-    fn cpu() -> usize {
-        0
-    }
-
-    fn cpus() -> usize {
-        1
-    }
-
     fn mask() {}
-
-    fn enabled<R>(f: impl FnOnce() -> R) -> R {
-        f()
-    }
 
     fn here<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
         let pin = pin();
@@ -67,11 +55,5 @@ impl Port for Cpu {
 
     fn enter(registers: &mut Registers) -> Trap {
         trap::enter(registers)
-    }
-
-    fn interrupt(_: usize) {}
-
-    fn sleep() {
-        fail(format_args!("tasks wait for each other"));
     }
 }

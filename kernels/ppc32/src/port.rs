@@ -24,19 +24,7 @@ impl Port for Cpu {
     type Registers = Registers;
     type Masked = ();
 
-    fn cpu() -> usize {
-        0
-    }
-
-    fn cpus() -> usize {
-        1
-    }
-
     fn mask() {}
-
-    fn enabled<R>(f: impl FnOnce() -> R) -> R {
-        f()
-    }
 
     fn here<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
         let pin = pin();
@@ -67,11 +55,5 @@ impl Port for Cpu {
     fn enter(registers: &mut Registers) -> Trap {
         kernel_half::use_page();
         trap::enter(registers)
-    }
-
-    fn interrupt(_: usize) {}
-
-    fn sleep() {
-        fail(format_args!("tasks wait for each other"));
     }
 }

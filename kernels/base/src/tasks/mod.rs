@@ -12,6 +12,8 @@ use ptarmigan::format::{Access, Format};
 use ptarmigan::machine::On;
 use ptarmigan::space::{SharedSpace, SpaceMachine};
 
+use crate::fail;
+
 pub use spaces::{CallRefused, SpaceHandle, Spaces};
 pub use table::Tasks;
 
@@ -54,7 +56,7 @@ pub enum Trap {
     Other,
 }
 
-/// The parts that an image brings.
+/// The parts that an image brings. The defaults are those of one CPU without interrupts.
 pub trait Port: Sized + 'static {
     /// The format of entries.
     type Format: Format;
@@ -66,13 +68,19 @@ pub trait Port: Sized + 'static {
     type Masked;
 
     /// Returns the number of the calling CPU.
-    fn cpu() -> usize;
+    fn cpu() -> usize {
+        0
+    }
     /// Returns the number of CPUs.
-    fn cpus() -> usize;
+    fn cpus() -> usize {
+        1
+    }
     /// Masks interrupts.
     fn mask() -> Self::Masked;
     /// Runs `f` with interrupts enabled.
-    fn enabled<R>(f: impl FnOnce() -> R) -> R;
+    fn enabled<R>(f: impl FnOnce() -> R) -> R {
+        f()
+    }
     /// Runs `f` with the machine and where on it this is.
     fn here<R>(f: impl FnOnce(On<'_, Self::Machine>) -> R) -> R;
     /// As [`here`](Self::here), for calls that change tables.
@@ -96,9 +104,11 @@ pub trait Port: Sized + 'static {
     /// Runs a program until it traps. Its space is loaded, and interrupts are masked.
     fn enter(registers: &mut Self::Registers) -> Trap;
     /// Interrupts another CPU.
-    fn interrupt(cpu: usize);
+    fn interrupt(_cpu: usize) {}
     /// Answers the requests of other CPUs, if they have interrupted this one.
     fn answer() {}
     /// Waits for an interrupt, with interrupts masked.
-    fn sleep();
+    fn sleep() {
+        fail(format_args!("tasks wait for each other"));
+    }
 }
