@@ -26,7 +26,7 @@ use ptarmigan_kernel_base::{board, fail, fail_if, fdt, pass, say};
 
 ptarmigan_kernel_base::panic_handler!();
 
-global_asm!(include_str!("boot.s"));
+global_asm!(include_str!("../../base/src/aarch64/boot.s"));
 
 const PAGE: u64 = 4096;
 
@@ -101,6 +101,6 @@ extern "C" fn kernel_other() -> ! {
 unsafe extern "C" {
     /// Set by the link script; only its address means anything.
     static image_end: u8;
-    /// Defined by `boot.s`.
+    /// Defined by the assembly.
     static start_other: u8;
 }

@@ -10,7 +10,12 @@ use crate::direct::direct;
 /// Registers of the PL011, and its transmitter's being full.
 const DATA: u64 = 0x0900_0000;
 const FLAGS: u64 = DATA + 0x18;
+const LINE: u64 = DATA + 0x2c;
+/// The receiver has no byte.
+const EMPTY: u32 = 1 << 4;
 const FULL: u32 = 1 << 5;
+/// Bytes have eight bits, and wait in a queue.
+const QUEUE: u32 = 1 << 4 | 3 << 5;
 /// Semihosting: the call that ends the machine, and the reason that has an exit status.
 const EXIT: u64 = 0x18;
 const APPLICATION_EXIT: u64 = 0x2_0026;
@@ -26,6 +31,21 @@ fn put(byte: u8) {
     unsafe {
         while ptr::read_volatile(direct::<u32>(FLAGS)) & FULL != 0 {}
         ptr::write_volatile(direct::<u32>(DATA), byte.into());
+    }
+}
+
+/// Has the port keep bytes that are typed.
+pub fn listen() {
+    // SAFETY: a register of the machine's PL011; it touches no memory.
+    unsafe { ptr::write_volatile(direct::<u32>(LINE), QUEUE) };
+}
+
+/// Takes a byte that was typed.
+pub fn typed() -> Option<u8> {
+    // SAFETY: registers of the machine's PL011; they touch no memory.
+    unsafe {
+        let is_empty = ptr::read_volatile(direct::<u32>(FLAGS)) & EMPTY != 0;
+        (!is_empty).then(|| ptr::read_volatile(direct::<u32>(DATA)) as u8)
     }
 }
 

@@ -34,12 +34,14 @@ start_other:
     msr tcr_el1, x0
     mov x0, #(3 << 20)              // CPACR_EL1: vector registers
     msr cpacr_el1, x0
+    mov x0, #2                      // CNTKCTL_EL1: programs read the virtual counter
+    msr cntkctl_el1, x0
     tlbi vmalle1
     ic iallu
     dsb ish
     isb
     mrs x0, sctlr_el1
-    ldr x1, =0x1005                 // M, C, I
+    ldr x1, =0x0400d005             // M, C, I; programs may use DC ZVA, CTR_EL0, DC CVAU and IC IVAU
     orr x0, x0, x1
     msr sctlr_el1, x0
     isb
