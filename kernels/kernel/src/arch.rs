@@ -123,6 +123,9 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     /// programs in it. An idle CPU clears frames ahead only where there is none.
     const HIGH_TABLES: bool = false;
 
+    /// Whether a CPU fetches the instructions that were stored, whatever it has cached.
+    const FETCHES_STORES: bool = false;
+
     /// Prints the image's own counts, at the kernel's end.
     fn print_counts() {}
     /// Returns the kernel.

@@ -4,6 +4,7 @@
 use ptarmigan::format::Format as _;
 use ptarmigan_kernel::arch::{Context, SIGNAL_FRAME};
 use ptarmigan_kernel::signal::action::Left;
+use ptarmigan_kernel::signal::frame::{get, get_word, put, put_words};
 use ptarmigan_kernel::signal::info::INFO_BYTES;
 use ptarmigan_kernel::signal::{Delivery, SignalStack};
 
@@ -28,26 +29,6 @@ const VECTORS: usize = SIGINFO + 128;
 /// Bytes of the frame.
 const BYTES: usize = VECTORS + 512;
 const _: () = assert!(BYTES <= SIGNAL_FRAME && VECTORS % 16 == WORD);
-
-fn put<const N: usize>(bytes: &mut [u8], at: usize, value: &[u8; N]) {
-    if let Some(place) = bytes.get_mut(at..at + N) {
-        place.copy_from_slice(value);
-    }
-}
-
-fn put_words(bytes: &mut [u8], at: usize, words: &[usize]) {
-    for (i, word) in words.iter().enumerate() {
-        put(bytes, at + i * WORD, &word.to_le_bytes());
-    }
-}
-
-fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes.get(at..at + N).and_then(|found| found.try_into().ok()).unwrap_or([0; N])
-}
-
-fn get_word(bytes: &[u8], at: usize) -> usize {
-    usize::from_le_bytes(get(bytes, at))
-}
 
 impl Context for Registers {
     const NEW: Self = Registers::FRESH;

@@ -75,13 +75,11 @@ impl Elf {
     }
 
     fn try_parse(abi: Abi, bytes: &[u8]) -> Option<Self> {
-        let (class, machine, least, sizes) = match abi {
-            Abi::X86_64 => (2, 62, 56, 54),
-            Abi::I386 => (1, 3, 32, 42),
-        };
         let word = abi.word();
+        let (class, least, sizes) = if word == 8 { (2, 56, 54) } else { (1, 32, 42) };
         // The magic number, the class, little-endian, version 1.
-        if bytes.get(..7)? != [0x7f, b'E', b'L', b'F', class, 1, 1] || number(bytes, 18, 2)? != machine {
+        let is_ours = bytes.get(..7)? == [0x7f, b'E', b'L', b'F', class, 1, 1];
+        if !is_ours || number(bytes, 18, 2)? != abi.machine() {
             return None;
         }
         let movable = match number(bytes, 16, 2)? {
@@ -122,9 +120,9 @@ impl Segment {
     ///
     /// [`Errno::ENOEXEC`] if it is cut.
     pub fn parse(abi: Abi, bytes: &[u8]) -> Result<Self, Errno> {
-        let parsed = match abi {
-            Abi::X86_64 => Self::read(bytes, 4, [8, 16, 32, 40], |at| number(bytes, at, 8)),
-            Abi::I386 => Self::read(bytes, 24, [4, 8, 16, 20], |at| number(bytes, at, 4)),
+        let parsed = match abi.word() {
+            8 => Self::read(bytes, 4, [8, 16, 32, 40], |at| number(bytes, at, 8)),
+            _ => Self::read(bytes, 24, [4, 8, 16, 20], |at| number(bytes, at, 4)),
         };
         parsed.ok_or(Errno::ENOEXEC)
     }
@@ -207,7 +205,7 @@ mod tests {
 
     const LIMIT: u64 = 0xbeff_f000;
     const SIZE: usize = 0x2000;
-    const ABIS: [Abi; 2] = [Abi::X86_64, Abi::I386];
+    const ABIS: [Abi; 3] = [Abi::X86_64, Abi::I386, Abi::Aarch64];
 
     /// The result of loading a file: the entry and all pages, or an error.
     fn load(abi: Abi, file: &[u8]) -> Result<(u64, Vec<Pages>), Errno> {
@@ -246,7 +244,7 @@ mod tests {
     /// bytes, one of memory alone, one with memory that ends in its last page, and one that ends
     /// with its bytes.
     fn program(abi: Abi) -> Vec<u8> {
-        let wide = abi == Abi::X86_64;
+        let wide = abi.word() == 8;
         let mut file = vec![0; SIZE];
         file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', if wide { 2 } else { 1 }, 1, 1]);
         let word = |file: &mut Vec<u8>, at: usize, value: u64, len: usize| {
@@ -254,7 +252,7 @@ mod tests {
         };
         let size = if wide { 8 } else { 4 };
         word(&mut file, 16, 2, 2);
-        word(&mut file, 18, if wide { 62 } else { 3 }, 2);
+        word(&mut file, 18, abi.machine(), 2);
         word(&mut file, 24, 0x40_0100, size);
         word(&mut file, if wide { 32 } else { 28 }, 64, size);
         let sizes = if wide { 54 } else { 42 };
@@ -322,9 +320,10 @@ mod tests {
 
     #[test]
     fn a_program_for_another_machine_is_refused() {
-        assert!(load(Abi::I386, &program(Abi::X86_64)).is_err());
-        assert!(load(Abi::X86_64, &program(Abi::I386)).is_err());
         for abi in ABIS {
+            for other in ABIS.into_iter().filter(|other| *other != abi) {
+                assert_eq!(load(abi, &program(other)), Err(Errno::ENOEXEC), "{other:?} on {abi:?}");
+            }
             // The magic number, class, byte order, version; type; machine.
             for at in (0..7).chain([16, 17, 18, 19]) {
                 let mut file = program(abi);

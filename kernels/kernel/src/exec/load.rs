@@ -6,7 +6,7 @@ use ptarmigan::space::{AreaError, AreaFlags, Object, Space};
 
 use super::elf::{Elf, HEADER, INTERPRETER, LOAD, Pages, Segment};
 use super::stack::{self, Facts};
-use crate::arch::{Abi, Arch, Context};
+use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
 use crate::fs::{DESCRIPTORS, Kind};
@@ -14,14 +14,6 @@ use crate::memory::TaskSpace;
 use crate::signal::SignalStack;
 use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
-
-/// Where a movable program goes.
-const fn base(abi: Abi) -> u64 {
-    match abi {
-        Abi::X86_64 => 0x5555_5555_4000,
-        Abi::I386 => 0x5655_5000,
-    }
-}
 
 impl<A: Arch> Sys<'_, A> {
     /// Begins the program in file `inode` in the place of the calling task's, with the arguments
@@ -68,7 +60,7 @@ impl<A: Arch> Sys<'_, A> {
     /// Maps the segments and writes the stack; returns where the program begins, its stack pointer
     /// and where its heap begins.
     fn build(&mut self, space: &mut TaskSpace<A>, object: u32, elf: &Elf) -> Result<(u64, u64, u64), Errno> {
-        let shift = if elf.movable { base(A::ABI) } else { 0 };
+        let shift = if elf.movable { A::ABI.base() } else { 0 };
         let (mut heap, mut headers) = (0, 0);
         for i in 0..elf.segments {
             let mut bytes = [0; HEADER];

@@ -4,7 +4,7 @@ use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::machine::On;
 
 use super::arguments::Arguments;
-use crate::arch::{Abi, Arch};
+use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::memory::{Machine, TaskSpace};
 
@@ -106,11 +106,6 @@ pub fn write<A: Arch>(
         out.put(0)?;
     }
     out.put(0)?;
-    let capabilities = match A::ABI {
-        Abi::X86_64 => 0x078b_fbff,
-        // Without SSE: time-stamp counter, CMPXCHG8B, CMOV, floating point.
-        Abi::I386 => 0x8111,
-    };
     let pairs: [(u64, u64); PAIRS] = [
         (3, facts.headers),
         (4, facts.header_size as u64),
@@ -124,7 +119,7 @@ pub fn write<A: Arch>(
         (13, 0),
         (14, 0),
         (15, name),
-        (16, capabilities),
+        (16, A::ABI.capabilities()),
         (25, random),
         (0, 0),
     ];

@@ -81,6 +81,13 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
         self.id
     }
 
+    #[inline]
+    fn before_executable(&self, pin: &Pinned<'_>, first: Pfn, frames: u64) {
+        if !A::FETCHES_STORES {
+            self.parts.before_executable(pin, first, frames);
+        }
+    }
+
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         A::kernel().count(Count::PageClears);
         if leaves_out(Part::Clear) {

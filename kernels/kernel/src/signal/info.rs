@@ -18,8 +18,12 @@ pub const SEGV_ACCERR: i32 = 2;
 pub const BUS_ADRALN: i32 = 1;
 /// `BUS_ADRERR`: the file ends before the address.
 pub const BUS_ADRERR: i32 = 2;
+/// `ILL_ILLOPC`: no instruction, on machines that do not tell operands.
+pub const ILL_ILLOPC: i32 = 1;
 /// `ILL_ILLOPN`: no instruction.
 pub const ILL_ILLOPN: i32 = 2;
+/// `TRAP_BRKPT`: a breakpoint.
+pub const TRAP_BRKPT: i32 = 1;
 /// `TRAP_TRACE`: a single step.
 pub const TRAP_TRACE: i32 = 2;
 /// `FPE_INTDIV`: a division of integers by zero.

@@ -3,6 +3,7 @@
 pub mod action;
 mod deliver;
 pub mod exception;
+pub mod frame;
 pub mod info;
 pub mod number;
 pub mod set;

@@ -13,8 +13,6 @@ const O_CREAT: u64 = 0o100;
 const O_EXCL: u64 = 0o200;
 const O_TRUNC: u64 = 0o1000;
 const O_APPEND: u64 = 0o2000;
-const O_DIRECTORY: u64 = 0o200_000;
-const O_NOFOLLOW: u64 = 0o400_000;
 const O_CLOEXEC: u64 = 0o2_000_000;
 const F_GETPIPE_SZ: u64 = 1032;
 
@@ -64,7 +62,8 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `openat`.
     pub(super) fn open(&mut self, directory: u64, at: u64, flags: u64, mode: u64) -> Result<u64, Errno> {
-        let follow = flags & O_NOFOLLOW == 0 && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
+        let (directory_only, no_follow) = A::ABI.directory_flags();
+        let follow = flags & no_follow == 0 && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
         let found = self.find(directory, at, follow)?;
         let inode = match found.existing(&self.state.tree) {
             Ok(_) if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL => return Err(Errno::EEXIST),
@@ -77,7 +76,7 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Link(_) => return Err(Errno::ELOOP),
             Kind::Directory if writes => return Err(Errno::EISDIR),
             Kind::Directory => {}
-            _ if flags & O_DIRECTORY != 0 => return Err(Errno::ENOTDIR),
+            _ if flags & directory_only != 0 => return Err(Errno::ENOTDIR),
             Kind::File(object) if writes && flags & O_TRUNC != 0 => {
                 self.kernel.objects().set_size(object, 0)?;
             }

@@ -13,8 +13,8 @@ impl<A: Arch> Sys<'_, A> {
     /// Returns a number of 64 bits among the arguments, which on i386 takes two of them.
     pub(super) fn wide(low: u64, high: u64) -> u64 {
         match A::ABI {
-            Abi::X86_64 => low,
             Abi::I386 => high << 32 | low & 0xffff_ffff,
+            Abi::X86_64 | Abi::Aarch64 => low,
         }
     }
 

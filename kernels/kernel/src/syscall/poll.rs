@@ -49,14 +49,16 @@ impl<A: Arch> Sys<'_, A> {
         self.wait_for_files(ready, timeout)
     }
 
-    /// `select`, as far as reading and writing go.
-    pub(super) fn select(&mut self, [count, reads, writes, others, time, _]: [u64; 6]) -> Result<u64, Stop> {
+    /// `select` and `pselect6`, as far as reading and writing go. The part of a second in the time
+    /// counts units of `unit` nanoseconds.
+    pub(super) fn select(&mut self, a: [u64; 6], unit: u64) -> Result<u64, Stop> {
+        let [count, reads, writes, others, time, _] = a;
         let timeout = match time {
             0 => None,
             at => {
                 let word = A::ABI.word() as u64;
-                let (seconds, micros) = (self.read_word(at)?, self.read_word(at + word)?);
-                Some(seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1000)))
+                let (seconds, rest) = (self.read_word(at)?, self.read_word(at + word)?);
+                Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest.saturating_mul(unit)))
             }
         };
         Errno::EINVAL.when(count > 64)?;

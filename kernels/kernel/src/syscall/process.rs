@@ -40,7 +40,7 @@ impl<A: Arch> Sys<'_, A> {
         let [flags, stack, parent_tid, fourth, fifth, _] = arguments;
         let (child_tid, thread) = match A::ABI {
             Abi::X86_64 => (fourth, fifth),
-            Abi::I386 => (fifth, fourth),
+            Abi::I386 | Abi::Aarch64 => (fifth, fourth),
         };
         self.clone_with(flags, stack, [parent_tid, child_tid], thread)
     }
@@ -97,9 +97,9 @@ impl<A: Arch> Sys<'_, A> {
     /// `set_thread_area` has it.
     fn thread_base(&mut self, at: u64) -> Result<u64, Errno> {
         match A::ABI {
-            Abi::X86_64 if at < A::Format::USER_END => Ok(at),
-            Abi::X86_64 => Err(Errno::EPERM),
             Abi::I386 => Ok(self.read_u32(at.checked_add(4).ok_or(Errno::EFAULT)?)?.into()),
+            _ if at < A::Format::USER_END => Ok(at),
+            _ => Err(Errno::EPERM),
         }
     }
 

@@ -84,7 +84,7 @@ impl<A: Arch> Sys<'_, A> {
             // The address, flags (and as much again on 64 bits), the size.
             let [lowest, flags, size] = self.read_numbers(new, A::ABI.word())?;
             let new = SignalStack { at: lowest, size, flags: flags as u32 };
-            self.task().signals.stack.set(new, at)?;
+            self.task().signals.stack.set(new, at, A::ABI.least_stack())?;
         }
         if old != 0 {
             let mut out = Layout::<24>::new(A::ABI);
@@ -109,7 +109,7 @@ impl<A: Arch> Sys<'_, A> {
         let signals = &mut self.task().signals;
         signals.set_blocked(mask);
         // As under Linux: a stack that the frame names and that cannot be is left out.
-        let _ = signals.stack.set(stack, at);
+        let _ = signals.stack.set(stack, at, A::ABI.least_stack());
         Err(Stop::Quiet)
     }
 }

@@ -47,6 +47,14 @@ impl<A: Arch> Sys<'_, A> {
                 }
                 out.at(144);
             }
+            Abi::Aarch64 => {
+                out.u64(1).u64(inode).u32(mode).u32(1).u32(0).u32(0).u64(device).u64(0).u64(size);
+                out.u64(4096).u64(blocks);
+                for _ in 0..3 {
+                    out.u64(changed).u64(0);
+                }
+                out.at(128);
+            }
             Abi::I386 => {
                 out.u64(1).u32(0).u32(inode as u32).u32(mode).u32(1).u32(0).u32(0).u64(device).u32(0);
                 out.u64(size).u32(4096).u64(blocks);
@@ -92,7 +100,7 @@ impl<A: Arch> Sys<'_, A> {
         let mut out = Layout::<120>::new(A::ABI);
         out.word(0x8584_58f6).word(4096).word(total).word(free).word(free);
         out.word(crate::fs::tree::INODES as u64).word(0).u64(0).word(60).word(4096);
-        out.at(if A::ABI == Abi::X86_64 { 120 } else { 64 });
+        out.at(if A::ABI.word() == 8 { 120 } else { 64 });
         self.answer(to, out.bytes())
     }
 }

@@ -15,10 +15,12 @@ const DIRECTORY: u64 = 0x200;
 /// `O_CREAT | O_WRONLY | O_TRUNC`.
 const NEW: u64 = 0o1101;
 
-/// Defines the calls. Each has its names under Linux, its numbers on x86-64 and on i386, where it
-/// has some, and its result.
+/// Defines the calls. Each has its names under Linux, and its result; its numbers on x86-64, on i386
+/// and on newer architectures (`asm-generic/unistd.h`), where it has some.
 macro_rules! calls {
-    (|$sys:ident, $a:ident| $($names:literal [$($x86_64:literal)*] [$($i386:literal)*] $result:expr;)*) => {
+    (|$sys:ident, $a:ident| $(
+        $names:literal [$($x86_64:literal)*] [$($i386:literal)*] [$($generic:literal)*] $result:expr;
+    )*) => {
         impl<A: Arch> Sys<'_, A> {
             /// Makes the call with a number.
             #[inline]
@@ -37,6 +39,10 @@ macro_rules! calls {
                         $($($i386 => $result,)*)*
                         _ => return Err($sys.unknown(number)),
                     },
+                    Abi::Aarch64 => match number {
+                        $($($generic => $result,)*)*
+                        _ => return Err($sys.unknown(number)),
+                    },
                 })
             }
         }
@@ -45,170 +51,171 @@ macro_rules! calls {
 
 calls! { |sys, a|
     // Descriptors.
-    "read"                 [0]   [3]      sys.read(a[0], a[1], a[2], None)?;
-    "write"                [1]   [4]      sys.write(a[0], a[1], a[2], None)?;
-    "pread64"              [17]  [180]    sys.read(a[0], a[1], a[2], Some(Self::wide(a[3], a[4])))?;
-    "pwrite64"             [18]  [181]    sys.write(a[0], a[1], a[2], Some(Self::wide(a[3], a[4])))?;
-    "readv"                [19]  [145]    sys.vector(a[0], a[1], a[2], false)?;
-    "writev"               [20]  [146]    sys.vector(a[0], a[1], a[2], true)?;
-    "sendfile"             [40]  [239]    sys.send_file(a[0], a[1], a[2], a[3])?;
-    "open"                 [2]   [5]      sys.open(HERE, a[0], a[1], a[2])?;
-    "openat"               [257] [295]    sys.open(a[0], a[1], a[2], a[3])?;
-    "creat"                [85]  [8]      sys.open(HERE, a[0], NEW, a[1])?;
-    "close"                [3]   [6]      sys.close(a[0])?;
-    "lseek"                [8]   []       sys.seek(a[0], a[1] as i64, a[2])?;
-    "lseek"                []    [19]     sys.seek(a[0], i64::from(a[1] as i32), a[2])?;
-    "_llseek"              []    [140]    {
+    "read"                 [0]   [3]      [63]  sys.read(a[0], a[1], a[2], None)?;
+    "write"                [1]   [4]      [64]  sys.write(a[0], a[1], a[2], None)?;
+    "pread64"              [17]  [180]    [67]  sys.read(a[0], a[1], a[2], Some(Self::wide(a[3], a[4])))?;
+    "pwrite64"             [18]  [181]    [68]  sys.write(a[0], a[1], a[2], Some(Self::wide(a[3], a[4])))?;
+    "readv"                [19]  [145]    [65]  sys.vector(a[0], a[1], a[2], false)?;
+    "writev"               [20]  [146]    [66]  sys.vector(a[0], a[1], a[2], true)?;
+    "sendfile"             [40]  [239]    [71]  sys.send_file(a[0], a[1], a[2], a[3])?;
+    "open"                 [2]   [5]      []    sys.open(HERE, a[0], a[1], a[2])?;
+    "openat"               [257] [295]    [56]  sys.open(a[0], a[1], a[2], a[3])?;
+    "creat"                [85]  [8]      []    sys.open(HERE, a[0], NEW, a[1])?;
+    "close"                [3]   [6]      [57]  sys.close(a[0])?;
+    "lseek"                [8]   []       [62]  sys.seek(a[0], a[1] as i64, a[2])?;
+    "lseek"                []    [19]     []    sys.seek(a[0], i64::from(a[1] as i32), a[2])?;
+    "_llseek"              []    [140]    []    {
         let at = sys.seek(a[0], (a[1] << 32 | a[2] & 0xffff_ffff) as i64, a[4])?;
         sys.answer(a[3], &at.to_le_bytes())?
     };
-    "pipe"                 [22]  [42]     sys.pipe(a[0], 0)?;
-    "pipe2"                [293] [331]    sys.pipe(a[0], a[1])?;
-    "dup"                  [32]  [41]     sys.duplicate(a[0], 0, false)?;
-    "dup2"                 [33]  [63]     sys.duplicate_to(a[0], a[1], 0, true)?;
-    "dup3"                 [292] [330]    sys.duplicate_to(a[0], a[1], a[2], false)?;
-    "fcntl, fcntl64"       [72]  [55 221] sys.control(a[0], a[1], a[2])?;
-    "ioctl"                [16]  [54]     sys.device_control(a[0], a[1], a[2])?;
-    "poll"                 [7]   [168]    {
+    "pipe"                 [22]  [42]     []    sys.pipe(a[0], 0)?;
+    "pipe2"                [293] [331]    [59]  sys.pipe(a[0], a[1])?;
+    "dup"                  [32]  [41]     [23]  sys.duplicate(a[0], 0, false)?;
+    "dup2"                 [33]  [63]     []    sys.duplicate_to(a[0], a[1], 0, true)?;
+    "dup3"                 [292] [330]    [24]  sys.duplicate_to(a[0], a[1], a[2], false)?;
+    "fcntl, fcntl64"       [72]  [55 221] [25]  sys.control(a[0], a[1], a[2])?;
+    "ioctl"                [16]  [54]     [29]  sys.device_control(a[0], a[1], a[2])?;
+    "poll"                 [7]   [168]    []    {
         let milliseconds = u32::try_from(a[2] as i32).ok();
         sys.poll(a[0], a[1], milliseconds.map(|n| u64::from(n) * 1_000_000))?
     };
-    "ppoll"                [271] [309]    {
+    "ppoll"                [271] [309]    [73]  {
         let timeout = if a[2] == 0 { None } else { Some(sys.get_time(a[2], Width::Word)?) };
         sys.poll(a[0], a[1], timeout)?
     };
-    "select"               [23]  [142]    sys.select(a)?;
+    "select"               [23]  [142]    []    sys.select(a, 1000)?;
+    "pselect6"             []    []       [72]  sys.select(a, 1)?;
 
     // Files and directories.
-    "stat, stat64"         [4]   [195]    sys.stat_at([HERE, a[0], a[1], 0, 0, 0])?;
-    "lstat, lstat64"       [6]   [196]    sys.stat_at([HERE, a[0], a[1], NOFOLLOW, 0, 0])?;
-    "fstat, fstat64"       [5]   [197]    sys.stat_open(a[0], a[1])?;
-    "newfstatat, fstatat64" [262] [300]    sys.stat_at(a)?;
-    "statfs"               [137] [99]     sys.file_system(a[1])?;
+    "stat, stat64"         [4]   [195]    []    sys.stat_at([HERE, a[0], a[1], 0, 0, 0])?;
+    "lstat, lstat64"       [6]   [196]    []    sys.stat_at([HERE, a[0], a[1], NOFOLLOW, 0, 0])?;
+    "fstat, fstat64"       [5]   [197]    [80]  sys.stat_open(a[0], a[1])?;
+    "newfstatat, fstatat64" [262] [300]    [79]  sys.stat_at(a)?;
+    "statfs"               [137] [99]     [43]  sys.file_system(a[1])?;
     // There is one user.
-    "access, chown, lchown" [21 92 94] [33 212 198] sys.existing(HERE, a[0]).map(|_| 0)?;
-    "faccessat, faccessat2, fchownat" [269 439 260] [307 439 298] sys.existing(a[0], a[1]).map(|_| 0)?;
-    "fchown"               [93]  [207]    sys.file(a[0]).map(|_| 0)?;
-    "utimensat"            [280] [320]    {
+    "access, chown, lchown" [21 92 94] [33 212 198] []    sys.existing(HERE, a[0]).map(|_| 0)?;
+    "faccessat, faccessat2, fchownat" [269 439 260] [307 439 298] [48 439 54] sys.existing(a[0], a[1]).map(|_| 0)?;
+    "fchown"               [93]  [207]    [55]  sys.file(a[0]).map(|_| 0)?;
+    "utimensat"            [280] [320]    [88]  {
         if a[1] == 0 { sys.file(a[0]).map(|_| 0)? } else { sys.existing(a[0], a[1]).map(|_| 0)? }
     };
-    "chmod"                [90]  [15]     sys.existing(HERE, a[0]).map(|inode| sys.set_mode(inode, a[1]))?;
-    "fchmodat"             [268] [306]    sys.existing(a[0], a[1]).map(|inode| sys.set_mode(inode, a[2]))?;
-    "fchmod"               [91]  [94]     sys.inode_of(a[0]).map(|inode| sys.set_mode(inode, a[1]))?;
-    "umask"                [95]  [60]     {
+    "chmod"                [90]  [15]     []    sys.existing(HERE, a[0]).map(|inode| sys.set_mode(inode, a[1]))?;
+    "fchmodat"             [268] [306]    [53]  sys.existing(a[0], a[1]).map(|inode| sys.set_mode(inode, a[2]))?;
+    "fchmod"               [91]  [94]     [52]  sys.inode_of(a[0]).map(|inode| sys.set_mode(inode, a[1]))?;
+    "umask"                [95]  [60]     [166] {
         core::mem::replace(&mut sys.process().umask, a[0] as u16 & 0o777).into()
     };
-    "truncate, truncate64" [76]  [193]    {
+    "truncate, truncate64" [76]  [193]    [45]  {
         sys.existing(HERE, a[0]).and_then(|inode| sys.truncate(inode, Self::wide(a[1], a[2])))?
     };
-    "ftruncate, ftruncate64" [77] [194]   {
+    "ftruncate, ftruncate64" [77]  [194]    [46]  {
         sys.inode_of(a[0]).and_then(|inode| sys.truncate(inode, Self::wide(a[1], a[2])))?
     };
-    "truncate"             []    [92]     {
+    "truncate"             []    [92]     []    {
         sys.existing(HERE, a[0]).and_then(|inode| sys.truncate(inode, a[1]))?
     };
-    "ftruncate"            []    [93]     sys.inode_of(a[0]).and_then(|inode| sys.truncate(inode, a[1]))?;
-    "getcwd"               [79]  [183]    sys.working_directory(a[0], a[1])?;
-    "chdir"                [80]  [12]     sys.existing(HERE, a[0]).and_then(|inode| sys.enter(inode))?;
-    "fchdir"               [81]  [133]    sys.inode_of(a[0]).and_then(|inode| sys.enter(inode))?;
-    "getdents64"           [217] [220]    sys.entries(a[0], a[1], a[2])?;
-    "mkdir"                [83]  [39]     sys.make_directory(HERE, a[0], a[1])?;
-    "mkdirat"              [258] [296]    sys.make_directory(a[0], a[1], a[2])?;
-    "rmdir"                [84]  [40]     sys.unlink(HERE, a[0], true)?;
-    "unlink"               [87]  [10]     sys.unlink(HERE, a[0], false)?;
-    "unlinkat"             [263] [301]    sys.unlink(a[0], a[1], a[2] & DIRECTORY != 0)?;
-    "rename"               [82]  [38]     sys.rename([HERE, a[0]], [HERE, a[1]])?;
-    "renameat, renameat2"  [264 316] [302 353] sys.rename([a[0], a[1]], [a[2], a[3]])?;
+    "ftruncate"            []    [93]     []    sys.inode_of(a[0]).and_then(|inode| sys.truncate(inode, a[1]))?;
+    "getcwd"               [79]  [183]    [17]  sys.working_directory(a[0], a[1])?;
+    "chdir"                [80]  [12]     [49]  sys.existing(HERE, a[0]).and_then(|inode| sys.enter(inode))?;
+    "fchdir"               [81]  [133]    [50]  sys.inode_of(a[0]).and_then(|inode| sys.enter(inode))?;
+    "getdents64"           [217] [220]    [61]  sys.entries(a[0], a[1], a[2])?;
+    "mkdir"                [83]  [39]     []    sys.make_directory(HERE, a[0], a[1])?;
+    "mkdirat"              [258] [296]    [34]  sys.make_directory(a[0], a[1], a[2])?;
+    "rmdir"                [84]  [40]     []    sys.unlink(HERE, a[0], true)?;
+    "unlink"               [87]  [10]     []    sys.unlink(HERE, a[0], false)?;
+    "unlinkat"             [263] [301]    [35]  sys.unlink(a[0], a[1], a[2] & DIRECTORY != 0)?;
+    "rename"               [82]  [38]     []    sys.rename([HERE, a[0]], [HERE, a[1]])?;
+    "renameat, renameat2"  [264 316] [302 353] [38 276] sys.rename([a[0], a[1]], [a[2], a[3]])?;
     // A file has one name.
-    "link"                 [86]  [9]      return Err(Errno::EPERM.into());
-    "symlink"              [88]  [83]     sys.make_link(a[0], HERE, a[1])?;
-    "symlinkat"            [266] [304]    sys.make_link(a[0], a[1], a[2])?;
-    "readlink"             [89]  [85]     sys.read_link(HERE, a[0], a[1], a[2])?;
-    "readlinkat"           [267] [305]    sys.read_link(a[0], a[1], a[2], a[3])?;
-    "mount"                [165] [21]     sys.mount(a[1], a[2])?;
-    "umount2"              [166] [52]     return Err(Errno::EINVAL.into());
-    "sync"                 [162] [36]     0;
+    "link"                 [86]  [9]      [37]  return Err(Errno::EPERM.into());
+    "symlink"              [88]  [83]     []    sys.make_link(a[0], HERE, a[1])?;
+    "symlinkat"            [266] [304]    [36]  sys.make_link(a[0], a[1], a[2])?;
+    "readlink"             [89]  [85]     []    sys.read_link(HERE, a[0], a[1], a[2])?;
+    "readlinkat"           [267] [305]    [78]  sys.read_link(a[0], a[1], a[2], a[3])?;
+    "mount"                [165] [21]     [40]  sys.mount(a[1], a[2])?;
+    "umount2"              [166] [52]     [39]  return Err(Errno::EINVAL.into());
+    "sync"                 [162] [36]     [81]  0;
 
     // Memory.
-    "mmap"                 [9]   []       sys.map(a)?;
-    "mmap2"                []    [192]    sys.map([a[0], a[1], a[2], a[3], a[4], a[5] << 12])?;
-    "mprotect"             [10]  [125]    sys.protect(a[0], a[1], a[2])?;
-    "munmap"               [11]  [91]     sys.unmap(a[0], a[1])?;
-    "mremap"               [25]  [163]    sys.remap(a)?;
-    "madvise"              [28]  [219]    sys.advise(a[0], a[1], a[2])?;
-    "brk"                  [12]  [45]     sys.set_break(a[0])?;
+    "mmap"                 [9]   []       [222] sys.map(a)?;
+    "mmap2"                []    [192]    []    sys.map([a[0], a[1], a[2], a[3], a[4], a[5] << 12])?;
+    "mprotect"             [10]  [125]    [226] sys.protect(a[0], a[1], a[2])?;
+    "munmap"               [11]  [91]     [215] sys.unmap(a[0], a[1])?;
+    "mremap"               [25]  [163]    [216] sys.remap(a)?;
+    "madvise"              [28]  [219]    [233] sys.advise(a[0], a[1], a[2])?;
+    "brk"                  [12]  [45]     [214] sys.set_break(a[0])?;
 
     // Processes and threads.
-    "clone"                [56]  [120]    sys.clone(a)?;
-    "clone3"               [435] [435]    sys.clone3(a[0], a[1])?;
-    "fork"                 [57]  [2]      sys.fork()?;
-    "vfork"                [58]  [190]    sys.vfork()?;
-    "execve"               [59]  [11]     sys.execute(a[0], a[1], a[2])?;
-    "exit"                 [60]  [1]      return Err(Stop::End(Ends::Task, (a[0] as i32 & 0xff) << 8));
-    "exit_group"           [231] [252]    return Err(Stop::End(Ends::Process, (a[0] as i32 & 0xff) << 8));
-    "wait4"                [61]  [114]    sys.wait(a[0], a[1], a[2], a[3])?;
-    "waitpid"              []    [7]      sys.wait(a[0], a[1], a[2], 0)?;
-    "futex"                [202] [240]    sys.futex(a, Width::Word)?;
-    "futex_time64"         []    [422]    sys.futex(a, Width::Wide)?;
-    "set_robust_list"      [273] [311]    0;
-    "rseq"                 [334] [386]    return Err(Errno::ENOSYS.into());
-    "sched_yield"          [24]  [158]    return Err(Stop::GiveWay);
-    "getpid"               [39]  [20]     sys.process().pid as u64;
-    "gettid"               [186] [224]    sys.task().tid as u64;
-    "set_tid_address"      [218] [258]    {
+    "clone"                [56]  [120]    [220] sys.clone(a)?;
+    "clone3"               [435] [435]    [435] sys.clone3(a[0], a[1])?;
+    "fork"                 [57]  [2]      []    sys.fork()?;
+    "vfork"                [58]  [190]    []    sys.vfork()?;
+    "execve"               [59]  [11]     [221] sys.execute(a[0], a[1], a[2])?;
+    "exit"                 [60]  [1]      [93]  return Err(Stop::End(Ends::Task, (a[0] as i32 & 0xff) << 8));
+    "exit_group"           [231] [252]    [94]  return Err(Stop::End(Ends::Process, (a[0] as i32 & 0xff) << 8));
+    "wait4"                [61]  [114]    [260] sys.wait(a[0], a[1], a[2], a[3])?;
+    "waitpid"              []    [7]      []    sys.wait(a[0], a[1], a[2], 0)?;
+    "futex"                [202] [240]    [98]  sys.futex(a, Width::Word)?;
+    "futex_time64"         []    [422]    []    sys.futex(a, Width::Wide)?;
+    "set_robust_list"      [273] [311]    [99]  0;
+    "rseq"                 [334] [386]    [293] return Err(Errno::ENOSYS.into());
+    "sched_yield"          [24]  [158]    [124] return Err(Stop::GiveWay);
+    "getpid"               [39]  [20]     [172] sys.process().pid as u64;
+    "gettid"               [186] [224]    [178] sys.task().tid as u64;
+    "set_tid_address"      [218] [258]    [96]  {
         sys.task().clear_tid = a[0];
         sys.task().tid as u64
     };
-    "getppid"              [110] [64]     {
+    "getppid"              [110] [64]     [173] {
         let (own, parent) = (sys.process_slot(), sys.process().parent);
         if own == crate::task::INIT { 0 } else { sys.state.tasks.process(parent).pid as u64 }
     };
-    "getpgrp"              [111] [65]     sys.process().group as u64;
-    "getpgid"              [121] [132]    sys.process_with(a[0]).map(|process| sys.state.tasks.process(process).group as u64)?;
-    "setpgid"              [109] [57]     sys.set_group(a[0], a[1])?;
-    "getsid"               [124] [147]    sys.process_with(a[0]).map(|process| sys.state.tasks.process(process).session as u64)?;
-    "setsid"               [112] [66]     sys.new_session()?;
-    "getuid, getgid, geteuid, getegid" [102 104 107 108] [199 200 201 202 24 47 49 50] 0;
-    "getgroups"            [115] [205]    0;
-    "setuid, setgid"       [105 106] [213 214] if a[0] == 0 { 0 } else { return Err(Errno::EPERM.into()) };
-    "arch_prctl"           [158] []       sys.set_thread(a[0], a[1])?;
-    "set_thread_area"      []    [243]    sys.set_thread_area(a[0])?;
-    "prctl"                [157] [172]    return Err(Errno::EINVAL.into());
-    "personality"          [135] [136]    0;
-    "iopl, ioperm"         [172 173] [110 101] {
+    "getpgrp"              [111] [65]     []    sys.process().group as u64;
+    "getpgid"              [121] [132]    [155] sys.process_with(a[0]).map(|process| sys.state.tasks.process(process).group as u64)?;
+    "setpgid"              [109] [57]     [154] sys.set_group(a[0], a[1])?;
+    "getsid"               [124] [147]    [156] sys.process_with(a[0]).map(|process| sys.state.tasks.process(process).session as u64)?;
+    "setsid"               [112] [66]     [157] sys.new_session()?;
+    "getuid, getgid, geteuid, getegid" [102 104 107 108] [199 200 201 202 24 47 49 50] [174 175 176 177] 0;
+    "getgroups"            [115] [205]    [158] 0;
+    "setuid, setgid"       [105 106] [213 214] [146 144] if a[0] == 0 { 0 } else { return Err(Errno::EPERM.into()) };
+    "arch_prctl"           [158] []       []    sys.set_thread(a[0], a[1])?;
+    "set_thread_area"      []    [243]    []    sys.set_thread_area(a[0])?;
+    "prctl"                [157] [172]    [167] return Err(Errno::EINVAL.into());
+    "personality"          [135] [136]    [92]  0;
+    "iopl, ioperm"         [172 173] [110 101] []    {
         sys.process().ports = true;
         0
     };
-    "prlimit64"            [302] [340]    sys.limits(a, 8)?;
-    "getrlimit"            [97]  [191]    sys.limits([0, a[0], 0, a[1], 0, 0], A::ABI.word())?;
-    "setrlimit"            [160] [75]     sys.limits([0, a[0], a[1], 0, 0, 0], A::ABI.word())?;
+    "prlimit64"            [302] [340]    [261] sys.limits(a, 8)?;
+    "getrlimit"            [97]  [191]    [163] sys.limits([0, a[0], 0, a[1], 0, 0], A::ABI.word())?;
+    "setrlimit"            [160] [75]     [164] sys.limits([0, a[0], a[1], 0, 0, 0], A::ABI.word())?;
 
     // Signals.
-    "rt_sigaction"         [13]  [174]    sys.action(a[0], a[1], a[2], a[3])?;
-    "rt_sigprocmask"       [14]  [175]    sys.mask(a[0], a[1], a[2], a[3])?;
-    "rt_sigreturn, sigreturn" [15] [173 119] sys.handler_returns()?;
-    "rt_sigpending"        [127] [176]    sys.pending(a[0])?;
-    "rt_sigsuspend"        [130] [179]    sys.suspend(a[0], a[1])?;
-    "sigaltstack"          [131] [186]    sys.signal_stack(a[0], a[1])?;
-    "kill"                 [62]  [37]     sys.kill(a[0], a[1])?;
-    "tgkill"               [234] [270]    sys.kill_thread(a[0], a[1], a[2])?;
-    "tkill"                [200] [238]    sys.kill_thread(0, a[0], a[1])?;
-    "pause"                [34]  [29]     return Err(Stop::Block(Wait::Time));
+    "rt_sigaction"         [13]  [174]    [134] sys.action(a[0], a[1], a[2], a[3])?;
+    "rt_sigprocmask"       [14]  [175]    [135] sys.mask(a[0], a[1], a[2], a[3])?;
+    "rt_sigreturn, sigreturn" [15]  [173 119] [139] sys.handler_returns()?;
+    "rt_sigpending"        [127] [176]    [136] sys.pending(a[0])?;
+    "rt_sigsuspend"        [130] [179]    [133] sys.suspend(a[0], a[1])?;
+    "sigaltstack"          [131] [186]    [132] sys.signal_stack(a[0], a[1])?;
+    "kill"                 [62]  [37]     [129] sys.kill(a[0], a[1])?;
+    "tgkill"               [234] [270]    [131] sys.kill_thread(a[0], a[1], a[2])?;
+    "tkill"                [200] [238]    [130] sys.kill_thread(0, a[0], a[1])?;
+    "pause"                [34]  [29]     []    return Err(Stop::Block(Wait::Time));
 
     // Time.
-    "nanosleep"            [35]  [162]    sys.sleep(0, a[0], a[1], Width::Word)?;
-    "clock_nanosleep"      [230] [267]    sys.sleep(a[1], a[2], a[3], Width::Word)?;
-    "clock_nanosleep_time64" []  [407]    sys.sleep(a[1], a[2], a[3], Width::Wide)?;
-    "clock_gettime"        [228] [265]    sys.clock_time(a[1], Width::Word)?;
-    "clock_gettime64"      []    [403]    sys.clock_time(a[1], Width::Wide)?;
-    "clock_getres"         [229] [266]    sys.clock_resolution(a[1])?;
-    "gettimeofday"         [96]  [78]     sys.time_of_day(a[0])?;
-    "time"                 [201] [13]     sys.seconds(a[0])?;
-    "times"                [100] [43]     sys.times(a[0])?;
+    "nanosleep"            [35]  [162]    [101] sys.sleep(0, a[0], a[1], Width::Word)?;
+    "clock_nanosleep"      [230] [267]    [115] sys.sleep(a[1], a[2], a[3], Width::Word)?;
+    "clock_nanosleep_time64" []    [407]    []    sys.sleep(a[1], a[2], a[3], Width::Wide)?;
+    "clock_gettime"        [228] [265]    [113] sys.clock_time(a[1], Width::Word)?;
+    "clock_gettime64"      []    [403]    []    sys.clock_time(a[1], Width::Wide)?;
+    "clock_getres"         [229] [266]    [114] sys.clock_resolution(a[1])?;
+    "gettimeofday"         [96]  [78]     [169] sys.time_of_day(a[0])?;
+    "time"                 [201] [13]     []    sys.seconds(a[0])?;
+    "times"                [100] [43]     [153] sys.times(a[0])?;
 
     // The system.
-    "uname"                [63]  [122]    sys.name(a[0])?;
-    "sysinfo"              [99]  [116]    sys.system_info(a[0])?;
-    "getrandom"            [318] [355]    sys.random(a[0], a[1])?;
-    "reboot"               [169] [88]     sys.reboot(a)?;
+    "uname"                [63]  [122]    [160] sys.name(a[0])?;
+    "sysinfo"              [99]  [116]    [179] sys.system_info(a[0])?;
+    "getrandom"            [318] [355]    [278] sys.random(a[0], a[1])?;
+    "reboot"               [169] [88]     [142] sys.reboot(a)?;
 }
