@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch.h"
+
 static int failures;
 
 static void check(const char *what, int right) {
@@ -35,13 +37,19 @@ static void every_call(long bad) {
         case SYS_wait4: case SYS_rt_sigprocmask: case SYS_mprotect: case SYS_madvise: case SYS_mremap:
         case SYS_mmap: case SYS_setpgid: case SYS_ftruncate: case SYS_fcntl: case SYS_umask: case SYS_poll: case SYS_ppoll:
             continue;
-#else
+#elif defined __i386__
         case SYS_exit: case SYS_exit_group: case SYS_sigreturn: case SYS_rt_sigreturn: case SYS_fork: case SYS_vfork:
         case SYS_clone: case SYS_pause: case SYS_rt_sigsuspend: case SYS_reboot: case SYS_munmap: case SYS_brk:
         case SYS_close: case SYS_set_thread_area: case SYS_dup2: case SYS__newselect: case SYS_kill: case SYS_tkill:
         case SYS_tgkill: case SYS_waitpid: case SYS_wait4: case SYS_rt_sigprocmask: case SYS_mprotect:
         case SYS_madvise: case SYS_mremap: case SYS_mmap2: case SYS_setpgid: case SYS_ftruncate64: case SYS_fcntl:
         case SYS_fcntl64: case SYS_umask: case SYS_poll: case SYS_ppoll:
+            continue;
+#else
+        case SYS_exit: case SYS_exit_group: case SYS_rt_sigreturn: case SYS_clone: case SYS_rt_sigsuspend: case SYS_reboot:
+        case SYS_munmap: case SYS_brk: case SYS_close: case SYS_pselect6: case SYS_kill: case SYS_tkill: case SYS_tgkill:
+        case SYS_wait4: case SYS_rt_sigprocmask: case SYS_mprotect: case SYS_madvise: case SYS_mremap: case SYS_mmap:
+        case SYS_setpgid: case SYS_ftruncate: case SYS_fcntl: case SYS_umask: case SYS_ppoll:
             continue;
 #endif
         }
@@ -62,25 +70,23 @@ static int ends_with(int signal_number, void (*action)(void)) {
 
 static void read_nothing(void) { (void)*(volatile int *)8; }
 static void write_code(void) { *(volatile char *)(uintptr_t)&read_nothing = 1; }
-static void run_data(void) { static char data[16]; ((void (*)(void))(uintptr_t)data)(); }
-static void beyond_addresses(void) { (void)*(volatile int *)(sizeof(long) == 8 ? ~0ul << 47 : 3ul << 30); }
-static void privileged(void) { __asm__ volatile("hlt"); }
+static void run_data(void) { static volatile char data[16]; data[0] = 0; ((void (*)(void))(uintptr_t)data)(); }
+static void beyond_addresses(void) { (void)*(volatile int *)(sizeof(long) == 8 ? -END_OF_ADDRESSES : END_OF_ADDRESSES); }
+static void privileged(void) { __asm__ volatile(PRIVILEGED); }
+static void no_instruction(void) { __asm__ volatile(NO_INSTRUCTION); }
+#ifdef HAS_PORTS
 static void port(void) { __asm__ volatile("outb %%al, $0x80" ::: "memory"); }
-static void no_instruction(void) { __asm__ volatile("ud2"); }
 static void divide(void) { volatile int zero = 0; zero = 100 / zero; }
+#endif
 static int deep(int n) { volatile char room[4096]; room[0] = (char)n; return deep(n + 1) + room[0]; }
 static void stack_overflow(void) { deep(0); }
-#ifdef __x86_64__
-static void bad_stack(void) { __asm__ volatile("mov $16, %rsp\n\tpush %rax"); }
-#else
-static void bad_stack(void) { __asm__ volatile("mov $16, %esp\n\tpush %eax"); }
-#endif
+static void bad_stack(void) { __asm__ volatile(BAD_STACK); }
 static void beyond_file(void) {
     int file = open("/short", O_RDWR | O_CREAT | O_TRUNC, 0600);
     char *memory = mmap(0, 8192, PROT_READ, MAP_PRIVATE, file, 0);
     (void)*(volatile char *)memory;
 }
-static void jump_nowhere(void) { ((void (*)(void))(sizeof(long) == 8 ? 1ul << 47 : 3ul << 30))(); }
+static void jump_nowhere(void) { ((void (*)(void))END_OF_ADDRESSES)(); }
 
 static volatile int handled;
 static void handler(int number) { handled = number; }
@@ -93,13 +99,7 @@ static size_t image_size;
 enum { WIDE = sizeof(long) == 8, GOOD = 77 };
 
 static void good_program(void) {
-    static const unsigned char code[] = {
-#ifdef __x86_64__
-        0xb8, 60, 0, 0, 0, 0xbf, GOOD, 0, 0, 0, 0x0f, 0x05 /* exit(77) */
-#else
-        0xb8, 1, 0, 0, 0, 0xbb, GOOD, 0, 0, 0, 0xcd, 0x80
-#endif
-    };
+    static const unsigned code[] = {EXITS_WITH(GOOD)};
     memset(image, 0, image_size = sizeof image);
     memcpy(image + 0x800, code, sizeof code);
     memcpy(HEADER->e_ident, ELFMAG, SELFMAG);
@@ -107,7 +107,7 @@ static void good_program(void) {
     HEADER->e_ident[EI_DATA] = ELFDATA2LSB;
     HEADER->e_ident[EI_VERSION] = EV_CURRENT;
     HEADER->e_type = ET_EXEC;
-    HEADER->e_machine = WIDE ? EM_X86_64 : EM_386;
+    HEADER->e_machine = MACHINE;
     HEADER->e_entry = 0x400800;
     HEADER->e_phoff = sizeof *HEADER;
     HEADER->e_phentsize = sizeof *SEGMENTS;
@@ -144,7 +144,7 @@ static void attempt(const char *what, int ends) {
 #define ATTEMPT(what, ends, ...) (good_program(), __VA_ARGS__, attempt(what, ends))
 
 static void bad_programs(void) {
-    const ElfW(Addr) kernel = WIDE ? (ElfW(Addr))1 << (WIDE ? 47 : 0) : 3ul << 30, end = ~(ElfW(Addr))0;
+    const ElfW(Addr) kernel = END_OF_ADDRESSES, end = ~(ElfW(Addr))0;
     ElfW(Phdr) *first = SEGMENTS, *second = SEGMENTS + 1;
     ATTEMPT("a program", GOOD, (void)0);
     /* No program of this machine's. */
@@ -194,7 +194,7 @@ static void bad_programs(void) {
     ATTEMPT("odd alignments", GOOD, first->p_align = 3, first->p_paddr = end);
     ATTEMPT("memory alone, beyond the file", GOOD, HEADER->e_phnum = 2, second->p_filesz = 0, second->p_vaddr = 0x600001,
             second->p_offset = end);
-    ATTEMPT("more memory than there is", GOOD, first->p_memsz = WIDE ? (ElfW(Addr))1 << (WIDE ? 46 : 0) : 0xb0000000);
+    ATTEMPT("more memory than there is", GOOD, first->p_memsz = WIDE ? END_OF_ADDRESSES / 2 : 0xb0000000);
     ATTEMPT("a movable program", GOOD, HEADER->e_type = ET_DYN, first->p_vaddr = 0, HEADER->e_entry = 0x800);
     /* Fields at random: the program ends somehow. */
     unsigned seed = 1;
@@ -227,7 +227,7 @@ int main(int count, char **arguments) {
         return count == 2 && !strcmp(arguments[1], "again") ? 0 : 9;
     setvbuf(stdout, 0, _IONBF, 0);
     long bad[] = {-1, 1, 4096, (long)(~0ul >> 1), (long)~(~0ul >> 1),
-                  (long)(sizeof(long) == 8 ? (1ul << 47) - 1 : (3ul << 30) - 1)};
+                  (long)(END_OF_ADDRESSES - 1)};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
         if (fork() == 0) {
             /* What is read from the console would have to be typed. */
@@ -249,10 +249,12 @@ int main(int count, char **arguments) {
     check("SIGSEGV of a write", ends_with(SIGSEGV, write_code));
     check("SIGSEGV of a fetch", ends_with(SIGSEGV, run_data));
     check("SIGSEGV beyond addresses", ends_with(SIGSEGV, beyond_addresses));
-    check("SIGSEGV of an instruction", ends_with(SIGSEGV, privileged));
-    check("SIGSEGV of a port", ends_with(SIGSEGV, port));
+    check("the signal of a privileged instruction", ends_with(PRIVILEGED_SIGNAL, privileged));
     check("SIGILL", ends_with(SIGILL, no_instruction));
+#ifdef HAS_PORTS
+    check("SIGSEGV of a port", ends_with(SIGSEGV, port));
     check("SIGFPE", ends_with(SIGFPE, divide));
+#endif
     check("SIGSEGV of a stack", ends_with(SIGSEGV, stack_overflow));
     check("SIGSEGV of a bad stack", ends_with(SIGSEGV, bad_stack));
     check("SIGBUS", ends_with(SIGBUS, beyond_file));

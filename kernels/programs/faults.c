@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/io.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <x86intrin.h>
+
+#include "arch.h"
 
 /* What one table of x86-64 and of PAE maps. */
 #define SPAN (2ul << 20)
@@ -25,10 +25,10 @@ enum { ROUNDS = 5, FAULTS = 32 };
 /* In the order of the counter's. */
 enum { NEW_TABLE, SAME_TABLE, CYCLE, FORK_EXIT, FORK_EXIT_16M, FORK_EXEC, REPORT = 15 };
 
-/* `nopl` with a displacement that says which case begins (0) or ends (1). */
+/* An instruction that says which case begins (0) or ends (1). */
 #define MARK(what, ends)                                                                                      \
     case (what)*2 + (ends):                                                                                   \
-        __asm__ volatile(".byte 0x0f, 0x1f, 0x80, %c0, 0x41, 0x54, 0x50" : : "i"((what)*2 + (ends)));         \
+        __asm__ volatile(MARKS_WITH : : "i"((what)*2 + (ends)));                                              \
         break;
 #define MARKS(what) MARK(what, 0) MARK(what, 1)
 
@@ -65,7 +65,7 @@ static struct faults read_faults(unsigned long stride, int loops) {
     }
     volatile char *first = (char *)(((unsigned long)memory + SPAN - 1) & ~(SPAN - 1));
     *sum = 0;
-    unsigned long long before = __rdtsc();
+    unsigned long long before = counter();
     for (int loop = 0; loop < loops; loop++) {
         if (what == NEW_TABLE)
             mark(CYCLE, 0);
@@ -75,10 +75,10 @@ static struct faults read_faults(unsigned long stride, int loops) {
             if (what == SAME_TABLE)
                 (void)first[FAULTS * stride];
             mark(what, 0);
-            unsigned long long begin = __rdtsc();
+            unsigned long long begin = counter();
             for (int i = 0; i < FAULTS; i++)
                 (void)first[i * stride];
-            unsigned long long all = __rdtsc() - begin;
+            unsigned long long all = counter() - begin;
             mark(what, 1);
             *sum += all;
             _exit(0);
@@ -87,7 +87,7 @@ static struct faults read_faults(unsigned long stride, int loops) {
         if (what == NEW_TABLE)
             mark(CYCLE, 1);
     }
-    unsigned long long cycles = __rdtsc() - before;
+    unsigned long long cycles = counter() - before;
     struct faults result = {*sum / loops / FAULTS, cycles / loops / FAULTS};
     munmap(memory, size);
     munmap(sum, 4096);
@@ -100,7 +100,7 @@ static unsigned long long fork_exit(int what, int loops, int megabytes) {
     char *memory = size ? mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : 0;
     if (size)
         memset(memory, 1, size);
-    unsigned long long begin = __rdtsc();
+    unsigned long long begin = counter();
     for (int loop = 0; loop < loops; loop++) {
         mark(what, 0);
         pid_t child = fork();
@@ -109,14 +109,14 @@ static unsigned long long fork_exit(int what, int loops, int megabytes) {
         waitpid(child, 0, 0);
         mark(what, 1);
     }
-    unsigned long long all = __rdtsc() - begin;
+    unsigned long long all = counter() - begin;
     if (size)
         munmap(memory, size);
     return all / loops;
 }
 
 static unsigned long long fork_exec(int loops) {
-    unsigned long long begin = __rdtsc();
+    unsigned long long begin = counter();
     for (int loop = 0; loop < loops; loop++) {
         mark(FORK_EXEC, 0);
         pid_t child = fork();
@@ -127,7 +127,7 @@ static unsigned long long fork_exec(int loops) {
         waitpid(child, 0, 0);
         mark(FORK_EXEC, 1);
     }
-    return (__rdtsc() - begin) / loops;
+    return (counter() - begin) / loops;
 }
 
 int main(void) {
@@ -148,8 +148,7 @@ int main(void) {
     }
     mark(REPORT, 0);
     fflush(stdout);
-    iopl(3);
-    outb(0x10, 0xf4);
+    end_machine();
     reboot(RB_POWER_OFF);
     return 0;
 }

@@ -5,7 +5,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <x86intrin.h>
+
+#include "arch.h"
 
 enum { CHILDREN = 128, FAULTS = 32 };
 
@@ -14,7 +15,7 @@ int main(void) {
     volatile char *memory = mmap(0, span * FAULTS, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return 1;
-    unsigned long long begin = __rdtsc();
+    unsigned long long begin = counter();
     for (int i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
         if (child < 0)
@@ -29,6 +30,6 @@ int main(void) {
         if (waitpid(child, &status, 0) != child || status)
             return 3;
     }
-    printf("HOLT %d children, %llu counts each\n", CHILDREN, (__rdtsc() - begin) / CHILDREN);
+    printf("HOLT %d children, %llu counts each\n", CHILDREN, (counter() - begin) / CHILDREN);
     return 0;
 }

@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch.h"
+
 #define PAGE 4096ul
 #define BASE ((char *)0x50000000)
 #define FLAGS (MAP_PRIVATE | MAP_ANONYMOUS)
@@ -83,7 +85,7 @@ static void maps(void) {
     ANSWERS(EINVAL, munmap(BASE + 1, PAGE));
     ANSWERS(EINVAL, munmap(BASE, 0));
     ANSWERS(EINVAL, munmap(BASE, -1ul));
-    ANSWERS(EINVAL, munmap((void *)(sizeof(long) == 8 ? 1ul << (sizeof(long) * 8 - 17) : -PAGE), PAGE));
+    ANSWERS(EINVAL, munmap((void *)(sizeof(long) == 8 ? END_OF_ADDRESSES : -PAGE), PAGE));
     ANSWERS(0, munmap(BASE + 1000 * PAGE, PAGE));
 }
 

@@ -66,7 +66,10 @@ static long argument(void) {
 /* Calls that would end the machine, or other programs than this one and what it has made. */
 static int is_left_out(long number) {
     switch (number) {
-    case SYS_reboot: case SYS_kill: case SYS_iopl: case SYS_ioperm: case SYS_setpgid: case SYS_setsid:
+#ifdef SYS_iopl
+    case SYS_iopl: case SYS_ioperm:
+#endif
+    case SYS_reboot: case SYS_kill: case SYS_setpgid: case SYS_setsid:
         return 1;
     }
     return 0;

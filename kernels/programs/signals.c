@@ -16,6 +16,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "arch.h"
+
 static volatile sig_atomic_t handled;
 static sigjmp_buf before;
 static int failures;
@@ -64,12 +66,16 @@ static void tell(int number, siginfo_t *info, void *context) {
     told.address = info->si_addr;
     told.pid = info->si_pid;
     told.status = info->si_status;
+#ifdef HAS_PORTS
     told.trap = registers->gregs[REG_TRAPNO];
     told.error = registers->gregs[REG_ERR];
+#endif
 #ifdef __x86_64__
     told.accessed = registers->gregs[REG_CR2];
-#else
+#elif defined __i386__
     told.accessed = registers->cr2;
+#elif defined __aarch64__
+    told.accessed = registers->fault_address;
 #endif
     told.on_stack = &here > stack && &here < stack + sizeof stack;
     if (number != SIGCHLD && number != SIGUSR1)
@@ -87,9 +93,32 @@ static void tell(int number, siginfo_t *info, void *context) {
             printf("told signal %d, code %d, address %p\n", told.signal, told.code, told.address); \
         check(name, told.signal == (number) && told.code == (kind) && told.address == (char *)(at)); \
     } while (0)
-/* After it, what the processor said. */
+/* After it, what the processor said: on x86, its trap, too. */
+#ifdef HAS_PORTS
 #define PROCESSOR(name, number, bits, at) \
     check(name, told.trap == (number) && told.error == (bits) && told.accessed == (unsigned long)(at))
+#else
+#define PROCESSOR(name, number, bits, at) check(name, told.accessed == (unsigned long)(at))
+#endif
+
+#ifdef __aarch64__
+static void changes_vectors(int number) {
+    (void)number;
+    __asm__ volatile("movi v20.2d, #0\n\tmsr fpsr, xzr" ::: "v20");
+}
+
+/* Sends this process a signal, whose handler changes registers; whether they are as they were. */
+static int registers_stay(void) {
+    signal(SIGUSR2, changes_vectors);
+    register long number __asm__("x8") = SYS_kill, process __asm__("x0") = getpid(), sent __asm__("x1") = SIGUSR2;
+    unsigned long low = 5ul << 40, high = 1, status;
+    __asm__ volatile("ins v20.d[0], %[low]\n\tins v20.d[1], %[high]\n\tmsr fpsr, %[high]\n\tsvc #0\n\t"
+                     "umov %[low], v20.d[0]\n\tumov %[high], v20.d[1]\n\tmrs %[status], fpsr"
+                     : [low] "+r"(low), [high] "+r"(high), [status] "=&r"(status), "+r"(process) : "r"(number), "r"(sent)
+                     : "v20", "memory");
+    return low == 5ul << 40 && high == 1 && status == 1;
+}
+#endif
 
 static int deep(int n) { volatile char room[4096]; room[0] = (char)n; return deep(n + 1) + room[0]; }
 
@@ -109,7 +138,7 @@ static void what_is_said(void) {
     mprotect(area + PAGE, PAGE, PROT_NONE);
     TELLS("a read of what may not be read", SIGSEGV, SEGV_ACCERR, area + PAGE, (void)*(volatile char *)(area + PAGE));
     TELLS("a fetch of what is no code", SIGSEGV, SEGV_ACCERR, area, ((void (*)(void))(uintptr_t)area)());
-    char *kernel = (char *)(sizeof(long) == 8 ? ~0ul << 47 : 0xc1000000ul);
+    char *kernel = (char *)(sizeof(long) == 8 ? -END_OF_ADDRESSES : 0xc1000000ul);
     TELLS("address 0", SIGSEGV, SEGV_MAPERR, 0, (void)*(volatile char *)0);
     PROCESSOR("of address 0", 14, 4, 0);
     TELLS("a read of the kernel", SIGSEGV, SEGV_MAPERR, kernel, (void)*(volatile char *)kernel);
@@ -118,6 +147,7 @@ static void what_is_said(void) {
     TELLS("an address that is none", SIGSEGV, SI_KERNEL, 0, (void)*(volatile char *)0x8000123412341234ul);
     PROCESSOR("of an address that is none", 13, 0, told.accessed);
 #endif
+#ifdef HAS_PORTS
     TELLS("a privileged instruction", SIGSEGV, SI_KERNEL, 0, __asm__ volatile("hlt"));
     TELLS("a breakpoint", SIGTRAP, SI_KERNEL, 0, __asm__ volatile("int3"));
     TELLS("no instruction", SIGILL, ILL_ILLOPN, told.address, __asm__ volatile("ud2"));
@@ -136,6 +166,18 @@ static void what_is_said(void) {
     }
     __asm__ volatile("fninit");
     check("a division of floating point by 0", told.signal == SIGFPE && told.code == FPE_FLTDIV && told.trap == 16);
+#else
+    TELLS("a privileged instruction", SIGILL, ILL_ILLOPC, told.address, __asm__ volatile(PRIVILEGED));
+    check("where that is", told.address != 0);
+    TELLS("a breakpoint", SIGTRAP, TRAP_BRKPT, told.address, __asm__ volatile(BREAKPOINT));
+    TELLS("no instruction", SIGILL, ILL_ILLOPC, told.address, __asm__ volatile(NO_INSTRUCTION));
+    check("where it is", told.address && !memcmp(told.address, "\0\0", 2));
+#endif
+#ifdef __aarch64__
+    TELLS("an address that is not aligned", SIGBUS, BUS_ADRALN, stack + 1,
+          __asm__ volatile("ldxr x0, [%0]" ::"r"(stack + 1) : "x0"));
+    check("registers that a handler changes", registers_stay());
+#endif
     mkdir("/tmp", 0777);
     int file = open("/tmp/short", O_RDWR | O_CREAT | O_TRUNC, 0600);
     char *beyond = mmap(0, PAGE, PROT_READ, MAP_PRIVATE, file, 0);
