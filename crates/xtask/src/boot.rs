@@ -23,6 +23,8 @@ enum Choice {
     All,
     Aarch64,
     I686,
+    #[value(name = "linux-aarch64")]
+    LinuxAarch64,
     Loongarch64,
     Ppc32,
     Riscv64,
@@ -65,7 +67,7 @@ impl Target {
     }
 }
 
-const KERNELS: [Kernel; 6] = [
+const KERNELS: [Kernel; 7] = [
     Kernel {
         arch: "aarch64",
         has_cpus: true,
@@ -77,6 +79,19 @@ const KERNELS: [Kernel; 6] = [
         has_cpus: true,
         target: Target::Installed("i586-unknown-linux-gnu"),
         commands: &[("qemu-system-x86_64", "qemu-system-x86"), ("gcc", "gcc-multilib")],
+    },
+    Kernel {
+        arch: "linux-aarch64",
+        has_cpus: true,
+        target: Target::Installed("aarch64-unknown-none"),
+        commands: &[
+            ("qemu-system-aarch64", "qemu-system-arm"),
+            ("clang", "clang"),
+            (
+                "aarch64-linux-gnu-ld",
+                "binutils-aarch64-linux-gnu libc6-dev-arm64-cross libgcc-12-dev-arm64-cross",
+            ),
+        ],
     },
     Kernel {
         arch: "loongarch64",
@@ -158,7 +173,7 @@ fn chosen(choice: Choice, smp: Option<u8>) -> Result<Vec<&'static Kernel>, Strin
 
 fn row(kernel: &Kernel, cpus: u8, passed: bool, time: Duration) -> String {
     let result = if passed { "PASS" } else { "FAIL" };
-    format!("{:<10}{cpus:>5}   {result}{:>9.1}", kernel.arch, time.as_secs_f64())
+    format!("{:<14}{cpus:>5}   {result}{:>9.1}", kernel.arch, time.as_secs_f64())
 }
 
 fn has_command(name: &str) -> bool {
@@ -187,7 +202,7 @@ pub fn run(args: &BootArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    println!("{:<10}{:>5}   {:<4}{:>9}", "kernel", "CPUs", "", "seconds");
+    println!("{:<14}{:>5}   {:<4}{:>9}", "kernel", "CPUs", "", "seconds");
     let mut failed = 0;
     for kernel in kernels {
         let start = Instant::now();
@@ -234,12 +249,13 @@ mod tests {
     fn several_cpus_are_refused_where_there_is_one() {
         assert_eq!(
             chosen(Choice::X86, Some(4)),
-            Err("the kernel for x86_64 has one CPU; --smp is for aarch64, i686, riscv64".into())
+            Err("the kernel for x86_64 has one CPU; --smp is for aarch64, i686, linux-aarch64, riscv64"
+                .into())
         );
         assert_eq!(chosen(Choice::Riscv64, Some(4)), Ok(vec![kernel("riscv64")]));
         let all = chosen(Choice::All, Some(4)).expect("those with several CPUs have them");
         let cpus: Vec<u8> = all.iter().map(|kernel| kernel.cpus(Some(4))).collect();
-        assert_eq!(cpus, [4, 4, 1, 1, 4, 1]);
+        assert_eq!(cpus, [4, 4, 4, 1, 1, 4, 1]);
     }
 
     /// `kernels/run` decides; this one fails for ppc32, and without the CPUs that it is to be
@@ -262,7 +278,7 @@ mod tests {
         assert_eq!(results, [Ok(()), Err("said: riscv64".into()), Ok(()), Err("said: ppc32".into())]);
         assert_eq!(
             row(kernel("ppc32"), 1, false, Duration::from_millis(2340)),
-            "ppc32         1   FAIL      2.3"
+            "ppc32             1   FAIL      2.3"
         );
     }
 
