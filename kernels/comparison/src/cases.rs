@@ -24,7 +24,7 @@ pub fn number(name: &str) -> Option<usize> {
 }
 
 /// Instructions by which pages are cleared or copied, as the plugin tells them apart.
-pub const BY: [&str; 3] = ["rep stos", "rep movs", "stores"];
+pub const BY: [&str; 4] = ["rep stos", "rep movs", "stores", "dc zva"];
 
 /// The plugin's counts of a case, of all operations together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,8 +50,8 @@ impl Counts {
             else {
                 return None;
             };
-            let &[a, b, c, d, e, f] = pages else { return None };
-            let (cleared, copied) = ([a, c, e], [b, d, f]);
+            let &[a, b, c, d, e, f, g, h] = pages else { return None };
+            let (cleared, copied) = ([a, c, e, g], [b, d, f, h]);
             *all.get_mut(usize::try_from(case).ok()?)? =
                 Counts { times, programs, kernel, forgotten, roots, page_instructions, cleared, copied };
         }
@@ -65,12 +65,12 @@ mod tests {
 
     #[test]
     fn counts_of_every_case_have_to_be_there() {
-        let line = |case: usize| format!("{case} 2 10 20 3 4 500 1 0 0 2 0 0\n");
+        let line = |case: usize| format!("{case} 2 10 20 3 4 500 1 0 0 2 0 0 0 0\n");
         let text: String = (0..CASES.len()).map(line).collect();
         let all = Counts::parse(&text).expect("all cases");
-        assert_eq!((all[3].cleared, all[3].copied), ([1, 0, 0], [0, 2, 0]));
+        assert_eq!((all[3].cleared, all[3].copied), ([1, 0, 0, 0], [0, 2, 0, 0]));
         assert!(Counts::parse(&line(0)).is_none());
         assert!(Counts::parse("0 x").is_none());
-        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0").is_none());
+        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0 0 0").is_none());
     }
 }

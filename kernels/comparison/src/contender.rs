@@ -9,11 +9,41 @@ pub enum Arch {
     I386,
     /// 64 bits.
     X86_64,
+    /// 64 bits, on QEMU's board `virt`.
+    Aarch64,
+}
+
+impl Arch {
+    /// All of them.
+    pub const ALL: [Arch; 3] = [Arch::I386, Arch::X86_64, Arch::Aarch64];
+
+    /// Returns the name in names of contenders.
+    const fn name(self) -> &'static str {
+        match self {
+            Arch::I386 => "i386",
+            Arch::X86_64 => "x86_64",
+            Arch::Aarch64 => "aarch64",
+        }
+    }
+
+    /// Returns the name for `kernels/linux`.
+    pub const fn kernel(self) -> &'static str {
+        if matches!(self, Arch::I386) { "i686" } else { self.name() }
+    }
+
+    /// Returns the compiler of programs, and its option for the target.
+    pub const fn compiler(self) -> [&'static str; 2] {
+        match self {
+            Arch::I386 => ["gcc", "-m32"],
+            Arch::X86_64 => ["gcc", "-m64"],
+            Arch::Aarch64 => ["clang", "--target=aarch64-linux-gnu"],
+        }
+    }
 }
 
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Arch::I386 { "i386" } else { "x86_64" })
+        f.write_str(self.name())
     }
 }
 
@@ -38,12 +68,12 @@ impl Contender {
     }
 
     pub fn arch(&self) -> Arch {
-        if self.name.contains("i386") { Arch::I386 } else { Arch::X86_64 }
+        Arch::ALL.into_iter().find(|arch| self.name.contains(arch.name())).unwrap_or(Arch::X86_64)
     }
 }
 
 /// All of them.
-pub const CONTENDERS: [Contender; 13] = [
+pub const CONTENDERS: [Contender; 17] = [
     Contender::new("linux-i386-high", "", "Linux, PAE, leaf tables in high memory"),
     Contender::new("linux-i386-nohigh", "userpte=nohigh", "Linux, PAE, tables in low memory"),
     Contender::new("linux-i386-high-noinit", "init_on_alloc=0", "the same; memory not cleared twice"),
@@ -61,4 +91,8 @@ pub const CONTENDERS: [Contender; 13] = [
     Contender::new("linux-x86_64-noinit", "init_on_alloc=0", "Linux; memory not cleared twice"),
     Contender::new("ptarmigan-x86_64", "", "the library"),
     Contender::new("plain-x86_64", "quicklist=off", "the library without quicklists"),
+    Contender::new("linux-aarch64", "", "Linux"),
+    Contender::new("linux-aarch64-noinit", "init_on_alloc=0", "Linux; memory not cleared twice"),
+    Contender::new("ptarmigan-aarch64", "", "the library"),
+    Contender::new("plain-aarch64", "quicklist=off", "the library without quicklists"),
 ];

@@ -15,6 +15,14 @@ const OUTPUT: u64 = 64 << 10;
 /// counted.
 const SECONDS: &str = "1200";
 
+/// Machines. PCs have the same processor for both contenders, with NX, as our entries carry it.
+const PC32: &[&str] =
+    &["-cpu", "qemu32,+pae,+pse36,+nx", "-M", "pc", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"];
+const PC64: &[&str] = &["-cpu", "qemu64", "-M", "pc", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"];
+const VIRT: &[&str] = &["-cpu", "cortex-a72", "-M", "virt", "-semihosting"];
+/// Linux's command line.
+const LINUX: &str = "quiet panic=-1 mitigations=off transparent_hugepage=never random.trust_cpu=1";
+
 /// The files that boots of one architecture share.
 pub struct Files {
     /// Our image.
@@ -55,29 +63,35 @@ impl Guest<'_> {
     /// QEMU cannot be started.
     pub fn run(&self) -> Result<(String, String), String> {
         let Guest { contender, files, counter, profiled } = self;
-        // The same processor for both; NX, as our entries carry it.
-        let (qemu, cpu, kernel_start) = match contender.arch() {
-            Arch::I386 => ("qemu-system-i386", "qemu32,+pae,+pse36,+nx", "0xc0000000"),
-            Arch::X86_64 => ("qemu-system-x86_64", "qemu64", "0x800000000000"),
+        let arch = contender.arch();
+        let (qemu, machine, kernel_start, console) = match arch {
+            Arch::I386 => ("qemu-system-i386", PC32, "0xc0000000", "ttyS0"),
+            Arch::X86_64 => ("qemu-system-x86_64", PC64, "0x800000000000", "ttyS0"),
+            Arch::Aarch64 => ("qemu-system-aarch64", VIRT, "0xffff000000000000", "ttyAMA0"),
         };
         let mut command = Command::new("timeout");
-        command.args([SECONDS, qemu, "-accel", "tcg", "-icount", "shift=0", "-cpu", cpu, "-M", "pc"]);
+        command.args([SECONDS, qemu, "-accel", "tcg", "-icount", "shift=0"]).args(machine);
         command.args(["-m", "2G", "-smp", "1", "-nographic", "-no-reboot", "-nic", "none"]);
-        command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         let (image, common) = match (contender.is_linux(), &files.linux) {
-            (false, _) => (&files.image, ""),
-            (true, Some(linux)) => (
-                linux,
-                "console=ttyS0 quiet panic=-1 mitigations=off transparent_hugepage=never random.trust_cpu=1",
-            ),
+            (false, _) => (&files.image, String::new()),
+            (true, Some(linux)) => (linux, format!("console={console} {LINUX}")),
             (true, None) => return Err("Linux was not fetched".into()),
         };
-        command.arg("-kernel").arg(image).arg("-initrd").arg(&files.archive);
-        command.arg("-append").arg(format!("{common} {}", contender.append));
+        let place = if arch == Arch::Aarch64 && !contender.is_linux() {
+            // QEMU's option is for images of Linux alone there.
+            self.place_archive(&mut command)?
+        } else {
+            command.arg("-initrd").arg(&files.archive);
+            String::new()
+        };
+        command.arg("-kernel").arg(image);
+        command.arg("-append").arg(format!("{common} {}{place}", contender.append));
         if let Some((plugin, out)) = counter {
             // The output of an earlier boot does not count.
             let _ = fs::remove_file(out);
-            let mut plugin = format!("{},kernel={kernel_start},out={}", plugin.display(), out.display());
+            let isa = if arch == Arch::Aarch64 { "aarch64" } else { "x86" };
+            let mut plugin =
+                format!("{},isa={isa},kernel={kernel_start},out={}", plugin.display(), out.display());
             if let Some(case) = profiled {
                 plugin.push_str(&format!(",profile={case}"));
             }
@@ -92,6 +106,17 @@ impl Guest<'_> {
         let status = child.wait().map_err(|e| format!("{qemu}: {e}"))?;
         let ended = format!("{qemu} ended with {status}");
         Ok((String::from_utf8_lossy(&printed).into_owned(), ended))
+    }
+
+    /// Has QEMU put the archive at the end of memory, below the 4 MiB that `kernels/linux` leaves
+    /// free; returns the word of the command line that says so.
+    fn place_archive(&self, command: &mut Command) -> Result<String, String> {
+        const END: u64 = 0x4000_0000 + (2 << 30) - (4 << 20);
+        let archive = &self.files.archive;
+        let bytes = fs::metadata(archive).map_err(|e| format!("{}: {e}", archive.display()))?.len();
+        let at = END - bytes.next_multiple_of(4096);
+        command.arg("-device").arg(format!("loader,file={},addr={at},force-raw=on", archive.display()));
+        Ok(format!(" initrd={at:#x},{bytes}"))
     }
 
     /// Boots, and reads the results.

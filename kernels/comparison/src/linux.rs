@@ -17,6 +17,7 @@ pub fn kernel(here: &Path, arch: Arch) -> Result<PathBuf, String> {
     let (architecture, flavour) = match arch {
         Arch::I386 => ("i386", "686-pae"),
         Arch::X86_64 => ("amd64", "cloud-amd64"),
+        Arch::Aarch64 => ("arm64", "cloud-arm64"),
     };
     let name = format!(r"linux-image-6\.1\.[0-9]*-[0-9]*-{flavour}-unsigned");
     let said = run(Command::new(here.join("debian")).args([architecture, &name]))?;

@@ -108,11 +108,10 @@ fn run(command: &mut Command) -> Result<String, String> {
 fn prepare(options: &Options, work: &Path, arch: Arch, linux: bool) -> Result<guest::Files, String> {
     let program = work.join(format!("init-{arch}"));
     let source = options.here.join("programs").join(&options.program).with_extension("c");
-    let bits = if arch == Arch::I386 { "-m32" } else { "-m64" };
-    run(Command::new("gcc").args([bits, "-O2", "-w", "-static", "-o"]).arg(&program).arg(source))?;
-    let name = if arch == Arch::I386 { "i686" } else { "x86_64" };
-    let said =
-        run(Command::new(options.here.join("linux")).args(["--arch", name, "--print-image", "init=none"]))?;
+    let [compiler, target] = arch.compiler();
+    run(Command::new(compiler).args([target, "-O2", "-w", "-static", "-o"]).arg(&program).arg(source))?;
+    let arguments = ["--arch", arch.kernel(), "--print-image", "init=none"];
+    let said = run(Command::new(options.here.join("linux")).args(arguments))?;
     let (image, initrd) =
         said.trim().split_once(' ').ok_or_else(|| format!("kernels/linux --print-image said {said}"))?;
     let archive = work.join(format!("initrd-{arch}"));
@@ -140,7 +139,7 @@ fn compare(options: &Options) -> Result<(), String> {
     };
     let work = scratch()?;
     let mut files = Vec::new();
-    for arch in [Arch::I386, Arch::X86_64] {
+    for arch in Arch::ALL {
         let here: Vec<_> = contenders.iter().filter(|contender| contender.arch() == arch).collect();
         if !here.is_empty() {
             let linux = here.iter().any(|contender| contender.is_linux());

@@ -37,6 +37,7 @@ fn pages(all: &[Pages]) -> String {
     let letter = most.map_or("", |most| match BY.iter().position(|by| *by == most.by) {
         Some(0) => "s",
         Some(1) => "m",
+        Some(3) => "z",
         _ => "w",
     });
     format!("{sum:.1}{letter}")
@@ -71,8 +72,8 @@ pub fn tables(rows: &[Row]) {
         println!();
         println!("pages=1: a page that is cleared or copied counts as one instruction.");
         println!("program: instructions of the program; all others are the kernel's.");
-        println!("cleared, copied: pages, by rep stos (s), rep movs (m), single stores (w).");
-        println!("inval: invlpg; cr3: roots loaded.");
+        println!("cleared, copied: pages, by rep stos (s), rep movs (m), single stores (w), dc zva (z).");
+        println!("inval: invlpg, tlbi of pages and ranges; cr3: roots loaded (ttbr0).");
     }
 }
 
@@ -172,7 +173,7 @@ fn placement(rows: &[Row], bars: &mut Vec<Bar>) {
 /// Prints how the rows stand against the bars.
 pub fn bars(rows: &[Row]) {
     let mut bars = Vec::new();
-    for arch in ["i386-high", "i386-nohigh", "x86_64"] {
+    for arch in ["i386-high", "i386-nohigh", "x86_64", "aarch64"] {
         against_linux(rows, arch, &mut bars);
     }
     placement(rows, &mut bars);

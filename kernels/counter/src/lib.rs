@@ -7,8 +7,9 @@
 //! qemu-system-x86_64 -icount shift=0 -smp 1 -plugin libkernel_counter.so,kernel=0xffff800000000000,out=counts ...
 //! ```
 //!
-//! A mark is an instruction without effect, `nopl` with the displacement `0x50544100 + 2 * case`
-//! where a case begins and one more where it ends. The mark of case [`REPORT`] writes the counts.
+//! A mark is an instruction without effect, on x86 `nopl` with the displacement
+//! `0x50544100 + 2 * case` where a case begins and one more where it ends. With `isa=aarch64` it is a
+//! `movz` of `0x5400 + 2 * case` to the register of zeroes. The mark of case [`REPORT`] writes the counts.
 //! With `profile=CASE` it also writes how often each instruction of the kernel was executed in that
 //! case. One CPU only.
 
@@ -25,7 +26,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use pages::{BY, Pages, Written};
+use pages::{BY, By, Pages, Written};
 
 /// Cases that there may be.
 pub const CASES: usize = 16;
@@ -39,7 +40,15 @@ static PROGRAMS: AtomicU64 = AtomicU64::new(0);
 static KERNEL: AtomicU64 = AtomicU64::new(0);
 static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 static ROOTS: AtomicU64 = AtomicU64::new(0);
+static ZEROED: AtomicU64 = AtomicU64::new(0);
 
+/// `dc zva` of a page: each clears 64 bytes.
+const ZEROED_A_PAGE: u64 = 64;
+/// Instructions for each `dc zva`, in the loops of both kernels.
+const ZEROING: u64 = 4;
+
+/// The guest executes A64 instructions, not those of x86.
+static IS_A64: AtomicBool = AtomicBool::new(false);
 /// The first address of the kernel.
 static KERNEL_START: AtomicU64 = AtomicU64::new(u64::MAX);
 /// A case has begun: before, no access is followed.
@@ -81,10 +90,13 @@ thread_local! {
 
 impl Counter {
     fn now(&self) -> Counts {
-        let Written { cleared, copied, instructions } = &self.written;
+        let Written { mut cleared, copied, instructions } = self.written;
+        let zeroed = ZEROED.load(Relaxed);
+        cleared[By::Zeroes as usize] = zeroed / ZEROED_A_PAGE;
+        let instructions = instructions + zeroed * ZEROING;
         let counted = [&PROGRAMS, &KERNEL, &FORGOTTEN, &ROOTS].map(|count| count.load(Relaxed));
         let pages = (0..BY.len()).flat_map(|by| [cleared[by], copied[by]]);
-        counted.into_iter().chain([*instructions]).chain(pages).collect()
+        counted.into_iter().chain([instructions]).chain(pages).collect()
     }
 
     fn mark(&mut self, case: usize, ends: bool) {
@@ -156,11 +168,26 @@ enum Kind {
     RepMovs,
     ForgetsPage,
     LoadsRoot,
+    Zeroes,
     Other,
 }
 
-/// Tells the kind from the bytes (the processor's manual, volume 2).
-fn kind(bytes: &[u8]) -> Kind {
+/// Tells the kind of an A64 instruction (Arm ARM, "A64 instruction set encoding").
+fn kind_a64(bytes: &[u8]) -> Kind {
+    let Some(word) = bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return Kind::Other };
+    let number = (word >> 5 & 0xffff).wrapping_sub(0x5400) as usize;
+    match word {
+        _ if word & 0xffe0_001f == 0xd280_001f && number < 2 * CASES => Kind::Mark(number),
+        // TLBI of EL1: those of a page or a range have an odd last operand.
+        _ if word & 0xffff_f000 == 0xd508_8000 && word >> 5 & 1 != 0 => Kind::ForgetsPage,
+        _ if word & !0x1f == 0xd518_2000 => Kind::LoadsRoot,
+        _ if word & !0x1f == 0xd50b_7420 => Kind::Zeroes,
+        _ => Kind::Other,
+    }
+}
+
+/// Tells the kind of an x86 instruction from its bytes (the processor's manual, volume 2).
+fn kind_x86(bytes: &[u8]) -> Kind {
     let mut rest = bytes;
     let mut repeats = false;
     while let [first, after @ ..] = rest {
@@ -208,7 +235,22 @@ mod tests {
             (&[0x0f, 0x1f, 0x80, 0, 0, 0, 0], Kind::Other),
             (&[], Kind::Other),
         ] {
-            assert_eq!(kind(bytes), expected, "{bytes:02x?}");
+            assert_eq!(kind_x86(bytes), expected, "{bytes:02x?}");
+        }
+        for (word, expected) in [
+            (0xd28a_807f_u32, Kind::Mark(3)),
+            (0xd28a_8060, Kind::Other),       // another register
+            (0xd28b_801f, Kind::Other),       // another number
+            (0xd508_83a0, Kind::ForgetsPage), // vale1is
+            (0xd508_8720, Kind::ForgetsPage), // vae1
+            (0xd508_8340, Kind::Other),       // aside1is
+            (0xd508_831f, Kind::Other),       // vmalle1is
+            (0xd518_2001, Kind::LoadsRoot),
+            (0xd518_2021, Kind::Other), // ttbr1
+            (0xd50b_7421, Kind::Zeroes),
+            (0xd503_201f, Kind::Other), // nop
+        ] {
+            assert_eq!(kind_a64(&word.to_le_bytes()), expected, "{word:08x}");
         }
     }
 }

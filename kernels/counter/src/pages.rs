@@ -27,10 +27,12 @@ pub enum By {
     RepMovs,
     /// Single stores.
     Stores,
+    /// `dc zva`, which QEMU tells no address of.
+    Zeroes,
 }
 
 /// Names of the instructions, in their order.
-pub const BY: [&str; 3] = ["rep stos", "rep movs", "stores"];
+pub const BY: [&str; 4] = ["rep stos", "rep movs", "stores", "dc zva"];
 
 /// Pages, and the instructions executed from their first store to their last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,13 +134,13 @@ mod tests {
         for word in 0..512 {
             pages.store(0x1000 + word * 8, 8, By::RepStos, 10 + word, &mut written);
         }
-        assert_eq!((written.cleared, written.copied), ([1, 0, 0], [0; 3]));
+        assert_eq!((written.cleared, written.copied), ([1, 0, 0, 0], [0; 4]));
         assert_eq!(written.instructions, 511);
         for word in 0..1024 {
             pages.load(0x7000 + word * 4, 4, 1000 + word);
             pages.store(0x9000 + word * 4, 4, By::Stores, 1000 + word, &mut written);
         }
-        assert_eq!((written.cleared, written.copied), ([1, 0, 0], [0, 0, 1]));
+        assert_eq!((written.cleared, written.copied), ([1, 0, 0, 0], [0, 0, 1, 0]));
     }
 
     #[test]
@@ -153,7 +155,7 @@ mod tests {
         for word in 0..1024 {
             pages.store(0x1000 + word * 4, 4, By::RepStos, 30_000 + word, &mut written);
         }
-        assert_eq!((written.cleared, written.instructions), ([1, 0, 0], 1023));
+        assert_eq!((written.cleared, written.instructions), ([1, 0, 0, 0], 1023));
     }
 
     #[test]
@@ -169,6 +171,6 @@ mod tests {
         for word in 1..512 {
             pages.store(0x3000 + word * 8, 8, By::RepStos, word, &mut written);
         }
-        assert_eq!((written.cleared, written.copied), ([1, 0, 0], [0; 3]));
+        assert_eq!((written.cleared, written.copied), ([1, 0, 0, 0], [0; 4]));
     }
 }

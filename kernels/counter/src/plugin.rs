@@ -7,8 +7,8 @@ use kernel_plugin::{self as api, ADD, Argument, Block, Id, LOADS_AND_STORES, Mac
 
 use crate::pages::By;
 use crate::{
-    BEGUN, CASES, COUNTER, FORGOTTEN, KERNEL, KERNEL_START, Kind, OUT, PROFILED, PROGRAMS, ROOTS, count_of,
-    kind,
+    BEGUN, CASES, COUNTER, FORGOTTEN, IS_A64, KERNEL, KERNEL_START, Kind, OUT, PROFILED, PROGRAMS, ROOTS,
+    ZEROED, count_of, kind_a64, kind_x86,
 };
 
 /// The version of the interface that this plugin is written for.
@@ -52,7 +52,7 @@ extern "C" fn translated(_: Id, block: *mut Block) {
                 let place = count.as_ptr().cast::<c_void>();
                 api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, place, 1);
             };
-            let kind = kind(bytes);
+            let kind = if IS_A64.load(Relaxed) { kind_a64(bytes) } else { kind_x86(bytes) };
             if at < KERNEL_START.load(Relaxed) {
                 counts(&PROGRAMS);
                 if let Kind::Mark(mark) = kind {
@@ -75,13 +75,14 @@ extern "C" fn translated(_: Id, block: *mut Block) {
             match kind {
                 Kind::ForgetsPage => counts(&FORGOTTEN),
                 Kind::LoadsRoot => counts(&ROOTS),
+                Kind::Zeroes => counts(&ZEROED),
                 _ => {}
             }
         }
     }
 }
 
-/// Takes the plugin's arguments: where the kernel begins, where counts go, and a case whose
+/// Takes the plugin's arguments: the instruction set, where the kernel begins, where counts go, and a case whose
 /// instructions are counted one by one.
 fn read(texts: &[String]) -> Result<(), String> {
     for text in texts {
@@ -90,19 +91,22 @@ fn read(texts: &[String]) -> Result<(), String> {
                 let number = u64::from_str_radix(start.trim_start_matches("0x"), 16);
                 KERNEL_START.store(number.map_err(|e| format!("kernel={start}: {e}"))?, Relaxed);
             }
+            Some(("isa", isa @ ("x86" | "aarch64"))) => IS_A64.store(isa == "aarch64", Relaxed),
             Some(("profile", case)) => {
                 PROFILED.set(case.parse().map_err(|e| format!("profile={case}: {e}"))?).ok();
             }
             Some(("out", path)) => _ = OUT.set(path.to_owned()),
             _ => {
-                return Err(format!("argument {text} is not known: there are kernel=, profile= and out="));
+                return Err(format!(
+                    "argument {text} is not known: there are isa=, kernel=, profile= and out="
+                ));
             }
         }
     }
     OUT.get().map(|_| ()).ok_or("where to? out= is missing".into())
 }
 
-/// Called by QEMU when it loads the plugin, with the arguments `kernel=` and `out=`.
+/// Called by QEMU when it loads the plugin, with the arguments `isa=`, `kernel=` and `out=`.
 ///
 /// # Safety
 ///
