@@ -1,8 +1,6 @@
 //! The library's view of this machine: memory in the direct map, harts that invalidate for
 //! themselves and interrupt each other, and the order in which the parts are set up.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use ptarmigan::arch::riscv64::SfenceVma;
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
 use ptarmigan::format::Sv39;
@@ -12,8 +10,7 @@ use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Ipi, Runs, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel_base::late::Late;
 use ptarmigan_kernel_base::program::{Pages, Program};
-use ptarmigan_kernel_base::riscv::{irq, sbi};
-use ptarmigan_kernel_base::tasks::CPUS;
+use ptarmigan_kernel_base::riscv::{harts, irq};
 use ptarmigan_kernel_base::{Failed, fail, machine, memory_run, smp};
 use ptarmigan_kernel_mailbox::Announced;
 
@@ -28,23 +25,6 @@ const ASIDS: u16 = 64;
 /// Forgetting one page is one instruction. No instruction covers a range, so a run of pages has no
 /// cost of its own. Above 64 pages the whole space is cheaper, as Linux has it on RISC-V.
 const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
-
-/// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
-#[unsafe(export_name = "hart_ids")]
-static HART_IDS: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
-
-/// Says which hart a CPU is.
-pub fn set_hart(cpu: usize, hart: u64) {
-    if let Some(id) = HART_IDS.get(cpu) {
-        id.store(hart, Ordering::Relaxed);
-    }
-}
-
-/// Interrupts a CPU.
-pub fn interrupt(cpu: usize) {
-    let hart = HART_IDS.get(cpu).map_or(0, |id| id.load(Ordering::Relaxed));
-    let _ = sbi::interrupt(1 << hart);
-}
 
 /// Proof of being on this CPU.
 pub fn pin() -> Pinned<'static> {
@@ -76,7 +56,7 @@ impl Ipi for Interrupts {
         if leaves_out(Part::Ipi) {
             return;
         }
-        cpus.iter().for_each(|cpu| interrupt(cpu.0 as usize));
+        cpus.iter().for_each(|cpu| harts::interrupt(cpu.0 as usize));
     }
 
     fn wait(&self, pin: &Pinned<'_>, turn: u32) {

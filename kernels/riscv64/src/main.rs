@@ -17,14 +17,14 @@ mod without;
 use core::arch::global_asm;
 
 use port::TASKS;
-use ptarmigan_kernel_base::riscv::{irq, sbi, virt};
+use ptarmigan_kernel_base::riscv::{harts, irq, sbi, virt};
 use ptarmigan_kernel_base::smp::{self, measure, stack};
 use ptarmigan_kernel_base::{board, fail, fail_if, fdt, pass, say};
 use ptarmigan_kernel_mailbox as mailbox;
 
 ptarmigan_kernel_base::panic_handler!();
 
-global_asm!(include_str!("boot.s"));
+global_asm!(include_str!("../../base/src/riscv/boot.s"));
 
 const PAGE: u64 = 4096;
 
@@ -43,7 +43,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     let start = mmu::physical(&raw const image_end).next_multiple_of(PAGE);
     say!("hart {hart} of {}, memory to {end:#x}, {} ASID bits", board.cpus, mmu::highest_asid().count_ones());
 
-    machine::set_hart(0, hart);
+    harts::set(0, hart);
     // SAFETY: 1. No other hart runs yet, and the library is set up below.
     unsafe { kernel_half::map() };
     // SAFETY: 1. The firmware says that it is memory; it is behind the image, and the firmware is
@@ -61,7 +61,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
 
     let others = board.cpu_ids.iter().take(board.cpus).filter(|id| **id != hart);
     for (cpu, id) in others.enumerate().map(|(n, id)| (n + 1, *id)) {
-        machine::set_hart(cpu, id);
+        harts::set(cpu, id);
         // SAFETY: 1. The code at `start_other` is for that, and CPU numbers are below the number of
         // harts.
         if let Err(e) = unsafe { sbi::start_hart(id, mmu::physical(&raw const start_other), cpu as u64) } {
@@ -100,6 +100,6 @@ extern "C" fn kernel_other(_hart: u64) -> ! {
 unsafe extern "C" {
     /// Set by the link script; only its address means anything.
     static image_end: u8;
-    /// Defined by `boot.s`.
+    /// Defined by the assembly.
     static start_other: u8;
 }

@@ -2,7 +2,7 @@
 
 use ptarmigan::format::Sv39;
 use ptarmigan::machine::On;
-use ptarmigan_kernel_base::riscv::{irq, sbi};
+use ptarmigan_kernel_base::riscv::{harts, irq, sbi};
 use ptarmigan_kernel_base::tasks::{self, Port, Trap};
 use ptarmigan_kernel_mailbox::Operation;
 
@@ -62,7 +62,7 @@ impl Port for Harts {
     }
 
     fn interrupt(cpu: usize) {
-        machine::interrupt(cpu);
+        harts::interrupt(cpu);
     }
 
     fn answer() {

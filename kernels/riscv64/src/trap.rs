@@ -3,87 +3,23 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use ptarmigan::format::Access;
 use ptarmigan_kernel_base::fail;
 use ptarmigan_kernel_base::riscv::irq;
-use ptarmigan_kernel_base::tasks::{self, Trap};
+use ptarmigan_kernel_base::riscv::trap::{Raised, enter_user};
+use ptarmigan_kernel_base::tasks::Trap;
 
 use crate::{machine, mmu};
 
-global_asm!(include_str!("trap.s"));
+pub use ptarmigan_kernel_base::riscv::trap::Registers;
 
-/// The user's registers while the kernel runs. The assembly knows the layout.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Registers {
-    x: [u64; 32],
-    pc: u64,
-    kernel_sp: u64,
-}
-
-const SP: usize = 2;
-const A0: usize = 10;
-const A7: usize = 17;
-
-impl tasks::Registers for Registers {
-    const ZERO: Registers = Registers { x: [0; 32], pc: 0, kernel_sp: 0 };
-
-    fn at(pc: u64, sp: u64, arguments: [u64; 3]) -> Self {
-        let mut registers = Registers { pc, ..Registers::ZERO };
-        registers.x[SP] = sp;
-        registers.x[A0..A0 + 3].copy_from_slice(&arguments);
-        registers
-    }
-
-    fn call(&self) -> u64 {
-        self.x[A7]
-    }
-
-    fn arguments(&self) -> [u64; 3] {
-        [self.x[A0], self.x[A0 + 1], self.x[A0 + 2]]
-    }
-
-    fn set_result(&mut self, value: u64) {
-        self.x[A0] = value;
-    }
-}
-
-/// Why a hart came into the kernel.
-#[repr(C)]
-struct Raised {
-    cause: u64,
-    /// The address of a fault.
-    value: u64,
-}
-
-impl Raised {
-    fn trap(&self) -> Trap {
-        const INTERRUPT: u64 = 1 << 63;
-        const SOFTWARE: u64 = INTERRUPT | 1;
-        const TIMER: u64 = INTERRUPT | 5;
-        let page = |access| Trap::Page { at: self.value, access, protected: false };
-        match self.cause {
-            8 => Trap::Call,
-            12 => page(Access::Exec),
-            13 => page(Access::Read),
-            15 => page(Access::Write),
-            SOFTWARE => Trap::Interrupt,
-            TIMER => Trap::Timer,
-            _ => Trap::Other,
-        }
-    }
-}
-
-unsafe extern "C" {
-    fn enter_user(registers: *mut Registers) -> Raised;
-}
+global_asm!(include_str!("../../base/src/riscv/trap.s"));
 
 /// Runs the user until it traps. The space is loaded; interrupts are masked.
 pub fn enter(registers: &mut Registers) -> Trap {
     mmu::check_fenced("a space's");
     irq::allow(irq::SOFTWARE | irq::TIMER);
-    // SAFETY: user mode reaches only memory that its space maps for it; the assembly preserves the
-    // registers that the compiler expects.
+    // SAFETY: 1. The assembly is this image's. 2. User mode reaches only memory that its space maps
+    // for it.
     let trap = unsafe { enter_user(registers) }.trap();
     if let Trap::Call = trap {
         registers.pc = registers.pc.wrapping_add(4);

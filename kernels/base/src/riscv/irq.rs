@@ -66,6 +66,14 @@ pub fn take_software() -> bool {
     pending & SOFTWARE != 0
 }
 
+/// Returns whether the timer's interrupt is pending.
+pub fn is_due() -> bool {
+    let pending: u64;
+    // SAFETY: reading the register has no effect.
+    unsafe { asm!("csrr {}, sip", out(reg) pending, options(nomem, nostack)) };
+    pending & TIMER != 0
+}
+
 /// Sleeps until an interrupt is pending, whether it is masked or not; not the timer's.
 pub fn sleep() {
     sbi::set_timer(u64::MAX);

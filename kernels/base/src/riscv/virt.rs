@@ -9,6 +9,10 @@ use crate::direct::direct;
 const DATA: u64 = 0x1000_0000;
 const STATUS: u64 = DATA + 5;
 const READY: u8 = 0x20;
+/// A byte was typed.
+const TYPED: u8 = 1;
+/// Bytes wait in a queue.
+const QUEUE: u64 = DATA + 2;
 const FINISHER: u64 = 0x10_0000;
 const PASS: u32 = 0x5555;
 /// QEMU's exit status is the upper half.
@@ -22,6 +26,21 @@ fn put(byte: u8) {
     unsafe {
         while ptr::read_volatile(direct::<u8>(STATUS)) & READY == 0 {}
         ptr::write_volatile(direct::<u8>(DATA), byte);
+    }
+}
+
+/// Has the port keep bytes that are typed.
+pub fn listen() {
+    // SAFETY: a register of the machine's 16550; it touches no memory.
+    unsafe { ptr::write_volatile(direct::<u8>(QUEUE), 1) };
+}
+
+/// Takes a byte that was typed.
+pub fn typed() -> Option<u8> {
+    // SAFETY: registers of the machine's 16550; they touch no memory.
+    unsafe {
+        let is_typed = ptr::read_volatile(direct::<u8>(STATUS)) & TYPED != 0;
+        is_typed.then(|| ptr::read_volatile(direct::<u8>(DATA)))
     }
 }
 
