@@ -3,6 +3,7 @@
 include!("../base/image.rs");
 
 fn main() {
-    link("base/src/aarch64/link.ld");
+    let riscv = std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "riscv64");
+    link(if riscv { "base/src/riscv/link.ld" } else { "base/src/aarch64/link.ld" });
     println!("cargo:rerun-if-changed=../base/src");
 }

@@ -24,6 +24,15 @@ static inline unsigned long long ticks_in_a_second(void) {
     __asm__ volatile("mrs %0, cntfrq_el0" : "=r"(hertz));
     return hertz;
 }
+#elif defined __riscv
+static inline unsigned long long ticks(void) {
+    unsigned long long now;
+    __asm__ volatile("rdtime %0" : "=r"(now));
+    return now;
+}
+
+/* Of QEMU's board. */
+static inline unsigned long long ticks_in_a_second(void) { return 10000000; }
 #endif
 
 /* Nanoseconds: under QEMU's -icount shift=0 these are instructions, too. */
@@ -65,4 +74,15 @@ static inline void end_machine(void) {}
 #define BAD_STACK "mov x0, #16\n\tmov sp, x0\n\tstr x0, [sp]"
 /* A number for the register of zeroes. */
 #define MARKS_WITH "movz xzr, #(0x5400 + %c0)"
+#elif defined __riscv
+#define END_OF_ADDRESSES (1ul << 38)
+#define MACHINE EM_RISCV
+#define EXITS_WITH(status) 0x05d00893, 0x00000513 | (status) << 20, 0x00000073
+#define PRIVILEGED "csrr t0, sstatus"
+#define PRIVILEGED_SIGNAL SIGILL
+#define NO_INSTRUCTION ".half 0"
+#define BREAKPOINT "ebreak"
+#define BAD_STACK "li sp, 16\n\tsd sp, 0(sp)"
+/* A number for the register of zeroes. */
+#define MARKS_WITH "lui zero, 0x54000 + %c0"
 #endif

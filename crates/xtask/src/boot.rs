@@ -25,6 +25,8 @@ enum Choice {
     I686,
     #[value(name = "linux-aarch64")]
     LinuxAarch64,
+    #[value(name = "linux-riscv64")]
+    LinuxRiscv64,
     Loongarch64,
     Ppc32,
     Riscv64,
@@ -67,7 +69,7 @@ impl Target {
     }
 }
 
-const KERNELS: [Kernel; 7] = [
+const KERNELS: [Kernel; 8] = [
     Kernel {
         arch: "aarch64",
         has_cpus: true,
@@ -90,6 +92,19 @@ const KERNELS: [Kernel; 7] = [
             (
                 "aarch64-linux-gnu-ld",
                 "binutils-aarch64-linux-gnu libc6-dev-arm64-cross libgcc-12-dev-arm64-cross",
+            ),
+        ],
+    },
+    Kernel {
+        arch: "linux-riscv64",
+        has_cpus: true,
+        target: Target::Installed("riscv64gc-unknown-none-elf"),
+        commands: &[
+            ("qemu-system-riscv64", "qemu-system-misc opensbi"),
+            ("clang", "clang"),
+            (
+                "riscv64-linux-gnu-ld",
+                "binutils-riscv64-linux-gnu libc6-dev-riscv64-cross libgcc-12-dev-riscv64-cross",
             ),
         ],
     },
@@ -249,13 +264,13 @@ mod tests {
     fn several_cpus_are_refused_where_there_is_one() {
         assert_eq!(
             chosen(Choice::X86, Some(4)),
-            Err("the kernel for x86_64 has one CPU; --smp is for aarch64, i686, linux-aarch64, riscv64"
+            Err("the kernel for x86_64 has one CPU; --smp is for aarch64, i686, linux-aarch64, linux-riscv64, riscv64"
                 .into())
         );
         assert_eq!(chosen(Choice::Riscv64, Some(4)), Ok(vec![kernel("riscv64")]));
         let all = chosen(Choice::All, Some(4)).expect("those with several CPUs have them");
         let cpus: Vec<u8> = all.iter().map(|kernel| kernel.cpus(Some(4))).collect();
-        assert_eq!(cpus, [4, 4, 4, 1, 1, 4, 1]);
+        assert_eq!(cpus, [4, 4, 4, 4, 1, 1, 4, 1]);
     }
 
     /// `kernels/run` decides; this one fails for ppc32, and without the CPUs that it is to be

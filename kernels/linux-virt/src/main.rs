@@ -5,6 +5,7 @@
 #![no_main]
 
 #[cfg_attr(target_arch = "aarch64", path = "aarch64/mod.rs")]
+#[cfg_attr(target_arch = "riscv64", path = "riscv64/mod.rs")]
 mod arch;
 mod context;
 mod virt;

@@ -9,17 +9,20 @@ use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Trap};
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::report::PASS;
+use ptarmigan_kernel::signal::Info;
 use ptarmigan_kernel::without::{Part, leaves_out};
 use ptarmigan_kernel_base::direct::direct;
-use ptarmigan_kernel_base::smp;
+use ptarmigan_kernel_base::{smp, tasks};
 
 use crate::KERNEL;
 use crate::arch::{self, clock, irq};
-use crate::context::Context;
+use crate::context::{Context, HANDLER_RETURN};
 
 /// The board with CPUs of the target.
 pub struct Virt;
 
+/// `rt_sigreturn`.
+const SIGRETURN: u64 = 139;
 /// Milliseconds between two interrupts of a CPU's timer.
 const TICK: u64 = 4;
 
@@ -30,7 +33,7 @@ pub fn set_timer() {
 
 /// Serves the interrupts of this CPU that are pending.
 pub fn interrupts() -> Trap {
-    let is_tick = clock::is_due();
+    let is_tick = arch::is_due();
     if is_tick {
         set_timer();
     }
@@ -38,6 +41,26 @@ pub fn interrupts() -> Trap {
         KERNEL.serve();
     }
     if is_tick { Trap::Timer } else { Trap::Interrupt }
+}
+
+/// Returns the reason why a program came back. `signal` tells the signal for an exception, of an
+/// instruction at this address, that is neither a call nor a fault of a page.
+#[inline]
+pub fn trap(context: &mut Context, trap: tasks::Trap, signal: impl FnOnce(u64) -> (u8, Info)) -> Trap {
+    let registers = &mut context.registers;
+    match trap {
+        tasks::Trap::Call => Trap::Call,
+        tasks::Trap::Page { at: HANDLER_RETURN, .. } if registers.pc == HANDLER_RETURN => {
+            registers.x[arch::NUMBER] = SIGRETURN;
+            Trap::Call
+        }
+        tasks::Trap::Page { at, access, .. } => Trap::Fault { at, access },
+        tasks::Trap::Timer | tasks::Trap::Interrupt => interrupts(),
+        tasks::Trap::Other => {
+            let (signal, info) = signal(registers.pc);
+            Trap::Signal { signal, info }
+        }
+    }
 }
 
 /// The interrupts between CPUs.

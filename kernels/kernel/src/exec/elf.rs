@@ -205,7 +205,7 @@ mod tests {
 
     const LIMIT: u64 = 0xbeff_f000;
     const SIZE: usize = 0x2000;
-    const ABIS: [Abi; 3] = [Abi::X86_64, Abi::I386, Abi::Aarch64];
+    const ABIS: [Abi; 4] = [Abi::X86_64, Abi::I386, Abi::Aarch64, Abi::Riscv64];
 
     /// The result of loading a file: the entry and all pages, or an error.
     fn load(abi: Abi, file: &[u8]) -> Result<(u64, Vec<Pages>), Errno> {

@@ -14,7 +14,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn wide(low: u64, high: u64) -> u64 {
         match A::ABI {
             Abi::I386 => high << 32 | low & 0xffff_ffff,
-            Abi::X86_64 | Abi::Aarch64 => low,
+            _ => low,
         }
     }
 

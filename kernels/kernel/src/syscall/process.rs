@@ -40,7 +40,7 @@ impl<A: Arch> Sys<'_, A> {
         let [flags, stack, parent_tid, fourth, fifth, _] = arguments;
         let (child_tid, thread) = match A::ABI {
             Abi::X86_64 => (fourth, fifth),
-            Abi::I386 | Abi::Aarch64 => (fifth, fourth),
+            _ => (fifth, fourth),
         };
         self.clone_with(flags, stack, [parent_tid, child_tid], thread)
     }

@@ -18,13 +18,22 @@ impl<A: Arch> Sys<'_, A> {
         let mut action = None;
         if new != 0 {
             Errno::EINVAL.when(signal == number::SIGKILL || signal == number::SIGSTOP)?;
-            let [handler, flags, restorer] = self.read_numbers(new, word)?;
-            let [mask] = self.read_numbers(new + 3 * word as u64, 8)?;
+            let [handler, flags] = self.read_numbers(new, word)?;
+            let (mut at, mut restorer) = (new + 2 * word as u64, 0);
+            if A::ABI.has_restorers() {
+                restorer = self.read_word(at)?;
+                at += word as u64;
+            }
+            let [mask] = self.read_numbers(at, 8)?;
             action = Some(Action { handler, flags, restorer, mask });
         }
         if old != 0 {
             let mut out = Layout::<32>::new(A::ABI);
-            out.word(before.handler).word(before.flags).word(before.restorer).u64(before.mask);
+            out.word(before.handler).word(before.flags);
+            if A::ABI.has_restorers() {
+                out.word(before.restorer);
+            }
+            out.u64(before.mask);
             self.write_bytes(old, out.bytes())?;
         }
         if let Some(action) = action {

@@ -47,7 +47,7 @@ impl<A: Arch> Sys<'_, A> {
                 }
                 out.at(144);
             }
-            Abi::Aarch64 => {
+            Abi::Aarch64 | Abi::Riscv64 => {
                 out.u64(1).u64(inode).u32(mode).u32(1).u32(0).u32(0).u64(device).u64(0).u64(size);
                 out.u64(4096).u64(blocks);
                 for _ in 0..3 {

@@ -39,7 +39,7 @@ macro_rules! calls {
                         $($($i386 => $result,)*)*
                         _ => return Err($sys.unknown(number)),
                     },
-                    Abi::Aarch64 => match number {
+                    Abi::Aarch64 | Abi::Riscv64 => match number {
                         $($($generic => $result,)*)*
                         _ => return Err($sys.unknown(number)),
                     },

@@ -12,16 +12,17 @@ use ptarmigan_kernel::signal::number;
 use ptarmigan_kernel_base::aarch64::trap::{SYNCHRONOUS, Syndrome, enter_user};
 use ptarmigan_kernel_base::aarch64::{psci, virt};
 use ptarmigan_kernel_base::direct::physical;
-use ptarmigan_kernel_base::{fail, tasks};
+use ptarmigan_kernel_base::fail;
 
-use crate::context::{Context, HANDLER_RETURN};
-use crate::virt::{interrupts, set_timer};
+use crate::context::Context;
+use crate::virt::{interrupts, set_timer, trap};
 
 pub use mmu::{COSTS, Hardware, asids, hardware, kernel_half};
 pub use ptarmigan::format::Aarch64 as Format;
+pub use ptarmigan_kernel_base::aarch64::clock::{self, is_due};
+pub use ptarmigan_kernel_base::aarch64::irq::{self, send as interrupt};
 pub use ptarmigan_kernel_base::aarch64::trap::{NUMBER, Registers};
 pub use ptarmigan_kernel_base::aarch64::virt::{VIRT, listen, typed};
-pub use ptarmigan_kernel_base::aarch64::{clock, irq};
 pub use sigcontext::{CONTEXT_BYTES, FRAME_BYTES};
 
 global_asm!(include_str!("../../../base/src/aarch64/boot.s"));
@@ -41,8 +42,6 @@ pub const PAGE_INSTRUCTIONS: &str = "dc zva, and ldp and stp of four vector regi
 pub const FIRST: usize = 0;
 /// The register that has the address that a function returns to.
 pub const LINK: usize = 30;
-/// `rt_sigreturn`.
-const SIGRETURN: u64 = 139;
 
 /// Returns the stack pointer.
 pub fn stack(registers: &Registers) -> u64 {
@@ -99,11 +98,6 @@ pub fn start_cpu(cpu: usize, id: u64) {
     }
 }
 
-/// Interrupts a CPU.
-pub fn interrupt(cpu: usize) {
-    irq::send(cpu);
-}
-
 /// Waits until an interrupt is pending.
 pub fn wait() {
     // SAFETY: 1. Waiting has no effect on memory.
@@ -118,24 +112,16 @@ pub fn enter(context: &mut Context) -> Trap {
         return interrupts();
     }
     let syndrome = Syndrome::read();
-    match syndrome.trap() {
-        tasks::Trap::Call => Trap::Call,
-        tasks::Trap::Page { at: HANDLER_RETURN, .. } if context.registers.pc == HANDLER_RETURN => {
-            context.registers.x[NUMBER] = SIGRETURN;
-            Trap::Call
-        }
-        tasks::Trap::Page { at, access, .. } => Trap::Fault { at, access },
-        _ => exception(&syndrome, context.registers.pc),
-    }
+    trap(context, syndrome.trap(), |pc| exception(&syndrome, pc))
 }
 
 /// Returns the signal for an exception that is no fault of a page, of an instruction at `pc`.
 #[cold]
 #[inline(never)]
-fn exception(syndrome: &Syndrome, pc: u64) -> Trap {
+fn exception(syndrome: &Syndrome, pc: u64) -> (u8, Info) {
     /// The kind of a data abort whose address is not aligned.
     const ALIGNMENT: u64 = 0x21;
-    let (signal, info) = match syndrome.class() {
+    match syndrome.class() {
         0x22 => (number::SIGBUS, Info::at(BUS_ADRALN, syndrome.far)),
         0x24 if syndrome.esr & 0x3f == ALIGNMENT => (number::SIGBUS, Info::at(BUS_ADRALN, syndrome.far)),
         // The stack pointer is not aligned.
@@ -144,8 +130,7 @@ fn exception(syndrome: &Syndrome, pc: u64) -> Trap {
         0x20 | 0x24 => (number::SIGSEGV, Info::at(SEGV_ACCERR, syndrome.far)),
         // No instruction, or one that programs may not execute.
         _ => (number::SIGILL, Info::at(ILL_ILLOPC, pc)),
-    };
-    Trap::Signal { signal, info }
+    }
 }
 
 /// The registers that the assembly leaves alone.
