@@ -22,8 +22,7 @@ impl<A: Arch> Kernel<A> {
         without::read(command_line.text());
         if archive.is_empty() {
             fail(format_args!(
-                "there is no initial file system: pass a cpio archive (newc) as the first module, in QEMU \
-                 with -initrd"
+                "there is no initial file system: pass a cpio archive (newc), as kernels/linux does"
             ));
         }
         let Unpacked { made, left_out } = self

@@ -74,8 +74,9 @@ fn start(id: u64, tree: u64) -> Result<(), Failed> {
     let archive = unsafe { core::slice::from_raw_parts(archive, (archive_end - archive_at) as usize) };
     arch::init_cpu();
     KERNEL.start(archive, &command_line);
+    // The first CPU need not be one of those that the tree names first.
     let others = board.cpu_ids.iter().take(board.cpus).filter(|other| **other != id);
-    for (n, other) in others.enumerate() {
+    for (n, other) in others.take(board.cpus - 1).enumerate() {
         arch::start_cpu(n + 1, *other);
     }
     smp::wait_until_up(board.cpus);
