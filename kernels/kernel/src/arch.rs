@@ -9,6 +9,7 @@ use ptarmigan::window::OpenWindow;
 
 use crate::Kernel;
 pub use crate::limits::CPUS;
+use crate::memory::code::Fetched;
 use crate::signal::action::{Delivery, Left};
 use crate::signal::info::Info;
 
@@ -123,8 +124,12 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     /// programs in it. An idle CPU clears frames ahead only where there is none.
     const HIGH_TABLES: bool = false;
 
-    /// Whether a CPU fetches the instructions that were stored, whatever it has cached.
-    const FETCHES_STORES: bool = false;
+    /// Returns the frames that CPUs fetch instructions from as they are; `None` if they fetch
+    /// whatever was stored, without a word from the kernel.
+    #[inline]
+    fn fetched() -> Option<&'static Fetched> {
+        None
+    }
 
     /// Prints the image's own counts, at the kernel's end.
     fn print_counts() {}

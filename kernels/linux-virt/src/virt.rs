@@ -8,6 +8,7 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Trap};
 use ptarmigan_kernel::counts::Count;
+use ptarmigan_kernel::memory::code::Fetched;
 use ptarmigan_kernel::report::PASS;
 use ptarmigan_kernel::signal::Info;
 use ptarmigan_kernel::without::{Part, leaves_out};
@@ -97,6 +98,12 @@ unsafe impl Arch for Virt {
 
     fn kernel() -> &'static Kernel<Virt> {
         &KERNEL
+    }
+
+    #[inline]
+    fn fetched() -> Option<&'static Fetched> {
+        static FETCHED: Fetched = Fetched::new();
+        Some(&FETCHED)
     }
 
     #[inline]

@@ -79,7 +79,6 @@ unsafe impl Arch for Pc {
     const STACK_END: u64 = arch::STACK_END;
     const MACHINE: &'static str = arch::MACHINE;
     const HIGH_TABLES: bool = arch::HAS_HIGH;
-    const FETCHES_STORES: bool = true;
     const PAGE_INSTRUCTIONS: &'static str = arch::PAGE_INSTRUCTIONS;
 
     fn print_counts() {

@@ -9,6 +9,7 @@ use super::pipe::{PIPE_BUF, Run};
 use super::tree::{Device, Kind};
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::memory::machine::stored;
 use crate::signal::info::{Info, SI_USER};
 use crate::signal::number;
 use crate::syscall::{Stop, Sys};
@@ -202,6 +203,7 @@ impl<A: Arch> Sys<'_, A> {
                     // in `read_pages`, with the sides swapped.
                     unsafe { page.wrapping_add(to).copy_from(from.wrapping_add(moved), step) }
                 })?;
+                stored::<A>(pfn);
                 moved += step;
                 written += step;
             }

@@ -7,6 +7,7 @@ use ptarmigan::window::{OpenWindow, WindowGuard};
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::memory::machine::stored;
 
 const PAGE: u64 = FRAME_SIZE as u64;
 
@@ -59,6 +60,7 @@ impl<A: Arch> Kernel<A> {
             // SAFETY: 1. As in `read_object`; programs that have the page mapped may race with
             // this, as with each other. 2. `piece` is memory of the kernel's own, of that length.
             unsafe { guard.base().add(to).copy_from_nonoverlapping(piece.as_ptr(), n) };
+            stored::<A>(pfn);
             done += n;
         }
         Ok(())

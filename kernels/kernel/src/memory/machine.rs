@@ -83,8 +83,11 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
 
     #[inline]
     fn before_executable(&self, pin: &Pinned<'_>, first: Pfn, frames: u64) {
-        if !A::FETCHES_STORES {
+        let Some(fetched) = A::fetched() else { return };
+        let all = || (first.0..).take(frames as usize).map(Pfn);
+        if !fetched.has(all()) {
             self.parts.before_executable(pin, first, frames);
+            all().for_each(|frame| fetched.add(frame));
         }
     }
 
@@ -96,6 +99,7 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
         A::page(pin, frame, |at| {
             // SAFETY: 1. `at` shows the frame, which the caller owns (point 1).
             unsafe { A::clear_page(at) }
+            stored::<A>(frame);
         })
     }
 
@@ -109,6 +113,7 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
                 // SAFETY: 1. `target` shows `to`, which the caller owns (point 1). 2. `source`
                 // shows `from`, another frame, which stays (point 2).
                 unsafe { A::copy_page(source, target) }
+                stored::<A>(to);
             })
         })?
     }
@@ -137,7 +142,7 @@ impl<A: Arch> Machine<A> {
 
     #[inline]
     pub(crate) fn objects(&self) -> Objects<'_, A::Window> {
-        Objects::new(&self.objects, self.parts.frames(), self.parts.window())
+        Objects::new(&self.objects, self.parts.frames(), self.parts.window(), A::fetched())
     }
 
     /// Gives back the pages in this CPU's lists, and with `all` those of the nodes.
@@ -181,6 +186,14 @@ impl<A: Arch> Kernel<A> {
     #[inline]
     pub fn count(&self, what: Count) {
         self.cpus[A::cpu()].counts.add(what);
+    }
+}
+
+/// Notes that the kernel has written to a frame.
+#[inline]
+pub(crate) fn stored<A: Arch>(frame: Pfn) {
+    if let Some(fetched) = A::fetched() {
+        fetched.remove(frame);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Memory: the library's machine and how it is set up, the pages of objects (files, shared
 //! memory), the spaces of tasks, and the memory of programs as the kernel reads and writes it.
 
+pub mod code;
 pub mod machine;
 pub mod objects;
 pub mod setup;

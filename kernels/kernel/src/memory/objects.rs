@@ -21,6 +21,7 @@ use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClas
 use ptarmigan::sync::SpinLock;
 use ptarmigan::window::{OpenWindow, WindowGuard};
 
+use super::code::Fetched;
 use crate::errno::Errno;
 
 /// Objects at a time.
@@ -54,6 +55,7 @@ pub struct Objects<'m, W> {
     all: &'m SpinLock<[Object; OBJECTS]>,
     frames: &'m Frames,
     window: &'m W,
+    fetched: Option<&'m Fetched>,
 }
 
 fn index(object: u32) -> usize {
@@ -61,8 +63,13 @@ fn index(object: u32) -> usize {
 }
 
 impl<'m, W: OpenWindow> Objects<'m, W> {
-    pub(super) fn new(table: &'m ObjectTable, frames: &'m Frames, window: &'m W) -> Self {
-        Objects { all: &table.0, frames, window }
+    pub(super) fn new(
+        table: &'m ObjectTable,
+        frames: &'m Frames,
+        window: &'m W,
+        fetched: Option<&'m Fetched>,
+    ) -> Self {
+        Objects { all: &table.0, frames, window, fetched }
     }
 
     /// Makes an object of `size` bytes, all holes, with one user.
@@ -178,6 +185,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
             // Programs that have it mapped may race with this, as with each other: there are no
             // Rust references to its bytes.
             unsafe { guard.base().add(kept).write_bytes(0, FRAME_SIZE - kept) };
+            self.stored(pfn);
         }
         Ok(())
     }
@@ -200,7 +208,16 @@ impl<W: OpenWindow> Objects<'_, W> {
         };
         let taken = self.frames.take(request)?;
         // SAFETY: 1. The window reaches all memory (`Arch`, point 5).
-        Ok(unsafe { taken.zeroed(self.window) }.into_raw().0)
+        let frame = unsafe { taken.zeroed(self.window) }.into_raw();
+        self.stored(frame);
+        Ok(frame.0)
+    }
+
+    /// Notes that the kernel has written to a frame.
+    fn stored(&self, frame: Pfn) {
+        if let Some(fetched) = self.fetched {
+            fetched.remove(frame);
+        }
     }
 
     /// Gives a frame of an object back.
