@@ -185,7 +185,7 @@ impl Run {
             let [what, gib, mib, page, bits] = [10, 3, 64, 512, 8].map(|n| self.random.below(n));
             let va = u64::from(gib) << 30 | u64::from(mib) << 21 | u64::from(page) << 12;
             let range = VirtRange { start: va, end: va + u64::from(self.random.below(64) + 1) * PAGE };
-            let attr = Attr::READ | Attr::USER | Attr(((bits & 3) << 1) as u16);
+            let attr = Attr::READ | Attr::USER | Attr((bits & 3) << 1);
             let mut pages = 0;
             macro_rules! edit {
                 () => {
@@ -221,9 +221,9 @@ impl Run {
                     unsafe { edit!().unmap_owned(range, Free::Empty, owns) };
                 }
                 6 => {
-                    let attr = if bits & 4 != 0 { attr } else { attr.without(Attr::READ) };
+                    let attr = if bits & 4 != 0 { attr } else { attr.without_access() };
                     let keep = Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
-                    edit!().change_range(range, |old| attr | Attr(old.0 & keep.0));
+                    edit!().change_range(range, |old| attr | Attr(old.0 & keep.0)).expect("it can be said");
                 }
                 7 => {
                     if let Some((_, attr)) = tree.query(on, VirtAddr(va)) {

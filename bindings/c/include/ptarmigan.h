@@ -128,7 +128,9 @@ enum pt_error {
 
 // Permissions of a page, combined with `|`.
 enum pt_attr {
-    // It may be read. A page without this is not present for the MMU and keeps its frame.
+    // It may be read. A page without permissions is not present for the MMU and keeps its
+    // frame. Pages that may be written and not read are refused; those that may be executed and not
+    // read, where the format has none.
     PT_ATTR_READ = 1,
     // It may be written.
     PT_ATTR_WRITE = 2,
@@ -667,6 +669,9 @@ int32_t pt_tree_unmap(struct pt_tree *tree,
 
 // Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. Bits that
 // MMUs have set are kept. Every CPU has forgotten the pages as they were when it returns.
+//
+// Fails, without a change, with `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and
+// `PT_ERROR_RANGE`.
 //
 // # Safety
 //

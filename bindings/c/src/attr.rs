@@ -18,7 +18,9 @@ pub struct PtPage {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtAttr {
-    /// It may be read. A page without this is not present for the MMU and keeps its frame.
+    /// It may be read. A page without permissions is not present for the MMU and keeps its
+    /// frame. Pages that may be written and not read are refused; those that may be executed and not
+    /// read, where the format has none.
     Read = 1,
     /// It may be written.
     Write = 2,
@@ -49,7 +51,7 @@ pub(crate) fn asked(attr: u32) -> Result<Attr, PtError> {
     if attr & !(ASKED | DEVICE) != 0 {
         return Err(PtError::Argument);
     }
-    let attr = Attr(attr as u16);
+    let attr = Attr(attr);
     Ok(match attr.has(Attr::WRITE) {
         _ if cfg!(any(target_arch = "x86", target_arch = "x86_64")) => attr,
         true => attr | Attr::ACCESSED | Attr::DIRTY,

@@ -112,6 +112,12 @@ impl From<ptarmigan::frames::DataError> for PtError {
     }
 }
 
+impl From<ptarmigan::format::Inexpressible> for PtError {
+    fn from(_: ptarmigan::format::Inexpressible) -> Self {
+        PtError::Argument
+    }
+}
+
 impl From<ptarmigan::table::MapError> for PtError {
     fn from(e: ptarmigan::table::MapError) -> Self {
         use ptarmigan::table::MapError as M;
@@ -119,7 +125,7 @@ impl From<ptarmigan::table::MapError> for PtError {
             M::NoFrame(e) => e.into(),
             M::Occupied { .. } => PtError::Mapped,
             M::OutOfRange { .. } => PtError::Range,
-            M::BadFrame { .. } => PtError::Argument,
+            M::BadFrame { .. } | M::Inexpressible(_) => PtError::Argument,
             M::WrongMachine(e) => e.into(),
             M::Refused(e) => e.into(),
         }

@@ -34,7 +34,7 @@ unsafe impl Format for Alpha {
         pfn.addr().0 >> 13 << 32 | 1 << 18 | 1 << 8 | bits | (bits >> 12 & bits >> 9 & 1) << 13
     }
     fn frame(_: Level, raw: u64) -> Pfn { PhysAddr(raw >> 32 << 13).pfn() }
-    fn attr(_: Level, raw: u64) -> Attr { Attr((0..8).map(|n| ((raw ^ FORBID) >> BITS[n] & 1) << n).sum::<u64>() as u16) }
+    fn attr(_: Level, raw: u64) -> Attr { Attr((0..8).map(|n| ((raw ^ FORBID) >> BITS[n] & 1) << n).sum::<u64>() as u32) }
     fn is_present(_: Level, raw: u64) -> bool { raw & 1 != 0 }
     fn allows(_: Level, raw: u64, access: Access) -> bool {
         let write = raw & (1 << 13 | 1 << 2) == 1 << 13;

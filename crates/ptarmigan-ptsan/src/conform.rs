@@ -1,7 +1,7 @@
 //! Compares a format with its promises, and with the sanitizer's decoder of the same architecture.
 use crate::Watchable;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
-use ptarmigan::format::{Access, Attr, Entry, Format, Slot};
+use ptarmigan::format::{Access, Attr, Entry, Format, KernelFetch, Slot};
 use ptarmigan::page::Level;
 use ptsan::{AccessKind, Arch};
 use std::fmt;
@@ -44,6 +44,10 @@ pub fn conform<F: Watchable>() {
 /// of the first frames, the last one, and others between. Entries are compared as they lie in
 /// memory.
 ///
+/// Attributes that [`Format::RIGHTS`] can say must come back as they were given, and the MMU must
+/// allow what they say: to the user, to the kernel in its own pages, and to the kernel that executes
+/// pages of the user. Entries with others are leaves that allow no access that they do not name.
+///
 /// [`Format::allows`] is compared for pages of the user only. In a second stage
 /// ([`GUEST`](Format::GUEST)) these are all pages, whatever attributes they were given. A tree that
 /// no MMU walks (PowerPC with a hash table) has no accessed bits; there, the accesses that the
@@ -73,6 +77,7 @@ fn expect<F: Format>(met: bool, what: impl FnOnce() -> String) -> Checked {
 fn shape<F: Format>(arch: &Arch) -> Checked {
     let (ours, theirs) = (usize::from(F::LAYOUT.levels), arch.levels.len());
     expect::<F>(ours == theirs, || format!("{ours} levels, and {} has {theirs}", arch.name))?;
+    expect::<F>(F::GUEST != F::RIGHTS.can_say(Attr::READ), || "`GUEST` and `RIGHTS` differ".to_owned())?;
     for (level, theirs) in F::LAYOUT.each_level().zip(&arch.levels) {
         let of = |what, ours: u64, theirs: u64| {
             expect::<F>(ours == theirs, || {
@@ -128,10 +133,10 @@ fn links<F: Format>(arch: &Arch, level: Level) -> Checked {
     Ok(())
 }
 
-/// All attributes of the library, each alone and with each of the format's own.
+/// All combinations of the attributes that every format has, each alone and with each of the others.
 fn attributes() -> impl Iterator<Item = Attr> {
-    let own = (0..16).map(|bit| 1 << bit).filter(|bit| Attr::OWN.0 & bit != 0);
-    std::iter::once(0).chain(own).flat_map(|own| (0..256).map(move |bits| Attr(own | bits)))
+    let others = (8..24).map(|bit| 1 << bit);
+    std::iter::once(0).chain(others).flat_map(|other| (0..256).map(move |bits| Attr(other | bits)))
 }
 
 /// Leaves of a table of `level`.
@@ -146,7 +151,7 @@ fn leaves<F: Format>(arch: &Arch, level: Level) -> Checked {
     // Special or not makes no difference, and the bits that the MMU sets come together.
     let noted = Attr::ACCESSED | Attr::DIRTY;
     let fewer = |attr: &Attr| !attr.has(Attr::SPECIAL) && (attr.has(noted) || attr.0 & noted.0 == 0);
-    let all: Vec<_> = attributes().filter(fewer).collect();
+    let all: Vec<_> = attributes().filter(fewer).filter(|attr| F::RIGHTS.can_say(*attr)).collect();
     let (first, last) = (frames[0], frames[frames.len() - 1]);
     for attr in &all {
         let old = F::leaf(level, first, *attr);
@@ -184,15 +189,16 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
     let frame = F::frame(level, raw);
     expect::<F>(frame == pfn, || format!("{}: its frame is {frame}", what()))?;
     is(F::is_special(level, raw) == given.has(Attr::SPECIAL), "`is_special` and `SPECIAL` differ")?;
-    is(F::is_present(level, raw) == given.has(Attr::READ), "`is_present` and `READ` differ")?;
     let attr = F::attr(level, raw);
-    // A second stage cannot say that a page is not the user's, and says that it is.
-    let given = if F::GUEST { given | Attr::USER } else { given };
-    for bit in [Attr::READ, Attr::WRITE, Attr::EXEC, Attr::USER, Attr::DIRTY, Attr::ACCESSED, Attr::SPECIAL] {
-        expect::<F>(attr.has(bit) == given.has(bit), || format!("{}: {bit} is read back wrong", what()))?;
-    }
-    is(given.has(Attr::GLOBAL) || !attr.has(Attr::GLOBAL), "it is global and was not made so")?;
+    let says = F::RIGHTS.can_say(given);
+    let refused = F::expresses(given).is_err() && F::expresses_in_tree(given).is_err();
+    is(says || refused, "it is refused, and is not")?;
     is(!F::GUEST || !attr.has(Attr::GLOBAL), "it is global, in a second stage")?;
+    let used = given.has(Attr::READ) || given.has(Attr::EXEC);
+    if says {
+        is(F::is_present(level, raw) == used, "`is_present` and the permissions differ")?;
+        expect::<F>(attr == given, || format!("{}: {attr} is read back", what()))?;
+    }
     is(F::leaf(level, frame, attr) == raw, "what is read back makes another entry")?;
     let protected = F::write_protected(level, raw);
     let same =
@@ -203,15 +209,18 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
 
     let decoded = (arch.decode)(level.0, in_memory::<F>(raw));
     let ptsan::Entry::Leaf { phys, perms, global, accessed, .. } = decoded else {
-        let hidden = matches!(decoded, ptsan::Entry::Empty) && !given.has(Attr::READ);
+        let hidden = matches!(decoded, ptsan::Entry::Empty) && !(says && used);
         return expect::<F>(hidden, || format!("{} is {decoded:?} to {}", what(), arch.name));
     };
-    is(given.has(Attr::READ), "the MMU would use an entry that may not be read")?;
+    is(used, "the MMU would use an entry without permissions")?;
+    // A second stage cannot say that a page is not the user's.
+    let given = if F::GUEST { given | Attr::USER } else { given };
+    rights::<F>(given, says, perms, &is)?;
     expect::<F>(phys == pfn.addr().0, || format!("{}: the MMU finds {phys:#x}", what()))?;
     is(global == attr.has(Attr::GLOBAL), "the MMU and `GLOBAL` differ")?;
     is(!F::GUEST || perms.contains(ptsan::Perms::USER), "the guest may not use it")?;
     if !given.has(Attr::USER) {
-        return is(!perms.contains(ptsan::Perms::USER), "the user may use a page of the kernel");
+        return Ok(());
     }
     for (access, kind) in [
         (Access::Read, AccessKind::Read),
@@ -228,6 +237,40 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
         })?;
     }
     Ok(())
+}
+
+/// Checks that the MMU allows what attributes say, and no more (promise 7). Others allow no access
+/// that they do not name. Whether writes are let through depends on more, see [`leaf`].
+fn rights<F: Format>(
+    given: Attr,
+    says: bool,
+    perms: ptsan::Perms,
+    is: &impl Fn(bool, &str) -> Checked,
+) -> Checked {
+    let user = given.has(Attr::USER);
+    let lets = |kind| perms.allows(ptsan::Access { kind, user });
+    let executes = given.has(Attr::EXEC) || !F::RIGHTS.refuses_execution();
+    let (reads, writes) = (lets(AccessKind::Read), lets(AccessKind::Write));
+    is(given.has(Attr::READ) || !reads, "it may be read, against its attributes")?;
+    is(given.has(Attr::WRITE) || !writes, "it may be written, against its attributes")?;
+    is(executes || !lets(AccessKind::Exec), "it may be executed, against its attributes")?;
+    if !says {
+        return Ok(());
+    }
+    is(reads == given.has(Attr::READ), "it may not be read")?;
+    is(lets(AccessKind::Exec) == executes, "it may not be executed")?;
+    if !user {
+        let by_user = |kind| perms.allows(ptsan::Access { kind, user: true });
+        let any = [AccessKind::Read, AccessKind::Write, AccessKind::Exec].into_iter().any(by_user);
+        return is(!any, "the user may use a page of the kernel");
+    }
+    let fetched = match F::RIGHTS.kernel_fetch() {
+        KernelFetch::Never => false,
+        KernelFetch::Marked => given.has(Attr::KERNEL_EXEC),
+        KernelFetch::Executable => executes,
+    };
+    let kernel = ptsan::Access { kind: AccessKind::Exec, user: false };
+    is(perms.allows(kernel) == fetched, "the kernel's execution of it is not what `RIGHTS` say")
 }
 
 /// Whether a change of one live leaf to another needs a break (promise 6).

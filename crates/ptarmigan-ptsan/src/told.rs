@@ -1,6 +1,6 @@
 //! Entries whose stores are told at once.
 use ptarmigan::addr::{Pfn, PhysAddr};
-use ptarmigan::format::{Access, Attr, Format, Slot};
+use ptarmigan::format::{Access, Attr, Format, Rights, Slot};
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -108,6 +108,8 @@ unsafe impl<F: Format, const BREAK: bool> Format for Told<F, BREAK> {
     const ROOT_IN_REGISTERS: bool = F::ROOT_IN_REGISTERS;
     const PHYS_BITS: u32 = F::PHYS_BITS;
     const LEAF_LEVELS: u8 = F::LEAF_LEVELS;
+    const GUEST: bool = F::GUEST;
+    const RIGHTS: Rights = F::RIGHTS;
     const EVER_BREAKS: bool = BREAK && F::EVER_BREAKS;
     const KEPT: u64 = F::KEPT;
 

@@ -2,8 +2,8 @@
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage2, Aarch64Upper, Access,
-    Attr, Ept, Format, FormatExt, I386, Ia64, LoongArch64, Npt, Ppc32, Slot64, Sparc64, Sv32, Sv39, Sv39x4,
-    Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
+    Attr, Ept, Format, FormatExt, I386, Ia64, LoongArch64, Npt, Ppc32, Rights, Slot64, Sparc64, Sv32, Sv39,
+    Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{Watchable, conform, conforms_to};
@@ -56,6 +56,15 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
     const PHYS_BITS: u32 = X::PHYS_BITS;
     const LEAF_LEVELS: u8 = X::LEAF_LEVELS;
     const EVER_BREAKS: bool = MISTAKE == 12;
+    const RIGHTS: Rights = match MISTAKE {
+        15 => X::RIGHTS.with_execute_only(false),
+        16 => X::RIGHTS.with_kernel_exec(),
+        17 => X::RIGHTS.without_kernel_fetch(),
+        18 => X::RIGHTS.with_attributes(Attr(1 << 12)),
+        19 => X::RIGHTS.without_refusing_execution(),
+        20 => X::RIGHTS.users_only(),
+        _ => X::RIGHTS,
+    };
     const KEPT: u64 = if MISTAKE == 2 { 1 << 5 } else { 0 };
 
     fn link(level: Level, at: PhysAddr) -> u64 {
@@ -71,6 +80,7 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
             6 if !attr.has(Attr::READ) => 0,
             7 => raw & !(1 << 63),
             13 => raw | 1 << 8,
+            21 if attr.has(Attr::WRITE) => raw | 1,
             _ => raw,
         }
     }
@@ -112,26 +122,36 @@ fn a_mistake_in_a_format_is_found_and_named() {
         (found::<4>(), "it is none or a link to the format"),
         (found::<5>(), "it is none or a link to the format"),
         (found::<6>(), "it is none or a link to the format"),
-        (found::<7>(), "is read back wrong"),
+        (found::<7>(), "is read back"),
         (found::<8>(), "its frame is"),
-        (found::<9>(), "`is_present` and `READ` differ"),
+        (found::<9>(), "`is_present` and the permissions differ"),
         (found::<10>(), "`allows` says true, and the MMU false"),
         (found::<11>(), "write-protection takes more than `WRITE`"),
         (found::<12>(), "a break for permissions alone"),
-        (found::<13>(), "it is global and was not made so"),
+        (found::<13>(), "is read back"),
         (found::<14>(), "a break, against `EVER_BREAKS`"),
+        (found::<15>(), "`is_present` and the permissions differ"),
+        (found::<16>(), "the kernel's execution of it is not what `RIGHTS` say"),
+        (found::<17>(), "the kernel's execution of it is not what `RIGHTS` say"),
+        (found::<18>(), "is read back"),
+        (found::<19>(), "it may not be executed"),
+        (found::<20>(), "`GUEST` and `RIGHTS` differ"),
+        (found::<21>(), "it may be read, against its attributes"),
     ] {
         assert!(found.starts_with("wrong: ") && found.contains(says), "{found}: not {says:?}");
     }
 }
 
 /// Defines the parts that a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
-/// `needs_break`. Leaves have `$always` too.
+/// `needs_break`. Leaves have `$always` too, and become what `$change` makes of them.
 macro_rules! entries_of {
     ($like:ty) => {
-        entries_of!($like, Attr(0));
+        entries_of!($like, Attr(0), <$like>::RIGHTS);
     };
-    ($like:ty, $always:expr) => {
+    ($like:ty, $always:expr, $rights:expr) => {
+        entries_of!($like, $always, $rights, |raw, _: Attr| raw);
+    };
+    ($like:ty, $always:expr, $rights:expr, $change:expr) => {
         const NAME: &'static str = <$like>::NAME;
         const LAYOUT: Layout = <$like>::LAYOUT;
         const LEVEL_NAMES: &'static [&'static str] = <$like>::LEVEL_NAMES;
@@ -144,6 +164,7 @@ macro_rules! entries_of {
         const PHYS_BITS: u32 = <$like>::PHYS_BITS;
         const LEAF_LEVELS: u8 = <$like>::LEAF_LEVELS;
         const KEPT: u64 = <$like>::KEPT;
+        const RIGHTS: Rights = $rights;
         fn link(level: Level, at: PhysAddr) -> u64 {
             <$like>::link(level, at)
         }
@@ -151,7 +172,7 @@ macro_rules! entries_of {
             <$like>::linked(level, raw)
         }
         fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-            <$like>::leaf(level, pfn, attr | $always)
+            $change(<$like>::leaf(level, pfn, attr | $always), attr)
         }
         fn frame(level: Level, raw: u64) -> Pfn {
             <$like>::frame(level, raw)
@@ -207,20 +228,51 @@ struct Stage<const SAYS: bool>;
 // SAFETY: as `Npt`; `GUEST` is wrong on purpose, and no tree is made of it.
 unsafe impl Format for Stage<false> {
     type Slot = Slot64;
-    entries_of!(Npt);
+    entries_of!(Npt, Attr(0), Rights::PLAIN);
 }
 
 // SAFETY: as `X86_64`; `GUEST` is wrong on purpose, and no tree is made of it.
 unsafe impl Format for Stage<true> {
     type Slot = Slot64;
     const GUEST: bool = true;
-    entries_of!(X86_64, Attr::USER);
+    entries_of!(X86_64, Attr::USER, Rights::PLAIN.users_only());
+}
+
+/// Sv39 whose pages for execution alone have one bit more: R, or U.
+#[derive(Clone, Copy, Default)]
+struct OneBitMore<const BIT: u64>;
+
+// SAFETY: as `Sv39`, but for promise 7, on purpose; no tree is made of it.
+unsafe impl<const BIT: u64> Format for OneBitMore<BIT> {
+    type Slot = Slot64;
+    entries_of!(Sv39, Attr(0), Sv39::RIGHTS, |raw, attr: Attr| if attr.0 & 7 == 4 { raw | BIT } else { raw });
+}
+
+#[test]
+fn a_page_for_execution_alone_that_allows_more_is_found() {
+    let readable = conforms_to::<OneBitMore<2>>(&Arch::riscv_sv39()).unwrap_err().to_string();
+    assert!(readable.contains("r-x----- is read back"), "{readable}");
+    let users = conforms_to::<OneBitMore<16>>(&Arch::riscv_sv39()).unwrap_err().to_string();
+    assert!(users.contains("--xu---- is read back"), "{users}");
+    // The decoder says so too.
+    fn readable_too(level: u8, raw: u64) -> ptsan::Entry {
+        match (Arch::riscv_sv39().decode)(level, raw) {
+            ptsan::Entry::Leaf { phys, perms, global, accessed, memory_type } => {
+                let perms = perms.with_if(Perms::READ, true);
+                ptsan::Entry::Leaf { phys, perms, global, accessed, memory_type }
+            }
+            other => other,
+        }
+    }
+    let arch = Arch { decode: readable_too, ..Arch::riscv_sv39() };
+    let found = conforms_to::<Sv39>(&arch).unwrap_err().to_string();
+    assert!(found.contains("it may be read, against its attributes"), "{found}");
 }
 
 #[test]
 fn a_format_whose_stage_is_another_than_it_says_is_found() {
     let silent = conforms_to::<Stage<false>>(&Arch::npt()).unwrap_err().to_string();
-    assert!(silent.contains("is read back wrong"), "{silent}");
+    assert!(silent.contains("is read back"), "{silent}");
     let boasts = conforms_to::<Stage<true>>(&Arch::x86_64()).unwrap_err().to_string();
     assert!(boasts.contains("it is global, in a second stage"), "{boasts}");
     fn private(level: u8, raw: u64) -> ptsan::Entry {

@@ -349,7 +349,7 @@ impl<'a, M: Machine> On<'a, M> {
     /// about to be mapped with `attr`, if that lets instructions be fetched from them.
     #[inline]
     pub(crate) fn before_mapped<F: Format>(self, attr: Attr, first: Pfn, pages: u64) {
-        if attr.has(Attr::EXEC | Attr::READ) {
+        if attr.has(Attr::EXEC) {
             self.m.before_executable(self.pin, first, pages << F::PAGE_ORDER);
         }
     }
@@ -358,7 +358,7 @@ impl<'a, M: Machine> On<'a, M> {
     /// lets instructions be fetched and `old` did not.
     #[inline]
     pub(crate) fn before_changed<F: Format>(self, old: u64, new: u64) {
-        if !F::attr(Level::PTE, old).has(Attr::EXEC | Attr::READ) {
+        if !F::attr(Level::PTE, old).has(Attr::EXEC) {
             self.before_mapped::<F>(F::attr(Level::PTE, new), F::frame(Level::PTE, new), 1);
         }
     }

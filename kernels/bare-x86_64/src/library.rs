@@ -226,7 +226,7 @@ fn change(current: &Current<'_>, to: impl Fn(Attr) -> Attr) {
     if let Some(tree) = current.tree.borrow_mut().as_mut()
         && let Ok(mut changes) = tree.edit(here(m, &pin))
     {
-        changes.change_range(all, to);
+        assert_eq!(changes.change_range(all, to), Ok(()));
         changes.flush();
     }
 }

@@ -360,6 +360,9 @@ fn described(va: VirtAddr, pfn: Pfn, attr: Attr) -> PtPage {
 /// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. Bits that
 /// MMUs have set are kept. Every CPU has forgotten the pages as they were when it returns.
 ///
+/// Fails, without a change, with `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and
+/// `PT_ERROR_RANGE`.
+///
 /// # Safety
 ///
 /// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
@@ -376,7 +379,8 @@ pub unsafe extern "C" fn pt_tree_protect(
     let protect = |cpu: &Cpu, tree: &mut Tree<Entries>| {
         let (attr, range) = (asked(attr)?, range(va, bytes)?);
         let mut tree = tree.edit(cpu.on())?;
-        tree.change_range(range, |old| attr | Attr(old.0 & (Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL).0));
+        let kept = Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
+        tree.change_range(range, |old| attr | Attr(old.0 & kept.0))?;
         tree.flush();
         Ok(())
     };

@@ -35,7 +35,7 @@ static void one(unsigned number) {
         } else if (what == 5) {
             OK(pt_tree_unmap(&tree, &cpu, va, bytes, seen, &pages));
         } else if (what == 6) {
-            OK(pt_tree_protect(&tree, &cpu, va, bytes, bits & 4 ? attr : attr & ~(uint32_t)PT_ATTR_READ));
+            OK(pt_tree_protect(&tree, &cpu, va, bytes, bits & 4 ? attr : PT_ATTR_USER));
         } else if (what == 7) {
             int32_t result = pt_tree_query(&tree, &cpu, va, &found);
             if (result == PT_OK)

@@ -151,7 +151,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     }
     assert_eq!(told(), []);
     *machine.watched.lock().unwrap() = (kernel_root, AT + 3 * PAGE);
-    edit.protect(VirtAddr(AT + 3 * PAGE), exec).unwrap();
+    edit.protect(VirtAddr(AT + 3 * PAGE), exec).unwrap().unwrap();
     assert_eq!(told(), [(Pfn(200), 1)]);
     edit.unmap_range(VirtRange { start: AT, end: AT + 4 * PAGE }, Free::Empty, |_, _, _| {});
     edit.flush();

@@ -18,9 +18,8 @@ use std::ops::Range;
 const SPACES: usize = 5;
 /// Pages of an operation, at most.
 const PAGES: u64 = 12;
-/// Permissions that areas are given: one without any among them.
-const FLAGS: [AreaFlags; 6] =
-    [AreaFlags(3), AreaFlags(3), AreaFlags(1), AreaFlags(7), AreaFlags(5), AreaFlags(0)];
+/// Permissions that areas are given, as bits: one without any among them, and one of each alone.
+const FLAGS: [u16; 8] = [3, 3, 1, 7, 5, 0, 4, 2];
 
 /// Which operations to make.
 pub struct Drive {
@@ -147,7 +146,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         }
         let at = self.rng.below(self.spaces.len() as u64) as usize;
         let pages = self.pages();
-        let flags = FLAGS[self.rng.below(FLAGS.len() as u64) as usize];
+        let flags = AreaFlags(FLAGS[self.rng.below(FLAGS.len() as u64) as usize]);
         match self.rng.below(64) {
             0 => self.end(on, at),
             1 | 2 if self.spaces.len() < SPACES => {
@@ -266,7 +265,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             (Access::Exec, ptsan::Access::EXEC),
         ];
         let (access, kind) = kinds[self.rng.below(4) as usize];
-        let allowed = self.spaces[at].map.allows(page, access);
+        let allowed = self.spaces[at].map.allows::<F>(page, access);
         let mut found = self.translate(cpu, va, kind);
         if found.is_some() {
             // Some formats have no permission to execute: what may be read may be executed.

@@ -1,4 +1,5 @@
 //! The map of pages: which pages a space has, with which permissions, and what they show.
+use ptarmigan::format::{Attr, Format};
 use ptarmigan::space::{Access, AreaFlags};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,14 +12,16 @@ pub struct Map {
 }
 
 impl Map {
-    /// Returns whether a page allows an access.
-    pub fn allows(&self, page: u64, access: Access) -> bool {
-        let needed = match access {
-            Access::Read => AreaFlags::READ,
-            Access::Write => AreaFlags::WRITE,
-            Access::Exec => AreaFlags::EXEC,
-        };
-        self.areas.get(&page).is_some_and(|flags| flags.has(needed))
+    /// Returns whether a page of a format `F` allows an access. What may be written may be read, and
+    /// what may be executed too, if `F` has no page for execution alone.
+    pub fn allows<F: Format>(&self, page: u64, access: Access) -> bool {
+        let execute_only = F::RIGHTS.can_say(Attr::EXEC | Attr::USER);
+        self.areas.get(&page).is_some_and(|flags| match access {
+            Access::Read if !execute_only => *flags != AreaFlags(0),
+            Access::Read => flags.has(AreaFlags::READ) || flags.has(AreaFlags::WRITE),
+            Access::Write => flags.has(AreaFlags::WRITE),
+            Access::Exec => flags.has(AreaFlags::EXEC),
+        })
     }
 
     /// Returns one of the pages that are mapped, by a number.

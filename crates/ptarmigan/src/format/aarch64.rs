@@ -12,7 +12,7 @@
 //! | 0 | valid | without it all other bits are software's |
 //! | 1 | | in a valid entry: a link (above level 0), or a page (at level 0); clear: a block |
 //! | 2–4 | AttrIndx | which memory type of `MAIR_EL1` |
-//! | 6 | AP\[1\] | the user may use it |
+//! | 6 | AP\[1\] | the user may read it, and write it where the kernel may |
 //! | 7 | AP\[2\] | nobody may write |
 //! | 8, 9 | SH | 3: inner shareable |
 //! | 10 | AF | accessed: an access faults while it is clear (Armv8.0 has no hardware update) |
@@ -23,7 +23,7 @@
 //! | 55–58 | | software's |
 
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Slot64};
+use super::{Access, Attr, Format, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -55,6 +55,10 @@ const TYPE: u64 = 7 << 2 | 3 << 8;
 
 /// AArch64 stage 1 with a granule of 2^`GRANULE` bytes: the half below `TTBR0`, or the `UPPER` one
 /// below `TTBR1`. [`Aarch64`] and its neighbours name those that there are.
+///
+/// A page of the user's for execution alone has AP\[1\] and UXN clear. The kernel may read it, also
+/// with `PSTATE.PAN` set, unless the CPU has `FEAT_EPAN` and `SCTLR_EL1.EPAN` is set. The kernel
+/// executes no page that the user may write. Permission overlays (`FEAT_S1POE`) cannot be said.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aarch64Stage1<const GRANULE: u32, const UPPER: bool>;
 
@@ -90,7 +94,7 @@ fn is_dirty(raw: u64) -> bool {
 // SAFETY: 1. Bits 12 to 47 hold what `link` was given; bits 0 and 1 are set in links, and bit 1 is
 // clear in blocks. 2. The same bits hold the frame, which `write_protected` leaves
 // alone; bit 56 is `SPECIAL` and nothing else. 3. A link is valid, a leaf is valid or has `KEEPS`.
-// 4. Arm ARM D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The
+// 4. and 7. Arm ARM D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The
 // frame's number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating
 // translation table entries".
 unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRANULE, UPPER> {
@@ -121,6 +125,8 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
     const PHYS_BITS: u32 = 48;
     const LEAF_LEVELS: u8 = if GRANULE == 12 { 0b111 } else { 0b11 };
     const EVER_BREAKS: bool = true;
+    const RIGHTS: Rights =
+        Rights::PLAIN.with_execute_only(false).with_kernel_exec().with_attributes(Self::DEVICE);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -135,13 +141,17 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
     #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = pfn.addr().0 | if attr.has(Self::DEVICE) { INDEX_DEVICE } else { INNER };
-        raw |= match attr.has(Attr::READ) {
+        let rights = attr.0 & (Attr::READ.0 | Attr::WRITE.0 | Attr::EXEC.0 | Attr::USER.0);
+        // For execution by the user alone.
+        let execute_only = rights == Attr::EXEC.0 | Attr::USER.0;
+        raw |= match attr.has(Attr::READ) || execute_only {
             true if level == Level::PTE => VALID | TABLE,
             true => VALID,
             false => KEEPS,
         };
         raw |= if attr.has(Attr::USER) {
-            USER | PXN | if attr.has(Attr::EXEC) { 0 } else { UXN }
+            let kernel = if attr.has(Attr::KERNEL_EXEC) { 0 } else { PXN };
+            kernel | if execute_only { 0 } else { USER } | if attr.has(Attr::EXEC) { 0 } else { UXN }
         } else {
             UXN | if attr.has(Attr::EXEC) { 0 } else { PXN }
         };
@@ -162,12 +172,15 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        let no_execute = if raw & USER != 0 { UXN } else { PXN };
+        // The kernel's pages have UXN.
+        let user = raw & USER != 0 || raw & UXN == 0;
+        let no_execute = if user { UXN } else { PXN };
         let mut attr = attr_of(&NOTED, raw);
         for (bit, has) in [
-            (Attr::READ, raw & VALID != 0),
+            (Attr::READ, raw & VALID != 0 && (raw & USER != 0 || !user)),
             (Attr::EXEC, raw & no_execute == 0),
-            (Attr::USER, raw & USER != 0),
+            (Attr::USER, user),
+            (Attr::KERNEL_EXEC, user && raw & PXN == 0),
             (Attr::GLOBAL, raw & NOT_GLOBAL == 0),
             (Attr::DIRTY, is_dirty(raw)),
             (Self::DEVICE, raw & INDEX_DEVICE != 0),
@@ -184,14 +197,13 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
         raw & VALID != 0
     }
 
-    /// An access whose flag is clear faults. Execution at EL0 asks for UXN alone, but pages that
-    /// the library makes executable are the user's.
+    /// An access whose flag is clear faults. Execution at EL0 asks for UXN alone.
     #[inline]
     fn allows(_: Level, raw: u64, access: Access) -> bool {
         let (set, clear) = match access {
             Access::Read => (VALID | ACCESSED | USER, 0),
             Access::Write => (VALID | ACCESSED | USER, READ_ONLY),
-            Access::Exec => (VALID | ACCESSED | USER, UXN),
+            Access::Exec => (VALID | ACCESSED, UXN),
         };
         raw & (set | clear) == set
     }

@@ -4,14 +4,23 @@ use core::ops::BitOr;
 
 /// Attributes of a page.
 ///
-/// Bits 0 to 7 are those below. Bits 8 to 11 are the library's, for later use. Bits 12 to 15
-/// ([`OWN`](Self::OWN)) are the format's own, for instance a memory type: `KernelRange`, `Vmalloc`
-/// and `TreeMut` pass them on. Spaces do not ask for them.
+/// [`READ`](Self::READ), [`WRITE`](Self::WRITE) and [`EXEC`](Self::EXEC) are permissions. An entry
+/// that gives none of them is not present for the MMU, and keeps its frame. [`EXEC`](Self::EXEC)
+/// alone is a page for execution only.
+///
+/// No format can say all attributes in all combinations: [`Rights`](super::Rights) has those that
+/// one can. Calls that are given attributes refuse others ([`Inexpressible`](super::Inexpressible)).
+///
+/// | bits | |
+/// |---|---|
+/// | 0–8 | have a name each |
+/// | 12–15 | [`OWN`](Self::OWN): the format's own, for instance a memory type; spaces do not ask for them |
+/// | the others | for later use |
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub struct Attr(pub u16);
+pub struct Attr(pub u32);
 
 impl Attr {
-    /// May be read; without it the entry is not present for the MMU.
+    /// May be read.
     pub const READ: Attr = Attr(1);
     /// May be written.
     pub const WRITE: Attr = Attr(2);
@@ -27,8 +36,13 @@ impl Attr {
     pub const DIRTY: Attr = Attr(64);
     /// For software: the frame is not counted by references (the zero frame, pages of a cache).
     pub const SPECIAL: Attr = Attr(128);
+    /// The kernel may fetch instructions from it, although it is the user's. Without it, whether the
+    /// kernel may is [`Rights::kernel_fetch`](super::Rights::kernel_fetch).
+    pub const KERNEL_EXEC: Attr = Attr(256);
     /// All attributes of a format's own.
     pub const OWN: Attr = Attr(0xf000);
+    /// The permissions, and what depends on them: none of these is in an entry without access.
+    const ACCESS: Attr = Attr(1 | 2 | 4 | 16 | 256);
 
     /// Whether all attributes of `other` are set.
     #[inline]
@@ -40,6 +54,18 @@ impl Attr {
     #[inline]
     pub const fn without(self, other: Attr) -> Attr {
         Attr(self.0 & !other.0)
+    }
+
+    /// Without permissions: the entry keeps its frame, and the MMU does not use it.
+    #[inline]
+    pub const fn without_access(self) -> Attr {
+        self.without(Self::ACCESS)
+    }
+
+    /// With those of `other`.
+    #[inline]
+    pub const fn with(self, other: Attr) -> Attr {
+        Attr(self.0 | other.0)
     }
 }
 
@@ -68,6 +94,14 @@ impl fmt::Display for Attr {
         let names = ["r", "w", "x", "u", "g", "a", "d", "s"];
         for (i, name) in names.iter().enumerate() {
             f.write_str(if self.0 >> i & 1 != 0 { name } else { "-" })?;
+        }
+        if self.has(Attr::KERNEL_EXEC) {
+            f.write_str("+k")?;
+        }
+        for own in 0..4 {
+            if self.0 >> (12 + own) & 1 != 0 {
+                write!(f, "+own{own}")?;
+            }
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! Checks at compile time that a format meets the demands of a tree.
-use super::Format;
+use super::{Attr, Format};
 use crate::addr::FRAME_SHIFT;
 use crate::page::MAX_LEVELS;
 
@@ -130,6 +130,12 @@ pub(crate) const fn check_tables<F: Format>() {
     demand::<F>(F::PAGE_SHIFT <= LARGEST, "a page is 4 MiB at the most");
     demand::<F>(F::PHYS_BITS > FRAME_SHIFT, "entries have room for the number of a frame");
     demand::<F>(F::LEAF_LEVELS & 1 != 0, "tables of level 0 have leaves");
+    let user = Attr::READ.with(Attr::WRITE).with(Attr::USER);
+    demand::<F>(F::RIGHTS.can_say(user), "the user's pages may be read and written");
+    demand::<F>(
+        F::GUEST != F::RIGHTS.can_say(Attr::READ),
+        "a second stage, and no other tree, has pages of the user alone",
+    );
     demand::<F>(F::LEAF_LEVELS >> layout.levels == 0, "levels that there are not have no leaves");
     let entries = entries(&F::INDEX_BITS);
     let mut level = 0;

@@ -2,14 +2,14 @@
 //!
 //! These formats have [`Format::GUEST`]. A tree maps the whole physical space of a guest, so all of
 //! its root is "the user's", and roots are made with [`NoConstruct`](crate::page::NoConstruct).
-//! Every leaf is the user's: [`Attr::USER`] is read back wherever it was left out. There are no
-//! global pages: [`Attr::GLOBAL`] is dropped.
+//! Every leaf is the user's, and none is global. Execution is allowed to the guest in whatever mode.
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Slot64, Sv, X86_64};
+use super::{Access, Attr, Format, Rights, Slot64, Sv, X86_64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
-/// Returns the attributes of a leaf that is given `attr`: it is the user's, and not global.
+/// Returns the attributes of a leaf that is given `attr`, whatever it says: it is the user's, and not
+/// global.
 #[inline]
 fn guests(attr: Attr) -> Attr {
     (attr | Attr::USER).without(Attr::GLOBAL)
@@ -17,10 +17,11 @@ fn guests(attr: Attr) -> Attr {
 
 /// Defines the functions of a format whose leaves are those of `$host` with the user's bit.
 macro_rules! leaves_of {
-    ($host:ty) => {
+    ($host:ty, $rights:expr) => {
         type Slot = Slot64;
         const PAGE_SHIFT: u32 = 12;
         const GUEST: bool = true;
+        const RIGHTS: Rights = $rights;
         const PHYS_BITS: u32 = <$host>::PHYS_BITS;
         const LEAF_LEVELS: u8 = <$host>::LEAF_LEVELS;
         const LEVEL_NAMES: &'static [&'static str] = <$host>::LEVEL_NAMES;
@@ -74,7 +75,7 @@ pub struct Npt;
 
 // SAFETY: as for `X86_64`, whose bits these are; `guests` leaves the frame and `SPECIAL` alone.
 unsafe impl Format for Npt {
-    leaves_of!(X86_64);
+    leaves_of!(X86_64, Rights::PLAIN.users_only().without_global());
     const NAME: &'static str = "NPT";
     const LAYOUT: Layout = X86_64::LAYOUT;
     const INDEX_BITS: [u8; MAX_LEVELS] = X86_64::INDEX_BITS;
@@ -99,7 +100,7 @@ pub type Sv48x4 = SvX4<4>;
 
 // SAFETY: as for `Sv`, whose bits these are; `guests` leaves the frame and `SPECIAL` alone.
 unsafe impl<const LEVELS: u8> Format for SvX4<LEVELS> {
-    leaves_of!(Sv<LEVELS>);
+    leaves_of!(Sv<LEVELS>, Rights::PLAIN.with_execute_only(true).users_only().without_global());
     const NAME: &'static str = match LEVELS {
         3 => "Sv39x4",
         4 => "Sv48x4",
@@ -129,7 +130,7 @@ mod ept {
     pub(super) const SPECIAL: u64 = 1 << 52;
     /// Software's: an entry that is not present keeps its frame.
     pub(super) const KEEPS: u64 = 1 << 53;
-    /// Software's: W and X of an entry that is not present lie this much higher.
+    /// Software's: W and X that the MMU is not to see lie this much higher.
     pub(super) const HIDDEN: u32 = 53;
     pub(super) const ADDRESS: u64 = ((1 << 52) - 1) & !0xfff;
     /// All three permissions, and the bit that tells a large page.
@@ -145,15 +146,16 @@ const EPT_NOTED: [(Attr, u64); 3] =
 /// Bit 63, which suppresses `#VE`, is clear in every entry, the empty one among them. The control
 /// "EPT-violation #VE" must be 0, as every violation would be convertible otherwise.
 ///
-/// It says no memory type but write-back, no page for execution alone, and no execution that
-/// depends on the guest's mode.
+/// A page for execution alone needs a CPU that says so (bit 0 of `IA32_VMX_EPT_VPID_CAP`).
+///
+/// It says no memory type but write-back, and no execution that depends on the guest's mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ept;
 
 // SAFETY: 1. Bits 12 to 51 hold what `link` was given; a link has R, W and X, and large pages have
 // `PS`. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 52 is `SPECIAL`
-// alone. 3. A link has R, a leaf R or `KEEPS`. 4. SDM volume 3, 29.3.3, without
-// mode-based control of execution. An entry without R has neither W nor X. 5. The frame's number is
+// alone. 3. A link has R, a leaf R, X or `KEEPS`. 4. and 7. SDM volume 3, 29.3.3, without
+// mode-based control of execution. An entry without R has no W. 5. The frame's number is
 // in consecutive bits. 6. An entry may be replaced at any time, before the `INVEPT`.
 unsafe impl Format for Ept {
     type Slot = Slot64;
@@ -168,6 +170,7 @@ unsafe impl Format for Ept {
     const GUEST: bool = true;
     const PHYS_BITS: u32 = 52;
     const LEAF_LEVELS: u8 = 0b111;
+    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(false).users_only().without_global();
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -181,8 +184,12 @@ unsafe impl Format for Ept {
 
     #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let rights = bits_of(&[(Attr::WRITE, ept::W), (Attr::EXEC, ept::X)], attr);
-        let rights = if attr.has(Attr::READ) { rights | ept::R } else { rights << ept::HIDDEN | ept::KEEPS };
+        let rights = bits_of(&[(Attr::READ, ept::R), (Attr::WRITE, ept::W), (Attr::EXEC, ept::X)], attr);
+        // W without R is a misconfiguration.
+        let rights = match rights & ept::R != 0 || rights == ept::X {
+            true => rights,
+            false => rights << ept::HIDDEN | ept::KEEPS,
+        };
         let noted = bits_of(&EPT_NOTED, attr);
         let raw = pfn.addr().0 | rights | noted | ept::WRITE_BACK;
         if level > Level::PTE { raw | ept::PS } else { raw }
@@ -202,7 +209,7 @@ unsafe impl Format for Ept {
 
     #[inline]
     fn is_present(_: Level, raw: u64) -> bool {
-        raw & ept::R != 0
+        raw & (ept::R | ept::X) != 0
     }
 
     #[inline]
@@ -210,7 +217,7 @@ unsafe impl Format for Ept {
         let needed = match access {
             Access::Read => ept::R,
             Access::Write => ept::R | ept::W,
-            Access::Exec => ept::R | ept::X,
+            Access::Exec => ept::X,
         };
         raw & needed == needed
     }
@@ -259,8 +266,8 @@ const ARM_NOTED: [(Attr, u64); 4] = [
 /// levels; the root is two tables side by side, 8 KiB (Arm ARM, D8.2 "Concatenated translation
 /// tables").
 ///
-/// It says no memory type but normal memory, no page for execution alone, and no execution that
-/// depends on the guest's exception level (`FEAT_XNX`).
+/// It says no memory type but normal memory, no page that may be written and not read, and no
+/// execution that depends on the guest's exception level (`FEAT_XNX`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aarch64Stage2;
 
@@ -273,7 +280,7 @@ fn is_dirty(raw: u64) -> bool {
 
 // SAFETY: 1. Bits 12 to 47 hold what `link` was given; bits 0 and 1 are set in links, and bit 1 is
 // clear in blocks. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 56 is
-// `SPECIAL` alone. 3. A link is valid, a leaf is valid or has `KEEPS`. 4. Arm ARM D8.4,
+// `SPECIAL` alone. 3. A link is valid, a leaf is valid or has `KEEPS`. 4. and 7. Arm ARM D8.4,
 // "Stage 2 permissions", with `VTCR_EL2.HA` and `HD` clear or set. 5. The frame's number is in
 // consecutive bits. 6. Arm ARM, "Using break-before-make when updating translation table entries".
 unsafe impl Format for Aarch64Stage2 {
@@ -290,6 +297,7 @@ unsafe impl Format for Aarch64Stage2 {
     const PHYS_BITS: u32 = 48;
     const LEAF_LEVELS: u8 = 0b111;
     const EVER_BREAKS: bool = true;
+    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(false).users_only().without_global();
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -304,14 +312,18 @@ unsafe impl Format for Aarch64Stage2 {
 
     #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0 | arm::NORMAL | arm::INNER | arm::READ | bits_of(&ARM_NOTED, attr);
-        raw |= match attr.has(Attr::READ) {
+        let mut raw = pfn.addr().0 | arm::NORMAL | arm::INNER | bits_of(&ARM_NOTED, attr);
+        let access = attr.0 & (Attr::READ.0 | Attr::WRITE.0 | Attr::EXEC.0);
+        raw |= match attr.has(Attr::READ) || access == Attr::EXEC.0 {
             true if level == Level::PTE => arm::VALID | arm::TABLE,
             true => arm::VALID,
             false => arm::KEEPS,
         };
+        if attr.has(Attr::READ) {
+            raw |= arm::READ;
+        }
         // A page that may be written is read-only for the MMU until it is dirty.
-        if attr.has(Attr::WRITE | Attr::DIRTY) {
+        if attr.has(Attr::READ | Attr::WRITE | Attr::DIRTY) {
             raw |= arm::WRITE;
         }
         if attr.has(Attr::EXEC) { raw } else { raw | arm::XN }
@@ -326,7 +338,7 @@ unsafe impl Format for Aarch64Stage2 {
     fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = attr_of(&ARM_NOTED, raw) | Attr::USER;
         for (bit, has) in [
-            (Attr::READ, raw & arm::VALID != 0),
+            (Attr::READ, raw & (arm::VALID | arm::READ) == arm::VALID | arm::READ),
             (Attr::EXEC, raw & arm::XN == 0),
             (Attr::DIRTY, is_dirty(raw)),
         ] {
@@ -344,10 +356,10 @@ unsafe impl Format for Aarch64Stage2 {
 
     #[inline]
     fn allows(_: Level, raw: u64, access: Access) -> bool {
-        let used = arm::VALID | arm::ACCESSED | arm::READ;
+        let used = arm::VALID | arm::ACCESSED;
         let (set, clear) = match access {
-            Access::Read => (used, 0),
-            Access::Write => (used | arm::WRITE, 0),
+            Access::Read => (used | arm::READ, 0),
+            Access::Write => (used | arm::READ | arm::WRITE, 0),
             Access::Exec => (used, arm::XN),
         };
         raw & (set | clear) == set

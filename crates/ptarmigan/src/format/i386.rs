@@ -1,6 +1,6 @@
 //! 32-bit x86 without PAE (Intel SDM volume 3, section 4.3).
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Slot32Le};
+use super::{Access, Attr, Format, Rights, Slot32Le};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -41,7 +41,7 @@ pub struct I386;
 
 // SAFETY: 1. the address bits hold the argument of `link`; no leaf of level 0 is asked, and large
 // pages have `PS`. 2. the same bits hold the frame, which is below 4 GiB, and `SPECIAL` says that
-// it is special. 3. a link is present, and a leaf has `P` or `G`. 4. SDM volume 3, section 4.6,
+// it is special. 3. a link is present, and a leaf has `P` or `G`. 4. and 7. SDM volume 3, section 4.6,
 // with CR0.WP set. 5. the frame's number is in consecutive bits. 6. as for `X86_64`.
 unsafe impl Format for I386 {
     type Slot = Slot32Le;
@@ -55,6 +55,7 @@ unsafe impl Format for I386 {
     const USER_ROOT_ENTRIES: usize = 768;
     const PHYS_BITS: u32 = 32;
     const LEAF_LEVELS: u8 = 0b11;
+    const RIGHTS: Rights = Rights::PLAIN.without_refusing_execution();
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -119,8 +120,7 @@ mod tests {
 
     #[test]
     fn leaves_keep_frame_and_attributes() {
-        for bits in 0..256u16 {
-            let given = Attr(bits);
+        for given in (0..256).map(Attr) {
             let raw = I386::leaf(Level::PTE, Pfn(0xf_2345), given);
             assert!(raw < 1 << 32 && raw != 0, "{raw:#x}");
             assert_eq!(I386::frame(Level::PTE, raw), Pfn(0xf_2345));

@@ -16,7 +16,7 @@
 //! | 53–63 | | software's |
 use super::attr::{attr_of, bits_of};
 use super::refilled::refilled_tree;
-use super::{Access, Attr, Format, Slot64};
+use super::{Access, Attr, Format, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -50,14 +50,13 @@ const BITS: [(Attr, u64); 7] = [
 /// The number of the region, bits 61 to 63 of an address, is outside of the format: a kernel has a
 /// tree for each region and takes these bits away before it asks. Rights are values of ar from 0 to
 /// 3 with pl 0 or 3. Rights that differ by privilege (4 to 7) and levels 1 and 2 cannot be said,
-/// nor can large pages and other memory types. There are no global pages, as spaces share regions:
-/// [`Attr::GLOBAL`] is dropped.
+/// nor can large pages and other memory types. There are no global pages, as spaces share regions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ia64;
 
 // SAFETY: 1. Bits 12 to 49 hold what `link` was given, and the others are `LINK`, which no leaf
 // has. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 53 is `SPECIAL`
-// alone. 3. A link has `LINK`, a leaf p or `KEEPS`. 4. Itanium manual volume 2, tables
+// alone. 3. A link has `LINK`, a leaf p or `KEEPS`. 4. and 7. Itanium manual volume 2, tables
 // 4-1 and 4-2, for privilege level 3, where software handles the faults of a and d. 5. The frame's
 // number is in consecutive bits. 6. No MMU walks the tree: an entry may be replaced at any time,
 // before the purge (`ptc`).
@@ -65,6 +64,7 @@ unsafe impl Format for Ia64 {
     type Slot = Slot64;
     const NAME: &'static str = "IA-64";
     const PHYS_BITS: u32 = 50;
+    const RIGHTS: Rights = Rights::PLAIN.without_global();
     refilled_tree!(page: 14, address: ADDRESS, link: LINK, present: P, special: SPECIAL);
 
     #[inline]

@@ -28,7 +28,7 @@
 //! the cached window where kernels map physical memory. `LDDIR` and `LDPTE` drop these four bits.
 use super::attr::{attr_of, bits_of};
 use super::refilled::refilled_tree;
-use super::{Access, Attr, Format, Slot64};
+use super::{Access, Attr, Format, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -47,6 +47,7 @@ const KEEPS: u64 = 1 << 10;
 const SPECIAL: u64 = 1 << 11;
 /// Software's: used.
 const ACCESSED: u64 = 1 << 12;
+const NR: u64 = 1 << 61;
 const NX: u64 = 1 << 62;
 const ADDRESS: u64 = ((1 << 48) - 1) & !0x3fff;
 /// The highest bits of a link.
@@ -65,7 +66,7 @@ const BITS: [(Attr, u64); 6] = [
 /// All of its root is the user's, so roots are made with
 /// [`NoConstruct`](crate::page::NoConstruct).
 ///
-/// It has no large pages, no page for execution alone, and one memory type. No MMU notes uses:
+/// It has no large pages and one memory type. No MMU notes uses:
 /// [`Attr::ACCESSED`] is software's. [`Attr::DIRTY`] is noted by the fault of the first write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoongArch64;
@@ -73,19 +74,24 @@ pub struct LoongArch64;
 // SAFETY: 1. Bits 14 to 47 hold what `link` was given; tables are aligned to 16 KiB, and entries
 // above level 0 are links or empty. 2. The same bits hold the frame, which `write_protected` leaves
 // alone; bit 11 is `SPECIAL` alone. 3. A link has `WINDOW`, a leaf V or `KEEPS`.
-// 4. Reference Manual 5.4, for PLV 3; D is set in entries with W and `MODIFIED` alone. 5. The
+// 4. and 7. Reference Manual 5.4, for PLV 3; D is set in entries with W and `MODIFIED` alone. 5. The
 // frame's number is in consecutive bits. 6. An entry may be replaced at any time, before the
 // `INVTLB`: the TLB is filled by software.
 unsafe impl Format for LoongArch64 {
     type Slot = Slot64;
     const NAME: &'static str = "LoongArch64";
     const PHYS_BITS: u32 = 48;
+    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(true);
     refilled_tree!(page: 14, address: ADDRESS, link: WINDOW, present: V, special: SPECIAL);
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = pfn.addr().0 | CACHED | bits_of(&BITS, attr);
-        raw |= if attr.has(Attr::READ) { V | P } else { KEEPS };
+        raw |= match attr.0 & (Attr::READ.0 | Attr::WRITE.0 | Attr::EXEC.0) {
+            access if access & Attr::READ.0 != 0 => V | P,
+            access if access == Attr::EXEC.0 => V | P | NR,
+            _ => KEEPS,
+        };
         if attr.has(Attr::WRITE | Attr::DIRTY) {
             raw |= D;
         }
@@ -95,7 +101,7 @@ unsafe impl Format for LoongArch64 {
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
         let mut attr = attr_of(&BITS, raw);
-        if raw & V != 0 {
+        if raw & (V | NR) == V {
             attr = attr | Attr::READ;
         }
         if raw & NX == 0 { attr | Attr::EXEC } else { attr }
@@ -104,7 +110,7 @@ unsafe impl Format for LoongArch64 {
     #[inline]
     fn allows(_: Level, raw: u64, access: Access) -> bool {
         let (set, clear) = match access {
-            Access::Read => (V | USER, 0),
+            Access::Read => (V | USER, NR),
             Access::Write => (V | USER | D, 0),
             Access::Exec => (V | USER, NX),
         };

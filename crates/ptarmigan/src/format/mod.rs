@@ -13,6 +13,7 @@ mod ia64;
 mod loongarch;
 mod ppc;
 mod refilled;
+mod rights;
 mod riscv;
 mod slot;
 mod sparc;
@@ -29,6 +30,7 @@ pub use i386::I386;
 pub use ia64::Ia64;
 pub use loongarch::LoongArch64;
 pub use ppc::Ppc32;
+pub use rights::{Cause, Inexpressible, KernelFetch, Rights};
 pub use riscv::{Sv, Sv32, Sv39, Sv48, Sv57};
 pub use slot::{Slot, Slot32, Slot32Be, Slot32Le, Slot64, Slot64Be};
 pub use sparc::Sparc64;
@@ -51,8 +53,8 @@ pub enum Entry {
 /// A format of tables and entries: a tree of tables whose entries are 32 or 64 bits wide, handled
 /// as 64 bits.
 ///
-/// An entry is an [`Entry`]: empty, a link, or a leaf. A leaf without [`Attr::READ`] is not present
-/// for the MMU but keeps its frame (`PROT_NONE`).
+/// An entry is an [`Entry`]: empty, a link, or a leaf. A leaf without permissions is not present for
+/// the MMU but keeps its frame (`PROT_NONE`).
 ///
 /// A tree refuses to compile with a format whose shape it does not support: see [`check`]. The
 /// promises below are tested by `ptarmigan_ptsan::conform`, for every format that `ptsan` can
@@ -77,8 +79,12 @@ pub enum Entry {
 /// 5. For one `attr`, `leaf` of level 0 grows by the same amount from each page's frames to those
 ///    of the next, wrapping. Mapping a run of pages adds that amount; debug builds compare.
 /// 6. [`needs_break`](Self::needs_break) says yes wherever the architecture demands a break, and
-///    never for an entry that loses permissions alone, or [`Attr::READ`] with them. It never says
-///    yes if [`EVER_BREAKS`](Self::EVER_BREAKS) is false.
+///    never for an entry that loses permissions alone, or all of them. It never says yes if
+///    [`EVER_BREAKS`](Self::EVER_BREAKS) is false.
+/// 7. [`attr`](Self::attr) gives back the attributes that `leaf` was given, if
+///    [`RIGHTS`](Self::RIGHTS) can say them, and the MMU allows what they say and no more, but for
+///    execution where [it does not refuse it](Rights::refuses_execution). With other attributes,
+///    the entry is a leaf nevertheless, and lets through no access that they do not name.
 pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// How an entry is stored.
     type Slot: Slot;
@@ -118,6 +124,8 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// Whether [`needs_break`](Self::needs_break) ever says yes. If not, the code that breaks
     /// entries is not compiled.
     const EVER_BREAKS: bool = false;
+    /// The attributes that leaves can have.
+    const RIGHTS: Rights = Rights::PLAIN;
     /// Bits of a leaf that survive when the entry is cleared: PowerPC's hash bit. 0 for other
     /// formats.
     const KEPT: u64 = 0;
@@ -201,6 +209,27 @@ pub trait FormatExt {
     /// Order of a page: binary logarithm of the frames that it has.
     const PAGE_ORDER: u8;
 
+    /// Checks that leaves can have exactly the attributes `attr`.
+    ///
+    /// # Errors
+    ///
+    /// [`Inexpressible`] if the format cannot say them.
+    fn expresses(attr: Attr) -> Result<(), Inexpressible>;
+
+    /// The same for pages of a tree, which differ from space to space: none is global.
+    ///
+    /// # Errors
+    ///
+    /// [`Inexpressible`] if the format cannot say them, or [`Attr::GLOBAL`] is among them.
+    fn expresses_in_tree(attr: Attr) -> Result<(), Inexpressible>;
+
+    /// Returns the attributes of a page that can do what one with `attr` could, for callers that
+    /// serve all formats: with [`Attr::READ`] where the format has no page that may be written or
+    /// executed and not read, with [`Attr::USER`] in a second stage, and without [`Attr::GLOBAL`]
+    /// where there are no global pages. Other attributes that the format cannot say stay, and are
+    /// refused by [`expresses`](Self::expresses).
+    fn nearest(attr: Attr) -> Attr;
+
     /// Binary logarithm of the bytes that one entry of `level` maps.
     fn shift(level: Level) -> u32;
 
@@ -225,6 +254,23 @@ pub trait FormatExt {
 
 impl<F: Format> FormatExt for F {
     const PAGE_ORDER: u8 = Self::PAGE_SHIFT.saturating_sub(FRAME_SHIFT) as u8;
+
+    #[inline]
+    fn expresses(attr: Attr) -> Result<(), Inexpressible> {
+        let by = const { &rights::Named { name: Self::NAME, rights: Self::RIGHTS } };
+        if by.rights.can_say(attr) { Ok(()) } else { Err(Inexpressible::new(attr, by)) }
+    }
+
+    #[inline]
+    fn expresses_in_tree(attr: Attr) -> Result<(), Inexpressible> {
+        let by = const { &rights::Named { name: Self::NAME, rights: Self::RIGHTS.without_global() } };
+        if by.rights.can_say(attr) { Ok(()) } else { Err(Inexpressible::new(attr, by)) }
+    }
+
+    #[inline]
+    fn nearest(attr: Attr) -> Attr {
+        Self::RIGHTS.nearest(attr)
+    }
 
     #[inline]
     fn shift(level: Level) -> u32 {

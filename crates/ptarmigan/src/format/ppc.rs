@@ -3,7 +3,7 @@
 //! No MMU walks these tables. The bits of an entry besides the frame are for software alone, and
 //! lie where Linux has them on implementations with a hash table.
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Slot32Be};
+use super::{Access, Attr, Format, Rights, Slot32Be};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -36,14 +36,14 @@ const ATTRIBUTES: [(Attr, u64); 7] = [
 ///
 /// Frames lie below 4 GiB. The MMU has no permission to execute: [`Attr::EXEC`] is software's, and
 /// every page that may be read may be executed. Nor are there global pages, as the kernel's
-/// segments are the same in all spaces: [`Attr::GLOBAL`] is dropped.
+/// segments are the same in all spaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ppc32;
 
 // SAFETY: 1. `link` sets no low bit but the lowest, and tables are aligned to more than the others.
 // Entries above level 0 are links or empty. 2. the address bits hold the frame, which is below 4
 // GiB, and `SPECIAL` says that it is special. 3. a link is present, and a leaf is present or has
-// `KEEPS`. 4. the refill of the hash table looks at these bits and at no others. 5. the frame's
+// `KEEPS`. 4. and 7. the refill of the hash table looks at these bits and at no others. 5. the frame's
 // number is in consecutive bits. 6. no MMU walks the tree; the hash table's entries are `tlb`'s.
 unsafe impl Format for Ppc32 {
     type Slot = Slot32Be;
@@ -57,6 +57,7 @@ unsafe impl Format for Ppc32 {
     const USER_ROOT_ENTRIES: usize = 768;
     const PHYS_BITS: u32 = 32;
     const KEPT: u64 = HASHPTE;
+    const RIGHTS: Rights = Rights::PLAIN.without_refusing_execution().without_global();
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -115,8 +116,7 @@ mod tests {
 
     #[test]
     fn leaves_keep_frame_and_attributes() {
-        for bits in 0..256u16 {
-            let given = Attr(bits);
+        for given in (0..256).map(Attr) {
             let raw = Ppc32::leaf(Level::PTE, Pfn(0xf_2345), given);
             assert!(raw < 1 << 32 && Ppc32::cleared(raw) == 0, "{raw:#x}");
             assert_eq!(Ppc32::frame(Level::PTE, raw), Pfn(0xf_2345));

@@ -4,13 +4,13 @@
 //! | bits | | |
 //! |---|---|---|
 //! | 0 | V | valid: without it the MMU ignores all others, and they are software's |
-//! | 1–3 | R W X | permissions; all clear in a valid entry: it links a table |
+//! | 1–3 | R W X | permissions; all clear in a valid entry: it links a table. X alone: for execution only |
 //! | 4, 5 | U G | user's; the same in all spaces |
 //! | 6, 7 | A D | accessed, dirty: set by the MMU, or it faults and software sets them |
-//! | 8, 9 | | software's |
+//! | 8, 9 | | software's: 9 says that the frame is not counted |
 //! | 10–53 | PPN | the frame's number, to bit 31 in Sv32 |
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Slot32Le, Slot64};
+use super::{Access, Attr, Format, Rights, Slot32Le, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -22,15 +22,15 @@ const U: u64 = 1 << 4;
 const G: u64 = 1 << 5;
 const A: u64 = 1 << 6;
 const D: u64 = 1 << 7;
-/// Software's: an entry without V that keeps its frame (`PROT_NONE`). An entry of frame 0 would be
-/// 0 without it.
-const NO_ACCESS: u64 = 1 << 8;
+/// In an entry without V, which software has for itself: it keeps its frame (`PROT_NONE`). An entry
+/// of frame 0 would be 0 without it.
+const KEEPS: u64 = R;
 /// Software's: the frame is not counted by references.
 const SPECIAL: u64 = 1 << 9;
 const PPN_SHIFT: u32 = 10;
 const PPN: u64 = (1 << 44) - 1;
 
-/// Attributes and the bits that stand for them. `READ` is V, see [`Format::leaf`].
+/// Attributes and the bits that stand for them, but for `READ`, see [`Format::leaf`].
 const BITS: [(Attr, u64); 7] = [
     (Attr::WRITE, W),
     (Attr::EXEC, X),
@@ -44,6 +44,8 @@ const BITS: [(Attr, u64); 7] = [
 /// The functions of all formats: in Sv32, an entry has no bits above 31.
 macro_rules! riscv_entries {
     () => {
+        const RIGHTS: Rights = Rights::PLAIN.with_execute_only(true).without_kernel_fetch();
+
         #[inline]
         fn link(_: Level, at: PhysAddr) -> u64 {
             at.0 >> 12 << PPN_SHIFT | V
@@ -56,9 +58,12 @@ macro_rules! riscv_entries {
 
         #[inline]
         fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
-            // A page that may be written or executed may be read: W without R is reserved, and the
-            // library has no execute-only pages.
-            let access = if attr.has(Attr::READ) { V | R } else { NO_ACCESS };
+            // W without R is reserved: without V the MMU ignores both.
+            let access = match attr.0 & (Attr::READ.0 | Attr::WRITE.0 | Attr::EXEC.0) {
+                access if access & Attr::READ.0 != 0 => V | R,
+                access if access == Attr::EXEC.0 => V,
+                _ => KEEPS,
+            };
             u64::from(pfn.0) << PPN_SHIFT | access | bits_of(&BITS, attr)
         }
 
@@ -70,7 +75,7 @@ macro_rules! riscv_entries {
         #[inline]
         fn attr(_: Level, raw: u64) -> Attr {
             let attr = attr_of(&BITS, raw);
-            if raw & V != 0 { attr | Attr::READ } else { attr }
+            if raw & (V | R) == V | R { attr | Attr::READ } else { attr }
         }
 
         #[inline]
@@ -129,12 +134,13 @@ const fn by_level(levels: u8, each: u8) -> [u8; MAX_LEVELS] {
     all
 }
 
-// SAFETY: 1. The number of the table's frame is shifted there and back; every leaf has R or no V,
+// SAFETY: 1. The number of the table's frame is shifted there and back; every leaf has R, X or no V,
 // large pages too. 2. The same for the frame's number, which `write_protected` leaves alone; bit 9
-// is `SPECIAL` and has no other use. 3. A link has V, a leaf V or bit 8. 4. Privileged
+// is `SPECIAL` and has no other use. 3. A link has V, a leaf V or `KEEPS`. 4. Privileged
 // specification, "Virtual Address Translation Process", for user mode, with `mstatus.MXR` clear,
 // and for harts that leave A and D to software too. 5. The frame's number is in consecutive bits.
-// 6. An entry may be replaced at any time, before the `SFENCE.VMA`.
+// 6. An entry may be replaced at any time, before the `SFENCE.VMA`. 7. R, W and X are the MMU's, and
+// what it ignores without V comes back; a hart never fetches from a page with U in supervisor mode.
 unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
     type Slot = Slot64;
     const NAME: &'static str = match LEVELS {

@@ -16,7 +16,7 @@
 //! | 0–3 | | size: 0 for 8 KiB |
 use super::attr::{attr_of, bits_of};
 use super::refilled::refilled_tree;
-use super::{Access, Attr, Format, Slot64Be};
+use super::{Access, Attr, Format, Rights, Slot64Be};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -53,7 +53,7 @@ const BITS: [(Attr, u64); 6] = [
 /// 0.
 ///
 /// It has no large pages, no page for execution alone, and one memory type. There are no global
-/// pages: [`Attr::GLOBAL`] is dropped. No MMU notes uses: [`Attr::ACCESSED`] is software's.
+/// pages. No MMU notes uses: [`Attr::ACCESSED`] is software's.
 /// [`Attr::DIRTY`] is noted by the fault of the first write. Addresses above the hole of 64-bit
 /// SPARC are not translated.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +61,7 @@ pub struct Sparc64;
 
 // SAFETY: 1. Bits 13 to 55 hold what `link` was given, and the others are `LINK`, which no leaf
 // has. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 57 is `SPECIAL`
-// alone. 3. A link has `LINK`, a leaf V or `KEEPS`. 4. UltraSPARC Architecture 2007,
+// alone. 3. A link has `LINK`, a leaf V or `KEEPS`. 4. and 7. UltraSPARC Architecture 2007,
 // as above, for nonprivileged accesses; W is set in entries with `MAY_WRITE` and `MODIFIED` alone.
 // 5. The frame's number is in consecutive bits. 6. No MMU walks the tree: an entry may be replaced
 // at any time, before the TLBs are flushed.
@@ -69,6 +69,7 @@ unsafe impl Format for Sparc64 {
     type Slot = Slot64Be;
     const NAME: &'static str = "sparc64";
     const PHYS_BITS: u32 = 56;
+    const RIGHTS: Rights = Rights::PLAIN.without_global();
     refilled_tree!(page: 13, address: ADDRESS, link: LINK, present: VALID, special: SPECIAL);
 
     #[inline]
@@ -133,9 +134,9 @@ mod tests {
 
     #[test]
     fn a_leaf_is_no_link_whatever_its_attributes_and_frame() {
-        for bits in 0..256u16 {
+        for attr in (0..256).map(Attr) {
             for pfn in [0, 2, 0xffff_fffe] {
-                let raw = Sparc64::leaf(Level::PTE, Pfn(pfn), Attr(bits));
+                let raw = Sparc64::leaf(Level::PTE, Pfn(pfn), attr);
                 assert_eq!(Sparc64::entry(Level(1), raw), Entry::Leaf, "{raw:#x}");
             }
         }

@@ -110,7 +110,7 @@ pub struct X86_64;
 
 // SAFETY: 1. the address bits hold the argument of `link`; no leaf of level 0 is asked, and large
 // pages have `PS`. 2. the same bits hold the frame, and bit 9 says that it is special. 3. a link is
-// present, and a leaf has `P` or `G`. 4. SDM volume 3, section 4.6, with CR0.WP and EFER.NXE set
+// present, and a leaf has `P` or `G`. 4. and 7. SDM volume 3, section 4.6, with CR0.WP and EFER.NXE set
 // and without SMAP or protection keys. 5. the frame's number is in consecutive bits. 6. an entry
 // may be replaced at any time, before the flush (SDM volume 3, section 4.10.4.2).
 unsafe impl Format for X86_64 {
@@ -183,8 +183,7 @@ mod tests {
 
     #[test]
     fn leaves_keep_frame_and_attributes() {
-        for bits in 0..256u16 {
-            let given = Attr(bits);
+        for given in (0..256).map(Attr) {
             let raw = X86_64::leaf(Level::PTE, Pfn(0x12345), given);
             assert_eq!(X86_64::frame(Level::PTE, raw), Pfn(0x12345));
             let kept = if given.has(Attr::READ) { given } else { given.without(Attr::GLOBAL) };

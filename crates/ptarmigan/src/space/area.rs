@@ -1,5 +1,6 @@
 //! Describes an area of an address space.
 use crate::addr::VirtRange;
+use crate::format::{Attr, Format};
 use core::fmt;
 
 /// Permissions and properties of an area.
@@ -17,9 +18,10 @@ pub struct AreaFlags(pub u16);
 impl AreaFlags {
     /// May be read.
     pub const READ: AreaFlags = AreaFlags(1);
-    /// May be written.
+    /// May be written, and read: see [`attr`](Self::attr).
     pub const WRITE: AreaFlags = AreaFlags(2);
-    /// Instructions may be fetched.
+    /// Instructions may be fetched. Alone, it may also be read where the format has no page for
+    /// execution only: see [`attr`](Self::attr).
     pub const EXEC: AreaFlags = AreaFlags(4);
     /// Writes are seen through every mapping of it; without it, writes make a private copy.
     pub const SHARED: AreaFlags = AreaFlags(8);
@@ -66,6 +68,41 @@ impl AreaFlags {
             return self.without(Self::PRIVATE);
         }
         AreaFlags(self.0 | (self.0 & Self::PRIVATE_PAGES.0) << SHIFT)
+    }
+
+    /// Permissions of which each lets a program read, in a format `F`.
+    pub(super) const fn reads<F: Format>() -> AreaFlags {
+        if F::RIGHTS.can_say(Attr::EXEC.with(Attr::USER)) {
+            Self::READ.with(Self::WRITE)
+        } else {
+            Self::PERMISSIONS
+        }
+    }
+
+    /// Returns the permissions that a page of such an area has once it has been written: the least
+    /// that entries of the format `F` can say. A page that may be written may be read. A page for
+    /// execution only may be read where [`Format::RIGHTS`] have none (POSIX, `mmap`: "an
+    /// implementation may permit accesses other than those specified by `prot`").
+    ///
+    /// ```
+    /// use ptarmigan::format::{Attr, Sv39, X86_64};
+    /// use ptarmigan::space::AreaFlags;
+    ///
+    /// let code = Attr::EXEC | Attr::USER;
+    /// assert_eq!(AreaFlags::EXEC.attr::<Sv39>(), code);
+    /// assert_eq!(AreaFlags::EXEC.attr::<X86_64>(), code | Attr::READ);
+    /// let data = Attr::READ | Attr::WRITE | Attr::USER;
+    /// assert_eq!(AreaFlags::WRITE.attr::<Sv39>(), data);
+    /// ```
+    pub const fn attr<F: Format>(self) -> Attr {
+        let mut attr = Attr::USER;
+        if self.0 & const { Self::reads::<F>().0 } != 0 {
+            attr = attr.with(Attr::READ);
+        }
+        if self.has(Self::WRITE) {
+            attr = attr.with(Attr::WRITE);
+        }
+        if self.has(Self::EXEC) { attr.with(Attr::EXEC) } else { attr }
     }
 
     /// Without those of `other`.

@@ -223,7 +223,7 @@ impl<F: Format> State<F> {
         };
         let allowed = match access {
             Access::Write => flags.has(AreaFlags::WRITE),
-            Access::Read => flags.0 & AreaFlags::PERMISSIONS.0 != 0,
+            Access::Read => flags.0 & const { AreaFlags::reads::<F>().0 } != 0,
             Access::Exec => flags.has(AreaFlags::EXEC),
         };
         if !allowed {
@@ -283,15 +283,15 @@ impl<F: Format> State<F> {
         if self.areas.replace(on, old, area) && grows { Ok(()) } else { Err(none) }
     }
 
+    /// Returns the attributes of a page of such an area that has been used, and not been written. It
+    /// is [`AreaFlags::attr`] without a step for `WRITE`.
     fn attr(flags: AreaFlags) -> Attr {
+        const { assert!(AreaFlags::EXEC.0 as u32 == Attr::EXEC.0) };
         let mut attr = Attr::USER | Attr::ACCESSED;
-        if flags.0 & AreaFlags::PERMISSIONS.0 != 0 {
+        if flags.0 & const { AreaFlags::reads::<F>().0 } != 0 {
             attr = attr | Attr::READ;
         }
-        if flags.has(AreaFlags::EXEC) {
-            attr = attr | Attr::EXEC;
-        }
-        attr
+        attr | Attr(u32::from(flags.0) & Attr::EXEC.0)
     }
 
     /// Notes that the area of the fault holds a private page from now on: fork must copy it.

@@ -239,18 +239,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         permissions: AreaFlags,
         gather: &mut Gather<'_, M>,
     ) {
-        let readable = permissions.0 != 0;
         let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
         if permissions.has(AreaFlags::WRITE) {
             keep = keep | Attr::WRITE;
         }
-        let mut add = Attr::default();
-        if readable {
-            add = add | Attr::READ;
-        }
-        if permissions.has(AreaFlags::EXEC) {
-            add = add | Attr::EXEC;
-        }
+        let add = permissions.attr::<F>().without(Attr::WRITE);
         let frames = self.on.frames();
         let tables = &mut self.state.tables;
         let changed = |raw| Attr(F::attr(Level::PTE, raw).0 & keep.0) | add;

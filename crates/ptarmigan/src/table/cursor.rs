@@ -1,8 +1,8 @@
 //! Keeps a leaf table open for runs of operations on neighbouring pages.
 use super::node::{NeedsBreak, Node, Use};
-use super::tree::{MapError, TreeMut, flush_stale, of_user, with_attr};
+use super::tree::{MapError, TreeMut, check_frames, flush_stale, with_attr};
 use crate::addr::{Pfn, VirtAddr, VirtRange};
-use crate::format::{Attr, Format};
+use crate::format::{Attr, Format, Inexpressible};
 use crate::frames::AllocFlags;
 use crate::machine::Machine;
 use crate::page::Level;
@@ -89,6 +89,8 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         if self.is_done() {
             return Err(MapError::OutOfRange { at: here });
         }
+        check_frames::<F>(pfn, 1)?;
+        F::expresses_in_tree(attr)?;
         let index = self.index();
         if self.node().is_none() {
             let on = self.tree.gather.on();
@@ -98,7 +100,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: here });
         }
-        let (raw, page) = (F::leaf(Level::PTE, pfn, of_user(attr)), self.page());
+        let (raw, page) = (F::leaf(Level::PTE, pfn, attr), self.page());
         flush_stale::<F, M>(&mut self.tree.gather, page.start, page.end)?;
         self.tree.gather.on().before_mapped::<F>(attr, pfn, 1);
         node.put(index, raw);
@@ -109,7 +111,16 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
 
     /// Changes the attributes of the page here; returns the old ones. Stays. Bits that MMUs set
     /// meanwhile are kept. Of changes that need a break see [`TreeMut::protect`].
-    pub fn protect(&mut self, attr: Attr) -> Option<Attr> {
+    ///
+    /// # Errors
+    ///
+    /// [`Inexpressible`] if entries of a tree cannot have `attr`; the page is unchanged then.
+    pub fn protect(&mut self, attr: Attr) -> Result<Option<Attr>, Inexpressible> {
+        F::expresses_in_tree(attr)?;
+        Ok(self.change_here(attr))
+    }
+
+    fn change_here(&mut self, attr: Attr) -> Option<Attr> {
         let (index, page) = (self.index(), self.page());
         let (on, others) = (self.tree.gather.on(), Use::private(self.tree.gather.is_private()));
         let node = self.node()?;

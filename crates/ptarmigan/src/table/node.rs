@@ -421,7 +421,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// entry, so its place is not filled again. Returns what it was.
     #[inline]
     pub fn break_off(&self, index: usize) -> u64 {
-        self.replace(index, Use::Walked, |raw| F::map_attr(Level::PTE, raw, |attr| attr.without(Attr::READ)))
+        self.replace(index, Use::Walked, |raw| F::map_attr(Level::PTE, raw, Attr::without_access))
     }
 
     /// Makes the entry for `va` of a leaf table, which is [broken off](Self::break_off).

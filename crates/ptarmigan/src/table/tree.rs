@@ -5,7 +5,7 @@ use super::tables::Tables;
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::error::error;
-use crate::format::{Attr, Format};
+use crate::format::{Attr, Format, Inexpressible};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
@@ -77,6 +77,8 @@ pub enum MapError {
         /// The format.
         format: &'static str,
     },
+    /// Entries cannot have the attributes, or a page of a tree was to be global.
+    Inexpressible(Inexpressible),
     /// The tree is of another machine.
     WrongMachine(WrongMachine),
     /// A page was unmapped there by the same edit, and must be flushed first
@@ -96,6 +98,7 @@ impl fmt::Display for MapError {
                     "no entry of {format} can map {first}: pages are aligned, and physical addresses end"
                 )
             }
+            MapError::Inexpressible(e) => e.fmt(f),
             MapError::WrongMachine(e) => e.fmt(f),
             MapError::Refused(e) => e.fmt(f),
         }
@@ -114,7 +117,8 @@ pub(super) fn check_frames<F: Format>(first: Pfn, pages: u64) -> Result<(), MapE
     if aligned && low { Ok(()) } else { Err(MapError::BadFrame { first, format: F::NAME }) }
 }
 
-error!(MapError: NoFrame => NoFrame, TlbRefusal => Refused, WrongMachine => WrongMachine);
+error!(MapError: NoFrame => NoFrame, TlbRefusal => Refused, WrongMachine => WrongMachine,
+    Inexpressible => Inexpressible);
 
 impl<F: Format> Tree<F> {
     /// An empty tree, of a new space.
@@ -343,9 +347,8 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
 /// It holds the tree and the gather for the tree's own space, so that no other gather can take
 /// tables of the tree.
 ///
-/// Pages of a tree are the user's, and differ from space to space: a page is never
-/// [global](Attr::GLOBAL), whatever its attributes say. A TLB would keep a global one when the
-/// space is left.
+/// Pages of a tree are the user's, and differ from space to space: [global](Attr::GLOBAL) pages are
+/// refused. A TLB would keep them when the space is left.
 pub struct TreeMut<'a, F: Format, M: Machine> {
     pub(super) tables: &'a mut Tables<F>,
     pub(super) gather: Gather<'a, M>,
@@ -381,12 +384,13 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             return Err(MapError::OutOfRange { at: va });
         }
         check_frames::<F>(pfn, 1)?;
+        F::expresses_in_tree(attr)?;
         let node = self.tables.leaf_table::<M, false>(self.on(), va.0, flags)?;
         let index = F::index(Level::PTE, va.0);
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: va });
         }
-        let raw = F::leaf(Level::PTE, pfn, of_user(attr));
+        let raw = F::leaf(Level::PTE, pfn, attr);
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         flush_stale::<F, M>(&mut self.gather, page, page + (1 << F::PAGE_SHIFT))?;
         self.on().before_mapped::<F>(attr, pfn, 1);
@@ -412,9 +416,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let step = 1u64 << F::PAGE_SHIFT;
         let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
         check_frames::<F>(first, range.len() >> F::PAGE_SHIFT)?;
+        F::expresses_in_tree(attr)?;
         flush_stale::<F, M>(&mut self.gather, range.start, range.end)?;
         let span = 1u64 << F::shift(Level(1));
-        let attr = of_user(attr);
         let (mut pfn, mut raw) = (first, F::leaf(Level::PTE, first, attr));
         // Frames ascend: the entry grows by the same amount each time (`Format`, 5.).
         let second = Pfn(1 << F::PAGE_ORDER);
@@ -518,7 +522,16 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// Where the change [needs a break](Format::needs_break), everything that was changed so far is
     /// flushed, and an access to the page faults until then. In the middle of a flush of this CPU
     /// the entry is left alone, and `None` returned.
-    pub fn protect(&mut self, va: VirtAddr, attr: Attr) -> Option<Attr> {
+    ///
+    /// # Errors
+    ///
+    /// [`Inexpressible`] if entries of a tree cannot have `attr`; the page is unchanged then.
+    pub fn protect(&mut self, va: VirtAddr, attr: Attr) -> Result<Option<Attr>, Inexpressible> {
+        F::expresses_in_tree(attr)?;
+        Ok(self.change_one(va, attr))
+    }
+
+    fn change_one(&mut self, va: VirtAddr, attr: Attr) -> Option<Attr> {
         if va.0 >= F::USER_END {
             return None;
         }
@@ -541,15 +554,31 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Some(F::attr(Level::PTE, old))
     }
 
-    /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change`
-    /// may be called several times for a page, as MMUs set bits in between.
+    /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change` is
+    /// called several times for a page: once before any page changes, and as MMUs set bits in
+    /// between. For the same attributes it must return the same.
     ///
     /// Pages whose change [needs a break](Format::needs_break) are flushed in batches, see
     /// [`protect`](Self::protect).
-    pub fn change_range(&mut self, range: VirtRange, change: impl Fn(Attr) -> Attr) {
+    ///
+    /// # Errors
+    ///
+    /// [`Inexpressible`] if entries of a tree cannot have what `change` returns for one of the pages;
+    /// all pages are unchanged then.
+    pub fn change_range(
+        &mut self,
+        range: VirtRange,
+        change: impl Fn(Attr) -> Attr,
+    ) -> Result<(), Inexpressible> {
+        let mut expressed = Ok(());
+        self.tables.walk(self.on(), range, |_, _, attr| {
+            expressed = expressed.and_then(|()| F::expresses_in_tree(change(attr)));
+        });
+        expressed?;
         self.tables.change(range, &mut self.gather, |_, raw| {
             F::map_attr(Level::PTE, raw, |attr| of_user(change(attr)))
         });
+        Ok(())
     }
 
     /// Flushes the changes; afterwards no unmapped page is in use, and tables are given back.

@@ -12,7 +12,7 @@ use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbRef
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan_linux::Rules;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -290,8 +290,15 @@ fn a_permission_of_the_kernel_is_taken_from_all_cpus_also_if_one_fails() {
     // or writes through the mapping.
     unsafe { range.map(on, VirtAddr(START + PAGE), Pfn(8), 1, Attr::READ, NORMAL).unwrap() };
     tlbs.learn(2, START);
-    let change = |attr| if attr == RW { Attr::READ } else { panic!("the caller's code fails") };
+    let calls = Cell::new(0);
+    let change = |_| {
+        calls.set(calls.get() + 1);
+        // Each page is asked for once before any changes.
+        assert!(calls.get() < 4, "the caller's code fails");
+        Attr::READ | Attr::ACCESSED
+    };
     assert!(unwinds(|| range.protect(on, VirtAddr(START), 2, change)));
+    assert_eq!(calls.get(), 4);
     assert!(!tlbs.knows(2, START));
     range.release(on, |_, _| ()).map_err(|(e, _)| e).unwrap();
 }

@@ -18,6 +18,7 @@ mod memory;
 mod areas;
 #[cfg(not(miri))]
 mod arguments;
+mod attributes;
 #[cfg(not(miri))]
 mod bounds;
 #[cfg(not(miri))]

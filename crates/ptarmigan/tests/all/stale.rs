@@ -3,14 +3,14 @@
 use crate::remembering;
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Access, Attr, Format, X86_64, X86Pae};
+use ptarmigan::format::{Access, Attr, Cause, Format, FormatExt, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::gather::{Gather, GatherError};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::space::{Advice, AreaError, AreaFlags, Done, FaultError, SharedSpace, Space, SpaceMachine};
-use ptarmigan::table::{KernelMap, Tree};
+use ptarmigan::table::{KernelMap, MapError, Tree};
 use ptarmigan::tlb::{
     Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, Structures, TlbConfig, TlbRefusal,
 };
@@ -527,7 +527,7 @@ fn a_gather_of_pages_larger_than_a_frame_is_a_promise_of_the_callers() {
 
 /// A TLB keeps global translations when it leaves a space.
 #[test]
-fn no_page_of_a_tree_is_global() {
+fn a_page_of_a_tree_that_was_to_be_global_is_refused() {
     let host = Host::<X>::new(small(1)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -537,18 +537,24 @@ fn no_page_of_a_tree_is_global() {
     let mut edit = tree.edit(on).unwrap();
     let global = Attr::USER | Attr::READ | Attr::GLOBAL;
     let at = |page| VirtAddr(VA + page * PAGE);
+    let refused = X::expresses_in_tree(global).unwrap_err();
+    assert_eq!(refused.cause(), Cause::Without(Attr::GLOBAL));
+    assert_eq!(refused.to_string(), "x86-64 has no page with r--ug---: leave g out");
+    let error = MapError::Inexpressible(refused);
     // SAFETY: 1. no program runs in the tree.
     unsafe {
-        edit.map(at(0), Pfn(77), global, NORMAL).unwrap();
-        edit.map_range(pages(VA + PAGE, 1), Pfn(77), global).unwrap();
-        edit.cursor(pages(VA + 2 * PAGE, 1)).map(Pfn(77), global, NORMAL).unwrap();
+        assert_eq!(edit.map(at(0), Pfn(77), global, NORMAL), Err(error));
+        assert_eq!(edit.map_range(pages(VA + PAGE, 1), Pfn(77), global), Err(error));
+        assert_eq!(edit.cursor(pages(VA + 2 * PAGE, 1)).map(Pfn(77), global, NORMAL), Err(error));
         edit.map_range(pages(VA + 3 * PAGE, 3), Pfn(77), Attr::USER | Attr::READ).unwrap();
     }
-    edit.protect(at(3), global);
-    edit.cursor(pages(VA + 4 * PAGE, 1)).protect(global);
-    edit.change_range(pages(VA + 5 * PAGE, 1), |attr| attr | Attr::GLOBAL);
+    assert_eq!(edit.protect(at(3), global), Err(refused));
+    assert_eq!(edit.cursor(pages(VA + 4 * PAGE, 1)).protect(global), Err(refused));
+    let last = pages(VA + 5 * PAGE, 1);
+    assert_eq!(edit.change_range(last, |attr| attr | Attr::GLOBAL), Err(refused));
     for page in 0..6 {
-        assert!(!edit.query(at(page)).unwrap().1.has(Attr::GLOBAL), "page {page}");
+        let attr = edit.query(at(page)).map(|(_, attr)| attr);
+        assert_eq!(attr, (page > 2).then_some(Attr::USER | Attr::READ), "page {page}");
     }
     edit.flush();
     tree.end(on, |_, _, _| {}).unwrap();

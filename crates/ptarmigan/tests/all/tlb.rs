@@ -540,14 +540,15 @@ fn is_private<M: Machine>(host: &Host<X86_64>, on: On<'_, M>, tree: &mut Tree<X8
     const DIRTY: u64 = 1 << 6;
     poke(host, at, peek(host, at) & !DIRTY);
     let calls = Cell::new(0);
-    tree.edit(on).unwrap().change_range(pages(0, 1), |attr| {
+    let change = |attr: Attr| {
         calls.update(|n| n + 1);
-        // The entry has been loaded, and is not stored yet.
-        if calls.get() == 1 {
+        // The entry has been loaded, and is not stored yet. The first call is before any change.
+        if calls.get() == 2 {
             poke(host, at, peek(host, at) | DIRTY);
         }
         Attr(attr.0 ^ Attr::ACCESSED.0)
-    });
+    };
+    tree.edit(on).unwrap().change_range(pages(0, 1), change).unwrap();
     peek(host, at) & DIRTY == 0
 }
 

@@ -5,7 +5,7 @@ use common::{FailAt, Pages, Watch, Watchable, Watched, range, scan, small, va, w
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{Pfn, VirtRange};
-use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
+use ptarmigan::format::{Attr, Format, FormatExt, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
@@ -87,7 +87,7 @@ fn page<F: Format>() -> impl Strategy<Value = u64> {
 }
 
 fn attr() -> impl Strategy<Value = Attr> {
-    (0u16..256).prop_map(|bits| Attr(bits & !Attr::GLOBAL.0))
+    (0u32..256).prop_map(|bits| X86_64::nearest(Attr(bits & !Attr::GLOBAL.0)))
 }
 
 fn free() -> impl Strategy<Value = Free> {
@@ -182,7 +182,10 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
             }
             Op::Change(p, n, a) => {
                 let r = bytes::<F>(p, n);
-                tree.edit(on).unwrap().change_range(r, |old| if old.has(Attr::WRITE) { a } else { old });
+                tree.edit(on)
+                    .unwrap()
+                    .change_range(r, |old| if old.has(Attr::WRITE) { a } else { old })
+                    .unwrap();
                 for at in in_range(&model, r) {
                     let (_, old) = model.get_mut(&at).unwrap();
                     if old.has(Attr::WRITE) {
@@ -231,7 +234,7 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
                 for at in (r.start / PAGE..r.end / PAGE).rev().map(|p| p * PAGE) {
                     cursor.seek(va(at));
                     let old = model.get_mut(&at).map(|(_, attr)| std::mem::replace(attr, a));
-                    assert_eq!(cursor.protect(a), old);
+                    assert_eq!(cursor.protect(a), Ok(old));
                 }
             }
         }

@@ -191,10 +191,11 @@ fn call<F: Watchable, M: SpaceMachine>(
             // SAFETY: 1. no program runs in the tree.
             let mapped = unsafe { tree.edit(on).unwrap().map_range(all, Pfn(7), Attr::READ) };
             let mut edit = tree.edit(on).unwrap();
-            edit.change_range(pages(SPAN, 3), |attr| {
+            let change = |attr: Attr| {
                 see();
-                attr.without(Attr::READ)
-            });
+                attr.without_access()
+            };
+            edit.change_range(pages(SPAN, 3), change).unwrap();
             edit.unmap_range(pages(SPAN, 8), Free::Empty, |_, _, _| see());
             edit.flush();
             made.trees.pop().unwrap().end(on, |_, _, _| see()).unwrap();

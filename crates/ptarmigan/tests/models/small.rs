@@ -97,7 +97,7 @@ unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
         Pfn((raw >> FRAME) as u32)
     }
     fn attr(_: Level, raw: u64) -> Attr {
-        Attr(raw as u16 & 0xff)
+        Attr(raw as u32 & 0xff)
     }
     fn is_present(_: Level, raw: u64) -> bool {
         raw & P != 0

@@ -247,12 +247,16 @@ fn stage1_entry<const SHIFT: u32>(level: u8, raw: u64) -> Entry {
                 .without_if(Perms::KERNEL_EXEC, bit(59))
                 .without_if(Perms::USER_EXEC, bit(60))
                 .without_if(Perms::USER, bit(61))
+                .with_if(Perms::USER_FETCH, bit(61))
                 .without_if(Perms::WRITE, bit(62));
             Entry::Table { phys, perms }
         }
         Shape::Leaf(phys) => {
+            // Fetches at EL0 do not ask AP[1]. EL1 executes no page that EL0 may write, whatever PXN says;
+            // here PXN alone decides, as a page that becomes writable would be found to lose a right.
             let perms = Perms::READ
                 .with_if(Perms::USER, bit(6))
+                .with_if(Perms::USER_FETCH, !bit(54))
                 .with_if(Perms::WRITE, !bit(7))
                 .with_if(Perms::KERNEL_EXEC, !bit(53))
                 .with_if(Perms::USER_EXEC, !bit(54));
@@ -346,9 +350,12 @@ mod tests {
         assert_eq!(of(1 << 6), "rwxu", "AP[1]: EL0 too");
         assert_eq!(of(1 << 7), "r-x-", "AP[2]: read-only");
         assert_eq!(of(1 << 53), "rwe-", "PXN");
-        assert_eq!(of(1 << 54 | 1 << 6), "rwku", "UXN");
-        assert!(perms(decode(0, 0x5000 | PAGE | 1 << 54 | 1 << 6)).allows(crate::Access::EXEC.kernel()));
-        assert!(!perms(decode(0, 0x5000 | PAGE | 1 << 54 | 1 << 6)).allows(crate::Access::EXEC));
+        assert_eq!(of(1 << 54 | 3 << 6), "r-ku", "UXN");
+        assert!(perms(decode(0, 0x5000 | PAGE | 1 << 54 | 3 << 6)).allows(crate::Access::EXEC.kernel()));
+        assert!(!perms(decode(0, 0x5000 | PAGE | 1 << 54 | 3 << 6)).allows(crate::Access::EXEC));
+        let execute_only = perms(decode(0, 0x5000 | PAGE | 1 << 53 | 1 << 7));
+        assert!(execute_only.allows(crate::Access::EXEC) && !execute_only.allows(crate::Access::READ));
+        assert!(execute_only.allows(crate::Access::READ.kernel()));
     }
 
     #[test]

@@ -23,13 +23,16 @@ impl Perms {
     /// Instruction fetches, in whatever mode has access.
     pub const EXEC: Self = Self(4 | 16);
     /// Loads and stores in user mode too, and fetches if there is [`Perms::USER_EXEC`].
-    pub const USER: Self = Self(8);
-    /// Instruction fetches in user mode, with [`Perms::USER`].
+    pub const USER: Self = Self(8 | 32);
+    /// The part of [`Perms::USER`] that fetches need: alone, it is a page of which user mode may only
+    /// fetch, whatever the kernel may load and store (AArch64: AP\[1\] clear, UXN clear).
+    pub const USER_FETCH: Self = Self(8);
+    /// Instruction fetches in user mode, with [`Perms::USER`] or [`Perms::USER_FETCH`].
     pub const USER_EXEC: Self = Self(4);
     /// Instruction fetches in supervisor mode.
     pub const KERNEL_EXEC: Self = Self(16);
     /// Everything.
-    pub const ALL: Self = Self(31);
+    pub const ALL: Self = Self(63);
 
     /// Adds the permissions of `more` if `yes`.
     #[must_use]
@@ -141,6 +144,10 @@ impl Access {
             AccessKind::Exec if self.user => Perms::USER_EXEC,
             AccessKind::Exec => Perms::KERNEL_EXEC,
         };
-        kind.with_if(Perms::USER, self.user)
+        match self.kind {
+            _ if !self.user => kind,
+            AccessKind::Exec => Perms(kind.0 | Perms::USER_FETCH.0),
+            AccessKind::Read | AccessKind::Write => Perms(kind.0 | Perms::USER.0),
+        }
     }
 }

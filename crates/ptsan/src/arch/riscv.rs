@@ -37,7 +37,7 @@ impl Arch {
             va_bits: 32,
             canonical: Canonical::ZeroExtended,
             // Frame numbers take all bits from 10 up: no bit is reserved.
-            decode: |level, raw| decode(level, raw & u64::from(u32::MAX), 10),
+            decode: |level, raw| one_stage(level, raw & u64::from(u32::MAX), 10),
             ..riscv("", 2)
         }
     }
@@ -107,7 +107,19 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         sets_dirty: false,
         contiguous: Some(contiguous),
         hashed: None,
-        decode: |level, raw| decode(level, raw, 9),
+        decode: |level, raw| one_stage(level, raw, 9),
+    }
+}
+
+/// Decodes an entry of the only stage: the supervisor never fetches from pages with U, whatever
+/// `sstatus.SUM` says.
+fn one_stage(level: u8, raw: u64, index_bits: u32) -> Entry {
+    match decode(level, raw, index_bits) {
+        Entry::Leaf { phys, perms, global, accessed, memory_type } => {
+            let perms = perms.without_if(Perms::KERNEL_EXEC, raw & USER != 0);
+            Entry::Leaf { phys, perms, global, accessed, memory_type }
+        }
+        other => other,
     }
 }
 
@@ -164,6 +176,7 @@ fn decode(level: u8, raw: u64, index_bits: u32) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Access, Fault, Session};
 
     #[test]
     fn leaves_tables_and_reserved_patterns() {
@@ -177,6 +190,30 @@ mod tests {
         assert_eq!(decode(1, table | READ), Entry::Malformed, "misaligned large page");
         assert!(matches!(decode(1, 0x200 << 10 | VALID | EXECUTE), Entry::Leaf { phys: 0x20_0000, .. }));
         assert_eq!(decode(1, 0), Entry::Empty);
+    }
+
+    #[test]
+    fn a_page_for_execution_alone_is_not_read_and_the_kernel_executes_none_of_the_users() {
+        let mut s = Session::new(Arch::riscv_sv39(), vec![0; 1 << 16]);
+        let link = |at: u64| at >> 12 << 10 | VALID;
+        let page = |bits: u64| 5 << 10 | VALID | ACCESSED | bits;
+        let path = [
+            (0x1000, link(0x2000)),
+            (0x2000, link(0x3000)),
+            (0x3000, page(EXECUTE | USER)),
+            (0x3008, page(EXECUTE)),
+        ];
+        [0x1000, 0x2000, 0x3000].iter().for_each(|table| s.alloc(*table));
+        path.iter().for_each(|(entry, raw)| s.put(*entry, *raw));
+        s.load(0x1000);
+        assert!(s.translate(0x123, Access::EXEC).is_ok());
+        for denied in [Access::READ, Access::WRITE, Access::EXEC.kernel()] {
+            assert_eq!(s.translate(0x123, denied).unwrap_err(), Fault::Permission, "{denied:?}");
+        }
+        assert!(s.translate(0x1123, Access::EXEC.kernel()).is_ok());
+        for denied in [Access::READ.kernel(), Access::EXEC] {
+            assert_eq!(s.translate(0x1123, denied).unwrap_err(), Fault::Permission, "{denied:?}");
+        }
     }
 
     #[test]

@@ -36,8 +36,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         mut back: impl FnMut(Pfn),
     ) -> Result<(), E> {
         self.accept_mapping(on, at, pages)?;
+        F::expresses(attr).map_err(MapError::from)?;
         self.prepare(on, at, pages, flags)?;
-        let absent = attr.without(Attr::READ);
+        let absent = attr.without_access();
         let (mut failed, mut put) = (None, 0);
         self.map_of().each_table(on, at, pages, |node, _, low, high| {
             for index in low..=high {

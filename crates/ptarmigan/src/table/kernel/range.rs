@@ -27,7 +27,7 @@ use super::roots::KernelMap;
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr};
 use crate::cpu::{MachineId, WrongMachine};
 use crate::error::error;
-use crate::format::{Attr, Entry, Format};
+use crate::format::{Attr, Entry, Format, Inexpressible};
 use crate::frames::{AllocFlags, HighUse};
 use crate::gather::scrub_unhooked;
 use crate::machine::{Machine, On};
@@ -54,6 +54,8 @@ pub enum KernelRangeError {
     WrongMachine(WrongMachine),
     /// The CPU cannot flush now.
     Refused(TlbRefusal),
+    /// Entries cannot have the attributes.
+    Inexpressible(Inexpressible),
 }
 
 impl fmt::Display for KernelRangeError {
@@ -62,11 +64,12 @@ impl fmt::Display for KernelRangeError {
             KernelRangeError::OutOfRange { at } => write!(f, "the pages at {at} are not in the range"),
             KernelRangeError::WrongMachine(e) => e.fmt(f),
             KernelRangeError::Refused(e) => e.fmt(f),
+            KernelRangeError::Inexpressible(e) => e.fmt(f),
         }
     }
 }
 
-error!(KernelRangeError: TlbRefusal => Refused);
+error!(KernelRangeError: TlbRefusal => Refused, Inexpressible => Inexpressible);
 
 /// A part of the kernel's half that its owner maps pages in. Dropping it keeps its pages mapped,
 /// and the range claimed, for as long as the map is there; [`release`](Self::release) gives it
@@ -390,6 +393,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ) -> Result<(), MapError> {
         self.accept_mapping(on, at, pages)?;
         check_frames::<F>(first, pages)?;
+        F::expresses(attr)?;
         self.prepare(on, at, pages, flags)?;
         self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
@@ -449,8 +453,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Gives each mapped page of `pages` pages from `at` on the attributes that `change` makes of
-    /// its own, and has every CPU forget its translations of those that differ. `change` may be
-    /// called several times for a page, as MMUs set bits in between.
+    /// its own, and has every CPU forget its translations of those that differ. `change` is called
+    /// several times for a page: once before any page changes, and as MMUs set bits in between. For
+    /// the same attributes it must return the same.
     ///
     /// Pages whose change [needs a break](Format::needs_break) are broken off in batches, flushed,
     /// and made. Until then an access of any CPU to them faults: they must not be used meanwhile.
@@ -466,6 +471,13 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         change: impl Fn(Attr) -> Attr,
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
+        let mut expressed = Ok(());
+        self.map.each_table(on, at, pages, |node, _, first, last| {
+            node.each(first, last, |_, raw| {
+                expressed = expressed.and_then(|()| F::expresses(change(F::attr(Level::PTE, raw))));
+            });
+        });
+        expressed?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         let change = |raw| F::map_attr(Level::PTE, raw, &change);
         let valid = |va, raw| on.became_valid(None, va, F::PAGE_SHIFT, 1, 0, raw);

@@ -69,7 +69,10 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
         if attr.has(Attr::USER) {
             return Err(Refused { value: range, error: SlotsError::ForUser });
         }
-        let attr = Attr(attr.0 | Attr::READ.0 | Attr::WRITE.0);
+        let attr = attr | Attr::READ | Attr::WRITE;
+        if let Err(e) = F::expresses(attr) {
+            return Err(Refused { value: range, error: SlotsError::Map(e.into()) });
+        }
         let entries = F::entries(Level::PTE);
         let (start, pages) = (range.start(), range.len() >> F::PAGE_SHIFT);
         let tables = match boot.take(pages as usize / entries, |_| PhysAddr(0)) {
@@ -77,9 +80,9 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
             Err(e) => return Err(Refused { value: range, error: SlotsError::Boot(e) }),
         };
         let leaving = range.leaving();
-        // SAFETY: 1. an entry that may not be read allows no access, and `protect` is not called.
+        // SAFETY: 1. an entry without permissions allows no access, and `protect` is not called.
         let mapped =
-            unsafe { range.map(on, start, Pfn(0), pages, attr.without(Attr::READ), AllocFlags::NORMAL) };
+            unsafe { range.map(on, start, Pfn(0), pages, attr.without_access(), AllocFlags::NORMAL) };
         forget(leaving);
         if let Err(e) = mapped {
             return Err(Refused { value: range, error: SlotsError::Map(e) });
@@ -159,7 +162,7 @@ unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'
     #[inline]
     fn remove(&self, remove: Remove) -> Result<(), SlotError> {
         let index = remove.index();
-        let hidden = |raw| F::map_attr(Level::PTE, raw, |_| self.attr.without(Attr::READ));
+        let hidden = |raw| F::map_attr(Level::PTE, raw, |_| self.attr.without_access());
         self.change(index, Use::Walked, hidden).map(drop)
     }
 
