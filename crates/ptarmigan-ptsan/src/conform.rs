@@ -44,8 +44,8 @@ pub fn conform<F: Watchable>() {
 /// of the first frames, the last one, and others between. Entries are compared as they lie in
 /// memory.
 ///
-/// Attributes that [`Format::RIGHTS`] can say must come back as they were given, and the MMU must
-/// allow what they say: to the user, to the kernel in its own pages, and to the kernel that executes
+/// Attributes that [`Format::RIGHTS`] can say must come back as they were given, also those of the
+/// caller's own after write protection, at which the MMU must not look. It must allow what they say: to the user, to the kernel in its own pages, and to the kernel that executes
 /// pages of the user. Entries with others are leaves that allow no access that they do not name.
 ///
 /// [`Format::allows`] is compared for pages of the user only. In a second stage
@@ -208,6 +208,9 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
     is(F::attr(level, protected) == attr.without(Attr::WRITE), "write-protection takes more than `WRITE`")?;
 
     let decoded = (arch.decode)(level.0, in_memory::<F>(raw));
+    let unmarked = F::leaf(level, pfn, given.without(Attr::SOFT));
+    let same = decoded == (arch.decode)(level.0, in_memory::<F>(unmarked));
+    is(same || !says, "the MMU looks at a bit of the caller's own")?;
     let ptsan::Entry::Leaf { phys, perms, global, accessed, .. } = decoded else {
         let hidden = matches!(decoded, ptsan::Entry::Empty) && !(says && used);
         return expect::<F>(hidden, || format!("{} is {decoded:?} to {}", what(), arch.name));

@@ -2,8 +2,8 @@
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage2, Aarch64Upper, Access,
-    Attr, Ept, Format, FormatExt, I386, Ia64, LoongArch64, Npt, Ppc32, Rights, Slot64, Sparc64, Sv32, Sv39,
-    Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
+    Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, LoongArch64, Npt, Ppc32, Rights, Slot64, Sparc64,
+    Sv32, Sv39, Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{Watchable, conform, conforms_to};
@@ -63,6 +63,7 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
         18 => X::RIGHTS.with_attributes(Attr(1 << 12)),
         19 => X::RIGHTS.without_refusing_execution(),
         20 => X::RIGHTS.users_only(),
+        22..=24 => X::RIGHTS.with_soft(3),
         _ => X::RIGHTS,
     };
     const KEPT: u64 = if MISTAKE == 2 { 1 << 5 } else { 0 };
@@ -81,6 +82,8 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
             7 => raw & !(1 << 63),
             13 => raw | 1 << 8,
             21 if attr.has(Attr::WRITE) => raw | 1,
+            23 if attr.has(Attr::SOFT2) => raw | 1 << 3,
+            24 if attr.has(Attr::SOFT2) => raw | 1 << 52,
             _ => raw,
         }
     }
@@ -88,7 +91,9 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
         if MISTAKE == 8 { Pfn((raw >> 12) as u32 & 0xff_ffff) } else { X::frame(level, raw) }
     }
     fn attr(level: Level, raw: u64) -> Attr {
-        X::attr(level, raw)
+        let bit = if MISTAKE == 24 { 52 } else { 3 };
+        let soft = if MISTAKE > 22 && raw >> bit & 1 != 0 { Attr::SOFT2 } else { Attr(0) };
+        X::attr(level, raw) | soft
     }
     fn is_present(level: Level, raw: u64) -> bool {
         if MISTAKE == 9 { !Self::is_none(raw) } else { X::is_present(level, raw) }
@@ -97,7 +102,12 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
         if MISTAKE == 10 && access == Access::Exec { raw & 1 != 0 } else { X::allows(level, raw, access) }
     }
     fn write_protected(level: Level, raw: u64) -> u64 {
-        X::write_protected(level, if MISTAKE == 11 { raw & !(1 << 6) } else { raw })
+        let lost = match MISTAKE {
+            11 => 1 << 6,
+            24 => 1 << 52,
+            _ => 0,
+        };
+        X::write_protected(level, raw & !lost)
     }
     fn is_special(level: Level, raw: u64) -> bool {
         X::is_special(level, raw)
@@ -136,7 +146,10 @@ fn a_mistake_in_a_format_is_found_and_named() {
         (found::<18>(), "is read back"),
         (found::<19>(), "it may not be executed"),
         (found::<20>(), "`GUEST` and `RIGHTS` differ"),
-        (found::<21>(), "it may be read, against its attributes"),
+        (found::<22>(), "is read back"),
+        (found::<23>(), "the MMU looks at a bit of the caller's own"),
+        (found::<24>(), "write-protection takes more than `WRITE`"),
+        (found::<21>(), "the MMU would use an entry without permissions"),
     ] {
         assert!(found.starts_with("wrong: ") && found.contains(says), "{found}: not {says:?}");
     }
@@ -347,4 +360,45 @@ fn the_table_of_formats_says_what_the_formats_say() {
         LoongArch64; Sparc64; Ia64; Aarch64Stage2; Ept; Npt; Sv39x4; Sv48x4;
     }
     assert_eq!(rows, [""; 0], "rows of no format");
+}
+
+/// Returns the cells of a format's row in the table of rights, without its name.
+fn rights_row<F: Format>() -> String {
+    let yes = |yes| if yes { "yes" } else { "no" };
+    let only = match [Attr::EXEC | Attr::USER, Attr::EXEC].map(|attr| F::RIGHTS.can_say(attr)) {
+        [false, _] => "no",
+        [true, false] => "the user's",
+        [true, true] => "the user's, the kernel's",
+    };
+    let fetched = match F::RIGHTS.kernel_fetch() {
+        KernelFetch::Never => "never",
+        KernelFetch::Marked => "if marked",
+        KernelFetch::Executable => "if executable",
+    };
+    let user = Attr::READ | Attr::USER | Attr::GLOBAL;
+    let (global, refused) = (yes(F::RIGHTS.can_say(user)), yes(F::RIGHTS.refuses_execution()));
+    format!("{only} | {fetched} | {global} | {refused} | {} |", F::RIGHTS.soft_bits())
+}
+
+#[test]
+fn the_table_of_rights_says_what_the_formats_say() {
+    const TABLE: &str = include_str!("../../../docs/formats.md");
+    let table = TABLE.lines().skip_while(|line| !line.starts_with("| format | execution alone |")).skip(2);
+    let rows: Vec<&str> = table.take_while(|line| line.starts_with("| `")).collect();
+    let mut named = 0;
+    macro_rules! has {
+        ($($format:ident)*) => { $({
+            let name = format!("`{}`", stringify!($format));
+            let row = rows.iter().find(|row| row.contains(&name)).unwrap_or_else(|| panic!("no {name}"));
+            assert!(row.ends_with(&format!("| {}", rights_row::<$format>())), "{row}: {}", rights_row::<$format>());
+            named += 1;
+        })* };
+    }
+    has! {
+        I386 X86Pae X86_64 X86_64La57 Sv32 Sv39 Sv48 Sv57 Ppc32 Aarch64 Aarch64Upper Aarch64K16
+        Aarch64K16Upper Aarch64K64 Aarch64K64Upper LoongArch64 Sparc64 Ia64 Aarch64Stage2 Ept Npt Sv39x4
+        Sv48x4
+    }
+    let names: usize = rows.iter().map(|row| row.split(" | ").next().unwrap().matches('`').count() / 2).sum();
+    assert_eq!(named, names, "rows of no format");
 }

@@ -44,12 +44,19 @@ const UXN: u64 = 1 << 54;
 const DIRTY: u64 = 1 << 55;
 /// Software's: the frame is not counted by references.
 const SPECIAL: u64 = 1 << 56;
+/// Software's: the caller's.
+const SOFT: u64 = 1 << 57;
 /// Software's: an entry that is not valid keeps its frame (`PROT_NONE`).
 const KEEPS: u64 = 1 << 58;
 const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
 /// Attributes that one bit each stands for in every entry.
-const NOTED: [(Attr, u64); 4] =
-    [(Attr::WRITE, MAY_WRITE), (Attr::ACCESSED, ACCESSED), (Attr::DIRTY, DIRTY), (Attr::SPECIAL, SPECIAL)];
+const NOTED: [(Attr, u64); 5] = [
+    (Attr::WRITE, MAY_WRITE),
+    (Attr::ACCESSED, ACCESSED),
+    (Attr::DIRTY, DIRTY),
+    (Attr::SPECIAL, SPECIAL),
+    (Attr::SOFT0, SOFT),
+];
 /// All bits of AttrIndx, and of shareability.
 const TYPE: u64 = 7 << 2 | 3 << 8;
 
@@ -126,7 +133,7 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
     const LEAF_LEVELS: u8 = if GRANULE == 12 { 0b111 } else { 0b11 };
     const EVER_BREAKS: bool = true;
     const RIGHTS: Rights =
-        Rights::PLAIN.with_execute_only(false).with_kernel_exec().with_attributes(Self::DEVICE);
+        Rights::PLAIN.with_execute_only(false).with_kernel_exec().with_soft(1).with_attributes(Self::DEVICE);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {

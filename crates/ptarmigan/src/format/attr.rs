@@ -13,8 +13,10 @@ use core::ops::BitOr;
 ///
 /// | bits | |
 /// |---|---|
-/// | 0–8 | have a name each |
+/// | 0–7 | permissions and notes, by name |
+/// | 8–11 | [`SOFT`](Self::SOFT): the caller's own, which no MMU looks at |
 /// | 12–15 | [`OWN`](Self::OWN): the format's own, for instance a memory type; spaces do not ask for them |
+/// | 16 | [`KERNEL_EXEC`](Self::KERNEL_EXEC) |
 /// | the others | for later use |
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Attr(pub u32);
@@ -38,11 +40,23 @@ impl Attr {
     pub const SPECIAL: Attr = Attr(128);
     /// The kernel may fetch instructions from it, although it is the user's. Without it, whether the
     /// kernel may is [`Rights::kernel_fetch`](super::Rights::kernel_fetch).
-    pub const KERNEL_EXEC: Attr = Attr(256);
+    pub const KERNEL_EXEC: Attr = Attr(1 << 16);
+    /// The caller's own: entries keep it, and no MMU and no part of the library looks at it. It stays
+    /// when permissions change, when the page is copied because it is written, moved, or passed on by
+    /// fork. Formats have as many as [`Rights::soft_bits`](super::Rights::soft_bits), in order.
+    pub const SOFT0: Attr = Attr(1 << 8);
+    /// The same as [`SOFT0`](Self::SOFT0), once more.
+    pub const SOFT1: Attr = Attr(1 << 9);
+    /// The same as [`SOFT0`](Self::SOFT0), once more.
+    pub const SOFT2: Attr = Attr(1 << 10);
+    /// The same as [`SOFT0`](Self::SOFT0), once more.
+    pub const SOFT3: Attr = Attr(1 << 11);
+    /// All attributes of the caller's own.
+    pub const SOFT: Attr = Attr(0xf00);
     /// All attributes of a format's own.
     pub const OWN: Attr = Attr(0xf000);
     /// The permissions, and what depends on them: none of these is in an entry without access.
-    const ACCESS: Attr = Attr(1 | 2 | 4 | 16 | 256);
+    const ACCESS: Attr = Attr(1 | 2 | 4 | 16 | 1 << 16);
 
     /// Whether all attributes of `other` are set.
     #[inline]
@@ -54,6 +68,12 @@ impl Attr {
     #[inline]
     pub const fn without(self, other: Attr) -> Attr {
         Attr(self.0 & !other.0)
+    }
+
+    /// Those of `which` alone.
+    #[inline]
+    pub const fn only(self, which: Attr) -> Attr {
+        Attr(self.0 & which.0)
     }
 
     /// Without permissions: the entry keeps its frame, and the MMU does not use it.
@@ -98,9 +118,12 @@ impl fmt::Display for Attr {
         if self.has(Attr::KERNEL_EXEC) {
             f.write_str("+k")?;
         }
-        for own in 0..4 {
-            if self.0 >> (12 + own) & 1 != 0 {
-                write!(f, "+own{own}")?;
+        for n in 0..4 {
+            if self.0 >> (8 + n) & 1 != 0 {
+                write!(f, "+soft{n}")?;
+            }
+            if self.0 >> (12 + n) & 1 != 0 {
+                write!(f, "+own{n}")?;
             }
         }
         Ok(())

@@ -75,7 +75,7 @@ pub struct Npt;
 
 // SAFETY: as for `X86_64`, whose bits these are; `guests` leaves the frame and `SPECIAL` alone.
 unsafe impl Format for Npt {
-    leaves_of!(X86_64, Rights::PLAIN.users_only().without_global());
+    leaves_of!(X86_64, X86_64::RIGHTS.users_only().without_global());
     const NAME: &'static str = "NPT";
     const LAYOUT: Layout = X86_64::LAYOUT;
     const INDEX_BITS: [u8; MAX_LEVELS] = X86_64::INDEX_BITS;
@@ -100,7 +100,7 @@ pub type Sv48x4 = SvX4<4>;
 
 // SAFETY: as for `Sv`, whose bits these are; `guests` leaves the frame and `SPECIAL` alone.
 unsafe impl<const LEVELS: u8> Format for SvX4<LEVELS> {
-    leaves_of!(Sv<LEVELS>, Rights::PLAIN.with_execute_only(true).users_only().without_global());
+    leaves_of!(Sv<LEVELS>, Rights::PLAIN.with_execute_only(true).users_only().without_global().with_soft(1));
     const NAME: &'static str = match LEVELS {
         3 => "Sv39x4",
         4 => "Sv48x4",
@@ -128,6 +128,9 @@ mod ept {
     pub(super) const D: u64 = 1 << 9;
     /// Software's: the frame is not counted by references.
     pub(super) const SPECIAL: u64 = 1 << 52;
+    /// Software's: the caller's.
+    pub(super) const SOFT0: u64 = 1 << 56;
+    pub(super) const SOFT1: u64 = 1 << 11;
     /// Software's: an entry that is not present keeps its frame.
     pub(super) const KEEPS: u64 = 1 << 53;
     /// Software's: W and X that the MMU is not to see lie this much higher.
@@ -137,8 +140,13 @@ mod ept {
     pub(super) const KIND: u64 = R | W | X | PS;
 }
 
-const EPT_NOTED: [(Attr, u64); 3] =
-    [(Attr::ACCESSED, ept::A), (Attr::DIRTY, ept::D), (Attr::SPECIAL, ept::SPECIAL)];
+const EPT_NOTED: [(Attr, u64); 5] = [
+    (Attr::ACCESSED, ept::A),
+    (Attr::DIRTY, ept::D),
+    (Attr::SPECIAL, ept::SPECIAL),
+    (Attr::SOFT0, ept::SOFT0),
+    (Attr::SOFT1, ept::SOFT1),
+];
 
 /// Extended page tables of Intel: four levels, 48 bits of the guest's physical address (SDM volume
 /// 3, 29.3), with accessed and dirty bits (bit 6 of the EPTP).
@@ -170,7 +178,7 @@ unsafe impl Format for Ept {
     const GUEST: bool = true;
     const PHYS_BITS: u32 = 52;
     const LEAF_LEVELS: u8 = 0b111;
-    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(false).users_only().without_global();
+    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(false).users_only().without_global().with_soft(2);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -251,15 +259,17 @@ mod arm {
     /// Software's, as in stage 1.
     pub(super) const DIRTY: u64 = 1 << 55;
     pub(super) const SPECIAL: u64 = 1 << 56;
+    pub(super) const SOFT: u64 = 1 << 57;
     pub(super) const KEEPS: u64 = 1 << 58;
     pub(super) const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
 }
 
-const ARM_NOTED: [(Attr, u64); 4] = [
+const ARM_NOTED: [(Attr, u64); 5] = [
     (Attr::WRITE, arm::MAY_WRITE),
     (Attr::ACCESSED, arm::ACCESSED),
     (Attr::DIRTY, arm::DIRTY),
     (Attr::SPECIAL, arm::SPECIAL),
+    (Attr::SOFT0, arm::SOFT),
 ];
 
 /// AArch64's second stage with pages of 4 KiB: 40 bits of intermediate physical address in three
@@ -297,7 +307,7 @@ unsafe impl Format for Aarch64Stage2 {
     const PHYS_BITS: u32 = 48;
     const LEAF_LEVELS: u8 = 0b111;
     const EVER_BREAKS: bool = true;
-    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(false).users_only().without_global();
+    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(false).users_only().without_global().with_soft(1);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {

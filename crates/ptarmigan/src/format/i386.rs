@@ -15,14 +15,16 @@ const PS: u64 = 1 << 7;
 const G: u64 = 1 << 8;
 /// Ignored by the MMU: the frame is not counted.
 const SPECIAL: u64 = 1 << 9;
+/// Ignored by the MMU: the caller's.
+const SOFT: u64 = 1 << 10;
 /// Ignored by the MMU, which has no permission to execute.
-const EXEC: u64 = 1 << 10;
+const EXEC: u64 = 1 << 11;
 const ADDR: u64 = 0xffff_f000;
 /// Of a large page, below 4 GiB: bits 13 to 21 would be those above 32 (PSE-36), and bit 12 belongs
 /// to the memory type.
 const LARGE_ADDR: u64 = 0xffc0_0000;
 
-const ATTRIBUTES: [(Attr, u64); 7] = [
+const ATTRIBUTES: [(Attr, u64); 8] = [
     (Attr::READ, P),
     (Attr::WRITE, RW),
     (Attr::USER, US),
@@ -30,6 +32,7 @@ const ATTRIBUTES: [(Attr, u64); 7] = [
     (Attr::DIRTY, DIRTY),
     (Attr::SPECIAL, SPECIAL),
     (Attr::EXEC, EXEC),
+    (Attr::SOFT0, SOFT),
 ];
 
 /// 32-bit x86 without PAE: two levels of 1,024 entries of 32 bits; the user has 3 GiB.
@@ -55,7 +58,7 @@ unsafe impl Format for I386 {
     const USER_ROOT_ENTRIES: usize = 768;
     const PHYS_BITS: u32 = 32;
     const LEAF_LEVELS: u8 = 0b11;
-    const RIGHTS: Rights = Rights::PLAIN.without_refusing_execution();
+    const RIGHTS: Rights = Rights::PLAIN.without_refusing_execution().with_soft(1);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {

@@ -31,10 +31,12 @@ const WRITE: u64 = 1 << 10;
 const SPECIAL: u64 = 1 << 53;
 /// Software's: an entry that is not present keeps its frame (`PROT_NONE`).
 const KEEPS: u64 = 1 << 54;
+/// Software's: the caller's, four bits.
+const SOFT0: u64 = 1 << 55;
 const LINK: u64 = 1 << 63;
 const ADDRESS: u64 = ((1 << 50) - 1) & !0xfff;
 
-const BITS: [(Attr, u64); 7] = [
+const BITS: [(Attr, u64); 11] = [
     (Attr::READ, P),
     (Attr::WRITE, WRITE),
     (Attr::EXEC, EXECUTE),
@@ -42,6 +44,10 @@ const BITS: [(Attr, u64); 7] = [
     (Attr::ACCESSED, A),
     (Attr::DIRTY, D),
     (Attr::SPECIAL, SPECIAL),
+    (Attr::SOFT0, SOFT0),
+    (Attr::SOFT1, SOFT0 << 1),
+    (Attr::SOFT2, SOFT0 << 2),
+    (Attr::SOFT3, SOFT0 << 3),
 ];
 
 /// Itanium with pages of 16 KiB: one region, of which the tree translates 47 bits. All of its root
@@ -64,7 +70,7 @@ unsafe impl Format for Ia64 {
     type Slot = Slot64;
     const NAME: &'static str = "IA-64";
     const PHYS_BITS: u32 = 50;
-    const RIGHTS: Rights = Rights::PLAIN.without_global();
+    const RIGHTS: Rights = Rights::PLAIN.without_global().with_soft(4);
     refilled_tree!(page: 14, address: ADDRESS, link: LINK, present: P, special: SPECIAL);
 
     #[inline]

@@ -47,19 +47,22 @@ const KEEPS: u64 = 1 << 10;
 const SPECIAL: u64 = 1 << 11;
 /// Software's: used.
 const ACCESSED: u64 = 1 << 12;
+/// Software's: the caller's.
+const SOFT: u64 = 1 << 13;
 const NR: u64 = 1 << 61;
 const NX: u64 = 1 << 62;
 const ADDRESS: u64 = ((1 << 48) - 1) & !0x3fff;
 /// The highest bits of a link.
 const WINDOW: u64 = 9 << 60;
 
-const BITS: [(Attr, u64); 6] = [
+const BITS: [(Attr, u64); 7] = [
     (Attr::WRITE, W),
     (Attr::USER, USER),
     (Attr::GLOBAL, G),
     (Attr::ACCESSED, ACCESSED),
     (Attr::DIRTY, MODIFIED),
     (Attr::SPECIAL, SPECIAL),
+    (Attr::SOFT0, SOFT),
 ];
 
 /// LoongArch with 64 bits, pages of 16 KiB and 47 bits of address: the user's tree below `PGDL`.
@@ -81,7 +84,7 @@ unsafe impl Format for LoongArch64 {
     type Slot = Slot64;
     const NAME: &'static str = "LoongArch64";
     const PHYS_BITS: u32 = 48;
-    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(true);
+    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(true).with_soft(1);
     refilled_tree!(page: 14, address: ADDRESS, link: WINDOW, present: V, special: SPECIAL);
 
     #[inline]

@@ -223,6 +223,14 @@ pub trait FormatExt {
     /// [`Inexpressible`] if the format cannot say them, or [`Attr::GLOBAL`] is among them.
     fn expresses_in_tree(attr: Attr) -> Result<(), Inexpressible>;
 
+    /// Checks that leaves can have the attributes `attr`, and that all are the caller's own
+    /// ([`Attr::SOFT`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Inexpressible`] otherwise.
+    fn expresses_soft(attr: Attr) -> Result<(), Inexpressible>;
+
     /// Returns the attributes of a page that can do what one with `attr` could, for callers that
     /// serve all formats: with [`Attr::READ`] where the format has no page that may be written or
     /// executed and not read, with [`Attr::USER`] in a second stage, and without [`Attr::GLOBAL`]
@@ -264,6 +272,11 @@ impl<F: Format> FormatExt for F {
     #[inline]
     fn expresses_in_tree(attr: Attr) -> Result<(), Inexpressible> {
         let by = const { &rights::Named { name: Self::NAME, rights: Self::RIGHTS.without_global() } };
+        if by.rights.can_say(attr) { Ok(()) } else { Err(Inexpressible::new(attr, by)) }
+    }
+
+    fn expresses_soft(attr: Attr) -> Result<(), Inexpressible> {
+        let by = const { &rights::Named { name: Self::NAME, rights: Self::RIGHTS.soft_only() } };
         if by.rights.can_say(attr) { Ok(()) } else { Err(Inexpressible::new(attr, by)) }
     }
 

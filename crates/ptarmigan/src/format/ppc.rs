@@ -13,6 +13,10 @@ const HASHPTE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
 /// In an entry that is not present: it keeps its frame (`PROT_NONE`).
 const KEEPS: u64 = 1 << 3;
+/// The caller's.
+const SOFT0: u64 = 1 << 4;
+const SOFT1: u64 = 1 << 5;
+const SOFT2: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
 const ACCESSED: u64 = 1 << 8;
 const EXEC: u64 = 1 << 9;
@@ -21,7 +25,7 @@ const SPECIAL: u64 = 1 << 11;
 const LOW: u64 = 0xfff;
 const ADDR: u64 = 0xffff_f000;
 
-const ATTRIBUTES: [(Attr, u64); 7] = [
+const ATTRIBUTES: [(Attr, u64); 10] = [
     (Attr::READ, PRESENT),
     (Attr::WRITE, RW),
     (Attr::EXEC, EXEC),
@@ -29,6 +33,9 @@ const ATTRIBUTES: [(Attr, u64); 7] = [
     (Attr::ACCESSED, ACCESSED),
     (Attr::DIRTY, DIRTY),
     (Attr::SPECIAL, SPECIAL),
+    (Attr::SOFT0, SOFT0),
+    (Attr::SOFT1, SOFT1),
+    (Attr::SOFT2, SOFT2),
 ];
 
 /// PowerPC with a hash table (601, 604, 750, 74xx): two levels of 1,024 big-endian entries of 32
@@ -57,7 +64,7 @@ unsafe impl Format for Ppc32 {
     const USER_ROOT_ENTRIES: usize = 768;
     const PHYS_BITS: u32 = 32;
     const KEPT: u64 = HASHPTE;
-    const RIGHTS: Rights = Rights::PLAIN.without_refusing_execution().without_global();
+    const RIGHTS: Rights = Rights::PLAIN.without_refusing_execution().without_global().with_soft(3);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {

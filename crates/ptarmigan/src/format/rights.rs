@@ -42,8 +42,8 @@ pub struct Rights {
 /// [`USER`](Attr::USER) and [`GLOBAL`](Attr::GLOBAL), which are bits 0 to 4, and
 /// [`KERNEL_EXEC`](Attr::KERNEL_EXEC).
 const fn combination(attr: Attr) -> u32 {
-    const { assert!(Attr::KERNEL_EXEC.0 >> 3 == 32) };
-    attr.0 & 31 | attr.0 >> 3 & 32
+    const { assert!(Attr::KERNEL_EXEC.0 >> 11 == 32) };
+    attr.0 & 31 | attr.0 >> 11 & 32
 }
 
 /// Combinations with the bit of an index set: of the user's pages, and of global ones.
@@ -55,7 +55,7 @@ impl Rights {
     /// user's or the kernel's. If it may be used, it is global or not. The MMU refuses execution
     /// where [`EXEC`](Attr::EXEC) is missing.
     pub const PLAIN: Rights = Rights {
-        attrs: Attr(511),
+        attrs: Attr(255).with(Attr::KERNEL_EXEC),
         combinations: 0xaaaa_abab,
         refuses_execution: true,
         kernel_fetch: KernelFetch::Executable,
@@ -99,9 +99,26 @@ impl Rights {
         Rights { kernel_fetch: KernelFetch::Never, ..self }
     }
 
+    /// Leaves have the first `n` of [`SOFT0`](Attr::SOFT0) to [`SOFT3`](Attr::SOFT3), too.
+    pub const fn with_soft(self, n: u32) -> Self {
+        assert!(n <= 4, "there are four attributes of the caller's own");
+        self.with_attributes(Attr(((1 << n) - 1) * Attr::SOFT0.0))
+    }
+
+    /// Returns how many attributes of the caller's own leaves have: none, or from
+    /// [`SOFT0`](Attr::SOFT0) on.
+    pub const fn soft_bits(&self) -> u32 {
+        self.attrs.only(Attr::SOFT).0.count_ones()
+    }
+
     /// Leaves have `more`, too, in any combination: attributes of the format's own.
     pub const fn with_attributes(self, more: Attr) -> Self {
         Rights { attrs: self.attrs.with(more), ..self }
+    }
+
+    /// Attributes of the caller's own alone.
+    pub(super) const fn soft_only(self) -> Self {
+        Rights { attrs: self.attrs.only(Attr::SOFT), combinations: 1, ..self }
     }
 
     /// Returns whether a leaf can have exactly the attributes `attr`.

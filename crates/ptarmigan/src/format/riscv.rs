@@ -7,7 +7,7 @@
 //! | 1–3 | R W X | permissions; all clear in a valid entry: it links a table. X alone: for execution only |
 //! | 4, 5 | U G | user's; the same in all spaces |
 //! | 6, 7 | A D | accessed, dirty: set by the MMU, or it faults and software sets them |
-//! | 8, 9 | | software's: 9 says that the frame is not counted |
+//! | 8, 9 | | software's: the caller's; the frame is not counted |
 //! | 10–53 | PPN | the frame's number, to bit 31 in Sv32 |
 use super::attr::{attr_of, bits_of};
 use super::{Access, Attr, Format, Rights, Slot32Le, Slot64};
@@ -27,11 +27,13 @@ const D: u64 = 1 << 7;
 const KEEPS: u64 = R;
 /// Software's: the frame is not counted by references.
 const SPECIAL: u64 = 1 << 9;
+/// The caller's.
+const SOFT: u64 = 1 << 8;
 const PPN_SHIFT: u32 = 10;
 const PPN: u64 = (1 << 44) - 1;
 
 /// Attributes and the bits that stand for them, but for `READ`, see [`Format::leaf`].
-const BITS: [(Attr, u64); 7] = [
+const BITS: [(Attr, u64); 8] = [
     (Attr::WRITE, W),
     (Attr::EXEC, X),
     (Attr::USER, U),
@@ -39,12 +41,13 @@ const BITS: [(Attr, u64); 7] = [
     (Attr::ACCESSED, A),
     (Attr::DIRTY, D),
     (Attr::SPECIAL, SPECIAL),
+    (Attr::SOFT0, SOFT),
 ];
 
 /// The functions of all formats: in Sv32, an entry has no bits above 31.
 macro_rules! riscv_entries {
     () => {
-        const RIGHTS: Rights = Rights::PLAIN.with_execute_only(true).without_kernel_fetch();
+        const RIGHTS: Rights = Rights::PLAIN.with_execute_only(true).without_kernel_fetch().with_soft(1);
 
         #[inline]
         fn link(_: Level, at: PhysAddr) -> u64 {

@@ -33,19 +33,22 @@ const KEEPS: u64 = 1 << 59;
 const MAY_WRITE: u64 = 1 << 58;
 /// Software's: the frame is not counted by references.
 const SPECIAL: u64 = 1 << 57;
+/// Software's: the caller's.
+const SOFT: u64 = 1 << 56;
 const CACHED: u64 = 3 << 9;
 const PRIVILEGED: u64 = 1 << 8;
 const EXECUTE: u64 = 1 << 7;
 const WRITE: u64 = 1 << 6;
 const ADDRESS: u64 = ((1 << 56) - 1) & !0x1fff;
 
-const BITS: [(Attr, u64); 6] = [
+const BITS: [(Attr, u64); 7] = [
     (Attr::READ, VALID),
     (Attr::WRITE, MAY_WRITE),
     (Attr::EXEC, EXECUTE),
     (Attr::ACCESSED, ACCESSED),
     (Attr::DIRTY, MODIFIED),
     (Attr::SPECIAL, SPECIAL),
+    (Attr::SOFT0, SOFT),
 ];
 
 /// SPARC with 64 bits (sun4v), pages of 8 KiB and 43 bits of address. All of the root is the
@@ -69,7 +72,7 @@ unsafe impl Format for Sparc64 {
     type Slot = Slot64Be;
     const NAME: &'static str = "sparc64";
     const PHYS_BITS: u32 = 56;
-    const RIGHTS: Rights = Rights::PLAIN.without_global();
+    const RIGHTS: Rights = Rights::PLAIN.without_global().with_soft(1);
     refilled_tree!(page: 13, address: ADDRESS, link: LINK, present: VALID, special: SPECIAL);
 
     #[inline]

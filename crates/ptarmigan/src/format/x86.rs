@@ -1,6 +1,6 @@
 //! x86-64 with four and five levels, and 32-bit x86 with PAE (Intel SDM volume 3, chapter 4).
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Slot64};
+use super::{Access, Attr, Format, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -15,24 +15,23 @@ const PS: u64 = 1 << 7;
 const G: u64 = 1 << 8;
 /// Ignored by the MMU: the frame is not counted.
 const SOFT_SPECIAL: u64 = 1 << 9;
+/// The MMU ignores bits 10 and 11 as well. They lie beside each other as the attributes do.
+const SOFT: Attr = Attr::SPECIAL.with(Attr::SOFT0).with(Attr::SOFT1);
+const SOFT_SHIFT: u32 = SOFT_SPECIAL.trailing_zeros() - Attr::SPECIAL.0.trailing_zeros();
+/// What leaves of all four formats can have.
+pub(super) const RIGHTS: Rights = Rights::PLAIN.with_soft(2);
 /// In a large page: a bit of the memory type, where a page has one of the frame.
 const PAT: u64 = 1 << 12;
 const NX: u64 = 1 << 63;
 const ADDR: u64 = 0x000f_ffff_ffff_f000;
 
 /// Attributes and the bits that stand for them.
-const ATTRIBUTES: [(Attr, u64); 6] = [
-    (Attr::READ, P),
-    (Attr::WRITE, RW),
-    (Attr::USER, US),
-    (Attr::ACCESSED, A),
-    (Attr::DIRTY, D),
-    (Attr::SPECIAL, SOFT_SPECIAL),
-];
+const ATTRIBUTES: [(Attr, u64); 5] =
+    [(Attr::READ, P), (Attr::WRITE, RW), (Attr::USER, US), (Attr::ACCESSED, A), (Attr::DIRTY, D)];
 
 #[cfg_attr(not(feature = "small"), inline)]
 fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-    let mut raw = pfn.addr().0 | bits_of(&ATTRIBUTES, attr);
+    let mut raw = pfn.addr().0 | bits_of(&ATTRIBUTES, attr) | u64::from(attr.only(SOFT).0) << SOFT_SHIFT;
     if attr.has(Attr::GLOBAL) || !attr.has(Attr::READ) {
         raw |= G;
     }
@@ -46,7 +45,7 @@ fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
 fn attr(raw: u64) -> Attr {
     let global = if raw & (P | G) == P | G { Attr::GLOBAL } else { Attr::default() };
     let exec = if raw & NX == 0 { Attr::EXEC } else { Attr::default() };
-    attr_of(&ATTRIBUTES, raw) | global | exec
+    attr_of(&ATTRIBUTES, raw) | Attr((raw >> SOFT_SHIFT) as u32).only(SOFT) | global | exec
 }
 
 /// Above level 0 an entry is 0, a link, which is present and has no `PS`, or a large page, which
@@ -64,6 +63,7 @@ macro_rules! x86_entries {
         type Slot = Slot64;
         const PAGE_SHIFT: u32 = 12;
         const PHYS_BITS: u32 = 52;
+        const RIGHTS: Rights = RIGHTS;
 
         #[cfg_attr(not(feature = "small"), inline)]
         fn linked(_: Level, raw: u64) -> Option<PhysAddr> {

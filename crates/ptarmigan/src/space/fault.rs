@@ -401,7 +401,7 @@ impl<F: Format> State<F> {
         // under the lock.
         let is_sole = || !special && unsafe { DataFrames::is_sole_raw(on.frames(), old) };
         if flags.has(AreaFlags::SHARED) || is_sole() {
-            let keep = if special { Attr::SPECIAL } else { Attr::default() };
+            let keep = F::attr(Level::PTE, raw).only(Attr::SPECIAL | Attr::SOFT);
             let new = F::leaf(Level::PTE, old, writable | keep);
             on.before_changed::<F>(raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
@@ -434,7 +434,8 @@ impl<F: Format> State<F> {
         let Ok(leaf) = self.tables.leaf(on, page) else { return Ok(Outcome::Again) };
         let (old, m) = (F::frame(Level::PTE, raw), on.machine());
         let others = Use::private(tlb.is_unloaded());
-        let new_attr = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
+        let marks = F::attr(Level::PTE, raw).only(Attr::SOFT);
+        let new_attr = Self::attr(flags) | Attr::WRITE | Attr::DIRTY | marks;
         on.tlb().may_flush(on.pin())?;
         let zero = F::is_special(Level::PTE, raw) && old == m.zero_frame();
         // Before the lock of the entry, which is given up first then.

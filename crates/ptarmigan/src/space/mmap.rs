@@ -239,7 +239,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         permissions: AreaFlags,
         gather: &mut Gather<'_, M>,
     ) {
-        let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
+        let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL | Attr::SOFT;
         if permissions.has(AreaFlags::WRITE) {
             keep = keep | Attr::WRITE;
         }
@@ -266,6 +266,26 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             }
             F::leaf(Level::PTE, frame, attr)
         });
+    }
+
+    /// Sets the attributes `set` of pages that are mapped in `range`, and clears those of `clear`: both
+    /// are of the caller's own ([`Attr::SOFT`]). They stay with the page when it is written, moved,
+    /// passed on by fork or given other permissions, and go when it is unmapped. A page that is not
+    /// mapped yet has none. [`TreeRef::query`](crate::table::TreeRef::query) returns them.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; no page has changed then. [`AreaError::Inexpressible`] for attributes that are
+    /// not the caller's, or that entries of the format do not have.
+    pub fn mark_pages(&mut self, range: VirtRange, set: Attr, clear: Attr) -> Result<(), AreaError> {
+        let range = State::<F>::pages(range)?;
+        F::expresses_soft(set | clear)?;
+        self.may_flush()?;
+        let mut gather = self.gather();
+        self.state.tables.change_permissions(range, &mut gather, |_, raw| {
+            F::map_attr(Level::PTE, raw, |attr| attr.without(clear) | set)
+        });
+        Ok(())
     }
 
     /// Moves the end of the heap. The first call after `execve` returns the start of the heap (a C

@@ -262,3 +262,74 @@ fn an_area_for_execution_alone_is_not_read_where_the_format_can_say_so() {
     assert_eq!([executes::<X86_64>(), executes::<I386>(), executes::<Npt>()], [read_too; 3]);
     assert_eq!([executes::<Sparc64>(), executes::<Ia64>(), executes::<X86Pae>()], [read_too; 3]);
 }
+
+/// Marks a page of a space that is written, copied, moved and passed on, and one of the zero frame.
+fn marks<F: Format>() {
+    let all: Vec<Attr> = [Attr::SOFT0, Attr::SOFT1, Attr::SOFT2, Attr::SOFT3].into();
+    let (has, none) = all.split_at(F::RIGHTS.soft_bits() as usize);
+    on_machine::<F, _>(|_, on| {
+        let mut space = Space::<F>::new(on).unwrap();
+        let page = 1u64 << F::PAGE_SHIFT;
+        let range = |first: u64, n: u64| VirtRange { start: VA + first * page, end: VA + (first + n) * page };
+        let both = AreaFlags::READ.with(AreaFlags::WRITE);
+        let soft = |space: &Space<F>, n: u64| {
+            space.tree().query(on, VirtAddr(VA + n * page)).unwrap().1.only(Attr::SOFT)
+        };
+        space.edit(on).unwrap().mmap(range(0, 3), both, 0).unwrap();
+        space.fault(on, VirtAddr(VA), Access::Write).unwrap();
+        space.fault(on, VirtAddr(VA + page), Access::Read).unwrap();
+        for missing in none.iter().chain(&[Attr::READ, Attr::KERNEL_EXEC, Attr(1 << 12)]) {
+            let refused = F::expresses_soft(*missing).unwrap_err();
+            let error = Err(ptarmigan::space::AreaError::Inexpressible(refused));
+            assert_eq!(space.edit(on).unwrap().mark_pages(range(0, 2), *missing, Attr(0)), error);
+            assert_eq!(space.edit(on).unwrap().mark_pages(range(0, 2), Attr(0), *missing), error);
+        }
+        for mark in has {
+            // The third page is not there yet.
+            space.edit(on).unwrap().mark_pages(range(0, 3), *mark, Attr::default()).unwrap();
+            assert_eq!([soft(&space, 0), soft(&space, 1)], [*mark; 2], "{}", F::NAME);
+            // Permissions go and come back.
+            for flags in [AreaFlags(0), AreaFlags::READ, both] {
+                space.edit(on).unwrap().mprotect(range(0, 2), flags).unwrap();
+                assert_eq!([soft(&space, 0), soft(&space, 1)], [*mark; 2], "{} {flags:?}", F::NAME);
+            }
+            // The parent copies, and the child writes to the frame that it has for itself then.
+            let mut child = space.edit(on).unwrap().fork().unwrap();
+            space.fault(on, VirtAddr(VA), Access::Write).unwrap();
+            child.fault(on, VirtAddr(VA), Access::Write).unwrap();
+            assert_eq!([soft(&space, 0), soft(&child, 0)], [*mark; 2], "{}", F::NAME);
+            // The zero frame is replaced.
+            child.fault(on, VirtAddr(VA + page), Access::Write).unwrap();
+            assert_eq!([soft(&space, 1), soft(&child, 1)], [*mark; 2], "{}", F::NAME);
+            child.edit(on).unwrap().mremap(range(0, 2), range(40, 2), false).unwrap();
+            assert_eq!([soft(&child, 40), soft(&child, 41)], [*mark; 2], "{}", F::NAME);
+            child.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
+            space.fault(on, VirtAddr(VA + 2 * page), Access::Read).unwrap();
+            assert_eq!(soft(&space, 2), Attr(0));
+            space.edit(on).unwrap().mark_pages(range(0, 3), Attr(0), *mark).unwrap();
+            assert_eq!([soft(&space, 0), soft(&space, 1)], [Attr(0); 2], "{}", F::NAME);
+            space.edit(on).unwrap().munmap(range(1, 2)).unwrap();
+            space.edit(on).unwrap().mmap(range(1, 2), both, 0).unwrap();
+            space.fault(on, VirtAddr(VA + page), Access::Read).unwrap();
+        }
+        space.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
+    });
+}
+
+#[test]
+fn a_bit_of_the_callers_own_stays_with_its_page_in_a_space() {
+    marks::<X86_64>();
+    marks::<X86Pae>();
+    marks::<I386>();
+    marks::<Sv32>();
+    marks::<Sv39>();
+    marks::<Aarch64>();
+    marks::<Aarch64K64>();
+    marks::<LoongArch64>();
+    marks::<Sparc64>();
+    marks::<Ia64>();
+    marks::<Aarch64Stage2>();
+    marks::<Ept>();
+    marks::<Npt>();
+    marks::<Sv48x4>();
+}

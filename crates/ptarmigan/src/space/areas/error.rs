@@ -2,6 +2,7 @@
 use crate::addr::VirtRange;
 use crate::cpu::WrongMachine;
 use crate::error::error;
+use crate::format::Inexpressible;
 use crate::frames::NoFrame;
 use crate::page::Level;
 use crate::tlb::TlbRefusal;
@@ -27,6 +28,8 @@ pub enum AreaError {
         /// The number of levels, of which 0 is the lowest.
         levels: u8,
     },
+    /// Entries cannot have the attributes.
+    Inexpressible(Inexpressible),
     /// The space is of another machine.
     WrongMachine(WrongMachine),
     /// In the middle of a switch or a flush of this CPU, where removed pages cannot be flushed.
@@ -44,10 +47,12 @@ impl fmt::Display for AreaError {
             AreaError::NoSuchLevel { level, levels } => {
                 write!(f, "no tables of level {}: trees have {levels} levels, from 0 on", level.0)
             }
+            AreaError::Inexpressible(e) => e.fmt(f),
             AreaError::WrongMachine(e) => e.fmt(f),
             AreaError::Refused(e) => e.fmt(f),
         }
     }
 }
 
-error!(AreaError: NoFrame => NoFrame, WrongMachine => WrongMachine, TlbRefusal => Refused);
+error!(AreaError: NoFrame => NoFrame, WrongMachine => WrongMachine, TlbRefusal => Refused,
+    Inexpressible => Inexpressible);
