@@ -1,7 +1,7 @@
 //! The formats that library and sanitizer both know.
 use ptarmigan::format::{
-    Aarch64Stage1, Aarch64Stage2, Ept, Format, I386, Ia64, LoongArch64, Npt, Ppc32, Sparc64, Sv, Sv32, SvX4,
-    X86_64, X86_64La57, X86Pae,
+    Aarch64Stage1, Aarch64Stage2, Ept, Format, I386, Ia64, Keyed, LoongArch64, Npt, Ppc32, Sparc64, Sv, Sv32,
+    SvX4, X86_64, X86_64La57, X86Pae,
 };
 use ptsan::{Arch, Granule};
 
@@ -24,6 +24,8 @@ macro_rules! watchable {
 watchable! {
     X86_64 => Arch::x86_64();
     X86_64La57 => Arch::x86_64_la57();
+    Keyed<X86_64> => Arch::x86_64_keys::<0>();
+    Keyed<X86_64La57> => Arch::x86_64_la57();
     X86Pae => Arch::x86_pae();
     I386 => Arch::x86_2level();
     Ppc32 => Arch::ppc32();

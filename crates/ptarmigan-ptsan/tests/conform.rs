@@ -2,8 +2,8 @@
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage2, Aarch64Upper, Access,
-    Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, LoongArch64, Npt, Ppc32, Rights, Slot64, Sparc64,
-    Sv32, Sv39, Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
+    Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, Keyed, LoongArch64, Npt, Ppc32, Rights, Slot64,
+    Sparc64, Sv32, Sv39, Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{Watchable, conform, conforms_to};
@@ -13,6 +13,8 @@ use ptsan::{Arch, Perms};
 fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
     conform::<X86_64>();
     conform::<X86_64La57>();
+    conform::<Keyed<X86_64>>();
+    conform::<Keyed<X86_64La57>>();
     conform::<X86Pae>();
     conform::<I386>();
     conform::<Ppc32>();
@@ -401,4 +403,33 @@ fn the_table_of_rights_says_what_the_formats_say() {
     }
     let names: usize = rows.iter().map(|row| row.split(" | ").next().unwrap().matches('`').count() / 2).sum();
     assert_eq!(named, names, "rows of no format");
+}
+
+/// Whether the MMU denies data of pages with the key `key`, and of no others, if the register says so:
+/// `leaf` makes the pages.
+fn denies<const PKRU: u32>(key: u8, leaf: impl Fn(Attr) -> u64) -> bool {
+    let decode = Arch::x86_64_keys::<PKRU>().decode;
+    (0..16).all(|n| {
+        let attr = Attr::READ | Attr::WRITE | Attr::EXEC | Attr::USER | Attr::key(n).unwrap();
+        let ptsan::Entry::Leaf { perms, .. } = decode(0, leaf(attr)) else { return false };
+        let data = perms.allows(ptsan::Access::READ) || perms.allows(ptsan::Access::WRITE);
+        data == (n != key) && perms.allows(ptsan::Access::EXEC)
+    })
+}
+
+#[test]
+fn the_key_of_a_page_is_where_the_mmu_looks_for_it() {
+    let right = |attr| Keyed::<X86_64>::leaf(Level::PTE, Pfn(5), attr);
+    let wrong = |attr| {
+        let raw = right(attr);
+        raw & !(0xf << 59) | (raw >> 59 & 7) << 60
+    };
+    macro_rules! keys {
+        ($($key:literal)*) => { $(
+            assert!(denies::<{ 1 << (2 * $key) }>($key, right), "key {}", $key);
+            assert!($key == 0 || !denies::<{ 1 << (2 * $key) }>($key, wrong), "key {}", $key);
+        )* };
+    }
+    keys!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    assert_eq!((Attr::key(15).unwrap().key_number(), Attr::key(16)), (15, None));
 }

@@ -60,11 +60,21 @@ int main(void) {
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | W | X | U), FIRST + PAGE, 0, 0);
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | U), FIRST + PAGE, 0, 0);
     TELLS(pt_tree_protect(&tree, &cpu, FIRST + PAGE, PAGE, R | X | U), FIRST + PAGE, 1, data);
-    /* Code of the kernel's own, which programs may execute; a page that may not be read is not
-     * executed. */
+    /* Code of the kernel's own, which programs may execute; a page for execution alone, where there are
+     * such pages. */
     TELLS(pt_tree_map_range(&tree, &cpu, 2 * FIRST, 3 * PAGE, DEVICE, R | X | U), 2 * FIRST + 2 * PAGE, 3,
           DEVICE + 2 * PAGE);
-    TELLS(pt_tree_map(&tree, &cpu, 2 * FIRST + 8 * PAGE, DEVICE + 8 * PAGE, X | U), 2 * FIRST + 8 * PAGE, 0, 0);
+    uint64_t only = 2 * FIRST + 8 * PAGE;
+    told.calls = 0;
+    if (IS_X86)
+        CHECK(pt_tree_map(&tree, &cpu, only, DEVICE + 8 * PAGE, X | U) == PT_ERROR_ARGUMENT && told.calls == 0);
+    else
+        TELLS(pt_tree_map(&tree, &cpu, only, DEVICE + 8 * PAGE, X | U), only, 1, DEVICE + 8 * PAGE);
+    CHECK(pt_tree_map(&tree, &cpu, only + PAGE, DEVICE, W | U) == PT_ERROR_ARGUMENT);
+    CHECK(pt_tree_protect(&tree, &cpu, FIRST, PAGE, W | X | U) == PT_ERROR_ARGUMENT);
+    struct pt_page page;
+    OK(pt_tree_query(&tree, &cpu, FIRST, &page));
+    CHECK((page.attr & (R | W | X | U)) == (R | X | U)); /* unchanged */
     TELLS(pt_tree_unmap(&tree, &cpu, FIRST, 2 * PAGE, NULL, NULL), FIRST, 0, 0);
     OK(pt_tree_exit(&tree, &cpu));
     finish();

@@ -17,6 +17,7 @@ use core::ops::BitOr;
 /// | 8–11 | [`SOFT`](Self::SOFT): the caller's own, which no MMU looks at |
 /// | 12–15 | [`OWN`](Self::OWN): the format's own, for instance a memory type; spaces do not ask for them |
 /// | 16 | [`KERNEL_EXEC`](Self::KERNEL_EXEC) |
+/// | 20–23 | [`KEY`](Self::KEY): a number, the protection key |
 /// | the others | for later use |
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Attr(pub u32);
@@ -53,6 +54,8 @@ impl Attr {
     pub const SOFT3: Attr = Attr(1 << 11);
     /// All attributes of the caller's own.
     pub const SOFT: Attr = Attr(0xf00);
+    /// The protection key of a page, see [`key`](Self::key).
+    pub const KEY: Attr = Attr(0xf << 20);
     /// All attributes of a format's own.
     pub const OWN: Attr = Attr(0xf000);
     /// The permissions, and what depends on them: none of these is in an entry without access.
@@ -68,6 +71,20 @@ impl Attr {
     #[inline]
     pub const fn without(self, other: Attr) -> Attr {
         Attr(self.0 & !other.0)
+    }
+
+    /// Returns the protection key `n` as an attribute, for formats with keys
+    /// ([`Keyed`](super::Keyed)): `None` if there is no such key, as there are 16. Key 0 is that of
+    /// pages without one.
+    #[inline]
+    pub const fn key(n: u8) -> Option<Attr> {
+        if n < 16 { Some(Attr((n as u32) << Self::KEY.0.trailing_zeros())) } else { None }
+    }
+
+    /// Returns the number of the protection key, 0 for a page without one.
+    #[inline]
+    pub const fn key_number(self) -> u8 {
+        (self.only(Self::KEY).0 >> Self::KEY.0.trailing_zeros()) as u8
     }
 
     /// Those of `which` alone.
@@ -117,6 +134,9 @@ impl fmt::Display for Attr {
         }
         if self.has(Attr::KERNEL_EXEC) {
             f.write_str("+k")?;
+        }
+        if self.key_number() != 0 {
+            write!(f, "+key{}", self.key_number())?;
         }
         for n in 0..4 {
             if self.0 >> (8 + n) & 1 != 0 {

@@ -42,6 +42,9 @@ impl AreaFlags {
     /// Private pages were passed on by fork to this space. The area does not join one without
     /// private pages (in Linux an `anon_vma` with parents).
     pub const INHERITED: AreaFlags = AreaFlags(1024);
+    /// The protection key of its pages: the number in bits 11 to 14 that [`with_key`](Self::with_key)
+    /// sets. Only for formats with keys ([`Keyed`](crate::format::Keyed)).
+    pub const KEY: AreaFlags = AreaFlags(0xf << 11);
     /// All permissions.
     pub const PERMISSIONS: AreaFlags = AreaFlags(7);
     /// The facts recorded about private pages.
@@ -79,10 +82,29 @@ impl AreaFlags {
         }
     }
 
+    /// Returns the same with the protection key `n`; `None` if there is no such key, as there are 16.
+    pub const fn with_key(self, n: u8) -> Option<AreaFlags> {
+        if n < 16 { Some(self.without(Self::KEY).with(AreaFlags((n as u16) << 11))) } else { None }
+    }
+
+    /// The key as an attribute: those of `self` that are in `which`.
+    #[inline]
+    pub(super) const fn key(self, which: AreaFlags) -> Attr {
+        const SHIFT: u32 = Attr::KEY.0.trailing_zeros() - AreaFlags::KEY.0.trailing_zeros();
+        Attr(((self.0 & which.0 & Self::KEY.0) as u32) << SHIFT)
+    }
+
+    /// [`KEY`](Self::KEY) in formats that have keys, and nothing in others.
+    pub(super) const fn keys<F: Format>() -> AreaFlags {
+        let keyed = F::RIGHTS.can_say(Attr::READ.with(Attr::USER).with(Attr::KEY));
+        if keyed { Self::KEY } else { AreaFlags(0) }
+    }
+
     /// Returns the permissions that a page of such an area has once it has been written: the least
     /// that entries of the format `F` can say. A page that may be written may be read. A page for
     /// execution only may be read where [`Format::RIGHTS`] have none (POSIX, `mmap`: "an
-    /// implementation may permit accesses other than those specified by `prot`").
+    /// implementation may permit accesses other than those specified by `prot`"). The protection key
+    /// is with them.
     ///
     /// ```
     /// use ptarmigan::format::{Attr, Sv39, X86_64};
@@ -95,7 +117,7 @@ impl AreaFlags {
     /// assert_eq!(AreaFlags::WRITE.attr::<Sv39>(), data);
     /// ```
     pub const fn attr<F: Format>(self) -> Attr {
-        let mut attr = Attr::USER;
+        let mut attr = Attr::USER.with(self.key(Self::KEY));
         if self.0 & const { Self::reads::<F>().0 } != 0 {
             attr = attr.with(Attr::READ);
         }

@@ -82,7 +82,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let gone = if in_place { VirtRange { end: range.start.max(old.start), ..old } } else { old };
         self.unmap_pages(gone, &mut gather);
         if had != permissions {
-            self.protect_pages(range, permissions, &mut gather);
+            self.protect_pages(range, permissions, AreaFlags::PERMISSIONS, &mut gather);
         }
         Ok(())
     }

@@ -291,7 +291,7 @@ impl<F: Format> State<F> {
         if flags.0 & const { AreaFlags::reads::<F>().0 } != 0 {
             attr = attr | Attr::READ;
         }
-        attr | Attr(u32::from(flags.0) & Attr::EXEC.0)
+        attr | Attr(u32::from(flags.0) & Attr::EXEC.0) | flags.key(const { AreaFlags::keys::<F>() })
     }
 
     /// Notes that the area of the fault holds a private page from now on: fork must copy it.

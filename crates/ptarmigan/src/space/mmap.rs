@@ -53,6 +53,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     #[inline(never)]
     pub fn map_area(&mut self, area: Area) -> Result<(), AreaError> {
         let range = State::<F>::pages(area.range())?;
+        if area.flags.0 & AreaFlags::KEY.0 != 0 {
+            F::expresses(area.flags.attr::<F>())?;
+        }
         self.clear_range(range)?;
         let flags = area.flags.without(AreaFlags::PRIVATE);
         self.state.areas.insert(self.on, Area { flags, ..area })
@@ -202,12 +205,30 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// [`AreaError`]; the space is unchanged then.
     pub fn mprotect(&mut self, range: VirtRange, permissions: AreaFlags) -> Result<(), AreaError> {
+        self.give(range, permissions, AreaFlags::PERMISSIONS)
+    }
+
+    /// Changes permissions and the protection key in `range`, as `pkey_mprotect` does. Of `flags`,
+    /// only [`AreaFlags::PERMISSIONS`] and [`AreaFlags::KEY`] count. [`mprotect`](Self::mprotect)
+    /// leaves the key as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; the space is unchanged then. [`AreaError::Inexpressible`] if the format has no
+    /// keys, and it is not key 0.
+    pub fn mprotect_with_key(&mut self, range: VirtRange, flags: AreaFlags) -> Result<(), AreaError> {
+        F::expresses(Attr::READ | Attr::USER | flags.key(AreaFlags::KEY))?;
+        self.give(range, flags, AreaFlags::PERMISSIONS.with(AreaFlags::KEY))
+    }
+
+    /// Gives areas and pages in `range` those of `flags` that are in `which`.
+    fn give(&mut self, range: VirtRange, flags: AreaFlags, which: AreaFlags) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
-        let permissions = AreaFlags(permissions.0 & AreaFlags::PERMISSIONS.0);
+        let flags = AreaFlags(flags.0 & which.0);
         let (mut any, mut same) = (false, true);
         self.state.areas.each(self.on, range, |a| {
             any = true;
-            same &= a.flags.0 & AreaFlags::PERMISSIONS.0 == permissions.0;
+            same &= a.flags.0 & which.0 == flags.0;
         });
         if !any {
             return Err(AreaError::NoArea(range));
@@ -216,32 +237,35 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             return Ok(());
         }
         self.may_flush()?;
-        self.state.areas.change_range(self.on, range, |a| {
-            a.flags = a.flags.without(AreaFlags::PERMISSIONS).with(permissions)
-        })?;
-        self.protect_now(range, permissions);
+        self.state.areas.change_range(self.on, range, |a| a.flags = a.flags.without(which).with(flags))?;
+        self.protect_now(range, flags, which);
         Ok(())
     }
 
-    /// Gives the pages in `range` the `permissions` that their areas have got, and flushes.
+    /// Gives the pages in `range` those of `which` that their areas have got, and flushes.
     ///
     /// It is not inlined, so that the gather is not on the stack while records are cut.
     #[inline(never)]
-    fn protect_now(&mut self, range: VirtRange, permissions: AreaFlags) {
+    fn protect_now(&mut self, range: VirtRange, flags: AreaFlags, which: AreaFlags) {
         let mut gather = self.gather();
-        self.protect_pages(range, permissions, &mut gather);
+        self.protect_pages(range, flags, which, &mut gather);
     }
 
-    /// Gives the pages in `range` the `permissions` that their areas have got.
+    /// Gives the pages in `range` the `permissions` that their areas have got; the key, too, if it is
+    /// in `which`.
     pub(super) fn protect_pages(
         &mut self,
         range: VirtRange,
         permissions: AreaFlags,
+        which: AreaFlags,
         gather: &mut Gather<'_, M>,
     ) {
         let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL | Attr::SOFT;
         if permissions.has(AreaFlags::WRITE) {
             keep = keep | Attr::WRITE;
+        }
+        if !which.has(AreaFlags::KEY) {
+            keep = keep | Attr::KEY;
         }
         let add = permissions.attr::<F>().without(Attr::WRITE);
         let frames = self.on.frames();

@@ -3,8 +3,8 @@
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Aarch64Upper, Access, Attr, Cause, Ept, Format,
-    FormatExt, I386, Ia64, Inexpressible, KernelFetch, LoongArch64, Npt, Ppc32, Sparc64, Sv32, Sv39, Sv39x4,
-    Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
+    FormatExt, I386, Ia64, Inexpressible, KernelFetch, Keyed, LoongArch64, Npt, Ppc32, Sparc64, Sv32, Sv39,
+    Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
@@ -144,6 +144,7 @@ fn a_tree_has_the_attributes_that_it_was_given_or_refuses_them() {
     }
     both::<X86_64>();
     both::<X86_64La57>();
+    both::<Keyed<X86_64>>();
     both::<X86Pae>();
     both::<I386>();
     both::<Sv32>();
@@ -332,4 +333,62 @@ fn a_bit_of_the_callers_own_stays_with_its_page_in_a_space() {
     marks::<Ept>();
     marks::<Npt>();
     marks::<Sv48x4>();
+}
+
+#[test]
+fn pages_of_an_area_have_its_protection_key() {
+    on_machine::<Keyed<X86_64>, _>(|_, on| {
+        let mut space = Space::<Keyed<X86_64>>::new(on).unwrap();
+        let range = |first: u64, n: u64| VirtRange { start: VA + first * 4096, end: VA + (first + n) * 4096 };
+        let both = AreaFlags::READ.with(AreaFlags::WRITE);
+        let keyed = |n| both.with_key(n).unwrap();
+        let key = |space: &Space<Keyed<X86_64>>, n: u64| {
+            space.tree().query(on, VirtAddr(VA + n * 4096)).unwrap().1.key_number()
+        };
+        space.edit(on).unwrap().mmap(range(0, 4), keyed(5), 0).unwrap();
+        space.fault(on, VirtAddr(VA), Access::Write).unwrap();
+        space.fault(on, VirtAddr(VA + 4096), Access::Read).unwrap();
+        assert_eq!([key(&space, 0), key(&space, 1)], [5; 2]);
+        // The key stays with other permissions, and none.
+        for flags in [AreaFlags(0), AreaFlags::READ, both] {
+            space.edit(on).unwrap().mprotect(range(0, 2), flags).unwrap();
+            assert_eq!([key(&space, 0), key(&space, 1)], [5; 2], "{flags:?}");
+        }
+        // The zero frame is replaced; a fork passes the key on, and copies keep it.
+        space.fault(on, VirtAddr(VA + 4096), Access::Write).unwrap();
+        let mut child = space.edit(on).unwrap().fork().unwrap();
+        child.fault(on, VirtAddr(VA + 4096), Access::Write).unwrap();
+        space.fault(on, VirtAddr(VA + 4096), Access::Write).unwrap();
+        assert_eq!([key(&space, 1), key(&child, 1), key(&child, 0)], [5; 3]);
+        child.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
+        // Another key for one of the pages: pages that come later have that of their area.
+        space.edit(on).unwrap().mprotect_with_key(range(1, 2), keyed(15)).unwrap();
+        space.fault(on, VirtAddr(VA + 2 * 4096), Access::Read).unwrap();
+        space.fault(on, VirtAddr(VA + 3 * 4096), Access::Read).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|n| key(&space, n)), [5, 15, 15, 5]);
+        assert_eq!(space.areas().len(), 3);
+        space.edit(on).unwrap().mprotect_with_key(range(1, 2), both).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|n| key(&space, n)), [5, 0, 0, 5]);
+        space.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
+    });
+    assert_eq!((AreaFlags::READ.with_key(16), Attr::key(16)), (None, None));
+    on_machine::<X86_64, _>(|_, on| {
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        let range = VirtRange { start: VA, end: VA + 4096 };
+        let keyed = AreaFlags::READ.with_key(5).unwrap();
+        let mut edit = space.edit(on).unwrap();
+        let refused = |e: Result<(), ptarmigan::space::AreaError>| match e {
+            Err(ptarmigan::space::AreaError::Inexpressible(e)) => e.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let says = "x86-64 has no page with r--u----+key5: it does not know +key5";
+        assert_eq!(refused(edit.mmap(range, keyed, 0)), says);
+        assert!(edit.areas().is_empty());
+        edit.mmap(range, AreaFlags::READ, 0).unwrap();
+        assert_eq!(refused(edit.mprotect_with_key(range, keyed)), says);
+        edit.mprotect_with_key(range, AreaFlags::READ).unwrap();
+        assert_eq!(edit.areas().find(on, VA).unwrap().flags, AreaFlags::READ);
+        drop(edit);
+        space.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
+    });
 }

@@ -54,6 +54,27 @@ impl Arch {
         }
     }
 
+    /// Describes x86-64 with protection keys of the user's pages (`CR4.PKE`), as a CPU sees it whose
+    /// register `PKRU` holds `PKRU` throughout: two bits for each of 16 keys, of which the lower denies
+    /// loads and stores, the upper stores (SDM vol. 3, 4.6.2). Fetches do not ask the key. A register
+    /// that changes is not modelled.
+    ///
+    /// ```
+    /// use ptsan::{Access, Arch, Entry};
+    ///
+    /// let page = 0x9000 | 7 | 5 << 59; // of key 5
+    /// let Entry::Leaf { perms, .. } = (Arch::x86_64_keys::<{ 1 << 10 }>().decode)(0, page) else { panic!() };
+    /// assert!(!perms.allows(Access::READ) && perms.allows(Access::EXEC));
+    /// ```
+    #[must_use]
+    pub fn x86_64_keys<const PKRU: u32>() -> Self {
+        Self {
+            name: "x86-64 with protection keys",
+            decode: |level, raw| keyed(long_mode(level, raw), raw, PKRU),
+            ..Self::x86_64()
+        }
+    }
+
     /// Describes x86-64 with 5 levels and 57-bit addresses.
     #[must_use]
     pub fn x86_64_la57() -> Self {
@@ -106,6 +127,19 @@ pub(super) fn long_mode(level: u8, raw: u64) -> Entry {
         3 | 4 if raw & PRESENT != 0 && raw & LARGE != 0 => Entry::Malformed,
         _ if raw & PRESENT == 0 => Entry::Empty,
         _ => Entry::Table { phys: raw & ADDRESS, perms: perms(raw) },
+    }
+}
+
+/// Takes what the register denies to the key of an entry from a page of the user's. Stores of the
+/// supervisor are denied as well, with `CR0.WP` set.
+fn keyed(entry: Entry, raw: u64, pkru: u32) -> Entry {
+    match entry {
+        Entry::Leaf { phys, perms, global, accessed, memory_type } if perms.contains(Perms::USER) => {
+            let denied = pkru >> (2 * (raw >> 59 & 0xf)) & 3;
+            let perms = perms.without_if(Perms::READ, denied & 1 != 0).without_if(Perms::WRITE, denied != 0);
+            Entry::Leaf { phys, perms, global, accessed, memory_type }
+        }
+        other => other,
     }
 }
 
@@ -169,6 +203,21 @@ mod tests {
         assert!(matches!(decode(2, 0x4000_0000 | flags), Entry::Leaf { phys: 0x4000_0000, .. }));
         assert_eq!(decode(2, 0x4020_0000 | flags), Entry::Malformed);
         assert_eq!(decode(3, 0x4000_0000 | flags), Entry::Malformed);
+    }
+
+    #[test]
+    fn a_key_denies_data_to_the_users_pages_and_no_fetches() {
+        // Key 3 denies all, key 4 stores.
+        let decode = Arch::x86_64_keys::<{ 1 << 6 | 2 << 8 }>().decode;
+        let of = |key: u64, bits: u64| match decode(0, 0x5000 | bits | key << 59) {
+            Entry::Leaf { phys: 0x5000, perms, .. } => perms.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let user = PRESENT | WRITABLE | USER;
+        assert_eq!([of(0, user), of(2, user), of(3, user), of(4, user)], ["rwxu", "rwxu", "--xu", "r-xu"]);
+        assert_eq!([of(3, user | NO_EXECUTE), of(3, PRESENT | WRITABLE)], ["---u", "rwx-"]);
+        let table = decode(1, 0x5000 | user | 3 << 59);
+        assert_eq!(table, Entry::Table { phys: 0x5000, perms: Perms::ALL }, "only leaves have keys");
     }
 
     #[test]
