@@ -1,7 +1,7 @@
 //! The formats that library and sanitizer both know.
 use ptarmigan::format::{
-    Aarch64Stage1, Aarch64Stage2, Ept, Format, I386, Ia64, Keyed, LoongArch64, Npt, Ppc32, Sparc64, Sv, Sv32,
-    SvX4, X86_64, X86_64La57, X86Pae,
+    Aarch64Stage1, Aarch64Stage2, Encrypted, Ept, Format, I386, Ia64, Keyed, LoongArch64, Npt, Ppc32,
+    Sparc64, Sv, Sv32, SvX4, X86_64, X86_64La57, X86Pae,
 };
 use ptsan::{Arch, Granule};
 
@@ -36,6 +36,12 @@ watchable! {
     Aarch64Stage2 => Arch::aarch64_stage2(Granule::K4, 40, 1);
     Ept => Arch::ept();
     Npt => Arch::npt();
+}
+
+impl<const BIT: u32, const MARKS_SHARED: bool> Watchable for Encrypted<X86_64, BIT, MARKS_SHARED> {
+    fn arch() -> Arch {
+        Arch::x86_64_encrypted::<BIT, MARKS_SHARED>()
+    }
 }
 
 impl<const LEVELS: u8> Watchable for Sv<LEVELS> {

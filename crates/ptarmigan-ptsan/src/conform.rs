@@ -45,7 +45,8 @@ pub fn conform<F: Watchable>() {
 /// memory.
 ///
 /// Attributes that [`Format::RIGHTS`] can say must come back as they were given, also those of the
-/// caller's own after write protection, at which the MMU must not look. It must allow what they say: to the user, to the kernel in its own pages, and to the kernel that executes
+/// caller's own after write protection, at which the MMU must not look. It must allow that much to the
+/// user, to the kernel in its own pages, and to the kernel that executes
 /// pages of the user. Entries with others are leaves that allow no access that they do not name.
 ///
 /// [`Format::allows`] is compared for pages of the user only. In a second stage
@@ -242,7 +243,7 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
     Ok(())
 }
 
-/// Checks that the MMU allows what attributes say, and no more (promise 7). Others allow no access
+/// Checks that the MMU allows just the accesses that attributes name (promise 7). Others allow no access
 /// that they do not name. Whether writes are let through depends on more, see [`leaf`].
 fn rights<F: Format>(
     given: Attr,

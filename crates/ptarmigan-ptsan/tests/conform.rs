@@ -2,8 +2,8 @@
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage2, Aarch64Upper, Access,
-    Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, Keyed, LoongArch64, Npt, Ppc32, Rights, Slot64,
-    Sparc64, Sv32, Sv39, Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
+    Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, Keyed, LoongArch64, Npt, Ppc32, Rights, Sev,
+    Slot64, Sparc64, Sv32, Sv39, Sv39x4, Sv48, Sv48x4, Sv57, Tdx, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{Watchable, conform, conforms_to};
@@ -15,6 +15,10 @@ fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
     conform::<X86_64La57>();
     conform::<Keyed<X86_64>>();
     conform::<Keyed<X86_64La57>>();
+    conform::<Sev<X86_64, 47>>();
+    conform::<Sev<X86_64, 51>>();
+    conform::<Tdx<X86_64, 47>>();
+    conform::<Tdx<X86_64, 51>>();
     conform::<X86Pae>();
     conform::<I386>();
     conform::<Ppc32>();
@@ -158,7 +162,7 @@ fn a_mistake_in_a_format_is_found_and_named() {
 }
 
 /// Defines the parts that a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
-/// `needs_break`. Leaves have `$always` too, and become what `$change` makes of them.
+/// `needs_break`. Leaves have `$always` too; `$change` changes them.
 macro_rules! entries_of {
     ($like:ty) => {
         entries_of!($like, Attr(0), <$like>::RIGHTS);
@@ -432,4 +436,24 @@ fn the_key_of_a_page_is_where_the_mmu_looks_for_it() {
     }
     keys!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
     assert_eq!((Attr::key(15).unwrap().key_number(), Attr::key(16)), (15, None));
+}
+
+#[test]
+fn a_page_is_encrypted_unless_it_is_shared_by_the_bit_of_the_cpu() {
+    fn shared<F: Watchable>(attr: Attr) -> bool {
+        match (F::arch().decode)(0, F::leaf(Level::PTE, Pfn(5), attr | Attr::READ)) {
+            ptsan::Entry::Leaf { memory_type, phys: 0x5000, .. } => memory_type & 8 != 0,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!([Attr(0), Attr::SHARED].map(shared::<Sev<X86_64, 47>>), [false, true]);
+    assert_eq!([Attr(0), Attr::SHARED].map(shared::<Tdx<X86_64, 51>>), [false, true]);
+    // Another bit, the opposite meaning, and a format that knows none.
+    let sev = Arch::x86_64_encrypted::<47, false>();
+    let other = conforms_to::<Sev<X86_64, 46>>(&sev).unwrap_err().to_string();
+    assert!(other.contains("x86-64, encrypted: the leaf") && other.contains("the MMU finds"), "{other}");
+    let opposite = conforms_to::<Tdx<X86_64, 47>>(&sev).unwrap_err().to_string();
+    assert!(opposite.contains("the link") && opposite.contains("is Malformed"), "{opposite}");
+    let none = conforms_to::<X86_64>(&sev).unwrap_err().to_string();
+    assert!(none.contains("the link") && none.contains("is Malformed"), "{none}");
 }

@@ -17,6 +17,7 @@ use core::ops::BitOr;
 /// | 8–11 | [`SOFT`](Self::SOFT): the caller's own, which no MMU looks at |
 /// | 12–15 | [`OWN`](Self::OWN): the format's own, for instance a memory type; spaces do not ask for them |
 /// | 16 | [`KERNEL_EXEC`](Self::KERNEL_EXEC) |
+/// | 17 | [`SHARED`](Self::SHARED) |
 /// | 20–23 | [`KEY`](Self::KEY): a number, the protection key |
 /// | the others | for later use |
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -72,6 +73,10 @@ impl Attr {
     pub const fn without(self, other: Attr) -> Attr {
         Attr(self.0 & !other.0)
     }
+
+    /// A guest shares it with its host: it is not encrypted by the guest's key
+    /// ([`Encrypted`](super::Encrypted)).
+    pub const SHARED: Attr = Attr(1 << 17);
 
     /// Returns the protection key `n` as an attribute, for formats with keys
     /// ([`Keyed`](super::Keyed)): `None` if there is no such key, as there are 16. Key 0 is that of
@@ -134,6 +139,9 @@ impl fmt::Display for Attr {
         }
         if self.has(Attr::KERNEL_EXEC) {
             f.write_str("+k")?;
+        }
+        if self.has(Attr::SHARED) {
+            f.write_str("+shared")?;
         }
         if self.key_number() != 0 {
             write!(f, "+key{}", self.key_number())?;

@@ -7,6 +7,7 @@
 mod aarch64;
 mod attr;
 mod check;
+mod encrypted;
 mod guest;
 mod i386;
 mod ia64;
@@ -26,6 +27,7 @@ pub use aarch64::{
 pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
+pub use encrypted::{Encrypted, Sev, Tdx};
 pub use guest::{Aarch64Stage2, Ept, Npt, Sv39x4, Sv48x4, SvX4};
 pub use i386::I386;
 pub use ia64::Ia64;

@@ -3,8 +3,8 @@
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Aarch64Upper, Access, Attr, Cause, Ept, Format,
-    FormatExt, I386, Ia64, Inexpressible, KernelFetch, Keyed, LoongArch64, Npt, Ppc32, Sparc64, Sv32, Sv39,
-    Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
+    FormatExt, I386, Ia64, Inexpressible, KernelFetch, Keyed, LoongArch64, Npt, Ppc32, Sev, Sparc64, Sv32,
+    Sv39, Sv39x4, Sv48, Sv48x4, Sv57, Tdx, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
@@ -145,6 +145,8 @@ fn a_tree_has_the_attributes_that_it_was_given_or_refuses_them() {
     both::<X86_64>();
     both::<X86_64La57>();
     both::<Keyed<X86_64>>();
+    both::<Sev<X86_64, 47>>();
+    both::<Tdx<Keyed<X86_64>, 51>>();
     both::<X86Pae>();
     both::<I386>();
     both::<Sv32>();
@@ -388,7 +390,35 @@ fn pages_of_an_area_have_its_protection_key() {
         assert_eq!(refused(edit.mprotect_with_key(range, keyed)), says);
         edit.mprotect_with_key(range, AreaFlags::READ).unwrap();
         assert_eq!(edit.areas().find(on, VA).unwrap().flags, AreaFlags::READ);
-        drop(edit);
         space.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
+    });
+}
+
+#[test]
+fn an_encrypted_space_has_private_pages_and_a_tree_shares_some() {
+    on_machine::<Sev<X86_64, 36>, _>(|_, on| {
+        let mut space = Space::<Sev<X86_64, 36>>::new(on).unwrap();
+        let range = VirtRange { start: VA, end: VA + 4096 };
+        space.edit(on).unwrap().mmap(range, AreaFlags::READ.with(AreaFlags::WRITE), 0).unwrap();
+        space.fault(on, VirtAddr(VA), Access::Write).unwrap();
+        let (_, attr) = space.tree().query(on, VirtAddr(VA)).unwrap();
+        assert!(attr.has(Attr::READ | Attr::WRITE) && !attr.has(Attr::SHARED), "{attr}");
+        space.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
+        let mut tree = Tree::<Sev<X86_64, 36>>::new(on, NORMAL).unwrap();
+        let mut edit = tree.edit(on).unwrap();
+        let shared = Attr::READ | Attr::WRITE | Attr::USER | Attr::SHARED;
+        // SAFETY: 1. no program runs in the tree.
+        let map = |edit: &mut ptarmigan::table::TreeMut<'_, _, _>, pfn| unsafe {
+            edit.map(VirtAddr(VA), Pfn(pfn), shared, NORMAL)
+        };
+        // The frame of which the bit would be a part of the address.
+        let bad = MapError::BadFrame { first: Pfn(1 << 24), format: "x86-64, encrypted" };
+        assert_eq!(map(&mut edit, 1 << 24), Err(bad));
+        assert_eq!(map(&mut edit, (1 << 24) - 1), Ok(()));
+        assert_eq!(edit.query(VirtAddr(VA)), Some((Pfn((1 << 24) - 1), shared)));
+        edit.change_range(range, |attr| attr.without(Attr::SHARED)).unwrap();
+        assert_eq!(edit.query(VirtAddr(VA)).unwrap().1, shared.without(Attr::SHARED));
+        edit.flush();
+        tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
     });
 }

@@ -75,6 +75,25 @@ impl Arch {
         }
     }
 
+    /// Describes x86-64 with encrypted memory: bit `BIT` of an entry is no part of the address. AMD SEV
+    /// sets it for encrypted memory (`SHARED` false), a TDX guest for memory that is shared (true).
+    ///
+    /// Whether a page is shared is bit 3 of its memory type here. Tables are encrypted: an entry that
+    /// says otherwise of one is malformed, as the walk would read what the key makes of it.
+    ///
+    /// # Panics
+    ///
+    /// If `BIT` is none of an address.
+    #[must_use]
+    pub fn x86_64_encrypted<const BIT: u32, const SHARED: bool>() -> Self {
+        assert!(ADDRESS >> BIT & 1 != 0, "the bit lies in the address");
+        Self {
+            name: "x86-64, encrypted",
+            decode: |level, raw| encrypted(long_mode(level, raw & !(1 << BIT)), raw >> BIT & 1 != 0, SHARED),
+            ..Self::x86_64()
+        }
+    }
+
     /// Describes x86-64 with 5 levels and 57-bit addresses.
     #[must_use]
     pub fn x86_64_la57() -> Self {
@@ -127,6 +146,20 @@ pub(super) fn long_mode(level: u8, raw: u64) -> Entry {
         3 | 4 if raw & PRESENT != 0 && raw & LARGE != 0 => Entry::Malformed,
         _ if raw & PRESENT == 0 => Entry::Empty,
         _ => Entry::Table { phys: raw & ADDRESS, perms: perms(raw) },
+    }
+}
+
+/// Says of an entry whether the memory is shared: it is if the bit is `set` and means so, or is not and
+/// means the opposite.
+fn encrypted(entry: Entry, set: bool, means_shared: bool) -> Entry {
+    let shared = set == means_shared;
+    match entry {
+        Entry::Table { .. } if shared => Entry::Malformed,
+        Entry::Leaf { phys, perms, global, accessed, memory_type } => {
+            let memory_type = memory_type | u8::from(shared) << 3;
+            Entry::Leaf { phys, perms, global, accessed, memory_type }
+        }
+        other => other,
     }
 }
 
@@ -218,6 +251,22 @@ mod tests {
         assert_eq!([of(3, user | NO_EXECUTE), of(3, PRESENT | WRITABLE)], ["---u", "rwx-"]);
         let table = decode(1, 0x5000 | user | 3 << 59);
         assert_eq!(table, Entry::Table { phys: 0x5000, perms: Perms::ALL }, "only leaves have keys");
+    }
+
+    #[test]
+    fn an_encrypted_page_has_its_address_without_the_bit_and_tables_are_encrypted() {
+        let (sev, tdx) = (Arch::x86_64_encrypted::<47, false>(), Arch::x86_64_encrypted::<47, true>());
+        let user = PRESENT | WRITABLE | USER;
+        let shared = |arch: &Arch, bit: u64| match (arch.decode)(0, 0x5000 | user | bit << 47) {
+            Entry::Leaf { phys: 0x5000, memory_type, .. } => memory_type & 8 != 0,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([shared(&sev, 1), shared(&sev, 0)], [false, true]);
+        assert_eq!([shared(&tdx, 1), shared(&tdx, 0)], [true, false]);
+        let table = |arch: &Arch, bit: u64| (arch.decode)(1, 0x5000 | user | bit << 47);
+        let right = Entry::Table { phys: 0x5000, perms: Perms::ALL };
+        assert_eq!([table(&sev, 1), table(&sev, 0)], [right, Entry::Malformed]);
+        assert_eq!([table(&tdx, 1), table(&tdx, 0)], [Entry::Malformed, right]);
     }
 
     #[test]
