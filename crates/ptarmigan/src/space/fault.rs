@@ -283,8 +283,7 @@ impl<F: Format> State<F> {
         if self.areas.replace(on, old, area) && grows { Ok(()) } else { Err(none) }
     }
 
-    /// Returns the attributes of a page of such an area that has been used, and not been written. It
-    /// is [`AreaFlags::attr`] without a step for `WRITE`.
+    /// Returns the attributes of a page that was used and not written: see [`AreaFlags::attr`].
     fn attr(flags: AreaFlags) -> Attr {
         const { assert!(AreaFlags::EXEC.0 as u32 == Attr::EXEC.0) };
         let mut attr = Attr::USER | Attr::ACCESSED;
@@ -434,8 +433,8 @@ impl<F: Format> State<F> {
         let Ok(leaf) = self.tables.leaf(on, page) else { return Ok(Outcome::Again) };
         let (old, m) = (F::frame(Level::PTE, raw), on.machine());
         let others = Use::private(tlb.is_unloaded());
-        let marks = F::attr(Level::PTE, raw).only(Attr::SOFT);
-        let new_attr = Self::attr(flags) | Attr::WRITE | Attr::DIRTY | marks;
+        let new_attr =
+            Self::attr(flags) | Attr::WRITE | Attr::DIRTY | F::attr(Level::PTE, raw).only(Attr::SOFT);
         on.tlb().may_flush(on.pin())?;
         let zero = F::is_special(Level::PTE, raw) && old == m.zero_frame();
         // Before the lock of the entry, which is given up first then.

@@ -1,6 +1,7 @@
 //! Keeps a leaf table open for runs of operations on neighbouring pages.
+use super::map_error::{MapError, check_frames};
 use super::node::{NeedsBreak, Node, Use};
-use super::tree::{MapError, TreeMut, check_frames, flush_stale, with_attr};
+use super::tree::{TreeMut, flush_stale, with_attr};
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Format, Inexpressible};
 use crate::frames::AllocFlags;

@@ -22,6 +22,7 @@ mod cursor;
 mod dump;
 mod gathers;
 mod kernel;
+mod map_error;
 mod node;
 mod range;
 mod refill;
@@ -35,8 +36,9 @@ pub use kernel::{
     ClaimError, KernelMap, KernelMapError, KernelRange, KernelRangeError, KernelSlots, MAX_RANGES,
     MemoryTooHigh, SlotsError, check_memory,
 };
+pub use map_error::MapError;
 pub use range::Free;
-pub use tree::{MapError, Tree, TreeMut, TreeRef, TreeView};
+pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 
 pub(crate) use concurrent::{Leaf, Locked, PutError};
 pub(crate) use node::{NeedsBreak, Use};

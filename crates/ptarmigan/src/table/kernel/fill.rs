@@ -5,8 +5,8 @@ use crate::format::{Attr, Format};
 use crate::frames::AllocFlags;
 use crate::machine::{Machine, On};
 use crate::page::Level;
+use crate::table::map_error::MapError;
 use crate::table::node::Use;
-use crate::table::tree::MapError;
 use crate::window::OpenWindow;
 
 impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
