@@ -124,7 +124,7 @@ impl From<ptarmigan::table::MapError> for PtError {
         match e {
             M::NoFrame(e) => e.into(),
             M::Occupied { .. } => PtError::Mapped,
-            M::OutOfRange { .. } => PtError::Range,
+            M::OutOfRange { .. } | M::Misaligned { .. } => PtError::Range,
             M::BadFrame { .. } | M::Inexpressible(_) => PtError::Argument,
             M::WrongMachine(e) => e.into(),
             M::Refused(e) => e.into(),

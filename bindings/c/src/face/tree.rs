@@ -354,7 +354,7 @@ fn tell(visit: PtVisit, context: *mut c_void, va: VirtAddr, pfn: Pfn, attr: Attr
 }
 
 fn described(va: VirtAddr, pfn: Pfn, attr: Attr) -> PtPage {
-    PtPage { va: va.0, phys: pfn.addr().0, attr: attr.0.into() }
+    PtPage { va: va.0, phys: pfn.addr().0, attr: attr.0 }
 }
 
 /// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. Bits that

@@ -22,6 +22,13 @@ pub enum MapError {
         /// Where.
         at: VirtAddr,
     },
+    /// The address is not the start of a page.
+    Misaligned {
+        /// Where.
+        at: VirtAddr,
+        /// Bytes of a page.
+        page: u64,
+    },
     /// No entry of the format can begin with these frames: a page is aligned to its
     /// size, and ends below 2^[`PHYS_BITS`](Format::PHYS_BITS) bytes.
     BadFrame {
@@ -39,12 +46,24 @@ pub enum MapError {
     Refused(TlbRefusal),
 }
 
+impl MapError {
+    /// Says why no page of the user's begins at `at`.
+    #[cold]
+    pub(super) fn bad_address<F: Format>(at: VirtAddr) -> Self {
+        let page = 1 << F::PAGE_SHIFT;
+        if at.0 >= F::USER_END { MapError::OutOfRange { at } } else { MapError::Misaligned { at, page } }
+    }
+}
+
 impl fmt::Display for MapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MapError::NoFrame(e) => e.fmt(f),
             MapError::Occupied { at } => write!(f, "{at} is mapped already; unmap it first"),
             MapError::OutOfRange { at } => write!(f, "{at} is beyond the user's addresses"),
+            MapError::Misaligned { at, page } => {
+                write!(f, "{at} is not the start of a page: pages have {page} bytes")
+            }
             MapError::BadFrame { first, format } => {
                 write!(
                     f,

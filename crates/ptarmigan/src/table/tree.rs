@@ -293,7 +293,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         self.gather.on()
     }
 
-    /// Maps the page around `va`. An entry that was not present needs no flush.
+    /// Maps the page at `va`. An entry that was not present needs no flush.
     ///
     /// # Errors
     ///
@@ -313,8 +313,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<(), MapError> {
-        if va.0 >= F::USER_END {
-            return Err(MapError::OutOfRange { at: va });
+        if va.0 >= F::USER_END || va.0 & ((1 << F::PAGE_SHIFT) - 1) != 0 {
+            return Err(MapError::bad_address::<F>(va));
         }
         check_frames::<F>(pfn, 1)?;
         F::expresses_in_tree(attr)?;
@@ -324,11 +324,10 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             return Err(MapError::Occupied { at: va });
         }
         let raw = F::leaf(Level::PTE, pfn, attr);
-        let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        flush_stale::<F, M>(&mut self.gather, page, page + (1 << F::PAGE_SHIFT))?;
+        flush_stale::<F, M>(&mut self.gather, va.0, va.0 + (1 << F::PAGE_SHIFT))?;
         self.on().before_mapped::<F>(attr, pfn, 1);
         node.put(index, raw);
-        self.gather.became_valid(page, 1, raw);
+        self.gather.became_valid(va.0, 1, raw);
         Ok(())
     }
 

@@ -356,7 +356,8 @@ fn a_lack_of_memory_at_any_table_leaves_nothing_behind() {
 }
 
 #[test]
-fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_they_touch() {
+fn addresses_beyond_the_users_and_within_pages_are_refused_and_odd_ranges_are_taken_as_the_pages_they_touch()
+{
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
@@ -369,6 +370,10 @@ fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_
         assert_eq!(refused, Err(MapError::OutOfRange { at: va(at) }));
         assert_eq!(tree.query(on, va(at)), None);
         assert_eq!(tree.edit(on).unwrap().unmap(va(at)), None);
+    }
+    for at in [1, 0x1fff, out - 1] {
+        let refused = tree.edit(on).unwrap().put(at, Pfn(1), RW);
+        assert_eq!(refused, Err(MapError::Misaligned { at: va(at), page: PAGE }));
     }
     assert!(tree.edit(on).unwrap().put_range(range(out - PAGE, out + PAGE), Pfn(1), RW).is_err());
     assert!(tree.edit(on).unwrap().put_range(range(u64::MAX - PAGE, u64::MAX), Pfn(1), RW).is_err());
