@@ -49,11 +49,19 @@ impl Expected {
         Self { size: Some(bytes), ..self }
     }
 
-    /// Also expects exactly these permissions.
+    /// Also expects exactly these permissions. Without [`Perms::USER_FETCH`], whether user mode may
+    /// fetch from a page that it may not load or store is left open: kernels without user programs do
+    /// not care.
     #[must_use]
     pub const fn allowing(self, perms: Perms) -> Self {
         Self { perms: Some(perms), ..self }
     }
+}
+
+/// Returns whether the tables allow what the code says.
+fn is_same(says: Perms, tables: Perms) -> bool {
+    let fetches_alone = tables.contains(Perms::USER_FETCH) && !tables.contains(Perms::USER);
+    says == tables || fetches_alone && says == tables.without_if(Perms::USER_FETCH, true)
 }
 
 impl Sanitizer {
@@ -105,7 +113,7 @@ impl Sanitizer {
             (Some(_), Err(_)) => Rule::OnlyCodeMapsIt,
             (Some(e), Ok(t)) if e.phys != t.phys => Rule::MappedElsewhere,
             (Some(e), Ok(t)) if e.size.is_some_and(|s| s != size(t)) => Rule::OtherSize,
-            (Some(e), Ok(t)) if e.perms.is_some_and(|p| p != t.perms) => Rule::OtherPermissions,
+            (Some(e), Ok(t)) if e.perms.is_some_and(|p| !is_same(p, t.perms)) => Rule::OtherPermissions,
             (Some(_), Ok(_)) => return found,
         };
         let tables = match &found {

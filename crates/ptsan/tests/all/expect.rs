@@ -2,7 +2,7 @@
 use crate::common;
 
 use common::{LARGE, Machine, PAGE, RW, ready};
-use ptsan::{Arch, Expected, Fault, Kind, Perms, Rule, Tree};
+use ptsan::{Arch, Expected, Fault, Kind, Perms, Rule, Session, Tree};
 
 const VA: u64 = 0x40_0000;
 const DATA: u64 = 0x80_0000;
@@ -73,4 +73,21 @@ fn asking_a_cpu_without_a_root_is_misuse() {
     assert_eq!(m.count(Kind::Misuse), 2);
     let outside = m.san.expect(&m.ram, Tree::Root(1 << 40), VA, None);
     assert!(matches!(outside, Err(Fault::OutsideMemory { .. })), "a root that is nowhere maps nothing");
+}
+
+#[test]
+fn code_that_is_silent_about_fetches_of_the_user_is_not_contradicted() {
+    let mut s = Session::new(Arch::aarch64_4k(48), vec![0; 1 << 16]);
+    // AP[1] and UXN are clear: EL0 fetches from the page, and does not load or store.
+    let entries = [(0x1000, 0x2003), (0x2000, 0x3003), (0x3000, 0x4003), (0x4000, 0x5000 | 1 << 10 | 3)];
+    entries.iter().for_each(|(table, _)| s.alloc(*table));
+    entries.iter().for_each(|(entry, raw)| s.put(*entry, *raw));
+    s.load(0x1000);
+    let kernels = Perms::READ | Perms::WRITE | Perms::EXEC;
+    for right in [kernels, kernels | Perms::USER_FETCH] {
+        assert!(s.expect(0, Some(Expected::at(0x5000).allowing(right))).is_ok());
+        s.sanitizer.assert_clean();
+    }
+    assert!(s.expect(0, Some(Expected::at(0x5000).allowing(kernels | Perms::USER))).is_ok());
+    assert_eq!(s.sanitizer.findings()[0].rule, Rule::OtherPermissions);
 }
