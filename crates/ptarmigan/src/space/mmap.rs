@@ -205,7 +205,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// [`AreaError`]; the space is unchanged then.
     pub fn mprotect(&mut self, range: VirtRange, permissions: AreaFlags) -> Result<(), AreaError> {
-        self.give(range, permissions, AreaFlags::PERMISSIONS)
+        self.protect_areas(range, permissions, AreaFlags::PERMISSIONS)
     }
 
     /// Changes permissions and the protection key in `range`, as `pkey_mprotect` does. Of `flags`,
@@ -218,11 +218,16 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// keys, and it is not key 0.
     pub fn mprotect_with_key(&mut self, range: VirtRange, flags: AreaFlags) -> Result<(), AreaError> {
         F::expresses(Attr::READ | Attr::USER | flags.key(AreaFlags::KEY))?;
-        self.give(range, flags, AreaFlags::PERMISSIONS.with(AreaFlags::KEY))
+        self.protect_areas(range, flags, AreaFlags::PERMISSIONS.with(AreaFlags::KEY))
     }
 
     /// Gives areas and pages in `range` those of `flags` that are in `which`.
-    fn give(&mut self, range: VirtRange, flags: AreaFlags, which: AreaFlags) -> Result<(), AreaError> {
+    fn protect_areas(
+        &mut self,
+        range: VirtRange,
+        flags: AreaFlags,
+        which: AreaFlags,
+    ) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         let flags = AreaFlags(flags.0 & which.0);
         let (mut any, mut same) = (false, true);
