@@ -1,5 +1,6 @@
 //! x86-64 with memory that is encrypted by a key of the guest, or of the host (AMD APM volume 2, 7.10
 //! and 15.34; Intel TDX Module specification, "Shared bit").
+use super::around::around;
 use super::{Access, Attr, Format, Keyed, Rights, Slot64, X86_64, X86_64La57};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -46,17 +47,9 @@ macro_rules! encrypted {
         unsafe impl<const BIT: u32, const MARKS_SHARED: bool> Format
             for Encrypted<$format, BIT, MARKS_SHARED>
         {
-            type Slot = Slot64;
             const NAME: &'static str = $name;
-            const LAYOUT: Layout = <$format>::LAYOUT;
-            const LEVEL_NAMES: &'static [&'static str] = <$format>::LEVEL_NAMES;
-            const PAGE_SHIFT: u32 = <$format>::PAGE_SHIFT;
-            const INDEX_BITS: [u8; MAX_LEVELS] = <$format>::INDEX_BITS;
-            const USER_END: u64 = <$format>::USER_END;
-            const KERNEL_START: u64 = <$format>::KERNEL_START;
-            const USER_ROOT_ENTRIES: usize = <$format>::USER_ROOT_ENTRIES;
+            around!($format);
             const PHYS_BITS: u32 = BIT;
-            const LEAF_LEVELS: u8 = <$format>::LEAF_LEVELS;
             const RIGHTS: Rights = <$format>::RIGHTS.with_attributes(Attr::SHARED);
 
             #[inline]
@@ -79,22 +72,6 @@ macro_rules! encrypted {
             fn attr(level: Level, raw: u64) -> Attr {
                 let shared = (raw & Self::MARK != 0) == MARKS_SHARED;
                 <$format>::attr(level, raw) | if shared { Attr::SHARED } else { Attr::default() }
-            }
-            #[inline]
-            fn is_present(level: Level, raw: u64) -> bool {
-                <$format>::is_present(level, raw)
-            }
-            #[inline]
-            fn allows(level: Level, raw: u64, access: Access) -> bool {
-                <$format>::allows(level, raw, access)
-            }
-            #[inline]
-            fn write_protected(level: Level, raw: u64) -> u64 {
-                <$format>::write_protected(level, raw)
-            }
-            #[inline]
-            fn is_special(level: Level, raw: u64) -> bool {
-                <$format>::is_special(level, raw)
             }
         }
     };

@@ -1,4 +1,5 @@
 //! x86-64 with protection keys of the user's pages (`CR4.PKE`; Intel SDM volume 3, 4.6.2).
+use super::around::around;
 use super::{Access, Attr, Format, Rights, Slot64, X86_64, X86_64La57};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
@@ -24,17 +25,9 @@ macro_rules! keyed {
     ($format:ty, $name:expr) => {
         // SAFETY: as for `$format`, whose bits these are: bits 59 to 62 have no other use in it.
         unsafe impl Format for Keyed<$format> {
-            type Slot = Slot64;
             const NAME: &'static str = $name;
-            const LAYOUT: Layout = <$format>::LAYOUT;
-            const LEVEL_NAMES: &'static [&'static str] = <$format>::LEVEL_NAMES;
-            const PAGE_SHIFT: u32 = <$format>::PAGE_SHIFT;
-            const INDEX_BITS: [u8; MAX_LEVELS] = <$format>::INDEX_BITS;
-            const USER_END: u64 = <$format>::USER_END;
-            const KERNEL_START: u64 = <$format>::KERNEL_START;
-            const USER_ROOT_ENTRIES: usize = <$format>::USER_ROOT_ENTRIES;
+            around!($format);
             const PHYS_BITS: u32 = <$format>::PHYS_BITS;
-            const LEAF_LEVELS: u8 = <$format>::LEAF_LEVELS;
             const RIGHTS: Rights = <$format>::RIGHTS.with_attributes(Attr::KEY);
 
             #[inline]
@@ -56,22 +49,6 @@ macro_rules! keyed {
             #[inline]
             fn attr(level: Level, raw: u64) -> Attr {
                 <$format>::attr(level, raw) | Attr((raw >> SHIFT) as u32).only(Attr::KEY)
-            }
-            #[inline]
-            fn is_present(level: Level, raw: u64) -> bool {
-                <$format>::is_present(level, raw)
-            }
-            #[inline]
-            fn allows(level: Level, raw: u64, access: Access) -> bool {
-                <$format>::allows(level, raw, access)
-            }
-            #[inline]
-            fn write_protected(level: Level, raw: u64) -> u64 {
-                <$format>::write_protected(level, raw)
-            }
-            #[inline]
-            fn is_special(level: Level, raw: u64) -> bool {
-                <$format>::is_special(level, raw)
             }
         }
     };

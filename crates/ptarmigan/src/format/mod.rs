@@ -5,6 +5,7 @@
 //! business. It knows [`page::Level`](crate::page::Level) and
 //! [`page::Layout`](crate::page::Layout), and no other part of the library.
 mod aarch64;
+mod around;
 mod attr;
 mod check;
 mod encrypted;
