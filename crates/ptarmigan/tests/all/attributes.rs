@@ -1,5 +1,6 @@
 //! Attributes that entries of a format cannot have are refused, and nothing changes; all others come
 //! back as they were given.
+use crate::formats::{on_machine, small};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Aarch64Upper, Access, Attr, Cause, Ept, Format,
@@ -7,33 +8,14 @@ use ptarmigan::format::{
     Sv39, Sv39x4, Sv48, Sv48x4, Sv57, Tdx, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::frames::AllocFlags;
-use ptarmigan::machine::{Machine, On};
-use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, FaultError, Space};
-use ptarmigan::table::{Free, KernelMap, KernelRangeError, KernelSlots, MapError, SlotsError, Tree};
+use ptarmigan::table::{Free, KernelRangeError, KernelSlots, MapError, SlotsError, Tree};
 use ptarmigan::vmalloc::{AreaError, Vmalloc};
 use ptarmigan::window::DirectMap;
-use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
 
 const NORMAL: AllocFlags = AllocFlags::NORMAL;
 const VA: u64 = 0x40_0000;
 const PFN: Pfn = Pfn(64);
-
-type Quick<'h, F> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
-
-fn on_machine<F: Format, R>(
-    f: impl for<'h> FnOnce(&'h Host<F>, On<'_, HostMachine<'h, F, Quick<'h, F>, NoTlb>>) -> R,
-) -> R {
-    let host = Host::<F>::new(HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() }).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
-    let result = f(&host, m.on(&pin).unwrap());
-    m.drain(&slots);
-    drop(m);
-    host.audit().unwrap();
-    result
-}
 
 /// All combinations of the attributes that every format has, each alone and with each of the others.
 fn attributes() -> impl Iterator<Item = Attr> {
@@ -45,7 +27,7 @@ fn attributes() -> impl Iterator<Item = Attr> {
 /// it took and refused.
 fn trees<F: Format>() -> [u32; 2] {
     let mut counts = [0; 2];
-    on_machine::<F, _>(|_, on| {
+    on_machine::<F, _>(small(), |_, on| {
         let mut tree = Tree::<F>::new(on, NORMAL).unwrap();
         let page = 1u64 << F::PAGE_SHIFT;
         let at = |n: u64| VirtAddr(VA + n * page);
@@ -88,7 +70,7 @@ fn trees<F: Format>() -> [u32; 2] {
 
 /// The same for the kernel's half.
 fn kernels<F: Format>() {
-    on_machine::<F, _>(|host, on| {
+    on_machine::<F, _>(small(), |host, on| {
         let bytes = 1u64 << F::shift(ptarmigan::page::Level(1));
         // The host has the first part of the half for itself.
         let steps = [1u64 << F::shift(F::LAYOUT.root()), bytes];
@@ -214,7 +196,7 @@ fn the_nearest_attributes_can_do_what_was_asked_for() {
 /// Returns what reading and executing a page of an area for execution alone comes to, and the
 /// attributes of the page then.
 fn executes<F: Format>() -> (bool, Attr) {
-    on_machine::<F, _>(|_, on| {
+    on_machine::<F, _>(small(), |_, on| {
         let mut space = Space::<F>::new(on).unwrap();
         let page = 1u64 << F::PAGE_SHIFT;
         let range = VirtRange { start: VA, end: VA + page };
@@ -270,7 +252,7 @@ fn an_area_for_execution_alone_is_not_read_where_the_format_can_say_so() {
 fn marks<F: Format>() {
     let all: Vec<Attr> = [Attr::SOFT0, Attr::SOFT1, Attr::SOFT2, Attr::SOFT3].into();
     let (has, none) = all.split_at(F::RIGHTS.soft_bits() as usize);
-    on_machine::<F, _>(|_, on| {
+    on_machine::<F, _>(small(), |_, on| {
         let mut space = Space::<F>::new(on).unwrap();
         let page = 1u64 << F::PAGE_SHIFT;
         let range = |first: u64, n: u64| VirtRange { start: VA + first * page, end: VA + (first + n) * page };
@@ -339,7 +321,7 @@ fn a_bit_of_the_callers_own_stays_with_its_page_in_a_space() {
 
 #[test]
 fn pages_of_an_area_have_its_protection_key() {
-    on_machine::<Keyed<X86_64>, _>(|_, on| {
+    on_machine::<Keyed<X86_64>, _>(small(), |_, on| {
         let mut space = Space::<Keyed<X86_64>>::new(on).unwrap();
         let range = |first: u64, n: u64| VirtRange { start: VA + first * 4096, end: VA + (first + n) * 4096 };
         let both = AreaFlags::READ.with(AreaFlags::WRITE);
@@ -374,7 +356,7 @@ fn pages_of_an_area_have_its_protection_key() {
         space.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
     });
     assert_eq!((AreaFlags::READ.with_key(16), Attr::key(16)), (None, None));
-    on_machine::<X86_64, _>(|_, on| {
+    on_machine::<X86_64, _>(small(), |_, on| {
         let mut space = Space::<X86_64>::new(on).unwrap();
         let range = VirtRange { start: VA, end: VA + 4096 };
         let keyed = AreaFlags::READ.with_key(5).unwrap();
@@ -396,7 +378,7 @@ fn pages_of_an_area_have_its_protection_key() {
 
 #[test]
 fn an_encrypted_space_has_private_pages_and_a_tree_shares_some() {
-    on_machine::<Sev<X86_64, 36>, _>(|_, on| {
+    on_machine::<Sev<X86_64, 36>, _>(small(), |_, on| {
         let mut space = Space::<Sev<X86_64, 36>>::new(on).unwrap();
         let range = VirtRange { start: VA, end: VA + 4096 };
         space.edit(on).unwrap().mmap(range, AreaFlags::READ.with(AreaFlags::WRITE), 0).unwrap();

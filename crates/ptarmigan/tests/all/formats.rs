@@ -52,14 +52,14 @@ unsafe impl<const SCATTERED: bool> Format for Odd<SCATTERED> {
 }
 
 /// A host of 16 MiB.
-fn small() -> HostConfig {
+pub fn small() -> HostConfig {
     HostConfig { bytes: 16 << 20, prefault: 0, ..HostConfig::default() }
 }
 
-type Quick<'h, F> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
+pub type Quick<'h, F> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 
 /// Calls `f` on a machine of a format. Every frame must be back then.
-fn on_machine<F: Format, R>(
+pub fn on_machine<F: Format, R>(
     config: HostConfig,
     f: impl for<'h> FnOnce(&'h Host<F>, On<'_, HostMachine<'h, F, Quick<'h, F>, NoTlb>>) -> R,
 ) -> R {
