@@ -3,7 +3,7 @@
 use ptarmigan::format::Format;
 use ptarmigan::page::Level;
 
-/// CasePages in the contiguous cases.
+/// Pages in the contiguous cases.
 pub const PAGES: usize = 1 << 20;
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
@@ -16,7 +16,7 @@ pub const PHYS: usize = 0x1_0000_0000;
 /// the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CasePages {
-    /// CasePages in the contiguous cases.
+    /// Pages in the contiguous cases.
     pub count: usize,
     /// Bytes in a page.
     pub bytes: usize,
@@ -59,7 +59,7 @@ impl CasePages {
 
 /// Address spaces made and torn down in one `fork-shape` sample.
 pub const SPACES: usize = 4096;
-/// CasePages mapped in each of these spaces.
+/// Pages mapped in each of these spaces.
 pub const SPARSE: usize = 32;
 /// Distance of their regions: each needs its own leaf table.
 pub const STRIDE: usize = 2 << 20;

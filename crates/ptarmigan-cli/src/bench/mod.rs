@@ -29,6 +29,7 @@ use clap::{Args, Subcommand};
 use crate::calibrate;
 use history::{holt, imbalance, migration};
 use ptarmigan_bench::json::Document;
+use ptarmigan_bench::report::BenchReport;
 use ptarmigan_bench::text::Text;
 use ptarmigan_bench::{Options, pages};
 use ptarmigan_replay::baseline::{self, BaselineArgs, BaselineRun, WithComparison};
@@ -121,29 +122,24 @@ impl BenchArgs {
     /// If something cannot be set up, a check fails, a baseline cannot be used, or the report
     /// cannot be written.
     pub fn run(&self) -> Result<(), Failure> {
-        let arch = match &self.bench {
-            Bench::Table(on) | Bench::Holt(on) => on.arch,
-            _ => MachineName::X86_64,
+        let arch = self.bench.other_arch();
+        let name = match &arch {
+            Some(arch) => format!("bench {} --arch {arch}", self.bench.name()),
+            None => format!("bench {}", self.bench.name()),
         };
-        let mut name = format!("bench {}", self.bench.name());
-        if arch != MachineName::X86_64 {
-            name = format!("{name} --arch {}", arch.name());
-        }
         let baseline = BaselineRun::begin(&self.baseline, &name)?;
         let (report, options) = match &self.bench {
-            Bench::Table(OnArch { options, .. }) => {
-                let report = table::policies(options.rounds, arch)?;
-                return conclude(baseline, &report, report.text(), options.json);
-            }
-            Bench::Faults(options) => (faults::run(options.rounds), options),
+            Bench::Table(OnArch { arch, options }) => (table::policies(options.rounds, *arch), options),
+            Bench::Faults(options) => (faults::run(options.rounds).map_err(Failure::new), options),
             Bench::Quicklist(options) => {
-                (pages::side_by_side(options.rounds, &pages::Workload::FULL, Vec::new()), options)
+                let report = pages::side_by_side(options.rounds, &pages::Workload::FULL, Vec::new());
+                (report.map_err(Failure::new), options)
             }
-            Bench::Zero(options) => (zero::run(options.rounds, &zero::ZeroWorkload::FULL), options),
-            Bench::Holt(OnArch { options, .. }) => {
-                let report = holt::run(options.rounds, arch)?;
-                return conclude(baseline, &report, report.text(), options.json);
+            Bench::Zero(options) => {
+                let report = zero::run(options.rounds, &zero::ZeroWorkload::FULL);
+                (report.map_err(Failure::new), options)
             }
+            Bench::Holt(OnArch { arch, options }) => (holt::run(options.rounds, *arch), options),
             Bench::Flush(options) => {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let mut report = flush::run(&model).map_err(Failure::new)?;
@@ -172,12 +168,24 @@ impl BenchArgs {
                 return conclude(baseline, &report, report.text(), options.json);
             }
         };
-        let report = report.map_err(Failure::new)?;
+        let report = BenchReport { arch, ..report? };
         conclude(baseline, &report, report.text(), options.json)
     }
 }
 
 impl Bench {
+    /// Returns the machine whose tables are asked for, if that is not the usual one.
+    fn other_arch(&self) -> Option<String> {
+        match self {
+            Bench::Table(OnArch { arch, .. }) | Bench::Holt(OnArch { arch, .. })
+                if *arch != MachineName::X86_64 =>
+            {
+                Some(arch.name())
+            }
+            _ => None,
+        }
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Bench::Table(_) => "table",
