@@ -45,9 +45,9 @@ pub fn conform<F: Watchable>() {
 /// memory.
 ///
 /// Attributes that [`Format::RIGHTS`] can say must come back as they were given, also those of the
-/// caller's own after write protection, at which the MMU must not look. It must allow that much to the
-/// user, to the kernel in its own pages, and to the kernel that executes
-/// pages of the user. Entries with others are leaves that allow no access that they do not name.
+/// caller's own after write protection, at which the MMU must not look. It must allow that much to
+/// the user, to the kernel in its own pages, and to the kernel that executes pages of the user.
+/// Entries with others are leaves that allow no access that they do not name.
 ///
 /// [`Format::allows`] is compared for pages of the user only. In a second stage
 /// ([`GUEST`](Format::GUEST)) these are all pages, whatever attributes they were given. A tree that
@@ -134,7 +134,8 @@ fn links<F: Format>(arch: &Arch, level: Level) -> Checked {
     Ok(())
 }
 
-/// All combinations of the attributes that every format has, each alone and with each of the others.
+/// All combinations of the attributes that every format has, each alone and with each of the
+/// others.
 fn attributes() -> impl Iterator<Item = Attr> {
     let others = (8..24).map(|bit| 1 << bit);
     std::iter::once(0).chain(others).flat_map(|other| (0..256).map(move |bits| Attr(other | bits)))
@@ -243,8 +244,8 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
     Ok(())
 }
 
-/// Checks that the MMU allows just the accesses that attributes name (promise 7). Others allow no access
-/// that they do not name. Whether writes are let through depends on more, see [`leaf`].
+/// Checks that the MMU allows just the accesses that attributes name (promise 7). Others allow no
+/// access that they do not name. Whether writes are let through depends on more, see [`leaf`].
 fn rights<F: Format>(
     given: Attr,
     says: bool,

@@ -409,8 +409,8 @@ fn the_table_of_rights_says_what_the_formats_say() {
     assert_eq!(named, names, "rows of no format");
 }
 
-/// Whether the MMU denies data of pages with the key `key`, and of no others, if the register says so:
-/// `leaf` makes the pages.
+/// Whether the MMU denies data of pages with the key `key`, and of no others, if the register says
+/// so: `leaf` makes the pages.
 fn denies<const PKRU: u32>(key: u8, leaf: impl Fn(Attr) -> u64) -> bool {
     let decode = Arch::x86_64_keys::<PKRU>().decode;
     (0..16).all(|n| {

@@ -30,8 +30,8 @@ pub struct ReplayArgs {
     #[arg(help_heading = "Machine", long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
     pub(super) memory: u64,
     /// The machine: its tables, and how its CPUs find pages. Where addresses have fewer bits than
-    /// the recorded ones, areas are packed, page for page. Where pages are larger, areas are rounded
-    /// to them. Most machines need a build with the feature "formats".
+    /// the recorded ones, areas are packed, page for page. Where pages are larger, areas are
+    /// rounded to them. Most machines need a build with the feature "formats".
     #[arg(help_heading = "Machine", long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
     pub(super) arch: MachineName,
     #[command(flatten)]

@@ -7,9 +7,9 @@
 //! qemu-system-x86_64 -icount shift=0 -smp 1 -plugin libkernel_counter.so,kernel=0xffff800000000000,out=counts ...
 //! ```
 //!
-//! A mark is an instruction without effect, on x86 `nopl` with the displacement
-//! `0x50544100 + 2 * case` where a case begins and one more where it ends. With `isa=aarch64` it is a
-//! `movz` of `0x5400 + 2 * case` to the register of zeroes. The mark of case [`REPORT`] writes the counts.
+//! A mark is an instruction without effect, on x86 `nopl` with the displacement `0x50544100 + 2 *
+//! case` where a case begins and one more where it ends. With `isa=aarch64` it is a `movz` of
+//! `0x5400 + 2 * case` to the register of zeroes. The mark of case [`REPORT`] writes the counts.
 //! With `profile=CASE` it also writes how often each instruction of the kernel was executed in that
 //! case. One CPU only.
 

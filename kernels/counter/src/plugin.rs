@@ -82,8 +82,8 @@ extern "C" fn translated(_: Id, block: *mut Block) {
     }
 }
 
-/// Takes the plugin's arguments: the instruction set, where the kernel begins, where counts go, and a case whose
-/// instructions are counted one by one.
+/// Takes the plugin's arguments: the instruction set, where the kernel begins, where counts go, and
+/// a case whose instructions are counted one by one.
 fn read(texts: &[String]) -> Result<(), String> {
     for text in texts {
         match text.split_once('=') {

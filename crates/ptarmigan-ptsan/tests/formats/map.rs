@@ -12,8 +12,8 @@ pub struct Map {
 }
 
 impl Map {
-    /// Returns whether a page of a format `F` allows an access. A page that may be written may be read;
-    /// so may one for execution, if `F` has none for execution alone.
+    /// Returns whether a page of a format `F` allows an access. A page that may be written may be
+    /// read; so may one for execution, if `F` has none for execution alone.
     pub fn allows<F: Format>(&self, page: u64, access: Access) -> bool {
         let execute_only = F::RIGHTS.can_say(Attr::EXEC | Attr::USER);
         self.areas.get(&page).is_some_and(|flags| match access {

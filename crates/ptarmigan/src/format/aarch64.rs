@@ -99,11 +99,11 @@ fn is_dirty(raw: u64) -> bool {
 }
 
 // SAFETY: 1. Bits 12 to 47 hold what `link` was given; bits 0 and 1 are set in links, and bit 1 is
-// clear in blocks. 2. The same bits hold the frame, which `write_protected` leaves
-// alone; bit 56 is `SPECIAL` and nothing else. 3. A link is valid, a leaf is valid or has `KEEPS`.
-// 4. and 7. Arm ARM D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The
-// frame's number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating
-// translation table entries".
+// clear in blocks. 2. The same bits hold the frame, which `write_protected` leaves alone; bit 56 is
+// `SPECIAL` and nothing else. 3. A link is valid, a leaf is valid or has `KEEPS`. 4. and 7. Arm ARM
+// D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The frame's
+// number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating translation
+// table entries".
 unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRANULE, UPPER> {
     type Slot = Slot64;
     const NAME: &'static str = match GRANULE {

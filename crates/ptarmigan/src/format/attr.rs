@@ -9,7 +9,8 @@ use core::ops::BitOr;
 /// alone is a page for execution only.
 ///
 /// No format can say all attributes in all combinations: [`Rights`](super::Rights) has those that
-/// one can. Calls that are given attributes refuse others ([`Inexpressible`](super::Inexpressible)).
+/// one can. Calls that are given attributes refuse others
+/// ([`Inexpressible`](super::Inexpressible)).
 ///
 /// | bits | |
 /// |---|---|
@@ -40,12 +41,13 @@ impl Attr {
     pub const DIRTY: Attr = Attr(64);
     /// For software: the frame is not counted by references (the zero frame, pages of a cache).
     pub const SPECIAL: Attr = Attr(128);
-    /// The kernel may fetch instructions from it, although it is the user's. Without it, whether the
-    /// kernel may is [`Rights::kernel_fetch`](super::Rights::kernel_fetch).
+    /// The kernel may fetch instructions from it, although it is the user's. Without it, whether
+    /// the kernel may is [`Rights::kernel_fetch`](super::Rights::kernel_fetch).
     pub const KERNEL_EXEC: Attr = Attr(1 << 16);
-    /// The caller's own: entries keep it, and no MMU and no part of the library looks at it. It stays
-    /// when permissions change, when the page is copied because it is written, moved, or passed on by
-    /// fork. Formats have as many as [`Rights::soft_bits`](super::Rights::soft_bits), in order.
+    /// The caller's own: entries keep it, and no MMU and no part of the library looks at it. It
+    /// stays when permissions change, when the page is copied because it is written, moved, or
+    /// passed on by fork. Formats have as many as [`Rights::soft_bits`](super::Rights::soft_bits),
+    /// in order.
     pub const SOFT0: Attr = Attr(1 << 8);
     /// The same as [`SOFT0`](Self::SOFT0), once more.
     pub const SOFT1: Attr = Attr(1 << 9);

@@ -1,26 +1,27 @@
-//! x86-64 with memory that is encrypted by a key of the guest, or of the host (AMD APM volume 2, 7.10
-//! and 15.34; Intel TDX Module specification, "Shared bit").
+//! x86-64 with memory that is encrypted by a key of the guest, or of the host (AMD APM volume 2,
+//! 7.10 and 15.34; Intel TDX Module specification, "Shared bit").
 use super::around::around;
 use super::{Access, Attr, Format, Keyed, Rights, Slot64, X86_64, X86_64La57};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 use core::marker::PhantomData;
 
-/// [`X86_64`], [`X86_64La57`] or one of both with keys ([`Keyed`]), where bit `BIT` of an entry says
-/// whether memory is encrypted. [`Sev`] and [`Tdx`] are the names of the two kinds.
+/// [`X86_64`], [`X86_64La57`] or one of both with keys ([`Keyed`]), where bit `BIT` of an entry
+/// says whether memory is encrypted. [`Sev`] and [`Tdx`] are the names of the two kinds.
 ///
-/// A page is encrypted unless it has [`Attr::SHARED`]; tables are, always. Physical addresses end below
-/// the bit: other frames are refused.
+/// A page is encrypted unless it has [`Attr::SHARED`]; tables are, always. Physical addresses end
+/// below the bit: other frames are refused.
 ///
-/// The bit belongs to the CPU (CPUID 8000_001F, EBX, bits 0 to 5; the width of a TDX guest's physical
-/// addresses), so a kernel that runs on several has a type for each, and chooses one at start. With
-/// `Sev` the register CR3 has the bit as well: the kernel's `load_cr3`
+/// The bit belongs to the CPU (CPUID 8000_001F, EBX, bits 0 to 5; the width of a TDX guest's
+/// physical addresses), so a kernel that runs on several has a type for each, and chooses one at
+/// start. With `Sev` the register CR3 has the bit as well: the kernel's `load_cr3`
 /// ([`Instructions`](crate::arch::x86_64::Instructions)) sets it. Before a page becomes shared or
 /// private, its frame is flushed from the caches, and the host is asked, by the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Encrypted<F, const BIT: u32, const MARKS_SHARED: bool>(PhantomData<F>);
 
-/// The guest of AMD SEV, or a host with SME: `BIT` is the C-bit, set in entries of encrypted memory.
+/// The guest of AMD SEV, or a host with SME: `BIT` is the C-bit, set in entries of encrypted
+/// memory.
 pub type Sev<F, const BIT: u32> = Encrypted<F, BIT, false>;
 /// The guest of Intel TDX: `BIT` is the shared bit, set in entries of memory that is shared.
 pub type Tdx<F, const BIT: u32> = Encrypted<F, BIT, true>;
@@ -42,8 +43,9 @@ impl<F, const BIT: u32, const MARKS_SHARED: bool> Encrypted<F, BIT, MARKS_SHARED
 
 macro_rules! encrypted {
     ($format:ty, $name:expr) => {
-        // SAFETY: as for `$format`, whose bits these are, but for `BIT`, which is above all addresses:
-        // links and leaves have it besides theirs, and it is taken out before an address is read.
+        // SAFETY: as for `$format`, whose bits these are, but for `BIT`, which is above all
+        // addresses: links and leaves have it besides theirs, and it is taken out before an address
+        // is read.
         unsafe impl<const BIT: u32, const MARKS_SHARED: bool> Format
             for Encrypted<$format, BIT, MARKS_SHARED>
         {

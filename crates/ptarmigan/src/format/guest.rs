@@ -2,14 +2,15 @@
 //!
 //! These formats have [`Format::GUEST`]. A tree maps the whole physical space of a guest, so all of
 //! its root is "the user's", and roots are made with [`NoConstruct`](crate::page::NoConstruct).
-//! Every leaf is the user's, and none is global. Execution is allowed to the guest in whatever mode.
+//! Every leaf is the user's, and none is global. Execution is allowed to the guest in whatever
+//! mode.
 use super::attr::{attr_of, bits_of};
 use super::{Access, Attr, Format, Rights, Slot64, Sv, X86_64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
-/// Returns the attributes of a leaf that is given `attr`, whatever it says: it is the user's, and not
-/// global.
+/// Returns the attributes of a leaf that is given `attr`, whatever it says: it is the user's, and
+/// not global.
 #[inline]
 fn guests(attr: Attr) -> Attr {
     (attr | Attr::USER).without(Attr::GLOBAL)

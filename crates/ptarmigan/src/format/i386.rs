@@ -44,8 +44,8 @@ pub struct I386;
 
 // SAFETY: 1. the address bits hold the argument of `link`; no leaf of level 0 is asked, and large
 // pages have `PS`. 2. the same bits hold the frame, which is below 4 GiB, and `SPECIAL` says that
-// it is special. 3. a link is present, and a leaf has `P` or `G`. 4. and 7. SDM volume 3, section 4.6,
-// with CR0.WP set. 5. the frame's number is in consecutive bits. 6. as for `X86_64`.
+// it is special. 3. a link is present, and a leaf has `P` or `G`. 4. and 7. SDM volume 3, section
+// 4.6, with CR0.WP set. 5. the frame's number is in consecutive bits. 6. as for `X86_64`.
 unsafe impl Format for I386 {
     type Slot = Slot32Le;
     const NAME: &'static str = "i386";

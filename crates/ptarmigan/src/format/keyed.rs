@@ -5,8 +5,8 @@ use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 use core::marker::PhantomData;
 
-/// Bits 59 to 62 of an entry are the key, [`Attr::KEY`] this much higher. The MMU ignores them in an
-/// entry that is not present, where they stay.
+/// Bits 59 to 62 of an entry are the key, [`Attr::KEY`] this much higher. The MMU ignores them in
+/// an entry that is not present, where they stay.
 const SHIFT: u32 = 59 - Attr::KEY.0.trailing_zeros();
 
 /// [`X86_64`] or [`X86_64La57`] whose leaves have a protection key: [`Attr::key`].
@@ -15,9 +15,10 @@ const SHIFT: u32 = 59 - Attr::KEY.0.trailing_zeros();
 /// without a flush. Keys do not restrict execution, so pages of a key that denies access are for
 /// execution alone.
 ///
-/// [`allows`](Format::allows) answers for a `PKRU` of 0, as the entry alone does. A fault that a key
-/// has denied (bit 5 of its error code) is not for [`Space::fault`](crate::space::Space::fault), which
-/// would call it spurious: the program gets a signal.
+/// [`allows`](Format::allows) answers for a `PKRU` of 0, as the entry alone does. A fault that a
+/// key has denied (bit 5 of its error code) is not for
+/// [`Space::fault`](crate::space::Space::fault), which would call it spurious: the program gets a
+/// signal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keyed<F>(PhantomData<F>);
 

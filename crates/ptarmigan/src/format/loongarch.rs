@@ -76,10 +76,10 @@ pub struct LoongArch64;
 
 // SAFETY: 1. Bits 14 to 47 hold what `link` was given; tables are aligned to 16 KiB, and entries
 // above level 0 are links or empty. 2. The same bits hold the frame, which `write_protected` leaves
-// alone; bit 11 is `SPECIAL` alone. 3. A link has `WINDOW`, a leaf V or `KEEPS`.
-// 4. and 7. Reference Manual 5.4, for PLV 3; D is set in entries with W and `MODIFIED` alone. 5. The
-// frame's number is in consecutive bits. 6. An entry may be replaced at any time, before the
-// `INVTLB`: the TLB is filled by software.
+// alone; bit 11 is `SPECIAL` alone. 3. A link has `WINDOW`, a leaf V or `KEEPS`. 4. and 7.
+// Reference Manual 5.4, for PLV 3; D is set in entries with W and `MODIFIED` alone. 5. The frame's
+// number is in consecutive bits. 6. An entry may be replaced at any time, before the `INVTLB`: the
+// TLB is filled by software.
 unsafe impl Format for LoongArch64 {
     type Slot = Slot64;
     const NAME: &'static str = "LoongArch64";

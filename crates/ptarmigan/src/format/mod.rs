@@ -58,8 +58,8 @@ pub enum Entry {
 /// A format of tables and entries: a tree of tables whose entries are 32 or 64 bits wide, handled
 /// as 64 bits.
 ///
-/// An entry is an [`Entry`]: empty, a link, or a leaf. A leaf without permissions is not present for
-/// the MMU but keeps its frame (`PROT_NONE`).
+/// An entry is an [`Entry`]: empty, a link, or a leaf. A leaf without permissions is not present
+/// for the MMU but keeps its frame (`PROT_NONE`).
 ///
 /// A tree refuses to compile with a format whose shape it does not support: see [`check`]. The
 /// promises below are tested by `ptarmigan_ptsan::conform`, for every format that `ptsan` can

@@ -50,8 +50,9 @@ pub struct Ppc32;
 // SAFETY: 1. `link` sets no low bit but the lowest, and tables are aligned to more than the others.
 // Entries above level 0 are links or empty. 2. the address bits hold the frame, which is below 4
 // GiB, and `SPECIAL` says that it is special. 3. a link is present, and a leaf is present or has
-// `KEEPS`. 4. and 7. the refill of the hash table looks at these bits and at no others. 5. the frame's
-// number is in consecutive bits. 6. no MMU walks the tree; the hash table's entries are `tlb`'s.
+// `KEEPS`. 4. and 7. the refill of the hash table looks at these bits and at no others. 5. the
+// frame's number is in consecutive bits. 6. no MMU walks the tree; the hash table's entries are
+// `tlb`'s.
 unsafe impl Format for Ppc32 {
     type Slot = Slot32Be;
     const NAME: &'static str = "ppc32";

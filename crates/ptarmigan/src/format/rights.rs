@@ -51,9 +51,9 @@ const OF_USER: u64 = 0xff00_ff00_ff00_ff00;
 const OF_GLOBAL: u64 = 0xffff_0000_ffff_0000;
 
 impl Rights {
-    /// A page may be read, read and written, read and executed, all three, or not be used. It is the
-    /// user's or the kernel's. If it may be used, it is global or not. The MMU refuses execution
-    /// where [`EXEC`](Attr::EXEC) is missing.
+    /// A page may be read, read and written, read and executed, all three, or not be used. It is
+    /// the user's or the kernel's. If it may be used, it is global or not. The MMU refuses
+    /// execution where [`EXEC`](Attr::EXEC) is missing.
     pub const PLAIN: Rights = Rights {
         attrs: Attr(255).with(Attr::KERNEL_EXEC),
         combinations: 0xaaaa_abab,

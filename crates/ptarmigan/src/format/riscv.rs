@@ -137,13 +137,14 @@ const fn by_level(levels: u8, each: u8) -> [u8; MAX_LEVELS] {
     all
 }
 
-// SAFETY: 1. The number of the table's frame is shifted there and back; every leaf has R, X or no V,
-// large pages too. 2. The same for the frame's number, which `write_protected` leaves alone; bit 9
-// is `SPECIAL` and has no other use. 3. A link has V, a leaf V or `KEEPS`. 4. Privileged
+// SAFETY: 1. The number of the table's frame is shifted there and back; every leaf has R, X or no
+// V, large pages too. 2. The same for the frame's number, which `write_protected` leaves alone; bit
+// 9 is `SPECIAL` and has no other use. 3. A link has V, a leaf V or `KEEPS`. 4. Privileged
 // specification, "Virtual Address Translation Process", for user mode, with `mstatus.MXR` clear,
 // and for harts that leave A and D to software too. 5. The frame's number is in consecutive bits.
-// 6. An entry may be replaced at any time, before the `SFENCE.VMA`. 7. R, W and X are the MMU's, and
-// what it ignores without V comes back; a hart never fetches from a page with U in supervisor mode.
+// 6. An entry may be replaced at any time, before the `SFENCE.VMA`. 7. R, W and X are the MMU's,
+// and what it ignores without V comes back; a hart never fetches from a page with U in supervisor
+// mode.
 unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
     type Slot = Slot64;
     const NAME: &'static str = match LEVELS {

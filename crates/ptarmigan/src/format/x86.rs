@@ -110,9 +110,9 @@ pub struct X86_64;
 
 // SAFETY: 1. the address bits hold the argument of `link`; no leaf of level 0 is asked, and large
 // pages have `PS`. 2. the same bits hold the frame, and bit 9 says that it is special. 3. a link is
-// present, and a leaf has `P` or `G`. 4. and 7. SDM volume 3, section 4.6, with CR0.WP and EFER.NXE set
-// and without SMAP or protection keys. 5. the frame's number is in consecutive bits. 6. an entry
-// may be replaced at any time, before the flush (SDM volume 3, section 4.10.4.2).
+// present, and a leaf has `P` or `G`. 4. and 7. SDM volume 3, section 4.6, with CR0.WP and EFER.NXE
+// set and without SMAP or protection keys. 5. the frame's number is in consecutive bits. 6. an
+// entry may be replaced at any time, before the flush (SDM volume 3, section 4.10.4.2).
 unsafe impl Format for X86_64 {
     x86_entries!();
     const NAME: &'static str = "x86-64";

@@ -42,8 +42,9 @@ impl AreaFlags {
     /// Private pages were passed on by fork to this space. The area does not join one without
     /// private pages (in Linux an `anon_vma` with parents).
     pub const INHERITED: AreaFlags = AreaFlags(1024);
-    /// The protection key of its pages: the number in bits 11 to 14 that [`with_key`](Self::with_key)
-    /// sets. Only for formats with keys ([`Keyed`](crate::format::Keyed)).
+    /// The protection key of its pages: the number in bits 11 to 14 that
+    /// [`with_key`](Self::with_key) sets. Only for formats with keys
+    /// ([`Keyed`](crate::format::Keyed)).
     pub const KEY: AreaFlags = AreaFlags(0xf << 11);
     /// All permissions.
     pub const PERMISSIONS: AreaFlags = AreaFlags(7);
@@ -82,7 +83,8 @@ impl AreaFlags {
         }
     }
 
-    /// Returns the same with the protection key `n`; `None` if there is no such key, as there are 16.
+    /// Returns the same with the protection key `n`; `None` if there is no such key, as there are
+    /// 16.
     pub const fn with_key(self, n: u8) -> Option<AreaFlags> {
         if n < 16 { Some(self.without(Self::KEY).with(AreaFlags((n as u16) << 11))) } else { None }
     }
@@ -103,8 +105,8 @@ impl AreaFlags {
     /// Returns the permissions that a page of such an area has once it has been written: the least
     /// that entries of the format `F` can say. A page that may be written may be read. A page for
     /// execution only may be read where [`Format::RIGHTS`] have none (POSIX, `mmap`: "an
-    /// implementation may permit accesses other than those specified by `prot`"). The protection key
-    /// is with them.
+    /// implementation may permit accesses other than those specified by `prot`"). The protection
+    /// key is with them.
     ///
     /// ```
     /// use ptarmigan::format::{Attr, Sv39, X86_64};

@@ -214,8 +214,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; the space is unchanged then. [`AreaError::Inexpressible`] if the format has no
-    /// keys, and it is not key 0.
+    /// [`AreaError`]; the space is unchanged then. [`AreaError::Inexpressible`] if the format has
+    /// no keys, and it is not key 0.
     pub fn mprotect_with_key(&mut self, range: VirtRange, flags: AreaFlags) -> Result<(), AreaError> {
         F::expresses(Attr::READ | Attr::USER | flags.key(AreaFlags::KEY))?;
         self.protect_areas(range, flags, AreaFlags::PERMISSIONS.with(AreaFlags::KEY))
@@ -256,8 +256,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.protect_pages(range, flags, which, &mut gather);
     }
 
-    /// Gives the pages in `range` the `permissions` that their areas have got; the key, too, if it is
-    /// in `which`.
+    /// Gives the pages in `range` the `permissions` that their areas have got; the key, too, if it
+    /// is in `which`.
     pub(super) fn protect_pages(
         &mut self,
         range: VirtRange,
@@ -297,15 +297,15 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         });
     }
 
-    /// Sets the attributes `set` of pages that are mapped in `range`, and clears those of `clear`: both
-    /// are of the caller's own ([`Attr::SOFT`]). They stay with the page when it is written, moved,
-    /// passed on by fork or given other permissions, and go when it is unmapped. A page that is not
-    /// mapped yet has none. [`TreeRef::query`](crate::table::TreeRef::query) returns them.
+    /// Sets the attributes `set` of pages that are mapped in `range`, and clears those of `clear`:
+    /// both are of the caller's own ([`Attr::SOFT`]). They stay with the page when it is written,
+    /// moved, passed on by fork or given other permissions, and go when it is unmapped. A page that
+    /// is not mapped yet has none. [`TreeRef::query`](crate::table::TreeRef::query) returns them.
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; no page has changed then. [`AreaError::Inexpressible`] for attributes that are
-    /// not the caller's, or that entries of the format do not have.
+    /// [`AreaError`]; no page has changed then. [`AreaError::Inexpressible`] for attributes that
+    /// are not the caller's, or that entries of the format do not have.
     pub fn mark_pages(&mut self, range: VirtRange, set: Attr, clear: Attr) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         F::expresses_soft(set | clear)?;

@@ -686,9 +686,9 @@ impl<'g, F: Format> Entries<'g, F> {
         }
     }
 
-    /// Says which of so many entries from one on are not empty. A value and no branch: a branch, even
-    /// a constant one, keeps code from being inlined, and makes a fault of formats with small tables
-    /// 25 instructions dearer.
+    /// Says which of so many entries from one on are not empty. A value and no branch: a branch,
+    /// even a constant one, keeps code from being inlined, and makes a fault of formats with small
+    /// tables 25 instructions dearer.
     const LIVE_OF: fn(Self, usize, usize) -> Live =
         if F::PAGE_SHIFT > FRAME_SHIFT { Self::live_of_many } else { Self::live_of_few };
 

@@ -486,8 +486,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Some(F::attr(Level::PTE, old))
     }
 
-    /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change` is
-    /// called several times for a page: once before any page changes, and as MMUs set bits in
+    /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change`
+    /// is called several times for a page: once before any page changes, and as MMUs set bits in
     /// between. For the same attributes it must return the same.
     ///
     /// Pages whose change [needs a break](Format::needs_break) are flushed in batches, see
@@ -495,8 +495,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     ///
     /// # Errors
     ///
-    /// [`Inexpressible`] if entries of a tree cannot have what `change` returns for one of the pages;
-    /// all pages are unchanged then.
+    /// [`Inexpressible`] if entries of a tree cannot have what `change` returns for one of the
+    /// pages; all pages are unchanged then.
     pub fn change_range(
         &mut self,
         range: VirtRange,

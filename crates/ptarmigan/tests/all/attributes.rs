@@ -1,5 +1,5 @@
-//! Attributes that entries of a format cannot have are refused, and nothing changes; all others come
-//! back as they were given.
+//! Attributes that entries of a format cannot have are refused, and nothing changes; all others
+//! come back as they were given.
 use crate::formats::{on_machine, small};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{
@@ -17,14 +17,15 @@ const NORMAL: AllocFlags = AllocFlags::NORMAL;
 const VA: u64 = 0x40_0000;
 const PFN: Pfn = Pfn(64);
 
-/// All combinations of the attributes that every format has, each alone and with each of the others.
+/// All combinations of the attributes that every format has, each alone and with each of the
+/// others.
 fn attributes() -> impl Iterator<Item = Attr> {
     let others = (8..32).map(|bit| 1 << bit);
     std::iter::once(0).chain(others).flat_map(|other| (0..256).map(move |bits| Attr(other | bits)))
 }
 
-/// Asks a tree for all attributes, in every way that there is, and returns the numbers of those that
-/// it took and refused.
+/// Asks a tree for all attributes, in every way that there is, and returns the numbers of those
+/// that it took and refused.
 fn trees<F: Format>() -> [u32; 2] {
     let mut counts = [0; 2];
     on_machine::<F, _>(small(), |_, on| {

@@ -252,8 +252,9 @@ fn stage1_entry<const SHIFT: u32>(level: u8, raw: u64) -> Entry {
             Entry::Table { phys, perms }
         }
         Shape::Leaf(phys) => {
-            // Fetches at EL0 do not ask AP[1]. EL1 executes no page that EL0 may write, whatever PXN says;
-            // here PXN alone decides, as a page that becomes writable would be found to lose a right.
+            // Fetches at EL0 do not ask AP[1]. EL1 executes no page that EL0 may write, whatever
+            // PXN says; here PXN alone decides, as a page that becomes writable would be found to
+            // lose a right.
             let perms = Perms::READ
                 .with_if(Perms::USER, bit(6))
                 .with_if(Perms::USER_FETCH, !bit(54))

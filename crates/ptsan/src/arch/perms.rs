@@ -24,8 +24,8 @@ impl Perms {
     pub const EXEC: Self = Self(4 | 16);
     /// Loads and stores in user mode too, and fetches if there is [`Perms::USER_EXEC`].
     pub const USER: Self = Self(8 | 32);
-    /// The part of [`Perms::USER`] that fetches need: alone, it is a page of which user mode may only
-    /// fetch, whatever the kernel may load and store (AArch64: AP\[1\] clear, UXN clear).
+    /// The part of [`Perms::USER`] that fetches need: alone, it is a page of which user mode may
+    /// only fetch, whatever the kernel may load and store (AArch64: AP\[1\] clear, UXN clear).
     pub const USER_FETCH: Self = Self(8);
     /// Instruction fetches in user mode, with [`Perms::USER`] or [`Perms::USER_FETCH`].
     pub const USER_EXEC: Self = Self(4);

@@ -54,10 +54,10 @@ impl Arch {
         }
     }
 
-    /// Describes x86-64 with protection keys of the user's pages (`CR4.PKE`), as a CPU sees it whose
-    /// register `PKRU` holds `PKRU` throughout: two bits for each of 16 keys, of which the lower denies
-    /// loads and stores, the upper stores (SDM vol. 3, 4.6.2). Fetches do not ask the key. A register
-    /// that changes is not modelled.
+    /// Describes x86-64 with protection keys of the user's pages (`CR4.PKE`), as a CPU sees it
+    /// whose register `PKRU` holds `PKRU` throughout: two bits for each of 16 keys, of which the
+    /// lower denies loads and stores, the upper stores (SDM vol. 3, 4.6.2). Fetches do not ask the
+    /// key. A register that changes is not modelled.
     ///
     /// ```
     /// use ptsan::{Access, Arch, Entry};
@@ -75,11 +75,12 @@ impl Arch {
         }
     }
 
-    /// Describes x86-64 with encrypted memory: bit `BIT` of an entry is no part of the address. AMD SEV
-    /// sets it for encrypted memory (`SHARED` false), a TDX guest for memory that is shared (true).
+    /// Describes x86-64 with encrypted memory: bit `BIT` of an entry is no part of the address. AMD
+    /// SEV sets it for encrypted memory (`SHARED` false), a TDX guest for memory that is shared
+    /// (true).
     ///
-    /// Whether a page is shared is bit 3 of its memory type here. Tables are encrypted: an entry that
-    /// says otherwise of one is malformed, as the walk would read what the key makes of it.
+    /// Whether a page is shared is bit 3 of its memory type here. Tables are encrypted: an entry
+    /// that says otherwise of one is malformed, as the walk would read what the key makes of it.
     ///
     /// # Panics
     ///
@@ -149,8 +150,8 @@ pub(super) fn long_mode(level: u8, raw: u64) -> Entry {
     }
 }
 
-/// Says of an entry whether the memory is shared: it is if the bit is `set` and means so, or is not and
-/// means the opposite.
+/// Says of an entry whether the memory is shared: it is if the bit is `set` and means so, or is not
+/// and means the opposite.
 fn encrypted(entry: Entry, set: bool, means_shared: bool) -> Entry {
     let shared = set == means_shared;
     match entry {

@@ -50,8 +50,8 @@ impl Expected {
     }
 
     /// Also expects exactly these permissions. Without [`Perms::USER_FETCH`], whether user mode may
-    /// fetch from a page that it may not load or store is left open: kernels without user programs do
-    /// not care.
+    /// fetch from a page that it may not load or store is left open: kernels without user programs
+    /// do not care.
     #[must_use]
     pub const fn allowing(self, perms: Perms) -> Self {
         Self { perms: Some(perms), ..self }

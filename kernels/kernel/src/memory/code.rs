@@ -1,6 +1,6 @@
-//! Frames whose bytes CPUs fetch as instructions, as Linux keeps them (`PG_dcache_clean`): caches are
-//! cleaned when a program may first execute a page, and again after the kernel has written to it.
-//! Programs that write instructions themselves see to the caches themselves, as under Linux.
+//! Frames whose bytes CPUs fetch as instructions, as Linux keeps them (`PG_dcache_clean`): caches
+//! are cleaned when a program may first execute a page, and again after the kernel has written to
+//! it. Programs that write instructions themselves see to the caches themselves, as under Linux.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

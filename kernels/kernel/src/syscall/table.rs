@@ -15,8 +15,8 @@ const DIRECTORY: u64 = 0x200;
 /// `O_CREAT | O_WRONLY | O_TRUNC`.
 const NEW: u64 = 0o1101;
 
-/// Defines the calls. Each has its names under Linux, and its result; its numbers on x86-64, on i386
-/// and on newer architectures (`asm-generic/unistd.h`), where it has some.
+/// Defines the calls. Each has its names under Linux, and its result; its numbers on x86-64, on
+/// i386 and on newer architectures (`asm-generic/unistd.h`), where it has some.
 macro_rules! calls {
     (|$sys:ident, $a:ident| $(
         $names:literal [$($x86_64:literal)*] [$($i386:literal)*] [$($generic:literal)*] $result:expr;

@@ -1,5 +1,5 @@
-//! The registers in `struct sigcontext` of Linux: the general ones, then a list of records, of which
-//! `fpsimd_context` has floating point and vectors.
+//! The registers in `struct sigcontext` of Linux: the general ones, then a list of records, of
+//! which `fpsimd_context` has floating point and vectors.
 
 use ptarmigan_kernel::signal::frame::{get, get_word, put, put_words};
 

@@ -1,4 +1,5 @@
-//! The MMUs of the harts: instructions that are counted, and left out in runs that do so on purpose.
+//! The MMUs of the harts: instructions that are counted, and left out in runs that do so on
+//! purpose.
 
 use ptarmigan::arch::NoIpi;
 use ptarmigan::arch::riscv64::{Cpu, Instructions, SfenceVma};
@@ -45,9 +46,9 @@ pub fn kernel_half(setup: Setup<'_, DirectMap, Hardware>) -> Setup<'_, DirectMap
 /// The instructions of a hart.
 pub struct Counted;
 
-// SAFETY: Each function has the hart execute the instruction, or the firmware have all harts execute
-// it, unless the run leaves flushes out: then no instruction forgets, and such a run shows the
-// effect.
+// SAFETY: Each function has the hart execute the instruction, or the firmware have all harts
+// execute it, unless the run leaves flushes out: then no instruction forgets, and such a run shows
+// the effect.
 unsafe impl Instructions for Counted {
     fn sfence_vma(&self, pin: &Pinned<'_>, at: Option<u64>, asid: Option<u16>) {
         if !KERNEL.forgets() {

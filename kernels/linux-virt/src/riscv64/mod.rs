@@ -1,5 +1,5 @@
-//! RISC-V harts: Sv39. Every space has the program in its lower half, and the kernel's direct map in
-//! the upper one.
+//! RISC-V harts: Sv39. Every space has the program in its lower half, and the kernel's direct map
+//! in the upper one.
 
 mod mmu;
 mod sigcontext;

@@ -1,9 +1,9 @@
 //! Holt's program: a child reads pages far apart, or pages in one table.
 //!
-//! At a stride of a table's pages every read fault needs its own PTE table, so the time is mostly that of
-//! allocating one. The library serves the faults on a hosted machine, with each of its policies.
-//! Beside it, the host's kernel runs the same program, where a fault also costs an exception. One
-//! pair of clock readings times exactly the 32 faults of a child.
+//! At a stride of a table's pages every read fault needs its own PTE table, so the time is mostly
+//! that of allocating one. The library serves the faults on a hosted machine, with each of its
+//! policies. Beside it, the host's kernel runs the same program, where a fault also costs an
+//! exception. One pair of clock readings times exactly the 32 faults of a child.
 use std::time::Instant;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};

@@ -71,13 +71,14 @@ on_a_board!(
     EptMmu of EptCpu, "1. An empty table is at `at`, and stays so as long as the MMU is used.");
 
 // SAFETY: 1. `INVEPT` drops everything of the guest that is loaded, links and combined translations
-// among it, or everything of all guests if another one is meant. Walks find the CPU's earlier stores
-// without a barrier. 2. There is no kernel's half; everything is dropped. 3. Other guests have other
-// roots. What was found below this one before the load is dropped after it unless `keep`, and so if
-// the number is 0. `forget_all` drops everything. 4. The hypervisor's root is an empty table
-// (`with_kernel_root`, or a `KernelRoot`). 5. All instructions act on the calling CPU. It walks tables
-// by itself, and a violation drops the translations of its address. 6. A `KernelRoot` alone is kept.
-// 7. No instruction unwinds; `unload` does so before it has changed anything, if the root is missing.
+// among it, or everything of all guests if another one is meant. Walks find the CPU's earlier
+// stores without a barrier. 2. There is no kernel's half; everything is dropped. 3. Other guests
+// have other roots. What was found below this one before the load is dropped after it unless
+// `keep`, and so if the number is 0. `forget_all` drops everything. 4. The hypervisor's root is an
+// empty table (`with_kernel_root`, or a `KernelRoot`). 5. All instructions act on the calling CPU.
+// It walks tables by itself, and a violation drops the translations of its address. 6. A
+// `KernelRoot` alone is kept. 7. No instruction unwinds; `unload` does so before it has changed
+// anything, if the root is missing.
 unsafe impl<B: Ipi, I: EptCpu> Mmu for EptMmu<B, I> {
     const STRUCTURES: Structures = Structures::AnyInvalidation;
     const NEEDS_ENTRY_VALID: bool = false;

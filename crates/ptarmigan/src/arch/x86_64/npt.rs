@@ -87,10 +87,10 @@ pub unsafe trait NptCpu: Sync {
 /// The second stages of AMD's CPUs: the root of [`Npt`](crate::format::Npt) in `N_CR3`. `B` sends
 /// interrupts, which end a guest's turn on the other CPUs; `I` is the hypervisor's.
 ///
-/// No instruction forgets translations of a guest's physical addresses: `VMRUN` does, as the VMCB says
-/// (AMD APM volume 2, "TLB Flush"). A CPU uses none of them in between. Whatever is to be forgotten, all
-/// of the guest is. ASID 0 is the host's and 1 that of guests without a number, so the library's number
-/// *n* is ASID *n* + 1.
+/// No instruction forgets translations of a guest's physical addresses: `VMRUN` does, as the VMCB
+/// says (AMD APM volume 2, "TLB Flush"). A CPU uses none of them in between. Whatever is to be
+/// forgotten, all of the guest is. ASID 0 is the host's and 1 that of guests without a number, so
+/// the library's number *n* is ASID *n* + 1.
 ///
 /// A nested page fault is taken after a walk of the tables as they are, so entries that become
 /// valid need nothing.
