@@ -29,6 +29,7 @@ mod refill;
 mod stale;
 mod tables;
 mod tree;
+mod unmap;
 
 pub use cursor::Cursor;
 pub use dump::Dump;
@@ -37,8 +38,8 @@ pub use kernel::{
     MemoryTooHigh, SlotsError, check_memory,
 };
 pub use map_error::MapError;
-pub use range::Free;
 pub use tree::{Tree, TreeMut, TreeRef, TreeView};
+pub use unmap::Free;
 
 pub(crate) use concurrent::{Leaf, Locked, PutError};
 pub(crate) use node::{NeedsBreak, Use};

@@ -1,73 +1,19 @@
-//! Operations on ranges: each goes down the tables once and touches every table in the range once.
+//! Changes, walks, copies and moves of ranges: each goes down the tables once and touches every table in the range once.
 use super::broken::{BATCH, Broken};
 use super::node::{Live, NeedsBreak, Node, Span, Use};
 use super::stale::Stale;
-use super::tables::{TableCounts, Tables};
+use super::tables::Tables;
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
-use crate::frames::{AllocFlags, FrameMeta, Frames, NoFrame};
+use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use core::mem::forget;
-
-/// Which tables an unmap gives back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Free {
-    /// Every table that is empty afterwards.
-    Empty,
-    /// Linux's rule at `munmap` (`free_pgtables`): a table goes if the aligned span it maps lies
-    /// between the end of the area before (`floor`) and the start of the area after (`ceiling`);
-    /// then it is empty, too.
-    Span {
-        /// End of the last area before the range, 0 if the range is the first.
-        floor: u64,
-        /// Start of the first area after it, `USER_END` if the range is the last.
-        ceiling: u64,
-    },
-    /// Only leaf tables that the range covers as a whole (`madvise(MADV_DONTNEED)` since Linux
-    /// 6.14).
-    Covered,
-    /// No table.
-    Never,
-}
-
-/// The state of one way down through the tables.
-struct Unmap<'a, 'g, M: Machine, L> {
-    on: On<'a, M>,
-    gather: &'g mut Gather<'a, M>,
-    range: VirtRange,
-    free: Free,
-    leaf: L,
-    others: Use,
-    counts: &'g TableCounts,
-    /// Whether the whole tree goes: looked at if the [way](Unmap::is_all) does not say it.
-    all: bool,
-}
-
-/// A way for a range.
-const RANGE: u8 = 0;
-/// A way for a whole tree, whatever `range` and `free` are.
-const ALL: u8 = 1;
-/// A way for either: one copy of the code, for images with little room.
-const EITHER: u8 = 2;
-
-impl<M: Machine, L> Unmap<'_, '_, M, L> {
-    /// Whether the whole tree goes.
-    #[inline]
-    fn is_all<const WAY: u8>(&self) -> bool {
-        match WAY {
-            RANGE => false,
-            ALL => true,
-            _ => self.all,
-        }
-    }
-}
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
 /// `range`.
 #[inline]
-fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usize) {
+pub(super) fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usize) {
     let shift = F::shift(level);
     let first = range.start.saturating_sub(base) >> shift;
     let last = (range.end - 1 - base) >> shift;
@@ -114,86 +60,7 @@ where
         .is_ok()
 }
 
-/// Tables that are being taken down. If that unwinds, this is dropped, and takes the rest down.
-struct Ending<'a, 'g, F: Format, M: Machine> {
-    tables: Tables<F>,
-    gather: &'g mut Gather<'a, M>,
-    rest: fn(&mut Gather<'a, M>, u64, u64),
-}
-
-impl<F: Format, M: Machine> Ending<'_, '_, F, M> {
-    #[inline(always)]
-    fn give_root(&mut self) {
-        debug_assert_eq!(self.tables.below_root(), 0, "tables left behind");
-        // SAFETY: 1. `tables` owned the root, and is not used again. 2. its user half has just been
-        // emptied. A tree has one root.
-        unsafe { self.gather.root(self.tables.root(), Tables::<F>::ROOT) };
-        let on = self.gather.on();
-        on.tlb().owner_ends(on.pin());
-    }
-}
-
-impl<F: Format, M: Machine> Drop for Ending<'_, '_, F, M> {
-    #[cold]
-    fn drop(&mut self) {
-        let (user, rest) = (Tables::<F>::USER, self.rest);
-        self.tables.unmap_way::<M, _, ALL>(user, Free::Empty, self.gather, rest);
-        self.give_root();
-    }
-}
-
 impl<F: Format> Tables<F> {
-    /// Clears all entries in `range` and calls `leaf(gather, address, entry)` for each; gives back
-    /// tables by `free`. Never allocates.
-    pub fn unmap<'a, M: Machine>(
-        &mut self,
-        range: VirtRange,
-        free: Free,
-        gather: &mut Gather<'a, M>,
-        leaf: impl FnMut(&mut Gather<'a, M>, u64, u64),
-    ) {
-        let range = range.and(Self::USER);
-        if !range.is_empty() {
-            self.unmap_way::<M, _, RANGE>(range, free, gather, leaf);
-        }
-    }
-
-    /// As [`unmap`](Self::unmap), of a range or of all.
-    #[inline]
-    fn unmap_way<'a, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
-        &mut self,
-        range: VirtRange,
-        free: Free,
-        gather: &mut Gather<'a, M>,
-        mut leaf: L,
-    ) {
-        let others = Use::private(gather.is_private());
-        let (on, counts, all) = (gather.on(), self.counts(), WAY == ALL);
-        if cfg!(feature = "small") {
-            let leaf: &mut dyn FnMut(&mut Gather<'a, M>, u64, u64) = &mut leaf;
-            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all };
-            unmap_table::<F, M, _, EITHER>(&mut way, self.root(), Self::ROOT, 0);
-        } else {
-            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all };
-            unmap_table::<F, M, L, WAY>(&mut way, self.root(), Self::ROOT, 0);
-        }
-    }
-
-    /// Takes all tables down: every entry cleared, every table on the gather, the root last. The
-    /// gather is one for the end of a space. If `leaf` unwinds, it is done all the same, with
-    /// `rest` in its place.
-    pub fn end<'a, M: Machine>(
-        self,
-        gather: &mut Gather<'a, M>,
-        leaf: impl FnMut(&mut Gather<'a, M>, u64, u64),
-        rest: fn(&mut Gather<'a, M>, u64, u64),
-    ) {
-        let mut ending = Ending { tables: self, gather, rest };
-        ending.tables.unmap_way::<M, _, ALL>(Self::USER, Free::Empty, ending.gather, leaf);
-        ending.give_root();
-        forget(ending);
-    }
-
     /// Calls `change(address, entry)` for every leaf in `range` and writes the result, which must
     /// be an entry, where it differs. `change` may be called several times for one entry, as MMUs
     /// set bits in between. Records changed pages in the gather.
@@ -618,106 +485,4 @@ fn walk_links<F: Format, M: Machine>(
     node.each_link(first, last, |link| {
         inner(link.child, base + ((link.index as u64) << F::shift(level)));
     });
-}
-
-/// Unmaps the pages of the table of `level`, above the leaves, at `at`, and gives back tables below
-/// it; its record if it is empty now (never for roots without one).
-fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
-    way: &mut Unmap<'a, '_, M, L>,
-    at: PhysAddr,
-    level: Level,
-    base: u64,
-) -> Option<&'a FrameMeta> {
-    if cfg!(feature = "small") {
-        return unmap_links::<F, M, L, WAY>(way, at, level, base, |way, child, base| {
-            if level == Level(1) {
-                unmap_leaves::<F, M, L, WAY>(way, child, base)
-            } else {
-                unmap_table::<F, M, L, WAY>(way, child, Level(level.0 - 1), base)
-            }
-        });
-    }
-    if level == Level(1) {
-        // Most of the work is here: with the level known, and the leaves' part in line.
-        return unmap_links::<F, M, L, WAY>(way, at, Level(1), base, |way, child, base| {
-            unmap_leaves::<F, M, L, WAY>(way, child, base)
-        });
-    }
-    let below = Level(level.0 - 1);
-    unmap_links::<F, M, L, WAY>(way, at, level, base, |way, child, base| {
-        unmap_table::<F, M, L, WAY>(way, child, below, base)
-    })
-}
-
-/// Unmaps with `inner` the pages of each table that the one at `at` links; see [`unmap_table`].
-#[inline]
-fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
-    way: &mut Unmap<'a, 'g, M, L>,
-    at: PhysAddr,
-    level: Level,
-    base: u64,
-    inner: impl Fn(&mut Unmap<'a, 'g, M, L>, PhysAddr, u64) -> Option<&'a FrameMeta>,
-) -> Option<&'a FrameMeta> {
-    let is_root = level == Tables::<F>::ROOT;
-    let node = Node::<F, M::Window>::open(way.on.window(), way.on.frames(), level, at);
-    let (first, last) = if way.is_all::<WAY>() {
-        (0, if is_root { F::USER_ROOT_ENTRIES - 1 } else { F::entries(level) - 1 })
-    } else {
-        indices::<F>(level, base, way.range)
-    };
-    let below = Level(level.0 - 1);
-    // Tables under a root that lives in registers stay until the space ends.
-    let stays = F::ROOT_IN_REGISTERS && is_root && !way.is_all::<WAY>();
-    node.each_link(first, last, |link| {
-        let base = base + ((link.index as u64) << F::shift(level));
-        let empty = inner(way, link.child, base);
-        let end = base + (1 << F::shift(level));
-        let goes = match way.free {
-            _ if way.is_all::<WAY>() => true,
-            Free::Empty => true,
-            Free::Span { floor, ceiling } => floor <= base && end <= ceiling,
-            Free::Covered => below == Level::PTE && way.range.start <= base && end <= way.range.end,
-            Free::Never => false,
-        };
-        if let Some(record) = empty
-            && goes
-            && !stays
-        {
-            let child = link.child;
-            link.cut();
-            way.counts.add(below, -1);
-            // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and
-            // gather are of one space. 2. its count is 0. 3. `record` is the result of `inner` for
-            // the child.
-            unsafe { way.gather.table(child.pfn(), record, base, F::shift(level)) };
-        }
-    });
-    let record = node.record()?;
-    (record.live() == 0).then_some(record)
-}
-
-/// Unmaps the pages of the leaf table at `at`; its record if it is empty now.
-#[inline]
-fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
-    way: &mut Unmap<'a, '_, M, L>,
-    at: PhysAddr,
-    base: u64,
-) -> Option<&'a FrameMeta> {
-    let node = Node::<F, M::Window>::open(way.on.window(), way.on.frames(), Level::PTE, at);
-    let address = |index: usize| base + ((index as u64) << F::PAGE_SHIFT);
-    if way.is_all::<WAY>() {
-        // Everything has been flushed already.
-        node.clear_all(|index, old| (way.leaf)(way.gather, address(index), old));
-        return node.record();
-    }
-    let (first, last) = indices::<F>(Level::PTE, base, way.range);
-    let stale = Stale::new(way.gather, base, F::PAGE_SHIFT, (first, last));
-    let cleared = node.clear(first, last, way.others, |index, old| {
-        if const { F::KEPT != 0 } {
-            stale.gather.changed_entry::<F>(address(index), old);
-        }
-        (way.leaf)(stale.gather, address(index), old);
-    });
-    stale.end(if const { F::KEPT == 0 } { cleared } else { Span::NONE });
-    if node.is_empty() { node.record() } else { None }
 }

@@ -1,8 +1,8 @@
 //! A tree of tables with its TLB state, and changes to it.
 use super::map_error::{MapError, check_frames};
 use super::node::{NeedsBreak, Use};
-use super::range::Free;
 use super::tables::Tables;
+use super::unmap::Free;
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::format::{Attr, Format, Inexpressible};
