@@ -274,10 +274,11 @@ impl FrameMeta {
     #[inline]
     pub(crate) fn touch(&self, line: u32) {
         let word = &self.lines[(line / 32) as usize & 1];
-        let (old, bit) = (word.load(Relaxed), 1 << (line % 32));
+        let old = word.load(Relaxed);
+        let new = old | 1 << (line % 32);
         // Mostly a neighbour came before: then the next one need not wait for our store.
-        if old & bit == 0 {
-            word.store(old | bit, Relaxed);
+        if new != old {
+            word.store(new, Relaxed);
         }
     }
 

@@ -87,6 +87,13 @@ impl Span {
         }
     }
 
+    /// As [`add`](Self::add), for `n` entries from `line` on.
+    #[inline]
+    fn add_all(&mut self, line: usize, n: usize) {
+        self.first = self.first.min(line);
+        self.last = line + n - 1;
+    }
+
     /// Returns their indices; `None` if no entry was noted.
     #[inline]
     pub fn ends(&self) -> Option<(usize, usize)> {
@@ -475,15 +482,17 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         let mut n = 0;
         let len = self.entries().line_len();
         self.entries().each_line(record, first, last, |line, live| {
-            n += live.count_ones();
-            cleared.add(line, live);
             if others == Use::Private && live == Live::MAX >> (MOST - len) {
                 // A full line: no search.
+                n += len as u32;
+                cleared.add_all(line, len);
                 for index in line..line + len {
                     gone(index, Self::clear_slot(self.slot(index), others));
                 }
                 return;
             }
+            n += live.count_ones();
+            cleared.add(line, live);
             each_bit(live, |i| {
                 let index = line + i;
                 gone(index, Self::clear_slot(self.slot(index), others));
@@ -695,11 +704,23 @@ impl<'g, F: Format> Entries<'g, F> {
     /// Says which of `n` entries from `start` on are not empty.
     #[inline]
     fn live_of_few(self, start: usize, n: usize) -> Live {
+        if self.is_full(start, n) {
+            return Live::MAX >> (MOST - n);
+        }
         let mut live: Live = 0;
         for i in 0..n {
             live |= Live::from(!F::is_none(self.slot(start + i).load())) << i;
         }
         live
+    }
+
+    /// Whether `n` entries from `start` on have a bit in common: then none of them is empty. So
+    /// ranges, whose pages have attributes in common, are told by a few instructions.
+    #[inline(always)]
+    fn is_full(self, start: usize, n: usize) -> bool {
+        // Scattered pages are told by the ends.
+        let ends = self.slot(start).load() & self.slot(start + n - 1).load();
+        !F::is_none(ends) && !F::is_none((1..n - 1).fold(ends, |all, i| all & self.slot(start + i).load()))
     }
 
     /// Says which of `n` entries from `start` on are not empty. For tables of which one bit of the
