@@ -23,6 +23,7 @@ mod dump;
 mod gathers;
 mod kernel;
 mod map_error;
+mod near;
 mod node;
 mod range;
 mod refill;

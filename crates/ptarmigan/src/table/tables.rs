@@ -298,17 +298,52 @@ impl<F: Format> Tables<F> {
         end: Descent,
         raw: u64,
     ) -> Result<(), NoFrame> {
+        self.put_in_new_by(on, va, end, AllocFlags::NORMAL, raw)
+    }
+
+    /// As [`put_in_new`](Self::put_in_new), with tables by `flags`.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; the tree is unchanged then.
+    #[inline(always)]
+    pub(super) fn put_in_new_by<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        end: Descent,
+        flags: AllocFlags,
+        raw: u64,
+    ) -> Result<(), NoFrame> {
         let Descent { at, level } = end;
-        let index = F::index(Level::PTE, va);
         if level != Level(1) {
-            let at = self.grow_path(on, va, at, level, AllocFlags::NORMAL)?;
-            self.node(on, Level::PTE, at).put(index, raw);
+            let at = self.grow_path(on, va, at, level, flags)?;
+            self.node(on, Level::PTE, at).put(F::index(Level::PTE, va), raw);
             return Ok(());
         }
-        let (new, record) = self.take_leaf_table(on, AllocFlags::NORMAL)?;
+        self.put_in_new_below(on, va, flags, raw, || self.node(on, Level(1), at))
+    }
+
+    /// As [`put_in_new`](Self::put_in_new), below the table of level 1 that maps `va`, which `above`
+    /// opens.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; the tree is unchanged then.
+    #[inline(always)]
+    pub(super) fn put_in_new_below<'w, M: Machine<Window: 'w>>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        flags: AllocFlags,
+        raw: u64,
+        above: impl FnOnce() -> Node<'w, F, M::Window>,
+    ) -> Result<(), NoFrame> {
+        let (new, record) = self.take_leaf_table(on, flags)?;
         // Before it is linked.
-        Node::<F, _>::with_record(on.window(), record, Level::PTE, new).put_first(index, raw);
-        self.node(on, Level(1), at).put(F::index(Level(1), va), F::link(Level(1), new));
+        let node = Node::<F, _>::with_record(on.window(), record, Level::PTE, new);
+        node.put_first(F::index(Level::PTE, va), raw);
+        above().put(F::index(Level(1), va), F::link(Level(1), new));
         Ok(())
     }
 

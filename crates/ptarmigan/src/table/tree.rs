@@ -1,5 +1,6 @@
 //! A tree of tables with its TLB state, and changes to it.
 use super::map_error::{MapError, check_frames};
+use super::near::Near;
 use super::node::{NeedsBreak, Use};
 use super::tables::Tables;
 use super::unmap::Free;
@@ -128,7 +129,7 @@ impl<F: Format> Tree<F> {
         on.check(self.tlb.machine())?;
         on.tlb().may_flush(on.pin())?;
         let gather = self.tables.gather(on, &self.tlb, true);
-        Ok(TreeMut { tables: &mut self.tables, gather })
+        Ok(TreeMut { tables: Near::new(&mut self.tables), gather })
     }
 
     /// Takes the whole tree down, giving the frames to `leaf`. CPUs that still have it loaded are
@@ -283,7 +284,7 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
 /// Pages of a tree are the user's, and differ from space to space: [global](Attr::GLOBAL) pages are
 /// refused. A TLB would keep them when the space is left.
 pub struct TreeMut<'a, F: Format, M: Machine> {
-    pub(super) tables: &'a mut Tables<F>,
+    pub(super) tables: Near<'a, F>,
     pub(super) gather: Gather<'a, M>,
 }
 
@@ -318,15 +319,25 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         }
         check_frames::<F>(pfn, 1)?;
         F::expresses_in_tree(attr)?;
-        let node = self.tables.leaf_table::<M, false>(self.on(), va.0, flags)?;
-        let index = F::index(Level::PTE, va.0);
-        if !F::is_none(node.load(index)) {
-            return Err(MapError::Occupied { at: va });
-        }
+        let on = self.on();
         let raw = F::leaf(Level::PTE, pfn, attr);
-        flush_stale::<F, M>(&mut self.gather, va.0, va.0 + (1 << F::PAGE_SHIFT))?;
-        self.on().before_mapped::<F>(attr, pfn, 1);
-        node.put(index, raw);
+        let end = va.0 + (1 << F::PAGE_SHIFT);
+        match self.tables.leaf(on, va.0) {
+            Ok(node) => {
+                let index = F::index(Level::PTE, va.0);
+                if !F::is_none(node.load(index)) {
+                    return Err(MapError::Occupied { at: va });
+                }
+                flush_stale::<F, M>(&mut self.gather, va.0, end)?;
+                on.before_mapped::<F>(attr, pfn, 1);
+                node.put(index, raw);
+            }
+            Err(is_above) => {
+                flush_stale::<F, M>(&mut self.gather, va.0, end)?;
+                on.before_mapped::<F>(attr, pfn, 1);
+                self.tables.put_in_new(on, va.0, is_above, flags, raw)?;
+            }
+        }
         self.gather.became_valid(va.0, 1, raw);
         Ok(())
     }
@@ -391,7 +402,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 
     fn roll_back(&mut self, start: u64, end: u64) {
-        self.tables.unmap(VirtRange { start, end }, Free::Empty, &mut self.gather, |_, _, _| {});
+        self.tables.taking().unmap(VirtRange { start, end }, Free::Empty, &mut self.gather, |_, _, _| {});
     }
 
     /// Returns the mapping at `va`, as [`Tree::query`] does.
@@ -408,7 +419,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         if va.0 >= F::USER_END {
             return None;
         }
-        let node = self.tables.find(self.on(), va.0, Level::PTE)?;
+        let node = self.tables.leaf(self.gather.on(), va.0).ok()?;
         let old = node.take(F::index(Level::PTE, va.0), Use::private(self.gather.is_private()))?;
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         self.gather.changed_entry::<F>(page, old);
@@ -420,7 +431,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     ///
     /// The frames may still be in use through TLBs until the flush.
     pub fn unmap_range(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(VirtAddr, Pfn, Attr)) {
-        self.tables.unmap(range, free, &mut self.gather, |_, va, raw| {
+        self.tables.taking().unmap(range, free, &mut self.gather, |_, va, raw| {
             leaf(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw));
         });
     }
@@ -439,7 +450,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         free: Free,
         mut owns: impl FnMut(VirtAddr, Pfn, Attr) -> bool,
     ) {
-        self.tables.unmap(range, free, &mut self.gather, |gather, va, raw| {
+        self.tables.taking().unmap(range, free, &mut self.gather, |gather, va, raw| {
             if owns(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)) {
                 // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
                 // clears, and a tree's gather counts in the tree's pages.
@@ -507,15 +518,16 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             expressed = expressed.and_then(|()| F::expresses_in_tree(change(attr)));
         });
         expressed?;
-        self.tables.change(range, &mut self.gather, |_, raw| {
+        self.tables.taking().change(range, &mut self.gather, |_, raw| {
             F::map_attr(Level::PTE, raw, |attr| of_user(change(attr)))
         });
         Ok(())
     }
 
     /// Flushes the changes; afterwards no unmapped page is in use, and tables are given back.
+    #[inline]
     pub fn flush(self) {
-        drop(self);
+        // The end of its scope does it, without moving it.
     }
 
     /// Tables and data frames that wait for the flush.
