@@ -42,7 +42,7 @@ pub enum Use {
 /// |---|---|---|---|---|
 /// | `lines` | next and previous block | touched cache lines, one bit each | – | next, previous slab |
 /// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
-/// | `live` | – | present entries | – | objects in use |
+/// | `live` | – | present entries; until they are counted, maybe the first one | – | objects in use |
 /// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | order of the block, also while it rests; a bit for a gather's claim | class |
 ///
 /// All fields are atomics so that frames may be looked at from any CPU; their writers are
@@ -141,6 +141,19 @@ impl FrameMeta {
         if self.is_counted() {
             self.order.fetch_or(UNCOUNTED, Relaxed);
         }
+    }
+
+    /// Notes the first entry of a leaf table, in the place of a count that is unknown. Only a hint:
+    /// other entries may come, and this one may go.
+    #[inline]
+    pub(crate) fn set_first(&self, index: u16) {
+        self.live.store(index, Relaxed);
+    }
+
+    /// Returns the entry that [`set_first`](Self::set_first) noted, or a number without a meaning.
+    #[inline]
+    pub(crate) fn first(&self) -> usize {
+        usize::from(self.live.load(Relaxed))
     }
 
     /// `live` has been found by counting: `n`. The caller has the tree for itself.

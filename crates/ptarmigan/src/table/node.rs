@@ -246,6 +246,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             debug_assert!(record.touched() == 0 && !record.is_counted());
             let line = index >> self.entries().line_shift();
             record.set_lines(line / 32 % 2, 1 << (line % 32));
+            record.set_first(index as u16);
         }
     }
 
@@ -519,6 +520,14 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         let Some(record) = self.record() else { return };
         let uncounted = Uncounted(record);
         let mut n = 0;
+        if const { F::KEPT == 0 }
+            && let Some((index, old)) = self.entries().take_only(record)
+        {
+            gone(index, old);
+            core::mem::forget(uncounted);
+            record.set_live(0);
+            return;
+        }
         self.entries().each_line(record, 0, F::entries(self.level) - 1, |line, live| {
             n += live.count_ones();
             each_bit(live, |i| {
@@ -742,6 +751,31 @@ impl<'g, F: Format> Entries<'g, F> {
             live |= is_live(slot) << i;
         }
         live
+    }
+
+    /// Takes the first entry that came to the leaf table of `record`, which nobody else sees, if it
+    /// is the only one in the only line that was written to. The map is empty then.
+    ///
+    /// Which entry that may be is only a hint: a table with one page is told by that entry, and by
+    /// the others of its line together.
+    #[inline(always)]
+    fn take_only(self, record: &FrameMeta) -> Option<(usize, u64)> {
+        let index = record.first() & (F::entries(Level::PTE) - 1);
+        let line = index >> self.line_shift();
+        if record.touched() != 1 << line {
+            return None;
+        }
+        let slot = self.slot(index);
+        let old = slot.load();
+        slot.store(0);
+        let line = self.slots(line << self.line_shift(), 1 << self.line_shift());
+        if line.iter().fold(0, |all, slot| all | slot.load()) != 0 || old == 0 {
+            slot.store(old);
+            return None;
+        }
+        record.set_lines(0, 0);
+        record.set_lines(1, 0);
+        Some((index, old))
     }
 
     /// The lines, as bits of the record's map, all of whose entries are from `first` to `last`
