@@ -77,6 +77,13 @@ impl<'a> Deref for HereCopy<'a> {
     }
 }
 
+/// The proof in either shape: by reference on a path that only needs the CPU's number, which a slow
+/// part need not find in registers then.
+pub(super) trait Proof<'a>: Deref<Target = Pinned<'a>> {}
+
+impl<'a> Proof<'a> for Here<'a> {}
+impl<'a> Proof<'a> for HereCopy<'a> {}
+
 /// A table, or a chain of tables, that comes back to the policy that handed it out.
 ///
 /// [`PolicyOn`](super::PolicyOn) makes it where the caller promises so. A policy around another one

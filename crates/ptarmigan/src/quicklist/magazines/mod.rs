@@ -51,7 +51,7 @@ pub use config::{ListsConfig, ListsError};
 pub use magazine::MAGAZINE;
 
 use super::check::{Check, Site, Unchecked};
-use super::here::HereCopy;
+use super::here::{HereCopy, Proof};
 use super::tally::{NodeCounts, Tally};
 use super::{Here, Placement, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
@@ -306,13 +306,13 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Returns the counts of the caller's CPU.
     #[inline(always)]
-    fn tally(&self, here: &HereCopy<'_>) -> &Tally {
+    fn tally<'h>(&self, here: &impl Proof<'h>) -> &Tally {
         &self.shown(here).tally
     }
 
     /// Returns the part of the caller's CPU that other CPUs read.
     #[inline(always)]
-    fn shown(&self, here: &HereCopy<'_>) -> &Own {
+    fn shown<'h>(&self, here: &impl Proof<'h>) -> &Own {
         // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made
         // for.
         unsafe { self.cpus.own_shown_unchecked(here) }
@@ -320,13 +320,16 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Takes the magazines of the caller's CPU; `None` while they are in use.
     #[inline(always)]
-    fn enter<'a>(&'a self, here: &'a HereCopy<'_>) -> Option<Guard<'a, [MagazineStore; CLASSES], Own>> {
+    fn enter<'a, 'h: 'a>(
+        &'a self,
+        here: &'a impl Proof<'h>,
+    ) -> Option<Guard<'a, [MagazineStore; CLASSES], Own>> {
         // SAFETY: 1. as in `shown`.
         unsafe { self.cpus.enter_unchecked(here) }
     }
 
     #[inline]
-    fn site<'s>(&'s self, here: &HereCopy<'_>, level: Level) -> Site<'s, 'm, W, C> {
+    fn site<'s, 'h>(&'s self, here: &impl Proof<'h>, level: Level) -> Site<'s, 'm, W, C> {
         Site { source: &self.source, cpu: here.cpu(), level }
     }
 
@@ -464,17 +467,17 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
 
     #[inline(always)]
     fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        let here = &here.copied();
+        let here = &here;
         if cfg!(feature = "small") {
             if level > self.root {
                 return Err(self.source.none(here.node(), level));
             }
             let prefers_high = level < self.root && flags.high != HighUse::Never;
             if prefers_high && self.source.class(level, flags.high) == ZoneClass::High {
-                return self.take_rare(here.again(), HIGH, level, flags);
+                return self.take_rare(here.copied(), HIGH, level, flags);
             }
             if level == self.root {
-                return self.take_rare(here.again(), ROOT, level, flags);
+                return self.take_rare(here.copied(), ROOT, level, flags);
             }
         }
         let (at_hand, class) = if level == self.root {
@@ -490,7 +493,7 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
         };
         match at_hand {
             Some(page) => Ok(page),
-            None => self.take_slow(here.again(), class, level, flags),
+            None => self.take_slow(here.copied(), class, level, flags),
         }
     }
 

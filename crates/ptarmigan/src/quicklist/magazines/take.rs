@@ -1,6 +1,6 @@
 //! Handing pages out: from the CPU's magazines, from the depot, from the allocator.
 use super::super::check::Check;
-use super::super::here::HereCopy;
+use super::super::here::{HereCopy, Proof};
 use super::super::source::GROUP;
 use super::Quicklists;
 use super::classes::{HIGH, ROOT};
@@ -13,7 +13,12 @@ use crate::window::OpenWindow;
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Hands out a page from this CPU's magazines; `None` if they are empty or in use.
     #[inline(always)]
-    pub(super) fn take_at_hand(&self, here: &HereCopy<'_>, class: usize, level: Level) -> Option<Clean> {
+    pub(super) fn take_at_hand<'h>(
+        &self,
+        here: &impl Proof<'h>,
+        class: usize,
+        level: Level,
+    ) -> Option<Clean> {
         let mut cpu = self.enter(here)?;
         let item = Magazines::new(&mut cpu, class).pop()?;
         cpu.shown().tally.row(level, class == HIGH).allocs.add(1);
@@ -38,7 +43,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Hands out a cached page. A page that fails its check is leaked on purpose.
     #[inline(always)]
-    fn hand_out(&self, here: &HereCopy<'_>, class: usize, level: Level, item: u32) -> Option<Clean> {
+    fn hand_out<'h>(&self, here: &impl Proof<'h>, class: usize, level: Level, item: u32) -> Option<Clean> {
         let page = self.page(class, level, item);
         if !self.check.taken(&self.site(here, level), &page) {
             self.leak(here, class, level);
@@ -52,7 +57,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Counts a page that was counted as handed out, and is lost for good, as gone back.
     #[cold]
-    fn leak(&self, here: &HereCopy<'_>, class: usize, level: Level) {
+    fn leak<'h>(&self, here: &impl Proof<'h>, class: usize, level: Level) {
         let tally = self.tally(here).row(level, class == HIGH);
         tally.frees.add(1);
         tally.returns.add(1);
