@@ -3,7 +3,7 @@ use crate::tally::Lines;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use ptarmigan::cpu::{CpuId, MachineId, NodeId};
 use ptarmigan::frames::{AllocFlags, NoFrame};
-use ptarmigan::page::{Clean, Construct, Flushed, Level};
+use ptarmigan::page::{Clean, Construct, Flushed, FlushedLeaves, Level};
 use ptarmigan::quicklist::{
     Here, LevelTally, Placement, Policy, PolicyCounts, Returned, Source, TakesUnhooked,
 };
@@ -106,6 +106,14 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
         while let Some(page) = unsafe { pages.pop(self.source.frames()) } {
             self.give(here, page);
         }
+    }
+
+    fn flushed_leaves<'t>(
+        &self,
+        _: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        Err(pages)
     }
 
     fn gather_end(&self, _: Here<'_>) {}

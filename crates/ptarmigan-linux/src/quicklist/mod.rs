@@ -29,7 +29,7 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use ptarmigan::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu};
 use ptarmigan::frames::{AllocFlags, HighUse, NoFrame};
-use ptarmigan::page::{Clean, Construct, FlushProof, Flushed, Level, Unhooked};
+use ptarmigan::page::{Clean, Construct, FlushProof, Flushed, FlushedLeaves, Level, Unhooked};
 use ptarmigan::quicklist::{Here, LevelTally, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use rules::NodeState;
@@ -454,6 +454,14 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
                 self.free(here, page);
             }
         }
+    }
+
+    fn flushed_leaves<'t>(
+        &self,
+        _: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        Err(pages)
     }
 
     fn gather_end(&self, here: Here<'_>) {

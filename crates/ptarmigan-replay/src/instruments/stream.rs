@@ -8,7 +8,7 @@ use super::measured::PolicyCall;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId};
 use ptarmigan::frames::{AllocFlags, NoFrame};
-use ptarmigan::page::{Clean, FlushProof, Flushed, Level, Unhooked};
+use ptarmigan::page::{Clean, FlushProof, Flushed, FlushedLeaves, Level, Unhooked};
 use ptarmigan::quicklist::{Here, Policy, PolicyCounts, PolicyOn, Returned, TakesUnhooked};
 use ptarmigan_bench::clock::thread_time;
 use ptarmigan_hosted::CpuSlot;
@@ -176,6 +176,14 @@ unsafe impl Policy for Nothing {
     }
 
     fn flushed(&self, _: Here<'_>, _: Returned<Flushed>) {}
+
+    fn flushed_leaves<'t>(
+        &self,
+        _: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        Err(pages)
+    }
 
     #[inline]
     fn gather_end(&self, here: Here<'_>) {

@@ -36,11 +36,13 @@
 //! last.
 mod end;
 mod hashed;
+mod leaves;
 mod released;
 mod settle;
 
 pub(crate) use end::Scrub;
 pub(crate) use hashed::scrub_unhooked;
+pub(crate) use leaves::EndedLeaves;
 
 use end::End;
 pub use released::Released;

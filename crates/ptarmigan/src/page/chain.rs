@@ -223,6 +223,53 @@ impl Unhooked {
     }
 }
 
+/// Leaf tables that no MMU can reach any more, in an array: few, on the shortest way back. Their
+/// frames' records say [`Use::Taken`] already.
+///
+/// It is the iterator over them.
+#[must_use = "dropped tables are lost"]
+pub struct FlushedLeaves<'t> {
+    tables: core::slice::Iter<'t, Pfn>,
+}
+
+impl<'t> FlushedLeaves<'t> {
+    /// Takes over leaf tables after a flush.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller must own the leaf tables at `tables` (no entry points to them any more) and
+    ///    give them away, each once.
+    /// 2. Their contents must be in the state of level 0: all zero.
+    /// 3. No MMU can reach them: they have been flushed everywhere.
+    #[inline]
+    pub unsafe fn new(tables: &'t [Pfn]) -> Self {
+        FlushedLeaves { tables: tables.iter() }
+    }
+
+    /// Returns how many are left.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Returns whether it is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Iterator for FlushedLeaves<'_> {
+    type Item = Clean;
+
+    #[inline]
+    fn next(&mut self) -> Option<Clean> {
+        let pfn = self.tables.next()?;
+        // SAFETY: 1. to 3. by the contract of `new`: 1. to 3.; each is handed out once.
+        Some(unsafe { Clean::from_raw(pfn.addr(), Level::PTE) })
+    }
+}
+
 /// Tables that no MMU can reach any more.
 #[must_use = "dropped tables are lost"]
 #[derive(Default)]

@@ -12,7 +12,7 @@ mod construct;
 mod foreign;
 mod level;
 
-pub use chain::{FlushProof, Flushed, Unhooked};
+pub use chain::{FlushProof, Flushed, FlushedLeaves, Unhooked};
 pub use clean::Clean;
 pub use construct::{Construct, NoConstruct};
 pub use foreign::{ClearedTable, ForeignTable, LINE};

@@ -6,7 +6,7 @@ use super::{Here, Policy, PolicyCounts, Returned, TakesUnhooked};
 use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned, Refused};
 use crate::frames::{AllocFlags, Frames, NoFrame};
-use crate::page::{Clean, Flushed, Level, Unhooked};
+use crate::page::{Clean, Flushed, FlushedLeaves, Level, Unhooked};
 use core::mem::ManuallyDrop;
 
 /// Hooks around the calls of a policy `P`. The default of each hook has no effect.
@@ -214,6 +214,16 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
         }
         drop(pages);
         self.layer.after_flushed(&self.inner, here.pin());
+    }
+
+    /// The layer sees chains.
+    #[inline]
+    fn flushed_leaves<'t>(
+        &self,
+        _: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        Err(pages)
     }
 
     #[inline]

@@ -3,7 +3,7 @@ use super::{Here, PolicyCounts, Returned};
 use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned};
 use crate::frames::{AllocFlags, NoFrame};
-use crate::page::{Clean, Flushed, Level, Unhooked};
+use crate::page::{Clean, Flushed, FlushedLeaves, Level, Unhooked};
 
 /// Where table pages come from and where they rest.
 ///
@@ -77,6 +77,18 @@ pub unsafe trait Policy: Sync {
     /// Takes back pages that no TLB knows any more.
     fn flushed(&self, here: Here<'_>, pages: Returned<Flushed>);
 
+    /// Takes back leaf tables that no TLB knows any more, on the shortest way. A policy that looks
+    /// at them, or has no room for them at hand, refuses. It must not unwind.
+    ///
+    /// # Errors
+    ///
+    /// The tables: all of them come [flushed](Self::flushed) then, as others of their space do.
+    fn flushed_leaves<'t>(
+        &self,
+        here: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>>;
+
     /// Does a bounded amount of trimming: a gather has ended on this CPU.
     fn gather_end(&self, here: Here<'_>);
 
@@ -148,6 +160,14 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
     #[inline]
     fn flushed(&self, here: Here<'_>, pages: Returned<Flushed>) {
         (**self).flushed(here, pages)
+    }
+    #[inline]
+    fn flushed_leaves<'t>(
+        &self,
+        here: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        (**self).flushed_leaves(here, pages)
     }
     #[inline]
     fn gather_end(&self, here: Here<'_>) {
@@ -293,6 +313,22 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
         // SAFETY: 1. by the caller.
         let pages = unsafe { Returned::new(pages) };
         self.policy.flushed(self.here(), pages)
+    }
+
+    /// See [`Policy::flushed_leaves`].
+    ///
+    /// # Errors
+    ///
+    /// The tables, if the policy refuses them.
+    ///
+    /// # Safety
+    ///
+    /// 1. The tables must have come from this policy.
+    #[inline]
+    pub unsafe fn flushed_leaves(self, pages: FlushedLeaves<'_>) -> Result<(), FlushedLeaves<'_>> {
+        // SAFETY: 1. by the caller.
+        let pages = unsafe { Returned::new(pages) };
+        self.policy.flushed_leaves(self.here(), pages).map_err(Returned::into_inner)
     }
 
     /// See [`Policy::gather_end`].

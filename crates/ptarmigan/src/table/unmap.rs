@@ -6,7 +6,7 @@ use super::tables::{TableCounts, Tables};
 use crate::addr::{PhysAddr, VirtRange};
 use crate::format::Format;
 use crate::frames::FrameMeta;
-use crate::gather::Gather;
+use crate::gather::{EndedLeaves, Gather};
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use core::mem::forget;
@@ -43,6 +43,18 @@ struct Unmap<'a, 'g, M: Machine, L> {
     counts: &'g TableCounts,
     /// Whether the whole tree goes: looked at if the [way](Unmap::is_all) does not say it.
     all: bool,
+    /// Leaf tables on their way back, if the whole tree goes.
+    leaves: EndedLeaves,
+}
+
+impl<M: Machine, L> Drop for Unmap<'_, '_, M, L> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.leaves.is_empty() {
+            // SAFETY: 1. they were made with this way, whose tables are of the gather's space.
+            unsafe { self.gather.give_leaves(&mut self.leaves) };
+        }
+    }
 }
 
 /// A way for a range.
@@ -119,12 +131,13 @@ impl<F: Format> Tables<F> {
     ) {
         let others = Use::private(gather.is_private());
         let (on, counts, all) = (gather.on(), self.counts(), WAY == ALL);
+        let leaves = EndedLeaves::new(WAY == ALL && gather.is_unknown());
         if cfg!(feature = "small") {
             let leaf: &mut dyn FnMut(&mut Gather<'a, M>, u64, u64) = &mut leaf;
-            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all };
+            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all, leaves };
             unmap_table::<F, M, _, EITHER>(&mut way, self.root(), Self::ROOT, 0);
         } else {
-            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all };
+            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all, leaves };
             unmap_table::<F, M, L, WAY>(&mut way, self.root(), Self::ROOT, 0);
         }
     }
@@ -213,8 +226,15 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
             way.counts.add(below, -1);
             // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and
             // gather are of one space. 2. its count is 0. 3. `record` is the result of `inner` for
-            // the child.
-            unsafe { way.gather.table(child.pfn(), record, base, F::shift(level)) };
+            // the child. 4. `leaves` is of this way and gather, and has just been
+            // asked; dropping the way gives them.
+            unsafe {
+                if way.is_all::<WAY>() && below == Level::PTE && way.leaves.takes() {
+                    way.gather.ended_leaf(&mut way.leaves, child.pfn(), record);
+                } else {
+                    way.gather.table(child.pfn(), record, base, F::shift(level));
+                }
+            }
         }
     });
     let record = node.record()?;

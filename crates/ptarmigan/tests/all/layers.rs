@@ -7,7 +7,7 @@ use ptarmigan::cpu::{MachineId, NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::machine::Machine;
-use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
+use ptarmigan::page::{Clean, Flushed, FlushedLeaves, Level, Unhooked};
 use ptarmigan::quicklist::{Here, Layer, Layered, Policy, PolicyCounts, PolicyOn, Returned, TakesUnhooked};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan_hosted::{CpuSlot, Host, HostMachine, NoTlb};
@@ -58,6 +58,13 @@ unsafe impl Policy for Recording<'_> {
     }
     fn flushed(&self, _: Here<'_>, pages: Returned<Flushed>) {
         self.calls.add(format!("flushed {}", pages.len()));
+    }
+    fn flushed_leaves<'t>(
+        &self,
+        _: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        Err(pages)
     }
     fn gather_end(&self, here: Here<'_>) {
         self.calls.add(format!("gather_end {}", here.cpu().0));

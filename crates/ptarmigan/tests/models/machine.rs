@@ -12,7 +12,7 @@ use ptarmigan::frames::{
 };
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Flushed, Level, NoConstruct};
+use ptarmigan::page::{Clean, Flushed, FlushedLeaves, Level, NoConstruct};
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{Here, Policy, PolicyCounts, Returned, Source, TakesUnhooked};
 use ptarmigan::space::SpaceMachine;
@@ -123,6 +123,13 @@ unsafe impl Policy for Pool {
         while let Some(page) = unsafe { pages.pop(&self.frames) } {
             self.put(here, page);
         }
+    }
+    fn flushed_leaves<'t>(
+        &self,
+        _: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        Err(pages)
     }
     fn gather_end(&self, _: Here<'_>) {}
     fn idle(&self, _: Here<'_>) {}

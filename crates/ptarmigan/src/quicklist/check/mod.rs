@@ -45,6 +45,10 @@ impl<W, C> Copy for Site<'_, '_, W, C> {}
 /// A check of pages. All functions are called on the path that they are about. A page over which
 /// one unwinds is leaked, like one that it refuses.
 pub trait Check: Sync {
+    /// Whether pages are looked at when they are given back. Otherwise
+    /// [`given`](Self::given) need not be called.
+    const LOOKS_AT_GIVEN: bool = true;
+
     /// Notes that a page has come from the allocator: it rests, or is handed out.
     fn made<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool);
 
@@ -64,6 +68,8 @@ pub trait Check: Sync {
 pub struct Unchecked;
 
 impl Check for Unchecked {
+    const LOOKS_AT_GIVEN: bool = false;
+
     #[inline]
     fn made<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean, _: bool) {}
     #[inline(always)]

@@ -102,6 +102,26 @@ impl<'a> Magazines<'a> {
         self.n() >= self.store.limit
     }
 
+    /// Returns whether `n` more pages fit.
+    #[inline(always)]
+    pub fn has_room(&self, n: usize) -> bool {
+        self.n() as usize + n <= self.store.limit as usize
+    }
+
+    /// Puts pages in that [have room](Self::has_room). Returns how many.
+    #[inline(always)]
+    pub fn push_all(&mut self, items: impl Iterator<Item = u32>) -> usize {
+        let first = self.n() as usize;
+        let places = self.store.items.get_mut(first..).unwrap_or_default();
+        let mut n = 0;
+        for (place, item) in places.iter_mut().zip(items) {
+            *place = item;
+            n += 1;
+        }
+        *self.word += (n as u32) << self.shift();
+        n
+    }
+
     /// Sets the magazines' size for a CPU on `node`. Pages in them stay.
     pub fn resize(&mut self, node: NodeId, magazine: u32) {
         self.store.node = node;
@@ -125,7 +145,7 @@ impl<'a> Magazines<'a> {
 
     /// Returns whether the pages of a group but one fit.
     pub fn has_room_for_group(&self) -> bool {
-        self.n() as usize + GROUP <= self.store.limit as usize
+        self.has_room(GROUP)
     }
 
     /// Moves all but the newest magazine, of two full ones or more, as far as `store` takes them.

@@ -58,7 +58,7 @@ use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::bootmem::{BootArray, BootMemory};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu};
 use crate::frames::{AllocFlags, HighUse, MemorySize, NoFrame, ZoneClass};
-use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS};
+use crate::page::{Clean, Construct, Flushed, FlushedLeaves, Level, MAX_LEVELS};
 use crate::window::OpenWindow;
 use classes::{CLASSES, HIGH, ROOT, ZERO};
 use config::{MOST_CPUS, frames_of_each, order, part};
@@ -507,6 +507,16 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     fn flushed(&self, here: Here<'_>, pages: Returned<Flushed>) {
         let here = &here.copied();
         self.put_chain(here, pages);
+    }
+
+    #[inline]
+    fn flushed_leaves<'t>(
+        &self,
+        here: Here<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        let here = &here.copied();
+        self.put_leaves(here, pages)
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use super::magazine::Magazines;
 use super::{BOUNDED, LEVELS, Quicklists};
 use crate::addr::Pfn;
 use crate::cpu::NodeId;
-use crate::page::{Clean, Construct, Flushed, Level};
+use crate::page::{Clean, Construct, Flushed, FlushedLeaves, Level};
 use crate::window::OpenWindow;
 
 /// Pages on their way to another node's [depot](super::depot::Depot): as many as one call may give
@@ -239,5 +239,27 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
                 magazines.push(self.item(ZERO, page.into_inner()));
             }
         }
+    }
+
+    /// Takes back leaf tables that all go into this CPU's magazines, unless they are to be looked
+    /// at; refuses others.
+    #[inline]
+    pub(super) fn put_leaves<'t>(
+        &self,
+        here: &HereCopy<'_>,
+        pages: Returned<FlushedLeaves<'t>>,
+    ) -> Result<(), Returned<FlushedLeaves<'t>>> {
+        if K::LOOKS_AT_GIVEN || !self.near[Level::PTE.at()] {
+            return Err(pages);
+        }
+        let Some(mut cpu) = self.enter(here) else { return Err(pages) };
+        let tally = &cpu.shown().tally;
+        let mut magazines = Magazines::new(&mut cpu, ZERO);
+        if !magazines.has_room(pages.len()) {
+            return Err(pages);
+        }
+        let items = pages.into_inner().map(|page| self.item(ZERO, page));
+        tally.level(Level::PTE).frees.add(magazines.push_all(items));
+        Ok(())
     }
 }
