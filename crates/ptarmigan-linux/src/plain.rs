@@ -97,6 +97,10 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
         Ok(page)
     }
 
+    fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
+        None
+    }
+
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
         self.give(here, page);
     }

@@ -291,6 +291,14 @@ impl<'a, M: Machine> On<'a, M> {
         self.alloc(level, flags)
     }
 
+    /// As [`alloc_table`](Self::alloc_table), if there is a page at hand; one that is slow to get
+    /// is left to that call.
+    #[inline(always)]
+    pub(crate) fn table_at_hand(self, level: Level, flags: AllocFlags) -> Option<Clean> {
+        let high = if M::HIGH_TABLES { flags.high } else { HighUse::Never };
+        self.policy().alloc_at_hand(level, flags.with_high(high))
+    }
+
     /// Gives back a page that was never linked; no flush is needed (REQ-37).
     ///
     /// # Safety

@@ -439,6 +439,10 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         Ok(page)
     }
 
+    fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
+        None
+    }
+
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
         self.free(here, page);
     }

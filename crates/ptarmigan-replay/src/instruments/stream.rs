@@ -170,6 +170,10 @@ unsafe impl Policy for Nothing {
         Ok(unsafe { Clean::from_raw(std::hint::black_box(at), level) })
     }
 
+    fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
+        None
+    }
+
     #[inline]
     fn free_unlinked(&self, _: Here<'_>, page: Returned<Clean>) {
         std::hint::black_box((page.level(), page.into_inner().into_raw()));

@@ -229,6 +229,12 @@ impl Frames {
         self.table.meta(pfn)
     }
 
+    /// Returns the record of a frame, if that takes no more than a few instructions.
+    #[inline(always)]
+    pub(crate) fn meta_at_hand(&self, pfn: Pfn) -> Option<&FrameMeta> {
+        self.table.meta_at_hand(pfn)
+    }
+
     /// Returns the home node of a frame.
     #[inline]
     pub fn node_of(&self, pfn: Pfn) -> NodeId {

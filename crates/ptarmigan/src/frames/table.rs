@@ -108,6 +108,12 @@ impl FrameTable {
         }
     }
 
+    /// Returns the record of a frame of the largest span, without a call.
+    #[inline(always)]
+    pub fn meta_at_hand(&self, pfn: Pfn) -> Option<&FrameMeta> {
+        self.records.get(pfn.0.wrapping_sub(self.base) as usize)
+    }
+
     /// Returns the record of a frame.
     ///
     /// # Panics

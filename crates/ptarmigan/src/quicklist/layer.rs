@@ -193,6 +193,12 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
         self.layer.alloc(&self.inner, here.pin(), level, flags, inner)
     }
 
+    /// The layer sees requests.
+    #[inline]
+    fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
+        None
+    }
+
     #[inline]
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
         // The layer's code may unwind, and the page goes back all the same.

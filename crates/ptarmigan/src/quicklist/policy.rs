@@ -35,7 +35,8 @@ use crate::page::{Clean, Flushed, FlushedLeaves, Level, Unhooked};
 ///
 /// 1. [`machine`](Self::machine), [`cpus`](Self::cpus) and [`takes_unhooked`](Self::takes_unhooked)
 ///    answer the same each time. The pages are frames of that machine.
-/// 2. A page that [`alloc`](Self::alloc) returns is of the level that was asked for.
+/// 2. A page that [`alloc`](Self::alloc) or [`alloc_at_hand`](Self::alloc_at_hand) returns is of the
+///    level that was asked for.
 /// 3. Tables that come [flushed](Self::flushed) or were [never linked](Self::free_unlinked) may be
 ///    handed out again, to one caller each. Others are not, but for those that
 ///    [`TakesUnhooked`] took, which models of such code hand out too early.
@@ -70,6 +71,10 @@ pub unsafe trait Policy: Sync {
     ///
     /// [`NoFrame`]; no state has changed then. It is absent for a level that trees do not have.
     fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame>;
+
+    /// Hands out a page as [`alloc`](Self::alloc) does, if that takes no more than a few
+    /// instructions; a policy that looks at requests, or has no page at hand, returns `None`.
+    fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean>;
 
     /// Takes back a page that was never linked, so that no flush is needed.
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>);
@@ -152,6 +157,10 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
     #[inline]
     fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         (**self).alloc(here, level, flags)
+    }
+    #[inline]
+    fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
+        (**self).alloc_at_hand(here, level, flags)
     }
     #[inline]
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
@@ -260,6 +269,12 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     #[inline]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         self.policy.alloc(self.here(), level, flags)
+    }
+
+    /// See [`Policy::alloc_at_hand`].
+    #[inline]
+    pub fn alloc_at_hand(self, level: Level, flags: AllocFlags) -> Option<Clean> {
+        self.policy.alloc_at_hand(self.here(), level, flags)
     }
 
     /// See [`Policy::free_unlinked`]. A page does not say of which policy it is:

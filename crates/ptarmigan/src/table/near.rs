@@ -102,9 +102,12 @@ impl<'a, F: Format> Near<'a, F> {
         flags: AllocFlags,
         raw: u64,
     ) -> Result<(), NoFrame> {
-        let Some(record) = self.record else { return self.put_far(on, va, flags, raw) };
-        let above = || Node::with_record(on.window(), record, Level(1), self.above);
-        self.tables.put_in_new_below(on, va, flags, raw, above)
+        if let Some(record) = self.record
+            && self.tables.put_at_hand(on, va, self.above, record, flags, raw)
+        {
+            return Ok(());
+        }
+        self.put_far(on, va, flags, raw)
     }
 
     #[inline(never)]

@@ -298,15 +298,21 @@ impl<F: Format> Tables<F> {
         end: Descent,
         raw: u64,
     ) -> Result<(), NoFrame> {
+        if end.level == Level(1)
+            && let Some(record) = on.frames().meta_at_hand(end.at.pfn())
+            && self.put_at_hand(on, va, end.at, record, AllocFlags::NORMAL, raw)
+        {
+            return Ok(());
+        }
         self.put_in_new_by(on, va, end, AllocFlags::NORMAL, raw)
     }
 
-    /// As [`put_in_new`](Self::put_in_new), with tables by `flags`.
+    /// As [`put_in_new`](Self::put_in_new), with tables by `flags`, wherever they come from.
     ///
     /// # Errors
     ///
     /// [`NoFrame`]; the tree is unchanged then.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn put_in_new_by<M: Machine>(
         &self,
         on: On<'_, M>,
@@ -321,30 +327,65 @@ impl<F: Format> Tables<F> {
             self.node(on, Level::PTE, at).put(F::index(Level::PTE, va), raw);
             return Ok(());
         }
-        self.put_in_new_below(on, va, flags, raw, || self.node(on, Level(1), at))
+        let page = on.alloc_table(Level::PTE, self.place::<M>(flags))?;
+        self.put_page(on, va, at, page, raw);
+        Ok(())
     }
 
-    /// As [`put_in_new`](Self::put_in_new), below the table of level 1 that maps `va`, which `above`
-    /// opens.
+    /// As [`put_in_new`](Self::put_in_new), below the table of level 1 at `above`, whose record is
+    /// `record`, if a page is at hand. Returns whether it is done; nothing has changed otherwise.
     ///
-    /// # Errors
-    ///
-    /// [`NoFrame`]; the tree is unchanged then.
+    /// Calls are last on their ways: so none of the registers that a callee keeps are saved.
     #[inline(always)]
-    pub(super) fn put_in_new_below<'w, M: Machine<Window: 'w>>(
+    pub(super) fn put_at_hand<M: Machine>(
         &self,
         on: On<'_, M>,
         va: u64,
+        above: PhysAddr,
+        record: &FrameMeta,
         flags: AllocFlags,
         raw: u64,
-        above: impl FnOnce() -> Node<'w, F, M::Window>,
-    ) -> Result<(), NoFrame> {
-        let (new, record) = self.take_leaf_table(on, flags)?;
+    ) -> bool {
+        if cfg!(feature = "small") {
+            return false;
+        }
+        let Some(page) = on.table_at_hand(Level::PTE, self.place::<M>(flags)) else { return false };
+        match on.frames().meta_at_hand(page.addr().pfn()) {
+            Some(new) => {
+                let above = Node::with_record(on.window(), record, Level(1), above);
+                self.link_with(on, va, &above, page, new, raw);
+            }
+            None => self.put_page(on, va, above, page, raw),
+        }
+        true
+    }
+
+    /// Makes `page` the leaf table that maps `va`, below the table of level 1 at `above`.
+    #[cold]
+    #[inline(never)]
+    fn put_page<M: Machine>(&self, on: On<'_, M>, va: u64, above: PhysAddr, page: Clean, raw: u64) {
+        let record = on.frames().meta(page.addr().pfn());
+        self.link_with(on, va, &self.node(on, Level(1), above), page, record, raw);
+    }
+
+    /// Makes `page`, whose record is `record`, the leaf table that maps `va`, with the leaf `raw`.
+    #[inline(always)]
+    fn link_with<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        above: &Node<'_, F, M::Window>,
+        page: Clean,
+        record: &FrameMeta,
+        raw: u64,
+    ) {
+        let at = adopt_as(record, Level::PTE, page);
+        self.placed::<M>(on.frames(), at);
+        self.add(Level::PTE, 1);
         // Before it is linked.
-        let node = Node::<F, _>::with_record(on.window(), record, Level::PTE, new);
+        let node = Node::<F, _>::with_record(on.window(), record, Level::PTE, at);
         node.put_first(F::index(Level::PTE, va), raw);
-        above().put(F::index(Level(1), va), F::link(Level(1), new));
-        Ok(())
+        above.put(F::index(Level(1), va), F::link(Level(1), at));
     }
 
     /// Takes a page for a leaf table, which the caller links, and counts it. Returns its record,
@@ -483,8 +524,14 @@ pub(super) const fn hashes<F: Format, M: Machine>() {
 /// Writes the record of a table that is about to be linked.
 #[inline(always)]
 pub(super) fn adopt(frames: &Frames, level: Level, page: Clean) -> (PhysAddr, &FrameMeta) {
+    let record = frames.meta(page.addr().pfn());
+    (adopt_as(record, level, page), record)
+}
+
+/// As [`adopt`], for a page whose record the caller has looked up.
+#[inline(always)]
+fn adopt_as(record: &FrameMeta, level: Level, page: Clean) -> PhysAddr {
     let at = page.into_raw();
-    let record = frames.meta(at.pfn());
     debug_assert!(record.live() == 0 && record.lines(0) == 0, "clean page {at} has a record of use");
     record.set_usage(Use::Table);
     if level == Level::PTE {
@@ -492,7 +539,7 @@ pub(super) fn adopt(frames: &Frames, level: Level, page: Clean) -> (PhysAddr, &F
     } else {
         record.set_order(level.0);
     }
-    (at, record)
+    at
 }
 
 /// Gives a table back that no walker ever knew.

@@ -525,9 +525,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 
     /// Flushes the changes; afterwards no unmapped page is in use, and tables are given back.
-    #[inline]
     pub fn flush(self) {
-        // The end of its scope does it, without moving it.
+        drop(self);
     }
 
     /// Tables and data frames that wait for the flush.

@@ -53,6 +53,9 @@ unsafe impl Policy for Recording<'_> {
         // back.
         Ok(unsafe { Clean::from_raw(PhysAddr(0x5000), level) })
     }
+    fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
+        None
+    }
     fn free_unlinked(&self, _: Here<'_>, page: Returned<Clean>) {
         self.calls.add(format!("free_unlinked {} {}", page.level().0, page.into_inner().into_raw()));
     }

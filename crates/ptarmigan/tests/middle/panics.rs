@@ -333,7 +333,7 @@ pub const POINTS: [(Point, &[&str]); 33] = [
     (Point::Destruct, &["Construct::destruct", "Construct::destruct_all"]),
     (Point::CheckMade, &["Check::made"]),
     (Point::CheckGiven, &["Check::given"]),
-    (Point::CheckTaken, &["Check::taken"]),
+    (Point::CheckTaken, &["Check::taken", "Policy::alloc_at_hand"]),
     (Point::CheckLeaves, &["Check::leaves"]),
     (Point::Alloc, &["Layer::alloc", "Policy::alloc"]),
     (Point::Freeing, &["Layer::freeing", "TakesUnhooked::take_unhooked"]),

@@ -115,6 +115,10 @@ unsafe impl Policy for Pool {
         // here.
         Ok(unsafe { Clean::from_raw(at, level) })
     }
+    fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
+        None
+    }
+
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
         self.put(here, page);
     }

@@ -498,6 +498,12 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     }
 
     #[inline(always)]
+    fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
+        let is_low = flags.high == HighUse::Never || self.source.class(level, flags.high) != ZoneClass::High;
+        if level < self.root && is_low { self.take_at_hand(&here, ZERO, level) } else { None }
+    }
+
+    #[inline(always)]
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
         let here = &here.copied();
         self.put_back(here, page);
