@@ -63,6 +63,8 @@ mod linux_areas;
 #[cfg(not(miri))]
 mod low_memory;
 #[cfg(not(miri))]
+mod near;
+#[cfg(not(miri))]
 mod owners;
 #[cfg(not(miri))]
 mod plans;
