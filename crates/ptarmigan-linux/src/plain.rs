@@ -89,12 +89,15 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     }
 
     fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        let page = self.source.make(here.node(), level, flags)?;
+        Ok(self.adopt(here, self.source.make(here.node(), level, flags)?))
+    }
+
+    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
         let tally = self.tally(here, &page);
         tally.allocs.add(1);
         tally.misses.add(1);
         self.look();
-        Ok(page)
+        page
     }
 
     fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {

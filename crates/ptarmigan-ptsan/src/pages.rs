@@ -37,6 +37,13 @@ unsafe impl<F: Format, T: MmuTraits, P: Policy> Layer<P> for &SoftMmu<'_, F, T> 
         Ok(page)
     }
 
+    fn adopted(&self, _: &P, _: &Pinned<'_>, page: &Clean) {
+        let (at, level) = (page.addr().0, page.level());
+        self.with(|sanitizer, memory| {
+            sanitizer.table_allocated(memory, at, bytes::<F>(level), Some(level.0), Content::Zero);
+        });
+    }
+
     fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
         self.table_freed(level, at, bytes::<F>(level));
     }

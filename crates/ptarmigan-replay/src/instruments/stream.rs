@@ -174,6 +174,10 @@ unsafe impl Policy for Nothing {
         None
     }
 
+    fn adopt(&self, _: Here<'_>, page: Clean) -> Clean {
+        page
+    }
+
     #[inline]
     fn free_unlinked(&self, _: Here<'_>, page: Returned<Clean>) {
         std::hint::black_box((page.level(), page.into_inner().into_raw()));

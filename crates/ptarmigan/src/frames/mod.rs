@@ -16,6 +16,7 @@ mod per_frame;
 mod prezero;
 mod record;
 mod request;
+mod reserve;
 mod slab;
 mod table;
 mod zone;
@@ -150,6 +151,7 @@ impl Frames {
                 marks: Watermarks::of(run.frames),
                 free: AtomicU32::new(run.frames),
                 zero: AtomicU32::new(if is_zero { run.frames } else { 0 }),
+                reserved: AtomicU32::new(0),
                 buddy: SpinLock::new(buddy),
             }
         })?;
@@ -283,11 +285,16 @@ impl Frames {
                 if zone.run.node != node || zone.run.class > request.class {
                     continue;
                 }
-                let reserve = if request.flags.may_fail { zone.marks.min } else { 0 };
-                if zone.free.load(Relaxed) < reserve + (1 << request.order) {
+                let kept = if request.flags.may_fail { zone.marks.min } else { 0 };
+                let wanted = kept + (1 << request.order);
+                if zone.unreserved() < wanted {
                     continue;
                 }
                 let mut buddy = zone.buddy.lock();
+                // Frames that are reserved stay, however many CPUs take some at the same time.
+                if zone.reserved.load(Relaxed) > 0 && zone.unreserved() < 1 << request.order {
+                    continue;
+                }
                 let Some(block) = buddy.take(&self.table, request.order, request.zero, request.end) else {
                     continue;
                 };

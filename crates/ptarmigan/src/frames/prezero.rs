@@ -48,7 +48,7 @@ impl Frames {
         }
         let mut buddy = zone.buddy.lock();
         let (wanted, stock) = (buddy.tally.order, buddy.zero_in(buddy.tally.order));
-        let spare = buddy.free_frames().saturating_sub(zone.marks.high);
+        let spare = zone.unreserved().saturating_sub(zone.marks.high);
         let tally = &mut buddy.tally;
         let missing = tally.demand.missing(stock + tally.out, zone.run.frames);
         if missing == 0 {

@@ -143,10 +143,19 @@ pub(super) struct Zone {
     /// Copies of the buddy's counts, written under its lock, for readers without it.
     pub free: AtomicU32,
     pub zero: AtomicU32,
+    /// Free frames that are kept for those who [reserved](super::Frames::reserve) them. Written
+    /// under the buddy's lock.
+    pub reserved: AtomicU32,
     pub buddy: SpinLock<Buddy>,
 }
 
 impl Zone {
+    /// Free frames that nobody has reserved.
+    #[inline]
+    pub fn unreserved(&self) -> u32 {
+        self.free.load(Relaxed).saturating_sub(self.reserved.load(Relaxed))
+    }
+
     /// Returns whether it is low memory, and less of it is free than should be.
     pub fn is_short(&self) -> bool {
         self.run.class == ZoneClass::Low && self.free.load(Relaxed) < self.marks.low

@@ -55,6 +55,12 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
         inner()
     }
 
+    /// The policy inside has taken a page into its books; see [`Policy::adopt`].
+    #[inline]
+    fn adopted(&self, policy: &P, pin: &Pinned<'_>, page: &Clean) {
+        let _ = (policy, pin, page);
+    }
+
     /// A table comes back: unlinked, flushed, or unhooked if the policy inside [takes it
     /// then](TakesUnhooked). It cannot be handed out yet. Each table is told of once.
     #[inline]
@@ -197,6 +203,12 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     #[inline]
     fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
         None
+    }
+
+    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
+        let page = self.inner.adopt(here, page);
+        self.layer.adopted(&self.inner, here.pin(), &page);
+        page
     }
 
     #[inline]

@@ -36,7 +36,7 @@ use crate::page::{Clean, Flushed, FlushedLeaves, Level, Unhooked};
 /// 1. [`machine`](Self::machine), [`cpus`](Self::cpus) and [`takes_unhooked`](Self::takes_unhooked)
 ///    answer the same each time. The pages are frames of that machine.
 /// 2. A page that [`alloc`](Self::alloc) or [`alloc_at_hand`](Self::alloc_at_hand) returns is of the
-///    level that was asked for.
+///    level that was asked for, and [`adopt`](Self::adopt) returns the page that it was given.
 /// 3. Tables that come [flushed](Self::flushed) or were [never linked](Self::free_unlinked) may be
 ///    handed out again, to one caller each. Others are not, but for those that
 ///    [`TakesUnhooked`] took, which models of such code hand out too early.
@@ -75,6 +75,11 @@ pub unsafe trait Policy: Sync {
     /// Hands out a page as [`alloc`](Self::alloc) does, if that takes no more than a few
     /// instructions; a policy that looks at requests, or has no page at hand, returns `None`.
     fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean>;
+
+    /// Takes a page into the books that a tree made itself, of a frame that it had
+    /// [reserved](crate::table::Tree::reserved) when nothing else was free: as if
+    /// [`alloc`](Self::alloc) had handed it out. It comes back like others. Returns the page.
+    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean;
 
     /// Takes back a page that was never linked, so that no flush is needed.
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>);
@@ -161,6 +166,9 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
     #[inline]
     fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
         (**self).alloc_at_hand(here, level, flags)
+    }
+    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
+        (**self).adopt(here, page)
     }
     #[inline]
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
@@ -275,6 +283,17 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     #[inline]
     pub fn alloc_at_hand(self, level: Level, flags: AllocFlags) -> Option<Clean> {
         self.policy.alloc_at_hand(self.here(), level, flags)
+    }
+
+    /// See [`Policy::adopt`].
+    ///
+    /// # Safety
+    ///
+    /// 1. The page must be made of low frames of the policy's machine, and be no root: it comes
+    ///    back to the policy, and from there to the frames.
+    #[cold]
+    pub unsafe fn adopt(self, page: Clean) -> Clean {
+        self.policy.adopt(self.here(), page)
     }
 
     /// See [`Policy::free_unlinked`]. A page does not say of which policy it is:

@@ -118,7 +118,10 @@ unsafe impl Policy for Pool {
     fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
         None
     }
-
+    fn adopt(&self, _: Here<'_>, page: Clean) -> Clean {
+        self.memory.give(page.addr().pfn(), Owner::Table);
+        page
+    }
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
         self.put(here, page);
     }
@@ -395,7 +398,7 @@ impl Tables {
         let raw = memory.swap(leaf.pfn(), Two::index(Level::PTE, va), 0);
         gather.changed(va, va + 4096);
         // SAFETY: 1. the entry held the only reference. 2. done.
-        unsafe { gather.release::<Two>(raw) };
+        unsafe { gather.release::<Two>(Level::PTE, raw) };
         if free == Free::Empty {
             memory.swap(self.root.pfn(), index, 0);
             // SAFETY: 1. the link was the only one; `new` took the table. 2. its only entry is

@@ -497,6 +497,12 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
         }
     }
 
+    #[cold]
+    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
+        self.take_in(&here.copied(), &page);
+        page
+    }
+
     #[inline(always)]
     fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
         let is_low = flags.high == HighUse::Never || self.source.class(level, flags.high) != ZoneClass::High;

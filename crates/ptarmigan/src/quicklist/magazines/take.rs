@@ -107,18 +107,24 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             return Ok(page);
         }
         let page = self.miss(here, level, flags)?;
+        self.take_in(here, &page);
+        Ok(page)
+    }
+
+    /// Counts a page that has come from the frames, and is handed out.
+    pub(super) fn take_in(&self, here: &HereCopy<'_>, page: &Clean) {
         self.set_limits(here.node());
+        let level = page.level();
         let home = self.source.frames().node_of(page.addr().pfn());
         // Where there is no memory of the preferred kind, it is of the other.
-        let class = self.class_of(&page);
+        let class = self.class_of(page);
         let tally = self.tally(here).row(level, class == HIGH);
         self.depot(home, class).count(1);
         self.missed(here, class);
         tally.misses.add(1);
         tally.allocs.add(1);
         self.source.look(|| self.low_tables());
-        self.check.made(&self.site(here, level), &page, false);
-        Ok(page)
+        self.check.made(&self.site(here, level), page, false);
     }
 
     /// Takes as many pages from the allocator as a cache line has records, for a CPU that is empty.
