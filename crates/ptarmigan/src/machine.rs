@@ -362,12 +362,13 @@ impl<'a, M: Machine> On<'a, M> {
         }
     }
 
-    /// Tells the machine that the leaf `old` is about to become `new`, of the same frame, if that
-    /// lets instructions be fetched and `old` did not.
+    /// Tells the machine that the leaf `old` of a table of `level` is about to become `new`, of the
+    /// same frames, if that lets instructions be fetched and `old` did not.
     #[inline]
-    pub(crate) fn before_changed<F: Format>(self, old: u64, new: u64) {
-        if !F::attr(Level::PTE, old).has(Attr::EXEC) {
-            self.before_mapped::<F>(F::attr(Level::PTE, new), F::frame(Level::PTE, new), 1);
+    pub(crate) fn before_changed<F: Format>(self, level: Level, old: u64, new: u64) {
+        if !F::attr(level, old).has(Attr::EXEC) {
+            let pages = 1 << (F::shift(level) - F::PAGE_SHIFT);
+            self.before_mapped::<F>(F::attr(level, new), F::frame(level, new), pages);
         }
     }
 

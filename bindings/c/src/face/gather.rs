@@ -175,7 +175,7 @@ pub unsafe extern "C" fn pt_gather_page(gather: Arg<'_, PtGather>, va: u64, phys
         no_more(cpu, state);
         // SAFETY: 1. the state says that it is a data frame with one reference, which the caller
         // gives away. 2. noted just now; pages are frames, as the gather was made for.
-        unsafe { gather.release::<Entries>(Entries::leaf(Level::PTE, pfn, Attr::READ)) };
+        unsafe { gather.release::<Entries>(Level::PTE, Entries::leaf(Level::PTE, pfn, Attr::READ)) };
         Ok(())
     }))
 }

@@ -81,8 +81,8 @@ pub enum Entry {
 ///    was made with [`Attr::SPECIAL`].
 /// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](FormatExt::is_none).
 /// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) must answer as the MMU would.
-/// 5. For one `attr`, `leaf` of level 0 grows by the same amount from each page's frames to those
-///    of the next, wrapping. Mapping a run of pages adds that amount; debug builds compare.
+/// 5. For one `attr` and level, `leaf` grows by the same amount from each page's frames to those of
+///    the next, wrapping. Mapping a run of pages adds that amount; debug builds compare.
 /// 6. [`needs_break`](Self::needs_break) says yes wherever the architecture demands a break, and
 ///    never for an entry that loses permissions alone, or all of them. It never says yes if
 ///    [`EVER_BREAKS`](Self::EVER_BREAKS) is false.
@@ -124,7 +124,8 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// is refused, as two of its frames would have the same entry.
     const PHYS_BITS: u32;
     /// The levels whose tables may have leaves, a bit for each: bit 0 always, others where the
-    /// architecture has large pages. The library makes leaves of level 0 only.
+    /// architecture has large pages. [Trees](crate::table::TreeMut::map_large) map pages of all these
+    /// sizes, spaces those of level 0 alone.
     const LEAF_LEVELS: u8 = 1;
     /// Whether [`needs_break`](Self::needs_break) ever says yes. If not, the code that breaks
     /// entries is not compiled.

@@ -130,6 +130,9 @@ pub struct Gather<'a, M: Machine> {
     end: u64,
     /// Those before it.
     runs: Runs,
+    /// Binary logarithm of the bytes of the smallest large page in the runs, if all pages in them
+    /// are large; 0 otherwise.
+    large: u8,
     flags: FlushFlags,
     tables: Unhooked,
     data: DataChains,
@@ -201,6 +204,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             start: 0,
             end: 0,
             runs: Runs::new(stride),
+            large: 0,
             flags: FlushFlags::default(),
             tables: const { Unhooked::new() },
             data: const { DataChains::new() },
@@ -299,7 +303,21 @@ impl<'a, M: Machine> Gather<'a, M> {
         } else {
             // No run that grows reaches the end of the address space.
             self.runs.insert(start, end);
+            self.large = 0;
         }
+    }
+
+    /// As [`changed`](Self::changed), for a leaf of 2^`shift` bytes at `start`, in a table above
+    /// the leaves. As long as a gather is told of no smaller ones, its flush names the first
+    /// address of each: MMUs forget a large page as a whole.
+    pub(crate) fn changed_large(&mut self, start: u64, shift: u32) {
+        let end = start + (1 << shift);
+        if self.has_changes() && self.large == 0 {
+            return self.changed_run(start, end);
+        }
+        self.runs.insert(start, end);
+        self.large = if self.large == 0 { shift as u8 } else { self.large.min(shift as u8) };
+        (self.start, self.end) = NO_PAGE;
     }
 
     /// As [`changed`](Self::changed), for `start` below `end`.
@@ -324,9 +342,20 @@ impl<'a, M: Machine> Gather<'a, M> {
     #[inline]
     fn end_run(&mut self) {
         if self.start != self.end {
-            self.runs.insert(self.start, self.end);
+            self.keep_run();
         }
         (self.start, self.end) = (0, 0);
+    }
+
+    /// As [`end_run`](Self::end_run), for a run that is not empty.
+    #[inline]
+    fn keep_run(&mut self) {
+        if (self.start, self.end) == NO_PAGE {
+            // A page follows, and not all are large any more.
+            self.large = 0;
+        } else {
+            self.runs.insert(self.start, self.end);
+        }
     }
 
     /// Whether it was noted where something has changed.
@@ -436,8 +465,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.flags.reload_root = true;
     }
 
-    /// Takes over the reference that the leaf `raw` of format `F`, which has just been cleared,
-    /// held on its frame.
+    /// Takes over the reference that the leaf `raw` of format `F` of a table of `level`, which has
+    /// just been cleared, held on its frame, or on the block of its frames.
     ///
     /// # Safety
     ///
@@ -446,11 +475,11 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 2. [`changed`](Self::changed) is told of the entry before the flush. Its page is no smaller
     ///    than those that the gather was made for.
     #[cfg_attr(not(feature = "small"), inline(always))]
-    pub unsafe fn release<F: Format>(&mut self, raw: u64) {
-        if F::is_special(Level::PTE, raw) {
+    pub unsafe fn release<F: Format>(&mut self, level: Level, raw: u64) {
+        if F::is_special(level, raw) {
             return;
         }
-        let pfn = F::frame(Level::PTE, raw);
+        let pfn = F::frame(level, raw);
         let record = self.on.frames().meta(pfn);
         if self.unknown {
             if record.drop_reference() {
@@ -531,6 +560,12 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.on.became_valid(Some(self.space), va, self.runs.shift(), 1, was, raw);
     }
 
+    /// As [`became_valid`](Self::became_valid), for a leaf of 2^`shift` bytes that was `was`.
+    #[inline]
+    pub(crate) fn became_valid_leaf(&self, va: u64, shift: u32, was: u64, raw: u64) {
+        self.on.became_valid(Some(self.space), va, shift, 1, was, raw);
+    }
+
     /// Tables and data frames that wait for the flush.
     pub fn waiting(&self) -> (u32, u32) {
         (self.tables.len(), self.data.len)
@@ -577,6 +612,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             self.ends = End::Space;
         }
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) && !self.was_not_hashed() {
+            let large = self.large;
             self.end_run();
             self.flags.may_park = may_park;
             let debt = self.space.debt();
@@ -584,7 +620,12 @@ impl<'a, M: Machine> Gather<'a, M> {
                 self.note_everything();
             }
             // If pages were unlinked without an address, that is everything.
-            if on.tlb().flush(on.pin(), self.space, &self.runs, self.flags, ticket).is_err() {
+            let flushed = if large == 0 {
+                on.tlb().flush(on.pin(), self.space, &self.runs, self.flags, ticket)
+            } else {
+                on.tlb().flush(on.pin(), self.space, &self.runs.coarser(large.into()), self.flags, ticket)
+            };
+            if flushed.is_err() {
                 self.flushing = false;
                 return self.refused();
             }
@@ -639,6 +680,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     #[inline(always)]
     fn nothing_stale(&mut self) {
         (self.start, self.end) = (0, 0);
+        self.large = 0;
         self.runs.clear();
         self.flags.reload_root = false;
         if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
@@ -688,6 +730,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
     }
 }
+
+/// A run that grows of no page: all pages so far are large. No other run begins where it ends.
+const NO_PAGE: (u64, u64) = (u64::MAX - 1, u64::MAX);
 
 /// Whether flushes name an address of each table that was freed.
 const fn names_tables<M: Machine>() -> bool {

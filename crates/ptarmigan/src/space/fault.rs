@@ -381,7 +381,7 @@ impl<F: Format> State<F> {
                 F::leaf(Level::PTE, F::frame(Level::PTE, raw), had | Self::attr(flags))
             };
             let new = gain(raw);
-            on.before_changed::<F>(raw, new);
+            on.before_changed::<F>(Level::PTE, raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
             // An entry found without the lock is checked again with it.
             if SHARED && raw != entry.load() {
@@ -402,7 +402,7 @@ impl<F: Format> State<F> {
         if flags.has(AreaFlags::SHARED) || is_sole() {
             let keep = F::attr(Level::PTE, raw).only(Attr::SPECIAL | Attr::SOFT);
             let new = F::leaf(Level::PTE, old, writable | keep);
-            on.before_changed::<F>(raw, new);
+            on.before_changed::<F>(Level::PTE, raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
             // As above.
             if SHARED && (!same_page::<F>(raw, entry.load()) || !(flags.has(AreaFlags::SHARED) || is_sole()))

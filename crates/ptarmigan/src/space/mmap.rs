@@ -190,7 +190,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 floor: self.state.areas.last_before(self.on, gone.start).map_or(0, |a| a.end),
                 ceiling: self.state.areas.at_or_after(self.on, gone.end).map_or(F::USER_END, |a| a.start),
             };
-            self.state.tables.unmap(gone, free, &mut gather, |gather, _, raw| {
+            self.state.tables.unmap(gone, free, &mut gather, |gather, _, _, raw| {
                 release::<F, M>(gather, raw);
             });
         }
@@ -277,12 +277,12 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let tables = &mut self.state.tables;
         let changed = |raw| Attr(F::attr(Level::PTE, raw).0 & keep.0) | add;
         if !permissions.has(AreaFlags::WRITE) {
-            tables.change_permissions(range, gather, |_, raw| {
+            tables.change_permissions(range, gather, |_, _, raw| {
                 F::leaf(Level::PTE, F::frame(Level::PTE, raw), changed(raw))
             });
             return;
         }
-        tables.change_permissions(range, gather, |_, raw| {
+        tables.change_permissions(range, gather, |_, _, raw| {
             let (frame, mut attr) = (F::frame(Level::PTE, raw), changed(raw));
             // As at a fault (`State::fault_present`): frames of objects and the zero frame are
             // special, and a frame that another entry shows is copied when it is written.
@@ -311,8 +311,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         F::expresses_soft(set | clear)?;
         self.may_flush()?;
         let mut gather = self.gather();
-        self.state.tables.change_permissions(range, &mut gather, |_, raw| {
-            F::map_attr(Level::PTE, raw, |attr| attr.without(clear) | set)
+        self.state.tables.change_permissions(range, &mut gather, |level, _, raw| {
+            F::map_attr(level, raw, |attr| attr.without(clear) | set)
         });
         Ok(())
     }
@@ -483,7 +483,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 let mut gather = self.gather();
                 let State { tables, areas, .. } = &mut *self.state;
                 areas.each(self.on, range, |area| {
-                    tables.unmap(area.range().and(range), Free::Covered, &mut gather, |g, _, raw| {
+                    tables.unmap(area.range().and(range), Free::Covered, &mut gather, |g, _, _, raw| {
                         release::<F, M>(g, raw);
                     });
                 });

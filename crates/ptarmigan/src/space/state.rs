@@ -8,6 +8,7 @@ use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
+use crate::page::Level;
 use crate::sync::atomic::AtomicU32;
 use crate::table::{Tables, TreeRef};
 use crate::tlb::{SpaceTlb, TlbRefusal};
@@ -196,7 +197,7 @@ impl<F: Format> Space<F> {
         let _areas = LooseAreas { on, areas };
         let mut ticket = None;
         let mut gather = tables.ending(on, &tlb, &mut ticket);
-        let release = |gather: &mut _, _, raw| release::<F, M>(gather, raw);
+        let release = |gather: &mut _, _, _, raw| release::<F, M>(gather, raw);
         tables.end(&mut gather, release, release);
     }
 }
@@ -343,5 +344,5 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
 pub(super) fn release<F: Format, M: Machine>(gather: &mut Gather<'_, M>, raw: u64) {
     // SAFETY: 1. spaces map counted data frames of their machine, each entry with a reference of
     // its own, and special frames. 2. code that clears entries records their addresses.
-    unsafe { gather.release::<F>(raw) };
+    unsafe { gather.release::<F>(Level::PTE, raw) };
 }

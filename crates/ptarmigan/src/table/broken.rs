@@ -18,28 +18,33 @@
 use super::node::NeedsBreak;
 use super::node::Node;
 use crate::format::Format;
+use crate::page::Level;
 use crate::window::OpenWindow;
 
 /// Entries that are flushed together: 1 KiB of stack.
 pub(super) const BATCH: usize = 64;
 
-/// Up to `N` entries that are broken off, with their former values. `find` finds the leaf table of
-/// an address. Dropping it makes the old entries again.
+/// Up to `N` leaves that are broken off, with their former values. `find` finds the table of a level
+/// for an address. Dropping it makes the old entries again.
 pub(super) struct Broken<'w, F: Format, W: OpenWindow + 'w, T, const N: usize>
 where
-    T: Fn(u64) -> Option<Node<'w, F, W>>,
+    T: Fn(Level, u64) -> Option<Node<'w, F, W>>,
 {
     find: T,
-    /// Addresses and old entries; those from `len` on are of no use.
+    /// Addresses, with the level in their lowest bits, which are 0 in those of pages, and old
+    /// entries; those from `len` on are of no use.
     pages: [(u64, u64); N],
     len: usize,
 }
 
+/// The bits of an address that hold the level.
+const LEVEL: u64 = 7;
+
 impl<'w, F: Format, W: OpenWindow + 'w, T, const N: usize> Broken<'w, F, W, T, N>
 where
-    T: Fn(u64) -> Option<Node<'w, F, W>>,
+    T: Fn(Level, u64) -> Option<Node<'w, F, W>>,
 {
-    /// Empty. `find` finds the leaf table that maps an address, for each address that
+    /// Empty. `find` finds the table of a level that maps an address, for each that
     /// [`add`](Self::add) is given.
     pub fn new(find: T) -> Self {
         Broken { find, pages: [(0, 0); N], len: 0 }
@@ -53,41 +58,43 @@ where
         self.len == N
     }
 
-    /// Breaks the entry at `index` of `node` off, which maps `va`; returns its former value. There
-    /// is room for it.
+    /// Breaks the leaf at `index` of `node` off, which maps addresses from `va` on; returns its
+    /// former value. There is room for it.
     pub fn add(&mut self, node: &Node<'_, F, W>, index: usize, va: u64) -> u64 {
         let was = node.break_off(index);
         if let Some(page) = self.pages.get_mut(self.len) {
-            *page = (va, was);
+            *page = (va & !LEVEL | u64::from(node.level().0), was);
             self.len += 1;
         }
         was
     }
 
-    /// Makes all the entries that `new(address, old entry)` returns, after `flush` has had every
-    /// CPU forget the old ones, and calls `made(address, new entry)` for each. If `flush` fails,
+    /// Makes all the entries that `new(level, address, old entry)` returns, after `flush` has had
+    /// every CPU forget the old ones, and calls `made(level, address, new entry)` for each. If `flush` fails,
     /// the old ones are made again.
     pub fn make<E>(
         &mut self,
         flush: impl FnOnce() -> Result<(), E>,
-        new: impl Fn(u64, u64) -> u64,
-        mut made: impl FnMut(u64, u64),
+        new: impl Fn(Level, u64, u64) -> u64,
+        mut made: impl FnMut(Level, u64, u64),
     ) -> Result<(), E> {
         if let Err(e) = flush() {
             self.restore();
             return Err(e);
         }
-        while let Some(&(va, was)) = self.pages[..self.len].last() {
-            let raw = new(va, was);
+        while let Some(&(place, was)) = self.pages[..self.len].last() {
+            let (level, va) = (Level((place & LEVEL) as u8), place & !LEVEL);
+            let raw = new(level, va, was);
             self.len -= 1;
-            self.put(va, raw);
-            made(va, raw);
+            self.put(place, raw);
+            made(level, va, raw);
         }
         Ok(())
     }
 
-    fn put(&self, va: u64, raw: u64) {
-        let node = (self.find)(va);
+    fn put(&self, place: u64, raw: u64) {
+        let (level, va) = (Level((place & LEVEL) as u8), place & !LEVEL);
+        let node = (self.find)(level, va);
         debug_assert!(node.is_some(), "the table of {va:#x} stays while its entries are broken off");
         if let Some(node) = node {
             node.make(va, raw);
@@ -98,15 +105,15 @@ where
     fn restore(&mut self) {
         while self.len > 0 {
             self.len -= 1;
-            let (va, was) = self.pages[self.len];
-            self.put(va, was);
+            let (place, was) = self.pages[self.len];
+            self.put(place, was);
         }
     }
 }
 
 impl<'w, F: Format, W: OpenWindow + 'w, T, const N: usize> Drop for Broken<'w, F, W, T, N>
 where
-    T: Fn(u64) -> Option<Node<'w, F, W>>,
+    T: Fn(Level, u64) -> Option<Node<'w, F, W>>,
 {
     fn drop(&mut self) {
         if self.len > 0 {

@@ -12,7 +12,7 @@
 //! CPU that waits for it serves the requests of others meanwhile. A CPU that is in the middle of a
 //! flush does not wait: it may be the holder itself, called back.
 use super::node::{NeedsBreak, Node, Use};
-use super::tables::{Descent, Path, Tables};
+use super::tables::{Descent, NoTable, Path, Tables};
 use crate::addr::PhysAddr;
 use crate::error::from;
 use crate::format::{Entry, Format, Slot};
@@ -177,7 +177,8 @@ impl<F: Format> Tables<F> {
                 return Ok(true);
             }
             Err(end) => {
-                let node = self.leaf_table_from::<M, SHARED>(on, va, end, AllocFlags::NORMAL)?;
+                let node = self.leaf_table_from::<M, SHARED>(on, va, end, AllocFlags::NORMAL);
+                let node = node.map_err(NoTable::in_space)?;
                 Leaf { node, index: F::index(Level::PTE, va) }
             }
         };

@@ -69,9 +69,20 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         self.leaf.as_ref()
     }
 
+    /// As [`node`](Self::node), for a page that is to change: a large one is split for it.
+    fn node_of_page(&mut self) -> Option<&Node<'a, F, M::Window>> {
+        if self.node().is_none() && !self.is_done() {
+            self.leaf = self.tree.page_of_large(self.va);
+        }
+        self.leaf.as_ref()
+    }
+
     /// Returns the mapping here.
     pub fn query(&mut self) -> Option<(Pfn, Attr)> {
         let index = self.index();
+        if self.node().is_none() {
+            return if self.is_done() { None } else { self.tree.query(VirtAddr(self.va)) };
+        }
         let raw = self.node()?.load(index);
         (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
@@ -95,7 +106,8 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         let index = self.index();
         if self.node().is_none() {
             let on = self.tree.gather.on();
-            self.leaf = Some(self.tree.tables.leaf_table::<M, false>(on, self.va, flags)?);
+            let node = self.tree.tables.leaf_table::<M, false>(on, self.va, flags);
+            self.leaf = Some(node.map_err(|e| MapError::no_table(e, here))?);
         }
         let Some(node) = &self.leaf else { return Err(MapError::OutOfRange { at: here }) };
         if !F::is_none(node.load(index)) {
@@ -124,13 +136,13 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
     fn change_here(&mut self, attr: Attr) -> Option<Attr> {
         let (index, page) = (self.index(), self.page());
         let (on, others) = (self.tree.gather.on(), Use::private(self.tree.gather.is_private()));
-        let node = self.node()?;
+        let node = self.node_of_page()?;
         let seen = node.load(index);
         if F::is_none(seen) {
             return None;
         }
         let change = |raw| with_attr::<F>(seen, raw, attr);
-        on.before_changed::<F>(seen, change(seen));
+        on.before_changed::<F>(Level::PTE, seen, change(seen));
         let old = match node.update(index, others, change) {
             Ok(old) => {
                 self.tree.gather.changed_entry::<F>(page.start, old);
@@ -145,7 +157,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
     pub fn unmap(&mut self) -> Option<(Pfn, Attr)> {
         let (index, page) = (self.index(), self.page());
         let others = Use::private(self.tree.gather.is_private());
-        let old = self.node().and_then(|node| node.take(index, others));
+        let old = self.node_of_page().and_then(|node| node.take(index, others));
         self.advance();
         let old = old?;
         self.tree.gather.changed_entry::<F>(page.start, old);

@@ -1,9 +1,11 @@
 //! Says why a page could not be mapped, and refuses frames that no entry can name.
+use super::tables::NoTable;
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use crate::cpu::WrongMachine;
 use crate::error::error;
 use crate::format::{Format, Inexpressible};
 use crate::frames::NoFrame;
+use crate::page::Level;
 use crate::tlb::TlbRefusal;
 use core::fmt;
 
@@ -22,7 +24,7 @@ pub enum MapError {
         /// Where.
         at: VirtAddr,
     },
-    /// The address is not the start of a page.
+    /// The address is not the start of a page, or of a large one of that size.
     Misaligned {
         /// Where.
         at: VirtAddr,
@@ -37,6 +39,13 @@ pub enum MapError {
         /// The format.
         format: &'static str,
     },
+    /// The format has no leaves in tables of that level.
+    NoSuchSize {
+        /// The level.
+        level: Level,
+        /// The format.
+        format: &'static str,
+    },
     /// Entries cannot have the attributes, or a page of a tree was to be global.
     Inexpressible(Inexpressible),
     /// The tree is of another machine.
@@ -47,6 +56,12 @@ pub enum MapError {
 }
 
 impl MapError {
+    /// Says why there is no leaf table for the page at `at`.
+    #[cold]
+    pub(super) fn no_table(e: NoTable, at: VirtAddr) -> Self {
+        e.no_frame().map_or(MapError::Occupied { at }, MapError::NoFrame)
+    }
+
     /// Says why no page of the user's begins at `at`.
     #[cold]
     pub(super) fn bad_address<F: Format>(at: VirtAddr) -> Self {
@@ -70,6 +85,9 @@ impl fmt::Display for MapError {
                     "no entry of {format} can map {first}: pages are aligned, and physical addresses end"
                 )
             }
+            MapError::NoSuchSize { level, format } => {
+                write!(f, "{format} has no pages in tables of level {}: use a size that it has", level.0)
+            }
             MapError::Inexpressible(e) => e.fmt(f),
             MapError::WrongMachine(e) => e.fmt(f),
             MapError::Refused(e) => e.fmt(f),
@@ -88,6 +106,37 @@ pub(in crate::table) fn check_frames<F: Format>(first: Pfn, pages: u64) -> Resul
     let low = pages <= (end - u64::from(first.0).min(end)) >> F::PAGE_ORDER;
     if aligned && low { Ok(()) } else { Err(MapError::BadFrame { first, format: F::NAME }) }
 }
+
+/// The reason for which pages did not become a large one; they are mapped as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollapseError {
+    /// No large page of that size can begin there.
+    BadPlace(MapError),
+    /// What is mapped here is not what a large page would map here, or nothing is.
+    Differs {
+        /// Where.
+        at: VirtAddr,
+    },
+    /// There was no memory to reserve for the time when it is split again.
+    NoFrame(NoFrame),
+    /// The pages must be flushed first, which this CPU cannot do now.
+    Refused(TlbRefusal),
+}
+
+impl fmt::Display for CollapseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CollapseError::BadPlace(e) => e.fmt(f),
+            CollapseError::Differs { at } => {
+                write!(f, "{at} is not mapped as a part of a large page would be: the pages stay")
+            }
+            CollapseError::NoFrame(e) => e.fmt(f),
+            CollapseError::Refused(e) => e.fmt(f),
+        }
+    }
+}
+
+error!(CollapseError: NoFrame => NoFrame, TlbRefusal => Refused);
 
 error!(MapError: NoFrame => NoFrame, TlbRefusal => Refused, WrongMachine => WrongMachine,
     Inexpressible => Inexpressible);

@@ -10,7 +10,8 @@
 //! | operation | lock | may allocate |
 //! |---|---|---|
 //! | [`TreeMut::map`], [`TreeMut::map_range`], copies and moves | `&mut Tree` | yes; on failure the tree is as before |
-//! | [`TreeMut::unmap_range`], [`TreeMut::change_range`], [`Tree::end`] | `&mut Tree` | never |
+//! | [`TreeMut::map_large`], [`TreeMut::collapse`] | `&mut Tree` | yes, and reserve tables for parts |
+//! | [`TreeMut::unmap_range`], [`TreeMut::change_range`], [`TreeMut::split`], [`Tree::end`] | `&mut Tree` | never but what was reserved |
 //! | [`TreeRef::query`], [`TreeRef::walk`] | `&Tree` | never |
 //! | [`KernelRange::map`] | `&mut KernelRange`; links above its leaf tables: a spin lock | yes; no page is mapped on failure |
 //! | [`KernelRange::unmap`], [`KernelRange::protect`] | `&mut KernelRange` | never |
@@ -22,11 +23,13 @@ mod cursor;
 mod dump;
 mod gathers;
 mod kernel;
+mod large;
 mod map_error;
 mod near;
 mod node;
 mod range;
 mod refill;
+mod reserve;
 mod stale;
 mod tables;
 mod tree;
@@ -38,7 +41,8 @@ pub use kernel::{
     ClaimError, KernelMap, KernelMapError, KernelRange, KernelRangeError, KernelSlots, MAX_RANGES,
     MemoryTooHigh, SlotsError, check_memory,
 };
-pub use map_error::MapError;
+pub use large::Mapped;
+pub use map_error::{CollapseError, MapError};
 pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 pub use unmap::Free;
 

@@ -1,9 +1,9 @@
 //! Keeps the way to the tables around the last page, for calls on single pages one after another.
 use super::node::Node;
-use super::tables::{Tables, descend};
+use super::tables::{NoTable, Tables, descend};
 use crate::addr::PhysAddr;
 use crate::format::Format;
-use crate::frames::{AllocFlags, FrameMeta, NoFrame};
+use crate::frames::{AllocFlags, FrameMeta};
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use core::ops::Deref;
@@ -80,7 +80,7 @@ impl<'a, F: Format> Near<'a, F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; the tree is unchanged then.
+    /// [`NoTable`]; the tree is unchanged then.
     #[inline(always)]
     pub fn put_in_new<M: Machine>(
         &self,
@@ -89,7 +89,7 @@ impl<'a, F: Format> Near<'a, F> {
         is_above: bool,
         flags: AllocFlags,
         raw: u64,
-    ) -> Result<(), NoFrame> {
+    ) -> Result<(), NoTable> {
         if is_above { self.put_below(on, va, flags, raw) } else { self.put_far(on, va, flags, raw) }
     }
 
@@ -101,8 +101,10 @@ impl<'a, F: Format> Near<'a, F> {
         va: u64,
         flags: AllocFlags,
         raw: u64,
-    ) -> Result<(), NoFrame> {
-        if let Some(record) = self.record
+    ) -> Result<(), NoTable> {
+        // Where there are large pages, one may lie there.
+        if !(F::LEAF_LEVELS > 1 && self.tables.reserve.is_used())
+            && let Some(record) = self.record
             && self.tables.put_at_hand(on, va, self.above, record, flags, raw)
         {
             return Ok(());
@@ -117,8 +119,12 @@ impl<'a, F: Format> Near<'a, F> {
         va: u64,
         flags: AllocFlags,
         raw: u64,
-    ) -> Result<(), NoFrame> {
-        self.tables.put_in_new_by(on, va, self.tables.descend(on, va), flags, raw)
+    ) -> Result<(), NoTable> {
+        let may_be_large = F::LEAF_LEVELS > 1 && self.tables.reserve.is_used();
+        if may_be_large && self.tables.is_large_at(on, va) {
+            return Err(NoTable::LARGE);
+        }
+        Ok(self.tables.put_in_new_by(on, va, self.tables.descend(on, va), flags, raw)?)
     }
 }
 

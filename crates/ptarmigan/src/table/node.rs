@@ -122,6 +122,12 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         Node { guard: open(window, level, at), at, level, record, _format: PhantomData }
     }
 
+    /// Its level.
+    #[inline]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
     /// Where the table is.
     #[inline]
     pub fn at(&self) -> PhysAddr {
@@ -425,16 +431,30 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// Lets no MMU use the entry at `index` of a leaf table until the next change. It is still an
-    /// entry, so its place is not filled again. Returns what it was.
+    /// Lets no MMU use the leaf at `index` until the next change. It is still an entry, so its
+    /// place is not filled again. Returns what it was.
     #[inline]
     pub fn break_off(&self, index: usize) -> u64 {
-        self.replace(index, Use::Walked, |raw| F::map_attr(Level::PTE, raw, Attr::without_access))
+        self.replace(index, Use::Walked, |raw| F::map_attr(self.level, raw, Attr::without_access))
     }
 
-    /// Makes the entry for `va` of a leaf table, which is [broken off](Self::break_off).
+    /// Makes the leaf for `va`, which is [broken off](Self::break_off).
     pub fn make(&self, va: u64, raw: u64) {
-        self.replace(F::index(Level::PTE, va), Use::Walked, |_| raw);
+        self.replace(F::index(self.level, va), Use::Walked, |_| raw);
+    }
+
+    /// Puts the link or leaf `raw` in the place of the one at `index` of a table above the leaves,
+    /// which no MMU uses, or which the architecture lets it follow without a break; the one that
+    /// was there.
+    pub fn exchange_large(&self, index: usize, raw: u64, others: Use) -> u64 {
+        let slot = self.slot(index);
+        debug_assert!(self.level > Level::PTE && !F::is_none(raw) && !F::is_none(slot.load()));
+        if others == Use::Private {
+            let old = slot.load();
+            slot.store(raw);
+            return old;
+        }
+        slot.swap(raw)
     }
 
     /// Clears the entry of a slot; returns its former value.
@@ -587,8 +607,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// Calls `visit` for each link to a table from `first` to `last` (inclusive); returns how many
-    /// of them it has cut.
+    /// Calls `visit` for each link to a table from `first` to `last` (inclusive), and passes over
+    /// large pages; returns how many links it has cut.
     #[inline]
     pub fn each_link(&self, first: usize, last: usize, mut visit: impl FnMut(Link<'_, F>)) -> usize {
         let mut cleared = Cleared { node: self, n: 0 };

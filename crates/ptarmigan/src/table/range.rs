@@ -1,14 +1,16 @@
-//! Changes, walks, copies and moves of ranges: each goes down the tables once and touches every table in the range once.
+//! Changes, walks, copies and moves of ranges: each goes down the tables once and touches every
+//! table in the range once.
 use super::broken::{BATCH, Broken};
 use super::node::{Live, NeedsBreak, Node, Span, Use};
 use super::stale::Stale;
-use super::tables::Tables;
+use super::tables::{NoTable, Tables, page_of};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
+use crate::window::OpenWindow;
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
 /// `range`.
@@ -20,20 +22,25 @@ pub(super) fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (
     (first as usize, (last as usize).min(F::entries(level) - 1))
 }
 
-/// Whether the MMU may use a page in all ways that `raw` allows, and more.
+/// Whether the MMU may use a leaf `new` of a table of `level` in all ways that `raw` allows, and
+/// more.
 #[inline]
-fn gains<F: Format>(raw: u64, new: u64) -> bool {
-    F::is_present(Level::PTE, raw) && F::attr(Level::PTE, new).has(F::attr(Level::PTE, raw))
+fn gains<F: Format>(level: Level, raw: u64, new: u64) -> bool {
+    F::is_present(level, raw) && F::attr(level, new).has(F::attr(level, raw))
 }
 
-/// Adds the attributes of `new` to those of an entry.
+/// Adds the attributes of the leaf `new` of a table of `level` to those of an entry.
 #[inline]
-fn gain<F: Format>(new: u64) -> impl Fn(u64) -> u64 {
-    let gained = F::attr(Level::PTE, new);
-    move |now| {
-        let attr = F::attr(Level::PTE, now) | gained;
-        F::leaf(Level::PTE, F::frame(Level::PTE, now), attr)
-    }
+fn gain<F: Format>(level: Level, new: u64) -> impl Fn(u64) -> u64 {
+    let gained = F::attr(level, new);
+    move |now| F::map_attr(level, now, |attr| attr | gained)
+}
+
+/// Whether the leaf of a table of `level` at `va` lies in `range`, of whole pages or not.
+#[inline]
+pub(super) fn is_inside<F: Format>(level: Level, va: u64, range: VirtRange) -> bool {
+    let page = (1 << F::PAGE_SHIFT) - 1;
+    range.start & !page <= va && va + (1 << F::shift(level)) <= (range.end + page) & !page
 }
 
 /// Flushes the gather and makes the entries that are broken off; false if this CPU cannot flush
@@ -41,11 +48,11 @@ fn gain<F: Format>(new: u64) -> impl Fn(u64) -> u64 {
 fn make_broken<'w, F: Format, M: Machine, T, const N: usize>(
     broken: &mut Broken<'w, F, M::Window, T, N>,
     gather: &mut Gather<'_, M>,
-    change: &impl Fn(u64, u64) -> u64,
+    change: &impl Fn(Level, u64, u64) -> u64,
 ) -> bool
 where
     M::Window: 'w,
-    T: Fn(u64) -> Option<Node<'w, F, M::Window>>,
+    T: Fn(Level, u64) -> Option<Node<'w, F, M::Window>>,
 {
     if broken.is_empty() {
         return true;
@@ -55,20 +62,21 @@ where
         .make(
             || gather.borrow_mut().flush_so_far(),
             change,
-            |va, raw| gather.borrow().became_valid(va, 1, raw),
+            |level, va, raw| gather.borrow().became_valid_leaf(va, F::shift(level), 0, raw),
         )
         .is_ok()
 }
 
 impl<F: Format> Tables<F> {
-    /// Calls `change(address, entry)` for every leaf in `range` and writes the result, which must
-    /// be an entry, where it differs. `change` may be called several times for one entry, as MMUs
-    /// set bits in between. Records changed pages in the gather.
+    /// Calls `change(level, address, entry)` for every leaf in `range` and writes the result, which
+    /// must be an entry, where it differs. `change` may be called several times for one entry, as
+    /// MMUs set bits in between. Records changed pages in the gather. Large pages that lie partly in
+    /// the range are split first.
     pub fn change<M: Machine>(
         &mut self,
         range: VirtRange,
         gather: &mut Gather<'_, M>,
-        change: impl Fn(u64, u64) -> u64,
+        change: impl Fn(Level, u64, u64) -> u64,
     ) {
         self.change_leaves::<M, false>(range, gather, change);
     }
@@ -80,7 +88,7 @@ impl<F: Format> Tables<F> {
         &mut self,
         range: VirtRange,
         gather: &mut Gather<'_, M>,
-        change: impl Fn(u64, u64) -> u64,
+        change: impl Fn(Level, u64, u64) -> u64,
     ) {
         self.change_leaves::<M, true>(range, gather, change);
     }
@@ -90,34 +98,43 @@ impl<F: Format> Tables<F> {
         &mut self,
         range: VirtRange,
         gather: &mut Gather<'_, M>,
-        change: impl Fn(u64, u64) -> u64,
+        change: impl Fn(Level, u64, u64) -> u64,
     ) {
+        self.split_ends(range, gather);
         let (on, others) = (gather.on(), Use::private(gather.is_private()));
         if const { F::EVER_BREAKS } && others == Use::Walked {
             self.change_breaking::<M, GAINS>(range, gather, change);
             return;
         }
-        each_leaf_table::<F, M>(on, self.root(), range, &mut |node, base, first, last| {
+        self.each_part(on, range, &mut |part| {
+            let Part::Table { node, base, first, last } = part else {
+                let Part::Large { node, index, va, raw } = part else { return };
+                if is_inside::<F>(node.level(), va, range) {
+                    change_large::<F, M, GAINS>(node, index, va, raw, others, gather, &change);
+                }
+                return;
+            };
             let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
             let changed = node.each_noted(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
-                let new = change(va, raw);
+                let new = change(Level::PTE, va, raw);
                 if new == raw {
                     return false;
                 }
-                on.before_changed::<F>(raw, new);
+                on.before_changed::<F>(Level::PTE, raw, new);
                 if const { F::KEPT != 0 } {
-                    let (_, now) = node.replace_seen(index, raw, new, others, |now| change(va, now));
+                    let (_, now) =
+                        node.replace_seen(index, raw, new, others, |now| change(Level::PTE, va, now));
                     stale.gather.changed_entry::<F>(va, now);
                     return false;
                 }
-                if GAINS && gains::<F>(raw, new) {
+                if GAINS && gains::<F>(Level::PTE, raw, new) {
                     // `change` may look at the frame's record: once is enough.
-                    let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(new));
+                    let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(Level::PTE, new));
                     stale.gather.gained(va, raw, now);
                     return false;
                 }
-                node.replace_seen(index, raw, new, others, |now| change(va, now));
+                node.replace_seen(index, raw, new, others, |now| change(Level::PTE, va, now));
                 true
             });
             stale.end(changed);
@@ -133,35 +150,48 @@ impl<F: Format> Tables<F> {
         &self,
         range: VirtRange,
         gather: &mut Gather<'_, M>,
-        change: impl Fn(u64, u64) -> u64,
+        change: impl Fn(Level, u64, u64) -> u64,
     ) {
         let on = gather.on();
-        let mut broken = Broken::<_, _, _, BATCH>::new(|va| self.find(on, va, Level::PTE));
-        each_leaf_table::<F, M>(on, self.root(), range, &mut |node, base, first, last| {
-            node.each(first, last, |index, raw| {
-                let va = base + ((index as u64) << F::PAGE_SHIFT);
-                let new = change(va, raw);
-                if new == raw {
-                    return;
-                }
-                on.before_changed::<F>(raw, new);
-                if const { GAINS && F::KEPT == 0 }
-                    && gains::<F>(raw, new)
-                    && let Ok((_, now)) = node.update_seen(index, raw, new, Use::Walked, gain::<F>(new))
-                {
-                    gather.gained(va, raw, now);
-                    return;
-                }
-                match node.update_seen(index, raw, new, Use::Walked, |now| change(va, now)) {
-                    Ok((old, _)) => gather.changed_entry::<F>(va, old),
-                    Err(NeedsBreak) => {
-                        if broken.is_full() {
-                            make_broken(&mut broken, gather, &change);
-                        }
-                        gather.changed_entry::<F>(va, broken.add(node, index, va));
+        let mut broken = Broken::<_, _, _, BATCH>::new(|level, va| self.find(on, va, level));
+        let mut change_one = |node: &Node<'_, F, M::Window>, index, va, raw| {
+            let level = node.level();
+            let new = change(level, va, raw);
+            if new == raw {
+                return;
+            }
+            on.before_changed::<F>(level, raw, new);
+            if const { GAINS && F::KEPT == 0 }
+                && gains::<F>(level, raw, new)
+                && let Ok((_, now)) = node.update_seen(index, raw, new, Use::Walked, gain::<F>(level, new))
+            {
+                gather.became_valid_leaf(va, F::shift(level), raw, now);
+                return;
+            }
+            let old = match node.update_seen(index, raw, new, Use::Walked, |now| change(level, va, now)) {
+                Ok((old, _)) => old,
+                Err(NeedsBreak) => {
+                    if broken.is_full() {
+                        make_broken(&mut broken, gather, &change);
                     }
+                    broken.add(node, index, va)
                 }
-            });
+            };
+            if level == Level::PTE {
+                gather.changed_entry::<F>(va, old);
+            } else {
+                gather.changed_large(va, F::shift(level));
+            }
+        };
+        self.each_part(on, range, &mut |part| match part {
+            Part::Table { node, base, first, last } => node.each(first, last, |index, raw| {
+                change_one(node, index, base + ((index as u64) << F::PAGE_SHIFT), raw);
+            }),
+            Part::Large { node, index, va, raw } if is_inside::<F>(node.level(), va, range) => {
+                change_one(node, index, va, raw);
+            }
+            // It could not be split.
+            Part::Large { .. } => {}
         });
         make_broken(&mut broken, gather, &change);
     }
@@ -179,10 +209,10 @@ impl<F: Format> Tables<F> {
     ) -> Option<u64> {
         let on = gather.on();
         let node = self.find(on, va, Level::PTE)?;
-        let mut broken = Broken::<_, _, _, 1>::new(|va| self.find(on, va, Level::PTE));
+        let mut broken = Broken::<_, _, _, 1>::new(|level, va| self.find(on, va, level));
         let was = broken.add(&node, F::index(Level::PTE, va), va);
         gather.changed_entry::<F>(va, was);
-        make_broken(&mut broken, gather, &|_, raw| change(raw)).then_some(was)
+        make_broken(&mut broken, gather, &|_, _, raw| change(raw)).then_some(was)
     }
 
     /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
@@ -192,11 +222,56 @@ impl<F: Format> Tables<F> {
         range: VirtRange,
         mut visit: impl FnMut(VirtAddr, Pfn, Attr),
     ) {
+        let range = range.and(Self::USER);
+        self.walk_leaves(on, range, |level, va, raw| {
+            if level == Level::PTE {
+                visit(VirtAddr(va), F::frame(level, raw), F::attr(level, raw));
+                return;
+            }
+            let size = 1 << F::shift(level);
+            let part = VirtRange { start: va, end: va + size }.and(range);
+            let first = part.start & !((1 << F::PAGE_SHIFT) - 1);
+            for page in (first..part.end).step_by(1 << F::PAGE_SHIFT) {
+                let (frame, attr) = page_of::<F>(level, raw, page);
+                visit(VirtAddr(page), frame, attr);
+            }
+        });
+    }
+
+    /// Calls `visit` for every leaf table and every large page in `range`, in order.
+    #[inline]
+    pub(super) fn each_part<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        range: VirtRange,
+        visit: &mut impl FnMut(Part<'_, '_, F, M::Window>),
+    ) {
+        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
+            let range = range.and(Self::USER);
+            if !range.is_empty() {
+                walk_mixed::<F, M>(on, self.root(), Self::ROOT, 0, range, visit);
+            }
+            return;
+        }
         each_leaf_table::<F, M>(on, self.root(), range, &mut |node, base, first, last| {
-            node.each(first, last, |index, raw| {
-                let va = base + ((index as u64) << F::PAGE_SHIFT);
-                visit(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw));
-            });
+            visit(Part::Table { node, base, first, last });
+        });
+    }
+
+    /// Calls `visit(level, first address, entry)` for every leaf that maps a part of `range`, in
+    /// order.
+    #[inline]
+    pub fn walk_leaves<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        range: VirtRange,
+        mut visit: impl FnMut(Level, u64, u64),
+    ) {
+        self.each_part(on, range, &mut |part| match part {
+            Part::Table { node, base, first, last } => node.each(first, last, |index, raw| {
+                visit(Level::PTE, base + ((index as u64) << F::PAGE_SHIFT), raw);
+            }),
+            Part::Large { node, va, raw, .. } => visit(node.level(), va, raw),
         });
     }
 
@@ -258,7 +333,7 @@ impl<F: Format> Tables<F> {
                 let there = match to.leaf_table::<M, false>(on, base, AllocFlags::NORMAL) {
                     Ok(there) => there,
                     Err(e) => {
-                        result = Err(e);
+                        result = Err(e.in_space());
                         return;
                     }
                 };
@@ -382,7 +457,8 @@ impl<F: Format> Tables<F> {
             gather.table_moved(at, range.end);
             return Ok(());
         }
-        let there = self.leaf_table::<M, false>(on, target, AllocFlags::NORMAL)?;
+        let there = self.leaf_table::<M, false>(on, target, AllocFlags::NORMAL);
+        let there = there.map_err(NoTable::in_space)?;
         let others = Use::private(gather.is_private());
         let first = F::index(Level::PTE, at);
         let last = first + (range.len() >> F::PAGE_SHIFT) as usize - 1;
@@ -484,5 +560,88 @@ fn walk_links<F: Format, M: Machine>(
     let (first, last) = indices::<F>(level, base, range);
     node.each_link(first, last, |link| {
         inner(link.child, base + ((link.index as u64) << F::shift(level)));
+    });
+}
+
+/// A leaf table, or a large page, of which a part lies in a range.
+pub(super) enum Part<'n, 'w, F: Format, W: OpenWindow> {
+    /// Entries from `first` to `last` (inclusive) of a leaf table that maps addresses from `base` on.
+    Table {
+        /// The table.
+        node: &'n Node<'w, F, W>,
+        /// The first address that it maps.
+        base: u64,
+        /// The first index.
+        first: usize,
+        /// The last one.
+        last: usize,
+    },
+    /// A large page.
+    Large {
+        /// The table that it is in.
+        node: &'n Node<'w, F, W>,
+        /// Its index.
+        index: usize,
+        /// Its first address.
+        va: u64,
+        /// The leaf.
+        raw: u64,
+    },
+}
+
+/// Changes a large page, at `index` of `node`; see [`Tables::change`].
+#[cold]
+#[inline(never)]
+fn change_large<F: Format, M: Machine, const GAINS: bool>(
+    node: &Node<'_, F, M::Window>,
+    index: usize,
+    va: u64,
+    raw: u64,
+    others: Use,
+    gather: &mut Gather<'_, M>,
+    change: &impl Fn(Level, u64, u64) -> u64,
+) {
+    let level = node.level();
+    let new = change(level, va, raw);
+    if new == raw {
+        return;
+    }
+    gather.on().before_changed::<F>(level, raw, new);
+    if GAINS && gains::<F>(level, raw, new) {
+        let (_, now) = node.replace_seen(index, raw, new, others, gain::<F>(level, new));
+        gather.became_valid_leaf(va, F::shift(level), raw, now);
+        return;
+    }
+    gather.changed_large(va, F::shift(level));
+    node.replace_seen(index, raw, new, others, |now| change(level, va, now));
+}
+
+/// The function that [`walk_mixed`] calls for each leaf table and each large page.
+type VisitParts<'v, F, M> = dyn FnMut(Part<'_, '_, F, <M as Machine>::Window>) + 'v;
+
+/// Visits the leaf tables and large pages in `range` below the table of `level`, above the leaves,
+/// at `at`, in order.
+#[cold]
+fn walk_mixed<F: Format, M: Machine>(
+    on: On<'_, M>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+    range: VirtRange,
+    visit: &mut VisitParts<'_, F, M>,
+) {
+    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
+    let (first, last) = indices::<F>(level, base, range);
+    node.each(first, last, |index, raw| {
+        let va = base + ((index as u64) << F::shift(level));
+        match F::linked(level, raw) {
+            None => visit(Part::Large { node: &node, index, va, raw }),
+            Some(table) if level > Level(1) => walk_mixed(on, table, Level(level.0 - 1), va, range, visit),
+            Some(table) => {
+                let node = Node::<F, M::Window>::open(on.window(), on.frames(), Level::PTE, table);
+                let (first, last) = indices::<F>(Level::PTE, va, range);
+                visit(Part::Table { node: &node, base: va, first, last });
+            }
+        }
     });
 }

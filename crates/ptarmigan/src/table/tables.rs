@@ -1,6 +1,8 @@
 //! The tables of one space: the way down to an entry, and tables that are made on the way.
 use super::node::{Node, read};
-use crate::addr::{PhysAddr, VirtAddr, VirtRange};
+use super::reserve::Reserve;
+use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use crate::cpu::NodeId;
 use crate::format::{self, Attr, Entry, Format};
 use crate::frames::{AllocFlags, FrameMeta, Frames, HighUse, NoFrame, Use};
 use crate::machine::{Machine, On};
@@ -20,7 +22,38 @@ pub(crate) struct Tables<F: Format> {
     /// Leaf tables from which on it prefers high memory for more: its share of low memory, and 0 as
     /// soon as it has had one in high memory.
     prefers_high_from: AtomicU32,
+    /// What its large pages have reserved.
+    pub(super) reserve: Reserve,
     _format: PhantomData<F>,
+}
+
+/// Why there is no leaf table for an address: there was no memory for one, or a large page lies
+/// there. One word, as [`NoFrame`] is.
+#[derive(Debug)]
+pub(crate) struct NoTable(NoFrame);
+
+impl NoTable {
+    /// A large page lies there. No memory is given in blocks of so many frames.
+    pub const LARGE: Self = NoTable(NoFrame::new(u8::MAX, NodeId(0), 0));
+
+    /// The error in the tables of a space, which has no large pages.
+    #[inline]
+    pub fn in_space(self) -> NoFrame {
+        debug_assert!(self.0 != Self::LARGE.0, "a space has no large pages");
+        self.0
+    }
+
+    /// Says which of the two it is: `None` for a large page.
+    pub fn no_frame(self) -> Option<NoFrame> {
+        (self.0 != Self::LARGE.0).then_some(self.0)
+    }
+}
+
+impl From<NoFrame> for NoTable {
+    #[inline]
+    fn from(e: NoFrame) -> Self {
+        NoTable(e)
+    }
 }
 
 /// How many tables of each level there are.
@@ -58,7 +91,7 @@ pub(super) fn descend<F: Format, W: OpenWindow>(
         match F::linked(level, raw) {
             Some(next) => (at, level) = (next, Level(level.0 - 1)),
             None => {
-                debug_assert_eq!(F::entry(level, raw), Entry::None, "the library makes no large pages");
+                debug_assert_eq!(F::entry(level, raw) == Entry::Leaf, !F::is_none(raw), "no link, no leaf");
                 break;
             }
         }
@@ -89,7 +122,8 @@ impl<F: Format> Tables<F> {
             record.set_order(level.0);
         }
         let prefers_high_from = AtomicU32::new(on.machine().table_share());
-        let tables = Tables { root, count: Default::default(), prefers_high_from, _format: PhantomData };
+        let (count, reserve) = (Default::default(), Reserve::NONE);
+        let tables = Tables { root, count, prefers_high_from, reserve, _format: PhantomData };
         tables.add(level, 1);
         if F::ROOT_IN_REGISTERS {
             let below = Level(level.0 - 1);
@@ -192,14 +226,14 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; the tree is unchanged then.
+    /// [`NoTable`]; the tree is unchanged then.
     #[inline(always)]
     pub(super) fn leaf_table<'a, M: Machine, const SHARED: bool>(
         &self,
         on: On<'a, M>,
         va: u64,
         flags: AllocFlags,
-    ) -> Result<Node<'a, F, M::Window>, NoFrame> {
+    ) -> Result<Node<'a, F, M::Window>, NoTable> {
         let end = self.descend(on, va);
         if end.level == Level::PTE {
             return Ok(self.node(on, Level::PTE, end.at));
@@ -215,7 +249,8 @@ impl<F: Format> Tables<F> {
     /// [`NoFrame`]; tables that were made above stay.
     pub fn make_table<M: Machine>(&self, on: On<'_, M>, va: u64, level: Level) -> Result<(), NoFrame> {
         if level == Level::PTE {
-            return self.leaf_table::<M, false>(on, va, AllocFlags::NORMAL).map(|_| ());
+            let made = self.leaf_table::<M, false>(on, va, AllocFlags::NORMAL);
+            return made.map_or_else(|e| e.no_frame().map_or(Ok(()), Err), |_| Ok(()));
         }
         self.upper_table(on, va, level, AllocFlags::NORMAL)
     }
@@ -231,7 +266,7 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; the tree is unchanged then.
+    /// [`NoTable`]; the tree is unchanged then.
     #[inline(always)]
     pub(super) fn leaf_table_from<'a, M: Machine, const SHARED: bool>(
         &self,
@@ -239,7 +274,7 @@ impl<F: Format> Tables<F> {
         va: u64,
         end: Descent,
         flags: AllocFlags,
-    ) -> Result<Node<'a, F, M::Window>, NoFrame> {
+    ) -> Result<Node<'a, F, M::Window>, NoTable> {
         let Descent { at, level } = end;
         let at = match level {
             _ if SHARED => self.grow_shared(on, va, at, level, flags)?,
@@ -277,7 +312,10 @@ impl<F: Format> Tables<F> {
         va: u64,
         parent: PhysAddr,
         flags: AllocFlags,
-    ) -> Result<PhysAddr, NoFrame> {
+    ) -> Result<PhysAddr, NoTable> {
+        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() && self.is_large_at(on, va) {
+            return Err(NoTable::LARGE);
+        }
         let (at, _) = self.take_leaf_table(on, flags)?;
         self.node(on, Level(1), parent).put(F::index(Level(1), va), F::link(Level(1), at));
         Ok(at)
@@ -307,7 +345,8 @@ impl<F: Format> Tables<F> {
         self.put_in_new_by(on, va, end, AllocFlags::NORMAL, raw)
     }
 
-    /// As [`put_in_new`](Self::put_in_new), with tables by `flags`, wherever they come from.
+    /// As [`put_in_new`](Self::put_in_new), with tables by `flags`, wherever they come from. No large
+    /// page maps `va`.
     ///
     /// # Errors
     ///
@@ -323,7 +362,7 @@ impl<F: Format> Tables<F> {
     ) -> Result<(), NoFrame> {
         let Descent { at, level } = end;
         if level != Level(1) {
-            let at = self.grow_path(on, va, at, level, flags)?;
+            let at = self.grow_path(on, va, at, level, flags).map_err(NoTable::in_space)?;
             self.node(on, Level::PTE, at).put(F::index(Level::PTE, va), raw);
             return Ok(());
         }
@@ -413,7 +452,10 @@ impl<F: Format> Tables<F> {
         parent: PhysAddr,
         level: Level,
         flags: AllocFlags,
-    ) -> Result<PhysAddr, NoFrame> {
+    ) -> Result<PhysAddr, NoTable> {
+        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() && self.is_large_at(on, va) {
+            return Err(NoTable::LARGE);
+        }
         let path = Path::<F>::make(on, va, level, self.place::<M>(flags))?;
         // The window may unwind: nothing is counted before that is not linked.
         let node = self.node(on, level, parent);
@@ -481,35 +523,123 @@ impl<F: Format> Tables<F> {
     /// Reads the leaf entry for `va`, a user address, in the tables whose root is at `root`, which
     /// may be changing. The caller is a [reader](crate::tlb::Readers) of their space, which keeps
     /// tables that are found from being used again.
-    pub fn query_from<M: Machine>(
-        on: On<'_, M>,
-        root: PhysAddr,
-        va: VirtAddr,
-    ) -> Option<(crate::addr::Pfn, Attr)> {
+    pub fn query_from<M: Machine>(on: On<'_, M>, root: PhysAddr, va: VirtAddr) -> Option<(Pfn, Attr)> {
         if va.0 >= F::USER_END {
             return None;
         }
-        let end = descend::<F, _>(on.window(), root, Self::ROOT, va.0, Level::PTE);
-        if end.level > Level::PTE {
-            return None;
-        }
-        let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va.0));
-        (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
+        page_from::<F, M>(on, root, va.0, || true)
     }
 
-    /// The leaf entry for `va`; `None` if it is empty.
+    /// The leaf that maps `va`, and the level of its table; `None` if there is none.
     #[inline(always)]
-    pub fn raw<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<u64> {
+    pub fn lookup<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Level, u64)> {
         if va >= F::USER_END {
             return None;
         }
-        let end = descend::<F, _>(on.window(), self.root, Self::ROOT, va, Level::PTE);
+        let end = self.descend(on, va);
         if end.level > Level::PTE {
-            return None;
+            return self.large_at(on, va);
         }
         let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va));
-        (!F::is_none(raw)).then_some(raw)
+        (!F::is_none(raw)).then_some((Level::PTE, raw))
     }
+
+    /// Whether a large page maps `va`, a user address.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn is_large_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> bool {
+        self.large_at(on, va).is_some()
+    }
+
+    /// The large page that maps `va`, a user address, and the level of its table; `None` if there is
+    /// none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn large_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Level, u64)> {
+        large_from::<F, M>(on, self.root, va)
+    }
+
+    /// The page that is mapped at `va`, its frame and attributes; `None` if there is none.
+    #[inline(always)]
+    pub fn page<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Pfn, Attr)> {
+        if va >= F::USER_END {
+            return None;
+        }
+        page_from::<F, M>(on, self.root, va, || self.reserve.is_used())
+    }
+}
+
+/// The large page that maps `va`, a user address, below the root at `root`, and the level of its
+/// table.
+#[cold]
+#[inline(never)]
+fn large_from<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> Option<(Level, u64)> {
+    let end = descend::<F, _>(on.window(), root, Tables::<F>::ROOT, va, Level::PTE);
+    if end.level == Level::PTE {
+        return None;
+    }
+    let raw = read::<F, M::Window>(on.window(), end.level, end.at, F::index(end.level, va));
+    // It may have become a table meanwhile.
+    (F::entry(end.level, raw) == Entry::Leaf).then_some((end.level, raw))
+}
+
+/// Frame and attributes of a page, in one word: values of a call that hardly ever happens must not
+/// lie in memory on the way of all others.
+pub(super) struct Page(u64);
+
+impl Page {
+    const NONE: u64 = u64::MAX;
+
+    /// One word of a page; [`Page::out`] makes it that again.
+    #[inline]
+    pub fn into_word(page: Option<(Pfn, Attr)>) -> Self {
+        Page(page.map_or(Self::NONE, |(pfn, attr)| u64::from(pfn.0) | u64::from(attr.0) << 32))
+    }
+
+    /// The page.
+    #[inline]
+    pub fn out(self) -> Option<(Pfn, Attr)> {
+        (self.0 != Self::NONE).then_some((Pfn(self.0 as u32), Attr((self.0 >> 32) as u32)))
+    }
+}
+
+/// The page at `va` that a large one maps, below the root at `root`.
+#[cold]
+#[inline(never)]
+fn page_in_large<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> Page {
+    Page::into_word(large_from::<F, M>(on, root, va).map(|(level, raw)| page_of::<F>(level, raw, va)))
+}
+
+/// The page that is mapped at `va`, a user address, below the root at `root`. `has_large` says
+/// whether there may be large pages.
+#[inline(always)]
+fn page_from<F: Format, M: Machine>(
+    on: On<'_, M>,
+    root: PhysAddr,
+    va: u64,
+    has_large: impl Fn() -> bool,
+) -> Option<(Pfn, Attr)> {
+    let end = descend::<F, _>(on.window(), root, Tables::<F>::ROOT, va, Level::PTE);
+    if end.level > Level::PTE {
+        if const { F::LEAF_LEVELS == 1 } || !has_large() {
+            return None;
+        }
+        return page_in_large::<F, M>(on, root, va).out();
+    }
+    let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va));
+    (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
+}
+
+/// Frame and attributes of the page at `va` that the leaf `raw` of a table of `level` maps.
+#[cold]
+#[inline(never)]
+pub(super) fn page_of<F: Format>(level: Level, raw: u64, va: u64) -> (Pfn, Attr) {
+    let mut frame = F::frame(level, raw);
+    if level > Level::PTE {
+        let page = va >> F::PAGE_SHIFT & ((1 << (F::shift(level) - F::PAGE_SHIFT)) - 1);
+        frame.0 += (page as u32) << F::PAGE_ORDER;
+    }
+    (frame, F::attr(level, raw))
 }
 
 /// Refuses, at compile time, entries that say whether pages were hashed on a machine whose MMU

@@ -1,4 +1,5 @@
 //! A tree of tables with its TLB state, and changes to it.
+use super::large::{Mapped, each_page};
 use super::map_error::{MapError, check_frames};
 use super::near::Near;
 use super::node::{NeedsBreak, Use};
@@ -87,6 +88,11 @@ impl<F: Format> Tree<F> {
         self.tables.below_root()
     }
 
+    /// Returns the number of tables that are kept free for the parts of large pages.
+    pub fn reserved(&self) -> u32 {
+        self.tables.reserve.tables()
+    }
+
     /// Returns the tree's TLB state.
     pub fn tlb(&self) -> &SpaceTlb {
         &self.tlb
@@ -146,6 +152,30 @@ impl<F: Format> Tree<F> {
         on: On<'_, M>,
         mut leaf: impl FnMut(VirtAddr, Pfn, Attr),
     ) -> Result<(), Refused<Self, TlbRefusal>> {
+        self.end_raw(on, |level, va, raw| each_page::<F>(level, va, raw, &mut leaf))
+    }
+
+    /// As [`end`](Self::end), with one call of `leaf` for each leaf, large pages among them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`end`](Self::end).
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
+    pub fn end_leaves<M: Machine>(
+        self,
+        on: On<'_, M>,
+        mut leaf: impl FnMut(Mapped),
+    ) -> Result<(), Refused<Self, TlbRefusal>> {
+        self.end_raw(on, |level, va, raw| leaf(Mapped::of::<F>(level, va, raw)))
+    }
+
+    #[inline]
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
+    fn end_raw<M: Machine>(
+        self,
+        on: On<'_, M>,
+        mut leaf: impl FnMut(Level, u64, u64),
+    ) -> Result<(), Refused<Self, TlbRefusal>> {
         let machine = on.check(self.tlb.machine()).map_err(TlbRefusal::from);
         if let Err(error) = machine.and_then(|()| on.tlb().may_flush(on.pin())) {
             return Err(Refused { value: self, error });
@@ -153,9 +183,7 @@ impl<F: Format> Tree<F> {
         let Tree { tables, tlb } = self;
         let mut ticket = None;
         let mut gather = tables.ending(on, &tlb, &mut ticket);
-        let leaf =
-            |_: &mut _, va, raw| leaf(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw));
-        tables.end(&mut gather, leaf, |_, _, _| {});
+        tables.end(&mut gather, |_, level, va, raw| leaf(level, va, raw), |_, _, _, _| {});
         Ok(())
     }
 }
@@ -204,6 +232,12 @@ impl<'a, F: Format> TreeRef<'a, F> {
         self.on(on).ok()?.query(va)
     }
 
+    /// Returns the leaf that maps `va`, a page or a large page. A tree of another machine has none.
+    #[inline]
+    pub fn query_leaf<M: Machine>(self, on: On<'_, M>, va: VirtAddr) -> Option<Mapped> {
+        self.on(on).ok()?.query_leaf(va)
+    }
+
     /// Returns the tree as `on` reads it, for many queries: the machine is compared once.
     ///
     /// # Errors
@@ -215,7 +249,23 @@ impl<'a, F: Format> TreeRef<'a, F> {
         Ok(TreeView { tables: self.tables, on })
     }
 
-    /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
+    /// Calls `visit` for every leaf that maps a part of `range`, large pages among them, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if the tree is of another machine.
+    pub fn walk_leaves<M: Machine>(
+        self,
+        on: On<'_, M>,
+        range: VirtRange,
+        visit: impl FnMut(Mapped),
+    ) -> Result<(), WrongMachine> {
+        self.on(on)?.walk_leaves(range, visit);
+        Ok(())
+    }
+
+    /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order; for
+    /// each page of a large one, too.
     ///
     /// # Errors
     ///
@@ -259,11 +309,23 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
     /// access through.
     #[inline]
     pub fn query(self, va: VirtAddr) -> Option<(Pfn, Attr)> {
-        let raw = self.tables.raw(self.on, va.0)?;
-        Some((F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
+        self.tables.page(self.on, va.0)
     }
 
-    /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
+    /// Returns the leaf that maps `va`, a page or a large page.
+    #[inline]
+    pub fn query_leaf(self, va: VirtAddr) -> Option<Mapped> {
+        let (level, raw) = self.tables.lookup(self.on, va.0)?;
+        Some(Mapped::of::<F>(level, va.0 & !((1 << F::shift(level)) - 1), raw))
+    }
+
+    /// Calls `visit` for every leaf that maps a part of `range`, large pages among them, in order.
+    pub fn walk_leaves(self, range: VirtRange, mut visit: impl FnMut(Mapped)) {
+        self.tables.walk_leaves(self.on, range, |level, va, raw| visit(Mapped::of::<F>(level, va, raw)));
+    }
+
+    /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order; for
+    /// each page of a large one, too.
     pub fn walk(self, range: VirtRange, visit: impl FnMut(VirtAddr, Pfn, Attr)) {
         self.tables.walk(self.on, range, visit);
     }
@@ -306,7 +368,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     ///    and with those that [`protect`](Self::protect) and [`change_range`](Self::change_range)
     ///    give it later, is allowed to the frame `pfn`, until the page has been unmapped and
     ///    flushed.
-    #[inline]
+    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(feature = "small", inline)]
     pub unsafe fn map(
         &mut self,
         va: VirtAddr,
@@ -335,7 +398,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             Err(is_above) => {
                 flush_stale::<F, M>(&mut self.gather, va.0, end)?;
                 on.before_mapped::<F>(attr, pfn, 1);
-                self.tables.put_in_new(on, va.0, is_above, flags, raw)?;
+                let put = self.tables.put_in_new(on, va.0, is_above, flags, raw);
+                put.map_err(|e| MapError::no_table(e, va))?;
             }
         }
         self.gather.became_valid(va.0, 1, raw);
@@ -372,7 +436,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                 Ok(node) => node,
                 Err(e) => {
                     self.roll_back(range.start, va);
-                    return Err(e.into());
+                    return Err(MapError::no_table(e, VirtAddr(va)));
                 }
             };
             let n = ((span - va % span).min(range.end - va) >> F::PAGE_SHIFT) as usize;
@@ -401,44 +465,54 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Ok(())
     }
 
-    fn roll_back(&mut self, start: u64, end: u64) {
-        self.tables.taking().unmap(VirtRange { start, end }, Free::Empty, &mut self.gather, |_, _, _| {});
+    pub(super) fn roll_back(&mut self, start: u64, end: u64) {
+        let range = VirtRange { start, end };
+        self.tables.taking().unmap(range, Free::Empty, &mut self.gather, |_, _, _, _| {});
     }
 
     /// Returns the mapping at `va`, as [`Tree::query`] does.
     #[inline]
     pub fn query(&self, va: VirtAddr) -> Option<(Pfn, Attr)> {
-        let raw = self.tables.raw(self.on(), va.0)?;
-        Some((F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
+        self.tables.page(self.on(), va.0)
     }
 
-    /// Unmaps one page and keeps its tables; returns frame and attributes of the former mapping. To
-    /// free tables that become empty use [`unmap_range`](Self::unmap_range).
-    #[inline]
+    /// Unmaps one page and keeps its tables; returns frame and attributes of the former mapping. A
+    /// large page is [split](Self::split) for it. To free tables that become empty use [`unmap_range`](Self::unmap_range).
+    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(feature = "small", inline)]
     pub fn unmap(&mut self, va: VirtAddr) -> Option<(Pfn, Attr)> {
         if va.0 >= F::USER_END {
             return None;
         }
-        let node = self.tables.leaf(self.gather.on(), va.0).ok()?;
+        let Ok(node) = self.tables.leaf(self.gather.on(), va.0) else {
+            return if const { F::LEAF_LEVELS > 1 } && self.tables.reserve.is_used() {
+                self.unmap_in_large(va.0).out()
+            } else {
+                None
+            };
+        };
         let old = node.take(F::index(Level::PTE, va.0), Use::private(self.gather.is_private()))?;
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         self.gather.changed_entry::<F>(page, old);
         Some((F::frame(Level::PTE, old), F::attr(Level::PTE, old)))
     }
 
-    /// Clears all entries in `range`, giving the frames to `leaf`, and gives back tables by `free`.
-    /// Never allocates.
+    /// Clears all entries in `range`, giving the frames to `leaf`, page by page, and gives back
+    /// tables by `free`. Never fails for lack of memory: a large page that lies partly in the range
+    /// is [split](Self::split) first, for which tables were reserved. Where that is refused, it stays
+    /// mapped as a whole.
     ///
     /// The frames may still be in use through TLBs until the flush.
     pub fn unmap_range(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(VirtAddr, Pfn, Attr)) {
-        self.tables.taking().unmap(range, free, &mut self.gather, |_, va, raw| {
-            leaf(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw));
+        self.tables.taking().unmap(range, free, &mut self.gather, |_, level, va, raw| {
+            each_page::<F>(level, va, raw, &mut leaf);
         });
     }
 
     /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does. For each, `owns`
     /// says whether the entry owned a reference to a data frame; the flush drops those, and gives a
-    /// frame back whose last one goes.
+    /// frame back whose last one goes. It is called once for a large page, with its first frame, and
+    /// the reference is one to the block that begins there.
     ///
     /// # Safety
     ///
@@ -450,11 +524,11 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         free: Free,
         mut owns: impl FnMut(VirtAddr, Pfn, Attr) -> bool,
     ) {
-        self.tables.taking().unmap(range, free, &mut self.gather, |gather, va, raw| {
-            if owns(VirtAddr(va), F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)) {
+        self.tables.taking().unmap(range, free, &mut self.gather, |gather, level, va, raw| {
+            if owns(VirtAddr(va), F::frame(level, raw), F::attr(level, raw)) {
                 // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
                 // clears, and a tree's gather counts in the tree's pages.
-                unsafe { gather.release::<F>(raw) };
+                unsafe { gather.release::<F>(level, raw) };
             }
         });
     }
@@ -478,13 +552,16 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         if va.0 >= F::USER_END {
             return None;
         }
-        let node = self.tables.find(self.on(), va.0, Level::PTE)?;
+        let node = match self.tables.find(self.on(), va.0, Level::PTE) {
+            Some(node) => node,
+            None => self.page_of_large(va.0)?,
+        };
         let index = F::index(Level::PTE, va.0);
         let seen = node.load(index);
         if F::is_none(seen) {
             return None;
         }
-        self.on().before_changed::<F>(seen, with_attr::<F>(seen, seen, attr));
+        self.on().before_changed::<F>(Level::PTE, seen, with_attr::<F>(seen, seen, attr));
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         let change = |raw| with_attr::<F>(seen, raw, attr);
         let old = match node.update(index, Use::private(self.gather.is_private()), change) {
@@ -514,12 +591,12 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         change: impl Fn(Attr) -> Attr,
     ) -> Result<(), Inexpressible> {
         let mut expressed = Ok(());
-        self.tables.walk(self.on(), range, |_, _, attr| {
-            expressed = expressed.and_then(|()| F::expresses_in_tree(change(attr)));
+        self.tables.walk_leaves(self.on(), range, |level, _, raw| {
+            expressed = expressed.and_then(|()| F::expresses_in_tree(change(F::attr(level, raw))));
         });
         expressed?;
-        self.tables.taking().change(range, &mut self.gather, |_, raw| {
-            F::map_attr(Level::PTE, raw, |attr| of_user(change(attr)))
+        self.tables.taking().change(range, &mut self.gather, |level, _, raw| {
+            F::map_attr(level, raw, |attr| of_user(change(attr)))
         });
         Ok(())
     }

@@ -32,6 +32,10 @@ pub enum Free {
     Never,
 }
 
+/// The function that an unmap calls for each leaf that it has cleared, with the level of its table,
+/// its first address and the entry.
+pub(super) type Unmapped<'l, 'a, M> = dyn FnMut(&mut Gather<'a, M>, Level, u64, u64) + 'l;
+
 /// The state of one way down through the tables.
 struct Unmap<'a, 'g, M: Machine, L> {
     on: On<'a, M>,
@@ -80,7 +84,7 @@ impl<M: Machine, L> Unmap<'_, '_, M, L> {
 struct Ending<'a, 'g, F: Format, M: Machine> {
     tables: Tables<F>,
     gather: &'g mut Gather<'a, M>,
-    rest: fn(&mut Gather<'a, M>, u64, u64),
+    rest: fn(&mut Gather<'a, M>, Level, u64, u64),
 }
 
 impl<F: Format, M: Machine> Ending<'_, '_, F, M> {
@@ -91,6 +95,9 @@ impl<F: Format, M: Machine> Ending<'_, '_, F, M> {
         // emptied. A tree has one root.
         unsafe { self.gather.root(self.tables.root(), Tables::<F>::ROOT) };
         let on = self.gather.on();
+        if const { F::LEAF_LEVELS > 1 } {
+            self.tables.reserve.end::<F, M>(on);
+        }
         on.tlb().owner_ends(on.pin());
     }
 }
@@ -105,14 +112,15 @@ impl<F: Format, M: Machine> Drop for Ending<'_, '_, F, M> {
 }
 
 impl<F: Format> Tables<F> {
-    /// Clears all entries in `range` and calls `leaf(gather, address, entry)` for each; gives back
-    /// tables by `free`. Never allocates.
+    /// Clears all entries in `range` and calls `leaf(gather, level, address, entry)` for each; gives
+    /// back tables by `free`. Large pages that lie partly in the range are split first, for which
+    /// tables are reserved. Allocates nothing else.
     pub fn unmap<'a, M: Machine>(
         &mut self,
         range: VirtRange,
         free: Free,
         gather: &mut Gather<'a, M>,
-        leaf: impl FnMut(&mut Gather<'a, M>, u64, u64),
+        leaf: impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
     ) {
         let range = range.and(Self::USER);
         if !range.is_empty() {
@@ -122,18 +130,21 @@ impl<F: Format> Tables<F> {
 
     /// As [`unmap`](Self::unmap), of a range or of all.
     #[inline]
-    fn unmap_way<'a, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
+    fn unmap_way<'a, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u64, u64), const WAY: u8>(
         &mut self,
         range: VirtRange,
         free: Free,
         gather: &mut Gather<'a, M>,
         mut leaf: L,
     ) {
+        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
+            self.unmap_large(range, gather, &mut leaf);
+        }
         let others = Use::private(gather.is_private());
         let (on, counts, all) = (gather.on(), self.counts(), WAY == ALL);
         let leaves = EndedLeaves::new(WAY == ALL && gather.is_unknown());
         if cfg!(feature = "small") {
-            let leaf: &mut dyn FnMut(&mut Gather<'a, M>, u64, u64) = &mut leaf;
+            let leaf: &mut Unmapped<'_, 'a, M> = &mut leaf;
             let mut way = Unmap { on, gather, range, free, leaf, others, counts, all, leaves };
             unmap_table::<F, M, _, EITHER>(&mut way, self.root(), Self::ROOT, 0);
         } else {
@@ -148,8 +159,8 @@ impl<F: Format> Tables<F> {
     pub fn end<'a, M: Machine>(
         self,
         gather: &mut Gather<'a, M>,
-        leaf: impl FnMut(&mut Gather<'a, M>, u64, u64),
-        rest: fn(&mut Gather<'a, M>, u64, u64),
+        leaf: impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
+        rest: fn(&mut Gather<'a, M>, Level, u64, u64),
     ) {
         let mut ending = Ending { tables: self, gather, rest };
         ending.tables.unmap_way::<M, _, ALL>(Self::USER, Free::Empty, ending.gather, leaf);
@@ -160,7 +171,7 @@ impl<F: Format> Tables<F> {
 
 /// Unmaps the pages of the table of `level`, above the leaves, at `at`, and gives back tables below
 /// it; its record if it is empty now (never for roots without one).
-fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
+fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, '_, M, L>,
     at: PhysAddr,
     level: Level,
@@ -189,7 +200,14 @@ fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64)
 
 /// Unmaps with `inner` the pages of each table that the one at `at` links; see [`unmap_table`].
 #[inline]
-fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
+fn unmap_links<
+    'a,
+    'g,
+    F: Format,
+    M: Machine,
+    L: FnMut(&mut Gather<'a, M>, Level, u64, u64),
+    const WAY: u8,
+>(
     way: &mut Unmap<'a, 'g, M, L>,
     at: PhysAddr,
     level: Level,
@@ -243,7 +261,7 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
 
 /// Unmaps the pages of the leaf table at `at`; its record if it is empty now.
 #[inline]
-fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const WAY: u8>(
+fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u64, u64), const WAY: u8>(
     way: &mut Unmap<'a, '_, M, L>,
     at: PhysAddr,
     base: u64,
@@ -252,7 +270,7 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64
     let address = |index: usize| base + ((index as u64) << F::PAGE_SHIFT);
     if way.is_all::<WAY>() {
         // Everything has been flushed already.
-        node.clear_all(|index, old| (way.leaf)(way.gather, address(index), old));
+        node.clear_all(|index, old| (way.leaf)(way.gather, Level::PTE, address(index), old));
         return node.record();
     }
     let (first, last) = indices::<F>(Level::PTE, base, way.range);
@@ -261,7 +279,7 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64
         if const { F::KEPT != 0 } {
             stale.gather.changed_entry::<F>(address(index), old);
         }
-        (way.leaf)(stale.gather, address(index), old);
+        (way.leaf)(stale.gather, Level::PTE, address(index), old);
     });
     stale.end(if const { F::KEPT == 0 } { cleared } else { Span::NONE });
     if node.is_empty() { node.record() } else { None }

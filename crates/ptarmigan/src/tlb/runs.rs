@@ -139,6 +139,16 @@ impl Runs {
         }
     }
 
+    /// Returns the pages of 2^`shift` bytes, at least as large as its own, that have a page of it.
+    #[cold]
+    pub(crate) fn coarser(&self, shift: u32) -> Self {
+        let mut coarser = Runs::new(shift.max(self.shift()));
+        for (start, end) in self.iter() {
+            coarser.insert(start, end);
+        }
+        coarser
+    }
+
     /// Takes all pages out.
     #[inline]
     pub(crate) fn clear(&mut self) {

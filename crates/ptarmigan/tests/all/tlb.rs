@@ -516,12 +516,14 @@ fn dropping_a_gather_gives_data_frames_back_after_the_flush() {
         let mut gather = Gather::new(on, &tlb, 12).unwrap();
         for (i, pfn) in taken.iter().enumerate() {
             // SAFETY: 1. mapped nowhere: its only reference is given away. 2. below.
-            unsafe { gather.release::<X86_64>(X86_64::leaf(Level::PTE, *pfn, attr)) };
+            unsafe { gather.release::<X86_64>(Level::PTE, X86_64::leaf(Level::PTE, *pfn, attr)) };
             gather.changed(i as u64 * PAGE, (i as u64 + 1) * PAGE);
         }
         // A special frame has no references.
         // SAFETY: 1. it is special. 2. below.
-        unsafe { gather.release::<X86_64>(X86_64::leaf(Level::PTE, Pfn(77), attr | Attr::SPECIAL)) };
+        unsafe {
+            gather.release::<X86_64>(Level::PTE, X86_64::leaf(Level::PTE, Pfn(77), attr | Attr::SPECIAL))
+        };
         gather.changed(0, PAGE);
         assert_eq!(gather.waiting(), (0, 600));
         log.take();

@@ -480,8 +480,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         expressed?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         let change = |raw| F::map_attr(Level::PTE, raw, &change);
-        let valid = |va, raw| on.became_valid(None, va, F::PAGE_SHIFT, 1, 0, raw);
-        let mut broken = Broken::<_, _, _, BATCH>::new(|va| self.map.find(on, va));
+        let valid = |_, va, raw| on.became_valid(None, va, F::PAGE_SHIFT, 1, 0, raw);
+        let mut broken = Broken::<_, _, _, BATCH>::new(|_, va| self.map.find(on, va));
         let mut refused = None;
         self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, raw| {
@@ -489,7 +489,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 if new == raw || refused.is_some() {
                     return;
                 }
-                on.before_changed::<F>(raw, new);
+                on.before_changed::<F>(Level::PTE, raw, new);
                 let va = base + index as u64 * Self::PAGE;
                 let mut breaks = false;
                 // The MMU need not be told of translations that are forgotten everywhere.
@@ -508,13 +508,13 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 }
                 broken.add(node, index, va);
                 if broken.is_full() {
-                    let made = broken.make(|| stale.flush_so_far(), |_, raw| change(raw), valid);
+                    let made = broken.make(|| stale.flush_so_far(), |_, _, raw| change(raw), valid);
                     refused = made.err();
                 }
             });
         });
         if !broken.is_empty() {
-            broken.make(|| stale.flush_so_far(), |_, raw| change(raw), valid)?;
+            broken.make(|| stale.flush_so_far(), |_, _, raw| change(raw), valid)?;
         }
         drop(broken);
         refused.map_or(Ok(()), Err)?;

@@ -1,0 +1,738 @@
+//! Large pages: leaves in tables above the lowest. They are mapped, split and collapsed here;
+//! everything else does to them what it does to pages.
+//!
+//! # What never fails
+//!
+//! Code that unmaps or changes a part of a large page [splits](Tables::split_ends) it first, at
+//! most at the two ends of its range. The tables for that were [reserved](super::reserve) when the
+//! large page was mapped.
+//!
+//! # Breaks
+//!
+//! Where the architecture demands it ([`Format::needs_break`]), a large page is broken off and
+//! flushed before the table of its parts takes its place. Elsewhere the table takes it at once, and
+//! the flush at the end of the operation has TLBs forget the large page: until then a CPU uses
+//! either, and both say the same. Bits that MMUs set in the large page until then go to the parts.
+//!
+//! A table is always cut off and flushed before a large page takes its place: only then its entries
+//! have all the bits that MMUs set in them.
+use super::broken::Broken;
+use super::map_error::{CollapseError, MapError, check_frames};
+use super::node::{Node, Use};
+use super::range::{Part, is_inside};
+use super::reserve::needed;
+use super::tables::{NoTable, Page, Tables, adopt, descend};
+use super::tree::{TreeMut, flush_stale};
+use super::unmap::Unmapped;
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
+use crate::format::{Attr, Entry, Format};
+use crate::frames::{AllocFlags, FrameMeta, NoFrame};
+use crate::gather::Gather;
+use crate::machine::{Machine, On};
+use crate::page::Level;
+use crate::tlb::TlbRefusal;
+use core::cell::{Cell, RefCell};
+
+/// A leaf of a tree: a page, or a large page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// Its first address.
+    pub at: VirtAddr,
+    /// The first of its frames, which are consecutive.
+    pub frame: Pfn,
+    /// Its attributes.
+    pub attr: Attr,
+    /// The level of its table: 0 for a page.
+    pub level: Level,
+    /// Binary logarithm of its bytes.
+    pub shift: u32,
+}
+
+impl Mapped {
+    /// The leaf `raw` of a table of `level` that maps addresses from `va` on.
+    #[inline]
+    pub(super) fn of<F: Format>(level: Level, va: u64, raw: u64) -> Self {
+        let (frame, attr) = (F::frame(level, raw), F::attr(level, raw));
+        Mapped { at: VirtAddr(va), frame, attr, level, shift: F::shift(level) }
+    }
+
+    /// Returns the addresses that it maps.
+    pub fn range(&self) -> VirtRange {
+        VirtRange { start: self.at.0, end: self.at.0 + (1 << self.shift) }
+    }
+}
+
+/// Whether tables of `level` may have leaves.
+#[inline]
+pub(super) fn has_leaves<F: Format>(level: Level) -> bool {
+    level.0 < F::LAYOUT.levels && F::LEAF_LEVELS >> level.0 & 1 != 0
+}
+
+/// Bytes that a leaf of a table of `level` maps.
+#[inline]
+fn size<F: Format>(level: Level) -> u64 {
+    1 << F::shift(level)
+}
+
+/// Attributes that MMUs set.
+const SET_BY_MMUS: Attr = Attr::ACCESSED.with(Attr::DIRTY);
+
+/// The leaf for entry `index` of the table that the leaf `raw` of a table of `level` becomes.
+fn part<F: Format>(level: Level, raw: u64, index: usize) -> u64 {
+    let below = Level(level.0 - 1);
+    let frames = 1u32 << (F::shift(below) - FRAME_SHIFT);
+    F::leaf(below, Pfn(F::frame(level, raw).0 + index as u32 * frames), F::attr(level, raw))
+}
+
+/// Fills a new table with the parts of the leaf `raw` of a table of `level`.
+fn fill<F: Format, M: Machine>(on: On<'_, M>, record: &FrameMeta, at: PhysAddr, level: Level, raw: u64) {
+    let below = Level(level.0 - 1);
+    let node = Node::<F, M::Window>::with_record(on.window(), record, below, at);
+    // The entries grow evenly (`Format`, 5.).
+    let (mut next, second) = (part::<F>(level, raw, 0), part::<F>(level, raw, 1));
+    let grow = second.wrapping_sub(next);
+    node.put_run(0, F::entries(below), || {
+        let this = next;
+        next = next.wrapping_add(grow);
+        this
+    });
+}
+
+impl<F: Format> Tables<F> {
+    /// Splits the large pages that lie partly in `range`, so that what is done to the range is done
+    /// to whole leaves. If the architecture demands breaks, and this CPU is in the middle of a
+    /// flush, they stay as they are: callers pass over leaves that are not in the range as a whole.
+    #[inline]
+    pub(super) fn split_ends<M: Machine>(&mut self, range: VirtRange, gather: &mut Gather<'_, M>) {
+        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
+            self.split_around(range, gather);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_around<M: Machine>(&mut self, range: VirtRange, gather: &mut Gather<'_, M>) {
+        let range = range.and(Self::USER);
+        if range.is_empty() {
+            return;
+        }
+        let page = (1 << F::PAGE_SHIFT) - 1;
+        for end in [range.start & !page, (range.end + page) & !page] {
+            while let Some((level, _)) = self.lookup(gather.on(), end) {
+                if end & (size::<F>(level) - 1) == 0 || self.split(end, level, gather).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Clears the large pages in `range`, after those that lie partly in it have been split, and calls
+    /// `leaf(gather, level, address, entry)` for each.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unmap_large<'a, M: Machine>(
+        &mut self,
+        range: VirtRange,
+        gather: &mut Gather<'a, M>,
+        leaf: &mut Unmapped<'_, 'a, M>,
+    ) {
+        self.split_ends(range, gather);
+        let (on, others) = (gather.on(), Use::private(gather.is_private()));
+        // If a callback unwinds, they stay reserved until the tree ends.
+        let spare = Cell::new(0);
+        self.each_part(on, range, &mut |part| {
+            let Part::Large { node, index, va, .. } = part else { return };
+            let level = node.level();
+            // Others could not be split.
+            if is_inside::<F>(level, va, range)
+                && let Some(old) = node.take(index, others)
+            {
+                gather.changed_large(va, F::shift(level));
+                spare.set(spare.get() + needed::<F>(level));
+                leaf(gather, level, va, old);
+            }
+        });
+        self.reserve.lower(spare.get());
+        self.reserve.settle::<F, M>(on);
+    }
+
+    /// Splits the leaf that maps `va` until it is one of a table of `to`, or lower.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if a break is needed in the middle of a flush of this CPU; the pages are
+    /// mapped as they were.
+    #[cold]
+    pub(super) fn split_down<M: Machine>(
+        &mut self,
+        va: u64,
+        to: Level,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), TlbRefusal> {
+        while let Some((level, _)) = self.lookup(gather.on(), va) {
+            if level <= to {
+                break;
+            }
+            self.split(va, level, gather)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a table of its parts in the place of the large page that maps `va`, a leaf of a table
+    /// of `level`.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if that needs a break in the middle of a flush of this CPU; it is unchanged
+    /// then.
+    fn split<M: Machine>(
+        &mut self,
+        va: u64,
+        level: Level,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), TlbRefusal> {
+        let on = gather.on();
+        let start = va & !(size::<F>(level) - 1);
+        let Some(node) = self.find(on, va, level) else { return Ok(()) };
+        let (below, index) = (Level(level.0 - 1), F::index(level, va));
+        let others = Use::private(gather.is_private());
+        let link = F::link(level, PhysAddr(0));
+        if const { F::EVER_BREAKS } && others == Use::Walked && F::needs_break(level, node.load(index), link)
+        {
+            on.tlb().may_flush(on.pin())?;
+            let (root, reserve) = (self.root(), RefCell::new(&mut self.reserve));
+            let drawn = Cell::new(false);
+            let mut broken = Broken::<F, M::Window, _, 1>::new(|to, va| {
+                let end = descend::<F, _>(on.window(), root, Self::ROOT, va, to);
+                (end.level == to).then(|| Node::open(on.window(), on.frames(), to, end.at))
+            });
+            broken.add(&node, index, start);
+            gather.changed_large(start, F::shift(level));
+            let made = broken.make(
+                || gather.flush_so_far(),
+                |_, _, was| {
+                    // The table was reserved.
+                    let Ok(page) = reserve.borrow_mut().draw::<F, M>(on, below) else { return was };
+                    let (at, record) = adopt(on.frames(), below, page);
+                    fill::<F, M>(on, record, at, level, was);
+                    drawn.set(true);
+                    F::link(level, at)
+                },
+                |_, _, _| {},
+            );
+            drop(broken);
+            if drawn.get() {
+                self.add(below, 1);
+            }
+            return made;
+        }
+        let Ok(page) = self.reserve.draw::<F, M>(on, below) else {
+            debug_assert!(false, "the tables of a large page were not reserved");
+            return Ok(());
+        };
+        let (at, record) = adopt(on.frames(), below, page);
+        let seen = node.load(index);
+        fill::<F, M>(on, record, at, level, seen);
+        self.add(below, 1);
+        gather.changed_large(start, F::shift(level));
+        let was = node.exchange_large(index, F::link(level, at), others);
+        let set = F::attr(level, was).only(SET_BY_MMUS).without(F::attr(level, seen));
+        if set != Attr::default() {
+            // An MMU has used the page since.
+            let child = self.node(on, below, at);
+            for index in 0..F::entries(below) {
+                child.replace(index, others, |raw| F::map_attr(below, raw, |attr| attr | set));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A link that has been taken out, and comes back when this is dropped.
+struct Relink<'n, 'w, F: Format, M: Machine>
+where
+    M::Window: 'w,
+{
+    node: &'n Node<'w, F, M::Window>,
+    index: usize,
+    link: u64,
+}
+
+impl<F: Format, M: Machine> Drop for Relink<'_, '_, F, M> {
+    #[cold]
+    fn drop(&mut self) {
+        self.node.put(self.index, self.link);
+    }
+}
+
+/// Checks that the entries of `node` are the parts of one large page of `level`, but for bits that
+/// MMUs set; returns the leaf for it, with all of these bits.
+///
+/// # Errors
+///
+/// The index of the first entry that is not.
+fn united<F: Format, M: Machine>(node: &Node<'_, F, M::Window>, level: Level) -> Result<u64, usize> {
+    let below = node.level();
+    let first = node.load(0);
+    let is_leaf = |raw| F::entry(below, raw) == Entry::Leaf;
+    let aligned = |pfn: Pfn| pfn.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT;
+    if !is_leaf(first) || !aligned(F::frame(below, first)) {
+        return Err(0);
+    }
+    let mut attr = F::attr(below, first);
+    let whole = F::leaf(level, F::frame(below, first), attr);
+    for index in 1..F::entries(below) {
+        let raw = node.load(index);
+        let own = F::frame(below, part::<F>(level, whole, index));
+        if !is_leaf(raw)
+            || F::frame(below, raw) != own
+            || F::attr(below, raw).without(SET_BY_MMUS) != attr.without(SET_BY_MMUS)
+        {
+            return Err(index);
+        }
+        attr = attr | F::attr(below, raw).only(SET_BY_MMUS);
+    }
+    Ok(F::leaf(level, F::frame(below, first), attr))
+}
+
+impl<F: Format> Tables<F> {
+    /// The table of `level` that maps `va`, a user address, made with those above it if it does not
+    /// exist; for a caller that has the tables for itself.
+    fn table<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        va: u64,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Node<'a, F, M::Window>, NoTable> {
+        let end = descend::<F, _>(on.window(), self.root(), Self::ROOT, va, level);
+        if end.level > level {
+            if self.is_large_at(on, va) {
+                return Err(NoTable::LARGE);
+            }
+            self.upper_table(on, va, level, flags)?;
+        }
+        self.find(on, va, level).ok_or(NoTable::LARGE)
+    }
+
+    /// Makes room for `n` large pages, leaves of the table of `level` that maps `va`: gives back
+    /// tables in their place that have no pages.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError::Occupied`] if something is mapped there, and [`MapError::Refused`] if TLBs cannot
+    /// be made to forget the tables now.
+    fn make_room<M: Machine>(
+        &mut self,
+        va: u64,
+        level: Level,
+        n: usize,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), MapError> {
+        let on = gather.on();
+        let from = F::index(level, va);
+        let Some(node) = self.find(on, va, level) else { return Ok(()) };
+        if (from..from + n).all(|index| F::is_none(node.load(index))) {
+            return Ok(());
+        }
+        let range = VirtRange { start: va, end: va + n as u64 * size::<F>(level) };
+        let mut first = None;
+        self.walk_leaves(on, range, |_, va, _| first = first.or(Some(va)));
+        if let Some(va) = first {
+            return Err(MapError::Occupied { at: VirtAddr(va) });
+        }
+        on.tlb().may_flush(on.pin())?;
+        self.unmap(range, super::Free::Empty, gather, |_, _, _, _| {});
+        if !gather.is_private() {
+            gather.flush_so_far()?;
+        }
+        Ok(())
+    }
+
+    /// Maps `n` large pages, leaves of the table of `level` that maps `va`, to the frames from
+    /// `first` on. Their tables have been reserved. On failure the tables are as before.
+    fn put_large<M: Machine>(
+        &mut self,
+        at: (u64, Level),
+        n: usize,
+        first: Pfn,
+        attr: Attr,
+        flags: AllocFlags,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), MapError> {
+        let (on, (va, level)) = (gather.on(), at);
+        self.make_room(va, level, n, gather)?;
+        let node = match self.table(on, va, level, flags) {
+            Ok(node) => node,
+            Err(e) => {
+                let e = MapError::no_table(e, VirtAddr(va));
+                if matches!(e, MapError::NoFrame(_)) {
+                    // Tables may have been made above the one that could not be had.
+                    let range = VirtRange { start: va, end: va + size::<F>(level) };
+                    self.unmap(range, super::Free::Empty, gather, |_, _, _, _| {});
+                }
+                return Err(e);
+            }
+        };
+        let from = F::index(level, va);
+        let pages = 1u64 << (F::shift(level) - F::PAGE_SHIFT);
+        on.before_mapped::<F>(attr, first, pages * n as u64);
+        let mut next = F::leaf(level, first, attr);
+        let step = 1u32 << (F::shift(level) - FRAME_SHIFT);
+        let grow = F::leaf(level, Pfn(step), attr).wrapping_sub(F::leaf(level, Pfn(0), attr));
+        let mut done = 0;
+        node.put_run(from, n, || {
+            let this = next;
+            debug_assert_eq!(this, F::leaf(level, Pfn(first.0 + done * step), attr), "of {}", F::NAME);
+            next = next.wrapping_add(grow);
+            done += 1;
+            this
+        });
+        if const { <M::Shootdown as crate::tlb::Mmu>::NEEDS_ENTRY_VALID } {
+            for index in from..from + n {
+                let at = va + (index - from) as u64 * size::<F>(level);
+                gather.became_valid_leaf(at, F::shift(level), 0, node.load(index));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a large page of `level` in the place of the table of its parts, at `start`.
+    fn collapse<M: Machine>(
+        &mut self,
+        start: u64,
+        level: Level,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), CollapseError> {
+        let (on, below) = (gather.on(), Level(level.0 - 1));
+        let at = |index: usize| VirtAddr(start + index as u64 * size::<F>(below));
+        if self.large_at(on, start).is_some_and(|(found, _)| found >= level) {
+            return Ok(());
+        }
+        let differs = CollapseError::Differs { at: VirtAddr(start) };
+        let Some(node) = self.find(on, start, level) else { return Err(differs) };
+        let index = F::index(level, start);
+        let Some(table) = F::linked(level, node.load(index)) else { return Err(differs) };
+        let child = self.node(on, below, table);
+        let mut leaf = united::<F, M>(&child, level).map_err(|i| CollapseError::Differs { at: at(i) })?;
+        on.tlb().may_flush(on.pin())?;
+        self.reserve.raise::<F, M>(on, 1)?;
+        let others = Use::private(gather.is_private());
+        if others == Use::Walked {
+            // Until the flush, MMUs set bits in the entries of the table.
+            let mut link = 0;
+            node.each_link(index, index, |found| {
+                link = F::link(level, found.child);
+                found.cut();
+            });
+            let relink = Relink::<F, M> { node: &node, index, link };
+            gather.table_moved(start, start + size::<F>(level));
+            gather.flush_so_far()?;
+            if let Ok(now) = united::<F, M>(&child, level) {
+                leaf = now;
+            }
+            core::mem::forget(relink);
+            node.put(index, leaf);
+        } else {
+            node.exchange_large(index, leaf, others);
+        }
+        child.clear(0, F::entries(below) - 1, Use::Private, |_, _| {});
+        self.add(below, -1);
+        if let Some(record) = child.record() {
+            // SAFETY: 1. the entry was the table's only link and shows a large page now; tree and
+            // gather are of one space. 2. just cleared. 3. `record` is its own.
+            unsafe { gather.table(table.pfn(), record, start, F::shift(level)) };
+        }
+        gather.became_valid_leaf(start, F::shift(level), 0, leaf);
+        Ok(())
+    }
+}
+
+/// Refuses a large page that the format does not have, or that is not aligned to its size.
+fn check_large<F: Format>(va: u64, level: Level) -> Result<(), MapError> {
+    if !has_leaves::<F>(level) {
+        return Err(MapError::NoSuchSize { level, format: F::NAME });
+    }
+    let (at, page) = (VirtAddr(va), size::<F>(level));
+    if va & (page - 1) != 0 {
+        return Err(MapError::Misaligned { at, page });
+    }
+    if va >= F::USER_END || F::USER_END - va < page { Err(MapError::OutOfRange { at }) } else { Ok(()) }
+}
+
+/// Refuses frames that no leaf of a table of `level` can begin with.
+fn check_block<F: Format>(first: Pfn, level: Level) -> Result<(), MapError> {
+    check_frames::<F>(first, 1 << (F::shift(level) - F::PAGE_SHIFT))?;
+    let aligned = first.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT;
+    if aligned { Ok(()) } else { Err(MapError::BadFrame { first, format: F::NAME }) }
+}
+
+/// A part of a range that is mapped alike: `pages` leaves of `level`.
+#[derive(Clone, Copy)]
+struct Stretch {
+    va: u64,
+    first: Pfn,
+    level: Level,
+    n: u64,
+}
+
+impl Stretch {
+    /// The longest one from `va` on, within one table if it is of large pages, of the largest leaves
+    /// of tables of `largest` or lower that fit.
+    fn of<F: Format>(va: u64, end: u64, first: Pfn, largest: Level) -> Self {
+        let fits = |level: Level| {
+            let size = size::<F>(level);
+            has_leaves::<F>(level)
+                && va & (size - 1) == 0
+                && first.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT
+                && end - va >= size
+        };
+        let level = (1..=largest.0).rev().map(Level).find(|level| fits(*level)).unwrap_or(Level::PTE);
+        // As far as no larger ones fit, or to the end of the table.
+        let above = 1u64 << F::shift(Level(level.0 + 1));
+        let stop = (va / above + 1).saturating_mul(above).min(end);
+        Stretch { va, first, level, n: (stop - va) >> F::shift(level) }
+    }
+
+    fn bytes<F: Format>(&self) -> u64 {
+        self.n << F::shift(self.level)
+    }
+}
+
+impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
+    /// Maps a large page, a leaf of a table of `level`, to the frames from `pfn` on. It reserves the
+    /// tables that it may be [split](Self::split) into. For [`Level::PTE`] this is
+    /// [`map`](Self::map).
+    ///
+    /// An empty table in its place is given back.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`]; the tree is unchanged then.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`map`](Self::map), for each of the frames.
+    pub unsafe fn map_large(
+        &mut self,
+        va: VirtAddr,
+        level: Level,
+        pfn: Pfn,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<(), MapError> {
+        if level == Level::PTE {
+            // SAFETY: 1. by the caller.
+            return unsafe { self.map(va, pfn, attr, flags) };
+        }
+        check_large::<F>(va.0, level)?;
+        check_block::<F>(pfn, level)?;
+        F::expresses_in_tree(attr)?;
+        flush_stale::<F, M>(&mut self.gather, va.0, va.0 + size::<F>(level))?;
+        let tables = needed::<F>(level);
+        self.tables.taking().reserve.raise::<F, M>(self.gather.on(), tables)?;
+        let put = self.tables.taking().put_large((va.0, level), 1, pfn, attr, flags, &mut self.gather);
+        if put.is_err() {
+            self.tables.taking().reserve.lower(tables);
+            self.tables.taking().reserve.settle::<F, M>(self.gather.on());
+        }
+        put
+    }
+
+    /// Maps `range`, whole pages, to the frames from `first` on, with the largest leaves of tables
+    /// of `largest` or lower that addresses and frames are aligned for: with [`Level::PTE`] it maps
+    /// pages alone. Tables for all that may be split are reserved at once.
+    ///
+    /// ```
+    /// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
+    /// # use ptarmigan::{format::X86_64, machine::Machine};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+    /// # let cpus = host.slots();
+    /// # let pin = cpus[0].pin();
+    /// # let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+    /// # let on = machine.on(&pin)?;
+    /// use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
+    /// use ptarmigan::format::Attr;
+    /// use ptarmigan::frames::AllocFlags;
+    /// use ptarmigan::page::Level;
+    /// use ptarmigan::table::{Free, Tree};
+    ///
+    /// let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL)?;
+    /// let mut edit = tree.edit(on)?;
+    /// let range = VirtRange { start: 0x1f_f000, end: 0x60_1000 };
+    /// // SAFETY: no program runs in this space.
+    /// unsafe { edit.map_range_large(range, Pfn(0x10_01ff), Attr::READ, Level(1))? };
+    /// edit.flush();
+    /// let mut sizes = Vec::new();
+    /// tree.view().walk_leaves(on, range, |leaf| sizes.push(leaf.shift))?;
+    /// assert_eq!(sizes, [12, 21, 21, 12]);
+    /// assert_eq!(tree.query(on, VirtAddr(0x20_3000)), Some((Pfn(0x10_0203), Attr::READ)));
+    ///
+    /// // One page less: no table is needed that was not reserved.
+    /// let page = VirtRange { start: 0x20_3000, end: 0x20_4000 };
+    /// tree.edit(on)?.unmap_range(page, Free::Empty, |_, frame, _| assert_eq!(frame, Pfn(0x10_0203)));
+    /// assert_eq!(tree.query(on, VirtAddr(0x20_3000)), None);
+    /// assert_eq!(tree.query(on, VirtAddr(0x20_4000)), Some((Pfn(0x10_0204), Attr::READ)));
+    /// tree.end(on, |_, _, _| {}).map_err(|refused| refused.error)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`] with everything unmapped again that this call had mapped.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`map`](Self::map), for each page and its frame.
+    pub unsafe fn map_range_large(
+        &mut self,
+        range: VirtRange,
+        first: Pfn,
+        attr: Attr,
+        largest: Level,
+    ) -> Result<(), MapError> {
+        if range.end > F::USER_END {
+            return Err(MapError::OutOfRange { at: VirtAddr(F::USER_END.max(range.start)) });
+        }
+        let page = 1u64 << F::PAGE_SHIFT;
+        if let Some(at) = [range.start, range.end].into_iter().find(|at| at & (page - 1) != 0) {
+            return Err(MapError::Misaligned { at: VirtAddr(at), page });
+        }
+        check_frames::<F>(first, range.len() >> F::PAGE_SHIFT)?;
+        F::expresses_in_tree(attr)?;
+        if !has_leaves::<F>(largest) {
+            return Err(MapError::NoSuchSize { level: largest, format: F::NAME });
+        }
+        flush_stale::<F, M>(&mut self.gather, range.start, range.end)?;
+        let on = self.gather.on();
+        let stretches = || {
+            let (mut va, mut pfn) = (range.start, first);
+            core::iter::from_fn(move || {
+                if va >= range.end {
+                    return None;
+                }
+                let stretch = Stretch::of::<F>(va, range.end, pfn, largest);
+                va += stretch.bytes::<F>();
+                pfn.0 += (stretch.bytes::<F>() >> FRAME_SHIFT) as u32;
+                Some(stretch)
+            })
+        };
+        let wanted = stretches().map(|s| s.n * u64::from(needed::<F>(s.level))).sum::<u64>();
+        let Ok(wanted) = u32::try_from(wanted) else {
+            return Err(NoFrame::new(0, on.node(), on.frames().node_free(on.node())).into());
+        };
+        if wanted > 0 {
+            self.tables.taking().reserve.raise::<F, M>(on, wanted)?;
+        }
+        let mut left = wanted;
+        for stretch in stretches() {
+            let Stretch { va, first, level, n } = stretch;
+            let put = if level == Level::PTE {
+                let range = VirtRange { start: va, end: va + stretch.bytes::<F>() };
+                // SAFETY: 1. by the caller, for a part of the pages.
+                unsafe { self.map_range(range, first, attr) }
+            } else {
+                let at = (va, level);
+                self.tables.taking().put_large(
+                    at,
+                    n as usize,
+                    first,
+                    attr,
+                    AllocFlags::NORMAL,
+                    &mut self.gather,
+                )
+            };
+            if let Err(e) = put {
+                // What was mapped gives its part of the reserve up when it is unmapped.
+                self.tables.taking().reserve.lower(left);
+                self.roll_back(range.start, va);
+                self.tables.taking().reserve.settle::<F, M>(on);
+                return Err(e);
+            }
+            left -= n as u32 * needed::<F>(level);
+        }
+        Ok(())
+    }
+
+    /// Splits what maps `va` until it is a leaf of a table of `level` or lower. Mappings stay as
+    /// they are. Operations on parts of large pages do it themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the architecture demands a [break](Format::needs_break) in the middle of a
+    /// flush of this CPU.
+    pub fn split(&mut self, va: VirtAddr, level: Level) -> Result<(), TlbRefusal> {
+        self.tables.taking().split_down(va.0, level, &mut self.gather)
+    }
+
+    /// Puts a large page, a leaf of a table of `level`, in the place of the table of its parts. They
+    /// map frames that follow each other, the first one aligned to the size of the large page, with
+    /// the same attributes but for what MMUs note. It is accessed or dirty if one of them was.
+    ///
+    /// Everything that was changed so far is flushed, and accesses fault meanwhile. A page that is
+    /// as large already, or larger, stays.
+    ///
+    /// # Errors
+    ///
+    /// [`CollapseError`]; the pages are mapped as they were.
+    pub fn collapse(&mut self, va: VirtAddr, level: Level) -> Result<(), CollapseError> {
+        if level == Level::PTE {
+            return Err(CollapseError::BadPlace(MapError::NoSuchSize { level, format: F::NAME }));
+        }
+        check_large::<F>(va.0, level).map_err(CollapseError::BadPlace)?;
+        self.tables.taking().collapse(va.0, level, &mut self.gather)
+    }
+
+    /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does, and calls `leaf`
+    /// once for each, large pages among them.
+    pub fn unmap_leaves(&mut self, range: VirtRange, free: super::Free, mut leaf: impl FnMut(Mapped)) {
+        self.tables.taking().unmap(range, free, &mut self.gather, |_, level, va, raw| {
+            leaf(Mapped::of::<F>(level, va, raw));
+        });
+    }
+
+    /// Splits down to the page at `va`, if that is a part of a large one; returns its leaf table
+    /// then.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn page_of_large(&mut self, va: u64) -> Option<Node<'a, F, M::Window>> {
+        if const { F::LEAF_LEVELS == 1 } || !self.tables.reserve.is_used() {
+            return None;
+        }
+        self.split(VirtAddr(va), Level::PTE).ok()?;
+        self.tables.find(self.gather.on(), va, Level::PTE)
+    }
+
+    /// Unmaps the page at `va` if it is a part of a large one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unmap_in_large(&mut self, va: u64) -> Page {
+        let node = self.page_of_large(va);
+        let others = Use::private(self.gather.is_private());
+        let old = node.and_then(|node| node.take(F::index(Level::PTE, va), others));
+        if let Some(old) = old {
+            self.gather.changed_entry::<F>(va & !((1 << F::PAGE_SHIFT) - 1), old);
+        }
+        Page::into_word(old.map(|old| (F::frame(Level::PTE, old), F::attr(Level::PTE, old))))
+    }
+}
+
+/// Calls `visit(address, frame, attributes)` for each page of the leaf `raw` of a table of `level`.
+#[inline]
+pub(super) fn each_page<F: Format>(
+    level: Level,
+    va: u64,
+    raw: u64,
+    mut visit: impl FnMut(VirtAddr, Pfn, Attr),
+) {
+    let attr = F::attr(level, raw);
+    let Pfn(first) = F::frame(level, raw);
+    if level == Level::PTE {
+        return visit(VirtAddr(va), Pfn(first), attr);
+    }
+    for page in 0..1u64 << (F::shift(level) - F::PAGE_SHIFT) {
+        visit(VirtAddr(va + (page << F::PAGE_SHIFT)), Pfn(first + ((page as u32) << F::PAGE_ORDER)), attr);
+    }
+}
