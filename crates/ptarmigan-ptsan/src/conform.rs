@@ -167,15 +167,13 @@ fn leaves<F: Format>(arch: &Arch, level: Level) -> Checked {
 
 /// Mapping a run of frames adds the same amount for each (promise 5).
 fn grows<F: Format>(level: Level, attr: Attr) -> Checked {
-    if level > Level::PTE {
-        return Ok(());
-    }
     let at = |pfn| F::leaf(level, Pfn(pfn), attr);
-    let page = 1 << F::PAGE_ORDER;
+    // No second one has a number if the first is as large as all frames that have.
+    let Some(page) = 1u32.checked_shl(F::shift(level) - FRAME_SHIFT) else { return Ok(()) };
     let step = at(page).wrapping_sub(at(0));
     for pfn in frames::<F>(level).into_iter().filter(|pfn| pfn.0 > 0) {
         expect::<F>(at(pfn.0).wrapping_sub(at(pfn.0 - page)) == step, || {
-            format!("leaves with {attr} grow by {step:#x}, but not to {pfn}")
+            format!("leaves of level {} with {attr} grow by {step:#x}, but not to {pfn}", level.0)
         })?;
     }
     Ok(())

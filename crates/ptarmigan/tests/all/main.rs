@@ -57,6 +57,8 @@ mod kernel_ranges;
 #[cfg(not(miri))]
 mod kernel_ranges_shared;
 #[cfg(not(miri))]
+mod large;
+#[cfg(not(miri))]
 mod layers;
 #[cfg(not(miri))]
 mod linux_areas;
