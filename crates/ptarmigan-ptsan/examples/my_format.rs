@@ -8,7 +8,7 @@ use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{Access, Attr, Format, Slot64};
 use ptarmigan::page::{Layout, Level};
 use ptarmigan_ptsan::{Refilled, Watchable, conform};
-use ptsan::{Arch, Canonical, Entry, Perms};
+use ptsan::{Arch, Canonical, Entry, MemoryType, Perms};
 
 #[derive(Clone, Copy, Default)]
 struct Alpha;
@@ -47,7 +47,7 @@ unsafe impl Format for Alpha {
 #[rustfmt::skip]
 impl Watchable for Alpha {
     // Levels and TLB are like those of SPARC.
-    fn arch() -> Arch { Arch { name: "Alpha", canonical: Canonical::SignExtended, decode, ..Arch::sparc64() } }
+    fn arch() -> Arch { Arch { name: "Alpha", canonical: Canonical::SignExtended, memory: |_| MemoryType::WriteBack, decode, ..Arch::sparc64() } }
 }
 
 /// The handbook once more, independent of the above.

@@ -31,7 +31,7 @@ pub mod adapters;
 
 pub use arch::{
     Access, AccessKind, Arch, Canonical, Contiguous, Entry, Granule, HardwareBits, HashLayout, HashTable,
-    Level, Perms, StoreOrdering, StructureScope,
+    Level, MemoryType, Perms, StoreOrdering, StructureScope,
 };
 pub use cpu::{CpuState, Fault, Flush, Target, Translation};
 pub use face::{Barrier, Content, Expected, Tree};

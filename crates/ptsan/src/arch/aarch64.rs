@@ -4,7 +4,9 @@
 //! Levels count from the leaves here: level 0 is the manual's level 3. Output addresses have 48
 //! bits, or 52 with the 64 KiB granule. The dirty state is set by hardware if
 //! [`crate::Config::accessed_dirty`] says so. Hardware that sets the access flag is not modelled.
-use super::format::{Arch, Canonical, Contiguous, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
+use super::format::{
+    Arch, Canonical, Contiguous, Entry, HardwareBits, Level, MemoryType, StoreOrdering, StructureScope,
+};
 use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
@@ -108,7 +110,7 @@ impl Arch {
             Some(levels) => tree(name, granule, ipa_bits, levels, 4, decode),
             None => tree(name, granule, 0, 1, 4, decode),
         };
-        Self { hardware_bits: Some(stage2_hardware_bits), ..arch }
+        Self { hardware_bits: Some(stage2_hardware_bits), memory: stage2_memory, ..arch }
     }
 
     /// Returns the same format for the upper of two trees (`TTBR1`): the bits above
@@ -156,6 +158,7 @@ fn tree(
             Granule::K64 => |level, raw| run(level, raw, &[5, 5]),
         }),
         hashed: None,
+        memory: stage1_memory,
         decode,
     };
     let top_bits = bits.saturating_sub(shift + levels.saturating_sub(1) * index_bits);
@@ -196,6 +199,31 @@ fn hardware_bits(_: u8, raw: u64) -> HardwareBits {
 /// The same in stage 2, where the bit is set if the page is writable.
 fn stage2_hardware_bits(level: u8, raw: u64) -> HardwareBits {
     hardware_bits(level, raw ^ READ_ONLY)
+}
+
+/// Returns the meaning of AttrIndx where `MAIR_EL1` is 0xbb4404ff: normal memory that is written back,
+/// Device-nGnRE, normal memory that is not cached, and that is written through.
+fn stage1_memory(index: u8) -> MemoryType {
+    match index {
+        0 => MemoryType::WriteBack,
+        1 => MemoryType::Device,
+        2 => MemoryType::WriteCombining,
+        3 => MemoryType::WriteThrough,
+        _ => MemoryType::Other,
+    }
+}
+
+/// Returns the meaning of MemAttr of stage 2 (Arm ARM, "Stage 2 memory type and Cacheability
+/// attributes when FEAT_S2FWB is disabled"): the outer attribute above the inner one, which are the
+/// same in the types that have a name here.
+fn stage2_memory(attr: u8) -> MemoryType {
+    match (attr >> 2, attr & 3) {
+        (0, _) => MemoryType::Device,
+        (1, 1) => MemoryType::WriteCombining,
+        (2, 2) => MemoryType::WriteThrough,
+        (3, 3) => MemoryType::WriteBack,
+        _ => MemoryType::Other,
+    }
 }
 
 /// The kind of an entry, before permissions.

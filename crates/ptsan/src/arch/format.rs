@@ -75,11 +75,36 @@ pub enum Entry {
         /// clear and does not cache it. Formats whose hardware sets an accessed bit itself always
         /// say `true`.
         accessed: bool,
-        /// The memory type, as the format numbers it. The sanitizer only compares it.
+        /// The memory type, as the format numbers it: [`Arch::memory`] says what it means.
         memory_type: u8,
     },
     /// Present, with reserved bits set or at a level where it may not be: the hardware faults.
     Malformed,
+}
+
+/// How accesses to memory are cached and ordered.
+/// ```
+/// use ptsan::{Arch, Entry, MemoryType};
+///
+/// let arch = Arch::x86_64();
+/// let Entry::Leaf { memory_type, .. } = (arch.decode)(0, 0x9017) else { panic!("a page") };
+/// assert_eq!((arch.memory)(memory_type), MemoryType::Uncached);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MemoryType {
+    /// Cached, and written when a line leaves the cache.
+    WriteBack,
+    /// Cached for reads; writes go to memory as well.
+    WriteThrough,
+    /// Not cached; writes may be collected and reordered, and reads made ahead.
+    WriteCombining,
+    /// Not cached, and in order, unless something outside of the tables weakens it.
+    Uncached,
+    /// Not cached; each access is made once, in order, and never ahead.
+    Device,
+    /// Another one, or none.
+    Other,
 }
 
 /// How far an invalidation by address reaches into the paging-structure caches.
@@ -200,6 +225,10 @@ pub struct Arch {
     /// The run of entries to which a valid entry belongs, if the format has such runs. See
     /// [`crate::Kind::ContiguousRange`].
     pub contiguous: Option<fn(level: u8, raw: u64) -> Contiguous>,
+    /// The meaning of a memory type as [`Entry::Leaf`] numbers it. Where a register decides (the PAT
+    /// of x86, `MAIR_EL1`), the value that Linux gives to it, or the library that the format is for:
+    /// replace this for another one.
+    pub memory: fn(memory_type: u8) -> MemoryType,
     /// Decodes an entry found at a level.
     pub decode: fn(level: u8, raw: u64) -> Entry,
 }

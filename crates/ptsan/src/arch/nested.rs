@@ -1,6 +1,6 @@
 //! The second stages of x86: extended page tables (Intel SDM vol. 3, 29.3) and nested paging (AMD
 //! APM vol. 2, 15.25).
-use super::format::{Arch, Canonical, Entry, HardwareBits};
+use super::format::{Arch, Canonical, Entry, HardwareBits, MemoryType};
 use super::perms::Perms;
 use super::x86::long_mode;
 
@@ -25,6 +25,7 @@ impl Arch {
             ],
             canonical: Canonical::ZeroExtended,
             hardware_bits: Some(ept_hardware_bits),
+            memory: ept_memory,
             decode: ept,
             ..Self::x86_64()
         }
@@ -69,11 +70,25 @@ fn ept(level: u8, raw: u64) -> Entry {
         return if clear { Entry::Table { phys: address, perms } } else { Entry::Malformed };
     }
     let within = (1u64 << (12 + 9 * u32::from(level))) - 1;
-    let memory_type = (raw >> 3 & 7) as u8;
-    if level > LARGE_LEVELS || address & within != 0 || matches!(memory_type, 2 | 3 | 7) {
+    let memory_type = (raw >> 3 & 0xf) as u8;
+    if level > LARGE_LEVELS || address & within != 0 || matches!(memory_type & 7, 2 | 3 | 7) {
         return Entry::Malformed;
     }
     Entry::Leaf { phys: address, perms, global: false, accessed: true, memory_type }
+}
+
+/// Returns the meaning of bits 6 to 3 of a page: the type, and above it the bit that has the guest's
+/// own ignored. With another type of the guest, memory that is not cached may be written combined.
+fn ept_memory(memory_type: u8) -> MemoryType {
+    match (memory_type & 7, memory_type & 8 != 0) {
+        (0, false) => MemoryType::Uncached,
+        (0, true) => MemoryType::Device,
+        (1, _) => MemoryType::WriteCombining,
+        (4, _) => MemoryType::WriteThrough,
+        (6, _) => MemoryType::WriteBack,
+        // WP.
+        _ => MemoryType::Other,
+    }
 }
 
 fn ept_hardware_bits(level: u8, raw: u64) -> HardwareBits {

@@ -1,5 +1,5 @@
 //! 32-bit PowerPC with a hash table: the tree that its software keeps.
-use super::format::{Arch, Canonical, Entry, Level, StoreOrdering, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, MemoryType, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 const PRESENT: u32 = 1;
@@ -7,6 +7,8 @@ const PRESENT: u32 = 1;
 const HASHPTE: u32 = 1 << 1;
 const USER: u32 = 1 << 2;
 const RW: u32 = 1 << 10;
+/// Not cached, and above it: written through. Both: guarded, too.
+const MEMORY_TYPE_SHIFT: u32 = 5;
 const LOW: u32 = 0xfff;
 const ADDRESS: u32 = 0xffff_f000;
 
@@ -35,9 +37,19 @@ impl Arch {
             hardware_bits: None,
             sets_dirty: false,
             contiguous: None,
+            memory,
             hashed: Some(|level, raw| level == 0 && (raw as u32).swap_bytes() & HASHPTE != 0),
             decode,
         }
+    }
+}
+
+fn memory(memory_type: u8) -> MemoryType {
+    match memory_type {
+        0 => MemoryType::WriteBack,
+        1 => MemoryType::WriteCombining,
+        2 => MemoryType::WriteThrough,
+        _ => MemoryType::Device,
     }
 }
 
@@ -51,7 +63,8 @@ fn decode(level: u8, raw: u64) -> Entry {
             let perms = (Perms::READ | Perms::EXEC)
                 .with_if(Perms::WRITE, raw & RW != 0)
                 .with_if(Perms::USER, raw & USER != 0);
-            Entry::Leaf { phys, perms, global: false, accessed: true, memory_type: 0 }
+            let memory_type = (raw >> MEMORY_TYPE_SHIFT & 3) as u8;
+            Entry::Leaf { phys, perms, global: false, accessed: true, memory_type }
         }
         _ if raw == 0 => Entry::Empty,
         _ if raw & LOW == PRESENT => Entry::Table { phys, perms: Perms::ALL },

@@ -5,7 +5,7 @@
 //!
 //! Pages are what the manuals say that the TLB takes. What links them is software's choice, except
 //! on LoongArch.
-use super::format::{Arch, Canonical, Entry, Level, StoreOrdering, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, MemoryType, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 impl Arch {
@@ -17,7 +17,13 @@ impl Arch {
     /// A TLB entry holds two pages and is global if both are; each page is taken alone here.
     #[must_use]
     pub fn loongarch64() -> Self {
-        refilled("LoongArch64", 14, loongarch)
+        let memory = |mat| match mat {
+            0 => MemoryType::Device,
+            1 => MemoryType::WriteBack,
+            2 => MemoryType::WriteCombining,
+            _ => MemoryType::Other,
+        };
+        refilled("LoongArch64", 14, memory, loongarch)
     }
 
     /// Describes 64-bit SPARC (sun4v): 8 KiB pages, 3 levels of 1024 big-endian entries, 43 bits.
@@ -26,7 +32,14 @@ impl Arch {
     /// entry above has the address of a table in bits 55..13, bit 62 set, and no other.
     #[must_use]
     pub fn sparc64() -> Self {
-        refilled("SPARC 64-bit", 13, |level, raw| sparc(level, raw.swap_bytes()))
+        // Bits 12 to 9: IE, E, CP and CV. Stores that are not cached may be merged without E.
+        let memory = |bits| match bits {
+            0b0000 => MemoryType::WriteCombining,
+            0b0011 => MemoryType::WriteBack,
+            0b0100 => MemoryType::Device,
+            _ => MemoryType::Other,
+        };
+        refilled("SPARC 64-bit", 13, memory, |level, raw| sparc(level, raw.swap_bytes()))
     }
 
     /// Describes one region of Itanium: 16 KiB pages, 3 levels of 2048 entries, 47 bits.
@@ -36,12 +49,24 @@ impl Arch {
     /// no part of addresses here.
     #[must_use]
     pub fn ia64() -> Self {
-        refilled("Itanium", 14, itanium)
+        // Table 4-11: WB, UC, UCE, WC, NaTPage.
+        let memory = |ma| match ma {
+            0 => MemoryType::WriteBack,
+            4 => MemoryType::Device,
+            6 => MemoryType::WriteCombining,
+            _ => MemoryType::Other,
+        };
+        refilled("Itanium", 14, memory, itanium)
     }
 }
 
 /// Describes 3 levels of tables that are as large as a page.
-fn refilled(name: &'static str, page_shift: u8, decode: fn(u8, u64) -> Entry) -> Arch {
+fn refilled(
+    name: &'static str,
+    page_shift: u8,
+    memory: fn(u8) -> MemoryType,
+    decode: fn(u8, u64) -> Entry,
+) -> Arch {
     let index_bits = page_shift - 3;
     let level = |n| Level {
         index_bits,
@@ -64,6 +89,7 @@ fn refilled(name: &'static str, page_shift: u8, decode: fn(u8, u64) -> Entry) ->
         sets_dirty: false,
         contiguous: None,
         hashed: None,
+        memory,
         decode,
     }
 }

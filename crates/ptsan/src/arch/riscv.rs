@@ -1,5 +1,7 @@
 //! RISC-V Sv32, Sv39, Sv48 and Sv57 (privileged architecture, supervisor level).
-use super::format::{Arch, Canonical, Contiguous, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
+use super::format::{
+    Arch, Canonical, Contiguous, Entry, HardwareBits, Level, MemoryType, StoreOrdering, StructureScope,
+};
 use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
@@ -24,6 +26,7 @@ const FRAME_SHIFT: u32 = 10;
 const FRAME_MASK: u64 = (1 << 44) - 1;
 /// Bits 62 and 61: the memory type (Svpbmt).
 const MEMORY_TYPE_SHIFT: u32 = 61;
+const RESERVED_TYPE: u8 = 3;
 
 impl Arch {
     /// Describes 32-bit RISC-V with 2 levels, 4-byte entries and 34-bit physical addresses; see
@@ -107,6 +110,7 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         sets_dirty: false,
         contiguous: Some(contiguous),
         hashed: None,
+        memory,
         decode: |level, raw| one_stage(level, raw, 9),
     }
 }
@@ -120,6 +124,17 @@ fn one_stage(level: u8, raw: u64, index_bits: u32) -> Entry {
             Entry::Leaf { phys, perms, global, accessed, memory_type }
         }
         other => other,
+    }
+}
+
+/// Returns the meaning of a memory type of Svpbmt: PMA, NC and IO. The attributes of the physical
+/// address are taken for those of usual memory.
+fn memory(pbmt: u8) -> MemoryType {
+    match pbmt {
+        0 => MemoryType::WriteBack,
+        1 => MemoryType::WriteCombining,
+        2 => MemoryType::Device,
+        _ => MemoryType::Other,
     }
 }
 
@@ -146,11 +161,12 @@ fn decode(level: u8, raw: u64, index_bits: u32) -> Entry {
         }
         frame &= !low;
     }
-    if raw & RESERVED != 0 || raw & (READ | WRITE) == WRITE {
+    let memory_type = (raw >> MEMORY_TYPE_SHIFT & 3) as u8;
+    if memory_type == RESERVED_TYPE || raw & RESERVED != 0 || raw & (READ | WRITE) == WRITE {
         return Entry::Malformed;
     }
     if raw & (READ | EXECUTE) == 0 {
-        if level == 0 || raw & LEAF_ONLY != 0 {
+        if level == 0 || raw & LEAF_ONLY != 0 || memory_type != 0 {
             return Entry::Malformed;
         }
         // Only leaf entries have permissions.
@@ -164,13 +180,7 @@ fn decode(level: u8, raw: u64, index_bits: u32) -> Entry {
         .with_if(Perms::WRITE, raw & WRITE != 0)
         .with_if(Perms::EXEC, raw & EXECUTE != 0)
         .with_if(Perms::USER, raw & USER != 0);
-    Entry::Leaf {
-        phys: frame << 12,
-        perms,
-        global: raw & GLOBAL != 0,
-        accessed: true,
-        memory_type: (raw >> MEMORY_TYPE_SHIFT & 3) as u8,
-    }
+    Entry::Leaf { phys: frame << 12, perms, global: raw & GLOBAL != 0, accessed: true, memory_type }
 }
 
 #[cfg(test)]
@@ -190,6 +200,11 @@ mod tests {
         assert_eq!(decode(1, table | READ), Entry::Malformed, "misaligned large page");
         assert!(matches!(decode(1, 0x200 << 10 | VALID | EXECUTE), Entry::Leaf { phys: 0x20_0000, .. }));
         assert_eq!(decode(1, 0), Entry::Empty);
+        // Svpbmt: one type is reserved, and links have none.
+        let typed = |n: u64| decode(0, table | READ | n << 61);
+        let of = |n| matches!(typed(n), Entry::Leaf { memory_type, .. } if u64::from(memory_type) == n);
+        assert_eq!(([0, 1, 2].map(of), typed(3)), ([true; 3], Entry::Malformed));
+        assert_eq!(decode(1, table | 1 << 61), Entry::Malformed);
     }
 
     #[test]

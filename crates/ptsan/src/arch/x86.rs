@@ -1,6 +1,6 @@
 //! x86 with 8-byte entries: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4
 //! and 4.5).
-use super::format::{Arch, Canonical, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
+use super::format::{Arch, Canonical, Entry, HardwareBits, Level, MemoryType, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 const PRESENT: u64 = 1 << 0;
@@ -50,6 +50,7 @@ impl Arch {
             sets_dirty: false,
             contiguous: None,
             hashed: None,
+            memory,
             decode: long_mode,
         }
     }
@@ -128,6 +129,7 @@ impl Arch {
             sets_dirty: false,
             contiguous: None,
             hashed: None,
+            memory,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
                 1 => directory(level, raw),
@@ -147,6 +149,20 @@ pub(super) fn long_mode(level: u8, raw: u64) -> Entry {
         3 | 4 if raw & PRESENT != 0 && raw & LARGE != 0 => Entry::Malformed,
         _ if raw & PRESENT == 0 => Entry::Empty,
         _ => Entry::Table { phys: raw & ADDRESS, perms: perms(raw) },
+    }
+}
+
+/// Returns the meaning of an index of the PAT, as Linux sets it: WB, WC, UC-, UC, WB, WP, UC-, WT. The
+/// bit above says whether memory is encrypted.
+pub(super) fn memory(index: u8) -> MemoryType {
+    match index & 7 {
+        0 | 4 => MemoryType::WriteBack,
+        1 => MemoryType::WriteCombining,
+        2 | 6 => MemoryType::Uncached,
+        3 => MemoryType::Device,
+        7 => MemoryType::WriteThrough,
+        // WP.
+        _ => MemoryType::Other,
     }
 }
 

@@ -1,7 +1,7 @@
 //! 32-bit x86 without PAE: two levels of 4-byte entries (Intel SDM vol. 3, 4.3).
 use super::format::{Arch, Canonical, Entry, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
-use super::x86::hardware_bits;
+use super::x86::{hardware_bits, memory};
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;
@@ -39,6 +39,7 @@ impl Arch {
             sets_dirty: false,
             contiguous: None,
             hashed: None,
+            memory,
             decode,
         }
     }
