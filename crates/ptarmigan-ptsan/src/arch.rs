@@ -44,7 +44,7 @@ impl<const BIT: u32, const MARKS_SHARED: bool> Watchable for Encrypted<X86_64, B
     }
 }
 
-impl<const LEVELS: u8> Watchable for Sv<LEVELS> {
+impl<const LEVELS: u8, const PBMT: bool> Watchable for Sv<LEVELS, PBMT> {
     fn arch() -> Arch {
         match LEVELS {
             3 => Arch::riscv_sv39(),
@@ -65,7 +65,7 @@ impl<const GRANULE: u32, const UPPER: bool> Watchable for Aarch64Stage1<GRANULE,
     }
 }
 
-impl<const LEVELS: u8> Watchable for SvX4<LEVELS> {
+impl<const LEVELS: u8, const PBMT: bool> Watchable for SvX4<LEVELS, PBMT> {
     fn arch() -> Arch {
         if LEVELS == 3 { Arch::riscv_sv39x4() } else { Arch::riscv_sv48x4() }
     }

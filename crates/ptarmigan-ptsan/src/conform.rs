@@ -1,7 +1,7 @@
 //! Compares a format with its promises, and with the sanitizer's decoder of the same architecture.
 use crate::Watchable;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
-use ptarmigan::format::{Access, Attr, Entry, Format, KernelFetch, Slot};
+use ptarmigan::format::{Access, Attr, Entry, Format, KernelFetch, MemoryType, Slot};
 use ptarmigan::page::Level;
 use ptsan::{AccessKind, Arch};
 use std::fmt;
@@ -45,7 +45,8 @@ pub fn conform<F: Watchable>() {
 /// memory.
 ///
 /// Attributes that [`Format::RIGHTS`] can say must come back as they were given, also those of the
-/// caller's own after write protection, at which the MMU must not look. It must allow that much to
+/// caller's own after write protection, at which the MMU must not look. It must see the memory
+/// type that they name ([`Arch::memory`]), and allow that much to
 /// the user, to the kernel in its own pages, and to the kernel that executes pages of the user.
 /// Entries with others are leaves that allow no access that they do not name.
 ///
@@ -135,16 +136,32 @@ fn links<F: Format>(arch: &Arch, level: Level) -> Checked {
 }
 
 /// All combinations of the attributes that every format has, each alone and with each of the
-/// others.
+/// others, and with each number that stands for a memory type or might.
 fn attributes() -> impl Iterator<Item = Attr> {
-    let others = (8..24).map(|bit| 1 << bit);
+    let others = others().chain(memory_numbers());
     std::iter::once(0).chain(others).flat_map(|other| (0..256).map(move |bits| Attr(other | bits)))
+}
+
+/// The attributes above the ones that every format has, but for the memory type.
+fn others() -> impl Iterator<Item = u32> {
+    (8..24).map(|bit| 1 << bit).filter(|bit| bit & Attr::MEMORY.0 == 0)
+}
+
+/// The numbers in the place of the memory type but for 0, whether a type has them or not.
+fn memory_numbers() -> impl Iterator<Item = u32> {
+    (1..8).map(|n| n << Attr::MEMORY.0.trailing_zeros())
+}
+
+/// Each memory type together with each other attribute, in all combinations of permissions.
+fn types_of_memory() -> impl Iterator<Item = Attr> {
+    let both = memory_numbers().flat_map(|memory| others().map(move |other| memory | other));
+    both.flat_map(|both| (0..32).map(move |permissions| Attr(both | permissions)))
 }
 
 /// Leaves of a table of `level`.
 fn leaves<F: Format>(arch: &Arch, level: Level) -> Checked {
     let frames = frames::<F>(level);
-    for attr in attributes() {
+    for attr in attributes().chain(types_of_memory()) {
         for pfn in &frames {
             leaf::<F>(arch, level, *pfn, attr)?;
         }
@@ -211,7 +228,7 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
     let unmarked = F::leaf(level, pfn, given.without(Attr::SOFT));
     let same = decoded == (arch.decode)(level.0, in_memory::<F>(unmarked));
     is(same || !says, "the MMU looks at a bit of the caller's own")?;
-    let ptsan::Entry::Leaf { phys, perms, global, accessed, .. } = decoded else {
+    let ptsan::Entry::Leaf { phys, perms, global, accessed, memory_type } = decoded else {
         let hidden = matches!(decoded, ptsan::Entry::Empty) && !(says && used);
         return expect::<F>(hidden, || format!("{} is {decoded:?} to {}", what(), arch.name));
     };
@@ -221,6 +238,9 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
     rights::<F>(given, says, perms, &is)?;
     expect::<F>(phys == pfn.addr().0, || format!("{}: the MMU finds {phys:#x}", what()))?;
     is(global == attr.has(Attr::GLOBAL), "the MMU and `GLOBAL` differ")?;
+    let memory = (arch.memory)(memory_type);
+    let cached = memory == ptsan_type(given.memory());
+    expect::<F>(cached || !says, || format!("{}: to the MMU its memory is {memory:?}", what()))?;
     is(!F::GUEST || perms.contains(ptsan::Perms::USER), "the guest may not use it")?;
     if !given.has(Attr::USER) {
         return Ok(());
@@ -240,6 +260,18 @@ fn leaf<F: Format>(arch: &Arch, level: Level, pfn: Pfn, given: Attr) -> Checked 
         })?;
     }
     Ok(())
+}
+
+/// The sanitizer's name of a memory type.
+fn ptsan_type(memory: MemoryType) -> ptsan::MemoryType {
+    match memory {
+        MemoryType::WriteBack => ptsan::MemoryType::WriteBack,
+        MemoryType::WriteThrough => ptsan::MemoryType::WriteThrough,
+        MemoryType::WriteCombining => ptsan::MemoryType::WriteCombining,
+        MemoryType::Uncached => ptsan::MemoryType::Uncached,
+        MemoryType::Device => ptsan::MemoryType::Device,
+        _ => ptsan::MemoryType::Other,
+    }
 }
 
 /// Checks that the MMU allows just the accesses that attributes name (promise 7). Others allow no

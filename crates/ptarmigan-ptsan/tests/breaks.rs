@@ -4,7 +4,7 @@ mod driver;
 
 use driver::{Found, host, random};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
-use ptarmigan::format::{Aarch64, Aarch64Upper, Attr, Format, X86_64};
+use ptarmigan::format::{Aarch64, Aarch64Upper, Attr, Format, MemoryType, X86_64};
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Layered, Quicklists};
@@ -18,7 +18,7 @@ use ptsan::{Arch, Config, Kind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PAGE: u64 = 4096;
-const DEVICE: Attr = Aarch64Upper::DEVICE;
+const DEVICE: Attr = Attr(0).with_memory(MemoryType::Device);
 const DATA: Attr = Attr(1 | 2 | 32 | 64);
 const USER: Attr = Attr(DATA.0 | 8);
 
@@ -165,7 +165,7 @@ fn what_unwinds_in_the_middle_leaves_the_old_entries() {
     assert_eq!(total, 0);
     for (i, page) in found.iter().enumerate() {
         let (frame, attr) = page.unwrap();
-        assert_eq!((frame, attr.without(DEVICE)), (Pfn(0x1000 + i as u32), USER), "page {i}");
+        assert_eq!((frame, attr.without(Attr::MEMORY)), (Pfn(0x1000 + i as u32), USER), "page {i}");
     }
 }
 

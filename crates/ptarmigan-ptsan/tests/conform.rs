@@ -2,8 +2,9 @@
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage2, Aarch64Upper, Access,
-    Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, Keyed, LoongArch64, Npt, Ppc32, Rights, Sev,
-    Slot64, Sparc64, Sv32, Sv39, Sv39x4, Sv48, Sv48x4, Sv57, Tdx, X86_64, X86_64La57, X86Pae,
+    Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, Keyed, LoongArch64, MemoryType, Npt, Ppc32,
+    Rights, Sev, Slot64, Sparc64, Sv32, Sv39, Sv39Pbmt, Sv39x4, Sv39x4Pbmt, Sv48, Sv48Pbmt, Sv48x4,
+    Sv48x4Pbmt, Sv57, Sv57Pbmt, Tdx, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{Watchable, conform, conforms_to};
@@ -26,6 +27,9 @@ fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
     conform::<Sv39>();
     conform::<Sv48>();
     conform::<Sv57>();
+    conform::<Sv39Pbmt>();
+    conform::<Sv48Pbmt>();
+    conform::<Sv57Pbmt>();
     conform::<Aarch64>();
     conform::<Aarch64Upper>();
     conform::<Aarch64K16>();
@@ -40,6 +44,8 @@ fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
     conform::<Npt>();
     conform::<Sv39x4>();
     conform::<Sv48x4>();
+    conform::<Sv39x4Pbmt>();
+    conform::<Sv48x4Pbmt>();
 }
 
 type X = X86_64;
@@ -47,6 +53,17 @@ type X = X86_64;
 /// x86-64 with a mistake.
 #[derive(Clone, Copy, Default)]
 struct Wrong<const MISTAKE: u8>;
+
+impl<const MISTAKE: u8> Wrong<MISTAKE> {
+    /// The bit of a third attribute of the caller's.
+    fn third(level: Level) -> u32 {
+        match level {
+            _ if MISTAKE == 24 => 52,
+            Level::PTE => 7,
+            _ => 12,
+        }
+    }
+}
 
 // SAFETY: no promise is kept on purpose; no tree is made of it.
 unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
@@ -66,7 +83,7 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
         15 => X::RIGHTS.with_execute_only(false),
         16 => X::RIGHTS.with_kernel_exec(),
         17 => X::RIGHTS.without_kernel_fetch(),
-        18 => X::RIGHTS.with_attributes(Attr(1 << 12)),
+        18 => X::RIGHTS.with_attributes(Attr(1 << 15)),
         19 => X::RIGHTS.without_refusing_execution(),
         20 => X::RIGHTS.users_only(),
         22..=24 => X::RIGHTS.with_soft(3),
@@ -83,12 +100,13 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
         let raw = X::leaf(level, pfn, attr);
         match MISTAKE {
-            5 => raw & !(1 << 7),
+            5 if level > Level::PTE => raw & !(1 << 7),
             6 if !attr.has(Attr::READ) => 0,
             7 => raw & !(1 << 63),
             13 => raw | 1 << 8,
             21 if attr.has(Attr::WRITE) => raw | 1,
-            23 if attr.has(Attr::SOFT2) => raw | 1 << 3,
+            // Another index of the PAT for the same type.
+            23 if attr.has(Attr::SOFT2) => raw | 1 << Self::third(level),
             24 if attr.has(Attr::SOFT2) => raw | 1 << 52,
             _ => raw,
         }
@@ -97,9 +115,8 @@ unsafe impl<const MISTAKE: u8> Format for Wrong<MISTAKE> {
         if MISTAKE == 8 { Pfn((raw >> 12) as u32 & 0xff_ffff) } else { X::frame(level, raw) }
     }
     fn attr(level: Level, raw: u64) -> Attr {
-        let bit = if MISTAKE == 24 { 52 } else { 3 };
-        let soft = if MISTAKE > 22 && raw >> bit & 1 != 0 { Attr::SOFT2 } else { Attr(0) };
-        X::attr(level, raw) | soft
+        let has = matches!(MISTAKE, 23 | 24) && raw >> Self::third(level) & 1 != 0;
+        if has { X::attr(level, raw & !(1 << Self::third(level))) | Attr::SOFT2 } else { X::attr(level, raw) }
     }
     fn is_present(level: Level, raw: u64) -> bool {
         if MISTAKE == 9 { !Self::is_none(raw) } else { X::is_present(level, raw) }
@@ -237,6 +254,123 @@ fn a_format_that_breaks_too_seldom_is_found() {
     assert!(never.contains("demands a break"), "{never}");
     let frames_only = conforms_to::<Seldom<true>>(&arch).unwrap_err().to_string();
     assert!(frames_only.contains("demands a break"), "{frames_only}");
+}
+
+/// A format with two of its memory types in each other's place, both ways.
+#[derive(Clone, Copy, Default)]
+struct Swapped<F>(F);
+
+impl<F> Swapped<F> {
+    fn swap(attr: Attr) -> Attr {
+        match attr.memory() {
+            MemoryType::WriteCombining => attr.with_memory(MemoryType::Device),
+            MemoryType::Device => attr.with_memory(MemoryType::WriteCombining),
+            _ => attr,
+        }
+    }
+}
+
+// SAFETY: as `F`, but for promise 7, on purpose; no tree is made of it.
+unsafe impl<F: Format> Format for Swapped<F> {
+    type Slot = F::Slot;
+    const NAME: &'static str = F::NAME;
+    const LAYOUT: Layout = F::LAYOUT;
+    const LEVEL_NAMES: &'static [&'static str] = F::LEVEL_NAMES;
+    const PAGE_SHIFT: u32 = F::PAGE_SHIFT;
+    const INDEX_BITS: [u8; MAX_LEVELS] = F::INDEX_BITS;
+    const USER_END: u64 = F::USER_END;
+    const KERNEL_START: u64 = F::KERNEL_START;
+    const USER_ROOT_ENTRIES: usize = F::USER_ROOT_ENTRIES;
+    const GUEST: bool = F::GUEST;
+    const PHYS_BITS: u32 = F::PHYS_BITS;
+    const LEAF_LEVELS: u8 = F::LEAF_LEVELS;
+    const EVER_BREAKS: bool = F::EVER_BREAKS;
+    const RIGHTS: Rights = F::RIGHTS;
+    const KEPT: u64 = F::KEPT;
+    fn link(level: Level, at: PhysAddr) -> u64 {
+        F::link(level, at)
+    }
+    fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
+        F::linked(level, raw)
+    }
+    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
+        F::leaf(level, pfn, Self::swap(attr))
+    }
+    fn frame(level: Level, raw: u64) -> Pfn {
+        F::frame(level, raw)
+    }
+    fn attr(level: Level, raw: u64) -> Attr {
+        Self::swap(F::attr(level, raw))
+    }
+    fn is_present(level: Level, raw: u64) -> bool {
+        F::is_present(level, raw)
+    }
+    fn allows(level: Level, raw: u64, access: Access) -> bool {
+        F::allows(level, raw, access)
+    }
+    fn write_protected(level: Level, raw: u64) -> u64 {
+        F::write_protected(level, raw)
+    }
+    fn is_special(level: Level, raw: u64) -> bool {
+        F::is_special(level, raw)
+    }
+    fn needs_break(level: Level, old: u64, new: u64) -> bool {
+        F::needs_break(level, old, new)
+    }
+}
+
+#[test]
+fn a_format_whose_memory_types_are_others_to_the_mmu_is_found() {
+    fn swapped<F: Watchable>() {
+        assert!(F::RIGHTS.has_memory(MemoryType::Device), "{}", F::NAME);
+        let found = conforms_to::<Swapped<F>>(&F::arch()).unwrap_err().to_string();
+        assert!(found.contains("to the MMU its memory is "), "{}: {found}", F::NAME);
+    }
+    swapped::<X86_64>();
+    swapped::<X86_64La57>();
+    swapped::<Keyed<X86_64>>();
+    swapped::<Sev<X86_64, 47>>();
+    swapped::<X86Pae>();
+    swapped::<I386>();
+    swapped::<Ppc32>();
+    swapped::<Sv39Pbmt>();
+    swapped::<Sv48Pbmt>();
+    swapped::<Sv57Pbmt>();
+    swapped::<Aarch64>();
+    swapped::<Aarch64K16Upper>();
+    swapped::<Aarch64K64>();
+    swapped::<LoongArch64>();
+    swapped::<Sparc64>();
+    swapped::<Ia64>();
+    swapped::<Aarch64Stage2>();
+    swapped::<Ept>();
+    swapped::<Npt>();
+    swapped::<Sv39x4Pbmt>();
+    swapped::<Sv48x4Pbmt>();
+}
+
+/// A format that says that it has the memory of devices, or that it does not.
+#[derive(Clone, Copy, Default)]
+struct Says<const DEVICE: bool>;
+
+// SAFETY: as `Sv39`, but for promise 7, on purpose; no tree is made of it.
+unsafe impl Format for Says<true> {
+    type Slot = Slot64;
+    entries_of!(Sv39, Attr(0), Sv39::RIGHTS.with_memory(&[MemoryType::Device]));
+}
+
+// SAFETY: as `Sv39Pbmt`; no tree is made of it.
+unsafe impl Format for Says<false> {
+    type Slot = Slot64;
+    entries_of!(Sv39Pbmt, Attr(0), Sv39::RIGHTS);
+}
+
+#[test]
+fn a_format_that_says_a_memory_type_which_it_loses_is_found() {
+    let boasts = conforms_to::<Says<true>>(&Arch::riscv_sv39()).unwrap_err().to_string();
+    assert!(boasts.contains("is read back"), "{boasts}");
+    // To refuse more than must be refused breaks no promise.
+    conforms_to::<Says<false>>(&Arch::riscv_sv39()).unwrap();
 }
 
 /// Nested tables that do not say so, or x86-64 that says that it is a second stage, with the user's
@@ -404,6 +538,37 @@ fn the_table_of_rights_says_what_the_formats_say() {
         I386 X86Pae X86_64 X86_64La57 Sv32 Sv39 Sv48 Sv57 Ppc32 Aarch64 Aarch64Upper Aarch64K16
         Aarch64K16Upper Aarch64K64 Aarch64K64Upper LoongArch64 Sparc64 Ia64 Aarch64Stage2 Ept Npt Sv39x4
         Sv48x4
+    }
+    let names: usize = rows.iter().map(|row| row.split(" | ").next().unwrap().matches('`').count() / 2).sum();
+    assert_eq!(named, names, "rows of no format");
+}
+
+#[test]
+fn the_table_of_memory_types_says_what_the_formats_say() {
+    const TABLE: &str = include_str!("../../../docs/formats.md");
+    let table = TABLE.lines().skip_while(|line| !line.starts_with("| format | `WriteBack` |")).skip(2);
+    let rows: Vec<&str> = table.take_while(|line| line.starts_with("| `")).collect();
+    let types = [
+        MemoryType::WriteBack,
+        MemoryType::WriteThrough,
+        MemoryType::WriteCombining,
+        MemoryType::Uncached,
+        MemoryType::Device,
+    ];
+    let mut named = 0;
+    macro_rules! has {
+        ($($format:ident)*) => { $({
+            let name = format!("`{}`", stringify!($format));
+            let row = rows.iter().find(|row| row.contains(&name)).unwrap_or_else(|| panic!("no {name}"));
+            let cells: Vec<&str> = row.trim_matches('|').split('|').skip(1).map(str::trim).collect();
+            let says: Vec<bool> = cells.iter().map(|cell| *cell != "no").collect();
+            assert_eq!(says, types.map(|memory| $format::RIGHTS.has_memory(memory)), "{row}");
+            named += 1;
+        })* };
+    }
+    has! {
+        I386 X86Pae X86_64 X86_64La57 Npt Ept Aarch64 Aarch64K16 Aarch64K64 Aarch64Stage2 Sv39Pbmt Sv48Pbmt
+        Sv57Pbmt Sv39x4Pbmt Sv48x4Pbmt Sv32 Sv39 Sv48 Sv57 Sv39x4 Sv48x4 LoongArch64 Ppc32 Sparc64 Ia64
     }
     let names: usize = rows.iter().map(|row| row.split(" | ").next().unwrap().matches('`').count() / 2).sum();
     assert_eq!(named, names, "rows of no format");

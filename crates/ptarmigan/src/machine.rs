@@ -5,7 +5,7 @@
 //! once that the pin is of this machine; the parts that it leads to need not check again.
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
-use crate::format::{Attr, Format};
+use crate::format::{Attr, Format, MemoryType};
 use crate::frames::{AllocFlags, DataFrames, Frames, HighUse, NoFrame, TakenData};
 use crate::page::{Clean, Level};
 use crate::parking::Parking;
@@ -120,6 +120,28 @@ pub unsafe trait Machine: Sync {
     /// the library, unwind, or wait for code of the kernel on other CPUs.
     #[inline]
     fn before_executable(&self, _pin: &Pinned<'_>, _first: Pfn, _frames: u64) {}
+
+    /// Is told that `frames` frames from `first` on are about to be accessed as `memory`, before the
+    /// first entry that says so is stored: where pages are mapped with another type than
+    /// [`MemoryType::WriteBack`], in faults too, and where pages that are mapped change their type,
+    /// to whichever. It is not called for entries that are copied or moved.
+    ///
+    /// A machine whose frames may be in a cache then writes the lines of the frames back and
+    /// invalidates them, on every CPU, and waits: with `CLFLUSH` and `MFENCE` on x86 (Intel SDM
+    /// volume 3, "Memory cache control", which demands it for a type that changes), with `DC CIVAC`
+    /// and `DSB` on AArch64 (Arm ARM, "Mismatched memory attributes"), with `CBO.FLUSH` on RISC-V.
+    /// Registers of devices are in no cache: for frames that are no memory there is no work.
+    ///
+    /// Translations with the former type are flushed afterwards, by the call that changes the type,
+    /// as for every change of an entry; where the architecture asks for it, before the new entry
+    /// stands. Until then other CPUs may read lines of the frames into their caches once more, and
+    /// write to them if a program does. So nothing may write to the frames through another mapping
+    /// while a type changes. If other mappings are read, they have the new type, or the lines are
+    /// invalidated once more, by the caller.
+    ///
+    /// The limits of [`before_executable`](Self::before_executable) are those of this call.
+    #[inline]
+    fn before_memory_type(&self, _pin: &Pinned<'_>, _first: Pfn, _frames: u64, _memory: MemoryType) {}
 
     /// The machine's name.
     #[inline]
@@ -354,21 +376,31 @@ impl<'a, M: Machine> On<'a, M> {
     }
 
     /// Tells the machine that `pages` pages of format `F`, whose frames begin with `first`, are
-    /// about to be mapped with `attr`, if that lets instructions be fetched from them.
+    /// about to be mapped with `attr`, if that lets instructions be fetched from them, or is not
+    /// the usual type of memory.
     #[inline]
     pub(crate) fn before_mapped<F: Format>(self, attr: Attr, first: Pfn, pages: u64) {
         if attr.has(Attr::EXEC) {
             self.m.before_executable(self.pin, first, pages << F::PAGE_ORDER);
         }
+        if attr.memory() != MemoryType::WriteBack {
+            self.m.before_memory_type(self.pin, first, pages << F::PAGE_ORDER, attr.memory());
+        }
     }
 
     /// Tells the machine that the leaf `old` of a table of `level` is about to become `new`, of the
-    /// same frames, if that lets instructions be fetched and `old` did not.
+    /// same frames, if that lets instructions be fetched and `old` did not, or changes the type of
+    /// memory.
     #[inline]
     pub(crate) fn before_changed<F: Format>(self, level: Level, old: u64, new: u64) {
-        if !F::attr(level, old).has(Attr::EXEC) {
-            let pages = 1 << (F::shift(level) - F::PAGE_SHIFT);
-            self.before_mapped::<F>(F::attr(level, new), F::frame(level, new), pages);
+        let (had, has) = (F::attr(level, old), F::attr(level, new));
+        let first = F::frame(level, new);
+        let frames = 1 << (F::shift(level) - F::PAGE_SHIFT) << F::PAGE_ORDER;
+        if has.without(had).has(Attr::EXEC) {
+            self.m.before_executable(self.pin, first, frames);
+        }
+        if had.memory() != has.memory() {
+            self.m.before_memory_type(self.pin, first, frames, has.memory());
         }
     }
 

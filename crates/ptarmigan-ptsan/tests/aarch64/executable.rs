@@ -1,7 +1,8 @@
-//! Frames that instructions may be fetched from: the machine is told before the entry is stored.
+//! Frames that instructions may be fetched from, and frames of another memory type: the machine is
+//! told before the entry is stored.
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Aarch64, Attr, Entry, Format, FormatExt};
+use ptarmigan::format::{Aarch64, Attr, Entry, Format, FormatExt, MemoryType};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
@@ -23,6 +24,7 @@ struct Told<'h, P: Policy> {
     host: &'h Host<Aarch64>,
     inner: Inner<'h, P>,
     told: Mutex<Vec<(Pfn, u64)>>,
+    typed: Mutex<Vec<(Pfn, u64, MemoryType)>>,
     /// A root, and an address whose entry below it is not to be there before the machine is told.
     watched: Mutex<(PhysAddr, u64)>,
 }
@@ -64,20 +66,31 @@ unsafe impl<'h, P: Policy> Machine for Told<'h, P> {
         assert!(!is_executable(self.host, root, va), "told after the entry was stored");
         self.told.lock().unwrap().push((first, frames));
     }
+    fn before_memory_type(&self, _: &Pinned<'_>, first: Pfn, frames: u64, memory: MemoryType) {
+        let (root, va) = *self.watched.lock().unwrap();
+        let found = leaf(self.host, root, va).map(|raw| Aarch64::attr(Level::PTE, raw).memory());
+        assert_ne!(found, Some(memory), "told after the entry was stored");
+        self.typed.lock().unwrap().push((first, frames, memory));
+    }
 }
 
 /// Whether programs may fetch instructions from the page at `va`, by the tables below `root`.
 fn is_executable(host: &Host<Aarch64>, root: PhysAddr, va: u64) -> bool {
+    let executes =
+        |raw| Aarch64::is_present(Level::PTE, raw) && Aarch64::attr(Level::PTE, raw).has(Attr::EXEC);
+    leaf(host, root, va).is_some_and(executes)
+}
+
+/// The entry of the page at `va`, by the tables below `root`.
+fn leaf(host: &Host<Aarch64>, root: PhysAddr, va: u64) -> Option<u64> {
     let mut at = root;
     for level in (0..Aarch64::LAYOUT.levels).map(Level).rev() {
         // SAFETY: 1. it is an entry of a table in use.
         let raw = unsafe { host.read(PhysAddr(at.0 + 8 * Aarch64::index(level, va) as u64), 8) }.unwrap();
         match Aarch64::entry(level, raw) {
-            Entry::None => return false,
+            Entry::None => return None,
             Entry::Link(next) => at = next,
-            Entry::Leaf => {
-                return Aarch64::is_present(level, raw) && Aarch64::attr(level, raw).has(Attr::EXEC);
-            }
+            Entry::Leaf => return Some(raw),
         }
     }
     unreachable!("a leaf table has no links")
@@ -102,7 +115,7 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     let host = Host::<Aarch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
     let inner = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let watched = Mutex::new((PhysAddr(0), AT));
-    let machine = Told { host: &host, inner, told: Mutex::default(), watched };
+    let machine = Told { host: &host, inner, told: Mutex::default(), typed: Mutex::default(), watched };
     let slots = host.slots();
     let pin = slots[0].pin();
     let on = machine.on(&pin).unwrap();
@@ -154,6 +167,51 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     edit.protect(VirtAddr(AT + 3 * PAGE), exec).unwrap().unwrap();
     assert_eq!(told(), [(Pfn(200), 1)]);
     edit.unmap_range(VirtRange { start: AT, end: AT + 4 * PAGE }, Free::Empty, |_, _, _| {});
+    edit.flush();
+    tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
+    machine.inner.drain(&slots);
+    drop(machine);
+    host.audit().unwrap();
+}
+
+#[test]
+fn the_machine_is_told_before_memory_is_accessed_as_another_type() {
+    let host = Host::<Aarch64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() }).unwrap();
+    let inner = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let watched = Mutex::new((PhysAddr(0), AT));
+    let machine = Told { host: &host, inner, told: Mutex::default(), typed: Mutex::default(), watched };
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = machine.on(&pin).unwrap();
+    let typed = || std::mem::take(&mut *machine.typed.lock().unwrap());
+    let mut tree = Tree::<Aarch64>::new(on, AllocFlags::NORMAL).unwrap();
+    let root = tree.root();
+    *machine.watched.lock().unwrap() = (root, AT);
+    let usual = Attr::READ | Attr::USER;
+    let (device, combining) = (MemoryType::Device, MemoryType::WriteCombining);
+    let at = |n: u64| VirtAddr(AT + n * PAGE);
+    let range = |n: u64, pages: u64| VirtRange { start: at(n).0, end: at(n + pages).0 };
+    let mut edit = tree.edit(on).unwrap();
+    // SAFETY: no program runs in the space.
+    unsafe {
+        edit.map_range(range(0, 3), Pfn(100), usual.with_memory(device)).unwrap();
+        assert_eq!(typed(), [(Pfn(100), 3, device)]);
+        edit.map(at(3), Pfn(200), usual, AllocFlags::NORMAL).unwrap();
+        assert_eq!(typed(), [], "usual memory");
+        edit.cursor(range(4, 1)).map(Pfn(300), usual.with_memory(combining), AllocFlags::NORMAL).unwrap();
+        assert_eq!(typed(), [(Pfn(300), 1, combining)]);
+    }
+    // Each change of a type, and no other change.
+    edit.protect(at(0), Attr::USER.with_memory(device)).unwrap().unwrap();
+    assert_eq!(typed(), []);
+    edit.protect(at(0), usual.with_memory(combining)).unwrap().unwrap();
+    assert_eq!(typed(), [(Pfn(100), 1, combining)]);
+    edit.protect(at(0), usual).unwrap().unwrap();
+    assert_eq!(typed(), [(Pfn(100), 1, MemoryType::WriteBack)]);
+    *machine.watched.lock().unwrap() = (root, at(4).0);
+    edit.change_range(range(0, 5), |attr| attr.with_memory(device)).unwrap();
+    assert_eq!(typed(), [100, 200, 300].map(|pfn| (Pfn(pfn), 1, device)));
+    edit.unmap_range(range(0, 5), Free::Empty, |_, _, _| {});
     edit.flush();
     tree.end(on, |_, _, _| {}).map_err(|refused| refused.error).unwrap();
     machine.inner.drain(&slots);

@@ -23,15 +23,16 @@
 //! | 55–58 | | software's |
 
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Rights, Slot64};
+use super::memory::{Types, memory_bits, memory_of};
+use super::{Access, Attr, Format, MemoryType, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
 const VALID: u64 = 1;
 /// A link above level 0, a page at level 0.
 const TABLE: u64 = 1 << 1;
-/// AttrIndx 1: memory of devices; 0 is normal memory.
-const INDEX_DEVICE: u64 = 1 << 2;
+/// AttrIndx.
+const INDEX: u64 = 7 << 2;
 const USER: u64 = 1 << 6;
 const READ_ONLY: u64 = 1 << 7;
 const INNER: u64 = 3 << 8;
@@ -58,7 +59,14 @@ const NOTED: [(Attr, u64); 5] = [
     (Attr::SOFT0, SOFT),
 ];
 /// All bits of AttrIndx, and of shareability.
-const TYPE: u64 = 7 << 2 | 3 << 8;
+const TYPE: u64 = INDEX | INNER;
+/// AttrIndx and shareability, which memory of devices has none of.
+const TYPES: &Types = &[
+    (MemoryType::WriteBack, INNER),
+    (MemoryType::Device, 1 << 2),
+    (MemoryType::WriteCombining, 2 << 2 | INNER),
+    (MemoryType::WriteThrough, 3 << 2 | INNER),
+];
 
 /// AArch64 stage 1 with a granule of 2^`GRANULE` bytes: the half below `TTBR0`, or the `UPPER` one
 /// below `TTBR1`. [`Aarch64`] and its neighbours name those that there are.
@@ -87,9 +95,18 @@ impl<const GRANULE: u32, const UPPER: bool> Aarch64Stage1<GRANULE, UPPER> {
     /// Bits of address that a tree translates.
     const BITS: u32 = if GRANULE == 14 { 47 } else { 48 };
 
-    /// An attribute of the format's own: memory of devices, with index 1 of `MAIR_EL1`. Index 0 is
-    /// normal memory.
-    pub const DEVICE: Attr = Attr(1 << 12);
+    /// The value of `MAIR_EL1` that memory types stand for, on every CPU:
+    ///
+    /// | index | value | |
+    /// |---|---|---|
+    /// | 0 | 0xff | [`MemoryType::WriteBack`]: normal memory, allocates for reads and writes |
+    /// | 1 | 0x04 | [`MemoryType::Device`]: Device-nGnRE |
+    /// | 2 | 0x44 | [`MemoryType::WriteCombining`]: normal memory, not cached |
+    /// | 3 | 0xbb | [`MemoryType::WriteThrough`]: normal memory, written through |
+    ///
+    /// The others are the kernel's. [`MemoryType::Uncached`] is not among them: normal memory that
+    /// is not cached may collect and reorder writes, and all else is a device's.
+    pub const MAIR: u64 = 0xbb44_04ff;
 }
 
 /// Written through, as software or the MMU notes it.
@@ -132,8 +149,11 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
     const PHYS_BITS: u32 = 48;
     const LEAF_LEVELS: u8 = if GRANULE == 12 { 0b111 } else { 0b11 };
     const EVER_BREAKS: bool = true;
-    const RIGHTS: Rights =
-        Rights::PLAIN.with_execute_only(false).with_kernel_exec().with_soft(1).with_attributes(Self::DEVICE);
+    const RIGHTS: Rights = Rights::PLAIN
+        .with_execute_only(false)
+        .with_kernel_exec()
+        .with_soft(1)
+        .with_memory(&[MemoryType::Device, MemoryType::WriteCombining, MemoryType::WriteThrough]);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -147,7 +167,7 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
 
     #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0 | if attr.has(Self::DEVICE) { INDEX_DEVICE } else { INNER };
+        let mut raw = pfn.addr().0 | memory_bits(TYPES, attr);
         let rights = attr.0 & (Attr::READ.0 | Attr::WRITE.0 | Attr::EXEC.0 | Attr::USER.0);
         // For execution by the user alone.
         let execute_only = rights == Attr::EXEC.0 | Attr::USER.0;
@@ -182,7 +202,7 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
         // The kernel's pages have UXN.
         let user = raw & USER != 0 || raw & UXN == 0;
         let no_execute = if user { UXN } else { PXN };
-        let mut attr = attr_of(&NOTED, raw);
+        let mut attr = attr_of(&NOTED, raw) | memory_of(TYPES, raw & TYPE);
         for (bit, has) in [
             (Attr::READ, raw & VALID != 0 && (raw & USER != 0 || !user)),
             (Attr::EXEC, raw & no_execute == 0),
@@ -190,7 +210,6 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
             (Attr::KERNEL_EXEC, user && raw & PXN == 0),
             (Attr::GLOBAL, raw & NOT_GLOBAL == 0),
             (Attr::DIRTY, is_dirty(raw)),
-            (Self::DEVICE, raw & INDEX_DEVICE != 0),
         ] {
             if has {
                 attr = attr | bit;

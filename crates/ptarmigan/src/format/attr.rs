@@ -1,4 +1,5 @@
 //! Describes the permitted accesses to a page, independent of the architecture.
+use super::MemoryType;
 use core::fmt;
 use core::ops::BitOr;
 
@@ -16,7 +17,7 @@ use core::ops::BitOr;
 /// |---|---|
 /// | 0–7 | permissions and notes, by name |
 /// | 8–11 | [`SOFT`](Self::SOFT): the caller's own, which no MMU looks at |
-/// | 12–15 | [`OWN`](Self::OWN): the format's own, for instance a memory type; spaces do not ask for them |
+/// | 12–14 | [`MEMORY`](Self::MEMORY): a number, the [memory type](super::MemoryType) |
 /// | 16 | [`KERNEL_EXEC`](Self::KERNEL_EXEC) |
 /// | 17 | [`SHARED`](Self::SHARED) |
 /// | 20–23 | [`KEY`](Self::KEY): a number, the protection key |
@@ -59,8 +60,15 @@ impl Attr {
     pub const SOFT: Attr = Attr(0xf00);
     /// The protection key of a page, see [`key`](Self::key).
     pub const KEY: Attr = Attr(0xf << 20);
-    /// All attributes of a format's own.
-    pub const OWN: Attr = Attr(0xf000);
+    /// All bits that mean something.
+    const KNOWN: Attr = Attr(0xff)
+        .with(Self::SOFT)
+        .with(Self::MEMORY)
+        .with(Self::KERNEL_EXEC)
+        .with(Self::SHARED)
+        .with(Self::KEY);
+    /// Numbers of several bits: each is one value, so that two of them differ or are the same.
+    pub(crate) const NUMBERS: Attr = Self::MEMORY.with(Self::KEY);
     /// The permissions, and what depends on them: none of these is in an entry without access.
     const ACCESS: Attr = Attr(1 | 2 | 4 | 16 | 1 << 16);
 
@@ -148,15 +156,21 @@ impl fmt::Display for Attr {
         if self.key_number() != 0 {
             write!(f, "+key{}", self.key_number())?;
         }
+        match MemoryType::numbered(self.memory_number()) {
+            Some(MemoryType::WriteBack) => {}
+            Some(MemoryType::WriteThrough) => f.write_str("+through")?,
+            Some(MemoryType::WriteCombining) => f.write_str("+combining")?,
+            Some(MemoryType::Uncached) => f.write_str("+uncached")?,
+            Some(MemoryType::Device) => f.write_str("+device")?,
+            None => write!(f, "+memory{}", self.memory_number())?,
+        }
         for n in 0..4 {
             if self.0 >> (8 + n) & 1 != 0 {
                 write!(f, "+soft{n}")?;
             }
-            if self.0 >> (12 + n) & 1 != 0 {
-                write!(f, "+own{n}")?;
-            }
         }
-        Ok(())
+        let unknown = self.without(Self::KNOWN);
+        if unknown.0 != 0 { write!(f, "+{:#x}", unknown.0) } else { Ok(()) }
     }
 }
 

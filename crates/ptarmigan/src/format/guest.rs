@@ -5,7 +5,9 @@
 //! Every leaf is the user's, and none is global. Execution is allowed to the guest in whatever
 //! mode.
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Rights, Slot64, Sv, X86_64};
+use super::memory::{Types, memory_bits, memory_of};
+use super::riscv::rights;
+use super::{Access, Attr, Format, MemoryType, Rights, Slot64, Sv, X86_64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -70,7 +72,8 @@ macro_rules! leaves_of {
 /// 15.25).
 ///
 /// Entries are those of [`X86_64`]. Nested walks are user accesses, so every entry has `U/S`; the
-/// bit G has no effect. It says no memory type but write-back.
+/// bit G has no effect. Memory types are those of the host's PAT ([`X86_64::PAT`]); the stricter of
+/// the type and of the guest's own has effect (15.25.8).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Npt;
 
@@ -89,22 +92,28 @@ unsafe impl Format for Npt {
 /// specification, "Two-Stage Address Translation").
 ///
 /// Entries are those of [`Sv`]; roots have four times as many, in 16 KiB. Leaves have U, as the
-/// walker demands, and no G, which it ignores. There are no runs of pages (Svnapot) and no
-/// memory types (Svpbmt).
+/// walker demands, and no G, which it ignores. There are no runs of pages (Svnapot). With `PBMT`
+/// pages have memory types (Svpbmt, `menvcfg.PBMTE`), which the guest's own override.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SvX4<const LEVELS: u8>;
+pub struct SvX4<const LEVELS: u8, const PBMT: bool = false>;
 
 /// G-stage of RISC-V with three levels: 41 bits of the guest's physical address.
 pub type Sv39x4 = SvX4<3>;
 /// G-stage of RISC-V with four levels: 50 bits of the guest's physical address.
 pub type Sv48x4 = SvX4<4>;
+/// As [`Sv39x4`], with memory types (Svpbmt).
+pub type Sv39x4Pbmt = SvX4<3, true>;
+/// As [`Sv48x4`], with memory types (Svpbmt).
+pub type Sv48x4Pbmt = SvX4<4, true>;
 
 // SAFETY: as for `Sv`, whose bits these are; `guests` leaves the frame and `SPECIAL` alone.
-unsafe impl<const LEVELS: u8> Format for SvX4<LEVELS> {
-    leaves_of!(Sv<LEVELS>, Rights::PLAIN.with_execute_only(true).users_only().without_global().with_soft(1));
-    const NAME: &'static str = match LEVELS {
-        3 => "Sv39x4",
-        4 => "Sv48x4",
+unsafe impl<const LEVELS: u8, const PBMT: bool> Format for SvX4<LEVELS, PBMT> {
+    leaves_of!(Sv<LEVELS, PBMT>, rights(PBMT).users_only().without_global());
+    const NAME: &'static str = match (LEVELS, PBMT) {
+        (3, false) => "Sv39x4",
+        (4, false) => "Sv48x4",
+        (3, true) => "Sv39x4 with Svpbmt",
+        (4, true) => "Sv48x4 with Svpbmt",
         _ => panic!("the G-stage has three or four levels"),
     };
     const LAYOUT: Layout = match LEVELS {
@@ -122,8 +131,9 @@ mod ept {
     pub(super) const R: u64 = 1;
     pub(super) const W: u64 = 1 << 1;
     pub(super) const X: u64 = 1 << 2;
-    /// Memory type 6.
-    pub(super) const WRITE_BACK: u64 = 6 << 3;
+    /// The memory type, and the bit that has the guest's own ignored.
+    pub(super) const TYPE: u64 = 0xf << 3;
+    pub(super) const IGNORE_PAT: u64 = 1 << 6;
     pub(super) const PS: u64 = 1 << 7;
     pub(super) const A: u64 = 1 << 8;
     pub(super) const D: u64 = 1 << 9;
@@ -141,6 +151,14 @@ mod ept {
     pub(super) const KIND: u64 = R | W | X | PS;
 }
 
+const EPT_TYPES: &Types = &[
+    (MemoryType::WriteBack, 6 << 3),
+    (MemoryType::WriteThrough, 4 << 3),
+    (MemoryType::WriteCombining, 1 << 3),
+    (MemoryType::Uncached, 0),
+    (MemoryType::Device, ept::IGNORE_PAT),
+];
+
 const EPT_NOTED: [(Attr, u64); 5] = [
     (Attr::ACCESSED, ept::A),
     (Attr::DIRTY, ept::D),
@@ -157,7 +175,10 @@ const EPT_NOTED: [(Attr, u64); 5] = [
 ///
 /// A page for execution alone needs a CPU that says so (bit 0 of `IA32_VMX_EPT_VPID_CAP`).
 ///
-/// It says no memory type but write-back, and no execution that depends on the guest's mode.
+/// A memory type is combined with the guest's own, as an MTRR would be (29.3.7): a guest may have
+/// [`MemoryType::Uncached`] memory written combined. [`MemoryType::Device`] is the same type with
+/// the bit that has the guest's own ignored. There is no execution that depends on the guest's
+/// mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ept;
 
@@ -179,7 +200,12 @@ unsafe impl Format for Ept {
     const GUEST: bool = true;
     const PHYS_BITS: u32 = 52;
     const LEAF_LEVELS: u8 = 0b111;
-    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(false).users_only().without_global().with_soft(2);
+    const RIGHTS: Rights = Rights::PLAIN
+        .with_execute_only(false)
+        .users_only()
+        .without_global()
+        .with_soft(2)
+        .with_memory(&MemoryType::ALL);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -200,7 +226,7 @@ unsafe impl Format for Ept {
             false => rights << ept::HIDDEN | ept::KEEPS,
         };
         let noted = bits_of(&EPT_NOTED, attr);
-        let raw = pfn.addr().0 | rights | noted | ept::WRITE_BACK;
+        let raw = pfn.addr().0 | rights | noted | memory_bits(EPT_TYPES, attr);
         if level > Level::PTE { raw | ept::PS } else { raw }
     }
 
@@ -213,7 +239,8 @@ unsafe impl Format for Ept {
     fn attr(_: Level, raw: u64) -> Attr {
         let rights = raw | raw >> ept::HIDDEN & (ept::W | ept::X);
         let table = [(Attr::READ, ept::R), (Attr::WRITE, ept::W), (Attr::EXEC, ept::X)];
-        attr_of(&table, rights) | attr_of(&EPT_NOTED, raw) | Attr::USER
+        let noted = attr_of(&EPT_NOTED, raw) | memory_of(EPT_TYPES, raw & ept::TYPE);
+        attr_of(&table, rights) | noted | Attr::USER
     }
 
     #[inline]
@@ -247,8 +274,8 @@ mod arm {
     pub(super) const VALID: u64 = 1;
     /// A link above level 0, a page at level 0.
     pub(super) const TABLE: u64 = 1 << 1;
-    /// MemAttr: normal memory, written back.
-    pub(super) const NORMAL: u64 = 0xf << 2;
+    /// MemAttr: the outer and the inner attributes of normal memory, or 0 and the kind of device.
+    pub(super) const TYPE: u64 = 0xf << 2;
     /// S2AP: may be read, may be written.
     pub(super) const READ: u64 = 1 << 6;
     pub(super) const WRITE: u64 = 1 << 7;
@@ -265,6 +292,14 @@ mod arm {
     pub(super) const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
 }
 
+const ARM_TYPES: &Types = &[
+    (MemoryType::WriteBack, 0b1111 << 2 | arm::INNER),
+    (MemoryType::WriteThrough, 0b1010 << 2 | arm::INNER),
+    (MemoryType::WriteCombining, 0b0101 << 2 | arm::INNER),
+    // Device-nGnRE.
+    (MemoryType::Device, 0b0001 << 2),
+];
+
 const ARM_NOTED: [(Attr, u64); 5] = [
     (Attr::WRITE, arm::MAY_WRITE),
     (Attr::ACCESSED, arm::ACCESSED),
@@ -277,8 +312,9 @@ const ARM_NOTED: [(Attr, u64); 5] = [
 /// levels; the root is two tables side by side, 8 KiB (Arm ARM, D8.2 "Concatenated translation
 /// tables").
 ///
-/// It says no memory type but normal memory, no page that may be written and not read, and no
-/// execution that depends on the guest's exception level (`FEAT_XNX`).
+/// The stricter of a memory type and of the guest's own has effect: `HCR_EL2.FWB` must be 0. There
+/// is no page that may be written and not read, and no execution that depends on the guest's
+/// exception level (`FEAT_XNX`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aarch64Stage2;
 
@@ -308,7 +344,12 @@ unsafe impl Format for Aarch64Stage2 {
     const PHYS_BITS: u32 = 48;
     const LEAF_LEVELS: u8 = 0b111;
     const EVER_BREAKS: bool = true;
-    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(false).users_only().without_global().with_soft(1);
+    const RIGHTS: Rights = Rights::PLAIN
+        .with_execute_only(false)
+        .users_only()
+        .without_global()
+        .with_soft(1)
+        .with_memory(&[MemoryType::WriteThrough, MemoryType::WriteCombining, MemoryType::Device]);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -323,7 +364,7 @@ unsafe impl Format for Aarch64Stage2 {
 
     #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0 | arm::NORMAL | arm::INNER | bits_of(&ARM_NOTED, attr);
+        let mut raw = pfn.addr().0 | memory_bits(ARM_TYPES, attr) | bits_of(&ARM_NOTED, attr);
         let access = attr.0 & (Attr::READ.0 | Attr::WRITE.0 | Attr::EXEC.0);
         raw |= match attr.has(Attr::READ) || access == Attr::EXEC.0 {
             true if level == Level::PTE => arm::VALID | arm::TABLE,
@@ -347,7 +388,8 @@ unsafe impl Format for Aarch64Stage2 {
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        let mut attr = attr_of(&ARM_NOTED, raw) | Attr::USER;
+        let memory = memory_of(ARM_TYPES, raw & (arm::TYPE | arm::INNER));
+        let mut attr = attr_of(&ARM_NOTED, raw) | memory | Attr::USER;
         for (bit, has) in [
             (Attr::READ, raw & (arm::VALID | arm::READ) == arm::VALID | arm::READ),
             (Attr::EXEC, raw & arm::XN == 0),
@@ -391,7 +433,7 @@ unsafe impl Format for Aarch64Stage2 {
     /// Another address, memory type, shareability or size.
     #[inline]
     fn needs_break(_: Level, old: u64, new: u64) -> bool {
-        let what = arm::ADDRESS | arm::NORMAL | arm::INNER | arm::TABLE;
+        let what = arm::ADDRESS | arm::TYPE | arm::INNER | arm::TABLE;
         old & new & arm::VALID != 0 && (old ^ new) & what != 0
     }
 }

@@ -1,6 +1,7 @@
 //! 32-bit x86 without PAE (Intel SDM volume 3, section 4.3).
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Rights, Slot32Le};
+use super::x86::{memory_bits, memory_of};
+use super::{Access, Attr, Format, MemoryType, Rights, Slot32Le};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -58,7 +59,8 @@ unsafe impl Format for I386 {
     const USER_ROOT_ENTRIES: usize = 768;
     const PHYS_BITS: u32 = 32;
     const LEAF_LEVELS: u8 = 0b11;
-    const RIGHTS: Rights = Rights::PLAIN.without_refusing_execution().with_soft(1);
+    const RIGHTS: Rights =
+        Rights::PLAIN.without_refusing_execution().with_soft(1).with_memory(&MemoryType::ALL);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -72,7 +74,7 @@ unsafe impl Format for I386 {
 
     #[inline]
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0 | bits_of(&ATTRIBUTES, attr);
+        let mut raw = pfn.addr().0 | bits_of(&ATTRIBUTES, attr) | memory_bits(level, attr);
         // Global, or not present and yet there.
         if attr.has(Attr::GLOBAL) || !attr.has(Attr::READ) {
             raw |= G;
@@ -86,8 +88,8 @@ unsafe impl Format for I386 {
     }
 
     #[inline]
-    fn attr(_: Level, raw: u64) -> Attr {
-        let attr = attr_of(&ATTRIBUTES, raw);
+    fn attr(level: Level, raw: u64) -> Attr {
+        let attr = attr_of(&ATTRIBUTES, raw) | memory_of(level, raw);
         if raw & (P | G) == P | G { attr | Attr::GLOBAL } else { attr }
     }
 

@@ -7,7 +7,7 @@
 //! | bits | | |
 //! |---|---|---|
 //! | 0 | p | present: without it the others are software's |
-//! | 2–4 | ma | memory: 0 is write-back |
+//! | 2–4 | ma | memory: 0 is write-back, 4 not cached, 6 written combined |
 //! | 5, 6 | a, d | accessed, dirty: an access, a write faults while it is clear |
 //! | 7, 8 | pl | 3: the user's; 0: the kernel's |
 //! | 9–11 | ar | rights: 0 to read, 1 to execute too, 2 to write, 3 all |
@@ -15,8 +15,9 @@
 //! | 52 | ed | defers exceptions of speculative loads: clear |
 //! | 53–63 | | software's |
 use super::attr::{attr_of, bits_of};
+use super::memory::{Types, memory_bits, memory_of};
 use super::refilled::refilled_tree;
-use super::{Access, Attr, Format, Rights, Slot64};
+use super::{Access, Attr, Format, MemoryType, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -35,6 +36,10 @@ const KEEPS: u64 = 1 << 54;
 const SOFT0: u64 = 1 << 55;
 const LINK: u64 = 1 << 63;
 const ADDRESS: u64 = ((1 << 50) - 1) & !0xfff;
+
+const MA: u64 = 7 << 2;
+const TYPES: &Types =
+    &[(MemoryType::WriteBack, 0), (MemoryType::WriteCombining, 6 << 2), (MemoryType::Device, 4 << 2)];
 
 const BITS: [(Attr, u64); 11] = [
     (Attr::READ, P),
@@ -56,7 +61,7 @@ const BITS: [(Attr, u64); 11] = [
 /// The number of the region, bits 61 to 63 of an address, is outside of the format: a kernel has a
 /// tree for each region and takes these bits away before it asks. Rights are values of ar from 0 to
 /// 3 with pl 0 or 3. Rights that differ by privilege (4 to 7) and levels 1 and 2 cannot be said,
-/// nor can large pages and other memory types. There are no global pages, as spaces share regions.
+/// nor can large pages. There are no global pages, as spaces share regions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ia64;
 
@@ -70,17 +75,21 @@ unsafe impl Format for Ia64 {
     type Slot = Slot64;
     const NAME: &'static str = "IA-64";
     const PHYS_BITS: u32 = 50;
-    const RIGHTS: Rights = Rights::PLAIN.without_global().with_soft(4);
+    const RIGHTS: Rights = Rights::PLAIN
+        .without_global()
+        .with_soft(4)
+        .with_memory(&[MemoryType::WriteCombining, MemoryType::Device]);
     refilled_tree!(page: 14, address: ADDRESS, link: LINK, present: P, special: SPECIAL);
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
-        pfn.addr().0 | bits_of(&BITS, attr) | if attr.has(Attr::READ) { 0 } else { KEEPS }
+        let keeps = if attr.has(Attr::READ) { 0 } else { KEEPS };
+        pfn.addr().0 | bits_of(&BITS, attr) | memory_bits(TYPES, attr) | keeps
     }
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        attr_of(&BITS, raw)
+        attr_of(&BITS, raw) | memory_of(TYPES, raw & MA)
     }
 
     #[inline]

@@ -14,7 +14,7 @@
 //! | 0 | V | valid |
 //! | 1 | D | the MMU lets writes through: software sets it with W and M |
 //! | 2, 3 | PLV | 3: the user's; 0: the kernel's |
-//! | 4, 5 | MAT | 1: coherent, cached |
+//! | 4, 5 | MAT | 0: strongly ordered, not cached; 1: coherent, cached; 2: weakly ordered, not cached |
 //! | 6 | G | the same in all spaces, if both pages of the pair have it |
 //! | 7, 8 | P W | present, may be written; the TLB ignores both |
 //! | 9–13 | | software's, as the page has 16 KiB |
@@ -27,15 +27,16 @@
 //! A link has the table's address in bits 14 to 47, and 9 in the highest four: that is its place in
 //! the cached window where kernels map physical memory. `LDDIR` and `LDPTE` drop these four bits.
 use super::attr::{attr_of, bits_of};
+use super::memory::{Types, memory_bits, memory_of};
 use super::refilled::refilled_tree;
-use super::{Access, Attr, Format, Rights, Slot64};
+use super::{Access, Attr, Format, MemoryType, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
 const V: u64 = 1;
 const D: u64 = 1 << 1;
 const USER: u64 = 3 << 2;
-const CACHED: u64 = 1 << 4;
+const MAT: u64 = 3 << 4;
 const G: u64 = 1 << 6;
 const P: u64 = 1 << 7;
 const W: u64 = 1 << 8;
@@ -55,6 +56,9 @@ const ADDRESS: u64 = ((1 << 48) - 1) & !0x3fff;
 /// The highest bits of a link.
 const WINDOW: u64 = 9 << 60;
 
+const TYPES: &Types =
+    &[(MemoryType::WriteBack, 1 << 4), (MemoryType::WriteCombining, 2 << 4), (MemoryType::Device, 0)];
+
 const BITS: [(Attr, u64); 7] = [
     (Attr::WRITE, W),
     (Attr::USER, USER),
@@ -69,8 +73,7 @@ const BITS: [(Attr, u64); 7] = [
 /// All of its root is the user's, so roots are made with
 /// [`NoConstruct`](crate::page::NoConstruct).
 ///
-/// It has no large pages and one memory type. No MMU notes uses:
-/// [`Attr::ACCESSED`] is software's. [`Attr::DIRTY`] is noted by the fault of the first write.
+/// It has no large pages. No MMU notes uses: [`Attr::ACCESSED`] is software's. [`Attr::DIRTY`] is noted by the fault of the first write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoongArch64;
 
@@ -84,12 +87,15 @@ unsafe impl Format for LoongArch64 {
     type Slot = Slot64;
     const NAME: &'static str = "LoongArch64";
     const PHYS_BITS: u32 = 48;
-    const RIGHTS: Rights = Rights::PLAIN.with_execute_only(true).with_soft(1);
+    const RIGHTS: Rights = Rights::PLAIN
+        .with_execute_only(true)
+        .with_soft(1)
+        .with_memory(&[MemoryType::WriteCombining, MemoryType::Device]);
     refilled_tree!(page: 14, address: ADDRESS, link: WINDOW, present: V, special: SPECIAL);
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0 | CACHED | bits_of(&BITS, attr);
+        let mut raw = pfn.addr().0 | memory_bits(TYPES, attr) | bits_of(&BITS, attr);
         raw |= match attr.0 & (Attr::READ.0 | Attr::WRITE.0 | Attr::EXEC.0) {
             access if access & Attr::READ.0 != 0 => V | P,
             access if access == Attr::EXEC.0 => V | P | NR,
@@ -103,7 +109,7 @@ unsafe impl Format for LoongArch64 {
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        let mut attr = attr_of(&BITS, raw);
+        let mut attr = attr_of(&BITS, raw) | memory_of(TYPES, raw & MAT);
         if raw & (V | NR) == V {
             attr = attr | Attr::READ;
         }

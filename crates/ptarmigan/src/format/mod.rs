@@ -14,6 +14,7 @@ mod i386;
 mod ia64;
 mod keyed;
 mod loongarch;
+mod memory;
 mod ppc;
 mod refilled;
 mod rights;
@@ -29,14 +30,15 @@ pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
 pub use encrypted::{Encrypted, Sev, Tdx};
-pub use guest::{Aarch64Stage2, Ept, Npt, Sv39x4, Sv48x4, SvX4};
+pub use guest::{Aarch64Stage2, Ept, Npt, Sv39x4, Sv39x4Pbmt, Sv48x4, Sv48x4Pbmt, SvX4};
 pub use i386::I386;
 pub use ia64::Ia64;
 pub use keyed::Keyed;
 pub use loongarch::LoongArch64;
+pub use memory::MemoryType;
 pub use ppc::Ppc32;
 pub use rights::{Cause, Inexpressible, KernelFetch, Rights};
-pub use riscv::{Sv, Sv32, Sv39, Sv48, Sv57};
+pub use riscv::{Sv, Sv32, Sv39, Sv39Pbmt, Sv48, Sv48Pbmt, Sv57, Sv57Pbmt};
 pub use slot::{Slot, Slot32, Slot32Be, Slot32Le, Slot64, Slot64Be};
 pub use sparc::Sparc64;
 pub use x86::{X86_64, X86_64La57, X86Pae};
@@ -88,7 +90,8 @@ pub enum Entry {
 ///    [`EVER_BREAKS`](Self::EVER_BREAKS) is false.
 /// 7. [`attr`](Self::attr) gives back the attributes that `leaf` was given, if
 ///    [`RIGHTS`](Self::RIGHTS) can say them, and the MMU allows what they say and no more, but for
-///    execution where [it does not refuse it](Rights::refuses_execution). With other attributes,
+///    execution where [it does not refuse it](Rights::refuses_execution), and caches the memory as
+///    their [type](MemoryType) says. With other attributes,
 ///    the entry is a leaf nevertheless, and lets through no access that they do not name.
 pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// How an entry is stored.
@@ -239,8 +242,9 @@ pub trait FormatExt {
 
     /// Returns the attributes of a page that can do what one with `attr` could, for callers that
     /// serve all formats: with [`Attr::READ`] where the format has no page that may be written or
-    /// executed and not read, with [`Attr::USER`] in a second stage, and without [`Attr::GLOBAL`]
-    /// where there are no global pages. Other attributes that the format cannot say stay, and are
+    /// executed and not read, with [`Attr::USER`] in a second stage, without [`Attr::GLOBAL`]
+    /// where there are no global pages, and with the next stricter [`MemoryType`] that the format
+    /// has where it does not have theirs. Other attributes that the format cannot say stay, and are
     /// refused by [`expresses`](Self::expresses).
     fn nearest(attr: Attr) -> Attr;
 

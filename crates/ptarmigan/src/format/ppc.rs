@@ -3,7 +3,8 @@
 //! No MMU walks these tables. The bits of an entry besides the frame are for software alone, and
 //! lie where Linux has them on implementations with a hash table.
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Rights, Slot32Be};
+use super::memory::{Types, memory_bits, memory_of};
+use super::{Access, Attr, Format, MemoryType, Rights, Slot32Be};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -15,8 +16,10 @@ const USER: u64 = 1 << 2;
 const KEEPS: u64 = 1 << 3;
 /// The caller's.
 const SOFT0: u64 = 1 << 4;
-const SOFT1: u64 = 1 << 5;
-const SOFT2: u64 = 1 << 6;
+/// Not cached.
+const NO_CACHE: u64 = 1 << 5;
+/// Written through. Together with the other bit, which no CPU supports: guarded, too.
+const WRITE_THROUGH: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
 const ACCESSED: u64 = 1 << 8;
 const EXEC: u64 = 1 << 9;
@@ -25,7 +28,14 @@ const SPECIAL: u64 = 1 << 11;
 const LOW: u64 = 0xfff;
 const ADDR: u64 = 0xffff_f000;
 
-const ATTRIBUTES: [(Attr, u64); 10] = [
+const TYPES: &Types = &[
+    (MemoryType::WriteBack, 0),
+    (MemoryType::WriteThrough, WRITE_THROUGH),
+    (MemoryType::WriteCombining, NO_CACHE),
+    (MemoryType::Device, NO_CACHE | WRITE_THROUGH),
+];
+
+const ATTRIBUTES: [(Attr, u64); 8] = [
     (Attr::READ, PRESENT),
     (Attr::WRITE, RW),
     (Attr::EXEC, EXEC),
@@ -34,8 +44,6 @@ const ATTRIBUTES: [(Attr, u64); 10] = [
     (Attr::DIRTY, DIRTY),
     (Attr::SPECIAL, SPECIAL),
     (Attr::SOFT0, SOFT0),
-    (Attr::SOFT1, SOFT1),
-    (Attr::SOFT2, SOFT2),
 ];
 
 /// PowerPC with a hash table (601, 604, 750, 74xx): two levels of 1,024 big-endian entries of 32
@@ -44,8 +52,29 @@ const ATTRIBUTES: [(Attr, u64); 10] = [
 /// Frames lie below 4 GiB. The MMU has no permission to execute: [`Attr::EXEC`] is software's, and
 /// every page that may be read may be executed. Nor are there global pages, as the kernel's
 /// segments are the same in all spaces.
+///
+/// The refill of the hash table gives the memory type to the MMU: [`storage`](Self::storage).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ppc32;
+
+impl Ppc32 {
+    /// Returns the storage attributes of a leaf, as they lie in bits 3 to 6 of the lower word of an
+    /// entry of the hash table: W, I, M and G (PowerPC Operating Environment Architecture, "Storage
+    /// Control Attributes"). M is set for memory that is cached, so that CPUs agree about it.
+    #[inline]
+    pub fn storage(raw: u64) -> u32 {
+        const W: u32 = 1 << 6;
+        const I: u32 = 1 << 5;
+        const M: u32 = 1 << 4;
+        const G: u32 = 1 << 3;
+        match memory_of(TYPES, raw & (NO_CACHE | WRITE_THROUGH)).memory() {
+            MemoryType::WriteBack => M,
+            MemoryType::WriteThrough => W | M,
+            MemoryType::WriteCombining => I,
+            _ => I | G,
+        }
+    }
+}
 
 // SAFETY: 1. `link` sets no low bit but the lowest, and tables are aligned to more than the others.
 // Entries above level 0 are links or empty. 2. the address bits hold the frame, which is below 4
@@ -65,7 +94,11 @@ unsafe impl Format for Ppc32 {
     const USER_ROOT_ENTRIES: usize = 768;
     const PHYS_BITS: u32 = 32;
     const KEPT: u64 = HASHPTE;
-    const RIGHTS: Rights = Rights::PLAIN.without_refusing_execution().without_global().with_soft(3);
+    const RIGHTS: Rights = Rights::PLAIN
+        .without_refusing_execution()
+        .without_global()
+        .with_soft(1)
+        .with_memory(&[MemoryType::WriteThrough, MemoryType::WriteCombining, MemoryType::Device]);
 
     #[inline]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -79,7 +112,8 @@ unsafe impl Format for Ppc32 {
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
-        pfn.addr().0 | bits_of(&ATTRIBUTES, attr) | if attr.has(Attr::READ) { 0 } else { KEEPS }
+        let keeps = if attr.has(Attr::READ) { 0 } else { KEEPS };
+        pfn.addr().0 | bits_of(&ATTRIBUTES, attr) | memory_bits(TYPES, attr) | keeps
     }
 
     #[inline]
@@ -89,7 +123,7 @@ unsafe impl Format for Ppc32 {
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        attr_of(&ATTRIBUTES, raw)
+        attr_of(&ATTRIBUTES, raw) | memory_of(TYPES, raw & (NO_CACHE | WRITE_THROUGH))
     }
 
     #[inline]

@@ -1,5 +1,5 @@
 //! Says which attributes the entries of a format can have, and refuses others.
-use super::Attr;
+use super::{Attr, MemoryType};
 use core::fmt;
 
 /// The modes in which the kernel fetches instructions from a page of the user.
@@ -34,6 +34,8 @@ pub struct Rights {
     attrs: Attr,
     /// A bit for each [combination](combination) that a leaf can have.
     combinations: u64,
+    /// A bit for the number of each memory type that a leaf can have.
+    memory: u8,
     refuses_execution: bool,
     kernel_fetch: KernelFetch,
 }
@@ -46,6 +48,9 @@ const fn combination(attr: Attr) -> u32 {
     attr.0 & 31 | attr.0 >> 11 & 32
 }
 
+/// Attributes that take more than the five lowest bits to look up.
+const RARE: Attr = Attr::MEMORY.with(Attr::KERNEL_EXEC);
+
 /// Combinations with the bit of an index set: of the user's pages, and of global ones.
 const OF_USER: u64 = 0xff00_ff00_ff00_ff00;
 const OF_GLOBAL: u64 = 0xffff_0000_ffff_0000;
@@ -53,10 +58,11 @@ const OF_GLOBAL: u64 = 0xffff_0000_ffff_0000;
 impl Rights {
     /// A page may be read, read and written, read and executed, all three, or not be used. It is
     /// the user's or the kernel's. If it may be used, it is global or not. The MMU refuses
-    /// execution where [`EXEC`](Attr::EXEC) is missing.
+    /// execution where [`EXEC`](Attr::EXEC) is missing. Memory is written back.
     pub const PLAIN: Rights = Rights {
         attrs: Attr(255).with(Attr::KERNEL_EXEC),
         combinations: 0xaaaa_abab,
+        memory: 1,
         refuses_execution: true,
         kernel_fetch: KernelFetch::Executable,
     };
@@ -116,15 +122,41 @@ impl Rights {
         Rights { attrs: self.attrs.with(more), ..self }
     }
 
+    /// Leaves have the memory types `types`, too, in any combination with other attributes.
+    pub const fn with_memory(self, types: &[MemoryType]) -> Self {
+        let (mut memory, mut n) = (self.memory, 0);
+        while n < types.len() {
+            memory |= 1 << types[n] as u8;
+            n += 1;
+        }
+        Rights { memory, ..self }.with_attributes(Attr::MEMORY)
+    }
+
+    /// Returns whether a leaf can have the memory type `memory`.
+    #[inline]
+    pub const fn has_memory(&self, memory: MemoryType) -> bool {
+        self.memory >> memory as u8 & 1 != 0
+    }
+
+    /// Returns whether a leaf can have the memory type of `attr`, which may be none.
+    #[inline]
+    const fn has_memory_of(&self, attr: Attr) -> bool {
+        self.memory >> attr.memory_number() & 1 != 0
+    }
+
     /// Attributes of the caller's own alone.
     pub(super) const fn soft_only(self) -> Self {
-        Rights { attrs: self.attrs.only(Attr::SOFT), combinations: 1, ..self }
+        Rights { attrs: self.attrs.only(Attr::SOFT), combinations: 1, memory: 1, ..self }
     }
 
     /// Returns whether a leaf can have exactly the attributes `attr`.
     #[inline]
     pub const fn can_say(&self, attr: Attr) -> bool {
-        self.attrs.has(attr) && self.combinations >> combination(attr) & 1 != 0
+        // Most pages are of usual memory, and the kernel's execution of them has no bit.
+        if self.attrs.without(RARE).has(attr) {
+            return self.combinations >> (attr.0 & 31) & 1 != 0;
+        }
+        self.attrs.has(attr) && self.combinations >> combination(attr) & 1 != 0 && self.has_memory_of(attr)
     }
 
     /// Returns whether the MMU refuses to execute a page without [`EXEC`](Attr::EXEC).
@@ -147,12 +179,31 @@ impl Rights {
         if self.combinations & !OF_USER == 0 {
             attr = attr.with(Attr::USER);
         }
+        attr = self.nearest_memory(attr);
         if !self.can_say(attr) && self.can_say(attr.with(Attr::READ)) { attr.with(Attr::READ) } else { attr }
+    }
+
+    /// The attributes with the least strict of the memory types that a leaf can have and that are
+    /// as strict as theirs; without one, with their own.
+    const fn nearest_memory(&self, attr: Attr) -> Attr {
+        let (mut n, mut reached) = (0, false);
+        while n < MemoryType::ALL.len() {
+            let memory = MemoryType::ALL[n];
+            reached |= memory as u32 == attr.memory_number();
+            if reached && self.has_memory(memory) {
+                return attr.with_memory(memory);
+            }
+            n += 1;
+        }
+        attr
     }
 
     /// Says why a leaf cannot have `attr`.
     const fn cause(&self, attr: Attr) -> Cause {
-        let missing = attr.without(self.attrs);
+        let mut missing = attr.without(self.attrs);
+        if !self.has_memory_of(attr) {
+            missing = missing.with(attr.only(Attr::MEMORY));
+        }
         if missing.0 != 0 {
             Cause::Missing(missing)
         } else if self.can_say(attr.with(Attr::READ)) {

@@ -9,8 +9,10 @@
 //! | 6, 7 | A D | accessed, dirty: set by the MMU, or it faults and software sets them |
 //! | 8, 9 | | software's: the caller's; the frame is not counted |
 //! | 10–53 | PPN | the frame's number, to bit 31 in Sv32 |
+//! | 61, 62 | PBMT | with Svpbmt: the memory type. 1 is NC, 2 is IO; a fault without Svpbmt |
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Rights, Slot32Le, Slot64};
+use super::memory::{Types, memory_bits, memory_of};
+use super::{Access, Attr, Format, MemoryType, Rights, Slot32Le, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -32,6 +34,17 @@ const SOFT: u64 = 1 << 8;
 const PPN_SHIFT: u32 = 10;
 const PPN: u64 = (1 << 44) - 1;
 
+/// PBMT: PMA, which leaves it to the physical address, NC and IO.
+const PBMT_BITS: u64 = 3 << 61;
+const TYPES: &Types =
+    &[(MemoryType::WriteBack, 0), (MemoryType::WriteCombining, 1 << 61), (MemoryType::Device, 2 << 61)];
+
+/// What leaves can have, with Svpbmt or without.
+pub(super) const fn rights(pbmt: bool) -> Rights {
+    let rights = Rights::PLAIN.with_execute_only(true).with_soft(1);
+    if pbmt { rights.with_memory(&[MemoryType::WriteCombining, MemoryType::Device]) } else { rights }
+}
+
 /// Attributes and the bits that stand for them, but for `READ`, see [`Format::leaf`].
 const BITS: [(Attr, u64); 8] = [
     (Attr::WRITE, W),
@@ -44,10 +57,10 @@ const BITS: [(Attr, u64); 8] = [
     (Attr::SOFT0, SOFT),
 ];
 
-/// The functions of all formats: in Sv32, an entry has no bits above 31.
+/// The functions of all formats: in Sv32, an entry has no bits above 31, so `$pbmt` is false.
 macro_rules! riscv_entries {
-    () => {
-        const RIGHTS: Rights = Rights::PLAIN.with_execute_only(true).without_kernel_fetch().with_soft(1);
+    ($pbmt:expr) => {
+        const RIGHTS: Rights = rights($pbmt).without_kernel_fetch();
 
         #[inline]
         fn link(_: Level, at: PhysAddr) -> u64 {
@@ -67,7 +80,8 @@ macro_rules! riscv_entries {
                 access if access == Attr::EXEC.0 => V,
                 _ => KEEPS,
             };
-            u64::from(pfn.0) << PPN_SHIFT | access | bits_of(&BITS, attr)
+            let memory = if $pbmt { memory_bits(TYPES, attr) } else { 0 };
+            u64::from(pfn.0) << PPN_SHIFT | access | bits_of(&BITS, attr) | memory
         }
 
         #[inline]
@@ -77,7 +91,8 @@ macro_rules! riscv_entries {
 
         #[inline]
         fn attr(_: Level, raw: u64) -> Attr {
-            let attr = attr_of(&BITS, raw);
+            let memory = if $pbmt { memory_of(TYPES, raw & PBMT_BITS) } else { Attr::default() };
+            let attr = attr_of(&BITS, raw) | memory;
             if raw & (V | R) == V | R { attr | Attr::READ } else { attr }
         }
 
@@ -115,8 +130,14 @@ macro_rules! riscv_entries {
 
 /// RISC-V with `LEVELS` levels: [`Sv39`], [`Sv48`] or [`Sv57`]. The upper half of the root is the
 /// kernel's.
+///
+/// With `PBMT`, on harts with the extension Svpbmt, pages have memory types: NC for
+/// [`MemoryType::WriteCombining`] and IO for [`MemoryType::Device`]. Without it physical addresses
+/// decide (PMAs), and the bits fault. A kernel for both kinds of harts has a tree of each type, and
+/// chooses when it has read the device tree; the second stage needs `menvcfg.PBMTE` or
+/// `henvcfg.PBMTE`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sv<const LEVELS: u8>;
+pub struct Sv<const LEVELS: u8, const PBMT: bool = false>;
 
 /// RISC-V with three levels: 39 bits of address, 256 GiB of them the user's.
 pub type Sv39 = Sv<3>;
@@ -124,6 +145,12 @@ pub type Sv39 = Sv<3>;
 pub type Sv48 = Sv<4>;
 /// RISC-V with five levels: 57 bits of address, 64 PiB of them the user's.
 pub type Sv57 = Sv<5>;
+/// As [`Sv39`], with memory types (Svpbmt).
+pub type Sv39Pbmt = Sv<3, true>;
+/// As [`Sv48`], with memory types (Svpbmt).
+pub type Sv48Pbmt = Sv<4, true>;
+/// As [`Sv57`], with memory types (Svpbmt).
+pub type Sv57Pbmt = Sv<5, true>;
 
 /// `each` for every level that there is, 0 for the others.
 const fn by_level(levels: u8, each: u8) -> [u8; MAX_LEVELS] {
@@ -145,12 +172,15 @@ const fn by_level(levels: u8, each: u8) -> [u8; MAX_LEVELS] {
 // 6. An entry may be replaced at any time, before the `SFENCE.VMA`. 7. R, W and X are the MMU's,
 // and what it ignores without V comes back; a hart never fetches from a page with U in supervisor
 // mode.
-unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
+unsafe impl<const LEVELS: u8, const PBMT: bool> Format for Sv<LEVELS, PBMT> {
     type Slot = Slot64;
-    const NAME: &'static str = match LEVELS {
-        3 => "Sv39",
-        4 => "Sv48",
-        5 => "Sv57",
+    const NAME: &'static str = match (LEVELS, PBMT) {
+        (3, false) => "Sv39",
+        (4, false) => "Sv48",
+        (5, false) => "Sv57",
+        (3, true) => "Sv39 with Svpbmt",
+        (4, true) => "Sv48 with Svpbmt",
+        (5, true) => "Sv57 with Svpbmt",
         _ => panic!("RISC-V with entries of 64 bits has three, four or five levels"),
     };
     const LAYOUT: Layout = Layout { levels: LEVELS, table_shift: by_level(LEVELS, 12) };
@@ -167,7 +197,7 @@ unsafe impl<const LEVELS: u8> Format for Sv<LEVELS> {
     const USER_ROOT_ENTRIES: usize = 256;
     const PHYS_BITS: u32 = 56;
     const LEAF_LEVELS: u8 = (1 << LEVELS) - 1;
-    riscv_entries!();
+    riscv_entries!(PBMT);
 }
 
 /// 32-bit RISC-V: two levels, 34 bits of physical address; the user has 3 GiB.
@@ -187,5 +217,5 @@ unsafe impl Format for Sv32 {
     const USER_ROOT_ENTRIES: usize = 768;
     const PHYS_BITS: u32 = 34;
     const LEAF_LEVELS: u8 = 0b11;
-    riscv_entries!();
+    riscv_entries!(false);
 }

@@ -9,14 +9,15 @@
 //! | 62 | NFO | for loads that do not fault: leaves leave it clear, links have it without V |
 //! | 56–61 | soft2 | software's |
 //! | 13–55 | | the address |
-//! | 9–12 | IE E CP CV | CP and CV: cached memory |
+//! | 9–12 | CV CP E IE | CP and CV: cached memory; E: accesses have side effects |
 //! | 8 | P | the kernel's |
 //! | 7 | EP | may be executed |
 //! | 6 | W | the MMU lets writes through |
 //! | 0–3 | | size: 0 for 8 KiB |
 use super::attr::{attr_of, bits_of};
+use super::memory::{Types, memory_bits, memory_of};
 use super::refilled::refilled_tree;
-use super::{Access, Attr, Format, Rights, Slot64Be};
+use super::{Access, Attr, Format, MemoryType, Rights, Slot64Be};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -35,7 +36,10 @@ const MAY_WRITE: u64 = 1 << 58;
 const SPECIAL: u64 = 1 << 57;
 /// Software's: the caller's.
 const SOFT: u64 = 1 << 56;
-const CACHED: u64 = 3 << 9;
+/// CP, CV and E.
+const TYPE: u64 = 7 << 9;
+const TYPES: &Types =
+    &[(MemoryType::WriteBack, 3 << 9), (MemoryType::WriteCombining, 0), (MemoryType::Device, 1 << 11)];
 const PRIVILEGED: u64 = 1 << 8;
 const EXECUTE: u64 = 1 << 7;
 const WRITE: u64 = 1 << 6;
@@ -55,8 +59,7 @@ const BITS: [(Attr, u64); 7] = [
 /// user's, so roots are made with [`NoConstruct`](crate::page::NoConstruct): the kernel has context
 /// 0.
 ///
-/// It has no large pages, no page for execution alone, and one memory type. There are no global
-/// pages. No MMU notes uses: [`Attr::ACCESSED`] is software's.
+/// It has no large pages, and no page for execution alone. There are no global pages. No MMU notes uses: [`Attr::ACCESSED`] is software's.
 /// [`Attr::DIRTY`] is noted by the fault of the first write. Addresses above the hole of 64-bit
 /// SPARC are not translated.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,12 +75,15 @@ unsafe impl Format for Sparc64 {
     type Slot = Slot64Be;
     const NAME: &'static str = "sparc64";
     const PHYS_BITS: u32 = 56;
-    const RIGHTS: Rights = Rights::PLAIN.without_global().with_soft(1);
+    const RIGHTS: Rights = Rights::PLAIN
+        .without_global()
+        .with_soft(1)
+        .with_memory(&[MemoryType::WriteCombining, MemoryType::Device]);
     refilled_tree!(page: 13, address: ADDRESS, link: LINK, present: VALID, special: SPECIAL);
 
     #[inline]
     fn leaf(_: Level, pfn: Pfn, attr: Attr) -> u64 {
-        let mut raw = pfn.addr().0 | CACHED | bits_of(&BITS, attr);
+        let mut raw = pfn.addr().0 | memory_bits(TYPES, attr) | bits_of(&BITS, attr);
         if !attr.has(Attr::READ) {
             raw |= KEEPS;
         }
@@ -89,7 +95,7 @@ unsafe impl Format for Sparc64 {
 
     #[inline]
     fn attr(_: Level, raw: u64) -> Attr {
-        let attr = attr_of(&BITS, raw);
+        let attr = attr_of(&BITS, raw) | memory_of(TYPES, raw & TYPE);
         if raw & PRIVILEGED == 0 { attr | Attr::USER } else { attr }
     }
 

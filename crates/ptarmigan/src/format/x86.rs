@@ -1,6 +1,6 @@
 //! x86-64 with four and five levels, and 32-bit x86 with PAE (Intel SDM volume 3, chapter 4).
 use super::attr::{attr_of, bits_of};
-use super::{Access, Attr, Format, Rights, Slot64};
+use super::{Access, Attr, Format, MemoryType, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
@@ -19,9 +19,16 @@ const SOFT_SPECIAL: u64 = 1 << 9;
 const SOFT: Attr = Attr::SPECIAL.with(Attr::SOFT0).with(Attr::SOFT1);
 const SOFT_SHIFT: u32 = SOFT_SPECIAL.trailing_zeros() - Attr::SPECIAL.0.trailing_zeros();
 /// What leaves of all four formats can have.
-pub(super) const RIGHTS: Rights = Rights::PLAIN.with_soft(2);
-/// In a large page: a bit of the memory type, where a page has one of the frame.
-const PAT: u64 = 1 << 12;
+pub(super) const RIGHTS: Rights = Rights::PLAIN.with_soft(2).with_memory(&MemoryType::ALL);
+/// PWT and PCD: the lower bits of the index in the PAT, which is the number of the memory type.
+const PWT: u64 = 1 << 3;
+const LOWER: Attr = Attr(Attr::MEMORY.0 & 3 << Attr::MEMORY.0.trailing_zeros());
+const LOWER_SHIFT: u32 = LOWER.0.trailing_zeros() - PWT.trailing_zeros();
+const UPPER: Attr = Attr::MEMORY.without(LOWER);
+/// The upper bit of the index: in a large page, where a page has one of the frame, and in a page,
+/// where a large one has `PS`.
+const PAT_OF_LARGE: u64 = 1 << 12;
+const PAT: u64 = 1 << 7;
 const NX: u64 = 1 << 63;
 const ADDR: u64 = 0x000f_ffff_ffff_f000;
 
@@ -29,9 +36,43 @@ const ADDR: u64 = 0x000f_ffff_ffff_f000;
 const ATTRIBUTES: [(Attr, u64); 5] =
     [(Attr::READ, P), (Attr::WRITE, RW), (Attr::USER, US), (Attr::ACCESSED, A), (Attr::DIRTY, D)];
 
+/// The bits of a leaf of `level` for the memory type of `attr`. PWT and PCD are at the same place
+/// at all levels.
+#[inline]
+pub(super) fn memory_bits(level: Level, attr: Attr) -> u64 {
+    let upper = if attr.has(UPPER) { pat(level) } else { 0 };
+    u64::from(attr.only(LOWER).0) >> LOWER_SHIFT | upper
+}
+
+/// The memory type of a leaf, as an attribute.
+#[inline]
+pub(super) fn memory_of(level: Level, raw: u64) -> Attr {
+    let upper = if raw & pat(level) != 0 { UPPER } else { Attr::default() };
+    Attr((raw as u32) << LOWER_SHIFT).only(LOWER) | upper
+}
+
+/// The upper bit of the index in the PAT, in a leaf of `level`.
+#[inline]
+const fn pat(level: Level) -> u64 {
+    if level.0 > Level::PTE.0 { PAT_OF_LARGE } else { PAT }
+}
+
+impl X86_64 {
+    /// The value of the register `IA32_PAT` (0x277) that memory types stand for, on every CPU, from
+    /// index 0 on: WB, WC, UC-, UC, WB, WP, UC-, WT. It is the one of Linux. After a reset the
+    /// register has WT at index 1 and UC at index 7: [`MemoryType::WriteCombining`] would be WT,
+    /// and [`MemoryType::WriteThrough`] UC. A kernel writes it before it maps a page with another
+    /// type than [`MemoryType::WriteBack`] (Intel SDM volume 3, "Page Attribute Table"). For all
+    /// formats of x86; for [`Npt`](super::Npt) it is the register of the host.
+    pub const PAT: u64 = 0x0407_0506_0007_0106;
+}
+
 #[cfg_attr(not(feature = "small"), inline)]
 fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-    let mut raw = pfn.addr().0 | bits_of(&ATTRIBUTES, attr) | u64::from(attr.only(SOFT).0) << SOFT_SHIFT;
+    let mut raw = pfn.addr().0
+        | memory_bits(level, attr)
+        | bits_of(&ATTRIBUTES, attr)
+        | u64::from(attr.only(SOFT).0) << SOFT_SHIFT;
     if attr.has(Attr::GLOBAL) || !attr.has(Attr::READ) {
         raw |= G;
     }
@@ -42,10 +83,14 @@ fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
 }
 
 #[cfg_attr(not(feature = "small"), inline)]
-fn attr(raw: u64) -> Attr {
+fn attr(level: Level, raw: u64) -> Attr {
     let global = if raw & (P | G) == P | G { Attr::GLOBAL } else { Attr::default() };
     let exec = if raw & NX == 0 { Attr::EXEC } else { Attr::default() };
-    attr_of(&ATTRIBUTES, raw) | Attr((raw >> SOFT_SHIFT) as u32).only(SOFT) | global | exec
+    attr_of(&ATTRIBUTES, raw)
+        | Attr((raw >> SOFT_SHIFT) as u32).only(SOFT)
+        | global
+        | exec
+        | memory_of(level, raw)
 }
 
 /// Above level 0 an entry is 0, a link, which is present and has no `PS`, or a large page, which
@@ -75,11 +120,11 @@ macro_rules! x86_entries {
         }
         #[inline]
         fn frame(level: Level, raw: u64) -> Pfn {
-            PhysAddr(raw & if level > Level::PTE { ADDR & !PAT } else { ADDR }).pfn()
+            PhysAddr(raw & if level > Level::PTE { ADDR & !PAT_OF_LARGE } else { ADDR }).pfn()
         }
         #[cfg_attr(not(feature = "small"), inline)]
-        fn attr(_: Level, raw: u64) -> Attr {
-            attr(raw)
+        fn attr(level: Level, raw: u64) -> Attr {
+            attr(level, raw)
         }
         #[inline]
         fn is_present(_: Level, raw: u64) -> bool {

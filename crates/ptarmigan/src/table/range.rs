@@ -23,10 +23,11 @@ pub(super) fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (
 }
 
 /// Whether the MMU may use a leaf `new` of a table of `level` in all ways that `raw` allows, and
-/// more.
+/// more: the same memory, and the same key, as another one may deny what is allowed now.
 #[inline]
 fn gains<F: Format>(level: Level, raw: u64, new: u64) -> bool {
-    F::is_present(level, raw) && F::attr(level, new).has(F::attr(level, raw))
+    let (had, has) = (F::attr(level, raw), F::attr(level, new));
+    F::is_present(level, raw) && has.has(had) && has.only(Attr::NUMBERS) == had.only(Attr::NUMBERS)
 }
 
 /// Adds the attributes of the leaf `new` of a table of `level` to those of an entry.

@@ -18,10 +18,15 @@ const VA: u64 = 0x40_0000;
 const PFN: Pfn = Pfn(64);
 
 /// All combinations of the attributes that every format has, each alone and with each of the
-/// others.
+/// others, and with each number that stands for a memory type or might; and the types with each of
+/// the others.
 fn attributes() -> impl Iterator<Item = Attr> {
-    let others = (8..32).map(|bit| 1 << bit);
-    std::iter::once(0).chain(others).flat_map(|other| (0..256).map(move |bits| Attr(other | bits)))
+    let others = || (8..32).map(|bit| 1 << bit).filter(|bit| bit & Attr::MEMORY.0 == 0);
+    let types = || (1..8).map(|n| n << Attr::MEMORY.0.trailing_zeros());
+    let alone = std::iter::once(0).chain(others()).chain(types());
+    let all = alone.flat_map(|other| (0..256).map(move |bits| Attr(other | bits)));
+    let both = types().flat_map(move |memory| others().map(move |other| memory | other));
+    all.chain(both.flat_map(|both| [1, 9, 11, 13, 31].map(|bits| Attr(both | bits))))
 }
 
 /// Asks a tree for all attributes, in every way that there is, and returns the numbers of those
@@ -264,7 +269,7 @@ fn marks<F: Format>() {
         space.edit(on).unwrap().mmap(range(0, 3), both, 0).unwrap();
         space.fault(on, VirtAddr(VA), Access::Write).unwrap();
         space.fault(on, VirtAddr(VA + page), Access::Read).unwrap();
-        for missing in none.iter().chain(&[Attr::READ, Attr::KERNEL_EXEC, Attr(1 << 12)]) {
+        for missing in none.iter().chain(&[Attr::READ, Attr::KERNEL_EXEC, Attr(1 << 12), Attr(1 << 15)]) {
             let refused = F::expresses_soft(*missing).unwrap_err();
             let error = Err(ptarmigan::space::AreaError::Inexpressible(refused));
             assert_eq!(space.edit(on).unwrap().mark_pages(range(0, 2), *missing, Attr(0)), error);
