@@ -62,6 +62,18 @@
 #define PT_USER_END 281474976710656
 #endif
 
+#if (defined(__x86_64__) || defined(__i386__))
+// The value of `IA32_PAT` (0x277) with which memory types are what they are called. The kernel loads
+// it on each CPU.
+#define PT_MEMORY_TYPES 290206224317088006
+#endif
+
+#if defined(__aarch64__)
+// The value of `MAIR_EL1` with which memory types are what they are called. The kernel loads it on
+// each CPU.
+#define PT_MEMORY_TYPES 3141797119
+#endif
+
 // The bytes of a page.
 #define PT_PAGE_SIZE 4096
 
@@ -124,6 +136,8 @@ enum pt_error {
     PT_ERROR_MACHINE = -17,
     // No slot of the window for high memory is free.
     PT_ERROR_NO_SLOT = -18,
+    // Pages of this architecture cannot have the memory type.
+    PT_ERROR_MEMORY_TYPE = -19,
 };
 
 // Permissions of a page, combined with `|`.
@@ -144,10 +158,19 @@ enum pt_attr {
     // The MMU has written through it. Only in answers. AArch64 and RISC-V: set from the beginning
     // for pages that may be written.
     PT_ATTR_DIRTY = 64,
-#if defined(__aarch64__)
-    // Memory of a device: it is not cached.
-    PT_ATTR_DEVICE = 4096,
-#endif
+    // Not cached; writes are collected, and may be reordered: buffers of pictures. This and the next
+    // three are memory types, of which a page has one: two combined stand for another one. Without
+    // one it is usual memory, which is written back. `PT_ERROR_MEMORY_TYPE` for a type that pages cannot have: AArch64 has no
+    // `PT_ATTR_UNCACHED`, and RISC-V, where not every hart has types, none of them. They stand for
+    // `PT_MEMORY_TYPES` in `IA32_PAT` or `MAIR_EL1` of each CPU. Lines of a frame that is cached are
+    // written back and invalidated by the caller, before it is mapped with another type.
+    PT_ATTR_WRITE_COMBINING = 4096,
+    // Not cached, and in order, unless an MTRR says otherwise. x86 alone.
+    PT_ATTR_UNCACHED = 8192,
+    // Registers of a device: each access is made once and in order.
+    PT_ATTR_DEVICE = 12288,
+    // Cached; writes go to memory as well.
+    PT_ATTR_WRITE_THROUGH = 28672,
 };
 
 // A run of physical memory that the library manages from now on.

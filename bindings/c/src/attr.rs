@@ -1,6 +1,6 @@
 //! Describes the mapping of an address, and its permissions.
 use crate::error::PtError;
-use ptarmigan::format::Attr;
+use ptarmigan::format::{Attr, MemoryType};
 
 /// A page of a tree, or of a C kernel's own: where it is mapped to and its permissions.
 #[repr(C)]
@@ -34,21 +34,34 @@ pub enum PtAttr {
     /// The MMU has written through it. Only in answers. AArch64 and RISC-V: set from the beginning
     /// for pages that may be written.
     Dirty = 64,
-    /// Memory of a device: it is not cached.
-    #[cfg(target_arch = "aarch64")]
-    Device = 4096,
+    /// Not cached; writes are collected, and may be reordered: buffers of pictures. This and the next
+    /// three are memory types, of which a page has one: two combined stand for another one. Without
+    /// one it is usual memory, which is written back. `PT_ERROR_MEMORY_TYPE` for a type that pages cannot have: AArch64 has no
+    /// `PT_ATTR_UNCACHED`, and RISC-V, where not every hart has types, none of them. They stand for
+    /// `PT_MEMORY_TYPES` in `IA32_PAT` or `MAIR_EL1` of each CPU. Lines of a frame that is cached are
+    /// written back and invalidated by the caller, before it is mapped with another type.
+    WriteCombining = 0x1000,
+    /// Not cached, and in order, unless an MTRR says otherwise. x86 alone.
+    Uncached = 0x2000,
+    /// Registers of a device: each access is made once and in order.
+    Device = 0x3000,
+    /// Cached; writes go to memory as well.
+    WriteThrough = 0x7000,
 }
 
 /// The attributes that a caller may ask for.
 const ASKED: u32 = PtAttr::Read as u32 | PtAttr::Write as u32 | PtAttr::Exec as u32 | PtAttr::User as u32;
-#[cfg(target_arch = "aarch64")]
-const DEVICE: u32 = PtAttr::Device as u32;
-#[cfg(not(target_arch = "aarch64"))]
-const DEVICE: u32 = 0;
+const MEMORY: u32 = Attr::MEMORY.0;
+const _: () = {
+    assert!(PtAttr::WriteCombining as u32 == Attr(0).with_memory(MemoryType::WriteCombining).0);
+    assert!(PtAttr::Uncached as u32 == Attr(0).with_memory(MemoryType::Uncached).0);
+    assert!(PtAttr::Device as u32 == Attr(0).with_memory(MemoryType::Device).0);
+    assert!(PtAttr::WriteThrough as u32 == Attr(0).with_memory(MemoryType::WriteThrough).0);
+};
 
 /// Reads attributes that are asked for.
 pub(crate) fn asked(attr: u32) -> Result<Attr, PtError> {
-    if attr & !(ASKED | DEVICE) != 0 {
+    if attr & !(ASKED | MEMORY) != 0 {
         return Err(PtError::Argument);
     }
     let attr = Attr(attr);

@@ -46,6 +46,8 @@ pub enum PtError {
     Machine = -17,
     /// No slot of the window for high memory is free.
     NoSlot = -18,
+    /// Pages of this architecture cannot have the memory type.
+    MemoryType = -19,
 }
 
 impl PtError {
@@ -113,8 +115,12 @@ impl From<ptarmigan::frames::DataError> for PtError {
 }
 
 impl From<ptarmigan::format::Inexpressible> for PtError {
-    fn from(_: ptarmigan::format::Inexpressible) -> Self {
-        PtError::Argument
+    fn from(e: ptarmigan::format::Inexpressible) -> Self {
+        use ptarmigan::format::{Attr, Cause};
+        match e.cause() {
+            Cause::Missing(missing) if missing.only(Attr::MEMORY) != Attr(0) => PtError::MemoryType,
+            _ => PtError::Argument,
+        }
     }
 }
 
@@ -125,7 +131,8 @@ impl From<ptarmigan::table::MapError> for PtError {
             M::NoFrame(e) => e.into(),
             M::Occupied { .. } => PtError::Mapped,
             M::OutOfRange { .. } | M::Misaligned { .. } => PtError::Range,
-            M::BadFrame { .. } | M::Inexpressible(_) => PtError::Argument,
+            M::BadFrame { .. } => PtError::Argument,
+            M::Inexpressible(e) => e.into(),
             M::WrongMachine(e) => e.into(),
             M::Refused(e) => e.into(),
         }

@@ -116,6 +116,11 @@ fn the_kernel_is_told_of_frames_before_they_are_executable() {
     everywhere("executable", "told\n");
 }
 
+#[test]
+fn pages_have_the_memory_type_that_they_are_given_or_it_is_refused() {
+    everywhere("types", "typed\n");
+}
+
 /// Needs clang and `qemu-user`, and for each machine its binutils, C library and `libgcc`. GCC's
 /// cross compilers cannot be installed beside `gcc-multilib`.
 #[test]
@@ -128,6 +133,7 @@ fn the_same_programs_run_on_aarch64_and_riscv64() {
             ("hostile", "nothing lost\n"),
             ("counts", "added up\n"),
             ("executable", "told\n"),
+            ("types", "typed\n"),
             ("threads", "shot down\n"),
             ("gather", "gathered\n"),
         ] {

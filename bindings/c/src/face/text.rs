@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char};
 /// Returns the meaning of a function's result and the remedy, as text that ends with 0 and stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn pt_error_text(code: i32) -> *const c_char {
-    const TEXTS: [(PtError, &CStr); 18] = [
+    const TEXTS: [(PtError, &CStr); 19] = [
         (PtError::Pointer, c"a pointer is NULL or misaligned"),
         (PtError::Object, c"the object is not initialised, was moved, or is to be initialised twice"),
         (PtError::Argument, c"an argument has no meaning; see the function in ptarmigan.h"),
@@ -24,6 +24,7 @@ pub extern "C" fn pt_error_text(code: i32) -> *const c_char {
         (PtError::Busy, c"this CPU is in the middle of another call; wait for its end"),
         (PtError::Machine, c"the objects are of different machines"),
         (PtError::NoSlot, c"no slot of the window for high memory is free; unmap others"),
+        (PtError::MemoryType, c"pages of this architecture cannot have the memory type"),
     ];
     let text = match TEXTS.iter().find(|(error, _)| error.code() == code) {
         Some((_, text)) => text,
