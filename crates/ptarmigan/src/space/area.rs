@@ -1,6 +1,6 @@
 //! Describes an area of an address space.
-use crate::addr::VirtRange;
-use crate::format::{Attr, Format};
+use crate::addr::{PhysAddr, VirtRange};
+use crate::format::{Attr, Format, MemoryType};
 use core::fmt;
 
 /// Permissions and properties of an area.
@@ -46,6 +46,10 @@ impl AreaFlags {
     /// [`with_key`](Self::with_key) sets. Only for formats with keys
     /// ([`Keyed`](crate::format::Keyed)).
     pub const KEY: AreaFlags = AreaFlags(0xf << 11);
+    /// Shows physical memory, for instance a device's: made by
+    /// [`SpaceMut::map_physical`](super::SpaceMut::map_physical) alone, always with
+    /// [`SHARED`](Self::SHARED). Other calls refuse it ([`AreaError::Physical`](super::AreaError)).
+    pub const PHYSICAL: AreaFlags = AreaFlags(1 << 15);
     /// All permissions.
     pub const PERMISSIONS: AreaFlags = AreaFlags(7);
     /// The facts recorded about private pages.
@@ -141,7 +145,7 @@ impl fmt::Debug for AreaFlags {
         for (i, name) in ["r", "w", "x", "s", "b", "g", "k", "p", "n", "z", "i"].iter().enumerate() {
             f.write_str(if self.0 >> i & 1 != 0 { name } else { "-" })?;
         }
-        Ok(())
+        if self.has(Self::PHYSICAL) { f.write_str("+physical") } else { Ok(()) }
     }
 }
 
@@ -170,9 +174,10 @@ pub struct Area {
     pub end: u64,
     /// Where in the object behind it the area begins, in bytes. Of an area without an object, the
     /// address at which it was mapped: one that was moved does not join an area that it does not
-    /// continue.
+    /// continue. Of an area of physical memory, the physical address.
     pub offset: u64,
-    /// The object behind it, a name that the machine understands; 0 without an object.
+    /// The object behind it, a name that the machine understands; 0 without an object. Of an area of
+    /// physical memory, a number for its [type](Self::memory).
     pub object: u32,
     /// Permissions and properties.
     pub flags: AreaFlags,
@@ -187,6 +192,30 @@ impl Area {
         let Object { id, offset } = object.into();
         let area = Area { start: range.start, end: range.end, offset, object: id, flags, tag: 0 };
         if area.has_object() { area } else { Area { offset: range.start, ..area } }
+    }
+
+    /// An area of the physical memory from `at` on.
+    pub(super) fn physical(range: VirtRange, flags: AreaFlags, at: PhysAddr, memory: MemoryType) -> Self {
+        let flags = flags.with(AreaFlags::PHYSICAL).with(AreaFlags::SHARED);
+        Self::new(range, flags, Object { id: memory as u32 + 1, offset: at.0 })
+    }
+
+    /// Returns the type of the memory that pages of the area show. Only areas of physical memory have
+    /// another one than the usual.
+    #[inline]
+    pub const fn memory(&self) -> MemoryType {
+        // 0 is no object.
+        let number = if self.flags.has(AreaFlags::PHYSICAL) { self.object.wrapping_sub(1) } else { 0 };
+        match MemoryType::numbered(number) {
+            Some(memory) => memory,
+            None => MemoryType::Device,
+        }
+    }
+
+    /// Returns the physical memory that the area shows, from its start on; `None` if its pages are
+    /// others.
+    pub fn memory_at(&self) -> Option<PhysAddr> {
+        self.flags.has(AreaFlags::PHYSICAL).then_some(PhysAddr(self.offset))
     }
 
     /// Whether something lies behind it that says which frame a page is in.

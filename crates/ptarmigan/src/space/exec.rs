@@ -53,6 +53,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let Some(stack) = self.state.areas.last_before(on, u64::MAX) else {
             return self.mmap(range, permissions.with(AreaFlags::GROWS_DOWN), 0);
         };
+        if stack.flags.has(AreaFlags::PHYSICAL) {
+            return Err(AreaError::Physical(range));
+        }
         let old = stack.range();
         let in_place = old.end == range.end;
         if self.state.areas.last_before(on, old.start).is_some_and(|below| below.end > range.start)

@@ -22,7 +22,7 @@ pub enum Done {
     Zero,
     /// A fresh frame was mapped.
     Fresh,
-    /// A frame of the backing object was mapped.
+    /// A frame of the backing object was mapped, or one of physical memory.
     Backed,
     /// A private copy was made.
     Copied,
@@ -83,7 +83,7 @@ const STACK_GUARD: u64 = 256;
 const LOWEST_STACK: u64 = 64 << 10;
 
 /// The outcome of one attempt to serve a fault.
-enum Outcome {
+pub(super) enum Outcome {
     /// It has been served.
     Done(Done),
     /// Another CPU has changed the entry meanwhile: look again.
@@ -229,6 +229,9 @@ impl<F: Format> State<F> {
         if !allowed {
             return Err(FaultError::Denied(va));
         }
+        if flags.has(AreaFlags::PHYSICAL) {
+            return self.fault_physical::<M, SHARED>(on, tlb, page, access);
+        }
         let at = Place { tlb, page, access, flags, hint };
         match self.tables.leaf(on, page) {
             Ok(leaf) => {
@@ -284,7 +287,7 @@ impl<F: Format> State<F> {
     }
 
     /// Returns the attributes of a page that was used and not written: see [`AreaFlags::attr`].
-    fn attr(flags: AreaFlags) -> Attr {
+    pub(super) fn attr(flags: AreaFlags) -> Attr {
         const { assert!(AreaFlags::EXEC.0 as u32 == Attr::EXEC.0) };
         let mut attr = Attr::USER | Attr::ACCESSED;
         if flags.0 & const { AreaFlags::reads::<F>().0 } != 0 {
@@ -375,11 +378,7 @@ impl<F: Format> State<F> {
             // The area allows more than the entry: it was kept without permissions (PROT_NONE), may
             // not have been executed, or has not been used yet. It only gains, so no flush is
             // needed.
-            let gain = |raw| {
-                let had = F::attr(Level::PTE, raw);
-                let had = if F::is_present(Level::PTE, raw) { had } else { had.without(Attr::WRITE) };
-                F::leaf(Level::PTE, F::frame(Level::PTE, raw), had | Self::attr(flags))
-            };
+            let gain = |raw| Self::gained(raw, Self::attr(flags));
             let new = gain(raw);
             on.before_changed::<F>(Level::PTE, raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
@@ -489,7 +488,7 @@ impl<F: Format> State<F> {
 ///
 /// [`TlbRefusal`] if that is so in the middle of a flush of this CPU; the entry is unchanged then.
 #[inline]
-fn change<F: Format, M: Machine>(
+pub(super) fn change<F: Format, M: Machine>(
     on: On<'_, M>,
     tlb: &SpaceTlb,
     page: u64,

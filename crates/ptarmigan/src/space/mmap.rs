@@ -53,9 +53,18 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     #[inline(never)]
     pub fn map_area(&mut self, area: Area) -> Result<(), AreaError> {
         let range = State::<F>::pages(area.range())?;
+        if area.flags.has(AreaFlags::PHYSICAL) {
+            return Err(AreaError::Physical(range));
+        }
         if area.flags.0 & AreaFlags::KEY.0 != 0 {
             F::expresses(area.flags.attr::<F>())?;
         }
+        self.put_area(range, area)
+    }
+
+    /// Puts `area`, which lies in `range`, in the place of whatever is there.
+    #[inline]
+    pub(super) fn put_area(&mut self, range: VirtRange, area: Area) -> Result<(), AreaError> {
         self.clear_range(range)?;
         let flags = area.flags.without(AreaFlags::PRIVATE);
         self.state.areas.insert(self.on, Area { flags, ..area })
@@ -265,7 +274,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         which: AreaFlags,
         gather: &mut Gather<'_, M>,
     ) {
-        let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL | Attr::SOFT;
+        let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL | Attr::SOFT | Attr::MEMORY;
         if permissions.has(AreaFlags::WRITE) {
             keep = keep | Attr::WRITE;
         }
@@ -354,7 +363,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// # Errors
     ///
     /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if the source is not
-    /// mapped throughout, and alike; only the tail of a move that shrinks is gone then, as in
+    /// mapped throughout, and alike, [`AreaError::Physical`] if an area of physical memory is to
+    /// grow; only the tail of a move that shrinks is gone then, as in
     /// Linux. For lack of memory, the pages to be moved and their area are where they were;
     /// mappings at the new place may be gone, too.
     pub fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError> {
@@ -368,6 +378,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let overlap = from.start != to.start && !from.and(to).is_empty();
         if overlap {
             return Err(AreaError::BadRange(to));
+        }
+        if to.len() > from.len() && self.shows_physical(from) {
+            return Err(AreaError::Physical(to));
         }
         if moved.end < from.end {
             self.munmap(VirtRange { start: moved.end, end: from.end })?;

@@ -15,6 +15,7 @@ mod fault;
 mod fork;
 mod lock;
 mod mmap;
+mod physical;
 mod shared;
 mod space_ref;
 mod state;

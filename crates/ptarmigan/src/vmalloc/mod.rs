@@ -25,13 +25,13 @@ mod pages;
 
 pub use error::{AreaError, AreasLeft};
 
-use crate::addr::{Pfn, VirtAddr};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{MachineId, Refused};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, DataFrame};
 use crate::machine::{Machine, On};
-use crate::table::KernelRange;
+use crate::table::{KernelRange, MapError};
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
 use pages::Pages;
@@ -193,6 +193,43 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
             // SAFETY: 1. by the caller; the area is the kernel's.
             unsafe { Ok(range.map(on, at, first, pages, attr, flags)?) }
         })
+    }
+
+    /// Makes an area that shows the `bytes` bytes of physical memory from `at` on, which need not
+    /// begin or end with a page, as Linux's `ioremap` does. Returns the address of the first byte
+    /// with the area, which [`free`](Self::free) takes. `attr` says the type of the memory:
+    /// [`Attr::with_memory`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`alloc`](Self::alloc). Memory that entries cannot name is [`MapError::BadFrame`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`map`](Self::map), for all of each page that has one of the bytes.
+    pub unsafe fn map_memory<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        at: PhysAddr,
+        bytes: u64,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<(Area<'k>, VirtAddr), AreaError> {
+        if bytes == 0 {
+            return Err(AreaError::Empty);
+        }
+        let within = at.0 & (Self::PAGE - 1);
+        let start = at.0 - within;
+        let first = Pfn(u32::try_from(start >> FRAME_SHIFT).unwrap_or(Pfn::NONE.0));
+        let bad = MapError::BadFrame { first, format: F::NAME };
+        if first == Pfn::NONE {
+            return Err(bad.into());
+        }
+        let pages = within.checked_add(bytes).ok_or(bad)?.div_ceil(Self::PAGE);
+        // SAFETY: 1. by the caller.
+        let area = unsafe { self.map(on, first, pages, attr, flags)? };
+        let first_byte = VirtAddr(area.start.0 + within);
+        Ok((area, first_byte))
     }
 
     fn add<M: Machine>(

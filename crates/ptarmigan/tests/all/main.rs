@@ -13,6 +13,7 @@ mod remembering;
 mod bootmem;
 mod frames;
 mod memory;
+mod memory_types;
 
 #[cfg(not(miri))]
 mod areas;

@@ -47,6 +47,8 @@ type Edit<'e, A> = SpaceMut<'e, <A as Arch>::Format, Machine<A>>;
 fn error(e: AreaError) -> Errno {
     match e {
         AreaError::BadRange(_) => Errno::EINVAL,
+        // As of an area that does not grow (`VM_DONTEXPAND`).
+        AreaError::Physical(_) => Errno::EFAULT,
         _ => Errno::ENOMEM,
     }
 }

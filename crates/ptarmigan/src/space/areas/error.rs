@@ -1,5 +1,5 @@
 //! Says why areas cannot be changed.
-use crate::addr::VirtRange;
+use crate::addr::{PhysAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::error::error;
 use crate::format::Inexpressible;
@@ -30,6 +30,12 @@ pub enum AreaError {
     },
     /// Entries cannot have the attributes.
     Inexpressible(Inexpressible),
+    /// Areas of physical memory are made by
+    /// [`SpaceMut::map_physical`](crate::space::SpaceMut::map_physical) alone, and do not grow.
+    Physical(VirtRange),
+    /// Entries cannot name the physical memory from this address on: it is not aligned to a page, or
+    /// ends too high.
+    BadMemory(PhysAddr),
     /// The space is of another machine.
     WrongMachine(WrongMachine),
     /// In the middle of a switch or a flush of this CPU, where removed pages cannot be flushed.
@@ -48,6 +54,12 @@ impl fmt::Display for AreaError {
                 write!(f, "no tables of level {}: trees have {levels} levels, from 0 on", level.0)
             }
             AreaError::Inexpressible(e) => e.fmt(f),
+            AreaError::Physical(r) => {
+                write!(f, "{r:?} is to show physical memory that `map_physical` has not been given")
+            }
+            AreaError::BadMemory(at) => {
+                write!(f, "entries cannot name the memory at {at}: pages are aligned, and addresses end")
+            }
             AreaError::WrongMachine(e) => e.fmt(f),
             AreaError::Refused(e) => e.fmt(f),
         }
