@@ -8,6 +8,7 @@
 #![no_std]
 #![no_main]
 
+mod device;
 mod kernel_half;
 mod machine;
 mod mmu;
@@ -19,6 +20,7 @@ use core::arch::global_asm;
 
 use port::TASKS;
 use ptarmigan::arch::aarch64::Features;
+use ptarmigan::format::Aarch64;
 use ptarmigan_kernel_base::aarch64::{irq, psci, virt};
 use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct, physical};
 use ptarmigan_kernel_base::smp::{self, measure, stack};
@@ -26,7 +28,7 @@ use ptarmigan_kernel_base::{board, fail, fail_if, fdt, pass, say};
 
 ptarmigan_kernel_base::panic_handler!();
 
-global_asm!(include_str!("../../base/src/aarch64/boot.s"));
+global_asm!(include_str!("../../base/src/aarch64/boot.s"), mair = const Aarch64::MAIR);
 
 const PAGE: u64 = 4096;
 
@@ -60,6 +62,7 @@ extern "C" fn kernel_main() -> ! {
     measure::calls(&TASKS, machine::program().bytes(), stack);
     machine::drain(true);
     machine::check_balance();
+    device::check();
     let range = kernel_half::Range::claim();
 
     for (cpu, id) in board.cpu_ids.iter().enumerate().take(board.cpus).skip(1) {

@@ -163,8 +163,6 @@ static CURRENT: AtomicU16 = AtomicU16::new(0);
 /// that the first write is missed and noted.
 fn mapping(raw: u64) -> Mapping {
     let attr = Ppc32::attr(Level::PTE, raw);
-    /// Storage that all CPUs see alike.
-    const COHERENT: u32 = 0x10;
     let writable = attr.has(Attr::WRITE) && attr.has(Attr::DIRTY);
     // The supervisor has the key 0, the user 1.
     let protection = match (writable, attr.has(Attr::USER)) {
@@ -173,7 +171,7 @@ fn mapping(raw: u64) -> Mapping {
         (false, _) => 3,
     };
     let used = Mapping::REFERENCED | if writable { Mapping::CHANGED } else { 0 };
-    Mapping(Ppc32::frame(Level::PTE, raw).addr().0 as u32 | used | COHERENT | protection)
+    Mapping(Ppc32::frame(Level::PTE, raw).addr().0 as u32 | used | Ppc32::storage(raw) | protection)
 }
 
 /// Puts a page into the hash table that was missed, if its entry, which `entry` reads and marks,

@@ -16,7 +16,7 @@ start_other:
     adrp x0, boot_root
     msr ttbr0_el1, x0               // the identity, until the jump
     msr ttbr1_el1, x0
-    ldr x0, =0x04ff                 // MAIR_EL1: 0 normal write-back, 1 device nGnRE
+    ldr x0, ={mair}                 // memory types as the library's formats have them
     msr mair_el1, x0
     // TCR_EL1: 48 bits each (T0SZ, T1SZ), walks write-back and inner shareable, granule 4 KiB, the ASID in TTBR0, of 16
     // bits if there are.

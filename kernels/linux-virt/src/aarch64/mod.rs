@@ -25,7 +25,7 @@ pub use ptarmigan_kernel_base::aarch64::trap::{NUMBER, Registers};
 pub use ptarmigan_kernel_base::aarch64::virt::{VIRT, listen, typed};
 pub use sigcontext::{CONTEXT_BYTES, FRAME_BYTES};
 
-global_asm!(include_str!("../../../base/src/aarch64/boot.s"));
+global_asm!(include_str!("../../../base/src/aarch64/boot.s"), mair = const Format::MAIR);
 global_asm!(include_str!("../../../base/src/aarch64/trap.s"));
 
 /// The calling convention of programs.

@@ -8,7 +8,7 @@ start:
     adrp x0, boot_root
     msr ttbr0_el1, x0               // the identity, until the jump
     msr ttbr1_el1, x0
-    ldr x0, =0x04ff                 // MAIR_EL1: 0 normal write-back, 1 device nGnRE
+    ldr x0, ={mair}                 // memory types as the library's formats have them
     msr mair_el1, x0
     // TCR_EL1: 48 bits each, walks write-back and inner shareable, granule 4 KiB, output addresses of 40 bits.
     ldr x0, =(16 | 1 << 8 | 1 << 10 | 3 << 12 | 16 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30 | 2 << 32)

@@ -24,7 +24,7 @@ pub fn mmu() -> Mmu {
     Tlbi::new(NoIpi)
 }
 
-global_asm!(include_str!("boot.s"));
+global_asm!(include_str!("boot.s"), mair = const ptarmigan::format::Aarch64::MAIR);
 global_asm!(include_str!("trap.s"));
 
 unsafe extern "C" {
