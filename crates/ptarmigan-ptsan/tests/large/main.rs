@@ -19,8 +19,8 @@ use ptarmigan::quicklist::Layered;
 use ptarmigan::table::{CollapseError, Free, MapError, Mapped, Tree, TreeMut};
 use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
-use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, SoftMmu, Watchable};
-use ptsan::{Adversary, Config};
+use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, SoftMmu, Told, Watchable};
+use ptsan::{Adversary, Arch, Config};
 use rng::Rng;
 use std::collections::BTreeMap;
 
@@ -325,20 +325,38 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
 }
 
 /// Makes random operations; returns what was done.
-fn drive<F: Watchable, T: MmuTraits>(seed: u64, steps: u32, asids: u16, cpus: usize) -> [u64; 3] {
+fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16, cpus: usize) -> [u64; 3] {
     let memory = HostConfig { cpus, bytes: 64 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(memory).unwrap();
     let adversary = Some(Adversary::new(seed));
-    let config =
-        Config { cpus, asids: asids != 0, adversary, barriers: T::BROADCASTS, ..Config::new(F::arch()) };
+    let config = Config { cpus, asids: asids != 0, adversary, barriers: T::BROADCASTS, ..Config::new(arch) };
     let soft = SoftMmu::<_, T>::like(&host, config);
-    let mut run = Run { soft: &soft, rng: Rng::new(seed), pages: Pages::new(), done: [0; 3] };
+    let run = Run { soft: &soft, rng: Rng::new(seed), pages: Pages::new(), done: [0; 3] };
     soft.kernel_table_begins();
-    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
+    let done = soft.told(|| operations(&host, run, steps, asids, cpus));
+    host.audit().unwrap();
+    soft.kernel_table_ended();
+    soft.with(|sanitizer, _| {
+        sanitizer.finish();
+        assert_eq!(sanitizer.total(), 0, "{}, seed {seed}: {sanitizer}", F::NAME);
+    });
+    done
+}
+
+/// Makes the operations; returns what was done.
+fn operations<F: Format, T: MmuTraits>(
+    host: &Host<F>,
+    mut run: Run<'_, '_, F, T>,
+    steps: u32,
+    asids: u16,
+    cpus: usize,
+) -> [u64; 3] {
+    let soft = run.soft;
+    let policy = Layered::new(soft, host.quicklists().unwrap()).unwrap();
     let costs = CostModel::Costs(Costs::new(1, 64));
     let tlb = TlbConfig { asids, costs, ..TlbConfig::new(cpus) };
     {
-        let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
+        let machine = HostMachine::with_tlb(host, policy, soft, tlb, Delivery::AtOnce).unwrap();
         let slots = host.slots();
         let mut tree = {
             let pin = slots[0].pin();
@@ -373,22 +391,15 @@ fn drive<F: Watchable, T: MmuTraits>(seed: u64, steps: u32, asids: u16, cpus: us
         assert_eq!(host.frames().reserved(), 0);
         machine.drain(&slots);
     }
-    host.audit().unwrap();
-    let done = run.done;
-    soft.kernel_table_ended();
-    soft.with(|sanitizer, _| {
-        sanitizer.finish();
-        assert_eq!(sanitizer.total(), 0, "{}, seed {seed}: {sanitizer}", F::NAME);
-    });
-    done
+    run.done
 }
 
-fn format<F: Watchable, T: MmuTraits>() {
+fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 450;
     let mut sums = [0; 3];
     for seed in 1..=STEPS / PIECE {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
-        let done = drive::<F, T>(seed.into(), PIECE, asids, cpus);
+        let done = drive::<F, T>(arch(), seed.into(), PIECE, asids, cpus);
         sums.iter_mut().zip(done).for_each(|(sum, n)| *sum += n);
     }
     let [mapped, split, collapsed] = sums;
@@ -399,7 +410,7 @@ macro_rules! each_format {
     ($($test:ident $format:ty, $mmu:ty;)*) => { $(
         #[test]
         fn $test() {
-            format::<$format, $mmu>();
+            format::<Told<$format>, $mmu>(<$format as Watchable>::arch);
         }
     )* };
 }

@@ -198,7 +198,7 @@ impl<F: Format> Space<F> {
         let mut ticket = None;
         let mut gather = tables.ending(on, &tlb, &mut ticket);
         let release = |gather: &mut _, _, _, raw| release::<F, M>(gather, raw);
-        tables.end(&mut gather, release, release);
+        tables.end::<M, false>(&mut gather, release, release);
     }
 }
 

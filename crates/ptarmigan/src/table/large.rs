@@ -126,6 +126,22 @@ impl<F: Format> Tables<F> {
         }
     }
 
+    /// Clears all entries in `range` as [`unmap`](Self::unmap) does, large pages among them. Those
+    /// that lie partly in the range are split first, for which tables are reserved; nothing else is
+    /// allocated.
+    pub(super) fn unmap_sizes<'a, M: Machine>(
+        &mut self,
+        range: VirtRange,
+        free: super::Free,
+        gather: &mut Gather<'a, M>,
+        mut leaf: impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
+    ) {
+        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
+            self.unmap_large(range, gather, &mut leaf);
+        }
+        self.unmap(range, free, gather, leaf);
+    }
+
     /// Clears the large pages in `range`, after those that lie partly in it have been split, and calls
     /// `leaf(gather, level, address, entry)` for each.
     #[cold]
@@ -688,7 +704,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does, and calls `leaf`
     /// once for each, large pages among them.
     pub fn unmap_leaves(&mut self, range: VirtRange, free: super::Free, mut leaf: impl FnMut(Mapped)) {
-        self.tables.taking().unmap(range, free, &mut self.gather, |_, level, va, raw| {
+        self.tables.taking().unmap_sizes(range, free, &mut self.gather, |_, level, va, raw| {
             leaf(Mapped::of::<F>(level, va, raw));
         });
     }

@@ -101,13 +101,16 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'_, M>,
         change: impl Fn(Level, u64, u64) -> u64,
     ) {
-        self.split_ends(range, gather);
+        if !GAINS {
+            // Spaces have no large pages.
+            self.split_ends(range, gather);
+        }
         let (on, others) = (gather.on(), Use::private(gather.is_private()));
         if const { F::EVER_BREAKS } && others == Use::Walked {
             self.change_breaking::<M, GAINS>(range, gather, change);
             return;
         }
-        self.each_part(on, range, &mut |part| {
+        self.each_part_of::<M, GAINS>(on, range, &mut |part| {
             let Part::Table { node, base, first, last } = part else {
                 let Part::Large { node, index, va, raw } = part else { return };
                 if is_inside::<F>(node.level(), va, range) {
@@ -184,7 +187,7 @@ impl<F: Format> Tables<F> {
                 gather.changed_large(va, F::shift(level));
             }
         };
-        self.each_part(on, range, &mut |part| match part {
+        self.each_part_of::<M, GAINS>(on, range, &mut |part| match part {
             Part::Table { node, base, first, last } => node.each(first, last, |index, raw| {
                 change_one(node, index, base + ((index as u64) << F::PAGE_SHIFT), raw);
             }),
@@ -247,7 +250,18 @@ impl<F: Format> Tables<F> {
         range: VirtRange,
         visit: &mut impl FnMut(Part<'_, '_, F, M::Window>),
     ) {
-        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
+        self.each_part_of::<M, false>(on, range, visit);
+    }
+
+    /// As [`each_part`](Self::each_part); `OF_SPACE` says that there are no large pages.
+    #[inline]
+    fn each_part_of<M: Machine, const OF_SPACE: bool>(
+        &self,
+        on: On<'_, M>,
+        range: VirtRange,
+        visit: &mut impl FnMut(Part<'_, '_, F, M::Window>),
+    ) {
+        if const { !OF_SPACE && F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
             let range = range.and(Self::USER);
             if !range.is_empty() {
                 walk_mixed::<F, M>(on, self.root(), Self::ROOT, 0, range, visit);

@@ -183,7 +183,7 @@ impl<F: Format> Tree<F> {
         let Tree { tables, tlb } = self;
         let mut ticket = None;
         let mut gather = tables.ending(on, &tlb, &mut ticket);
-        tables.end(&mut gather, |_, level, va, raw| leaf(level, va, raw), |_, _, _, _| {});
+        tables.end::<M, true>(&mut gather, |_, level, va, raw| leaf(level, va, raw), |_, _, _, _| {});
         Ok(())
     }
 }
@@ -467,7 +467,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 
     pub(super) fn roll_back(&mut self, start: u64, end: u64) {
         let range = VirtRange { start, end };
-        self.tables.taking().unmap(range, Free::Empty, &mut self.gather, |_, _, _, _| {});
+        self.tables.taking().unmap_sizes(range, Free::Empty, &mut self.gather, |_, _, _, _| {});
     }
 
     /// Returns the mapping at `va`, as [`Tree::query`] does.
@@ -504,7 +504,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     ///
     /// The frames may still be in use through TLBs until the flush.
     pub fn unmap_range(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(VirtAddr, Pfn, Attr)) {
-        self.tables.taking().unmap(range, free, &mut self.gather, |_, level, va, raw| {
+        self.tables.taking().unmap_sizes(range, free, &mut self.gather, |_, level, va, raw| {
             each_page::<F>(level, va, raw, &mut leaf);
         });
     }
@@ -524,7 +524,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         free: Free,
         mut owns: impl FnMut(VirtAddr, Pfn, Attr) -> bool,
     ) {
-        self.tables.taking().unmap(range, free, &mut self.gather, |gather, level, va, raw| {
+        self.tables.taking().unmap_sizes(range, free, &mut self.gather, |gather, level, va, raw| {
             if owns(VirtAddr(va), F::frame(level, raw), F::attr(level, raw)) {
                 // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
                 // clears, and a tree's gather counts in the tree's pages.

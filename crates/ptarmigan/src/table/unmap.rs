@@ -81,13 +81,13 @@ impl<M: Machine, L> Unmap<'_, '_, M, L> {
 }
 
 /// Tables that are being taken down. If that unwinds, this is dropped, and takes the rest down.
-struct Ending<'a, 'g, F: Format, M: Machine> {
+struct Ending<'a, 'g, F: Format, M: Machine, const LARGE: bool> {
     tables: Tables<F>,
     gather: &'g mut Gather<'a, M>,
     rest: fn(&mut Gather<'a, M>, Level, u64, u64),
 }
 
-impl<F: Format, M: Machine> Ending<'_, '_, F, M> {
+impl<F: Format, M: Machine, const LARGE: bool> Ending<'_, '_, F, M, LARGE> {
     #[inline(always)]
     fn give_root(&mut self) {
         debug_assert_eq!(self.tables.below_root(), 0, "tables left behind");
@@ -95,17 +95,20 @@ impl<F: Format, M: Machine> Ending<'_, '_, F, M> {
         // emptied. A tree has one root.
         unsafe { self.gather.root(self.tables.root(), Tables::<F>::ROOT) };
         let on = self.gather.on();
-        if const { F::LEAF_LEVELS > 1 } {
+        if const { LARGE && F::LEAF_LEVELS > 1 } {
             self.tables.reserve.end::<F, M>(on);
         }
         on.tlb().owner_ends(on.pin());
     }
 }
 
-impl<F: Format, M: Machine> Drop for Ending<'_, '_, F, M> {
+impl<F: Format, M: Machine, const LARGE: bool> Drop for Ending<'_, '_, F, M, LARGE> {
     #[cold]
     fn drop(&mut self) {
-        let (user, rest) = (Tables::<F>::USER, self.rest);
+        let (user, mut rest) = (Tables::<F>::USER, self.rest);
+        if const { LARGE && F::LEAF_LEVELS > 1 } {
+            self.tables.unmap_large(user, self.gather, &mut rest);
+        }
         self.tables.unmap_way::<M, _, ALL>(user, Free::Empty, self.gather, rest);
         self.give_root();
     }
@@ -113,8 +116,8 @@ impl<F: Format, M: Machine> Drop for Ending<'_, '_, F, M> {
 
 impl<F: Format> Tables<F> {
     /// Clears all entries in `range` and calls `leaf(gather, level, address, entry)` for each; gives
-    /// back tables by `free`. Large pages that lie partly in the range are split first, for which
-    /// tables are reserved. Allocates nothing else.
+    /// back tables by `free`. Never allocates. For tables without large pages in the range; see
+    /// [`unmap_sizes`](Self::unmap_sizes).
     pub fn unmap<'a, M: Machine>(
         &mut self,
         range: VirtRange,
@@ -137,9 +140,6 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'a, M>,
         mut leaf: L,
     ) {
-        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
-            self.unmap_large(range, gather, &mut leaf);
-        }
         let others = Use::private(gather.is_private());
         let (on, counts, all) = (gather.on(), self.counts(), WAY == ALL);
         let leaves = EndedLeaves::new(WAY == ALL && gather.is_unknown());
@@ -155,14 +155,17 @@ impl<F: Format> Tables<F> {
 
     /// Takes all tables down: every entry cleared, every table on the gather, the root last. The
     /// gather is one for the end of a space. If `leaf` unwinds, it is done all the same, with
-    /// `rest` in its place.
-    pub fn end<'a, M: Machine>(
+    /// `rest` in its place. `LARGE` says that there may be large pages.
+    pub fn end<'a, M: Machine, const LARGE: bool>(
         self,
         gather: &mut Gather<'a, M>,
-        leaf: impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
+        mut leaf: impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
         rest: fn(&mut Gather<'a, M>, Level, u64, u64),
     ) {
-        let mut ending = Ending { tables: self, gather, rest };
+        let mut ending = Ending::<_, _, LARGE> { tables: self, gather, rest };
+        if const { LARGE && F::LEAF_LEVELS > 1 } && ending.tables.reserve.is_used() {
+            ending.tables.unmap_large(Self::USER, ending.gather, &mut leaf);
+        }
         ending.tables.unmap_way::<M, _, ALL>(Self::USER, Free::Empty, ending.gather, leaf);
         ending.give_root();
         forget(ending);

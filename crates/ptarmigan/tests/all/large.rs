@@ -225,6 +225,12 @@ fn a_large_page_is_one_invalidation_and_its_pages_are_many() {
     let full = on.tlb().counts().full;
     assert_eq!(named(&mut tree, range(AT + 5 * M2, AT + 5 * M2 + 8 * PAGE)), 0);
     assert_eq!(on.tlb().counts().full, full + 1);
+    // A page and a large one: all in pages.
+    let mut edit = tree.edit(on).unwrap();
+    edit.unmap_range(range(AT + 6 * M2, AT + 7 * M2), Free::Never, |_, _, _| {});
+    assert!(edit.unmap(VirtAddr(AT + 5 * M2 + 9 * PAGE)).is_some());
+    drop(edit);
+    assert_eq!(on.tlb().counts().full, full + 2);
     tree.deactivate(on).unwrap();
     tree.end(on, |_, _, _| {}).unwrap();
     m.drain(&slots);
