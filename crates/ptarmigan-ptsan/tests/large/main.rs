@@ -30,7 +30,7 @@ const STEPS: u32 = 9_000;
 /// A frame beyond the host's memory.
 const FAR: Pfn = Pfn(0x8_0000);
 
-/// Pages by number, each with its frame and attributes but for what MMUs set.
+/// Pages by number, each with its frame and attributes without those that MMUs set.
 type Pages = BTreeMap<u64, (Pfn, Attr)>;
 
 /// A tree, and the map that says what it should be.
@@ -324,7 +324,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     }
 }
 
-/// Makes random operations; returns what was done.
+/// Makes random operations; returns how many large pages were mapped, split and collapsed.
 fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16, cpus: usize) -> [u64; 3] {
     let memory = HostConfig { cpus, bytes: 64 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(memory).unwrap();
@@ -343,7 +343,7 @@ fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16,
     done
 }
 
-/// Makes the operations; returns what was done.
+/// Makes the operations; returns how many large pages were mapped, split and collapsed.
 fn operations<F: Format, T: MmuTraits>(
     host: &Host<F>,
     mut run: Run<'_, '_, F, T>,
