@@ -14,10 +14,7 @@ use crate::limits::TASKS;
 use crate::task::Shown;
 
 /// The space that a task runs in.
-#[cfg_attr(
-    target_pointer_width = "64",
-    expect(clippy::large_enum_variant, reason = "mostly it is the large one, and there is no heap")
-)]
+#[expect(clippy::large_enum_variant, reason = "mostly it is the large one, and there is no heap")]
 pub enum TaskSpace<A: Arch> {
     /// An empty slot.
     None,
