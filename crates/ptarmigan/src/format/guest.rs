@@ -4,8 +4,7 @@
 //! its root is "the user's", and roots are made with [`NoConstruct`](crate::page::NoConstruct).
 //! Every leaf is the user's, and none is global. Execution is allowed to the guest in whatever
 //! mode.
-use super::attr::{attr_of, bits_of};
-use super::memory::{Types, memory_bits, memory_of};
+use super::attr::{Types, attr_of, bits_of, memory_bits, memory_of};
 use super::riscv::rights;
 use super::{Access, Attr, Format, MemoryType, Rights, Slot64, Sv, X86_64};
 use crate::addr::{Pfn, PhysAddr};

@@ -14,8 +14,7 @@
 //! | 12–49 | ppn | the address, in units of 4 KiB |
 //! | 52 | ed | defers exceptions of speculative loads: clear |
 //! | 53–63 | | software's |
-use super::attr::{attr_of, bits_of};
-use super::memory::{Types, memory_bits, memory_of};
+use super::attr::{Types, attr_of, bits_of, memory_bits, memory_of};
 use super::refilled::refilled_tree;
 use super::{Access, Attr, Format, MemoryType, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};

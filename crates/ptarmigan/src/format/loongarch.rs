@@ -26,8 +26,7 @@
 //!
 //! A link has the table's address in bits 14 to 47, and 9 in the highest four: that is its place in
 //! the cached window where kernels map physical memory. `LDDIR` and `LDPTE` drop these four bits.
-use super::attr::{attr_of, bits_of};
-use super::memory::{Types, memory_bits, memory_of};
+use super::attr::{Types, attr_of, bits_of, memory_bits, memory_of};
 use super::refilled::refilled_tree;
 use super::{Access, Attr, Format, MemoryType, Rights, Slot64};
 use crate::addr::{Pfn, PhysAddr};

@@ -2,8 +2,7 @@
 //!
 //! No MMU walks these tables. The bits of an entry besides the frame are for software alone, and
 //! lie where Linux has them on implementations with a hash table.
-use super::attr::{attr_of, bits_of};
-use super::memory::{Types, memory_bits, memory_of};
+use super::attr::{Types, attr_of, bits_of, memory_bits, memory_of};
 use super::{Access, Attr, Format, MemoryType, Rights, Slot32Be};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};

@@ -10,8 +10,7 @@
 //! | 8, 9 | | software's: the caller's; the frame is not counted |
 //! | 10–53 | PPN | the frame's number, to bit 31 in Sv32 |
 //! | 61, 62 | PBMT | with Svpbmt: the memory type. 1 is NC, 2 is IO; a fault without Svpbmt |
-use super::attr::{attr_of, bits_of};
-use super::memory::{Types, memory_bits, memory_of};
+use super::attr::{Types, attr_of, bits_of, memory_bits, memory_of};
 use super::{Access, Attr, Format, MemoryType, Rights, Slot32Le, Slot64};
 use crate::addr::{Pfn, PhysAddr};
 use crate::page::{Layout, Level, MAX_LEVELS};

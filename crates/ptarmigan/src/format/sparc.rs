@@ -14,8 +14,7 @@
 //! | 7 | EP | may be executed |
 //! | 6 | W | the MMU lets writes through |
 //! | 0–3 | | size: 0 for 8 KiB |
-use super::attr::{attr_of, bits_of};
-use super::memory::{Types, memory_bits, memory_of};
+use super::attr::{Types, attr_of, bits_of, memory_bits, memory_of};
 use super::refilled::refilled_tree;
 use super::{Access, Attr, Format, MemoryType, Rights, Slot64Be};
 use crate::addr::{Pfn, PhysAddr};

@@ -55,7 +55,7 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
         inner()
     }
 
-    /// The policy inside has taken a page into its books; see [`Policy::adopt`].
+    /// The policy inside has taken a page into its books; see [`Policy::adopt`]. It must not unwind.
     #[inline]
     fn adopted(&self, policy: &P, pin: &Pinned<'_>, page: &Clean) {
         let _ = (policy, pin, page);

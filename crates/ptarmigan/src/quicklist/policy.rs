@@ -79,6 +79,8 @@ pub unsafe trait Policy: Sync {
     /// Takes a page into the books that a tree made itself, of a frame that it had
     /// [reserved](crate::table::Tree::reserved) when nothing else was free: as if
     /// [`alloc`](Self::alloc) had handed it out. It comes back like others. Returns the page.
+    ///
+    /// It must not unwind: a part of a large page is being taken away.
     fn adopt(&self, here: Here<'_>, page: Clean) -> Clean;
 
     /// Takes back a page that was never linked, so that no flush is needed.

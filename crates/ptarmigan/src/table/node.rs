@@ -825,8 +825,17 @@ impl<'g, F: Format> Entries<'g, F> {
     #[inline(never)]
     fn count(self, record: &FrameMeta) {
         let leaves = Entries { level: Level::PTE, ..self };
-        let mut n = 0;
-        leaves.each_line(record, 0, F::entries(Level::PTE) - 1, |_, live| n += live.count_ones());
+        let (shift, mut lines, mut n) = (leaves.line_shift(), record.touched(), 0u32);
+        while lines != 0 {
+            let start = (lines.trailing_zeros() as usize) << shift;
+            lines &= lines - 1;
+            if leaves.is_full(start, 1 << shift) {
+                n += 1 << shift;
+                continue;
+            }
+            let line = leaves.slots(start, 1 << shift);
+            n += line.iter().map(|slot| u32::from(!F::is_none(slot.load()))).sum::<u32>();
+        }
         record.set_counted(n as u16);
         if n == 0 {
             leaves.forget_lines(record);

@@ -47,16 +47,19 @@ struct Unmap<'a, 'g, M: Machine, L> {
     counts: &'g TableCounts,
     /// Whether the whole tree goes: looked at if the [way](Unmap::is_all) does not say it.
     all: bool,
-    /// Leaf tables on their way back, if the whole tree goes.
-    leaves: EndedLeaves,
+    /// Leaf tables on their way back, if the whole tree goes. They are no part of the way itself,
+    /// which lies on the stack of unmaps of ranges too.
+    leaves: Option<&'g mut EndedLeaves>,
 }
 
 impl<M: Machine, L> Drop for Unmap<'_, '_, M, L> {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.leaves.is_empty() {
+        if let Some(leaves) = &mut self.leaves
+            && !leaves.is_empty()
+        {
             // SAFETY: 1. they were made with this way, whose tables are of the gather's space.
-            unsafe { self.gather.give_leaves(&mut self.leaves) };
+            unsafe { self.gather.give_leaves(leaves) };
         }
     }
 }
@@ -142,7 +145,13 @@ impl<F: Format> Tables<F> {
     ) {
         let others = Use::private(gather.is_private());
         let (on, counts, all) = (gather.on(), self.counts(), WAY == ALL);
-        let leaves = EndedLeaves::new(WAY == ALL && gather.is_unknown());
+        let mut ended;
+        let leaves = if WAY == ALL {
+            ended = EndedLeaves::new(gather.is_unknown());
+            Some(&mut ended)
+        } else {
+            None
+        };
         if cfg!(feature = "small") {
             let leaf: &mut Unmapped<'_, 'a, M> = &mut leaf;
             let mut way = Unmap { on, gather, range, free, leaf, others, counts, all, leaves };
@@ -250,10 +259,11 @@ fn unmap_links<
             // the child. 4. `leaves` is of this way and gather, and has just been
             // asked; dropping the way gives them.
             unsafe {
-                if way.is_all::<WAY>() && below == Level::PTE && way.leaves.takes() {
-                    way.gather.ended_leaf(&mut way.leaves, child.pfn(), record);
-                } else {
-                    way.gather.table(child.pfn(), record, base, F::shift(level));
+                match &mut way.leaves {
+                    Some(leaves) if WAY != RANGE && below == Level::PTE && leaves.takes() => {
+                        way.gather.ended_leaf(leaves, child.pfn(), record);
+                    }
+                    _ => way.gather.table(child.pfn(), record, base, F::shift(level)),
                 }
             }
         }
