@@ -307,11 +307,10 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
     }
 
-    /// As [`changed`](Self::changed), for a leaf of 2^`shift` bytes at `start`, in a table above
-    /// the leaves. As long as a gather is told of no smaller ones, its flush names the first
+    /// As [`changed`](Self::changed), for leaves of 2^`shift` bytes, in a table above the leaves.
+    /// As long as a gather is told of no smaller ones, its flush names the first
     /// address of each: MMUs forget a large page as a whole.
-    pub(crate) fn changed_large(&mut self, start: u64, shift: u32) {
-        let end = start + (1 << shift);
+    pub(crate) fn changed_large(&mut self, start: u64, end: u64, shift: u32) {
         if self.has_changes() && self.large == 0 {
             return self.changed_run(start, end);
         }

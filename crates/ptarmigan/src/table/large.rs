@@ -18,8 +18,8 @@
 //! have all the bits that MMUs set in them.
 use super::broken::Broken;
 use super::map_error::{CollapseError, MapError, check_frames};
-use super::node::{Node, Use};
-use super::range::{Part, is_inside};
+use super::node::{Above, Node, Use};
+use super::range::{indices, is_inside};
 use super::reserve::needed;
 use super::tables::{NoTable, Page, Tables, adopt, descend};
 use super::tree::{TreeMut, flush_stale};
@@ -31,7 +31,9 @@ use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::tlb::TlbRefusal;
+use crate::window::OpenWindow;
 use core::cell::{Cell, RefCell};
+use core::ops::Range;
 
 /// A leaf of a tree: a page, or a large page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,13 +91,64 @@ fn fill<F: Format, M: Machine>(on: On<'_, M>, record: &FrameMeta, at: PhysAddr, 
     let below = Level(level.0 - 1);
     let node = Node::<F, M::Window>::with_record(on.window(), record, below, at);
     // The entries grow evenly (`Format`, 5.).
-    let (mut next, second) = (part::<F>(level, raw, 0), part::<F>(level, raw, 1));
-    let grow = second.wrapping_sub(next);
-    node.put_run(0, F::entries(below), || {
-        let this = next;
-        next = next.wrapping_add(grow);
-        this
+    let (first, second) = (part::<F>(level, raw, 0), part::<F>(level, raw, 1));
+    node.fill_all(first, second.wrapping_sub(first));
+}
+
+/// Large pages of one table that are being cleared, for the gather that has to know of them. If a
+/// callback panics, the gather is told of all that may have been.
+struct StaleLarge<'a, 'g, M: Machine> {
+    gather: &'g mut Gather<'a, M>,
+    base: u64,
+    shift: u32,
+    /// Indices of those that have been cleared, and what lies between.
+    cleared: Range<usize>,
+}
+
+impl<M: Machine> Drop for StaleLarge<'_, '_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.cleared.is_empty() {
+            let at = |index: usize| self.base + ((index as u64) << self.shift);
+            self.gather.changed_large(at(self.cleared.start), at(self.cleared.end), self.shift);
+        }
+    }
+}
+
+/// Clears the large pages in `range` that the table `at` and those below it map, from `base` on, and
+/// calls `leaf` for each. Returns the tables that were reserved for them.
+fn clear_large<'a, F: Format, M: Machine>(
+    at: (PhysAddr, Level),
+    base: u64,
+    range: VirtRange,
+    gather: &mut Gather<'a, M>,
+    leaf: &mut Unmapped<'_, 'a, M>,
+) -> u32 {
+    let (on, others, (at, level)) = (gather.on(), Use::private(gather.is_private()), at);
+    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
+    let shift = F::shift(level);
+    let address = |index: usize| base + ((index as u64) << shift);
+    let (first, last) = indices::<F>(level, base, range);
+    // At the ends there may be some that could not be split.
+    let is_inside = |index| is_inside::<F>(level, address(index), range);
+    let inside = first + usize::from(!is_inside(first))..last + usize::from(is_inside(last));
+    let (mut spare, mut n) = (0, 0);
+    let mut stale = StaleLarge { gather, base, shift, cleared: last + 1..0 };
+    node.clear_large((first, last), inside, others, |index, entry| match entry {
+        Above::Table(table) if level > Level(1) => {
+            let below = (table, Level(level.0 - 1));
+            spare += clear_large::<F, M>(below, address(index), range, stale.gather, leaf);
+        }
+        // Pages are cleared on their own way.
+        Above::Table(_) => {}
+        Above::Cleared(old) => {
+            stale.cleared = stale.cleared.start.min(index)..index + 1;
+            n += 1;
+            leaf(stale.gather, level, address(index), old);
+        }
     });
+    drop(stale);
+    spare + n * needed::<F>(level)
 }
 
 impl<F: Format> Tables<F> {
@@ -153,23 +206,14 @@ impl<F: Format> Tables<F> {
         leaf: &mut Unmapped<'_, 'a, M>,
     ) {
         self.split_ends(range, gather);
-        let (on, others) = (gather.on(), Use::private(gather.is_private()));
+        let range = range.and(Self::USER);
+        if range.is_empty() {
+            return;
+        }
         // If a callback unwinds, they stay reserved until the tree ends.
-        let spare = Cell::new(0);
-        self.each_part(on, range, &mut |part| {
-            let Part::Large { node, index, va, .. } = part else { return };
-            let level = node.level();
-            // Others could not be split.
-            if is_inside::<F>(level, va, range)
-                && let Some(old) = node.take(index, others)
-            {
-                gather.changed_large(va, F::shift(level));
-                spare.set(spare.get() + needed::<F>(level));
-                leaf(gather, level, va, old);
-            }
-        });
-        self.reserve.lower(spare.get());
-        self.reserve.settle::<F, M>(on);
+        let spare = clear_large::<F, M>((self.root(), Self::ROOT), 0, range, gather, leaf);
+        self.reserve.lower(spare);
+        self.reserve.settle::<F, M>(gather.on());
     }
 
     /// Splits the leaf that maps `va` until it is one of a table of `to`, or lower.
@@ -223,7 +267,7 @@ impl<F: Format> Tables<F> {
                 (end.level == to).then(|| Node::open(on.window(), on.frames(), to, end.at))
             });
             broken.add(&node, index, start);
-            gather.changed_large(start, F::shift(level));
+            gather.changed_large(start, start + size::<F>(level), F::shift(level));
             let made = broken.make(
                 || gather.flush_so_far(),
                 |_, _, was| {
@@ -250,7 +294,7 @@ impl<F: Format> Tables<F> {
         let seen = node.load(index);
         fill::<F, M>(on, record, at, level, seen);
         self.add(below, 1);
-        gather.changed_large(start, F::shift(level));
+        gather.changed_large(start, start + size::<F>(level), F::shift(level));
         let was = node.exchange_large(index, F::link(level, at), others);
         let set = F::attr(level, was).only(SET_BY_MMUS).without(F::attr(level, seen));
         if set != Attr::default() {
@@ -331,6 +375,12 @@ impl<F: Format> Tables<F> {
         self.find(on, va, level).ok_or(NoTable::LARGE)
     }
 
+    /// Whether a table above the leaves, by its record, has no entries. Roots may have no record.
+    #[inline]
+    fn is_unused<W: OpenWindow>(node: &Node<'_, F, W>) -> bool {
+        node.level() != Self::ROOT && node.record().is_some_and(|record| record.live() == 0)
+    }
+
     /// Makes room for `n` large pages, leaves of the table of `level` that maps `va`: gives back
     /// tables in their place that have no pages.
     ///
@@ -348,7 +398,7 @@ impl<F: Format> Tables<F> {
         let on = gather.on();
         let from = F::index(level, va);
         let Some(node) = self.find(on, va, level) else { return Ok(()) };
-        if (from..from + n).all(|index| F::is_none(node.load(index))) {
+        if Self::is_unused(&node) || (from..from + n).all(|index| F::is_none(node.load(index))) {
             return Ok(());
         }
         let range = VirtRange { start: va, end: va + n as u64 * size::<F>(level) };
@@ -396,14 +446,18 @@ impl<F: Format> Tables<F> {
         let mut next = F::leaf(level, first, attr);
         let step = 1u32 << (F::shift(level) - FRAME_SHIFT);
         let grow = F::leaf(level, Pfn(step), attr).wrapping_sub(F::leaf(level, Pfn(0), attr));
-        let mut done = 0;
-        node.put_run(from, n, || {
-            let this = next;
-            debug_assert_eq!(this, F::leaf(level, Pfn(first.0 + done * step), attr), "of {}", F::NAME);
-            next = next.wrapping_add(grow);
-            done += 1;
-            this
-        });
+        if n == F::entries(level) && Self::is_unused(&node) {
+            node.fill_all(next, grow);
+        } else {
+            let mut done = 0;
+            node.put_run(from, n, || {
+                let this = next;
+                debug_assert_eq!(this, F::leaf(level, Pfn(first.0 + done * step), attr), "of {}", F::NAME);
+                next = next.wrapping_add(grow);
+                done += 1;
+                this
+            });
+        }
         if const { <M::Shootdown as crate::tlb::Mmu>::NEEDS_ENTRY_VALID } {
             for index in from..from + n {
                 let at = va + (index - from) as u64 * size::<F>(level);

@@ -31,6 +31,7 @@ use crate::page::Level;
 use crate::tlb::hash::Refill;
 use crate::window::{OpenWindow, WindowGuard};
 use core::marker::PhantomData;
+use core::ops::Range;
 
 /// The other users that may read a table, or write to it, besides the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,6 +311,21 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             touch_lines(record, (first >> shift) as u32, ((first + done - 1) >> shift) as u32);
         }
         done
+    }
+
+    /// Writes all entries of a table that has none, and that nobody else writes to: `first`, and
+    /// then `grow` more each.
+    pub fn fill_all(&self, first: u64, grow: u64) {
+        let (n, mut next) = (F::entries(self.level), first);
+        for slot in self.entries().slots(0, n) {
+            debug_assert!(F::is_none(slot.load()), "an entry in the empty table at {}", self.at);
+            slot.store(next);
+            next = next.wrapping_add(grow);
+        }
+        if let Some(record) = self.record() {
+            record.set_counted(n as u16);
+            touch_lines(record, 0, ((n - 1) >> self.entries().line_shift()) as u32);
+        }
     }
 
     /// Puts `next(index)` where there is no entry of a leaf table, for each bit i of `live` and the
@@ -620,6 +636,28 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         cleared.n
     }
 
+    /// Calls `visit` for each entry from `first` to `last` (inclusive) of a table above the leaves.
+    /// Large pages at indices that are `inside` have just been cleared; others are passed over.
+    #[inline]
+    pub(super) fn clear_large(
+        &self,
+        (first, last): (usize, usize),
+        inside: Range<usize>,
+        others: Use,
+        mut visit: impl FnMut(usize, Above),
+    ) {
+        let mut cleared = Cleared { node: self, n: 0 };
+        self.each(first, last, |index, raw| {
+            if let Some(table) = F::linked(self.level, raw) {
+                visit(index, Above::Table(table));
+            } else if inside.contains(&index) {
+                let old = Self::clear_slot(self.slot(index), others);
+                cleared.n += 1;
+                visit(index, Above::Cleared(old));
+            }
+        });
+    }
+
     /// `n` entries have been cleared; all of them if the table is empty then.
     #[inline(always)]
     fn removed(&self, n: u16) {
@@ -879,6 +917,14 @@ impl<F: Format> Link<'_, F> {
         self.slot.store(0);
         *self.cut += 1;
     }
+}
+
+/// An entry of a table above the leaves, while large pages are being cleared.
+pub(super) enum Above {
+    /// It links this table.
+    Table(PhysAddr),
+    /// It mapped a large page and has been cleared; what it was.
+    Cleared(u64),
 }
 
 /// Entries of one table that have been cleared. They are counted off when this is dropped, also if

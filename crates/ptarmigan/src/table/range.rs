@@ -184,7 +184,7 @@ impl<F: Format> Tables<F> {
             if level == Level::PTE {
                 gather.changed_entry::<F>(va, old);
             } else {
-                gather.changed_large(va, F::shift(level));
+                gather.changed_large(va, va + (1 << F::shift(level)), F::shift(level));
             }
         };
         self.each_part_of::<M, GAINS>(on, range, &mut |part| match part {
@@ -627,7 +627,7 @@ fn change_large<F: Format, M: Machine, const GAINS: bool>(
         gather.became_valid_leaf(va, F::shift(level), raw, now);
         return;
     }
-    gather.changed_large(va, F::shift(level));
+    gather.changed_large(va, va + (1 << F::shift(level)), F::shift(level));
     node.replace_seen(index, raw, new, others, |now| change(level, va, now));
 }
 
