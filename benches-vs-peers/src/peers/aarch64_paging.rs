@@ -9,7 +9,7 @@ use aarch64_paging::paging::{
 };
 
 use ptarmigan_bench::table::contender::{
-    ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableContender, VIRT, contiguous,
+    CasePages, ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableContender, VIRT, contiguous,
 };
 use ptarmigan_bench::table::peer_pool;
 
@@ -52,6 +52,11 @@ type Table = RootTable<El1And0, Identity>;
 #[inline]
 fn one(virt: usize) -> MemoryRegion {
     MemoryRegion::new(virt, virt + PAGE)
+}
+
+#[inline]
+fn large(virt: usize) -> MemoryRegion {
+    MemoryRegion::new(virt, virt + STRIDE)
 }
 
 fn everything() -> MemoryRegion {
@@ -120,6 +125,60 @@ impl TableContender for Aarch64 {
         self.table()
             .map_range(&everything(), PhysicalAddress(PHYS), El1Attributes::empty(), PAGES_ONLY)
             .expect("unmap a range");
+    }
+
+    // One call for all would take blocks of 1 GiB.
+    fn large_map(&mut self) {
+        let table = self.table();
+        for (virt, phys) in CasePages::USUAL.large_pages() {
+            table.map_range(&large(virt), PhysicalAddress(phys), FLAGS, Constraints::empty()).expect("map");
+        }
+    }
+
+    fn large_unmap(&mut self) {
+        let table = self.table();
+        for (virt, phys) in CasePages::USUAL.large_pages() {
+            table
+                .map_range(&large(virt), PhysicalAddress(phys), El1Attributes::empty(), Constraints::empty())
+                .expect("unmap");
+        }
+    }
+
+    // A block is split when a part of it is changed: here one page becomes read-only.
+    fn large_split(&mut self) {
+        let table = self.table();
+        for (virt, phys) in CasePages::USUAL.large_pages().take(CasePages::USUAL.split()) {
+            table
+                .map_range(&one(virt), PhysicalAddress(phys), FLAGS | El1Attributes::READ_ONLY, PAGES_ONLY)
+                .expect("split");
+        }
+    }
+
+    fn large_half(&mut self) {
+        let table = self.table();
+        for (virt, phys) in CasePages::USUAL.large_pages().take(CasePages::USUAL.split()) {
+            let half = MemoryRegion::new(virt + STRIDE / 2, virt + STRIDE);
+            table
+                .map_range(&half, PhysicalAddress(phys), El1Attributes::empty(), Constraints::empty())
+                .expect("unmap a half");
+        }
+    }
+
+    fn query_large(&mut self) -> usize {
+        let table = self.table();
+        let mut sum = 0_usize;
+        for (virt, _) in contiguous() {
+            table
+                .walk_range(&one(virt), &mut |_, entry, level| {
+                    if entry.is_valid() {
+                        let within = if level < 3 { virt % STRIDE } else { 0 };
+                        sum = sum.wrapping_add(entry.output_address().0 + within);
+                    }
+                    Ok(())
+                })
+                .expect("walk");
+        }
+        sum
     }
 
     fn close(&mut self) {

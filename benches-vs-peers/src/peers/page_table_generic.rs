@@ -8,7 +8,9 @@ use page_table_generic::{
     FrameAllocator, MapConfig, PageTable, PageTableEntry, PhysAddr, TableMeta, UnmapConfig, VirtAddr,
 };
 
-use ptarmigan_bench::table::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
+use ptarmigan_bench::table::contender::{
+    CasePages, ForkShape, PAGE, PAGES, PHYS, STRIDE, TableContender, VIRT, contiguous,
+};
 use ptarmigan_bench::table::peer_pool;
 
 /// Present, writable, user.
@@ -164,6 +166,38 @@ impl TableContender for Generic {
     fn unmap_range(&mut self) {
         let range = UnmapConfig { start_vaddr: VirtAddr::from_usize(VIRT), size: PAGES * PAGE, flush: false };
         self.table().unmap_with_config(&range).expect("unmap a range");
+    }
+
+    // `map` would take pages of 1 GiB.
+    fn large_map(&mut self) {
+        let table = self.table();
+        for (virt, phys) in CasePages::USUAL.large_pages() {
+            table
+                .map_page(VirtAddr::from_usize(virt), PhysAddr::from_usize(phys), STRIDE, FLAGS)
+                .expect("map");
+        }
+    }
+
+    fn large_unmap(&mut self) {
+        self.unmap_range();
+    }
+
+    fn large_split(&mut self) {
+        let table = self.table();
+        for (virt, _) in CasePages::USUAL.large_pages().take(CasePages::USUAL.split()) {
+            table.split_huge_page(VirtAddr::from_usize(virt)).expect("split");
+        }
+    }
+
+    // Unmapping a part takes the whole large page, so the caller splits it first.
+    fn large_half(&mut self) {
+        let table = self.table();
+        for (virt, _) in CasePages::USUAL.large_pages().take(CasePages::USUAL.split()) {
+            table.split_huge_page(VirtAddr::from_usize(virt)).expect("split");
+            let start_vaddr = VirtAddr::from_usize(virt + STRIDE / 2);
+            let half = UnmapConfig { start_vaddr, size: STRIDE / 2, flush: false };
+            table.unmap_with_config(&half).expect("unmap a half");
+        }
     }
 
     fn close(&mut self) {

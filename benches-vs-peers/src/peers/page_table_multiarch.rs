@@ -5,7 +5,9 @@ use std::hint::black_box;
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler, x86_64::X64PageTable};
 
-use ptarmigan_bench::table::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
+use ptarmigan_bench::table::contender::{
+    CasePages, ForkShape, PAGE, PAGES, PHYS, TableCase, TableContender, VIRT, contiguous,
+};
 use ptarmigan_bench::table::peer_pool;
 
 /// Frames from the pool.
@@ -60,6 +62,20 @@ impl TableContender for Multiarch {
         "page_table_multiarch"
     }
 
+    // It cannot split: a call for a part of a large page unmaps all of it.
+    fn cases(&self) -> &'static [TableCase] {
+        &[
+            TableCase::Map,
+            TableCase::Query,
+            TableCase::Unmap,
+            TableCase::MapRange,
+            TableCase::UnmapRange,
+            TableCase::ForkShape,
+            TableCase::LargeMap,
+            TableCase::LargeUnmap,
+        ]
+    }
+
     fn open(&mut self) {
         self.table = Some(Table::try_new().expect("a root table"));
     }
@@ -101,6 +117,23 @@ impl TableContender for Multiarch {
 
     fn unmap_range(&mut self) {
         self.table().cursor().unmap_region(VirtAddr::from_usize(VIRT), PAGES * PAGE).expect("unmap a range");
+    }
+
+    // `map_region` would take pages of 1 GiB.
+    fn large_map(&mut self) {
+        let mut cursor = self.table().cursor();
+        for (virt, phys) in CasePages::USUAL.large_pages() {
+            cursor
+                .map(VirtAddr::from_usize(virt), PhysAddr::from_usize(phys), PageSize::Size2M, flags())
+                .expect("map");
+        }
+    }
+
+    fn large_unmap(&mut self) {
+        let mut cursor = self.table().cursor();
+        for (virt, _) in CasePages::USUAL.large_pages() {
+            black_box(cursor.unmap(VirtAddr::from_usize(virt)).expect("unmap"));
+        }
     }
 
     fn close(&mut self) {

@@ -9,12 +9,12 @@ use x86_64::structures::paging::mapper::{
     CleanUp, MappedPageTable, Mapper, OffsetPageTable, PageTableFrameMapping, Translate,
 };
 use x86_64::structures::paging::{
-    FrameAllocator, FrameDeallocator, Page, PageTable, PageTableFlags, PhysFrame, Size4KiB,
+    FrameAllocator, FrameDeallocator, Page, PageTable, PageTableFlags, PhysFrame, Size2MiB, Size4KiB,
 };
 use x86_64::{PhysAddr, VirtAddr};
 
 use ptarmigan_bench::table::contender::{
-    ForkShape, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
+    CasePages, ForkShape, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
 };
 use ptarmigan_bench::table::peer_pool;
 
@@ -57,6 +57,11 @@ pub fn page(virt: usize) -> Page {
 }
 
 #[inline]
+fn large(virt: usize) -> Page<Size2MiB> {
+    Page::containing_address(VirtAddr::new(virt as u64))
+}
+
+#[inline]
 pub fn frame(phys: usize) -> PhysFrame {
     PhysFrame::containing_address(PhysAddr::new(phys as u64))
 }
@@ -64,7 +69,7 @@ pub fn frame(phys: usize) -> PhysFrame {
 /// One of the crate's mappers.
 pub trait Kind {
     /// The mapper's type.
-    type Mapper: Mapper<Size4KiB> + Translate + CleanUp;
+    type Mapper: Mapper<Size4KiB> + Mapper<Size2MiB> + Translate + CleanUp;
     /// The contender's name.
     const NAME: &'static str;
 
@@ -136,7 +141,15 @@ impl<K: Kind> TableContender for X64<K> {
     }
 
     fn cases(&self) -> &'static [TableCase] {
-        &[TableCase::Map, TableCase::Query, TableCase::Unmap, TableCase::ForkShape]
+        // It cannot split.
+        &[
+            TableCase::Map,
+            TableCase::Query,
+            TableCase::Unmap,
+            TableCase::ForkShape,
+            TableCase::LargeMap,
+            TableCase::LargeUnmap,
+        ]
     }
 
     fn open(&mut self) {
@@ -171,8 +184,31 @@ impl<K: Kind> TableContender for X64<K> {
         }
     }
 
+    fn large_map(&mut self) {
+        let mapper = self.mapper();
+        for (virt, phys) in CasePages::USUAL.large_pages() {
+            let frame = PhysFrame::<Size2MiB>::containing_address(PhysAddr::new(phys as u64));
+            // SAFETY: the frames are pretended, and no MMU loads the tree.
+            unsafe { mapper.map_to(large(virt), frame, FLAGS, &mut Frames) }.expect("map").ignore();
+        }
+    }
+
+    fn large_unmap(&mut self) {
+        let mapper = self.mapper();
+        for (virt, _) in CasePages::USUAL.large_pages() {
+            let (frame, flush) = mapper.unmap(large(virt)).expect("unmap");
+            flush.ignore();
+            black_box(frame);
+        }
+    }
+
     fn close(&mut self) {
         if let Some((root, mut mapper)) = self.space.take() {
+            for (virt, _) in CasePages::USUAL.large_pages() {
+                if let Ok((_, flush)) = mapper.unmap(large(virt)) {
+                    flush.ignore();
+                }
+            }
             for (virt, _) in contiguous() {
                 if let Ok((_, flush)) = mapper.unmap(page(virt)) {
                     flush.ignore();

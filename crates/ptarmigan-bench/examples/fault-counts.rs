@@ -240,13 +240,59 @@ fn on_table(case: &str) -> Result<u64, String> {
     Ok(operations)
 }
 
+/// A case of large pages of `ptarmigan bench table`, after a first time; the large pages counted.
+fn on_large(case: &str) -> Result<u64, String> {
+    let host = host::<X86_64>().map_err(|e| e.to_string())?;
+    let lists = host.quicklists().map_err(|e| e.to_string())?;
+    let mut c: Box<dyn TableContender + '_> =
+        Box::new(LibraryTree::new("ptarmigan", &host, lists).map_err(|e| e.to_string())?);
+    let at = CasePages::USUAL;
+    c.open();
+    c.large_map();
+    c.large_split();
+    c.close();
+    c.open();
+    let (done, left, tables) = match case {
+        "large-map" => {
+            counted(|| c.large_map());
+            (at.large(), at.all_frames(), at.large().div_ceil(512) + 2)
+        }
+        "large-unmap" => {
+            c.large_map();
+            expect("frames found", c.query_large() as u64, at.all_frames() as u64)?;
+            counted(|| c.large_unmap());
+            (at.large(), 0, 1)
+        }
+        "large-split" => {
+            c.large_map();
+            let before = c.tables_out();
+            counted(|| c.large_split());
+            (at.split(), at.all_frames(), before + at.split())
+        }
+        _ => {
+            c.large_map();
+            let before = c.tables_out();
+            counted(|| c.large_half());
+            (at.split(), at.frames_after_half(), before + at.split())
+        }
+    };
+    expect("frames left", c.query_large() as u64, left as u64)?;
+    expect("tables", c.tables_out() as u64, tables as u64)?;
+    c.close();
+    expect("tables out", c.tables_out() as u64, 0)?;
+    c.finish()?;
+    Ok(done as u64)
+}
+
 fn main() -> ExitCode {
     let case = std::env::args().nth(1).unwrap_or_default();
     let done = match case.as_str() {
         "fault-table" | "fault-page" | "fault-present" | "fork-exit" => on_space(&case),
         "map" | "query" | "unmap" | "map-range" | "unmap-range" | "fork-shape" => on_table(&case),
+        "large-map" | "large-unmap" | "large-split" | "large-half" => on_large(&case),
         _ => Err("usage: fault-counts \
-                  fault-table|fault-page|fault-present|fork-shape|fork-exit|map|query|unmap|map-range|unmap-range"
+                  fault-table|fault-page|fault-present|fork-shape|fork-exit|map|query|unmap|map-range|unmap-range\
+                  |large-map|large-unmap|large-split|large-half"
             .to_string()),
     };
     match done {

@@ -51,11 +51,44 @@ impl CasePages {
         (0..self.count).map(move |i| (self.virt + i * self.bytes, self.phys + i * self.bytes))
     }
 
+    /// Large pages in the cases of large pages: leaves that map as much as a leaf table does. They
+    /// cover the same addresses as the pages.
+    pub const fn large(self) -> usize {
+        self.count * self.bytes / self.table
+    }
+
+    /// Large pages that are split in a sample.
+    pub const fn split(self) -> usize {
+        if self.large() < SPLIT { self.large() } else { SPLIT }
+    }
+
+    /// Returns the (virtual, physical) pairs of the large pages.
+    #[inline]
+    pub fn large_pages(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.large()).map(move |i| (self.virt + i * self.table, self.phys + i * self.table))
+    }
+
     /// Returns the result of [`TableContender::query`] while everything is mapped.
     pub fn all_frames(self) -> usize {
         self.contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
     }
+
+    /// Returns it after [`TableContender::large_half`].
+    pub fn frames_after_half(self) -> usize {
+        let (start, half) = (self.virt + self.table / 2, self.table / 2);
+        let is_gone = |virt: usize| {
+            virt < self.virt + self.split() * self.table
+                && virt >= start
+                && (virt - start) % self.table < half
+        };
+        let left = self.contiguous().filter(|&(virt, _)| !is_gone(virt));
+        left.map(|(_, phys)| phys).fold(0, usize::wrapping_add)
+    }
 }
+
+/// Large pages that are split in a sample, if there are as many: their tables fit in the cache of
+/// the second level.
+const SPLIT: usize = 64;
 
 /// Address spaces made and torn down in one `fork-shape` sample.
 pub const SPACES: usize = 4096;
@@ -80,11 +113,34 @@ pub enum TableCase {
     /// Make an address space, map 32 pages that each need a leaf table, and tear it down; 4096
     /// times.
     ForkShape,
+    /// Map what the contiguous cases map, as large pages: leaves that map as much as a leaf table
+    /// does.
+    LargeMap,
+    /// Unmap all of them.
+    LargeUnmap,
+    /// Split the first of them, [`CasePages::split`] many, into pages, with one call each.
+    LargeSplit,
+    /// Unmap the upper half of as many of them, with one call each.
+    LargeHalf,
 }
 
 impl TableCase {
     /// Every case, in the order of running and printing.
-    pub const ALL: [TableCase; 6] = [
+    pub const ALL: [TableCase; 10] = [
+        TableCase::Map,
+        TableCase::Query,
+        TableCase::Unmap,
+        TableCase::MapRange,
+        TableCase::UnmapRange,
+        TableCase::ForkShape,
+        TableCase::LargeMap,
+        TableCase::LargeUnmap,
+        TableCase::LargeSplit,
+        TableCase::LargeHalf,
+    ];
+
+    /// The cases for contenders that have no large pages.
+    pub const PAGES: [TableCase; 6] = [
         TableCase::Map,
         TableCase::Query,
         TableCase::Unmap,
@@ -102,6 +158,10 @@ impl TableCase {
             TableCase::MapRange => "map-range",
             TableCase::UnmapRange => "unmap-range",
             TableCase::ForkShape => "fork-shape",
+            TableCase::LargeMap => "large-map",
+            TableCase::LargeUnmap => "large-unmap",
+            TableCase::LargeSplit => "large-split",
+            TableCase::LargeHalf => "large-half",
         }
     }
 }
@@ -200,6 +260,25 @@ pub trait TableContender {
 
     /// `unmap-range`: unmaps [`contiguous`] with one call.
     fn unmap_range(&mut self) {}
+
+    /// `large-map`: maps [`CasePages::large_pages`] as large pages.
+    fn large_map(&mut self) {}
+
+    /// `large-unmap`: unmaps all of them.
+    fn large_unmap(&mut self) {}
+
+    /// `large-split`: splits the first [`CasePages::split`] of them into pages, with one call each.
+    fn large_split(&mut self) {}
+
+    /// `large-half`: unmaps the upper half of the first [`CasePages::split`] of them, one after the
+    /// other.
+    fn large_half(&mut self) {}
+
+    /// Returns what [`query`](Self::query) does, where some of the pages are parts of large ones.
+    /// Not timed.
+    fn query_large(&mut self) -> usize {
+        self.query()
+    }
 
     /// Destroys the address space and returns its tables to the pool. Not timed.
     fn close(&mut self);

@@ -11,6 +11,10 @@ use crate::affinity::AffinityGuard;
 use crate::report::{BenchReport, Samples};
 use crate::rounds::RoundLine;
 
+/// Times that a case of large pages is repeated for a sample: 2,048 large pages are mapped in
+/// microseconds.
+const LARGE_REPEATS: u32 = 16;
+
 /// Runs the cases on the pages `at`, round by round, contender by contender; all contenders have
 /// those pages. The rows are compared with those of `reference`.
 ///
@@ -79,6 +83,10 @@ fn measure(
         }
         return;
     }
+    if let TableCase::LargeMap | TableCase::LargeUnmap | TableCase::LargeSplit | TableCase::LargeHalf = case {
+        measure_large(c, case, at, samples);
+        return;
+    }
     let full = at.all_frames();
     c.open();
     let ns = match case {
@@ -110,9 +118,53 @@ fn measure(
             assert_eq!(c.query(), 0, "{name}: unmap-range left pages");
             ns
         }
-        TableCase::ForkShape => unreachable!("handled above"),
+        _ => unreachable!("handled above"),
     };
     c.close();
     assert_eq!(c.tables_out(), 0, "{name}: {} leaked tables", case.name());
     samples.add(case.name(), name, "", ns);
+}
+
+/// Runs a case of large pages several times, each in a space of its own, for one sample: the mean of
+/// a large page. A first time, which does not count, and the last time are followed by queries of all
+/// pages. Between the others there are none: they would leave nothing but leaf tables in the caches.
+fn measure_large(c: &mut dyn TableContender, case: TableCase, at: CasePages, samples: &mut Samples) {
+    let (name, case_name) = (c.name(), case.name());
+    let mut sum = 0.0;
+    for repeat in 0..=LARGE_REPEATS {
+        let is_checked = repeat == 0 || repeat == LARGE_REPEATS;
+        c.open();
+        let (mapping, ()) = timed(at.large(), || c.large_map());
+        let before = c.tables_out();
+        assert!(before < at.large(), "{name}: large-map made tables of pages");
+        if repeat == 0 {
+            assert_eq!(c.query_large(), at.all_frames(), "{name}: large-map left wrong frames");
+        }
+        let (ns, left, tables) = match case {
+            TableCase::LargeMap => (mapping, at.all_frames(), 0),
+            TableCase::LargeUnmap => {
+                let (ns, ()) = timed(at.large(), || c.large_unmap());
+                (ns, 0, 0)
+            }
+            TableCase::LargeSplit => {
+                let (ns, ()) = timed(at.split(), || c.large_split());
+                (ns, at.all_frames(), at.split())
+            }
+            _ => {
+                let (ns, ()) = timed(at.split(), || c.large_half());
+                (ns, at.frames_after_half(), at.split())
+            }
+        };
+        if is_checked {
+            assert_eq!(c.query_large(), left, "{name}: {case_name} left wrong frames");
+        }
+        assert!(c.tables_out() <= before + tables, "{name}: {case_name} made too many tables");
+        assert!(tables == 0 || c.tables_out() == before + tables, "{name}: {case_name} split too few");
+        c.close();
+        assert_eq!(c.tables_out(), 0, "{name}: {case_name} leaked tables");
+        if repeat > 0 {
+            sum += ns;
+        }
+    }
+    samples.add(case_name, name, "", sum / f64::from(LARGE_REPEATS));
 }

@@ -9,15 +9,19 @@ use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
+use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Tree};
 use ptarmigan_hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
 
-use super::contender::{CasePages, ForkShape, TableContender};
+use super::contender::{CasePages, ForkShape, TableCase, TableContender};
 
 fn attr() -> Attr {
     Attr::READ | Attr::WRITE | Attr::USER
 }
+
+/// The level of tables whose leaves map as much as a leaf table.
+const LARGE: Level = Level(1);
 
 /// A tree of the library in format `F`, with a policy.
 pub struct LibraryTree<'h, P: Policy, F: Format = X86_64> {
@@ -63,6 +67,11 @@ const OWN: &str = "the CPU and the tree are the machine's own";
 impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn cases(&self) -> &'static [TableCase] {
+        let has_large = F::LAYOUT.levels > LARGE.0 && F::LEAF_LEVELS >> LARGE.0 & 1 != 0;
+        if has_large { &TableCase::ALL } else { &TableCase::PAGES }
     }
 
     fn open(&mut self) {
@@ -123,6 +132,51 @@ impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
         });
         edit.flush();
         assert_eq!(tree.tables_below_root(), own, "empty tables are freed");
+    }
+
+    fn large_map(&mut self) {
+        let first = phys(CasePages::of::<F>().phys).pfn();
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { tree.map_range_large(Self::everything(), first, attr(), LARGE).expect("map large pages") };
+        tree.flush();
+    }
+
+    fn large_unmap(&mut self) {
+        let pin = self.slots[0].pin();
+        let tree = self.tree.as_mut().expect(OPEN);
+        let own = self.own_tables;
+        let mut edit = tree.edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        edit.unmap_leaves(Self::everything(), Free::Empty, |leaf| {
+            black_box(leaf.frame);
+        });
+        edit.flush();
+        assert_eq!(tree.tables_below_root(), own, "empty tables are freed");
+    }
+
+    fn large_split(&mut self) {
+        let at = CasePages::of::<F>();
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        for (at, _) in at.large_pages().take(at.split()) {
+            tree.split(virt(at), Level::PTE).expect("split");
+        }
+        tree.flush();
+    }
+
+    fn large_half(&mut self) {
+        let at = CasePages::of::<F>();
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        for (start, _) in at.large_pages().take(at.split()) {
+            let end = start + at.table;
+            let half = VirtRange { start: (start + at.table / 2) as u64, end: end as u64 };
+            tree.unmap_range(half, Free::Empty, |_, pfn, _| {
+                black_box(pfn);
+            });
+        }
+        tree.flush();
     }
 
     fn close(&mut self) {

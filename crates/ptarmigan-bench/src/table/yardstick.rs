@@ -10,16 +10,20 @@ use std::hint::black_box;
 use std::ptr;
 
 use super::contender::{
-    ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
+    CasePages, ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
 };
 use super::peer_pool;
 
 /// Present, writable, user.
 const FLAGS: u64 = 7;
+/// Marks a leaf above the lowest level.
+const LARGE: u64 = 1 << 7;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// Tables on the known-zero list; one space of `fork-shape` needs 35.
 const LISTED: usize = 256;
+
+const USUAL: CasePages = CasePages::USUAL;
 
 type Table = *mut u64;
 
@@ -47,11 +51,24 @@ unsafe fn entry(table: Table, virt: usize, level: usize) -> *mut u64 {
 ///
 /// # Safety
 ///
-/// `root` is the root of a tree built by this function alone, and `zeroed` returns zeroed tables.
+/// As for [`slot`]; `virt` is in no large page.
 #[inline]
-unsafe fn leaf(root: Table, virt: usize, mut zeroed: impl FnMut() -> usize) -> *mut u64 {
+unsafe fn leaf(root: Table, virt: usize, zeroed: impl FnMut() -> usize) -> *mut u64 {
+    // SAFETY: by the caller.
+    unsafe { slot(root, virt, 0, zeroed) }
+}
+
+/// Returns the entry for `virt` in a table of level `to`, and allocates missing tables with
+/// `zeroed`.
+///
+/// # Safety
+///
+/// `root` is the root of a tree built by this function alone, whose leaves are in tables of level
+/// `to` or lower, and `zeroed` returns zeroed tables.
+#[inline]
+unsafe fn slot(root: Table, virt: usize, to: usize, mut zeroed: impl FnMut() -> usize) -> *mut u64 {
     let mut at = root;
-    for level in (1..4).rev() {
+    for level in (to + 1..4).rev() {
         // SAFETY: `at` is the root or a table that this function linked.
         unsafe {
             let link = entry(at, virt, level);
@@ -61,8 +78,8 @@ unsafe fn leaf(root: Table, virt: usize, mut zeroed: impl FnMut() -> usize) -> *
             at = target(*link);
         }
     }
-    // SAFETY: `at` is a leaf table.
-    unsafe { entry(at, virt, 0) }
+    // SAFETY: `at` is a table of level `to`.
+    unsafe { entry(at, virt, to) }
 }
 
 /// Frees a tree by scanning all 512 entries of every table above the leaves.
@@ -73,10 +90,11 @@ unsafe fn leaf(root: Table, virt: usize, mut zeroed: impl FnMut() -> usize) -> *
 unsafe fn drop_tree(root: Table, level: usize) {
     if level > 0 {
         for i in 0..512 {
-            // SAFETY: a table has 512 entries, and those of upper levels are 0 or link a table.
+            // SAFETY: a table has 512 entries, and those of upper levels are 0, link a table, or are
+            // marked as large pages.
             unsafe {
                 let link = *root.add(i);
-                if link != 0 {
+                if link & (LARGE | 1) == 1 {
                     drop_tree(target(link), level - 1);
                 }
             }
@@ -191,6 +209,94 @@ impl TableContender for TableYardstick {
         }
     }
 
+    fn large_map(&mut self) {
+        for i in (0..USUAL.large()).step_by(512) {
+            // SAFETY: `root` is the tree of `open`, the range starts at the border of a table of
+            // level 1, and such a table has 512 entries.
+            unsafe {
+                let first = slot(self.root, VIRT + i * STRIDE, 1, peer_pool::alloc_zeroed);
+                for k in 0..512 {
+                    let leaf = first.add(k);
+                    assert!(*leaf == 0);
+                    leaf.write_volatile((PHYS + (i + k) * STRIDE) as u64 | FLAGS | LARGE);
+                }
+            }
+        }
+    }
+
+    fn large_unmap(&mut self) {
+        for i in (0..USUAL.large()).step_by(512) {
+            // SAFETY: as in `large_map`.
+            unsafe {
+                let first = slot(self.root, VIRT + i * STRIDE, 1, peer_pool::alloc_zeroed);
+                for k in 0..512 {
+                    let leaf = first.add(k);
+                    black_box(*leaf);
+                    leaf.write_volatile(0);
+                }
+            }
+        }
+    }
+
+    fn large_split(&mut self) {
+        for (virt, _) in USUAL.large_pages().take(USUAL.split()) {
+            // SAFETY: `root` is the tree of `open`. A table has 512 entries, and all are written
+            // before it is linked.
+            unsafe {
+                let large = slot(self.root, virt, 1, peer_pool::alloc_zeroed);
+                assert!(*large & LARGE != 0);
+                let (mut next, leaves) = (*large & !LARGE, table(peer_pool::alloc_raw()));
+                for k in 0..512 {
+                    leaves.add(k).write_volatile(next);
+                    next += PAGE as u64;
+                }
+                large.write_volatile(leaves.addr() as u64 | FLAGS);
+            }
+        }
+    }
+
+    fn large_half(&mut self) {
+        for (virt, _) in USUAL.large_pages().take(USUAL.split()) {
+            // SAFETY: as in `large_split`.
+            unsafe {
+                let large = slot(self.root, virt, 1, peer_pool::alloc_zeroed);
+                assert!(*large & LARGE != 0);
+                let (mut next, leaves) = (*large & !LARGE, table(peer_pool::alloc_raw()));
+                for k in 0..256 {
+                    leaves.add(k).write_volatile(next);
+                    next += PAGE as u64;
+                }
+                for k in 256..512 {
+                    black_box(next);
+                    leaves.add(k).write_volatile(0);
+                    next += PAGE as u64;
+                }
+                large.write_volatile(leaves.addr() as u64 | FLAGS);
+            }
+        }
+    }
+
+    fn query_large(&mut self) -> usize {
+        let mut sum = 0_usize;
+        'pages: for (virt, _) in contiguous() {
+            let mut at = self.root;
+            for level in (0..4).rev() {
+                // SAFETY: `at` is the root or a linked table.
+                let raw = unsafe { *entry(at, virt, level) };
+                if raw & 1 == 0 {
+                    continue 'pages;
+                }
+                if level == 0 || raw & LARGE != 0 {
+                    let within = virt & ((PAGE << (9 * level)) - 1);
+                    sum = sum.wrapping_add((raw & ADDRESS) as usize + within);
+                    break;
+                }
+                at = target(raw);
+            }
+        }
+        sum
+    }
+
     fn close(&mut self) {
         // SAFETY: `root` is the tree of `open` and is not used again.
         unsafe { drop_tree(self.root, 3) };
@@ -276,3 +382,5 @@ impl TableContender for ZeroingYardstick {
 
 // The teardown above follows one directory, which holds all regions.
 const _: () = assert!(SPARSE * STRIDE <= 1 << 30 && VIRT.is_multiple_of(1 << 30));
+// Large pages fill tables of level 1.
+const _: () = assert!(USUAL.large().is_multiple_of(512));
