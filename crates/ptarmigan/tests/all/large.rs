@@ -256,3 +256,30 @@ fn a_callback_that_panics_leaves_large_pages_to_the_end_of_the_tree() {
         assert_eq!(host.frames().reserved(), 0);
     });
 }
+
+#[test]
+fn large_pages_that_were_cleared_before_a_callback_panicked_are_flushed() {
+    let host = Host::<X86_64>::new(small()).unwrap();
+    let watch = Watch::new(&host);
+    let slots = host.slots();
+    let m = watched(&watch, host.quicklists().unwrap());
+    let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
+    tree.edit(on).unwrap().blocks(range(AT, AT + 4 * M2), FAR, 1).unwrap();
+    tree.activate(on).unwrap();
+    let before = on.tlb().counts().pages;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        tree.edit(on).unwrap().unmap_leaves(range(AT, AT + 4 * M2), Free::Never, |leaf| {
+            assert_ne!(leaf.at, VirtAddr(AT + 2 * M2), "on purpose");
+        });
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(leaves(on, &tree).len(), 1);
+    assert_eq!(on.tlb().counts().pages - before, 3);
+    tree.deactivate(on).unwrap();
+    tree.end(on, |_, _, _| {}).unwrap();
+    m.drain(&slots);
+    drop(m);
+    assert!(watch.finish().is_empty());
+}
