@@ -25,11 +25,13 @@ mod gathers;
 mod kernel;
 mod large;
 mod map_error;
+mod mapped;
 mod near;
 mod node;
 mod range;
 mod refill;
 mod reserve;
+mod sizes;
 mod stale;
 mod tables;
 mod tree;
@@ -41,8 +43,8 @@ pub use kernel::{
     ClaimError, KernelMap, KernelMapError, KernelRange, KernelRangeError, KernelSlots, MAX_RANGES,
     MemoryTooHigh, SlotsError, check_memory,
 };
-pub use large::Mapped;
 pub use map_error::{CollapseError, MapError};
+pub use mapped::Mapped;
 pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 pub use unmap::Free;
 

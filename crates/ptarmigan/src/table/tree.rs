@@ -1,6 +1,6 @@
 //! A tree of tables with its TLB state, and changes to it.
-use super::large::{Mapped, each_page};
 use super::map_error::{MapError, check_frames};
+use super::mapped::{Mapped, each_page};
 use super::near::Near;
 use super::node::{NeedsBreak, Use};
 use super::tables::Tables;
