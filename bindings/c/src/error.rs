@@ -131,7 +131,7 @@ impl From<ptarmigan::table::MapError> for PtError {
             M::NoFrame(e) => e.into(),
             M::Occupied { .. } => PtError::Mapped,
             M::OutOfRange { .. } | M::Misaligned { .. } => PtError::Range,
-            M::BadFrame { .. } => PtError::Argument,
+            M::BadFrame { .. } | M::NoSuchSize { .. } => PtError::Argument,
             M::Inexpressible(e) => e.into(),
             M::WrongMachine(e) => e.into(),
             M::Refused(e) => e.into(),
