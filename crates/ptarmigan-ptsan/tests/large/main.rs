@@ -42,6 +42,11 @@ struct Run<'a, 'h, F: Format, T> {
     done: [u64; 3],
 }
 
+/// As a page that has been used and written: MMUs that do not note it themselves keep no others.
+fn used(attr: Attr) -> Attr {
+    attr | Attr::ACCESSED | Attr::DIRTY
+}
+
 fn plain(attr: Attr) -> Attr {
     attr.without(Attr::ACCESSED | Attr::DIRTY)
 }
@@ -142,7 +147,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let (frame, attr) = (self.frame(level), attr::<F>(&mut self.rng));
         let at = VirtAddr(first << F::PAGE_SHIFT);
         // SAFETY: 1. no program uses the memory behind the frames.
-        let done = unsafe { edit.map_large(at, level, frame, attr, AllocFlags::NORMAL) };
+        let done = unsafe { edit.map_large(at, level, frame, used(attr), AllocFlags::NORMAL) };
         if self.is_free(first, pages_of::<F>(level)) {
             done.unwrap();
             self.put(first, pages_of::<F>(level), frame, attr);
@@ -161,7 +166,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let attr = attr::<F>(&mut self.rng);
         let largest = if self.rng.below(4) == 0 { Level::PTE } else { level };
         // SAFETY: 1. no program uses the memory behind the frames.
-        let done = unsafe { edit.map_range_large(range::<F>(first, pages), frame, attr, largest) };
+        let done = unsafe { edit.map_range_large(range::<F>(first, pages), frame, used(attr), largest) };
         if self.is_free(first, pages) {
             done.unwrap();
             self.put(first, pages, frame, attr);
@@ -201,14 +206,14 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let (first, pages) = self.part();
         let to = attr::<F>(&mut self.rng);
         let kept = Attr::ACCESSED | Attr::DIRTY;
-        edit.change_range(range::<F>(first, pages), |was| to | was.only(kept)).unwrap();
+        edit.change_range(range::<F>(first, pages), |was| used(to) | was.only(kept)).unwrap();
         self.pages.range_mut(first..first + pages).for_each(|(_, page)| page.1 = to);
     }
 
     fn change_page<M: Machine>(&mut self, edit: &mut TreeMut<'_, F, M>) {
         let (page, _) = self.part();
         let to = attr::<F>(&mut self.rng);
-        let was = edit.protect(VirtAddr(page << F::PAGE_SHIFT), to).unwrap().map(plain);
+        let was = edit.protect(VirtAddr(page << F::PAGE_SHIFT), used(to)).unwrap().map(plain);
         let entry = self.pages.get_mut(&page);
         assert_eq!(was, entry.as_ref().map(|page| page.1));
         if let Some(entry) = entry {
@@ -259,13 +264,13 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
                     assert_eq!(gone, self.pages.remove(&page));
                 }
                 1 => {
-                    cursor.protect(to).unwrap();
+                    cursor.protect(used(to)).unwrap();
                     self.pages.entry(page).and_modify(|page| page.1 = to);
                     cursor.advance();
                 }
                 _ => {
                     // SAFETY: 1. no program uses the memory behind the frames.
-                    let done = unsafe { cursor.map(FAR, to, AllocFlags::NORMAL) };
+                    let done = unsafe { cursor.map(FAR, used(to), AllocFlags::NORMAL) };
                     if let std::collections::btree_map::Entry::Vacant(entry) = self.pages.entry(page) {
                         done.unwrap();
                         entry.insert((FAR, to));
