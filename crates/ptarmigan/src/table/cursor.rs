@@ -71,7 +71,10 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
 
     /// As [`node`](Self::node), for a page that is to change: a large one is split for it.
     fn node_of_page(&mut self) -> Option<&Node<'a, F, M::Window>> {
-        if self.node().is_none() && !self.is_done() {
+        if self.is_done() {
+            return None;
+        }
+        if self.node().is_none() {
             self.leaf = self.tree.page_of_large(self.va);
         }
         self.leaf.as_ref()
@@ -80,10 +83,11 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
     /// Returns the mapping here.
     pub fn query(&mut self) -> Option<(Pfn, Attr)> {
         let index = self.index();
-        if self.node().is_none() {
+        let Some(node) = self.node() else {
+            // It may be a part of a large page.
             return if self.is_done() { None } else { self.tree.query(VirtAddr(self.va)) };
-        }
-        let raw = self.node()?.load(index);
+        };
+        let raw = node.load(index);
         (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 

@@ -1,4 +1,4 @@
-//! Large pages: what is refused, what happens without memory, what a flush names.
+//! Large pages: refusals, lack of memory, and the addresses that a flush names.
 use crate::common::{FailAt, Starved, Watch, any_frame, range, va, watched};
 use crate::formats::{on_machine, small};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
@@ -236,6 +236,22 @@ fn a_large_page_is_one_invalidation_and_its_pages_are_many() {
     m.drain(&slots);
     drop(m);
     assert!(watch.finish().is_empty());
+}
+
+#[test]
+fn a_cursor_that_is_done_touches_no_page_behind_its_range() {
+    on_machine::<X86_64, _>(small(), |_, on| {
+        let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
+        tree.edit(on).unwrap().blocks(range(AT, AT + 4 * PAGE), FAR, 0).unwrap();
+        let mut edit = tree.edit(on).unwrap();
+        let mut cursor = edit.cursor(range(AT, AT + 2 * PAGE));
+        assert!(cursor.unmap().is_some() && cursor.unmap().is_some() && cursor.is_done());
+        assert_eq!((cursor.query(), cursor.protect(RW), cursor.unmap()), (None, Ok(None), None));
+        drop(edit);
+        let left: Vec<_> = leaves(on, &tree).iter().map(|leaf| leaf.at.0).collect();
+        assert_eq!(left, [AT + 2 * PAGE, AT + 3 * PAGE]);
+        tree.end(on, |_, _, _| {}).unwrap();
+    });
 }
 
 #[test]
