@@ -89,15 +89,16 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     }
 
     fn alloc(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        Ok(self.adopt(here, self.source.make(here.node(), level, flags)?))
+        let page = self.source.make(here.node(), level, flags)?;
+        self.adopt(here, &page);
+        Ok(page)
     }
 
-    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
-        let tally = self.tally(here, &page);
+    fn adopt(&self, here: Here<'_>, page: &Clean) {
+        let tally = self.tally(here, page);
         tally.allocs.add(1);
         tally.misses.add(1);
         self.look();
-        page
     }
 
     fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {

@@ -433,14 +433,15 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
             return Ok(unsafe { Clean::from_raw(at, level) });
         }
         // Its lists link pages in the pages themselves, and know one kind of memory.
-        Ok(self.adopt(here, self.source.make(here.node(), level, flags.with_high(HighUse::Never))?))
+        let page = self.source.make(here.node(), level, flags.with_high(HighUse::Never))?;
+        self.adopt(here, &page);
+        Ok(page)
     }
 
-    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
+    fn adopt(&self, here: Here<'_>, page: &Clean) {
         let tally = self.tally(here, page.level());
         tally.allocs.add(1);
         tally.misses.add(1);
-        page
     }
 
     fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {

@@ -174,9 +174,7 @@ unsafe impl Policy for Nothing {
         None
     }
 
-    fn adopt(&self, _: Here<'_>, page: Clean) -> Clean {
-        page
-    }
+    fn adopt(&self, _: Here<'_>, _: &Clean) {}
 
     #[inline]
     fn free_unlinked(&self, _: Here<'_>, page: Returned<Clean>) {

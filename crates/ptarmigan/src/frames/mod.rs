@@ -292,7 +292,7 @@ impl Frames {
                 }
                 let mut buddy = zone.buddy.lock();
                 // Frames that are reserved stay, however many CPUs take some at the same time.
-                if zone.reserved.load(Relaxed) > 0 && zone.unreserved() < 1 << request.order {
+                if zone.unreserved() < 1 << request.order {
                     continue;
                 }
                 let Some(block) = buddy.take(&self.table, request.order, request.zero, request.end) else {

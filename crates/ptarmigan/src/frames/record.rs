@@ -277,6 +277,14 @@ impl FrameMeta {
         self.lines[i].store(to, Relaxed);
     }
 
+    /// The frame becomes a clean table: no line of it has been written to, and it has no entries.
+    #[inline]
+    pub(crate) fn begin_clean(&self) {
+        self.set_lines(0, 0);
+        self.set_lines(1, 0);
+        self.set_live(0);
+    }
+
     /// The 64-bit map as a whole.
     #[inline]
     pub(crate) fn touched(&self) -> u64 {

@@ -10,6 +10,7 @@
 //!
 //! Rejected: a table held by each large page, as Linux deposits them. Mapping would take, and
 //! clear, tables that are hardly ever used.
+use super::zone::Zone;
 use super::{Dirty, End, Frame, Frames, NoFrame, ZoneClass};
 use crate::cpu::NodeId;
 use core::sync::atomic::Ordering::Relaxed;
@@ -20,7 +21,8 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`] if so many are not free above the minimum watermarks; nothing is reserved then.
+    /// [`NoFrame`] if so many are not free above the minimum watermarks; the reserve is unchanged
+    /// then.
     pub(crate) fn reserve(&self, node: NodeId, n: u32) -> Result<(), NoFrame> {
         let mut left = n;
         for zone in self.low_zones(node) {
@@ -95,8 +97,8 @@ impl Frames {
     }
 
     /// The zones of low memory, those of `node` first.
-    fn low_zones(&self, node: NodeId) -> impl Iterator<Item = &super::zone::Zone> {
-        let its = move |zone: &&super::zone::Zone| zone.run.node == node;
+    fn low_zones(&self, node: NodeId) -> impl Iterator<Item = &Zone> {
+        let its = move |zone: &&Zone| zone.run.node == node;
         let low = || self.zones.iter().filter(|zone| zone.run.class == ZoneClass::Low);
         low().filter(its).chain(low().filter(move |zone| !its(zone)))
     }

@@ -55,7 +55,8 @@ pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
         inner()
     }
 
-    /// The policy inside has taken a page into its books; see [`Policy::adopt`]. It must not unwind.
+    /// The policy inside has taken a page into its books; see [`Policy::adopt`]. It must not
+    /// unwind.
     #[inline]
     fn adopted(&self, policy: &P, pin: &Pinned<'_>, page: &Clean) {
         let _ = (policy, pin, page);
@@ -205,10 +206,9 @@ unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
         None
     }
 
-    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
-        let page = self.inner.adopt(here, page);
-        self.layer.adopted(&self.inner, here.pin(), &page);
-        page
+    fn adopt(&self, here: Here<'_>, page: &Clean) {
+        self.inner.adopt(here, page);
+        self.layer.adopted(&self.inner, here.pin(), page);
     }
 
     #[inline]

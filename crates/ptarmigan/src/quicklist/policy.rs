@@ -35,8 +35,8 @@ use crate::page::{Clean, Flushed, FlushedLeaves, Level, Unhooked};
 ///
 /// 1. [`machine`](Self::machine), [`cpus`](Self::cpus) and [`takes_unhooked`](Self::takes_unhooked)
 ///    answer the same each time. The pages are frames of that machine.
-/// 2. A page that [`alloc`](Self::alloc) or [`alloc_at_hand`](Self::alloc_at_hand) returns is of the
-///    level that was asked for, and [`adopt`](Self::adopt) returns the page that it was given.
+/// 2. A page that [`alloc`](Self::alloc) or [`alloc_at_hand`](Self::alloc_at_hand) returns is of
+///    the level that was asked for.
 /// 3. Tables that come [flushed](Self::flushed) or were [never linked](Self::free_unlinked) may be
 ///    handed out again, to one caller each. Others are not, but for those that
 ///    [`TakesUnhooked`] took, which models of such code hand out too early.
@@ -78,10 +78,10 @@ pub unsafe trait Policy: Sync {
 
     /// Takes a page into the books that a tree made itself, of a frame that it had
     /// [reserved](crate::table::Tree::reserved) when nothing else was free: as if
-    /// [`alloc`](Self::alloc) had handed it out. It comes back like others. Returns the page.
+    /// [`alloc`](Self::alloc) had handed it out. It comes back like others.
     ///
     /// It must not unwind: a part of a large page is being taken away.
-    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean;
+    fn adopt(&self, here: Here<'_>, page: &Clean);
 
     /// Takes back a page that was never linked, so that no flush is needed.
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>);
@@ -169,7 +169,7 @@ unsafe impl<P: Policy + ?Sized> Policy for &P {
     fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
         (**self).alloc_at_hand(here, level, flags)
     }
-    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
+    fn adopt(&self, here: Here<'_>, page: &Clean) {
         (**self).adopt(here, page)
     }
     #[inline]
@@ -294,8 +294,8 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     /// 1. The page must be made of low frames of the policy's machine, and be no root: it comes
     ///    back to the policy, and from there to the frames.
     #[cold]
-    pub unsafe fn adopt(self, page: Clean) -> Clean {
-        self.policy.adopt(self.here(), page)
+    pub unsafe fn adopt(self, page: &Clean) {
+        self.policy.adopt(self.here(), page);
     }
 
     /// See [`Policy::free_unlinked`]. A page does not say of which policy it is:

@@ -145,10 +145,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             })?;
             // SAFETY: 1. the window reaches them (contracts of `new` and `with_placement`).
             let frame = unsafe { taken.zeroed(&self.window) };
-            let meta = self.frames.meta(frame.pfn());
-            meta.set_lines(0, 0);
-            meta.set_lines(1, 0);
-            meta.set_live(0);
+            self.frames.meta(frame.pfn()).begin_clean();
             frame.into_raw().addr()
         };
         // SAFETY: 1. a root, taken just now, of the frames that the constructor was made for
@@ -189,9 +186,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             let pfn = Pfn(first.0 + i as u32);
             let meta = self.frames.meta(pfn);
             meta.set_usage(Use::Taken);
-            meta.set_lines(0, 0);
-            meta.set_lines(1, 0);
-            meta.set_live(0);
+            meta.begin_clean();
             // SAFETY: 1. and 3. just taken, each once. 2. cleared, and not for a root.
             unsafe { Clean::from_raw(pfn.addr(), level) }
         }))

@@ -24,8 +24,8 @@ use crate::window::OpenWindow;
 /// Entries that are flushed together: 1 KiB of stack.
 pub(super) const BATCH: usize = 64;
 
-/// Up to `N` leaves that are broken off, with their former values. `find` finds the table of a level
-/// for an address. Dropping it makes the old entries again.
+/// Up to `N` leaves that are broken off, with their former values. `find` finds the table of a
+/// level for an address. Dropping it makes the old entries again.
 pub(super) struct Broken<'w, F: Format, W: OpenWindow + 'w, T, const N: usize>
 where
     T: Fn(Level, u64) -> Option<Node<'w, F, W>>,
@@ -70,12 +70,12 @@ where
     }
 
     /// Makes all the entries that `new(level, address, old entry)` returns, after `flush` has had
-    /// every CPU forget the old ones, and calls `made(level, address, new entry)` for each. If `flush` fails,
-    /// the old ones are made again.
+    /// every CPU forget the old ones, and calls `made(level, address, new entry)` for each. If
+    /// `flush` fails, the old ones are made again.
     pub fn make<E>(
         &mut self,
         flush: impl FnOnce() -> Result<(), E>,
-        new: impl Fn(Level, u64, u64) -> u64,
+        mut new: impl FnMut(Level, u64, u64) -> u64,
         mut made: impl FnMut(Level, u64, u64),
     ) -> Result<(), E> {
         if let Err(e) = flush() {
@@ -83,7 +83,7 @@ where
             return Err(e);
         }
         while let Some(&(place, was)) = self.pages[..self.len].last() {
-            let (level, va) = (Level((place & LEVEL) as u8), place & !LEVEL);
+            let (level, va) = Self::level_and_address(place);
             let raw = new(level, va, was);
             self.len -= 1;
             self.put(place, raw);
@@ -92,8 +92,13 @@ where
         Ok(())
     }
 
+    /// The level and the address of an element of `pages`.
+    fn level_and_address(place: u64) -> (Level, u64) {
+        (Level((place & LEVEL) as u8), place & !LEVEL)
+    }
+
     fn put(&self, place: u64, raw: u64) {
-        let (level, va) = (Level((place & LEVEL) as u8), place & !LEVEL);
+        let (level, va) = Self::level_and_address(place);
         let node = (self.find)(level, va);
         debug_assert!(node.is_some(), "the table of {va:#x} stays while its entries are broken off");
         if let Some(node) = node {

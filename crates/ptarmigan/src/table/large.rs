@@ -1,7 +1,7 @@
 //! Large pages: leaves in tables above the lowest. They are mapped, split and collapsed here;
-//! everything else does to them what it does to pages.
+//! all other code treats them as it treats pages.
 //!
-//! # What never fails
+//! # Splits never fail
 //!
 //! Code that unmaps or changes a part of a large page [splits](Tables::split_ends) it first, at
 //! most at the two ends of its range. The tables for that were [reserved](super::reserve) when the
@@ -20,18 +20,17 @@ use super::broken::Broken;
 use super::map_error::{CollapseError, MapError};
 use super::node::{Above, Node, Use};
 use super::range::{indices, is_inside};
-use super::reserve::needed;
-use super::tables::{NoTable, Tables, adopt, descend};
+use super::reserve::{Reserve, needed};
+use super::tables::{NoTable, TableCounts, Tables, adopt, descend};
 use super::unmap::{Free, Unmapped};
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Entry, Format};
-use crate::frames::{AllocFlags, FrameMeta};
+use crate::frames::AllocFlags;
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::tlb::TlbRefusal;
 use crate::window::OpenWindow;
-use core::cell::{Cell, RefCell};
 use core::ops::Range;
 
 /// Whether tables of `level` may have leaves.
@@ -46,6 +45,12 @@ pub(super) fn size<F: Format>(level: Level) -> u64 {
     1 << F::shift(level)
 }
 
+/// Whether `pfn` may be the first frame of a leaf of a table of `level`.
+#[inline]
+pub(super) fn is_aligned<F: Format>(pfn: Pfn, level: Level) -> bool {
+    pfn.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT
+}
+
 /// Attributes that MMUs set.
 const SET_BY_MMUS: Attr = Attr::ACCESSED.with(Attr::DIRTY);
 
@@ -56,13 +61,27 @@ fn part<F: Format>(level: Level, raw: u64, index: usize) -> u64 {
     F::leaf(below, Pfn(F::frame(level, raw).0 + index as u32 * frames), F::attr(level, raw))
 }
 
-/// Fills a new table with the parts of the leaf `raw` of a table of `level`.
-fn fill<F: Format, M: Machine>(on: On<'_, M>, record: &FrameMeta, at: PhysAddr, level: Level, raw: u64) {
+/// Makes a table of the parts of the leaf `raw` of a table of `level`, and counts it; where it is.
+/// `None` if none was reserved: never for a large page of these tables.
+fn parts<F: Format, M: Machine>(
+    on: On<'_, M>,
+    reserve: &mut Reserve,
+    count: &TableCounts,
+    level: Level,
+    raw: u64,
+) -> Option<PhysAddr> {
     let below = Level(level.0 - 1);
+    let Ok(page) = reserve.draw::<F, M>(on, below) else {
+        debug_assert!(false, "the tables of a large page were not reserved");
+        return None;
+    };
+    let (at, record) = adopt(on.frames(), below, page);
+    count.add(below, 1);
     let node = Node::<F, M::Window>::with_record(on.window(), record, below, at);
     // The entries grow evenly (`Format`, 5.).
     let (first, second) = (part::<F>(level, raw, 0), part::<F>(level, raw, 1));
     node.fill_all(first, second.wrapping_sub(first));
+    Some(at)
 }
 
 /// Large pages of one table that are being cleared, for the gather that has to know of them. If a
@@ -71,7 +90,7 @@ struct StaleLarge<'a, 'g, M: Machine> {
     gather: &'g mut Gather<'a, M>,
     base: u64,
     shift: u32,
-    /// Indices of those that have been cleared, and what lies between.
+    /// Indices of those that have been cleared, and all between.
     cleared: Range<usize>,
 }
 
@@ -85,8 +104,8 @@ impl<M: Machine> Drop for StaleLarge<'_, '_, M> {
     }
 }
 
-/// Clears the large pages in `range` that the table `at` and those below it map, from `base` on, and
-/// calls `leaf` for each. Returns the tables that were reserved for them.
+/// Clears the large pages in `range` that the table `at` and those below it map, from `base` on,
+/// and calls `leaf` for each. Returns the tables that were reserved for them.
 fn clear_large<'a, F: Format, M: Machine>(
     at: (PhysAddr, Level),
     base: u64,
@@ -127,7 +146,7 @@ impl<F: Format> Tables<F> {
     /// flush, they stay as they are: callers pass over leaves that are not in the range as a whole.
     #[inline]
     pub(super) fn split_ends<M: Machine>(&mut self, range: VirtRange, gather: &mut Gather<'_, M>) {
-        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
+        if self.may_be_large() {
             self.split_around(range, gather);
         }
     }
@@ -150,8 +169,8 @@ impl<F: Format> Tables<F> {
     }
 
     /// Clears all entries in `range` as [`unmap`](Self::unmap) does, large pages among them. Those
-    /// that lie partly in the range are split first, for which tables are reserved; nothing else is
-    /// allocated.
+    /// that lie partly in the range are split first, for which tables are reserved; no other memory
+    /// is allocated.
     pub(super) fn unmap_sizes<'a, M: Machine>(
         &mut self,
         range: VirtRange,
@@ -159,14 +178,14 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'a, M>,
         mut leaf: impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
     ) {
-        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
+        if self.may_be_large() {
             self.unmap_large(range, gather, &mut leaf);
         }
         self.unmap(range, free, gather, leaf);
     }
 
-    /// Clears the large pages in `range`, after those that lie partly in it have been split, and calls
-    /// `leaf(gather, level, address, entry)` for each.
+    /// Clears the large pages in `range`, after those that lie partly in it have been split, and
+    /// calls `leaf(gather, level, address, entry)` for each.
     #[cold]
     #[inline(never)]
     pub(super) fn unmap_large<'a, M: Machine>(
@@ -182,8 +201,7 @@ impl<F: Format> Tables<F> {
         }
         // If a callback unwinds, they stay reserved until the tree ends.
         let spare = clear_large::<F, M>((self.root(), Self::ROOT), 0, range, gather, leaf);
-        self.reserve.lower(spare);
-        self.reserve.settle::<F, M>(gather.on());
+        self.reserve.lower::<F, M>(gather.on(), spare);
     }
 
     /// Splits the leaf that maps `va` until it is one of a table of `to`, or lower.
@@ -230,40 +248,23 @@ impl<F: Format> Tables<F> {
         if const { F::EVER_BREAKS } && others == Use::Walked && F::needs_break(level, node.load(index), link)
         {
             on.tlb().may_flush(on.pin())?;
-            let (root, reserve) = (self.root(), RefCell::new(&mut self.reserve));
-            let drawn = Cell::new(false);
+            let Tables { root, count, reserve, .. } = self;
             let mut broken = Broken::<F, M::Window, _, 1>::new(|to, va| {
-                let end = descend::<F, _>(on.window(), root, Self::ROOT, va, to);
+                let end = descend::<F, _>(on.window(), *root, Self::ROOT, va, to);
                 (end.level == to).then(|| Node::open(on.window(), on.frames(), to, end.at))
             });
             broken.add(&node, index, start);
             gather.changed_large(start, start + size::<F>(level), F::shift(level));
-            let made = broken.make(
+            return broken.make(
                 || gather.flush_so_far(),
                 |_, _, was| {
-                    // The table was reserved.
-                    let Ok(page) = reserve.borrow_mut().draw::<F, M>(on, below) else { return was };
-                    let (at, record) = adopt(on.frames(), below, page);
-                    fill::<F, M>(on, record, at, level, was);
-                    drawn.set(true);
-                    F::link(level, at)
+                    parts::<F, M>(on, reserve, count, level, was).map_or(was, |at| F::link(level, at))
                 },
                 |_, _, _| {},
             );
-            drop(broken);
-            if drawn.get() {
-                self.add(below, 1);
-            }
-            return made;
         }
-        let Ok(page) = self.reserve.draw::<F, M>(on, below) else {
-            debug_assert!(false, "the tables of a large page were not reserved");
-            return Ok(());
-        };
-        let (at, record) = adopt(on.frames(), below, page);
         let seen = node.load(index);
-        fill::<F, M>(on, record, at, level, seen);
-        self.add(below, 1);
+        let Some(at) = parts::<F, M>(on, &mut self.reserve, &self.count, level, seen) else { return Ok(()) };
         gather.changed_large(start, start + size::<F>(level), F::shift(level));
         let was = node.exchange_large(index, F::link(level, at), others);
         let set = F::attr(level, was).only(SET_BY_MMUS).without(F::attr(level, seen));
@@ -305,8 +306,7 @@ fn united<F: Format, M: Machine>(node: &Node<'_, F, M::Window>, level: Level) ->
     let below = node.level();
     let first = node.load(0);
     let is_leaf = |raw| F::entry(below, raw) == Entry::Leaf;
-    let aligned = |pfn: Pfn| pfn.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT;
-    if !is_leaf(first) || !aligned(F::frame(below, first)) {
+    if !is_leaf(first) || !is_aligned::<F>(F::frame(below, first), level) {
         return Err(0);
     }
     let mut attr = F::attr(below, first);
@@ -356,8 +356,8 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     ///
-    /// [`MapError::Occupied`] if something is mapped there, and [`MapError::Refused`] if TLBs cannot
-    /// be made to forget the tables now.
+    /// [`MapError::Occupied`] if something is mapped there, and [`MapError::Refused`] if TLBs
+    /// cannot be made to forget the tables now.
     fn make_room<M: Machine>(
         &mut self,
         va: u64,

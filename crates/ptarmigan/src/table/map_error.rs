@@ -112,7 +112,7 @@ pub(in crate::table) fn check_frames<F: Format>(first: Pfn, pages: u64) -> Resul
 pub enum CollapseError {
     /// No large page of that size can begin there.
     BadPlace(MapError),
-    /// What is mapped here is not what a large page would map here, or nothing is.
+    /// No page is here, or another one than a large page would map here.
     Differs {
         /// Where.
         at: VirtAddr,

@@ -103,7 +103,7 @@ impl<'a, F: Format> Near<'a, F> {
         raw: u64,
     ) -> Result<(), NoTable> {
         // Where there are large pages, one may lie there.
-        if !(F::LEAF_LEVELS > 1 && self.tables.reserve.is_used())
+        if !self.tables.may_be_large()
             && let Some(record) = self.record
             && self.tables.put_at_hand(on, va, self.above, record, flags, raw)
         {
@@ -120,8 +120,7 @@ impl<'a, F: Format> Near<'a, F> {
         flags: AllocFlags,
         raw: u64,
     ) -> Result<(), NoTable> {
-        let may_be_large = F::LEAF_LEVELS > 1 && self.tables.reserve.is_used();
-        if may_be_large && self.tables.is_large_at(on, va) {
+        if self.tables.may_be_large() && self.tables.is_large_at(on, va) {
             return Err(NoTable::LARGE);
         }
         Ok(self.tables.put_in_new_by(on, va, self.tables.descend(on, va), flags, raw)?)

@@ -923,7 +923,7 @@ impl<F: Format> Link<'_, F> {
 pub(super) enum Above {
     /// It links this table.
     Table(PhysAddr),
-    /// It mapped a large page and has been cleared; what it was.
+    /// A large page that has been cleared: the former entry.
     Cleared(u64),
 }
 

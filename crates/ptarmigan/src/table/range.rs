@@ -71,8 +71,8 @@ where
 impl<F: Format> Tables<F> {
     /// Calls `change(level, address, entry)` for every leaf in `range` and writes the result, which
     /// must be an entry, where it differs. `change` may be called several times for one entry, as
-    /// MMUs set bits in between. Records changed pages in the gather. Large pages that lie partly in
-    /// the range are split first.
+    /// MMUs set bits in between. Records changed pages in the gather. Large pages that lie partly
+    /// in the range are split first.
     pub fn change<M: Machine>(
         &mut self,
         range: VirtRange,
@@ -261,7 +261,7 @@ impl<F: Format> Tables<F> {
         range: VirtRange,
         visit: &mut impl FnMut(Part<'_, '_, F, M::Window>),
     ) {
-        if const { !OF_SPACE && F::LEAF_LEVELS > 1 } && self.reserve.is_used() {
+        if const { !OF_SPACE } && self.may_be_large() {
             let range = range.and(Self::USER);
             if !range.is_empty() {
                 walk_mixed::<F, M>(on, self.root(), Self::ROOT, 0, range, visit);
@@ -580,7 +580,8 @@ fn walk_links<F: Format, M: Machine>(
 
 /// A leaf table, or a large page, of which a part lies in a range.
 pub(super) enum Part<'n, 'w, F: Format, W: OpenWindow> {
-    /// Entries from `first` to `last` (inclusive) of a leaf table that maps addresses from `base` on.
+    /// Entries from `first` to `last` (inclusive) of a leaf table that maps addresses from `base`
+    /// on.
     Table {
         /// The table.
         node: &'n Node<'w, F, W>,

@@ -19,8 +19,6 @@ use crate::page::{Clean, Level};
 pub(super) struct Reserve {
     /// How many.
     tables: u32,
-    /// Those of them that are not needed any more.
-    spare: u32,
     /// Where tables have several frames: the blocks that are held, chained through their records.
     held: Pfn,
 }
@@ -37,12 +35,12 @@ pub(super) fn needed<F: Format>(level: Level) -> u32 {
 
 impl Reserve {
     /// None.
-    pub const NONE: Self = Reserve { tables: 0, spare: 0, held: Pfn::NONE };
+    pub const NONE: Self = Reserve { tables: 0, held: Pfn::NONE };
 
     /// Tables that are reserved.
     #[inline]
     pub fn tables(&self) -> u32 {
-        self.tables - self.spare
+        self.tables
     }
 
     /// Whether there is a large page.
@@ -60,9 +58,8 @@ impl Reserve {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing more is reserved then.
+    /// [`NoFrame`]; the reserve is unchanged then.
     pub fn raise<F: Format, M: Machine>(&mut self, on: On<'_, M>, n: u32) -> Result<(), NoFrame> {
-        self.settle::<F, M>(on);
         if Self::order::<F>() == 0 {
             on.frames().reserve(on.node(), n)?;
             self.tables += n;
@@ -75,8 +72,7 @@ impl Reserve {
             match on.frames().take(Request { node, order, zero: true, class, end, flags }) {
                 Ok(block) => self.hold(on, block.dirty()),
                 Err(e) => {
-                    self.spare += self.tables - before;
-                    self.settle::<F, M>(on);
+                    self.lower::<F, M>(on, self.tables - before);
                     return Err(e);
                 }
             }
@@ -104,34 +100,16 @@ impl Reserve {
         Some(unsafe { Frame::from_raw(on.frames().machine(), pfn, Self::order::<F>()) })
     }
 
-    /// Notes that `n` tables fewer are needed. [`settle`](Self::settle) gives them up.
-    pub fn lower(&mut self, n: u32) {
-        debug_assert!(n <= self.tables());
-        self.spare += n;
-    }
-
-    /// Gives up all: the tree ends.
-    #[inline]
-    pub fn end<F: Format, M: Machine>(&mut self, on: On<'_, M>) {
-        if self.is_used() {
-            self.spare = self.tables;
-            self.settle::<F, M>(on);
-        }
-    }
-
-    /// Gives up what is not needed any more.
+    /// Gives up `n` tables, which are not needed any more.
     #[cold]
-    pub fn settle<F: Format, M: Machine>(&mut self, on: On<'_, M>) {
-        let spare = core::mem::take(&mut self.spare);
-        if spare == 0 {
-            return;
-        }
+    pub fn lower<F: Format, M: Machine>(&mut self, on: On<'_, M>, n: u32) {
+        debug_assert!(n <= self.tables);
         if Self::order::<F>() == 0 {
-            on.frames().unreserve(on.node(), spare);
-            self.tables -= spare;
+            on.frames().unreserve(on.node(), n);
+            self.tables -= n;
             return;
         }
-        for _ in 0..spare {
+        for _ in 0..n {
             if let Some(block) = self.let_go::<F, M>(on) {
                 on.frames().give(block);
             }
@@ -146,8 +124,7 @@ impl Reserve {
     /// [`NoFrame`] if there is none, and none was reserved: never for a large page of this tree.
     pub fn draw<F: Format, M: Machine>(&mut self, on: On<'_, M>, level: Level) -> Result<Clean, NoFrame> {
         if let Ok(page) = on.alloc_table(level, AllocFlags::NORMAL) {
-            self.lower(1);
-            self.settle::<F, M>(on);
+            self.lower::<F, M>(on, 1);
             return Ok(page);
         }
         let frame = if Self::order::<F>() == 0 {
@@ -160,14 +137,12 @@ impl Reserve {
         };
         // SAFETY: 1. it is low memory of the machine, which its window reaches (`Machine`, 3.).
         let frame = unsafe { frame.clear(on.window()) };
-        let record = on.frames().meta(frame.pfn());
-        record.set_lines(0, 0);
-        record.set_lines(1, 0);
-        record.set_live(0);
+        on.frames().meta(frame.pfn()).begin_clean();
         // SAFETY: 1. and 3. just taken. 2. just cleared; a table below the root has so many frames,
         // and may lie in low memory.
         let page = unsafe { Clean::from_raw(frame.into_raw().addr(), level) };
         // SAFETY: 1. as said above; `level` is below that of a large page.
-        Ok(unsafe { on.policy().adopt(page) })
+        unsafe { on.policy().adopt(&page) };
+        Ok(page)
     }
 }

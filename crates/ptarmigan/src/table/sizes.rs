@@ -1,10 +1,9 @@
 //! Pages of all sizes in a tree.
-use super::large::{has_leaves, size};
+use super::large::{has_leaves, is_aligned, size};
 use super::map_error::{CollapseError, MapError, check_frames};
 use super::mapped::Mapped;
-use super::node::{Node, Use};
+use super::node::Node;
 use super::reserve::needed;
-use super::tables::Page;
 use super::tree::{TreeMut, flush_stale};
 use super::unmap::Free;
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
@@ -29,8 +28,7 @@ fn check_large<F: Format>(va: u64, level: Level) -> Result<(), MapError> {
 /// Refuses frames that no leaf of a table of `level` can begin with.
 fn check_block<F: Format>(first: Pfn, level: Level) -> Result<(), MapError> {
     check_frames::<F>(first, 1 << (F::shift(level) - F::PAGE_SHIFT))?;
-    let aligned = first.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT;
-    if aligned { Ok(()) } else { Err(MapError::BadFrame { first, format: F::NAME }) }
+    if is_aligned::<F>(first, level) { Ok(()) } else { Err(MapError::BadFrame { first, format: F::NAME }) }
 }
 
 /// A part of a range that is mapped alike: `pages` leaves of `level`.
@@ -43,14 +41,14 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// The longest one from `va` on, within one table if it is of large pages, of the largest leaves
-    /// of tables of `largest` or lower that fit.
+    /// The longest one from `va` on, within one table if it is of large pages, of the largest
+    /// leaves of tables of `largest` or lower that fit.
     fn of<F: Format>(va: u64, end: u64, first: Pfn, largest: Level) -> Self {
         let fits = |level: Level| {
             let size = size::<F>(level);
             has_leaves::<F>(level)
                 && va & (size - 1) == 0
-                && first.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT
+                && is_aligned::<F>(first, level)
                 && end - va >= size
         };
         let level = (1..=largest.0).rev().map(Level).find(|level| fits(*level)).unwrap_or(Level::PTE);
@@ -66,8 +64,8 @@ impl Stretch {
 }
 
 impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
-    /// Maps a large page, a leaf of a table of `level`, to the frames from `pfn` on. It reserves the
-    /// tables that it may be [split](Self::split) into. For [`Level::PTE`] this is
+    /// Maps a large page, a leaf of a table of `level`, to the frames from `pfn` on. It reserves
+    /// the tables that it may be [split](Self::split) into. For [`Level::PTE`] this is
     /// [`map`](Self::map).
     ///
     /// An empty table in its place is given back.
@@ -99,8 +97,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         self.tables.taking().reserve.raise::<F, M>(self.gather.on(), tables)?;
         let put = self.tables.taking().put_large((va.0, level), 1, pfn, attr, flags, &mut self.gather);
         if put.is_err() {
-            self.tables.taking().reserve.lower(tables);
-            self.tables.taking().reserve.settle::<F, M>(self.gather.on());
+            self.tables.taking().reserve.lower::<F, M>(self.gather.on(), tables);
         }
         put
     }
@@ -211,10 +208,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                 )
             };
             if let Err(e) = put {
-                // What was mapped gives its part of the reserve up when it is unmapped.
-                self.tables.taking().reserve.lower(left);
+                // Mapped pages give their part of the reserve up when they are unmapped.
+                self.tables.taking().reserve.lower::<F, M>(on, left);
                 self.roll_back(range.start, va);
-                self.tables.taking().reserve.settle::<F, M>(on);
                 return Err(e);
             }
             left -= n as u32 * needed::<F>(level);
@@ -222,8 +218,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Ok(())
     }
 
-    /// Splits what maps `va` until it is a leaf of a table of `level` or lower. Mappings stay as
-    /// they are. Operations on parts of large pages do it themselves.
+    /// Splits the page that maps `va` until it is a leaf of a table of `level` or lower. Mappings
+    /// stay as they are. Operations on parts of large pages do it themselves.
     ///
     /// # Errors
     ///
@@ -233,9 +229,10 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         self.tables.taking().split_down(va.0, level, &mut self.gather)
     }
 
-    /// Puts a large page, a leaf of a table of `level`, in the place of the table of its parts. They
-    /// map frames that follow each other, the first one aligned to the size of the large page, with
-    /// the same attributes but for what MMUs note. It is accessed or dirty if one of them was.
+    /// Puts a large page, a leaf of a table of `level`, in the place of the table of its parts.
+    /// They map frames that follow each other, the first one aligned to the size of the large page,
+    /// with the same attributes but for bits that MMUs set. It is accessed or dirty if one of them
+    /// was.
     ///
     /// Everything that was changed so far is flushed, and accesses fault meanwhile. A page that is
     /// as large already, or larger, stays.
@@ -264,7 +261,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     #[cold]
     #[inline(never)]
     pub(super) fn page_of_large(&mut self, va: u64) -> Option<Node<'a, F, M::Window>> {
-        if const { F::LEAF_LEVELS == 1 } || !self.tables.reserve.is_used() {
+        if !self.tables.may_be_large() {
             return None;
         }
         self.split(VirtAddr(va), Level::PTE).ok()?;
@@ -274,13 +271,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// Unmaps the page at `va` if it is a part of a large one.
     #[cold]
     #[inline(never)]
-    pub(super) fn unmap_in_large(&mut self, va: u64) -> Page {
-        let node = self.page_of_large(va);
-        let others = Use::private(self.gather.is_private());
-        let old = node.and_then(|node| node.take(F::index(Level::PTE, va), others));
-        if let Some(old) = old {
-            self.gather.changed_entry::<F>(va & !((1 << F::PAGE_SHIFT) - 1), old);
-        }
-        Page::into_word(old.map(|old| (F::frame(Level::PTE, old), F::attr(Level::PTE, old))))
+    pub(super) fn unmap_in_large(&mut self, va: VirtAddr) -> Option<(Pfn, Attr)> {
+        self.page_of_large(va.0)?;
+        self.unmap(va)
     }
 }

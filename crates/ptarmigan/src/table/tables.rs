@@ -15,14 +15,14 @@ use core::mem::ManuallyDrop;
 
 /// The tables of a space, from the root down, without the TLB state that belongs to them.
 pub(crate) struct Tables<F: Format> {
-    root: PhysAddr,
+    pub(super) root: PhysAddr,
     /// Tables, by level; the root counts. Atomics, as shared faults add to them; a caller that
     /// holds the tables exclusively uses plain loads and stores.
-    count: TableCounts,
+    pub(super) count: TableCounts,
     /// Leaf tables from which on it prefers high memory for more: its share of low memory, and 0 as
     /// soon as it has had one in high memory.
     prefers_high_from: AtomicU32,
-    /// What its large pages have reserved.
+    /// The tables that its large pages have reserved.
     pub(super) reserve: Reserve,
     _format: PhantomData<F>,
 }
@@ -313,7 +313,7 @@ impl<F: Format> Tables<F> {
         parent: PhysAddr,
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoTable> {
-        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() && self.is_large_at(on, va) {
+        if self.may_be_large() && self.is_large_at(on, va) {
             return Err(NoTable::LARGE);
         }
         let (at, _) = self.take_leaf_table(on, flags)?;
@@ -345,8 +345,8 @@ impl<F: Format> Tables<F> {
         self.put_in_new_by(on, va, end, AllocFlags::NORMAL, raw)
     }
 
-    /// As [`put_in_new`](Self::put_in_new), with tables by `flags`, wherever they come from. No large
-    /// page maps `va`.
+    /// As [`put_in_new`](Self::put_in_new), with tables by `flags`, wherever they come from. No
+    /// large page maps `va`.
     ///
     /// # Errors
     ///
@@ -372,7 +372,8 @@ impl<F: Format> Tables<F> {
     }
 
     /// As [`put_in_new`](Self::put_in_new), below the table of level 1 at `above`, whose record is
-    /// `record`, if a page is at hand. Returns whether it is done; nothing has changed otherwise.
+    /// `record`, if a page is at hand. Returns whether it is done; the tables are unchanged
+    /// otherwise.
     ///
     /// Calls are last on their ways: so none of the registers that a callee keeps are saved.
     #[inline(always)]
@@ -453,7 +454,7 @@ impl<F: Format> Tables<F> {
         level: Level,
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoTable> {
-        if const { F::LEAF_LEVELS > 1 } && self.reserve.is_used() && self.is_large_at(on, va) {
+        if self.may_be_large() && self.is_large_at(on, va) {
             return Err(NoTable::LARGE);
         }
         let path = Path::<F>::make(on, va, level, self.place::<M>(flags))?;
@@ -527,7 +528,7 @@ impl<F: Format> Tables<F> {
         if va.0 >= F::USER_END {
             return None;
         }
-        page_from::<F, M>(on, root, va.0, || true)
+        page_from::<F, M>(on, root, va.0, || F::LEAF_LEVELS > 1)
     }
 
     /// The leaf that maps `va`, and the level of its table; `None` if there is none.
@@ -544,6 +545,12 @@ impl<F: Format> Tables<F> {
         (!F::is_none(raw)).then_some((Level::PTE, raw))
     }
 
+    /// Whether there may be large pages: each has reserved tables.
+    #[inline(always)]
+    pub(super) fn may_be_large(&self) -> bool {
+        F::LEAF_LEVELS > 1 && self.reserve.is_used()
+    }
+
     /// Whether a large page maps `va`, a user address.
     #[cold]
     #[inline(never)]
@@ -551,8 +558,8 @@ impl<F: Format> Tables<F> {
         self.large_at(on, va).is_some()
     }
 
-    /// The large page that maps `va`, a user address, and the level of its table; `None` if there is
-    /// none.
+    /// The large page that maps `va`, a user address, and the level of its table; `None` if there
+    /// is none.
     #[cold]
     #[inline(never)]
     pub(super) fn large_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Level, u64)> {
@@ -565,7 +572,7 @@ impl<F: Format> Tables<F> {
         if va >= F::USER_END {
             return None;
         }
-        page_from::<F, M>(on, self.root, va, || self.reserve.is_used())
+        page_from::<F, M>(on, self.root, va, || self.may_be_large())
     }
 }
 
@@ -583,48 +590,28 @@ fn large_from<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> 
     (F::entry(end.level, raw) == Entry::Leaf).then_some((end.level, raw))
 }
 
-/// Frame and attributes of a page, in one word: values of a call that hardly ever happens must not
-/// lie in memory on the way of all others.
-pub(super) struct Page(u64);
-
-impl Page {
-    const NONE: u64 = u64::MAX;
-
-    /// One word of a page; [`Page::out`] makes it that again.
-    #[inline]
-    pub fn into_word(page: Option<(Pfn, Attr)>) -> Self {
-        Page(page.map_or(Self::NONE, |(pfn, attr)| u64::from(pfn.0) | u64::from(attr.0) << 32))
-    }
-
-    /// The page.
-    #[inline]
-    pub fn out(self) -> Option<(Pfn, Attr)> {
-        (self.0 != Self::NONE).then_some((Pfn(self.0 as u32), Attr((self.0 >> 32) as u32)))
-    }
-}
-
 /// The page at `va` that a large one maps, below the root at `root`.
 #[cold]
 #[inline(never)]
-fn page_in_large<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> Page {
-    Page::into_word(large_from::<F, M>(on, root, va).map(|(level, raw)| page_of::<F>(level, raw, va)))
+fn page_in_large<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> Option<(Pfn, Attr)> {
+    large_from::<F, M>(on, root, va).map(|(level, raw)| page_of::<F>(level, raw, va))
 }
 
-/// The page that is mapped at `va`, a user address, below the root at `root`. `has_large` says
-/// whether there may be large pages.
+/// The page that is mapped at `va`, a user address, below the root at `root`. `may_be_large`
+/// says whether there may be large pages.
 #[inline(always)]
 fn page_from<F: Format, M: Machine>(
     on: On<'_, M>,
     root: PhysAddr,
     va: u64,
-    has_large: impl Fn() -> bool,
+    may_be_large: impl Fn() -> bool,
 ) -> Option<(Pfn, Attr)> {
     let end = descend::<F, _>(on.window(), root, Tables::<F>::ROOT, va, Level::PTE);
     if end.level > Level::PTE {
-        if const { F::LEAF_LEVELS == 1 } || !has_large() {
+        if !may_be_large() {
             return None;
         }
-        return page_in_large::<F, M>(on, root, va).out();
+        return page_in_large::<F, M>(on, root, va);
     }
     let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va));
     (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))

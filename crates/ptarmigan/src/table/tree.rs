@@ -477,7 +477,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 
     /// Unmaps one page and keeps its tables; returns frame and attributes of the former mapping. A
-    /// large page is [split](Self::split) for it. To free tables that become empty use [`unmap_range`](Self::unmap_range).
+    /// large page is [split](Self::split) for it. To free tables that become empty use
+    /// [`unmap_range`](Self::unmap_range).
     #[cfg_attr(not(feature = "small"), inline(always))]
     #[cfg_attr(feature = "small", inline)]
     pub fn unmap(&mut self, va: VirtAddr) -> Option<(Pfn, Attr)> {
@@ -485,11 +486,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             return None;
         }
         let Ok(node) = self.tables.leaf(self.gather.on(), va.0) else {
-            return if const { F::LEAF_LEVELS > 1 } && self.tables.reserve.is_used() {
-                self.unmap_in_large(va.0).out()
-            } else {
-                None
-            };
+            return if self.tables.may_be_large() { self.unmap_in_large(va) } else { None };
         };
         let old = node.take(F::index(Level::PTE, va.0), Use::private(self.gather.is_private()))?;
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
@@ -499,8 +496,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 
     /// Clears all entries in `range`, giving the frames to `leaf`, page by page, and gives back
     /// tables by `free`. Never fails for lack of memory: a large page that lies partly in the range
-    /// is [split](Self::split) first, for which tables were reserved. Where that is refused, it stays
-    /// mapped as a whole.
+    /// is [split](Self::split) first, for which tables were reserved. Where that is refused, it
+    /// stays mapped as a whole.
     ///
     /// The frames may still be in use through TLBs until the flush.
     pub fn unmap_range(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(VirtAddr, Pfn, Attr)) {
@@ -511,8 +508,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 
     /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does. For each, `owns`
     /// says whether the entry owned a reference to a data frame; the flush drops those, and gives a
-    /// frame back whose last one goes. It is called once for a large page, with its first frame, and
-    /// the reference is one to the block that begins there.
+    /// frame back whose last one goes. It is called once for a large page, with its first frame,
+    /// and the reference is one to the block that begins there.
     ///
     /// # Safety
     ///

@@ -45,8 +45,6 @@ struct Unmap<'a, 'g, M: Machine, L> {
     leaf: L,
     others: Use,
     counts: &'g TableCounts,
-    /// Whether the whole tree goes: looked at if the [way](Unmap::is_all) does not say it.
-    all: bool,
     /// Leaf tables on their way back, if the whole tree goes. They are no part of the way itself,
     /// which lies on the stack of unmaps of ranges too.
     leaves: Option<&'g mut EndedLeaves>,
@@ -78,7 +76,7 @@ impl<M: Machine, L> Unmap<'_, '_, M, L> {
         match WAY {
             RANGE => false,
             ALL => true,
-            _ => self.all,
+            _ => self.leaves.is_some(),
         }
     }
 }
@@ -98,8 +96,9 @@ impl<F: Format, M: Machine, const LARGE: bool> Ending<'_, '_, F, M, LARGE> {
         // emptied. A tree has one root.
         unsafe { self.gather.root(self.tables.root(), Tables::<F>::ROOT) };
         let on = self.gather.on();
-        if const { LARGE && F::LEAF_LEVELS > 1 } {
-            self.tables.reserve.end::<F, M>(on);
+        if const { LARGE } && self.tables.may_be_large() {
+            let reserve = &mut self.tables.reserve;
+            reserve.lower::<F, M>(on, reserve.tables());
         }
         on.tlb().owner_ends(on.pin());
     }
@@ -109,7 +108,7 @@ impl<F: Format, M: Machine, const LARGE: bool> Drop for Ending<'_, '_, F, M, LAR
     #[cold]
     fn drop(&mut self) {
         let (user, mut rest) = (Tables::<F>::USER, self.rest);
-        if const { LARGE && F::LEAF_LEVELS > 1 } {
+        if const { LARGE } && self.tables.may_be_large() {
             self.tables.unmap_large(user, self.gather, &mut rest);
         }
         self.tables.unmap_way::<M, _, ALL>(user, Free::Empty, self.gather, rest);
@@ -118,9 +117,9 @@ impl<F: Format, M: Machine, const LARGE: bool> Drop for Ending<'_, '_, F, M, LAR
 }
 
 impl<F: Format> Tables<F> {
-    /// Clears all entries in `range` and calls `leaf(gather, level, address, entry)` for each; gives
-    /// back tables by `free`. Never allocates. For tables without large pages in the range; see
-    /// [`unmap_sizes`](Self::unmap_sizes).
+    /// Clears all entries in `range` and calls `leaf(gather, level, address, entry)` for each;
+    /// gives back tables by `free`. Never allocates. For tables without large pages in the range;
+    /// see [`unmap_sizes`](Self::unmap_sizes).
     pub fn unmap<'a, M: Machine>(
         &mut self,
         range: VirtRange,
@@ -144,7 +143,7 @@ impl<F: Format> Tables<F> {
         mut leaf: L,
     ) {
         let others = Use::private(gather.is_private());
-        let (on, counts, all) = (gather.on(), self.counts(), WAY == ALL);
+        let (on, counts) = (gather.on(), self.counts());
         let mut ended;
         let leaves = if WAY == ALL {
             ended = EndedLeaves::new(gather.is_unknown());
@@ -154,10 +153,10 @@ impl<F: Format> Tables<F> {
         };
         if cfg!(feature = "small") {
             let leaf: &mut Unmapped<'_, 'a, M> = &mut leaf;
-            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all, leaves };
+            let mut way = Unmap { on, gather, range, free, leaf, others, counts, leaves };
             unmap_table::<F, M, _, EITHER>(&mut way, self.root(), Self::ROOT, 0);
         } else {
-            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all, leaves };
+            let mut way = Unmap { on, gather, range, free, leaf, others, counts, leaves };
             unmap_table::<F, M, L, WAY>(&mut way, self.root(), Self::ROOT, 0);
         }
     }
@@ -172,7 +171,7 @@ impl<F: Format> Tables<F> {
         rest: fn(&mut Gather<'a, M>, Level, u64, u64),
     ) {
         let mut ending = Ending::<_, _, LARGE> { tables: self, gather, rest };
-        if const { LARGE && F::LEAF_LEVELS > 1 } && ending.tables.reserve.is_used() {
+        if const { LARGE } && ending.tables.may_be_large() {
             ending.tables.unmap_large(Self::USER, ending.gather, &mut leaf);
         }
         ending.tables.unmap_way::<M, _, ALL>(Self::USER, Free::Empty, ending.gather, leaf);

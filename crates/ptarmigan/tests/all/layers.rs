@@ -56,9 +56,8 @@ unsafe impl Policy for Recording<'_> {
     fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
         None
     }
-    fn adopt(&self, _: Here<'_>, page: Clean) -> Clean {
+    fn adopt(&self, _: Here<'_>, page: &Clean) {
         self.calls.add(format!("adopt {} {}", page.level().0, page.addr()));
-        page
     }
     fn free_unlinked(&self, _: Here<'_>, page: Returned<Clean>) {
         self.calls.add(format!("free_unlinked {} {}", page.level().0, page.into_inner().into_raw()));

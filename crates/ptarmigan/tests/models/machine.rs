@@ -118,9 +118,8 @@ unsafe impl Policy for Pool {
     fn alloc_at_hand(&self, _: Here<'_>, _: Level, _: AllocFlags) -> Option<Clean> {
         None
     }
-    fn adopt(&self, _: Here<'_>, page: Clean) -> Clean {
+    fn adopt(&self, _: Here<'_>, page: &Clean) {
         self.memory.give(page.addr().pfn(), Owner::Table);
-        page
     }
     fn free_unlinked(&self, here: Here<'_>, page: Returned<Clean>) {
         self.put(here, page);

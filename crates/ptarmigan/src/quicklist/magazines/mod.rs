@@ -498,9 +498,8 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     }
 
     #[cold]
-    fn adopt(&self, here: Here<'_>, page: Clean) -> Clean {
-        self.take_in(&here.copied(), &page);
-        page
+    fn adopt(&self, here: Here<'_>, page: &Clean) {
+        self.take_in(&here.copied(), page);
     }
 
     #[inline(always)]
