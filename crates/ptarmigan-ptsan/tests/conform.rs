@@ -179,7 +179,8 @@ fn a_mistake_in_a_format_is_found_and_named() {
 }
 
 /// Defines the parts that a format has in common with `$like`: all but its slot, `EVER_BREAKS` and
-/// `needs_break`. Leaves have `$always` too; `$change` changes them.
+/// `needs_break`. Leaves have `$always` too; `$change` changes them. `$as_told` is done to
+/// attributes both ways.
 macro_rules! entries_of {
     ($like:ty) => {
         entries_of!($like, Attr(0), <$like>::RIGHTS);
@@ -188,6 +189,9 @@ macro_rules! entries_of {
         entries_of!($like, $always, $rights, |raw, _: Attr| raw);
     };
     ($like:ty, $always:expr, $rights:expr, $change:expr) => {
+        entries_of!($like, $always, $rights, $change, std::convert::identity);
+    };
+    ($like:ty, $always:expr, $rights:expr, $change:expr, $as_told:expr) => {
         const NAME: &'static str = <$like>::NAME;
         const LAYOUT: Layout = <$like>::LAYOUT;
         const LEVEL_NAMES: &'static [&'static str] = <$like>::LEVEL_NAMES;
@@ -208,13 +212,13 @@ macro_rules! entries_of {
             <$like>::linked(level, raw)
         }
         fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-            $change(<$like>::leaf(level, pfn, attr | $always), attr)
+            $change(<$like>::leaf(level, pfn, $as_told(attr) | $always), attr)
         }
         fn frame(level: Level, raw: u64) -> Pfn {
             <$like>::frame(level, raw)
         }
         fn attr(level: Level, raw: u64) -> Attr {
-            <$like>::attr(level, raw)
+            $as_told(<$like>::attr(level, raw))
         }
         fn is_present(level: Level, raw: u64) -> bool {
             <$like>::is_present(level, raw)
@@ -273,50 +277,12 @@ impl<F> Swapped<F> {
 // SAFETY: as `F`, but for promise 7, on purpose; no tree is made of it.
 unsafe impl<F: Format> Format for Swapped<F> {
     type Slot = F::Slot;
-    const NAME: &'static str = F::NAME;
-    const LAYOUT: Layout = F::LAYOUT;
-    const LEVEL_NAMES: &'static [&'static str] = F::LEVEL_NAMES;
-    const PAGE_SHIFT: u32 = F::PAGE_SHIFT;
-    const INDEX_BITS: [u8; MAX_LEVELS] = F::INDEX_BITS;
-    const USER_END: u64 = F::USER_END;
-    const KERNEL_START: u64 = F::KERNEL_START;
-    const USER_ROOT_ENTRIES: usize = F::USER_ROOT_ENTRIES;
     const GUEST: bool = F::GUEST;
-    const PHYS_BITS: u32 = F::PHYS_BITS;
-    const LEAF_LEVELS: u8 = F::LEAF_LEVELS;
     const EVER_BREAKS: bool = F::EVER_BREAKS;
-    const RIGHTS: Rights = F::RIGHTS;
-    const KEPT: u64 = F::KEPT;
-    fn link(level: Level, at: PhysAddr) -> u64 {
-        F::link(level, at)
-    }
-    fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
-        F::linked(level, raw)
-    }
-    fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64 {
-        F::leaf(level, pfn, Self::swap(attr))
-    }
-    fn frame(level: Level, raw: u64) -> Pfn {
-        F::frame(level, raw)
-    }
-    fn attr(level: Level, raw: u64) -> Attr {
-        Self::swap(F::attr(level, raw))
-    }
-    fn is_present(level: Level, raw: u64) -> bool {
-        F::is_present(level, raw)
-    }
-    fn allows(level: Level, raw: u64, access: Access) -> bool {
-        F::allows(level, raw, access)
-    }
-    fn write_protected(level: Level, raw: u64) -> u64 {
-        F::write_protected(level, raw)
-    }
-    fn is_special(level: Level, raw: u64) -> bool {
-        F::is_special(level, raw)
-    }
     fn needs_break(level: Level, old: u64, new: u64) -> bool {
         F::needs_break(level, old, new)
     }
+    entries_of!(F, Attr(0), F::RIGHTS, |raw, _: Attr| raw, Self::swap);
 }
 
 #[test]

@@ -113,8 +113,8 @@ pub enum TableCase {
     /// Make an address space, map 32 pages that each need a leaf table, and tear it down; 4096
     /// times.
     ForkShape,
-    /// Map what the contiguous cases map, as large pages: leaves that map as much as a leaf table
-    /// does.
+    /// Map the memory of the contiguous cases as large pages: leaves that map as much as a leaf
+    /// table does.
     LargeMap,
     /// Unmap all of them.
     LargeUnmap,
@@ -139,15 +139,8 @@ impl TableCase {
         TableCase::LargeHalf,
     ];
 
-    /// The cases for contenders that have no large pages.
-    pub const PAGES: [TableCase; 6] = [
-        TableCase::Map,
-        TableCase::Query,
-        TableCase::Unmap,
-        TableCase::MapRange,
-        TableCase::UnmapRange,
-        TableCase::ForkShape,
-    ];
+    /// The cases for contenders that have no large pages: those before the ones about them.
+    pub const PAGES: &'static [TableCase] = Self::ALL.split_at(6).0;
 
     /// Returns the name in rows.
     pub fn name(self) -> &'static str {
@@ -274,8 +267,8 @@ pub trait TableContender {
     /// other.
     fn large_half(&mut self) {}
 
-    /// Returns what [`query`](Self::query) does, where some of the pages are parts of large ones.
-    /// Not timed.
+    /// Returns the result of [`query`](Self::query), where some of the pages are parts of large
+    /// ones. Not timed.
     fn query_large(&mut self) -> usize {
         self.query()
     }

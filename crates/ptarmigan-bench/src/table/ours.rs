@@ -71,7 +71,7 @@ impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
 
     fn cases(&self) -> &'static [TableCase] {
         let has_large = F::LAYOUT.levels > LARGE.0 && F::LEAF_LEVELS >> LARGE.0 & 1 != 0;
-        if has_large { &TableCase::ALL } else { &TableCase::PAGES }
+        if has_large { &TableCase::ALL } else { TableCase::PAGES }
     }
 
     fn open(&mut self) {
