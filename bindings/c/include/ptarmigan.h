@@ -63,8 +63,8 @@
 #endif
 
 #if (defined(__x86_64__) || defined(__i386__))
-// The value of `IA32_PAT` (0x277) with which memory types are what they are called. The kernel loads
-// it on each CPU.
+// The value of `IA32_PAT` (0x277) with which memory types are what they are called. The kernel
+// loads it on each CPU.
 #define PT_MEMORY_TYPES 290206224317088006
 #endif
 
@@ -142,9 +142,9 @@ enum pt_error {
 
 // Permissions of a page, combined with `|`.
 enum pt_attr {
-    // It may be read. A page without permissions is not present for the MMU and keeps its
-    // frame. Pages that may be written and not read are refused; those that may be executed and not
-    // read, where the format has none.
+    // It may be read. A page without permissions is not present for the MMU and keeps its frame.
+    // Pages that may be written and not read are refused; those that may be executed and not read,
+    // where the format has none.
     PT_ATTR_READ = 1,
     // It may be written.
     PT_ATTR_WRITE = 2,
@@ -158,12 +158,13 @@ enum pt_attr {
     // The MMU has written through it. Only in answers. AArch64 and RISC-V: set from the beginning
     // for pages that may be written.
     PT_ATTR_DIRTY = 64,
-    // Not cached; writes are collected, and may be reordered: buffers of pictures. This and the next
-    // three are memory types, of which a page has one: two combined stand for another one. Without
-    // one it is usual memory, which is written back. `PT_ERROR_MEMORY_TYPE` for a type that pages cannot have: AArch64 has no
-    // `PT_ATTR_UNCACHED`, and RISC-V, where not every hart has types, none of them. They stand for
-    // `PT_MEMORY_TYPES` in `IA32_PAT` or `MAIR_EL1` of each CPU. Lines of a frame that is cached are
-    // written back and invalidated by the caller, before it is mapped with another type.
+    // Not cached; writes are collected, and may be reordered: buffers of pictures. This and the
+    // next three are memory types, of which a page has one: two combined stand for another one.
+    // Without one it is usual memory, which is written back. `PT_ERROR_MEMORY_TYPE` for a type
+    // that pages cannot have: AArch64 has no `PT_ATTR_UNCACHED`, and RISC-V, where not every hart
+    // has types, none of them. They stand for `PT_MEMORY_TYPES` in `IA32_PAT` or `MAIR_EL1` of
+    // each CPU. Lines of a frame that is cached are written back and invalidated by the caller,
+    // before it is mapped with another type.
     PT_ATTR_WRITE_COMBINING = 4096,
     // Not cached, and in order, unless an MTRR says otherwise. x86 alone.
     PT_ATTR_UNCACHED = 8192,

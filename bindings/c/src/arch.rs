@@ -33,8 +33,8 @@ pub const PT_USER_END: u64 = 0x1_0000_0000_0000;
 
 const _: () = assert!(PT_LEVELS == Entries::LAYOUT.levels as u32 && PT_USER_END == Entries::USER_END);
 
-/// The value of `IA32_PAT` (0x277) with which memory types are what they are called. The kernel loads
-/// it on each CPU.
+/// The value of `IA32_PAT` (0x277) with which memory types are what they are called. The kernel
+/// loads it on each CPU.
 #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
 pub const PT_MEMORY_TYPES: u64 = 0x0407_0506_0007_0106;
 /// The value of `MAIR_EL1` with which memory types are what they are called. The kernel loads it on

@@ -18,9 +18,9 @@ pub struct PtPage {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtAttr {
-    /// It may be read. A page without permissions is not present for the MMU and keeps its
-    /// frame. Pages that may be written and not read are refused; those that may be executed and not
-    /// read, where the format has none.
+    /// It may be read. A page without permissions is not present for the MMU and keeps its frame.
+    /// Pages that may be written and not read are refused; those that may be executed and not read,
+    /// where the format has none.
     Read = 1,
     /// It may be written.
     Write = 2,
@@ -34,12 +34,13 @@ pub enum PtAttr {
     /// The MMU has written through it. Only in answers. AArch64 and RISC-V: set from the beginning
     /// for pages that may be written.
     Dirty = 64,
-    /// Not cached; writes are collected, and may be reordered: buffers of pictures. This and the next
-    /// three are memory types, of which a page has one: two combined stand for another one. Without
-    /// one it is usual memory, which is written back. `PT_ERROR_MEMORY_TYPE` for a type that pages cannot have: AArch64 has no
-    /// `PT_ATTR_UNCACHED`, and RISC-V, where not every hart has types, none of them. They stand for
-    /// `PT_MEMORY_TYPES` in `IA32_PAT` or `MAIR_EL1` of each CPU. Lines of a frame that is cached are
-    /// written back and invalidated by the caller, before it is mapped with another type.
+    /// Not cached; writes are collected, and may be reordered: buffers of pictures. This and the
+    /// next three are memory types, of which a page has one: two combined stand for another one.
+    /// Without one it is usual memory, which is written back. `PT_ERROR_MEMORY_TYPE` for a type
+    /// that pages cannot have: AArch64 has no `PT_ATTR_UNCACHED`, and RISC-V, where not every hart
+    /// has types, none of them. They stand for `PT_MEMORY_TYPES` in `IA32_PAT` or `MAIR_EL1` of
+    /// each CPU. Lines of a frame that is cached are written back and invalidated by the caller,
+    /// before it is mapped with another type.
     WriteCombining = 0x1000,
     /// Not cached, and in order, unless an MTRR says otherwise. x86 alone.
     Uncached = 0x2000,

@@ -121,8 +121,8 @@ pub unsafe trait Machine: Sync {
     #[inline]
     fn before_executable(&self, _pin: &Pinned<'_>, _first: Pfn, _frames: u64) {}
 
-    /// Is told that `frames` frames from `first` on are about to be accessed as `memory`, before the
-    /// first entry that says so is stored: where pages are mapped with another type than
+    /// Is told that `frames` frames from `first` on are about to be accessed as `memory`, before
+    /// the first entry that says so is stored: where pages are mapped with another type than
     /// [`MemoryType::WriteBack`], in faults too, and where pages that are mapped change their type,
     /// to whichever. It is not called for entries that are copied or moved.
     ///

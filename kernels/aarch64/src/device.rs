@@ -1,5 +1,5 @@
-//! The serial port's registers, mapped as a device's memory: by an area of the kernel's half, and by
-//! an area of a space.
+//! The serial port's registers, mapped as a device's memory: by an area of the kernel's half, and
+//! by an area of a space.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;

@@ -125,9 +125,10 @@ fn measure(
     samples.add(case.name(), name, "", ns);
 }
 
-/// Runs a case of large pages several times, each in a space of its own, for one sample: the mean of
-/// a large page. A first time, which does not count, and the last time are followed by queries of all
-/// pages. Between the others there are none: they would leave nothing but leaf tables in the caches.
+/// Runs a case of large pages several times, each in a space of its own, for one sample: the mean
+/// of a large page. A first time, which does not count, and the last time are followed by queries
+/// of all pages. Between the others there are none: they would leave nothing but leaf tables in the
+/// caches.
 fn measure_large(c: &mut dyn TableContender, case: TableCase, at: CasePages, samples: &mut Samples) {
     let (name, case_name) = (c.name(), case.name());
     let mut sum = 0.0;

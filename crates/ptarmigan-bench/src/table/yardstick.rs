@@ -90,8 +90,8 @@ unsafe fn slot(root: Table, virt: usize, to: usize, mut zeroed: impl FnMut() -> 
 unsafe fn drop_tree(root: Table, level: usize) {
     if level > 0 {
         for i in 0..512 {
-            // SAFETY: a table has 512 entries, and those of upper levels are 0, link a table, or are
-            // marked as large pages.
+            // SAFETY: a table has 512 entries, and those of upper levels are 0, link a table, or
+            // are marked as large pages.
             unsafe {
                 let link = *root.add(i);
                 if link & (LARGE | 1) == 1 {

@@ -33,7 +33,7 @@ const FAR: Pfn = Pfn(0x8_0000);
 /// Pages by number, each with its frame and attributes without those that MMUs set.
 type Pages = BTreeMap<u64, (Pfn, Attr)>;
 
-/// A tree, and the map that says what it should be.
+/// A tree and its map.
 struct Run<'a, 'h, F: Format, T> {
     soft: &'a SoftMmu<'h, F, T>,
     rng: Rng,

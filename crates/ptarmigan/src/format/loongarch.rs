@@ -72,7 +72,8 @@ const BITS: [(Attr, u64); 7] = [
 /// All of its root is the user's, so roots are made with
 /// [`NoConstruct`](crate::page::NoConstruct).
 ///
-/// It has no large pages. No MMU notes uses: [`Attr::ACCESSED`] is software's. [`Attr::DIRTY`] is noted by the fault of the first write.
+/// It has no large pages. No MMU notes uses: [`Attr::ACCESSED`] is software's. [`Attr::DIRTY`] is
+/// noted by the fault of the first write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoongArch64;
 

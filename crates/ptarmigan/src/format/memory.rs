@@ -1,6 +1,7 @@
 //! Says how the memory behind a page is cached.
 
-/// How accesses to the memory behind a page are cached and ordered: a part of [`Attr`](super::Attr).
+/// How accesses to the memory behind a page are cached and ordered: a part of
+/// [`Attr`](super::Attr).
 ///
 /// The types are in order of strictness but for the first two: [`FormatExt::nearest`] goes from a
 /// type that a format does not have to the next one in the order [`WriteBack`](Self::WriteBack),

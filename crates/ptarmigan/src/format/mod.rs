@@ -127,8 +127,8 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// is refused, as two of its frames would have the same entry.
     const PHYS_BITS: u32;
     /// The levels whose tables may have leaves, a bit for each: bit 0 always, others where the
-    /// architecture has large pages. [Trees](crate::table::TreeMut::map_large) map pages of all these
-    /// sizes, spaces those of level 0 alone.
+    /// architecture has large pages. [Trees](crate::table::TreeMut::map_large) map pages of all
+    /// these sizes, spaces those of level 0 alone.
     const LEAF_LEVELS: u8 = 1;
     /// Whether [`needs_break`](Self::needs_break) ever says yes. If not, the code that breaks
     /// entries is not compiled.

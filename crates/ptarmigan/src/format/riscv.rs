@@ -38,7 +38,7 @@ const PBMT_BITS: u64 = 3 << 61;
 const TYPES: &Types =
     &[(MemoryType::WriteBack, 0), (MemoryType::WriteCombining, 1 << 61), (MemoryType::Device, 2 << 61)];
 
-/// What leaves can have, with Svpbmt or without.
+/// The rights of leaves, with Svpbmt or without.
 pub(super) const fn rights(pbmt: bool) -> Rights {
     let rights = Rights::PLAIN.with_execute_only(true).with_soft(1);
     if pbmt { rights.with_memory(&[MemoryType::WriteCombining, MemoryType::Device]) } else { rights }

@@ -58,9 +58,9 @@ const BITS: [(Attr, u64); 7] = [
 /// user's, so roots are made with [`NoConstruct`](crate::page::NoConstruct): the kernel has context
 /// 0.
 ///
-/// It has no large pages, and no page for execution alone. There are no global pages. No MMU notes uses: [`Attr::ACCESSED`] is software's.
-/// [`Attr::DIRTY`] is noted by the fault of the first write. Addresses above the hole of 64-bit
-/// SPARC are not translated.
+/// It has no large pages, and no page for execution alone. There are no global pages. No MMU notes
+/// uses: [`Attr::ACCESSED`] is software's. [`Attr::DIRTY`] is noted by the fault of the first
+/// write. Addresses above the hole of 64-bit SPARC are not translated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sparc64;
 

@@ -176,8 +176,8 @@ pub struct Area {
     /// address at which it was mapped: one that was moved does not join an area that it does not
     /// continue. Of an area of physical memory, the physical address.
     pub offset: u64,
-    /// The object behind it, a name that the machine understands; 0 without an object. Of an area of
-    /// physical memory, a number for its [type](Self::memory).
+    /// The object behind it, a name that the machine understands; 0 without an object. Of an area
+    /// of physical memory, a number for its [type](Self::memory).
     pub object: u32,
     /// Permissions and properties.
     pub flags: AreaFlags,
@@ -200,8 +200,8 @@ impl Area {
         Self::new(range, flags, Object { id: memory as u32 + 1, offset: at.0 })
     }
 
-    /// Returns the type of the memory that pages of the area show. Only areas of physical memory have
-    /// another one than the usual.
+    /// Returns the type of the memory that pages of the area show. Only areas of physical memory
+    /// have another one than the usual.
     #[inline]
     pub const fn memory(&self) -> MemoryType {
         // 0 is no object.

@@ -12,16 +12,16 @@ use crate::table::Use;
 use crate::tlb::SpaceTlb;
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
-    /// Maps an area that shows the physical memory from `at` on, as memory of the type `memory`; the
-    /// former content of its place is unmapped first. Of `flags`, only
+    /// Maps an area that shows the physical memory from `at` on, as memory of the type `memory`;
+    /// the former content of its place is unmapped first. Of `flags`, only
     /// [`PERMISSIONS`](AreaFlags::PERMISSIONS), [`KEY`](AreaFlags::KEY) and
     /// [`NO_FORK`](AreaFlags::NO_FORK) count.
     ///
     /// Faults map its pages, as they do in other areas; [`populate`](Self::populate) maps them at
     /// once. Frames are not counted by references ([`Attr::SPECIAL`]): they stay whose they are.
     /// Fork passes the area on, and faults map its pages in the copy, which shows the same memory.
-    /// [`mprotect`](Self::mprotect) keeps the type, and so does [`mremap`](Self::mremap), which moves
-    /// and shrinks the area. It does not grow.
+    /// [`mprotect`](Self::mprotect) keeps the type, and so does [`mremap`](Self::mremap), which
+    /// moves and shrinks the area. It does not grow.
     ///
     /// The machine is told of frames before they are mapped with another type than the usual one:
     /// [`Machine::before_memory_type`](crate::machine::Machine::before_memory_type).
@@ -72,8 +72,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
 }
 
 impl<F: Format> State<F> {
-    /// The leaf `raw` with `attr` besides its own attributes. A page without access keeps none to be
-    /// written, as it may be another's, too.
+    /// The leaf `raw` with `attr` besides its own attributes. A page without access keeps none to
+    /// be written, as it may be another's, too.
     #[inline]
     pub(super) fn gained(raw: u64, attr: Attr) -> u64 {
         let had = F::attr(Level::PTE, raw);

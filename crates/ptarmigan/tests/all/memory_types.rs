@@ -1,4 +1,5 @@
-//! Memory types and protection keys: numbers among the attributes, which are neither gained nor lost.
+//! Memory types and protection keys: numbers among the attributes, which are neither gained nor
+//! lost.
 use crate::formats::{on_machine, small};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
@@ -54,9 +55,10 @@ fn another_key_is_no_gain_whatever_its_number() {
         space.edit(on).unwrap().mprotect_with_key(range, flags).unwrap();
         mmu.0.load(Relaxed) - before
     };
-    // The CPU would go on with key 1, which may allow what key 3 denies: its bits are no permissions.
+    // The CPU would go on with key 1, which may allow what key 3 denies: its bits are no
+    // permissions.
     assert_eq!([flushes(keyed(3)), flushes(keyed(2)), flushes(keyed(0))], [1; 3]);
-    // What a page gains alone is not flushed: a CPU that has it as it was faults.
+    // A page that only gains permissions is not flushed: a CPU that has it as it was faults.
     assert_eq!(flushes(keyed(0).with(AreaFlags::EXEC)), 0);
     space.deactivate(on).unwrap();
     space.end(on).unwrap_or_else(|refused| panic!("{}", refused.error));
@@ -154,7 +156,7 @@ fn physical_memory_is_mapped_by_the_call_for_it_alone_and_does_not_grow() {
         let mut edit = space.edit(on).unwrap();
         edit.mmap(range(0, 1), BOTH, 0).unwrap();
         let before = edit.area(VirtAddr(VA)).unwrap();
-        // What is refused leaves the former content.
+        // A call that is refused leaves the former content.
         let mut map = |range, at, memory| {
             // SAFETY: 1. no program runs in the space.
             unsafe { edit.map_physical(range, BOTH, PhysAddr(at), memory) }

@@ -201,8 +201,8 @@ fn stage2_hardware_bits(level: u8, raw: u64) -> HardwareBits {
     hardware_bits(level, raw ^ READ_ONLY)
 }
 
-/// Returns the meaning of AttrIndx where `MAIR_EL1` is 0xbb4404ff: normal memory that is written back,
-/// Device-nGnRE, normal memory that is not cached, and that is written through.
+/// Returns the meaning of AttrIndx where `MAIR_EL1` is 0xbb4404ff: normal memory that is written
+/// back, Device-nGnRE, normal memory that is not cached, and that is written through.
 fn stage1_memory(index: u8) -> MemoryType {
     match index {
         0 => MemoryType::WriteBack,

@@ -225,9 +225,9 @@ pub struct Arch {
     /// The run of entries to which a valid entry belongs, if the format has such runs. See
     /// [`crate::Kind::ContiguousRange`].
     pub contiguous: Option<fn(level: u8, raw: u64) -> Contiguous>,
-    /// The meaning of a memory type as [`Entry::Leaf`] numbers it. Where a register decides (the PAT
-    /// of x86, `MAIR_EL1`), the value that Linux gives to it, or the library that the format is for:
-    /// replace this for another one.
+    /// The meaning of a memory type as [`Entry::Leaf`] numbers it. Where a register decides (the
+    /// PAT of x86, `MAIR_EL1`), the value that Linux gives to it, or the library that the format is
+    /// for: replace this for another one.
     pub memory: fn(memory_type: u8) -> MemoryType,
     /// Decodes an entry found at a level.
     pub decode: fn(level: u8, raw: u64) -> Entry,

@@ -77,8 +77,9 @@ fn ept(level: u8, raw: u64) -> Entry {
     Entry::Leaf { phys: address, perms, global: false, accessed: true, memory_type }
 }
 
-/// Returns the meaning of bits 6 to 3 of a page: the type, and above it the bit that has the guest's
-/// own ignored. With another type of the guest, memory that is not cached may be written combined.
+/// Returns the meaning of bits 6 to 3 of a page: the type, and above it the bit that has the
+/// guest's own ignored. With another type of the guest, memory that is not cached may be written
+/// combined.
 fn ept_memory(memory_type: u8) -> MemoryType {
     match (memory_type & 7, memory_type & 8 != 0) {
         (0, false) => MemoryType::Uncached,

@@ -152,8 +152,8 @@ pub(super) fn long_mode(level: u8, raw: u64) -> Entry {
     }
 }
 
-/// Returns the meaning of an index of the PAT, as Linux sets it: WB, WC, UC-, UC, WB, WP, UC-, WT. The
-/// bit above says whether memory is encrypted.
+/// Returns the meaning of an index of the PAT, as Linux sets it: WB, WC, UC-, UC, WB, WP, UC-, WT.
+/// The bit above says whether memory is encrypted.
 pub(super) fn memory(index: u8) -> MemoryType {
     match index & 7 {
         0 | 4 => MemoryType::WriteBack,

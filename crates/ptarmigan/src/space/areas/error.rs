@@ -33,8 +33,8 @@ pub enum AreaError {
     /// Areas of physical memory are made by
     /// [`SpaceMut::map_physical`](crate::space::SpaceMut::map_physical) alone, and do not grow.
     Physical(VirtRange),
-    /// Entries cannot name the physical memory from this address on: it is not aligned to a page, or
-    /// ends too high.
+    /// Entries cannot name the physical memory from this address on: it is not aligned to a page,
+    /// or ends too high.
     BadMemory(PhysAddr),
     /// The space is of another machine.
     WrongMachine(WrongMachine),
