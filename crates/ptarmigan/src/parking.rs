@@ -11,7 +11,7 @@ use crate::tlb::{Epoch, SpaceId, Ticket};
 const CHAINS: usize = 8;
 
 /// Frames whose reference waits for the flush and that another gather has on its chain.
-const ASIDE: usize = 4;
+const ASIDE: usize = 3;
 
 /// Data frames that wait for the flush.
 pub(crate) struct DataChains {
@@ -20,6 +20,8 @@ pub(crate) struct DataChains {
     /// Those that others refer to too, chained through their records' maps, which a data frame has
     /// no other use for. The claim in the record says that the chain of one gather has the frame.
     pub shared: Pfn,
+    /// Large ones that others refer to too, chained as `frames/data/large.rs` says.
+    pub large: Pfn,
     /// Those that another gather has claimed.
     aside: [Pfn; ASIDE],
     /// As wide as the others: a struct with padding is copied in pieces that overlap, and stalls.
@@ -29,7 +31,14 @@ pub(crate) struct DataChains {
 
 impl DataChains {
     pub const fn new() -> Self {
-        DataChains { unused: Pfn::NONE, shared: Pfn::NONE, aside: [Pfn::NONE; ASIDE], aside_len: 0, len: 0 }
+        DataChains {
+            unused: Pfn::NONE,
+            shared: Pfn::NONE,
+            large: Pfn::NONE,
+            aside: [Pfn::NONE; ASIDE],
+            aside_len: 0,
+            len: 0,
+        }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -170,7 +170,7 @@ impl<A: Arch> Kernel<A> {
     pub fn count_fault(&self, done: Done) {
         self.count(match done {
             Done::Zero => Count::FaultZero,
-            Done::Fresh => Count::FaultFresh,
+            Done::Fresh | Done::Large => Count::FaultFresh,
             Done::Backed => Count::FaultBacked,
             Done::Copied => Count::FaultCopied,
             Done::Reused => Count::FaultReused,

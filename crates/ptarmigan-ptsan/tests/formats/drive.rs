@@ -6,12 +6,12 @@ use ptarmigan::format::{Attr, Format};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
-use ptarmigan::space::{Access, Advice, AreaFlags, Space, SpaceMachine};
+use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, Done, LargePages, Space, SpaceMachine};
 use ptarmigan::tlb::{CostModel, Costs, SpaceId, TlbConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
-use ptarmigan_ptsan::{MmuTraits, SoftMmu, Watchable};
-use ptsan::{Adversary, Config};
+use ptarmigan_ptsan::{MmuTraits, SoftMmu};
+use ptsan::{Adversary, Arch, Config};
 use std::ops::Range;
 
 /// Spaces at once.
@@ -28,6 +28,8 @@ pub struct Drive {
     /// Numbers of spaces in TLBs; 0 turns them off.
     pub asids: u16,
     pub cpus: usize,
+    /// Whether areas may have large pages.
+    pub large: bool,
 }
 
 /// Counts of a run.
@@ -38,6 +40,8 @@ pub struct Ran {
     pub passed: u64,
     /// Accesses that an area forbids.
     pub denied: u64,
+    /// Large pages that faults mapped, that were copied as a whole, and that were made of pages.
+    pub large: [u64; 3],
     pub findings: u64,
     /// The sanitizer's report of them.
     pub report: String,
@@ -54,13 +58,14 @@ struct Mapped<F: Format> {
 /// # Panics
 ///
 /// If the space and its map differ, or a frame is lost.
-pub fn drive<F: Watchable, T: MmuTraits>(&Drive { seed, steps, asids, cpus }: &Drive) -> Ran {
+pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
+    let &Drive { seed, steps, asids, cpus, large } = what;
     let memory =
         HostConfig { cpus, bytes: 256 << 20, touch_data: true, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(memory).unwrap();
     let adversary = Some(Adversary::new(seed));
     let barriers = T::BROADCASTS;
-    let config = Config { cpus, asids: asids != 0, adversary, barriers, ..Config::new(F::arch()) };
+    let config = Config { cpus, asids: asids != 0, adversary, barriers, ..Config::new(arch) };
     let soft = SoftMmu::<_, T>::like(&host, config);
     let mut run = Run {
         host: &host,
@@ -68,16 +73,30 @@ pub fn drive<F: Watchable, T: MmuTraits>(&Drive { seed, steps, asids, cpus }: &D
         rng: Rng::new(seed),
         spaces: Vec::new(),
         on_cpu: vec![None; cpus],
-        ran: Ran { served: 0, passed: 0, denied: 0, findings: 0, report: String::new() },
+        ran: Ran { served: 0, passed: 0, denied: 0, large: [0; 3], findings: 0, report: String::new() },
         next: 0,
+        large,
     };
     soft.kernel_table_begins();
-    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
+    soft.told(|| operations(&mut run, steps, asids, cpus));
+    host.audit().unwrap();
+    let Run { ran, .. } = run;
+    soft.kernel_table_ended();
+    soft.with(|sanitizer, _| {
+        sanitizer.finish();
+        Ran { findings: sanitizer.total(), report: sanitizer.to_string(), ..ran }
+    })
+}
+
+/// Makes the operations.
+fn operations<F: Format, T: MmuTraits>(run: &mut Run<'_, '_, F, T>, steps: u32, asids: u16, cpus: usize) {
+    let (host, soft) = (run.host, run.soft);
+    let policy = Layered::new(soft, host.quicklists().unwrap()).unwrap();
     // Everything is cheaper than 64 pages, wherever these lie.
     let costs = CostModel::Costs(Costs::new(1, 64));
     let tlb = TlbConfig { asids, costs, ..TlbConfig::new(cpus) };
     {
-        let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
+        let machine = HostMachine::with_tlb(host, policy, soft, tlb, Delivery::AtOnce).unwrap();
         let slots = host.slots();
         for step in 0..steps {
             let cpu = run.rng.below(cpus as u64) as usize;
@@ -94,13 +113,6 @@ pub fn drive<F: Watchable, T: MmuTraits>(&Drive { seed, steps, asids, cpus }: &D
         run.spaces.drain(..).for_each(|mapped| mapped.space.end(on).unwrap());
         machine.drain(&slots);
     }
-    host.audit().unwrap();
-    let Run { ran, .. } = run;
-    soft.kernel_table_ended();
-    soft.with(|sanitizer, _| {
-        sanitizer.finish();
-        Ran { findings: sanitizer.total(), report: sanitizer.to_string(), ..ran }
-    })
 }
 
 struct Run<'a, 'h, F: Format, T> {
@@ -113,6 +125,7 @@ struct Run<'a, 'h, F: Format, T> {
     ran: Ran,
     /// The value that is written next.
     next: u64,
+    large: bool,
 }
 
 /// Binary logarithm of the pages of a leaf table.
@@ -132,6 +145,9 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let tables = F::USER_END >> F::shift(Level(1));
         let (near, far) = (tables / 3 * table, (tables - 1) * table);
         let starts = [near, near + table - PAGES / 2, far + table - 2 * PAGES, 16];
+        if self.large && self.rng.below(3) == 0 {
+            return near + self.rng.below(2 * table);
+        }
         starts[self.rng.below(4) as usize] + self.rng.below(PAGES)
     }
 
@@ -142,7 +158,13 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
 
     fn step<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize) {
         if self.spaces.len() < SPACES - 1 {
-            self.spaces.push(Mapped { space: Space::new(on).unwrap(), map: Map::default() });
+            let mut space = Space::new(on).unwrap();
+            let choice = self.rng.below(4);
+            if self.large {
+                let large = LargePages { in_new_areas: choice != 0, copy: choice < 2 };
+                space.edit(on).unwrap().set_large_pages(large);
+            }
+            self.spaces.push(Mapped { space, map: Map::default() });
         }
         let at = self.rng.below(self.spaces.len() as u64) as usize;
         let pages = self.pages();
@@ -159,6 +181,18 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             10..=12 => self.move_to(on, at, &pages),
             13..=19 => self.switch(on, cpu, at),
             20 => self.leave(on, cpu),
+            21..=23 if self.large => self.wide(on, at, flags),
+            26 | 27 if self.large => self.move_wide(on, at),
+            24 if self.large => self.advise(on, at, &pages),
+            25 | 28 | 29 if self.large => {
+                let limits = CollapseLimits {
+                    spans: 4,
+                    missing: [4, 1 << leaf_bits::<F>()][self.rng.below(2) as usize],
+                };
+                let from = VirtAddr(self.rng.below(2) * F::USER_END / 2);
+                let collapsed = self.spaces[at].space.edit(on).unwrap().collapse(from, limits).unwrap();
+                self.ran.large[2] += u64::from(collapsed.large);
+            }
             _ => self.access(on, cpu, &pages),
         }
     }
@@ -212,7 +246,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         edit.munmap(range::<F>(&pages)).unwrap();
         map.munmap(pages.clone());
         if again {
-            let pages = near..near + PAGES;
+            let pages = near..near + if self.large { 2 * table } else { PAGES };
             edit.mmap(range::<F>(&pages), flags, 0).unwrap();
             map.mmap(pages, flags);
         }
@@ -230,6 +264,43 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         if space.edit(on).unwrap().mremap(range::<F>(from), range::<F>(&to), false).is_ok() {
             map.mremap(from.clone(), to.start);
         }
+    }
+
+    /// The numbers of the pages of two whole leaf tables, one of them behind the pages of
+    /// [`wide`](Self::wide).
+    fn tables(&mut self) -> [Range<u64>; 2] {
+        let table = 1u64 << leaf_bits::<F>();
+        let near = (F::USER_END >> F::shift(Level(1))) / 3 * table;
+        let first = near + self.rng.below(2) * table;
+        [first..first + table, near + 3 * table..near + 4 * table]
+    }
+
+    /// Moves the pages of a whole leaf table there or back, or to a place that large pages do not
+    /// fit.
+    fn move_wide<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize) {
+        let [mut from, mut to] = self.tables();
+        if self.rng.below(3) == 0 {
+            (from, to) = (to, from);
+        }
+        if self.rng.below(4) == 0 {
+            to = to.start + 1..to.end + 1;
+        }
+        let Mapped { space, map } = &mut self.spaces[at];
+        if map.has_all(from.clone()) && map.has_none(to.clone()) {
+            let moved = space.edit(on).unwrap().mremap(range::<F>(&from), range::<F>(&to), false);
+            if moved.is_ok() {
+                map.mremap(from.clone(), to.start);
+            }
+        }
+    }
+
+    /// Lets areas have large pages, or not.
+    fn advise<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, pages: &Range<u64>) {
+        let large = self.rng.below(3) != 0;
+        let [whole, _] = self.tables();
+        let place = if self.rng.below(2) == 0 { pages } else { &whole };
+        let mut edit = self.spaces[at].space.edit(on).unwrap();
+        edit.madvise(range::<F>(place), Advice::Large(large)).unwrap();
     }
 
     fn loaded(&self, cpu: usize) -> Option<usize> {
@@ -256,6 +327,7 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     fn access<M: SpaceMachine>(&mut self, on: On<'_, M>, cpu: usize, pages: &Range<u64>) {
         let Some(at) = self.loaded(cpu) else { return };
         let mapped = self.spaces[at].map.any(self.rng.below(1 << 16));
+        let mapped = if self.large && self.rng.below(2) == 0 { None } else { mapped };
         let page = mapped.filter(|_| self.rng.below(8) != 0).unwrap_or(pages.start);
         let va = page << F::PAGE_SHIFT;
         let kinds = [
@@ -283,6 +355,10 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
                 return;
             }
             self.ran.served += 1;
+            self.ran.large[0] += u64::from(served == Ok(Done::Large));
+            let copy = self.spaces[at].space.tree().query_leaf(on, VirtAddr(va));
+            self.ran.large[1] +=
+                u64::from(served == Ok(Done::Copied) && copy.is_some_and(|leaf| leaf.level > Level::PTE));
             found = self.translate(cpu, va, kind);
         }
         let Some(phys) = found else {
@@ -321,7 +397,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
                 map.written().find(|(page, value)| *value != 0 && pages.binary_search(page).is_err());
             assert_eq!(missing, None, "{}: a page that was written is gone", F::NAME);
             let least = Map::tables(pages.into_iter(), leaf_bits::<F>());
-            let has = space.tree().count(Level::PTE) as usize;
+            let mut has = space.tree().count(Level::PTE) as usize;
+            space.tree().walk_leaves(on, all, |leaf| has += usize::from(leaf.level > Level::PTE)).unwrap();
             assert!(has >= least, "{}: {has} leaf tables for pages of {least}", F::NAME);
         }
     }

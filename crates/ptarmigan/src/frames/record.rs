@@ -40,9 +40,9 @@ pub enum Use {
 ///
 /// | field | free block | table | data | slab |
 /// |---|---|---|---|---|
-/// | `lines` | next and previous block | touched cache lines, one bit each | – | next, previous slab |
+/// | `lines` | next and previous block | touched cache lines, one bit each | next in a chain; of a [large](super::data) one, see there | next, previous slab |
 /// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
-/// | `live` | – | present entries; until they are counted, maybe the first one | – | objects in use |
+/// | `live` | – | present entries; until they are counted, maybe the first one | of a [large](super::data) one, see there | objects in use |
 /// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | order of the block, also while it rests; a bit for a gather's claim | class |
 ///
 /// All fields are atomics so that frames may be looked at from any CPU; their writers are
@@ -245,6 +245,22 @@ impl FrameMeta {
             self.link.store(STUCK, Relaxed);
         }
         before == 1
+    }
+
+    /// Counts one more reference. Others may do so at the same time without one of their own: all
+    /// rely on another one that stays.
+    pub(super) fn add_reference_among_others(&self) {
+        self.link.fetch_add(1, Relaxed);
+    }
+
+    /// `lines[1]` as a number: references of a large data frame as a whole.
+    pub(super) fn wholes(&self) -> &AtomicU32 {
+        &self.lines[1]
+    }
+
+    /// `live` as a state that several CPUs change.
+    pub(super) fn state_of_large(&self) -> &AtomicU16 {
+        &self.live
     }
 
     /// Returns whether the caller, which holds a reference, holds the only one.

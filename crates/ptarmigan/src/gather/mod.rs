@@ -518,6 +518,54 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
     }
 
+    /// Takes over the reference that the large page `raw` of format `F`, a leaf of a table of `level`
+    /// which has just been cleared, held to its data frame as a whole (`frames/data/large.rs`).
+    ///
+    /// # Safety
+    ///
+    /// 1. Unless it is special, the entry owned a reference to the whole of a large data frame of
+    ///    this machine, and the caller gives it away.
+    /// 2. The gather is told of the entry before the flush.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn release_large<F: Format>(&mut self, level: Level, raw: u64) {
+        if F::is_special(level, raw) {
+            return;
+        }
+        let (on, pfn) = (self.on, F::frame(level, raw));
+        let large = on.data().large(on.frames(), pfn);
+        if self.unknown || large.is_sole() {
+            // SAFETY: 1. and 2. by the caller (1.).
+            unsafe {
+                on.data().release_large(on.frames(), pfn, |pfn| {
+                    let record = on.frames().meta(pfn);
+                    self.unused(pfn, record);
+                    self.data.len += (1 << record.order()) - 1;
+                });
+            }
+            return;
+        }
+        if !large.try_claim() {
+            // Another space is giving it up at the same time: flush the gather so far, as in
+            // `defer`.
+            self.runs.insert(0, 0);
+            self.flush_between();
+            if !self.space.owes_flush() {
+                let give = |pfn| {
+                    // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has
+                    // been waited for.
+                    unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
+                };
+                // SAFETY: 1. and 2. by the caller (1.).
+                unsafe { on.data().release_large(on.frames(), pfn, give) };
+            }
+            return;
+        }
+        large.set_next(self.data.large);
+        self.data.large = pfn;
+        self.data.len += 1;
+    }
+
     /// Flushes the pages so far and gives them back; the operation goes on.
     fn flush_between(&mut self) {
         let tables = self.flush_now(false, &mut None);

@@ -112,6 +112,14 @@ impl<M: Machine> Drop for Data<'_, M> {
                 give(pfn);
             }
         }
+        let mut at = data.large;
+        while at != Pfn::NONE {
+            let (pfn, large) = (at, on.data().large(frames, at));
+            at = large.next();
+            large.unclaim();
+            // SAFETY: 1. and 2. of `Gather::release_large`, whose reference this is.
+            unsafe { on.data().release_large(frames, pfn, give) };
+        }
         for pfn in data.aside() {
             if frames.meta(pfn).drop_reference() {
                 give(pfn);

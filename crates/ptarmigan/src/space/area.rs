@@ -46,10 +46,13 @@ impl AreaFlags {
     /// [`with_key`](Self::with_key) sets. Only for formats with keys
     /// ([`Keyed`](crate::format::Keyed)).
     pub const KEY: AreaFlags = AreaFlags(0xf << 11);
+    /// May have [large pages](super::LargePages). Only private anonymous memory has them: elsewhere
+    /// the flag is not kept. With [`SHARED`](Self::SHARED) it means [`PHYSICAL`](Self::PHYSICAL).
+    pub const LARGE: AreaFlags = AreaFlags(1 << 15);
     /// Shows physical memory, for instance a device's: made by
-    /// [`SpaceMut::map_physical`](super::SpaceMut::map_physical) alone, always with
-    /// [`SHARED`](Self::SHARED). Other calls refuse it ([`AreaError::Physical`](super::AreaError)).
-    pub const PHYSICAL: AreaFlags = AreaFlags(1 << 15);
+    /// [`SpaceMut::map_physical`](super::SpaceMut::map_physical) alone. Other calls refuse it
+    /// ([`AreaError::Physical`](super::AreaError)).
+    pub const PHYSICAL: AreaFlags = Self::LARGE.with(Self::SHARED);
     /// All permissions.
     pub const PERMISSIONS: AreaFlags = AreaFlags(7);
     /// The facts recorded about private pages.
@@ -65,6 +68,12 @@ impl AreaFlags {
     #[inline]
     pub const fn with(self, other: AreaFlags) -> AreaFlags {
         AreaFlags(self.0 | other.0)
+    }
+
+    /// Whether an area with them may have large pages.
+    #[inline]
+    pub(super) const fn is_large(self) -> bool {
+        self.has(Self::LARGE) && !self.has(Self::SHARED)
     }
 
     /// Those of the area in the copy that fork makes.
@@ -145,7 +154,11 @@ impl fmt::Debug for AreaFlags {
         for (i, name) in ["r", "w", "x", "s", "b", "g", "k", "p", "n", "z", "i"].iter().enumerate() {
             f.write_str(if self.0 >> i & 1 != 0 { name } else { "-" })?;
         }
-        if self.has(Self::PHYSICAL) { f.write_str("+physical") } else { Ok(()) }
+        match (self.has(Self::PHYSICAL), self.has(Self::LARGE)) {
+            (true, _) => f.write_str("+physical"),
+            (false, true) => f.write_str("+large"),
+            (false, false) => Ok(()),
+        }
     }
 }
 
@@ -196,7 +209,7 @@ impl Area {
 
     /// An area of the physical memory from `at` on.
     pub(super) fn physical(range: VirtRange, flags: AreaFlags, at: PhysAddr, memory: MemoryType) -> Self {
-        let flags = flags.with(AreaFlags::PHYSICAL).with(AreaFlags::SHARED);
+        let flags = flags.with(AreaFlags::PHYSICAL);
         Self::new(range, flags, Object { id: memory as u32 + 1, offset: at.0 })
     }
 

@@ -98,6 +98,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             floor: areas.last_before(self.on, range.start).map_or(0, |a| a.end),
             ceiling: areas.at_or_after(self.on, range.end).map_or(F::USER_END, |a| a.start),
         };
-        tables.unmap(range, free, gather, |gather, _, _, raw| release::<F, M>(gather, raw));
+        tables.unmap_sizes(range, free, gather, |gather, level, _, raw| release::<F, M>(gather, level, raw));
     }
 }

@@ -28,6 +28,8 @@ pub enum Done {
     Copied,
     /// The only user of a copied page got it back for writing.
     Reused,
+    /// A large page of zeroes was mapped.
+    Large,
     /// The entry was as it should be already.
     Spurious,
 }
@@ -88,7 +90,8 @@ pub(super) enum Outcome {
     Done(Done),
     /// Another CPU has changed the entry meanwhile: look again.
     Again,
-    /// A stack has to grow, for which the caller must have the space for itself.
+    /// A stack has to grow, or a large page to change, for which the caller must have the space for
+    /// itself.
     Exclusive,
 }
 
@@ -136,20 +139,24 @@ impl<F: Format> State<F> {
     ) -> Result<Done, FaultError> {
         match self.fault_once::<M, false>(on, tlb, va, access)? {
             Outcome::Done(done) => Ok(done),
-            Outcome::Again | Outcome::Exclusive => self.fault_below_stack(on, tlb, va, access),
+            Outcome::Again | Outcome::Exclusive => self.fault_exclusively(on, tlb, va, access),
         }
     }
 
-    /// Serves a fault at an address that a stack has to grow to.
+    /// Serves a fault at an address that a stack has to grow to, or in a large page that has to
+    /// change.
     #[cold]
     #[inline(never)]
-    fn fault_below_stack<M: SpaceMachine>(
+    fn fault_exclusively<M: SpaceMachine>(
         &mut self,
         on: On<'_, M>,
         tlb: &SpaceTlb,
         va: VirtAddr,
         access: Access,
     ) -> Result<Done, FaultError> {
+        if let Some(done) = self.fault_in_large(on, tlb, va.0, access)? {
+            return Ok(done);
+        }
         self.grow_stack(on, va)?;
         // A second call of `fault` would keep the compiler from inlining the first: the code for
         // shared spaces serves this fault as well. An image with little room may not have it.
@@ -159,8 +166,8 @@ impl<F: Format> State<F> {
         self.fault_contended(on, tlb, va, access)?.ok_or(FaultError::NoArea(va))
     }
 
-    /// Serves a fault at `va` in parallel with others; `None` if a stack has to grow to the address
-    /// first, for which the caller must have the space for itself.
+    /// Serves a fault at `va` in parallel with others; `None` if the caller must have the space for
+    /// itself first.
     #[inline]
     pub(super) fn fault_shared<M: SpaceMachine>(
         &self,
@@ -229,8 +236,10 @@ impl<F: Format> State<F> {
         if !allowed {
             return Err(FaultError::Denied(va));
         }
-        if flags.has(AreaFlags::PHYSICAL) {
-            return self.fault_physical::<M, SHARED>(on, tlb, page, access);
+        if flags.has(AreaFlags::LARGE)
+            && let Some(outcome) = self.fault_apart::<M, SHARED>(on, tlb, page, access, hint)?
+        {
+            return Ok(outcome);
         }
         let at = Place { tlb, page, access, flags, hint };
         match self.tables.leaf(on, page) {
@@ -378,7 +387,7 @@ impl<F: Format> State<F> {
             // The area allows more than the entry: it was kept without permissions (PROT_NONE), may
             // not have been executed, or has not been used yet. It only gains, so no flush is
             // needed.
-            let gain = |raw| Self::gained(raw, Self::attr(flags));
+            let gain = |raw| Self::gained(Level::PTE, raw, Self::attr(flags));
             let new = gain(raw);
             on.before_changed::<F>(Level::PTE, raw, new);
             let entry = leaf.lock::<SHARED>(on)?;
@@ -472,7 +481,7 @@ impl<F: Format> State<F> {
         } else {
             entry.replace(others, |_| new);
             drop(entry);
-            release::<F, M>(&mut gather, raw);
+            release::<F, M>(&mut gather, Level::PTE, raw);
             gather.finish();
         }
         on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, new);

@@ -21,10 +21,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let on = self.on;
         self.may_flush()?;
         let copied = LooseAreas { on, areas: self.state.areas.copy(on)? };
-        let tables = Tables::new(on, AllocFlags::NORMAL)?;
+        let tables = Tables::new(on, AllocFlags::NORMAL)?.counted();
         let areas = copied.keep();
-        let State { heap, stack_limit, tag, .. } = *self.state;
-        let state = State { tables, areas, recent: Default::default(), heap, stack_limit, tag };
+        let State { heap, stack_limit, tag, large, .. } = *self.state;
+        let state = State { tables, areas, recent: Default::default(), heap, stack_limit, tag, large };
         let mut child = Unfinished::new(on, Space { state, tlb: on.tlb().new_space() });
         let mut result = Ok(());
         let mut left_out = false;
@@ -38,8 +38,13 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                     return;
                 }
                 let shared = area.flags.has(AreaFlags::SHARED);
-                let share = |frames: &Frames, raw| {
-                    if !F::is_special(Level::PTE, raw) {
+                let share = |frames: &Frames, level, raw| {
+                    if F::is_special(level, raw) {
+                        return;
+                    }
+                    if level > Level::PTE {
+                        on.data().large(frames, F::frame(level, raw)).share();
+                    } else {
                         // SAFETY: 1. the entry holds a reference to the frame, and stays: the
                         // caller has the space for itself. The new reference belongs to the copy of
                         // the entry.

@@ -3,6 +3,7 @@ use super::SpaceMachine;
 use super::area::{Area, AreaFlags, Object};
 use super::areas::AreaError;
 use super::fault::FaultError;
+use super::large::is_sole_large;
 use super::state::{SpaceMut, State, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Format};
@@ -20,6 +21,9 @@ pub enum Advice {
     DontFork(bool),
     /// `MADV_WIPEONFORK` (true) and `MADV_KEEPONFORK` (false).
     WipeOnFork(bool),
+    /// `MADV_HUGEPAGE` (true) and `MADV_NOHUGEPAGE` (false): areas may have [large
+    /// pages](super::LargePages), or not any more; those that are there are split then.
+    Large(bool),
     /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
     Populate(Access),
 }
@@ -66,7 +70,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     #[inline]
     pub(super) fn put_area(&mut self, range: VirtRange, area: Area) -> Result<(), AreaError> {
         self.clear_range(range)?;
-        let flags = area.flags.without(AreaFlags::PRIVATE);
+        let new = self.state.large.in_new_areas;
+        let flags = area.flags.without(AreaFlags::PRIVATE).may_be_large::<F>(new);
         self.state.areas.insert(self.on, Area { flags, ..area })
     }
 
@@ -199,8 +204,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 floor: self.state.areas.last_before(self.on, gone.start).map_or(0, |a| a.end),
                 ceiling: self.state.areas.at_or_after(self.on, gone.end).map_or(F::USER_END, |a| a.start),
             };
-            self.state.tables.unmap(gone, free, &mut gather, |gather, _, _, raw| {
-                release::<F, M>(gather, raw);
+            self.state.tables.unmap_sizes(gone, free, &mut gather, |gather, level, _, raw| {
+                release::<F, M>(gather, level, raw);
             });
         }
     }
@@ -284,15 +289,22 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let add = permissions.attr::<F>().without(Attr::WRITE);
         let frames = self.on.frames();
         let tables = &mut self.state.tables;
-        let changed = |raw| Attr(F::attr(Level::PTE, raw).0 & keep.0) | add;
+        let changed = |level, raw| Attr(F::attr(level, raw).0 & keep.0) | add;
         if !permissions.has(AreaFlags::WRITE) {
-            tables.change_permissions(range, gather, |_, _, raw| {
-                F::leaf(Level::PTE, F::frame(Level::PTE, raw), changed(raw))
+            tables.change_permissions(range, gather, |level, _, raw| {
+                F::leaf(level, F::frame(level, raw), changed(level, raw))
             });
             return;
         }
-        tables.change_permissions(range, gather, |_, _, raw| {
-            let (frame, mut attr) = (F::frame(Level::PTE, raw), changed(raw));
+        let on = self.on;
+        tables.change_permissions(range, gather, |level, _, raw| {
+            let (frame, mut attr) = (F::frame(level, raw), changed(level, raw));
+            if level > Level::PTE {
+                if is_sole_large::<F, M>(on, raw) {
+                    attr = attr | Attr::WRITE;
+                }
+                return F::leaf(level, frame, attr);
+            }
             // As at a fault (`State::fault_present`): frames of objects and the zero frame are
             // special, and a frame that another entry shows is copied when it is written.
             // SAFETY: 1. an entry that is not special shows a data frame of this machine, and holds
@@ -344,6 +356,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if end > heap.end {
             let grown = VirtRange { start: heap.end, end };
             let flags = AreaFlags::READ.with(AreaFlags::WRITE);
+            let flags = flags.may_be_large::<F>(self.state.large.in_new_areas);
             let tag = self.state.tag;
             self.state
                 .areas
@@ -496,14 +509,16 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 let mut gather = self.gather();
                 let State { tables, areas, .. } = &mut *self.state;
                 areas.each(self.on, range, |area| {
-                    tables.unmap(area.range().and(range), Free::Covered, &mut gather, |g, _, _, raw| {
-                        release::<F, M>(g, raw);
+                    let range = area.range().and(range);
+                    tables.unmap_sizes(range, Free::Covered, &mut gather, |gather, level, _, raw| {
+                        release::<F, M>(gather, level, raw);
                     });
                 });
                 Ok(())
             }
             Advice::DontFork(on) => self.mark(range, AreaFlags::NO_FORK, on),
             Advice::WipeOnFork(on) => self.mark(range, AreaFlags::WIPE_ON_FORK, on),
+            Advice::Large(large) => self.advise_large(range, large),
             Advice::Populate(access) => self.populate(range, access),
         }
     }

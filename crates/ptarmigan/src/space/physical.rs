@@ -72,13 +72,13 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
 }
 
 impl<F: Format> State<F> {
-    /// The leaf `raw` with `attr` besides its own attributes. A page without access keeps none to
+    /// The leaf `raw` of a table of `level` with `attr` besides its own attributes. A page without access keeps none to
     /// be written, as it may be another's, too.
     #[inline]
-    pub(super) fn gained(raw: u64, attr: Attr) -> u64 {
-        let had = F::attr(Level::PTE, raw);
-        let had = if F::is_present(Level::PTE, raw) { had } else { had.without(Attr::WRITE) };
-        F::leaf(Level::PTE, F::frame(Level::PTE, raw), had | attr)
+    pub(super) fn gained(level: Level, raw: u64, attr: Attr) -> u64 {
+        let had = F::attr(level, raw);
+        let had = if F::is_present(level, raw) { had } else { had.without(Attr::WRITE) };
+        F::leaf(level, F::frame(level, raw), had | attr)
     }
 
     /// Serves a fault in an area of physical memory, which allows the access. A call of few values,
@@ -114,7 +114,7 @@ impl<F: Format> State<F> {
             return Ok(Outcome::Done(Done::Spurious));
         }
         // The page only gains: see `State::fault_present`.
-        let gain = |raw| Self::gained(raw, attr);
+        let gain = |raw| Self::gained(Level::PTE, raw, attr);
         let new = gain(raw);
         on.before_changed::<F>(Level::PTE, raw, new);
         let entry = leaf.lock::<SHARED>(on)?;

@@ -2,6 +2,7 @@
 use super::SpaceMachine;
 use super::area::Area;
 use super::areas::{AreaError, Areas, AreasRef};
+use super::large::LargePages;
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::format::{Attr, Format};
@@ -29,6 +30,8 @@ pub(super) struct State<F: Format> {
     pub stack_limit: u32,
     /// The tag of areas that are mapped without one.
     pub tag: u16,
+    /// How it uses large pages.
+    pub large: LargePages,
 }
 
 /// Areas that a space remembers from recent faults.
@@ -39,12 +42,13 @@ const STACK_LIMIT: u32 = 8 << 20;
 impl<F: Format> State<F> {
     fn new<M: Machine>(on: On<'_, M>) -> Result<Self, NoFrame> {
         Ok(State {
-            tables: Tables::new(on, AllocFlags::NORMAL)?,
+            tables: Tables::new(on, AllocFlags::NORMAL)?.counted(),
             areas: Areas::new(),
             recent: Default::default(),
             heap: VirtRange { start: 0, end: 0 },
             stack_limit: STACK_LIMIT >> F::PAGE_SHIFT,
             tag: 0,
+            large: LargePages::default(),
         })
     }
 
@@ -197,8 +201,8 @@ impl<F: Format> Space<F> {
         let _areas = LooseAreas { on, areas };
         let mut ticket = None;
         let mut gather = tables.ending(on, &tlb, &mut ticket);
-        let release = |gather: &mut _, _, _, raw| release::<F, M>(gather, raw);
-        tables.end::<M, false>(&mut gather, release, release);
+        let release = |gather: &mut _, level, _, raw| release::<F, M>(gather, level, raw);
+        tables.end::<M, true>(&mut gather, release, release);
     }
 }
 
@@ -339,9 +343,16 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
     }
 }
 
-/// Gives the reference that the entry `raw`, which has just been cleared, held to the gather.
+/// Gives the reference that the leaf `raw` of a table of `level`, which has just been cleared, held
+/// to the gather.
 #[inline]
-pub(super) fn release<F: Format, M: Machine>(gather: &mut Gather<'_, M>, raw: u64) {
+pub(super) fn release<F: Format, M: Machine>(gather: &mut Gather<'_, M>, level: Level, raw: u64) {
+    if level > Level::PTE {
+        // SAFETY: 1. large pages of spaces hold a reference to the whole of a large data frame of
+        // their machine each, or are special. 2. code that clears entries records their addresses.
+        unsafe { gather.release_large::<F>(level, raw) };
+        return;
+    }
     // SAFETY: 1. spaces map counted data frames of their machine, each entry with a reference of
     // its own, and special frames. 2. code that clears entries records their addresses.
     unsafe { gather.release::<F>(Level::PTE, raw) };

@@ -12,7 +12,7 @@
 //! CPU that waits for it serves the requests of others meanwhile. A CPU that is in the middle of a
 //! flush does not wait: it may be the holder itself, called back.
 use super::node::{NeedsBreak, Node, Use};
-use super::tables::{Descent, NoTable, Path, Tables};
+use super::tables::{Descent, Path, Tables};
 use crate::addr::PhysAddr;
 use crate::error::from;
 use crate::format::{Entry, Format, Slot};
@@ -42,7 +42,7 @@ impl<'a> TableLock<'a> {
     }
 
     /// Waits for the lock of a table above the leaves, whose holder does not flush.
-    fn take_above<M: Machine>(on: On<'_, M>, record: &'a FrameMeta) -> Self {
+    pub(super) fn take_above<M: Machine>(on: On<'_, M>, record: &'a FrameMeta) -> Self {
         if !record.try_lock() {
             wait(on, record);
         }
@@ -177,8 +177,10 @@ impl<F: Format> Tables<F> {
                 return Ok(true);
             }
             Err(end) => {
-                let node = self.leaf_table_from::<M, SHARED>(on, va, end, AllocFlags::NORMAL);
-                let node = node.map_err(NoTable::in_space)?;
+                let node = match self.leaf_table_from::<M, SHARED>(on, va, end, AllocFlags::NORMAL) {
+                    Ok(node) => node,
+                    Err(e) => return e.no_frame().map_or(Ok(false), |e| Err(e.into())),
+                };
                 Leaf { node, index: F::index(Level::PTE, va) }
             }
         };
@@ -193,8 +195,8 @@ impl<F: Format> Tables<F> {
         Ok(node.fill(index, raw))
     }
 
-    /// Links a path that has been made for `level`; the table that is linked there already if
-    /// others were faster.
+    /// Links a path that has been made for `level`; the entry that is there already if others were
+    /// faster.
     pub(super) fn link_shared<M: Machine>(
         &self,
         on: On<'_, M>,
@@ -202,18 +204,19 @@ impl<F: Format> Tables<F> {
         parent: PhysAddr,
         level: Level,
         path: &Path<F>,
-    ) -> Option<PhysAddr> {
+    ) -> Entry {
         let node = self.node(on, level, parent);
         // A root without a record has all its entries from the start.
         let _lock = node.record().map(|record| TableLock::take_above(on, record));
         let index = F::index(level, va);
-        if let Entry::Link(theirs) = node.entry(index) {
-            return Some(theirs);
+        let theirs = node.entry(index);
+        if theirs != Entry::None {
+            return theirs;
         }
         for below in 0..level.0 {
             self.add_shared(Level(below));
         }
         node.put(index, F::link(level, path.first()));
-        None
+        Entry::None
     }
 }

@@ -35,7 +35,7 @@ use core::ops::Range;
 
 /// Whether tables of `level` may have leaves.
 #[inline]
-pub(super) fn has_leaves<F: Format>(level: Level) -> bool {
+pub(super) const fn has_leaves<F: Format>(level: Level) -> bool {
     level.0 < F::LAYOUT.levels && F::LEAF_LEVELS >> level.0 & 1 != 0
 }
 
@@ -171,7 +171,7 @@ impl<F: Format> Tables<F> {
     /// Clears all entries in `range` as [`unmap`](Self::unmap) does, large pages among them. Those
     /// that lie partly in the range are split first, for which tables are reserved; no other memory
     /// is allocated.
-    pub(super) fn unmap_sizes<'a, M: Machine>(
+    pub fn unmap_sizes<'a, M: Machine>(
         &mut self,
         range: VirtRange,
         free: Free,
@@ -211,7 +211,7 @@ impl<F: Format> Tables<F> {
     /// [`TlbRefusal`] if a break is needed in the middle of a flush of this CPU; the pages are
     /// mapped as they were.
     #[cold]
-    pub(super) fn split_down<M: Machine>(
+    pub fn split_down<M: Machine>(
         &mut self,
         va: u64,
         to: Level,
@@ -253,15 +253,18 @@ impl<F: Format> Tables<F> {
                 let end = descend::<F, _>(on.window(), *root, Self::ROOT, va, to);
                 (end.level == to).then(|| Node::open(on.window(), on.frames(), to, end.at))
             });
-            broken.add(&node, index, start);
+            let seen = broken.add(&node, index, start);
             gather.changed_large(start, start + size::<F>(level), F::shift(level));
-            return broken.make(
+            broken.make(
                 || gather.flush_so_far(),
                 |_, _, was| {
                     parts::<F, M>(on, reserve, count, level, was).map_or(was, |at| F::link(level, at))
                 },
                 |_, _, _| {},
-            );
+            )?;
+            drop(broken);
+            self.count_pages(on, level, seen);
+            return Ok(());
         }
         let seen = node.load(index);
         let Some(at) = parts::<F, M>(on, &mut self.reserve, &self.count, level, seen) else { return Ok(()) };
@@ -275,18 +278,51 @@ impl<F: Format> Tables<F> {
                 child.replace(index, others, |raw| F::map_attr(below, raw, |attr| attr | set));
             }
         }
+        self.count_pages(on, level, seen);
         Ok(())
+    }
+
+    /// Gives the parts of the large page `raw`, which has been split, references of their own, if
+    /// these tables hold any.
+    fn count_pages<M: Machine>(&self, on: On<'_, M>, level: Level, raw: u64) {
+        if !self.is_counted || F::is_special(level, raw) {
+            return;
+        }
+        debug_assert_eq!(level, Level(1), "the parts are pages");
+        // SAFETY: 1. and 2. the large page held a reference to the whole of a large data frame of
+        // this machine (`is_counted`), and each of its parts holds one to its page instead.
+        unsafe {
+            on.data()
+                .into_pages(on.frames(), F::frame(level, raw), |done| on.tlb().wait_until(on.pin(), done));
+        }
     }
 }
 
 /// A link that has been taken out, and comes back when this is dropped.
-struct Relink<'n, 'w, F: Format, M: Machine>
+pub(super) struct Relink<'n, 'w, F: Format, M: Machine>
 where
     M::Window: 'w,
 {
     node: &'n Node<'w, F, M::Window>,
     index: usize,
     link: u64,
+}
+
+impl<'n, 'w, F: Format, M: Machine> Relink<'n, 'w, F, M> {
+    /// Cuts the link at `index` of `node`.
+    pub fn cut(node: &'n Node<'w, F, M::Window>, index: usize) -> Self {
+        let mut link = 0;
+        node.each_link(index, index, |found| {
+            link = F::link(node.level(), found.child);
+            found.cut();
+        });
+        Relink { node, index, link }
+    }
+
+    /// Leaves it out.
+    pub fn forget(self) {
+        core::mem::forget(self);
+    }
 }
 
 impl<F: Format, M: Machine> Drop for Relink<'_, '_, F, M> {
@@ -328,7 +364,7 @@ fn united<F: Format, M: Machine>(node: &Node<'_, F, M::Window>, level: Level) ->
 impl<F: Format> Tables<F> {
     /// The table of `level` that maps `va`, a user address, made with those above it if it does not
     /// exist; for a caller that has the tables for itself.
-    fn table<'a, M: Machine>(
+    pub(super) fn table<'a, M: Machine>(
         &self,
         on: On<'a, M>,
         va: u64,
@@ -460,30 +496,37 @@ impl<F: Format> Tables<F> {
         let others = Use::private(gather.is_private());
         if others == Use::Walked {
             // Until the flush, MMUs set bits in the entries of the table.
-            let mut link = 0;
-            node.each_link(index, index, |found| {
-                link = F::link(level, found.child);
-                found.cut();
-            });
-            let relink = Relink::<F, M> { node: &node, index, link };
+            let relink = Relink::<F, M>::cut(&node, index);
             gather.table_moved(start, start + size::<F>(level));
             gather.flush_so_far()?;
             if let Ok(now) = united::<F, M>(&child, level) {
                 leaf = now;
             }
-            core::mem::forget(relink);
+            relink.forget();
             node.put(index, leaf);
         } else {
             node.exchange_large(index, leaf, others);
         }
         child.clear(0, F::entries(below) - 1, Use::Private, |_, _| {});
-        self.add(below, -1);
-        if let Some(record) = child.record() {
-            // SAFETY: 1. the entry was the table's only link and shows a large page now; tree and
-            // gather are of one space. 2. just cleared. 3. `record` is its own.
-            unsafe { gather.table(table.pfn(), record, start, F::shift(level)) };
-        }
+        self.give_replaced(start, &child, gather);
         gather.became_valid_leaf(start, F::shift(level), 0, leaf);
         Ok(())
+    }
+
+    /// Gives the table back whose place a large page at `start` has taken.
+    pub(super) fn give_replaced<M: Machine>(
+        &self,
+        start: u64,
+        table: &Node<'_, F, M::Window>,
+        gather: &mut Gather<'_, M>,
+    ) {
+        self.add(table.level(), -1);
+        if let Some(record) = table.record() {
+            let shift = F::shift(Level(table.level().0 + 1));
+            // SAFETY: 1. the entry that was the table's only link shows a large page now; tree and
+            // gather are of one space. 2. all its entries have just been cleared. 3. `record` is its
+            // own.
+            unsafe { gather.table(table.at().pfn(), record, start, shift) };
+        }
     }
 }

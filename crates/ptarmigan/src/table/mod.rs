@@ -24,6 +24,7 @@ mod dump;
 mod gathers;
 mod kernel;
 mod large;
+mod large_spaces;
 mod map_error;
 mod mapped;
 mod near;
@@ -49,5 +50,6 @@ pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 pub use unmap::Free;
 
 pub(crate) use concurrent::{Leaf, Locked, PutError};
+pub(crate) use large_spaces::PutLarge;
 pub(crate) use node::{NeedsBreak, Use};
 pub(crate) use tables::{Descent, Tables};

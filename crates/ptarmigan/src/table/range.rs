@@ -101,16 +101,13 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'_, M>,
         change: impl Fn(Level, u64, u64) -> u64,
     ) {
-        if !GAINS {
-            // Spaces have no large pages.
-            self.split_ends(range, gather);
-        }
+        self.split_ends(range, gather);
         let (on, others) = (gather.on(), Use::private(gather.is_private()));
         if const { F::EVER_BREAKS } && others == Use::Walked {
             self.change_breaking::<M, GAINS>(range, gather, change);
             return;
         }
-        self.each_part_of::<M, GAINS>(on, range, &mut |part| {
+        self.each_part(on, range, &mut |part| {
             let Part::Table { node, base, first, last } = part else {
                 let Part::Large { node, index, va, raw } = part else { return };
                 if is_inside::<F>(node.level(), va, range) {
@@ -187,7 +184,7 @@ impl<F: Format> Tables<F> {
                 gather.changed_large(va, va + (1 << F::shift(level)), F::shift(level));
             }
         };
-        self.each_part_of::<M, GAINS>(on, range, &mut |part| match part {
+        self.each_part(on, range, &mut |part| match part {
             Part::Table { node, base, first, last } => node.each(first, last, |index, raw| {
                 change_one(node, index, base + ((index as u64) << F::PAGE_SHIFT), raw);
             }),
@@ -250,18 +247,7 @@ impl<F: Format> Tables<F> {
         range: VirtRange,
         visit: &mut impl FnMut(Part<'_, '_, F, M::Window>),
     ) {
-        self.each_part_of::<M, false>(on, range, visit);
-    }
-
-    /// As [`each_part`](Self::each_part); `OF_SPACE` says that there are no large pages.
-    #[inline]
-    fn each_part_of<M: Machine, const OF_SPACE: bool>(
-        &self,
-        on: On<'_, M>,
-        range: VirtRange,
-        visit: &mut impl FnMut(Part<'_, '_, F, M::Window>),
-    ) {
-        if const { !OF_SPACE } && self.may_be_large() {
+        if self.may_be_large() {
             let range = range.and(Self::USER);
             if !range.is_empty() {
                 walk_mixed::<F, M>(on, self.root(), Self::ROOT, 0, range, visit);
@@ -305,7 +291,7 @@ impl<F: Format> Tables<F> {
         });
     }
 
-    /// Copies the leaves of `range` into `to`. For each, `share(frames, entry)` is called once;
+    /// Copies the leaves of `range` into `to`. For each, `share(frames, level, entry)` is called once;
     /// then the entry loses its write permission on both sides, if `protect`. A table is made there
     /// for every table here, of any level, empty ones too, as fork does in Linux.
     ///
@@ -318,8 +304,13 @@ impl<F: Format> Tables<F> {
         range: VirtRange,
         gather: &mut Gather<'_, M>,
         protect: bool,
-        share: impl Fn(&Frames, u64),
+        share: impl Fn(&Frames, Level, u64),
     ) -> Result<(), NoFrame> {
+        if self.may_be_large() {
+            let frames = gather.on().frames();
+            let share: &dyn Fn(Level, u64) = &|level, raw| share(frames, level, raw);
+            self.copy_large(to, range, gather, protect, share)?;
+        }
         let others = Use::private(gather.is_private());
         let on = gather.on();
         let range = range.and(Self::USER);
@@ -348,7 +339,7 @@ impl<F: Format> Tables<F> {
                 let there = match to.leaf_table::<M, false>(on, base, AllocFlags::NORMAL) {
                     Ok(there) => there,
                     Err(e) => {
-                        result = Err(e.in_space());
+                        result = Err(e.not_large());
                         return;
                     }
                 };
@@ -361,7 +352,7 @@ impl<F: Format> Tables<F> {
                     let mut differ: Live = 0;
                     there.put_line(line, live, |index| {
                         let raw = node.load(index);
-                        share(frames, raw);
+                        share(frames, Level::PTE, raw);
                         let mut copy = change(raw);
                         if copy != raw {
                             if const { F::KEPT == 0 } {
@@ -402,6 +393,9 @@ impl<F: Format> Tables<F> {
         to: u64,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), NoFrame> {
+        if self.may_be_large() {
+            self.split_for_move(range, to, gather);
+        }
         self.relocate_steps(range, to, gather, true).map_err(|(reached, e)| {
             // Moved pages go back to tables that are still there: that cannot fail.
             let moved = VirtRange { start: to, end: to + (reached - range.start) };
@@ -452,7 +446,9 @@ impl<F: Format> Tables<F> {
         let above = Level(1);
         let on = gather.on();
         let VirtRange { start: at, .. } = range;
-        let Some(from) = self.find(on, at, Level::PTE) else { return Ok(()) };
+        let Some(from) = self.find(on, at, Level::PTE) else {
+            return if self.may_be_large() { self.move_large(at, target, gather) } else { Ok(()) };
+        };
         // Where pages are hashed, entries are moved one by one. Code that fills the hash table may
         // have found the table at the old place: it must find it empty.
         let whole = F::KEPT == 0
@@ -473,7 +469,7 @@ impl<F: Format> Tables<F> {
             return Ok(());
         }
         let there = self.leaf_table::<M, false>(on, target, AllocFlags::NORMAL);
-        let there = there.map_err(NoTable::in_space)?;
+        let there = there.map_err(NoTable::not_large)?;
         let others = Use::private(gather.is_private());
         let first = F::index(Level::PTE, at);
         let last = first + (range.len() >> F::PAGE_SHIFT) as usize - 1;

@@ -14,11 +14,13 @@ use crate::frames::Frames;
 use crate::frames::{AllocFlags, Dirty, End, Frame, NoFrame, Request, ZoneClass};
 use crate::machine::{Machine, On};
 use crate::page::{Clean, Level};
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Tables that are reserved for large pages of one tree.
 pub(super) struct Reserve {
-    /// How many.
-    tables: u32,
+    /// How many. An atomic, as shared faults add to it; a caller that holds the tables exclusively
+    /// uses plain loads and stores.
+    tables: AtomicU32,
     /// Where tables have several frames: the blocks that are held, chained through their records.
     held: Pfn,
 }
@@ -35,18 +37,24 @@ pub(super) fn needed<F: Format>(level: Level) -> u32 {
 
 impl Reserve {
     /// None.
-    pub const NONE: Self = Reserve { tables: 0, held: Pfn::NONE };
+    pub fn none() -> Self {
+        Reserve { tables: AtomicU32::new(0), held: Pfn::NONE }
+    }
 
     /// Tables that are reserved.
     #[inline]
     pub fn tables(&self) -> u32 {
-        self.tables
+        self.tables.load(Relaxed)
+    }
+
+    fn set(&self, tables: u32) {
+        self.tables.store(tables, Relaxed);
     }
 
     /// Whether there is a large page.
     #[inline]
     pub fn is_used(&self) -> bool {
-        self.tables != 0
+        self.tables() != 0
     }
 
     /// Binary logarithm of the frames of a table: those below the root have one size.
@@ -62,17 +70,17 @@ impl Reserve {
     pub fn raise<F: Format, M: Machine>(&mut self, on: On<'_, M>, n: u32) -> Result<(), NoFrame> {
         if Self::order::<F>() == 0 {
             on.frames().reserve(on.node(), n)?;
-            self.tables += n;
+            self.set(self.tables() + n);
             return Ok(());
         }
-        let before = self.tables;
-        while self.tables - before < n {
+        let before = self.tables();
+        while self.tables() - before < n {
             let (order, flags) = (Self::order::<F>(), AllocFlags::NORMAL);
             let (class, end, node) = (ZoneClass::Low, End::Low, on.node());
             match on.frames().take(Request { node, order, zero: true, class, end, flags }) {
                 Ok(block) => self.hold(on, block.dirty()),
                 Err(e) => {
-                    self.lower::<F, M>(on, self.tables - before);
+                    self.lower::<F, M>(on, self.tables() - before);
                     return Err(e);
                 }
             }
@@ -80,11 +88,32 @@ impl Reserve {
         Ok(())
     }
 
+    /// Reserves `n` tables more, as other CPUs may do at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`], also where tables have several frames; the reserve is unchanged then.
+    pub fn raise_shared<F: Format, M: Machine>(&self, on: On<'_, M>, n: u32) -> Result<(), NoFrame> {
+        if Self::order::<F>() != 0 {
+            return Err(NoFrame::new(Self::order::<F>(), on.node(), on.frames().node_free(on.node())));
+        }
+        on.frames().reserve(on.node(), n)?;
+        self.tables.fetch_add(n, Relaxed);
+        Ok(())
+    }
+
+    /// Gives up what [`raise_shared`](Self::raise_shared) has reserved for a page that was not
+    /// mapped.
+    pub fn lower_shared<M: Machine>(&self, on: On<'_, M>, n: u32) {
+        on.frames().unreserve(on.node(), n);
+        self.tables.fetch_sub(n, Relaxed);
+    }
+
     fn hold<M: Machine>(&mut self, on: On<'_, M>, block: Frame<Dirty>) {
         let pfn = block.into_raw();
         on.frames().meta(pfn).set_next(self.held);
         self.held = pfn;
-        self.tables += 1;
+        self.set(self.tables() + 1);
     }
 
     /// The block that was held last.
@@ -94,7 +123,7 @@ impl Reserve {
         }
         let pfn = self.held;
         self.held = on.frames().meta(pfn).next();
-        self.tables -= 1;
+        self.set(self.tables() - 1);
         // SAFETY: 1. `raise` took it, in this order, and it has just come off the chain. 2. `Dirty`
         // makes no promise.
         Some(unsafe { Frame::from_raw(on.frames().machine(), pfn, Self::order::<F>()) })
@@ -103,10 +132,10 @@ impl Reserve {
     /// Gives up `n` tables, which are not needed any more.
     #[cold]
     pub fn lower<F: Format, M: Machine>(&mut self, on: On<'_, M>, n: u32) {
-        debug_assert!(n <= self.tables);
+        debug_assert!(n <= self.tables());
         if Self::order::<F>() == 0 {
             on.frames().unreserve(on.node(), n);
-            self.tables -= n;
+            self.set(self.tables() - n);
             return;
         }
         for _ in 0..n {
@@ -129,7 +158,7 @@ impl Reserve {
         }
         let frame = if Self::order::<F>() == 0 {
             let frame = on.frames().draw(on.node())?;
-            self.tables -= 1;
+            self.set(self.tables() - 1);
             frame
         } else {
             let none = NoFrame::new(Self::order::<F>(), on.node(), on.frames().node_free(on.node()));

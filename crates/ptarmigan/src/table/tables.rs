@@ -24,6 +24,9 @@ pub(crate) struct Tables<F: Format> {
     prefers_high_from: AtomicU32,
     /// The tables that its large pages have reserved.
     pub(super) reserve: Reserve,
+    /// Whether a large page holds a reference to the whole (`frames/data/large.rs`) of a large data
+    /// frame, unless it is special: so it is in spaces. Trees leave frames to their callers.
+    pub(super) is_counted: bool,
     _format: PhantomData<F>,
 }
 
@@ -36,10 +39,10 @@ impl NoTable {
     /// A large page lies there. No memory is given in blocks of so many frames.
     pub const LARGE: Self = NoTable(NoFrame::new(u8::MAX, NodeId(0), 0));
 
-    /// The error in the tables of a space, which has no large pages.
+    /// The error where the caller knows that no large page lies there.
     #[inline]
-    pub fn in_space(self) -> NoFrame {
-        debug_assert!(self.0 != Self::LARGE.0, "a space has no large pages");
+    pub fn not_large(self) -> NoFrame {
+        debug_assert!(self.0 != Self::LARGE.0, "a large page lies there");
         self.0
     }
 
@@ -122,8 +125,9 @@ impl<F: Format> Tables<F> {
             record.set_order(level.0);
         }
         let prefers_high_from = AtomicU32::new(on.machine().table_share());
-        let (count, reserve) = (Default::default(), Reserve::NONE);
-        let tables = Tables { root, count, prefers_high_from, reserve, _format: PhantomData };
+        let (count, reserve) = (Default::default(), Reserve::none());
+        let tables =
+            Tables { root, count, prefers_high_from, reserve, is_counted: false, _format: PhantomData };
         tables.add(level, 1);
         if F::ROOT_IN_REGISTERS {
             let below = Level(level.0 - 1);
@@ -362,7 +366,7 @@ impl<F: Format> Tables<F> {
     ) -> Result<(), NoFrame> {
         let Descent { at, level } = end;
         if level != Level(1) {
-            let at = self.grow_path(on, va, at, level, flags).map_err(NoTable::in_space)?;
+            let at = self.grow_path(on, va, at, level, flags).map_err(NoTable::not_large)?;
             self.node(on, Level::PTE, at).put(F::index(Level::PTE, va), raw);
             return Ok(());
         }
@@ -503,15 +507,19 @@ impl<F: Format> Tables<F> {
         mut parent: PhysAddr,
         mut level: Level,
         flags: AllocFlags,
-    ) -> Result<PhysAddr, NoFrame> {
+    ) -> Result<PhysAddr, NoTable> {
         let flags = self.place::<M>(flags);
         loop {
             let path = Path::<F>::make(on, va, level, flags)?;
-            let Some(theirs) = self.link_shared(on, va, parent, level, &path) else {
-                self.placed::<M>(on.frames(), path.leaf_table());
-                return Ok(path.leaf_table());
+            let theirs = match self.link_shared(on, va, parent, level, &path) {
+                Entry::None => {
+                    self.placed::<M>(on.frames(), path.leaf_table());
+                    return Ok(path.leaf_table());
+                }
+                theirs => theirs,
             };
             path.unmake(on, va);
+            let Entry::Link(theirs) = theirs else { return Err(NoTable::LARGE) };
             // Theirs may be complete, or not.
             let end = descend::<F, _>(on.window(), theirs, Level(level.0 - 1), va, Level::PTE);
             if end.level == Level::PTE {

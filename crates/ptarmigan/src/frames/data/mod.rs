@@ -13,6 +13,7 @@
 //! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are
 //! known to be zero (`data/zero.rs`), within the same bound.
 mod frame;
+mod large;
 mod room;
 mod zero;
 mod zeros;

@@ -1,0 +1,430 @@
+//! Large pages of private anonymous memory: what Linux calls transparent huge pages.
+//!
+//! An area may have them if it has the flag [`LARGE`](AreaFlags::LARGE). The first write to a span
+//! of the size of a large page, all of it in the area and none of it touched yet, maps one. Where no
+//! block of frames is free for it, pages are mapped as elsewhere: nothing is won back, and no call
+//! fails for lack of a block. A large page lies in areas with the flag only, so faults in others
+//! need not look for one.
+//!
+//! Operations on a part of a large page split it; fork shares it until one side writes to it, which
+//! [splits or copies](LargePages::copy) it. [`SpaceMut::collapse`] makes large pages of pages.
+//!
+//! Rejected: a large page of zeroes for reads, which Linux has. It saves a table until the first
+//! write, and has to be split or replaced then.
+use super::SpaceMachine;
+use super::area::{Area, AreaFlags};
+use super::areas::{AreaError, Hint};
+use super::fault::{Done, FaultError, Outcome};
+use super::state::{SpaceMut, State};
+use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
+use crate::format::{Access, Attr, Entry, Format};
+use crate::frames::{DataFrames, NoFrame, TakenData};
+use crate::gather::Gather;
+use crate::machine::{Machine, On};
+use crate::page::Level;
+use crate::table::{PutLarge, Tables};
+use crate::tlb::{SpaceTlb, TlbRefusal};
+
+/// How a space uses large pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargePages {
+    /// Areas of private anonymous memory that are mapped from now on may have them, but for stacks
+    /// (`always` in Linux). Without it, those that are given the flag [`AreaFlags::LARGE`], when they
+    /// are mapped or by [`Advice::Large`](super::Advice) (`madvise` in Linux).
+    pub in_new_areas: bool,
+    /// A large page that fork has shared is copied as a whole when it is written, if a block is free
+    /// for the copy; it is split otherwise, and the page that is written is copied.
+    pub copy: bool,
+}
+
+/// What [`SpaceMut::collapse`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collapsed {
+    /// Large pages that were made.
+    pub large: u32,
+    /// Where to go on; `None` at the end of the space.
+    pub next: Option<VirtAddr>,
+}
+
+/// Limits of [`SpaceMut::collapse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollapseLimits {
+    /// Spans of the size of a large page that are looked at, at most.
+    pub spans: u32,
+    /// Pages of a span that may be missing, or show zeroes, at most: so much more memory a large
+    /// page may take (`max_ptes_none` in Linux).
+    pub missing: u32,
+}
+
+/// A large data frame that was taken just now, with one reference, and is mapped nowhere. Given back
+/// when dropped.
+struct UnmappedLarge<'a, M: Machine> {
+    on: On<'a, M>,
+    pfn: Pfn,
+}
+
+impl<'a, M: Machine> UnmappedLarge<'a, M> {
+    /// Takes one for a large page of `F`, of zeroes if they are `wanted`.
+    fn take<F: Format>(on: On<'a, M>, zeroes: bool) -> Result<Self, NoFrame> {
+        let order = (F::shift(Tables::<F>::LARGE) - FRAME_SHIFT) as u8;
+        let TakenData { pfn, is_zero } = on.data().take_large(on.frames(), on.pin(), order)?;
+        let block = UnmappedLarge { on, pfn };
+        if zeroes && !is_zero {
+            for page in on.data().pages(pfn, order) {
+                // SAFETY: 1. taken just now.
+                unsafe { on.machine().clear_data(on.pin(), page) }?;
+            }
+        }
+        Ok(block)
+    }
+
+    /// Returns its first frame: it is about to be mapped.
+    fn keep(self) -> Pfn {
+        core::mem::ManuallyDrop::new(self).pfn
+    }
+}
+
+impl<M: Machine> Drop for UnmappedLarge<'_, M> {
+    #[cold]
+    fn drop(&mut self) {
+        // SAFETY: 1. and 2. taken just now, with one reference, and mapped nowhere.
+        unsafe { give_large(self.on, self.pfn) };
+    }
+}
+
+/// Gives a reference to the whole of a large data frame back, and what goes with it.
+///
+/// # Safety
+///
+/// 1. `pfn` is the first frame of a large data frame of `on`'s machine.
+/// 2. The caller owns a reference to the whole, and gives it away. No TLB reaches the frames through
+///    a mapping that it stood for.
+unsafe fn give_large<M: Machine>(on: On<'_, M>, pfn: Pfn) {
+    let give = |pfn| {
+        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and others have been given
+        // back after their flushes.
+        unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
+    };
+    // SAFETY: 1. and 2. passed on.
+    unsafe { on.data().release_large(on.frames(), pfn, give) };
+}
+
+/// Whether the reference of the large page `raw` is the only one to its data frame.
+pub(super) fn is_sole_large<F: Format, M: Machine>(on: On<'_, M>, raw: u64) -> bool {
+    let level = Tables::<F>::LARGE;
+    !F::is_special(level, raw) && on.data().large(on.frames(), F::frame(level, raw)).is_sole()
+}
+
+impl AreaFlags {
+    /// Those of a new area, which may have large pages if they are asked for, or in all `new` areas,
+    /// and it is of a kind that can have them.
+    pub(super) fn may_be_large<F: Format>(self, new: bool) -> AreaFlags {
+        if self.has(Self::SHARED) {
+            return self;
+        }
+        let fits = Tables::<F>::HAS_LARGE && !self.has(Self::BACKED) && !self.has(Self::SPECIAL);
+        if fits && (self.has(Self::LARGE) || new && !self.has(Self::GROWS_DOWN)) {
+            self.with(Self::LARGE)
+        } else {
+            self.without(Self::LARGE)
+        }
+    }
+}
+
+impl<F: Format> State<F> {
+    /// Serves a fault in an area of physical memory, or in one that may have large pages, which
+    /// allows the access. `None` if it is one of a page as elsewhere.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fault_apart<M: SpaceMachine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        page: u64,
+        access: Access,
+        hint: Hint,
+    ) -> Result<Option<Outcome>, FaultError> {
+        let area = self.areas.found(on, hint);
+        if area.flags.has(AreaFlags::PHYSICAL) {
+            return self.fault_physical::<M, SHARED>(on, tlb, page, access).map(Some);
+        }
+        let level = Tables::<F>::LARGE;
+        let start = page & !(Tables::<F>::large_size() - 1);
+        match self.tables.large_entry(on, page) {
+            (Entry::Link(_), _) => Ok(None),
+            (Entry::Leaf, raw) if F::allows(level, raw, access) => {
+                // The TLB may still hold the former entry.
+                on.became_valid(Some(tlb), start, F::shift(level), 1, raw, raw);
+                Ok(Some(Outcome::Done(Done::Spurious)))
+            }
+            (Entry::Leaf, _) => Ok(Some(Outcome::Exclusive)),
+            (Entry::None, _) if access == Access::Write => {
+                let put = self.fault_whole::<M, SHARED>(on, tlb, start, &area)?;
+                if matches!(put, Some(Outcome::Done(_))) && !area.flags.has(AreaFlags::PRIVATE_PAGES) {
+                    self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
+                }
+                Ok(put)
+            }
+            (Entry::None, _) => Ok(None),
+        }
+    }
+
+    /// Maps a large page of zeroes at `start`, if it fits into `area` and there is memory for it;
+    /// `None` otherwise.
+    fn fault_whole<M: SpaceMachine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        start: u64,
+        area: &Area,
+    ) -> Result<Option<Outcome>, FaultError> {
+        let (level, size) = (Tables::<F>::LARGE, Tables::<F>::large_size());
+        if start < area.start || area.end - start < size {
+            return Ok(None);
+        }
+        let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(None) };
+        let attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
+        on.before_mapped::<F>(attr, block.pfn, size >> F::PAGE_SHIFT);
+        if self.tables.reserve_large(on).is_err() {
+            return Ok(None);
+        }
+        let raw = F::leaf(level, block.pfn, attr);
+        let put = self.tables.put_large_page::<M, SHARED>(on, start, raw);
+        if put != Ok(PutLarge::Done) {
+            self.tables.unreserve_large(on);
+        }
+        Ok(match put {
+            Ok(PutLarge::Done) => {
+                block.keep();
+                on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
+                Some(Outcome::Done(Done::Large))
+            }
+            Ok(PutLarge::Lost) => Some(Outcome::Again),
+            Ok(PutLarge::Exclusive) => Some(Outcome::Exclusive),
+            Err(_) => None,
+        })
+    }
+
+    /// Gives an access to the large page at `va` that it does not allow, and its area does. `None` if
+    /// the page at `va` is none, or not any more: it has been split for a write.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fault_in_large<M: SpaceMachine>(
+        &mut self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        va: u64,
+        access: Access,
+    ) -> Result<Option<Done>, FaultError> {
+        if !Tables::<F>::HAS_LARGE || va >= F::USER_END {
+            return Ok(None);
+        }
+        let (Entry::Leaf, raw) = self.tables.large_entry(on, va) else { return Ok(None) };
+        let Some(area) = self.areas.find(on, va) else { return Ok(None) };
+        on.tlb().may_flush(on.pin())?;
+        let start = va & !(Tables::<F>::large_size() - 1);
+        let range = VirtRange { start, end: start + Tables::<F>::large_size() };
+        let allowed = Self::attr(area.flags);
+        let mut gather = self.tables.gather(on, tlb, true);
+        if access != Access::Write {
+            self.tables.change(range, &mut gather, |level, _, raw| Self::gained(level, raw, allowed));
+            return Ok(Some(Done::Reused));
+        }
+        let writable = allowed | Attr::WRITE | Attr::DIRTY;
+        if is_sole_large::<F, M>(on, raw) {
+            self.tables.change(range, &mut gather, |level, _, raw| {
+                let keep = F::attr(level, raw).only(Attr::SOFT);
+                F::leaf(level, F::frame(level, raw), writable | keep)
+            });
+            return Ok(Some(Done::Reused));
+        }
+        if self.large.copy && self.copy_large(on, start, raw, writable, &mut gather)? {
+            return Ok(Some(Done::Copied));
+        }
+        self.tables.split_down(va, Level::PTE, &mut gather)?;
+        Ok(None)
+    }
+
+    /// Gives the large page `raw` at `start` a block of its own, with the content of the former and
+    /// `attr`; false if there is none.
+    fn copy_large<M: SpaceMachine>(
+        &mut self,
+        on: On<'_, M>,
+        start: u64,
+        raw: u64,
+        attr: Attr,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<bool, FaultError> {
+        let (level, frame) = (Tables::<F>::LARGE, F::frame(Tables::<F>::LARGE, raw));
+        let order = (F::shift(level) - FRAME_SHIFT) as u8;
+        let Ok(block) = UnmappedLarge::take::<F>(on, false) else { return Ok(false) };
+        for (from, to) in on.data().pages(frame, order).zip(on.data().pages(block.pfn, order)) {
+            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and the caller has the
+            // space for itself.
+            unsafe { on.machine().copy_data(on.pin(), from, to) }?;
+        }
+        let attr = attr | F::attr(level, raw).only(Attr::SOFT);
+        on.before_mapped::<F>(attr, block.pfn, 1 << (F::shift(level) - F::PAGE_SHIFT));
+        let new = F::leaf(level, block.pfn, attr);
+        self.tables.replace_large(start, new, gather)?;
+        block.keep();
+        // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a reference to the
+        // whole.
+        unsafe { give_large(on, frame) };
+        Ok(true)
+    }
+}
+
+impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
+    /// Returns how the space uses large pages.
+    pub fn large_pages(&self) -> LargePages {
+        self.state.large
+    }
+
+    /// Sets how the space uses large pages. Areas that are there stay as they are, and so do copies
+    /// that fork has made; those that it makes from now on have the same. A new space uses none
+    /// unless it is asked to.
+    pub fn set_large_pages(&mut self, large: LargePages) {
+        self.state.large = large;
+    }
+
+    /// Returns the bytes of a large page; `None` if the format has none.
+    pub fn large_page_size(&self) -> Option<u64> {
+        Tables::<F>::HAS_LARGE.then(Tables::<F>::large_size)
+    }
+
+    /// Returns the tables that are reserved for splits of large pages, one for each. They take no
+    /// memory until then: so many frames are kept free.
+    pub fn reserved_tables(&self) -> u32 {
+        self.state.tables.reserved()
+    }
+
+    /// Lets areas in `range` have large pages, or not from now on: large pages that are there are
+    /// split then. Areas that cannot have any stay as they are.
+    pub(super) fn advise_large(&mut self, range: VirtRange, large: bool) -> Result<(), AreaError> {
+        if !large {
+            self.may_flush()?;
+        }
+        self.state.areas.change_range(self.on, range, |a| {
+            let flags = if large { a.flags.with(AreaFlags::LARGE) } else { a.flags };
+            if !a.flags.has(AreaFlags::SHARED) {
+                a.flags =
+                    if large { flags.may_be_large::<F>(false) } else { flags.without(AreaFlags::LARGE) };
+            }
+        })?;
+        if !large {
+            let mut gather = self.gather();
+            let split = self.state.tables.split_all(range, &mut gather);
+            debug_assert!(split.is_ok(), "asked above");
+        }
+        Ok(())
+    }
+
+    /// Makes large pages of pages, in areas that may have them, from `from` on: the content of each
+    /// span that has the size of one is copied to a block of frames. For the kernel to call now and
+    /// then, with time to spare (what Linux's `khugepaged` does): it looks at no more than
+    /// [`spans`](CollapseLimits::spans) spans, and says where to go on.
+    ///
+    /// A span becomes a large page if no more than [`missing`](CollapseLimits::missing) pages of it
+    /// are missing, at least one has been written, and no other space shares one. Nothing else
+    /// changes: there may be no block for one, or the span may not qualify.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] in the middle of a flush of this CPU.
+    pub fn collapse(&mut self, from: VirtAddr, limits: CollapseLimits) -> Result<Collapsed, TlbRefusal> {
+        self.may_flush()?;
+        let size = Tables::<F>::large_size();
+        let (mut at, mut left, mut large) = (from.0, limits.spans, 0);
+        if !Tables::<F>::HAS_LARGE {
+            return Ok(Collapsed { large, next: None });
+        }
+        while let Some(area) = self.state.areas.at_or_after(self.on, at) {
+            let first = area.start.max(at).checked_next_multiple_of(size);
+            let Some(first) =
+                first.filter(|first| area.flags.is_large() && area.end.saturating_sub(*first) >= size)
+            else {
+                at = area.end;
+                continue;
+            };
+            if left == 0 {
+                return Ok(Collapsed { large, next: Some(VirtAddr(first)) });
+            }
+            left -= 1;
+            large += u32::from(self.collapse_span(first, &area, limits.missing)?);
+            at = first + size;
+        }
+        Ok(Collapsed { large, next: None })
+    }
+
+    /// Makes a large page of the pages from `start` on, in `area`, if they qualify.
+    fn collapse_span(&mut self, start: u64, area: &Area, missing: u32) -> Result<bool, TlbRefusal> {
+        let on = self.on;
+        let (level, size) = (Tables::<F>::LARGE, Tables::<F>::large_size());
+        let range = VirtRange { start, end: start + size };
+        let (Entry::Link(_), _) = self.state.tables.large_entry(on, start) else { return Ok(false) };
+        let (mut own, mut others, mut soft) = (0, false, None);
+        self.state.tables.walk_leaves(on, range, |level, _, raw| {
+            let attr = F::attr(level, raw);
+            others |= *soft.get_or_insert(attr.only(Attr::SOFT)) != attr.only(Attr::SOFT);
+            if F::is_special(level, raw) {
+                return;
+            }
+            own += 1;
+            // SAFETY: 1. an entry that is not special shows a data frame of this machine, and holds a
+            // reference to it; the caller has the space for itself.
+            others |= !unsafe { DataFrames::is_sole_raw(on.frames(), F::frame(level, raw)) };
+        });
+        let pages = (size >> F::PAGE_SHIFT) as u32;
+        let reachable = area.flags.0 & AreaFlags::PERMISSIONS.0 != 0;
+        if own == 0 || others || !reachable || pages - own > missing {
+            return Ok(false);
+        }
+        let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(false) };
+        if self.state.tables.reserve_large(on).is_err() {
+            return Ok(false);
+        }
+        let mut attr = State::<F>::attr(area.flags) | soft.unwrap_or_default() | Attr::DIRTY;
+        if area.flags.has(AreaFlags::WRITE) {
+            attr = attr | Attr::WRITE;
+        }
+        on.before_mapped::<F>(attr, block.pfn, pages.into());
+        let (m, first) = (on.machine(), block.pfn);
+        let copy = |index: usize, raw: u64| {
+            if F::is_special(Level::PTE, raw) {
+                return Ok(()); // The frame of zeroes.
+            }
+            let to = Pfn(first.0 + ((index as u32) << F::PAGE_ORDER));
+            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and the caller has the
+            // space for itself.
+            unsafe { m.copy_data(on.pin(), F::frame(Level::PTE, raw), to) }
+        };
+        let mut gather = self.gather();
+        let leaf = F::leaf(level, first, attr);
+        let made = self.state.tables.make_large(start, leaf, &mut gather, copy, |raw| {
+            if F::is_special(Level::PTE, raw) {
+                return;
+            }
+            let frame = F::frame(Level::PTE, raw);
+            // SAFETY: 1. and 2. the entry held a reference to a data frame of this machine. It has been
+            // cleared, after a flush of its page.
+            unsafe {
+                if DataFrames::release_raw(on.frames(), frame) {
+                    on.data().give_raw(on.frames(), on.pin(), frame);
+                }
+            }
+        });
+        match made {
+            Ok(true) => block.keep(),
+            Ok(false) => {
+                self.state.tables.unreserve_large(on);
+                return Ok(false);
+            }
+            Err(e) => {
+                self.state.tables.unreserve_large(on);
+                return Err(e);
+            }
+        };
+        Ok(true)
+    }
+}

@@ -1,0 +1,295 @@
+//! Large pages of spaces: put by faults, copied by fork, moved.
+//!
+//! Spaces have one size of large pages: that of leaves in tables of [level 1](Tables::LARGE).
+//!
+//! Faults put large pages in parallel, under the lock of the table that they are in, as they link
+//! tables there. All else, splits among it, is for callers that have the tables for themselves:
+//! a split is done once for the 512 pages of a table (x86-64), and what follows for each of them is
+//! parallel again.
+use super::broken::Broken;
+use super::concurrent::TableLock;
+use super::large::{Relink, has_leaves, size};
+use super::node::Use;
+use super::range::Part;
+use super::reserve::needed;
+use super::tables::{NoTable, Tables};
+use crate::addr::VirtRange;
+use crate::format::{Entry, Format};
+use crate::frames::{AllocFlags, NoFrame};
+use crate::gather::Gather;
+use crate::machine::{Machine, On};
+use crate::page::Level;
+use crate::tlb::TlbRefusal;
+
+/// What has become of a large page that a fault wanted to put.
+#[derive(PartialEq, Eq)]
+pub(crate) enum PutLarge {
+    /// It stands.
+    Done,
+    /// Another CPU has put something there.
+    Lost,
+    /// Tables are missing that only a caller makes that has the tables for itself.
+    Exclusive,
+}
+
+impl<F: Format> Tables<F> {
+    /// Tables whose leaves are the large pages of spaces.
+    pub const LARGE: Level = Level(1);
+
+    /// Whether the format has them.
+    pub const HAS_LARGE: bool = F::LAYOUT.levels > 1 && has_leaves::<F>(Self::LARGE);
+
+    /// Bytes of one.
+    pub fn large_size() -> u64 {
+        size::<F>(Self::LARGE)
+    }
+
+    /// The tables, whose large pages hold references.
+    pub fn counted(mut self) -> Self {
+        self.is_counted = true;
+        self
+    }
+
+    /// The entry that may be a large page at `va`, a user address, and what it is; empty if the
+    /// table is missing.
+    pub fn large_entry<M: Machine>(&self, on: On<'_, M>, va: u64) -> (Entry, u64) {
+        let Some(node) = self.find(on, va, Self::LARGE) else { return (Entry::None, 0) };
+        let raw = node.load(F::index(Self::LARGE, va));
+        (F::entry(Self::LARGE, raw), raw)
+    }
+
+    /// Tables that are reserved for splits.
+    pub fn reserved(&self) -> u32 {
+        self.reserve.tables()
+    }
+
+    /// Reserves the tables that a large page may need, as other CPUs may do at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; the reserve is unchanged then.
+    pub fn reserve_large<M: Machine>(&self, on: On<'_, M>) -> Result<(), NoFrame> {
+        self.reserve.raise_shared::<F, M>(on, needed::<F>(Self::LARGE))
+    }
+
+    /// Gives up what [`reserve_large`](Self::reserve_large) has reserved for a page that was not
+    /// put.
+    pub fn unreserve_large<M: Machine>(&self, on: On<'_, M>) {
+        self.reserve.lower_shared(on, needed::<F>(Self::LARGE));
+    }
+
+    /// Puts the large page `raw`, for which tables are reserved, at `va`, unless anything is there.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`] if there was no memory for a table above.
+    pub fn put_large_page<M: Machine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        raw: u64,
+    ) -> Result<PutLarge, NoFrame> {
+        if !SHARED {
+            self.upper_table(on, va, Self::LARGE, AllocFlags::NORMAL)?;
+        }
+        let Some(node) = self.find(on, va, Self::LARGE) else { return Ok(PutLarge::Exclusive) };
+        // A root without a record has all its entries from the start.
+        let _lock = node.record().filter(|_| SHARED).map(|record| TableLock::take_above(on, record));
+        let index = F::index(Self::LARGE, va);
+        if node.entry(index) != Entry::None {
+            return Ok(PutLarge::Lost);
+        }
+        node.put(index, raw);
+        Ok(PutLarge::Done)
+    }
+
+    /// Copies the large pages of `range` into `to`, as [`copy`](Self::copy) does with pages. Those
+    /// that lie partly in it are split first. `share(level, entry)` is called once for each.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]: pages copied until then stay in `to`, for the caller to take down.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn copy_large<M: Machine>(
+        &mut self,
+        to: &mut Tables<F>,
+        range: VirtRange,
+        gather: &mut Gather<'_, M>,
+        protect: bool,
+        share: &dyn Fn(Level, u64),
+    ) -> Result<(), NoFrame> {
+        self.split_ends(range, gather);
+        let (on, others) = (gather.on(), Use::private(gather.is_private()));
+        let mut result = Ok(());
+        self.each_part(on, range, &mut |part| {
+            let Part::Large { node, index, va, raw } = part else { return };
+            if result.is_err() {
+                return;
+            }
+            let level = node.level();
+            result = to.reserve.raise::<F, M>(on, needed::<F>(level));
+            if result.is_err() {
+                return;
+            }
+            let there = match to.table(on, va, level, AllocFlags::NORMAL) {
+                Ok(there) => there,
+                Err(e) => {
+                    to.reserve.lower::<F, M>(on, needed::<F>(level));
+                    result = Err(e.not_large());
+                    return;
+                }
+            };
+            share(level, raw);
+            let change = |raw| if protect { F::write_protected(level, raw) } else { raw };
+            let mut copy = change(raw);
+            if copy != raw {
+                gather.changed_large(va, va + size::<F>(level), F::shift(level));
+                // Bits that an MMU has set since go to the copy, too.
+                (_, copy) = node.replace_seen(index, raw, copy, others, change);
+            }
+            there.put(F::index(level, va), copy);
+        });
+        result
+    }
+
+    /// Takes large pages in `range` apart that cannot be large where they are to be moved, from `to`
+    /// on. The rest of them is moved whole.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn split_for_move<M: Machine>(
+        &mut self,
+        range: VirtRange,
+        to: u64,
+        gather: &mut Gather<'_, M>,
+    ) {
+        self.split_ends(range, gather);
+        let on = gather.on();
+        let size = Self::large_size();
+        let aligned = (range.start ^ to) & (size - 1) == 0;
+        for va in (range.start & !(size - 1)..range.end).step_by(size as usize) {
+            if self.large_at(on, va).is_none() {
+                continue;
+            }
+            let target = va.wrapping_sub(range.start).wrapping_add(to);
+            if !aligned || self.find(on, target, Level::PTE).is_some() {
+                let split = self.split_down(va, Level::PTE, gather);
+                debug_assert!(split.is_ok(), "the caller may flush");
+            }
+        }
+    }
+
+    /// Moves the large page at `at`, if there is one, to `target`, where nothing is.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`] if there was no memory for a table; it is where it was then.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn move_large<M: Machine>(
+        &mut self,
+        at: u64,
+        target: u64,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), NoFrame> {
+        let on = gather.on();
+        let Some((level, _)) = self.large_at(on, at) else { return Ok(()) };
+        let there = self.table(on, target, level, AllocFlags::NORMAL).map_err(NoTable::not_large)?;
+        let Some(node) = self.find(on, at, level) else { return Ok(()) };
+        gather.changed_large(at, at + size::<F>(level), F::shift(level));
+        if let Some(old) = node.take(F::index(level, at), Use::private(gather.is_private())) {
+            there.put(F::index(level, target), old);
+        }
+        Ok(())
+    }
+
+    /// Takes all large pages in `range` apart.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if that needs a break in the middle of a flush of this CPU; those from there on
+    /// are as they were.
+    #[cold]
+    #[inline(never)]
+    pub fn split_all<M: Machine>(
+        &mut self,
+        range: VirtRange,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), TlbRefusal> {
+        let size = Self::large_size();
+        if self.may_be_large() {
+            for va in (range.start & !(size - 1)..range.end).step_by(size as usize) {
+                self.split_down(va, Level::PTE, gather)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the large page `new`, of other frames, in the place of the one at `start`, which is
+    /// flushed before.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] in the middle of a flush of this CPU; the large page is as it was then.
+    pub fn replace_large<M: Machine>(
+        &mut self,
+        start: u64,
+        new: u64,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), TlbRefusal> {
+        let on = gather.on();
+        let Some(node) = self.find(on, start, Self::LARGE) else { return Ok(()) };
+        let (index, shift) = (F::index(Self::LARGE, start), F::shift(Self::LARGE));
+        if gather.is_private() {
+            node.exchange_large(index, new, Use::Private);
+            return Ok(());
+        }
+        let mut broken = Broken::<F, M::Window, _, 1>::new(|level, va| self.find(on, va, level));
+        broken.add(&node, index, start);
+        gather.changed_large(start, start + (1 << shift), shift);
+        broken.make(|| gather.flush_so_far(), |_, _, _| new, |_, _, _| {})?;
+        gather.became_valid_leaf(start, shift, 0, new);
+        Ok(())
+    }
+
+    /// Puts the large page `leaf` in the place of the table at `start`. The table is cut off and
+    /// flushed first; then `copy(index, entry)` is called for each page, and `gone(entry)` for each
+    /// when the large page stands. False, with the table where it was, if `copy` fails.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] in the middle of a flush of this CPU; the table is where it was then.
+    pub fn make_large<M: Machine>(
+        &mut self,
+        start: u64,
+        leaf: u64,
+        gather: &mut Gather<'_, M>,
+        mut copy: impl FnMut(usize, u64) -> Result<(), NoFrame>,
+        mut gone: impl FnMut(u64),
+    ) -> Result<bool, TlbRefusal> {
+        let (on, level) = (gather.on(), Self::LARGE);
+        let (index, end) = (F::index(level, start), start + Self::large_size());
+        let Some(node) = self.find(on, start, level) else { return Ok(false) };
+        let Some(table) = F::linked(level, node.load(index)) else { return Ok(false) };
+        on.tlb().may_flush(on.pin())?;
+        let child = self.node(on, Level::PTE, table);
+        let relink = Relink::<F, M>::cut(&node, index);
+        gather.table_moved(start, end);
+        gather.flush_so_far()?;
+        let mut copied = Ok(());
+        child.each(0, F::entries(Level::PTE) - 1, |index, raw| {
+            if copied.is_ok() {
+                copied = copy(index, raw);
+            }
+        });
+        if copied.is_err() {
+            return Ok(false);
+        }
+        relink.forget();
+        node.put(index, leaf);
+        child.clear(0, F::entries(Level::PTE) - 1, Use::Private, |_, raw| gone(raw));
+        self.give_replaced(start, &child, gather);
+        gather.became_valid_leaf(start, F::shift(level), 0, leaf);
+        Ok(true)
+    }
+}
