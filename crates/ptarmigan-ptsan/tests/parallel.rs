@@ -6,7 +6,9 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::format::X86_64;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Layered;
-use ptarmigan::space::{Access, Advice, AreaFlags, SharedSpace, Space, SpaceMachine};
+use ptarmigan::space::{
+    Access, Advice, AreaFlags, CollapseLimits, LargePages, SharedSpace, Space, SpaceMachine,
+};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{SoftMmu, Watchable};
@@ -66,6 +68,8 @@ const PAGE: u64 = 4096;
 const STEPS: usize = 500;
 /// Pages around the border of two leaf tables.
 const BASE: u64 = 0x40_0000 - 8 * PAGE;
+/// The leaf tables of all pages.
+const WHOLE: VirtRange = VirtRange { start: 0x20_0000, end: 0x80_0000 };
 
 /// One CPU's random calls.
 fn work<M: SpaceMachine>(
@@ -73,7 +77,7 @@ fn work<M: SpaceMachine>(
     mmu: &SoftMmu<'_, X86_64>,
     spaces: &[SharedSpace<X86_64>],
     numbers: &mut Numbers,
-    steps: usize,
+    (steps, large): (usize, bool),
 ) {
     let cpu = usize::from(on.pin().cpu().0);
     let rw = AreaFlags::READ.with(AreaFlags::WRITE);
@@ -87,7 +91,7 @@ fn work<M: SpaceMachine>(
         let at = BASE + 4 * PAGE + numbers.below(8) * PAGE + second;
         let range = VirtRange { start: at, end: at + (1 + numbers.below(6)) * PAGE };
         let write = numbers.below(2) == 0;
-        match numbers.below(20) {
+        match numbers.below(if large { 23 } else { 20 }) {
             0 | 1 => {
                 if let Some(left) = current.take() {
                     let lazily = numbers.below(2) == 0;
@@ -135,6 +139,12 @@ fn work<M: SpaceMachine>(
                         let _ = guard.edit().mremap(to, range, false);
                     }
                     18 => drop(guard.edit().madvise(range, Advice::DontNeed)),
+                    20 => drop(guard.edit().mmap(WHOLE, rw, 0)),
+                    21 => {
+                        let limits = CollapseLimits { spans: 4, missing: 512 };
+                        guard.edit().collapse(VirtAddr(0), limits).unwrap();
+                    }
+                    22 => drop(guard.edit().madvise(WHOLE, Advice::Large(write))),
                     _ => {
                         let child = guard.edit().fork();
                         drop(guard);
@@ -157,6 +167,7 @@ fn work<M: SpaceMachine>(
 fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
     let cpus = 2 + (seed % 3) as usize;
     let nodes = 1 + (seed % 2) as usize;
+    let large = seed % 3 == 2;
     let config = HostConfig { cpus, nodes, bytes: 32 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<X86_64>::new(config).unwrap();
     let asids = seed & 4 != 0;
@@ -179,7 +190,12 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
         let slot = host.slot(0).unwrap();
         let pin = slot.pin();
         let on = machine.on(&pin).unwrap();
-        (0..2).map(|_| SharedSpace::new(Space::new(on).unwrap())).collect()
+        let new = |copy| {
+            let mut space = Space::new(on).unwrap();
+            space.edit(on).unwrap().set_large_pages(LargePages { in_new_areas: large, copy });
+            SharedSpace::new(space)
+        };
+        [false, true].map(new).into()
     };
     let left = AtomicUsize::new(cpus);
     let together = Barrier::new(cpus);
@@ -194,7 +210,7 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
                 let random = (seed * 31 + cpu as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
                 together.wait();
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    work(on, mmu, spaces, &mut Numbers(random), steps);
+                    work(on, mmu, spaces, &mut Numbers(random), (steps, large));
                 }));
                 left.fetch_sub(1, SeqCst);
                 if let Err(panic) = done {

@@ -75,7 +75,7 @@ fn large<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 1_000;
     let mut sums = [0; 3];
     for seed in 1..=LARGE_STEPS / PIECE {
-        let (asids, cpus) = ([0, 3, 200][seed as usize % 3], 1 + seed as usize % 4);
+        let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus, large: true };
         let ran = drive::<F, T>(arch(), &what);
         assert_eq!(ran.findings, 0, "{}, seed {seed}: {}", F::NAME, ran.report);
