@@ -9,7 +9,7 @@ mod rng;
 mod drive;
 mod map;
 
-use drive::{Drive, Ran, drive};
+use drive::{Drive, Ran, drive, drive_on};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Ept, Format, I386, Ia64, LoongArch64, Npt, Sparc64, Sv32,
     Sv39, Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
@@ -27,7 +27,7 @@ fn format<F: Watchable, T: MmuTraits>() {
     for seed in 1..=STEPS / PIECE {
         let asids = [0, 3, 200][seed as usize % 3];
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus: 2, large: false };
-        let Ran { served, passed, denied, findings, report, .. } = drive::<F, T>(F::arch(), &what);
+        let Ran { served, passed, denied, findings, report, .. } = drive::<F, T>(&what);
         assert_eq!(findings, 0, "{}, seed {seed}: {report}", F::NAME);
         sums.iter_mut().zip([served, passed, denied]).for_each(|(sum, n)| *sum += n);
     }
@@ -77,7 +77,7 @@ fn large<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     for seed in 1..=LARGE_STEPS / PIECE {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus, large: true };
-        let ran = drive::<F, T>(arch(), &what);
+        let ran = drive_on::<F, T>(arch(), &what);
         assert_eq!(ran.findings, 0, "{}, seed {seed}: {}", F::NAME, ran.report);
         sums.iter_mut().zip(ran.large).for_each(|(sum, n)| *sum += n);
     }

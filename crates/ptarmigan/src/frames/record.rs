@@ -40,9 +40,9 @@ pub enum Use {
 ///
 /// | field | free block | table | data | slab |
 /// |---|---|---|---|---|
-/// | `lines` | next and previous block | touched cache lines, one bit each | next in a chain; of a [large](super::data) one, see there | next, previous slab |
+/// | `lines` | next and previous block | touched cache lines, one bit each | next in a chain; of a large one see `frames/data/large.rs` | next, previous slab |
 /// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
-/// | `live` | – | present entries; until they are counted, maybe the first one | of a [large](super::data) one, see there | objects in use |
+/// | `live` | – | present entries; until they are counted, maybe the first one | of a large one see `frames/data/large.rs` | objects in use |
 /// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | order of the block, also while it rests; a bit for a gather's claim | class |
 ///
 /// All fields are atomics so that frames may be looked at from any CPU; their writers are

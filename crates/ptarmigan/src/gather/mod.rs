@@ -46,6 +46,7 @@ pub(crate) use leaves::EndedLeaves;
 
 use end::End;
 pub use released::Released;
+pub(crate) use released::release_flushed;
 
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::error::error;

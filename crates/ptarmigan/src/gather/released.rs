@@ -26,28 +26,6 @@ impl<'a, M: Machine> Released<'a, M> {
         self.ticket.as_ref()
     }
 
-    /// Drops the reference that the leaf `raw` of format `F` held on its frame, now that another
-    /// entry stands in its place.
-    ///
-    /// # Safety
-    ///
-    /// 1. Unless it is special, the entry owned a reference to a data frame of this machine, and
-    ///    the caller gives it away.
-    /// 2. The flush that this comes from was of the entry, no MMU has been able to use it since,
-    ///    and it was not [refused](Self::ticket).
-    #[inline]
-    pub(crate) unsafe fn release<F: Format>(&mut self, raw: u64) {
-        if F::is_special(Level::PTE, raw) {
-            return;
-        }
-        let (on, pfn) = (self.on, F::frame(Level::PTE, raw));
-        if on.frames().meta(pfn).drop_reference() {
-            // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been
-            // waited for (2.).
-            unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
-        }
-    }
-
     /// Gives tables to the policy, drops references, and gives frames without any back to the
     /// allocator.
     pub fn free(self) {
@@ -61,6 +39,27 @@ impl<M: Machine> Drop for Released<'_, M> {
         if self.ends && self.ticket.is_some() {
             self.on.policy().gather_end();
         }
+    }
+}
+
+/// Drops the reference that the leaf `raw` of format `F` held on its frame, now that another entry
+/// stands in its place.
+///
+/// # Safety
+///
+/// 1. Unless it is special, the entry owned a reference to a data frame of this machine, and the
+///    caller gives it away.
+/// 2. Every CPU has forgotten the entry since MMUs could use it.
+#[inline]
+pub(crate) unsafe fn release_flushed<F: Format, M: Machine>(on: On<'_, M>, raw: u64) {
+    if F::is_special(Level::PTE, raw) {
+        return;
+    }
+    let pfn = F::frame(Level::PTE, raw);
+    if on.frames().meta(pfn).drop_reference() {
+        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and no TLB knows the entry
+        // (2.).
+        unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
     }
 }
 

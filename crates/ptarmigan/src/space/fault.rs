@@ -8,7 +8,7 @@ use crate::cpu::{CpuId, WrongMachine};
 use crate::error::error;
 use crate::format::{Access, Attr, Format};
 use crate::frames::{AllocFlags, DataFrames, NoFrame};
-use crate::gather::Gather;
+use crate::gather::{Gather, release_flushed};
 use crate::machine::{Machine, On, Unmapped};
 use crate::page::Level;
 use crate::table::{Descent, Leaf, Locked, NeedsBreak, PutError, Use};
@@ -468,21 +468,19 @@ impl<F: Format> State<F> {
             // for its only user. It goes after the new entry stands: if the flush unwinds, the old
             // one comes back.
             let broken = Broken { on, entry: &entry, was: entry.break_off(), fresh: Some(fresh) };
-            let mut released = gather.flush();
+            gather.flush_so_far()?;
             core::mem::forget(broken);
             entry.replace(Use::Walked, |_| new);
             drop(entry);
             // SAFETY: 1. spaces map counted data frames of their machine, each entry with a
-            // reference of its own, and special frames. 2. the gather is one of this page, the
-            // entry was broken off before its flush, and `may_flush` said above that it would not
-            // be refused.
-            unsafe { released.release::<F>(raw) };
-            released.free();
+            // reference of its own, and special frames. 2. the gather is one of this page, and the
+            // entry was broken off before its flush.
+            unsafe { release_flushed::<F, M>(on, raw) };
         } else {
             entry.replace(others, |_| new);
             drop(entry);
             release::<F, M>(&mut gather, Level::PTE, raw);
-            gather.finish();
+            drop(gather);
         }
         on.became_valid(Some(tlb), page, F::PAGE_SHIFT, 1, raw, new);
         Ok(Outcome::Done(Done::Copied))
@@ -523,9 +521,9 @@ fn change_broken<F: Format, M: Machine>(
     new: impl Fn(u64) -> u64,
 ) -> Result<u64, TlbRefusal> {
     on.tlb().may_flush(on.pin())?;
-    let gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
+    let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
     let broken = Broken { on, entry, was: entry.break_off(), fresh: None };
-    gather.flush().free();
+    gather.flush_so_far()?;
     let was = broken.was;
     let raw = new(was);
     core::mem::forget(broken);

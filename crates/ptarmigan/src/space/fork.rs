@@ -21,7 +21,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let on = self.on;
         self.may_flush()?;
         let copied = LooseAreas { on, areas: self.state.areas.copy(on)? };
-        let tables = Tables::new(on, AllocFlags::NORMAL)?.counted();
+        let mut tables = Tables::new(on, AllocFlags::NORMAL)?;
+        tables.count_large();
         let areas = copied.keep();
         let State { heap, stack_limit, tag, large, .. } = *self.state;
         let state = State { tables, areas, recent: Default::default(), heap, stack_limit, tag, large };

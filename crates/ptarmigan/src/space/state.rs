@@ -41,8 +41,10 @@ const STACK_LIMIT: u32 = 8 << 20;
 
 impl<F: Format> State<F> {
     fn new<M: Machine>(on: On<'_, M>) -> Result<Self, NoFrame> {
+        let mut tables = Tables::new(on, AllocFlags::NORMAL)?;
+        tables.count_large();
         Ok(State {
-            tables: Tables::new(on, AllocFlags::NORMAL)?.counted(),
+            tables,
             areas: Areas::new(),
             recent: Default::default(),
             heap: VirtRange { start: 0, end: 0 },

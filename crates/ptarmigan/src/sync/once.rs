@@ -43,7 +43,12 @@ impl<T> Once<T> {
             }
         }
         let empty = Empty(&self.state);
-        let value = match make() {
+        // A call: what it has on the stack is gone when the value is written.
+        #[inline(never)]
+        fn call<R>(make: impl FnOnce() -> R) -> R {
+            make()
+        }
+        let value = match call(make) {
             Ok(value) => value,
             Err(e) => return Some(Err(e)),
         };

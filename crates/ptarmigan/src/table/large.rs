@@ -292,8 +292,9 @@ impl<F: Format> Tables<F> {
         // SAFETY: 1. and 2. the large page held a reference to the whole of a large data frame of
         // this machine (`is_counted`), and each of its parts holds one to its page instead.
         unsafe {
-            on.data()
-                .into_pages(on.frames(), F::frame(level, raw), |done| on.tlb().wait_until(on.pin(), done));
+            on.data().give_pages_counts(on.frames(), F::frame(level, raw), |done| {
+                on.tlb().wait_until(on.pin(), done)
+            });
         }
     }
 }

@@ -44,10 +44,10 @@ impl<F: Format> Tables<F> {
         size::<F>(Self::LARGE)
     }
 
-    /// The tables, whose large pages hold references.
-    pub fn counted(mut self) -> Self {
+    /// From now on large pages hold references. Tables that have none yet.
+    #[inline]
+    pub fn count_large(&mut self) {
         self.is_counted = true;
-        self
     }
 
     /// The entry that may be a large page at `va`, a user address, and what it is; empty if the

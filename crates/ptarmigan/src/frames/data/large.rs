@@ -5,7 +5,7 @@
 //! A large page holds one reference to its block as a whole, so that fork shares 512 pages by one
 //! step. The count of these is in the record of the first frame.
 //!
-//! A space that takes a large page apart [changes](DataFrames::into_pages) its reference to one for
+//! A space that takes a large page apart [changes](DataFrames::give_pages_counts) its reference to one for
 //! each page. The first to do so gives every page a count of its own, in the page's record, and from
 //! then on the references to the whole together hold one to each page. So no page goes while a large
 //! page of another space shows it, and when the last large page goes, each page has as many
@@ -147,7 +147,12 @@ impl DataFrames {
     /// 1. `pfn` is the first frame of a large data frame of `frames`, and this and they are of one
     ///    machine.
     /// 2. The caller owns a reference to the whole, and owns one to each page instead afterwards.
-    pub(crate) unsafe fn into_pages(&self, frames: &Frames, pfn: Pfn, wait: impl FnOnce(&dyn Fn() -> bool)) {
+    pub(crate) unsafe fn give_pages_counts(
+        &self,
+        frames: &Frames,
+        pfn: Pfn,
+        wait: impl FnOnce(&dyn Fn() -> bool),
+    ) {
         let large = self.large(frames, pfn);
         let (state, order) = (large.first.state_of_large(), large.order());
         let begin = |count| {
