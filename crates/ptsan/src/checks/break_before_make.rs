@@ -147,8 +147,7 @@ impl Sanitizer {
                 found = held.map(|e| (Rule::ChangedSize, held_leaf(e, false)));
             }
             if let (None, Entry::Leaf { .. }) = (found, new) {
-                let bytes = 1u64 << arch.levels[usize::from(at.level)].shift;
-                found = self.debts.owed_within(cpu, loaded.space, va, bytes).map(|debt| {
+                found = self.debts.owed_within(arch, (cpu, loaded.space), (va, at.level)).map(|debt| {
                     let PageDebt { phys, perms, .. } = *debt;
                     let held = Entry::Leaf { phys, perms, global: false, accessed: true, memory_type: 0 };
                     (Rule::ChangedSize, held)

@@ -206,11 +206,18 @@ impl Debts {
         });
     }
 
-    /// Returns a page in `bytes` bytes at `va` for which a CPU owes a flush.
-    pub(crate) fn owed_within(&self, cpu: usize, space: u64, va: u64, bytes: u64) -> Option<&PageDebt> {
-        let end = va.saturating_add(bytes);
+    /// Returns a page in the block of `level` at `va`, smaller than it, for which a CPU owes a
+    /// flush.
+    pub(crate) fn owed_within(
+        &self,
+        arch: &Arch,
+        (cpu, space): (usize, u64),
+        (va, level): (u64, u8),
+    ) -> Option<&PageDebt> {
+        let end = va.saturating_add(1 << arch.levels[usize::from(level)].shift);
         let within = |debt: &&PageDebt| {
-            debt.space == space && debt.va >= va && debt.va < end && debt.cpus.contains(cpu)
+            let inside = debt.va >= va && debt.va < end && debt.level < level;
+            debt.space == space && inside && debt.cpus.contains(cpu)
         };
         self.pages.values().map(|place| &place.first).filter(within).min_by_key(|debt| debt.va)
     }

@@ -174,6 +174,20 @@ fn a_block_split_without_a_break_is_found() {
 }
 
 #[test]
+fn a_block_that_may_be_written_again_before_its_flush_has_not_changed_its_size() {
+    let mut arm = Arm::new(true);
+    let at = arm.entry(1);
+    arm.put(at, 0);
+    arm.flush(Flush::page(1, VA));
+    for raw in [0x40_0000 | BLOCK, 0x40_0000 | BLOCK | 1 << 7, 0x40_0000 | BLOCK] {
+        arm.put(at, raw);
+        arm.access();
+    }
+    arm.flush(Flush::page(1, VA));
+    arm.m.san.assert_clean();
+}
+
+#[test]
 fn pages_collapsed_into_a_block_need_every_page_flushed() {
     for told in [true, false] {
         // All pages, the one that was used, another one, the last level of all pages.
