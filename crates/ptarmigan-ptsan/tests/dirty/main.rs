@@ -263,7 +263,8 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
             _ => (1 << (F::shift(level) - F::PAGE_SHIFT), level),
         };
         // SAFETY: 1. no program uses the memory behind the frames.
-        let done = unsafe { tree.edit(on).unwrap().map_range_large(range::<F>(first, n), frame, attr, largest) };
+        let done =
+            unsafe { tree.edit(on).unwrap().map_range_large(range::<F>(first, n), frame, attr, largest) };
         let is_free = self.pages.range(first..first + n).next().is_none();
         assert_eq!(done.is_ok(), is_free, "{done:?}");
         if is_free {

@@ -233,7 +233,7 @@ impl<F: Format> Tables<F> {
     ///
     /// [`TlbRefusal`] if that needs a break in the middle of a flush of this CPU; it is unchanged
     /// then.
-    fn split<M: Machine>(
+    pub(super) fn split<M: Machine>(
         &mut self,
         va: u64,
         level: Level,

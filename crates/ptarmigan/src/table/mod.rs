@@ -12,6 +12,7 @@
 //! | [`TreeMut::map`], [`TreeMut::map_range`], copies and moves | `&mut Tree` | yes; on failure the tree is as before |
 //! | [`TreeMut::map_large`], [`TreeMut::collapse`] | `&mut Tree` | yes, and reserve tables for parts |
 //! | [`TreeMut::unmap_range`], [`TreeMut::change_range`], [`TreeMut::split`], [`Tree::end`] | `&mut Tree` | never but what was reserved |
+//! | [`TreeMut::take_dirty`], [`TreeMut::take_accessed`], [`TreeMut::write_protect`] | `&mut Tree` | never but what was reserved |
 //! | [`TreeRef::query`], [`TreeRef::walk`] | `&Tree` | never |
 //! | [`KernelRange::map`] | `&mut KernelRange`; links above its leaf tables: a spin lock | yes; no page is mapped on failure |
 //! | [`KernelRange::unmap`], [`KernelRange::protect`] | `&mut KernelRange` | never |
@@ -20,6 +21,7 @@
 mod broken;
 mod concurrent;
 mod cursor;
+mod dirty;
 mod dump;
 mod gathers;
 mod kernel;
