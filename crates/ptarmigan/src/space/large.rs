@@ -314,7 +314,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         })?;
         if !large {
             let mut gather = self.gather();
-            let split = self.state.tables.split_all(range, &mut gather);
+            let split = self.state.tables.split_range(range, Level::PTE, &mut gather);
             debug_assert!(split.is_ok(), "asked above");
         }
         Ok(())

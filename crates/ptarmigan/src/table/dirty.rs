@@ -104,7 +104,7 @@ impl<F: Format> Tables<F> {
     /// [`TlbRefusal`] if that needs a break in the middle of a flush of this CPU; some may have
     /// been split.
     #[cold]
-    fn split_range<M: Machine>(
+    pub fn split_range<M: Machine>(
         &mut self,
         range: VirtRange,
         largest: Level,

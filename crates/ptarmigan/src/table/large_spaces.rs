@@ -203,28 +203,6 @@ impl<F: Format> Tables<F> {
         Ok(())
     }
 
-    /// Takes all large pages in `range` apart.
-    ///
-    /// # Errors
-    ///
-    /// [`TlbRefusal`] if that needs a break in the middle of a flush of this CPU; those from there on
-    /// are as they were.
-    #[cold]
-    #[inline(never)]
-    pub fn split_all<M: Machine>(
-        &mut self,
-        range: VirtRange,
-        gather: &mut Gather<'_, M>,
-    ) -> Result<(), TlbRefusal> {
-        let size = Self::large_size();
-        if self.may_be_large() {
-            for va in (range.start & !(size - 1)..range.end).step_by(size as usize) {
-                self.split_down(va, Level::PTE, gather)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Puts the large page `new`, of other frames, in the place of the one at `start`, which is
     /// flushed before.
     ///

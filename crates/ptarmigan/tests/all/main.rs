@@ -59,6 +59,7 @@ mod kernel_ranges;
 mod kernel_ranges_shared;
 #[cfg(not(miri))]
 mod large;
+mod large_spaces;
 #[cfg(not(miri))]
 mod layers;
 #[cfg(not(miri))]
