@@ -9,13 +9,12 @@ mod rng;
 mod drive;
 mod map;
 
-use drive::{Drive, Ran, drive, drive_on};
+use drive::{Drive, Ran, drive};
 use ptarmigan::format::{
-    Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Ept, Format, I386, Ia64, LoongArch64, Npt, Sparc64, Sv32,
-    Sv39, Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
+    Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Ept, I386, Ia64, LoongArch64, Npt, Sparc64, Sv32, Sv39,
+    Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
-use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Told, Watchable};
-use ptsan::Arch;
+use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
 
 /// Steps of each format: some seconds.
 const STEPS: u32 = 1_000_000;
@@ -65,45 +64,4 @@ each_format! {
     npt Npt, Interrupting;
     sv39x4 Sv39x4, Fencing;
     sv48x4 Sv48x4, Fencing;
-}
-
-/// Steps of each format with large pages, which are slower.
-const LARGE_STEPS: u32 = 80_000;
-
-/// As [`format`], in spaces that may have large pages, with stores told.
-fn large<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
-    const PIECE: u32 = 1_000;
-    let mut sums = [0; 3];
-    for seed in 1..=LARGE_STEPS / PIECE {
-        let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
-        let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus, large: true };
-        let ran = drive_on::<F, T>(arch(), &what);
-        assert_eq!(ran.findings, 0, "{}, seed {seed}: {}", F::NAME, ran.report);
-        sums.iter_mut().zip(ran.large).for_each(|(sum, n)| *sum += n);
-    }
-    let [faulted, copied, collapsed] = sums;
-    assert!(faulted > 200 && copied > 8 && collapsed > 8, "{}: {sums:?}", F::NAME);
-}
-
-macro_rules! each_large {
-    ($($test:ident $format:ty, $mmu:ty;)*) => { $(
-        #[test]
-        fn $test() {
-            large::<Told<$format>, $mmu>(<$format as Watchable>::arch);
-        }
-    )* };
-}
-
-each_large! {
-    large_i386 I386, Interrupting;
-    large_i386_pae X86Pae, Interrupting;
-    large_x86_64 X86_64, Interrupting;
-    large_x86_64_5 X86_64La57, Interrupting;
-    large_sv32 Sv32, Fencing;
-    large_sv39 Sv39, Fencing;
-    large_aarch64_4k Aarch64, Broadcasting;
-    large_aarch64_s2 Aarch64Stage2, Broadcasting;
-    large_ept Ept, Interrupting;
-    large_npt Npt, Interrupting;
-    large_sv39x4 Sv39x4, Fencing;
 }

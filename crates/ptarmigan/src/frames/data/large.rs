@@ -186,3 +186,124 @@ impl DataFrames {
         };
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::bootmem::BootMemory;
+    use crate::cpu::{CpuId, MachineId, NodeId};
+    use crate::frames::{MemoryRun, MemorySize, ZoneClass};
+    use core::mem::MaybeUninit;
+    use core::ptr::NonNull;
+    use loom::cell::UnsafeCell;
+    use std::sync::Arc;
+
+    /// Frames, and what is in the two pages of the large one.
+    struct World {
+        frames: Frames,
+        data: DataFrames,
+        content: [UnsafeCell<u32>; 2],
+        pfn: Pfn,
+        _boot: Vec<MaybeUninit<u64>>,
+    }
+
+    // SAFETY: an execution of a model runs on one thread of the host.
+    unsafe impl Send for World {}
+    // SAFETY: as above.
+    unsafe impl Sync for World {}
+
+    impl World {
+        /// A machine of a few frames, of which a large one of two has `references` to the whole.
+        fn new(references: u32) -> Arc<Self> {
+            let runs = [MemoryRun { start: Pfn(2), frames: 6, node: NodeId(0), class: ZoneClass::Low }];
+            let bytes = Frames::bytes(&MemorySize::of(&runs)) + DataFrames::bytes(1, 1);
+            let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
+            // SAFETY: 1. the block is kept beside the parts made of it.
+            let mut boot =
+                unsafe { BootMemory::new(NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
+            let machine = MachineId::new();
+            // SAFETY: 1. nobody uses the memory. 2. the identity is new.
+            let frames = unsafe { Frames::new(&mut boot, machine, &runs) }.unwrap();
+            let data = DataFrames::new(&mut boot, &frames, 1).unwrap();
+            // SAFETY: 1. and 2. the model is on its only CPU.
+            let pin = unsafe { Pinned::assume(machine, CpuId(0), NodeId(0)) };
+            let pfn = data.take_large(&frames, &pin, 1).unwrap().pfn;
+            (1..references).for_each(|_| data.large(&frames, pfn).share());
+            let content = [UnsafeCell::new(0), UnsafeCell::new(0)];
+            Arc::new(World { frames, data, content, pfn, _boot: block })
+        }
+
+        fn use_page(&self, page: usize) {
+            // SAFETY: the model checker finds accesses that exclude each other.
+            self.content[page].with(|content| unsafe { *content });
+        }
+
+        /// The last reference to a page, or to all, has gone: its frame is written by others.
+        fn gone(&self, pfn: Pfn, gone: &mut [u32; 2]) {
+            let order = self.frames.meta(pfn).order();
+            for page in (pfn.0 - self.pfn.0) as usize..(pfn.0 - self.pfn.0) as usize + (1 << order) {
+                // SAFETY: as in `use_page`.
+                self.content[page].with_mut(|content| unsafe { *content += 1 });
+                gone[page] += 1;
+            }
+        }
+
+        /// A holder of a reference uses the pages and gives them up, one by one if it `splits`.
+        fn give_up(&self, splits: bool) -> [u32; 2] {
+            let (World { frames, data, pfn, .. }, mut gone) = (self, [0; 2]);
+            (0..2).for_each(|page| self.use_page(page));
+            if !splits {
+                // SAFETY: 1. of one world. 2. the caller's.
+                unsafe { data.release_large(frames, *pfn, |pfn| self.gone(pfn, &mut gone)) };
+                return gone;
+            }
+            let wait = |done: &dyn Fn() -> bool| {
+                while !done() {
+                    loom::thread::yield_now();
+                }
+            };
+            // SAFETY: 1. of one world. 2. the caller's.
+            unsafe { data.give_pages_counts(frames, *pfn, wait) };
+            for page in data.pages(*pfn, 1) {
+                self.use_page((page.0 - pfn.0) as usize);
+                if frames.meta(page).drop_reference() {
+                    self.gone(page, &mut gone);
+                }
+            }
+            gone
+        }
+    }
+
+    /// Holders on a thread each, which split or do not: each page goes once, after all have used it.
+    fn each_page_goes_once<const N: usize>(preemptions: usize, splits: [bool; N]) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+        builder.max_branches = 50_000;
+        builder.check(move || {
+            let world = World::new(N as u32);
+            let mut others = Vec::new();
+            for splits in splits.into_iter().skip(1) {
+                let world = world.clone();
+                others.push(loom::thread::spawn(move || world.give_up(splits)));
+            }
+            let mut sum = world.give_up(splits[0]);
+            for other in others {
+                let gone = other.join().unwrap();
+                sum.iter_mut().zip(gone).for_each(|(sum, gone)| *sum += gone);
+            }
+            assert_eq!(sum, [1, 1]);
+        });
+    }
+
+    #[test]
+    fn models_of_a_large_frame_that_two_spaces_give_up() {
+        for splits in [[false, false], [true, false], [true, true]] {
+            each_page_goes_once(3, splits);
+        }
+    }
+
+    #[test]
+    fn models_of_a_large_frame_that_three_spaces_give_up() {
+        each_page_goes_once(1, [true, true, false]);
+    }
+}

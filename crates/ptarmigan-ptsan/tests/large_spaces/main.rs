@@ -1,0 +1,57 @@
+//! Random operations on spaces that may have large pages, of every format whose spaces have them,
+//! compared with a map of pages; stores are told.
+#[path = "../driver/rng.rs"]
+mod rng;
+
+#[path = "../formats/drive.rs"]
+mod drive;
+#[path = "../formats/map.rs"]
+mod map;
+
+use drive::{Drive, drive_on};
+use ptarmigan::format::{
+    Aarch64, Aarch64Stage2, Ept, Format, I386, Npt, Sv32, Sv39, Sv39x4, X86_64, X86_64La57, X86Pae,
+};
+use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Told, Watchable};
+use ptsan::Arch;
+
+/// Steps of each format.
+const STEPS: u32 = 40_000;
+
+/// Runs the steps in pieces, each with a seed and numbers for TLBs of its own.
+fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
+    const PIECE: u32 = 1_000;
+    let mut sums = [0; 3];
+    for seed in 1..=STEPS / PIECE {
+        let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
+        let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus, large: true };
+        let ran = drive_on::<F, T>(arch(), &what);
+        assert_eq!(ran.findings, 0, "{}, seed {seed}: {}", F::NAME, ran.report);
+        sums.iter_mut().zip(ran.large).for_each(|(sum, n)| *sum += n);
+    }
+    let [faulted, copied, collapsed] = sums;
+    assert!(faulted > 100 && copied > 0 && collapsed > 4, "{}: {sums:?}", F::NAME);
+}
+
+macro_rules! each_format {
+    ($($test:ident $format:ty, $mmu:ty;)*) => { $(
+        #[test]
+        fn $test() {
+            format::<Told<$format>, $mmu>(<$format as Watchable>::arch);
+        }
+    )* };
+}
+
+each_format! {
+    i386 I386, Interrupting;
+    i386_pae X86Pae, Interrupting;
+    x86_64 X86_64, Interrupting;
+    x86_64_5 X86_64La57, Interrupting;
+    sv32 Sv32, Fencing;
+    sv39 Sv39, Fencing;
+    aarch64_4k Aarch64, Broadcasting;
+    aarch64_s2 Aarch64Stage2, Broadcasting;
+    ept Ept, Interrupting;
+    npt Npt, Interrupting;
+    sv39x4 Sv39x4, Fencing;
+}
