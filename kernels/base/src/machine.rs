@@ -182,4 +182,12 @@ unsafe impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> Space
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
         self.parts.backing_frame(object, page)
     }
+
+    fn fault_around(&self) -> u32 {
+        self.parts.fault_around()
+    }
+
+    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
+        self.parts.frame_at_hand(object, page)
+    }
 }

@@ -7,7 +7,8 @@ use crate::addr::Pfn;
 ///
 /// An implementation promises:
 ///
-/// 1. Programs may do with the pages that [`frame`](Self::frame) names what the area that shows
+/// 1. Programs may do with the pages that [`frame`](Self::frame) and
+///    [`frame_at_hand`](Self::frame_at_hand) name what the area that shows
 ///    them allows, as long as any space shows them; no data frame of the machine is among them. A
 ///    page of the machine's format that has several frames is aligned to its size.
 pub unsafe trait Objects: Sync {
@@ -18,6 +19,17 @@ pub unsafe trait Objects: Sync {
     /// faults. Code in a frame that is not of the machine's memory (a part of the kernel's image)
     /// is made visible to instruction fetches by the kernel, before an area shows it.
     fn frame(&self, object: u32, page: u64) -> Option<Pfn>;
+
+    /// Returns how many pages a fault that reads one maps at most; see
+    /// [`SpaceMachine::fault_around`](crate::space::SpaceMachine::fault_around).
+    fn fault_around(&self) -> u32 {
+        1
+    }
+
+    /// As [`frame`](Self::frame), if that takes no wait and no other work.
+    fn frame_at_hand(&self, _object: u32, _page: u64) -> Option<Pfn> {
+        None
+    }
 }
 
 /// No objects: areas with a backing fault as beyond the end of a file.
@@ -37,5 +49,15 @@ unsafe impl<O: Objects + ?Sized> Objects for &O {
     #[inline]
     fn frame(&self, object: u32, page: u64) -> Option<Pfn> {
         (**self).frame(object, page)
+    }
+
+    #[inline]
+    fn fault_around(&self) -> u32 {
+        (**self).fault_around()
+    }
+
+    #[inline]
+    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
+        (**self).frame_at_hand(object, page)
     }
 }

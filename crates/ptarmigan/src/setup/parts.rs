@@ -152,4 +152,14 @@ where
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
         self.objects.frame(object, page)
     }
+
+    #[inline]
+    fn fault_around(&self) -> u32 {
+        self.objects.fault_around()
+    }
+
+    #[inline]
+    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
+        self.objects.frame_at_hand(object, page)
+    }
 }

@@ -359,6 +359,9 @@ impl<F: Format> State<F> {
                     self.note_private(on, flags, at.hint);
                 }
                 on.became_valid(Some(at.tlb), page, F::PAGE_SHIFT, 1, 0, F::leaf(Level::PTE, pfn, attr));
+                if done == Done::Backed && access != Access::Write && m.fault_around() > 1 {
+                    self.map_around::<M, SHARED>(on, at.tlb, page, at.hint);
+                }
                 Ok(Outcome::Done(done))
             }
             lost => {

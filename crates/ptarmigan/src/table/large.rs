@@ -106,12 +106,12 @@ impl<M: Machine> Drop for StaleLarge<'_, '_, M> {
 
 /// Clears the large pages in `range` that the table `at` and those below it map, from `base` on,
 /// and calls `leaf` for each. Returns the tables that were reserved for them.
-fn clear_large<'a, F: Format, M: Machine>(
+fn clear_large<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u64, u64) + ?Sized>(
     at: (PhysAddr, Level),
     base: u64,
     range: VirtRange,
     gather: &mut Gather<'a, M>,
-    leaf: &mut Unmapped<'_, 'a, M>,
+    leaf: &mut L,
 ) -> u32 {
     let (on, others, (at, level)) = (gather.on(), Use::private(gather.is_private()), at);
     let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
@@ -126,7 +126,7 @@ fn clear_large<'a, F: Format, M: Machine>(
     node.clear_large((first, last), inside, others, |index, entry| match entry {
         Above::Table(table) if level > Level(1) => {
             let below = (table, Level(level.0 - 1));
-            spare += clear_large::<F, M>(below, address(index), range, stale.gather, leaf);
+            spare += clear_large::<F, M, L>(below, address(index), range, stale.gather, leaf);
         }
         // Pages are cleared on their own way.
         Above::Table(_) => {}
@@ -192,15 +192,21 @@ impl<F: Format> Tables<F> {
         &mut self,
         range: VirtRange,
         gather: &mut Gather<'a, M>,
-        leaf: &mut Unmapped<'_, 'a, M>,
+        leaf: &mut impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
     ) {
         self.split_ends(range, gather);
         let range = range.and(Self::USER);
         if range.is_empty() {
             return;
         }
+        let root = (self.root(), Self::ROOT);
         // If a callback unwinds, they stay reserved until the tree ends.
-        let spare = clear_large::<F, M>((self.root(), Self::ROOT), 0, range, gather, leaf);
+        let spare = if cfg!(feature = "small") {
+            let leaf: &mut Unmapped<'_, 'a, M> = leaf;
+            clear_large::<F, M, _>(root, 0, range, gather, leaf)
+        } else {
+            clear_large::<F, M, _>(root, 0, range, gather, leaf)
+        };
         self.reserve.lower::<F, M>(gather.on(), spare);
     }
 

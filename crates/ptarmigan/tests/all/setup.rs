@@ -433,6 +433,55 @@ fn areas_show_the_kernels_objects() {
     space.end(on).expect("its machine");
 }
 
+/// An object of 40 pages, of which every third is not at hand.
+struct Cached(Pfn);
+
+// SAFETY: 1. the frames are the kernel's part of the memory.
+unsafe impl Objects for Cached {
+    fn frame(&self, _: u32, page: u64) -> Option<Pfn> {
+        (page < 40).then_some(Pfn(self.0.0 + page as u32))
+    }
+    fn fault_around(&self) -> u32 {
+        16
+    }
+    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
+        self.frame(object, page).filter(|_| page % 3 != 0)
+    }
+}
+
+#[test]
+fn a_fault_that_reads_maps_the_pages_around_that_are_at_hand() {
+    let memory = Memory::new(2048);
+    let (place, runs) = (Place::<X86_64, DirectMap>::new(), [memory.run()]);
+    let first = Pfn(FIRST + 2048);
+    let m = build(memory.setup(&runs).objects(Cached(first)), &place).expect("a machine");
+    let pin = pin(&m);
+    let on = m.on(&pin).expect("its own pin");
+    for shared in [false, true] {
+        let mut space = Space::<X86_64>::new(on).expect("memory");
+        // Page 5 of the object lies at page 7 of a block of 16 pages.
+        let all = VirtRange { start: 0x10_2000, end: 0x10_2000 + (60 << 12) };
+        let kind = if shared { AreaFlags::SHARED } else { AreaFlags::BACKED };
+        let flags = AreaFlags::READ.with(AreaFlags::WRITE).with(kind);
+        space.edit(on).expect("its machine").mmap(all, flags, 1).expect("free");
+        let mapped = |space: &Space<X86_64>| {
+            let there = |page: u64| space.tree().query(on, VirtAddr(0x10_2000u64 + (page << 12)));
+            (0..60).filter(|page| there(*page).is_some()).collect::<Vec<u64>>()
+        };
+        space.fault(on, VirtAddr(0x10_2000 + (20 << 12)), Access::Write).expect("memory");
+        assert_eq!(mapped(&space), [20], "a write is of one page");
+        space.fault(on, VirtAddr(0x10_2000 + (6 << 12)), Access::Read).expect("memory");
+        let around = [1, 2, 4, 5, 6, 7, 8, 10, 11, 13, 20];
+        assert_eq!(mapped(&space), around, "not before the area, not what has to be fetched");
+        let (pfn, attr) = space.tree().query(on, VirtAddr(0x10_2000 + (7 << 12))).expect("around");
+        assert_eq!(pfn, Pfn(first.0 + 7));
+        assert!(!attr.has(ptarmigan::format::Attr::WRITE), "a write has to fault");
+        space.fault(on, VirtAddr(0x10_2000 + (35 << 12)), Access::Read).expect("memory");
+        assert_eq!(mapped(&space).last(), Some(&38), "not beyond the end of the object");
+        space.end(on).expect("its machine");
+    }
+}
+
 static FIRST_KERNEL: Kernel<X86_64, DirectMap, Cpu> = Kernel::new();
 static SECOND_KERNEL: Kernel<X86_64, DirectMap, Cpu> = Kernel::new();
 

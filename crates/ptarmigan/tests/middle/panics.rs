@@ -259,6 +259,12 @@ unsafe impl<P: Policy> SpaceMachine for RoughMachine<'_, P> {
         at(Point::BackingFrame);
         Some(self.host.backing_frame())
     }
+    fn fault_around(&self) -> u32 {
+        4
+    }
+    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
+        self.backing_frame(object, page)
+    }
 }
 
 /// Accounts that count what is charged.
@@ -350,7 +356,15 @@ pub const POINTS: [(Point, &[&str]); 33] = [
     (Point::ClearData, &["Machine::clear_data"]),
     (Point::CopyData, &["Machine::copy_data"]),
     (Point::TakeAnonymous, &["Machine::take_anonymous"]),
-    (Point::BackingFrame, &["SpaceMachine::backing_frame", "Objects::frame"]),
+    (
+        Point::BackingFrame,
+        &[
+            "SpaceMachine::backing_frame",
+            "SpaceMachine::frame_at_hand",
+            "Objects::frame",
+            "Objects::frame_at_hand",
+        ],
+    ),
 ];
 
 /// The points after which pages are leaked on purpose: their state is unknown, or who knows them.
