@@ -8,7 +8,7 @@ use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::machine::On;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
-use ptarmigan::space::{Access, Advice, AreaFlags, Space, SpaceMachine};
+use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, LargePages, Space, SpaceMachine};
 use ptarmigan::table::{Free, Tree};
 use ptarmigan_hosted::{Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{SoftMmu, Watchable};
@@ -201,6 +201,39 @@ fn call<F: Watchable, M: SpaceMachine>(
             made.trees.pop().unwrap().end(on, |_, _, _| see()).unwrap();
             retagged.is_ok() && mapped.is_ok()
         }
+        // Large pages: mapped, shared, split or copied, cut, moved, and made of pages.
+        17 => {
+            let mut edit = space.edit(on).unwrap();
+            let size = edit.large_page_size().unwrap_or(SPAN);
+            let large = VirtRange { start: 64 * SPAN, end: 64 * SPAN + 2 * size };
+            let (first, second) = (VirtRange { end: large.start + size, ..large }, large.start + size);
+            let to = VirtRange { start: 80 * SPAN, end: 80 * SPAN + size };
+            edit.set_large_pages(LargePages { in_new_areas: false, copy: true });
+            let mapped = edit.mmap(large, rw().with(AreaFlags::LARGE), 0).is_ok();
+            drop(edit);
+            let mut faults = |at| space.fault(on, VirtAddr(at), Access::Write).is_ok();
+            if !(mapped && faults(large.start) && faults(second)) {
+                return false;
+            }
+            match space.edit(on).unwrap().fork() {
+                Ok(child) => {
+                    made.spaces.push(child);
+                    let child = made.spaces.last_mut().unwrap();
+                    let copied = child.fault(on, VirtAddr(large.start), Access::Write).is_ok();
+                    let mut edit = child.edit(on).unwrap();
+                    edit.set_large_pages(LargePages::default());
+                    let moved = edit.mremap(first, to, false).is_ok();
+                    drop(edit);
+                    let split = child.fault(on, VirtAddr(second), Access::Write).is_ok();
+                    let mut edit = space.edit(on).unwrap();
+                    let cut = edit.munmap(pages(large.start + 3 * PAGE, 2)).is_ok();
+                    let limits = CollapseLimits { spans: 8, missing: 8 };
+                    let collapsed = edit.collapse(VirtAddr(0), limits).is_ok();
+                    copied && moved && split && cut && collapsed
+                }
+                Err(_) => false,
+            }
+        }
         // A space from its beginning to its end.
         _ => match Space::<F>::new(on) {
             Ok(new) => {
@@ -218,7 +251,7 @@ fn call<F: Watchable, M: SpaceMachine>(
     }
 }
 
-pub const CALLS: usize = 18;
+pub const CALLS: usize = 19;
 
 /// Two CPUs' MMUs, which know the zero frame.
 pub fn watched<F: Watchable>(host: &Host<F>) -> SoftMmu<'_, F> {
