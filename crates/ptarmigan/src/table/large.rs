@@ -21,7 +21,7 @@ use super::map_error::{CollapseError, MapError};
 use super::node::{Above, Node, Use};
 use super::range::{indices, is_inside};
 use super::reserve::{Reserve, needed};
-use super::tables::{NoTable, TableCounts, Tables, adopt, descend};
+use super::tables::{NoTable, Tables, adopt, descend};
 use super::unmap::{Free, Unmapped};
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Entry, Format};
@@ -52,7 +52,7 @@ pub(super) fn is_aligned<F: Format>(pfn: Pfn, level: Level) -> bool {
 }
 
 /// Attributes that MMUs set.
-const SET_BY_MMUS: Attr = Attr::ACCESSED.with(Attr::DIRTY);
+pub(super) const SET_BY_MMUS: Attr = Attr::ACCESSED.with(Attr::DIRTY);
 
 /// The leaf for entry `index` of the table that the leaf `raw` of a table of `level` becomes.
 fn part<F: Format>(level: Level, raw: u64, index: usize) -> u64 {
@@ -61,12 +61,11 @@ fn part<F: Format>(level: Level, raw: u64, index: usize) -> u64 {
     F::leaf(below, Pfn(F::frame(level, raw).0 + index as u32 * frames), F::attr(level, raw))
 }
 
-/// Makes a table of the parts of the leaf `raw` of a table of `level`, and counts it; where it is.
-/// `None` if none was reserved: never for a large page of these tables.
-fn parts<F: Format, M: Machine>(
+/// Makes a table of the parts of the leaf `raw` of a table of `level`; where it is. `None` if none
+/// was reserved: never for a large page that the reserve is of.
+pub(super) fn parts<F: Format, M: Machine>(
     on: On<'_, M>,
     reserve: &mut Reserve,
-    count: &TableCounts,
     level: Level,
     raw: u64,
 ) -> Option<PhysAddr> {
@@ -76,12 +75,34 @@ fn parts<F: Format, M: Machine>(
         return None;
     };
     let (at, record) = adopt(on.frames(), below, page);
-    count.add(below, 1);
     let node = Node::<F, M::Window>::with_record(on.window(), record, below, at);
     // The entries grow evenly (`Format`, 5.).
     let (first, second) = (part::<F>(level, raw, 0), part::<F>(level, raw, 1));
     node.fill_all(first, second.wrapping_sub(first));
     Some(at)
+}
+
+/// Puts the table at `at`, which has the parts of the leaf `seen`, in the place of that leaf, at
+/// `index` of `node`, where that needs no break. Bits that MMUs have set in it since go to the
+/// parts.
+pub(super) fn put_parts<F: Format, M: Machine>(
+    on: On<'_, M>,
+    node: &Node<'_, F, M::Window>,
+    index: usize,
+    seen: u64,
+    at: PhysAddr,
+    others: Use,
+) {
+    let (level, below) = (node.level(), Level(node.level().0 - 1));
+    let was = node.exchange_large(index, F::link(level, at), others);
+    let set = F::attr(level, was).only(SET_BY_MMUS).without(F::attr(level, seen));
+    if set != Attr::default() {
+        // An MMU has used the page since.
+        let child = Node::<F, M::Window>::open(on.window(), on.frames(), below, at);
+        for index in 0..F::entries(below) {
+            child.replace(index, others, |raw| F::map_attr(below, raw, |attr| attr | set));
+        }
+    }
 }
 
 /// Large pages of one table that are being cleared, for the gather that has to know of them. If a
@@ -264,7 +285,9 @@ impl<F: Format> Tables<F> {
             broken.make(
                 || gather.flush_so_far(),
                 |_, _, was| {
-                    parts::<F, M>(on, reserve, count, level, was).map_or(was, |at| F::link(level, at))
+                    let Some(at) = parts::<F, M>(on, reserve, level, was) else { return was };
+                    count.add(below, 1);
+                    F::link(level, at)
                 },
                 |_, _, _| {},
             )?;
@@ -273,17 +296,10 @@ impl<F: Format> Tables<F> {
             return Ok(());
         }
         let seen = node.load(index);
-        let Some(at) = parts::<F, M>(on, &mut self.reserve, &self.count, level, seen) else { return Ok(()) };
+        let Some(at) = parts::<F, M>(on, &mut self.reserve, level, seen) else { return Ok(()) };
+        self.add(below, 1);
         gather.changed_large(start, start + size::<F>(level), F::shift(level));
-        let was = node.exchange_large(index, F::link(level, at), others);
-        let set = F::attr(level, was).only(SET_BY_MMUS).without(F::attr(level, seen));
-        if set != Attr::default() {
-            // An MMU has used the page since.
-            let child = self.node(on, below, at);
-            for index in 0..F::entries(below) {
-                child.replace(index, others, |raw| F::map_attr(below, raw, |attr| attr | set));
-            }
-        }
+        put_parts::<F, M>(on, &node, index, seen, at, others);
         self.count_pages(on, level, seen);
         Ok(())
     }
@@ -345,7 +361,10 @@ impl<F: Format, M: Machine> Drop for Relink<'_, '_, F, M> {
 /// # Errors
 ///
 /// The index of the first entry that is not.
-fn united<F: Format, M: Machine>(node: &Node<'_, F, M::Window>, level: Level) -> Result<u64, usize> {
+pub(super) fn united<F: Format, M: Machine>(
+    node: &Node<'_, F, M::Window>,
+    level: Level,
+) -> Result<u64, usize> {
     let below = node.level();
     let first = node.load(0);
     let is_leaf = |raw| F::entry(below, raw) == Entry::Leaf;

@@ -26,41 +26,64 @@ fn check_large<F: Format>(va: u64, level: Level) -> Result<(), MapError> {
 }
 
 /// Refuses frames that no leaf of a table of `level` can begin with.
-fn check_block<F: Format>(first: Pfn, level: Level) -> Result<(), MapError> {
+pub(super) fn check_block<F: Format>(first: Pfn, level: Level) -> Result<(), MapError> {
     check_frames::<F>(first, 1 << (F::shift(level) - F::PAGE_SHIFT))?;
     if is_aligned::<F>(first, level) { Ok(()) } else { Err(MapError::BadFrame { first, format: F::NAME }) }
 }
 
-/// A part of a range that is mapped alike: `pages` leaves of `level`.
+/// A part of a range that is mapped alike: `n` leaves of `level`.
 #[derive(Clone, Copy)]
-struct Stretch {
-    va: u64,
-    first: Pfn,
-    level: Level,
-    n: u64,
+pub(super) struct Stretch {
+    pub va: u64,
+    pub first: Pfn,
+    pub level: Level,
+    pub n: u64,
 }
 
 impl Stretch {
-    /// The longest one from `va` on, within one table if it is of large pages, of the largest
-    /// leaves of tables of `largest` or lower that fit.
-    fn of<F: Format>(va: u64, end: u64, first: Pfn, largest: Level) -> Self {
+    /// The longest one of the `left` bytes from `va` on, within one table if it is of large pages,
+    /// of the largest leaves of tables of `largest` or lower that fit.
+    fn of<F: Format>(va: u64, left: u64, first: Pfn, largest: Level) -> Self {
         let fits = |level: Level| {
             let size = size::<F>(level);
-            has_leaves::<F>(level)
-                && va & (size - 1) == 0
-                && is_aligned::<F>(first, level)
-                && end - va >= size
+            has_leaves::<F>(level) && va & (size - 1) == 0 && is_aligned::<F>(first, level) && left >= size
         };
         let level = (1..=largest.0).rev().map(Level).find(|level| fits(*level)).unwrap_or(Level::PTE);
         // As far as no larger ones fit, or to the end of the table.
         let above = 1u64 << F::shift(Level(level.0 + 1));
-        let stop = (va / above + 1).saturating_mul(above).min(end);
-        Stretch { va, first, level, n: (stop - va) >> F::shift(level) }
+        let bytes = (above - (va & (above - 1))).min(left);
+        Stretch { va, first, level, n: bytes >> F::shift(level) }
     }
 
-    fn bytes<F: Format>(&self) -> u64 {
+    pub fn bytes<F: Format>(&self) -> u64 {
         self.n << F::shift(self.level)
     }
+}
+
+/// The stretches of `bytes` bytes from `va` on that are mapped to the frames from `first` on, in
+/// order.
+pub(super) fn stretches<F: Format>(
+    mut va: u64,
+    bytes: u64,
+    mut first: Pfn,
+    largest: Level,
+) -> impl Iterator<Item = Stretch> {
+    let mut left = bytes;
+    core::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let stretch = Stretch::of::<F>(va, left, first, largest);
+        let bytes = stretch.bytes::<F>();
+        (va, left) = (va.wrapping_add(bytes), left - bytes);
+        first.0 = first.0.wrapping_add((bytes >> FRAME_SHIFT) as u32);
+        Some(stretch)
+    })
+}
+
+/// The tables that the parts of these stretches may need; `None` if there are not so many.
+pub(super) fn needed_for<F: Format>(stretches: impl Iterator<Item = Stretch>) -> Option<u32> {
+    u32::try_from(stretches.map(|s| s.n * u64::from(needed::<F>(s.level))).sum::<u64>()).ok()
 }
 
 impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
@@ -170,20 +193,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         }
         flush_stale::<F, M>(&mut self.gather, range.start, range.end)?;
         let on = self.gather.on();
-        let stretches = || {
-            let (mut va, mut pfn) = (range.start, first);
-            core::iter::from_fn(move || {
-                if va >= range.end {
-                    return None;
-                }
-                let stretch = Stretch::of::<F>(va, range.end, pfn, largest);
-                va += stretch.bytes::<F>();
-                pfn.0 += (stretch.bytes::<F>() >> FRAME_SHIFT) as u32;
-                Some(stretch)
-            })
-        };
-        let wanted = stretches().map(|s| s.n * u64::from(needed::<F>(s.level))).sum::<u64>();
-        let Ok(wanted) = u32::try_from(wanted) else {
+        let stretches = || stretches::<F>(range.start, range.len(), first, largest);
+        let Some(wanted) = needed_for::<F>(stretches()) else {
             return Err(NoFrame::new(0, on.node(), on.frames().node_free(on.node())).into());
         };
         if wanted > 0 {
