@@ -39,7 +39,8 @@ pub enum MapError {
         /// The format.
         format: &'static str,
     },
-    /// The format has no leaves in tables of that level.
+    /// The format has no leaves in tables of that level, or it is that of the root, and the pages are
+    /// the kernel's: entries of its half of the root [stay](super::KernelRange).
     NoSuchSize {
         /// The level.
         level: Level,
@@ -86,7 +87,7 @@ impl fmt::Display for MapError {
                 )
             }
             MapError::NoSuchSize { level, format } => {
-                write!(f, "{format} has no pages in tables of level {}: use a size that it has", level.0)
+                write!(f, "{format} has no pages in tables of level {} there: use another size", level.0)
             }
             MapError::Inexpressible(e) => e.fmt(f),
             MapError::WrongMachine(e) => e.fmt(f),

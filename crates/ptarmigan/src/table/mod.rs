@@ -15,7 +15,8 @@
 //! | [`TreeMut::take_dirty`], [`TreeMut::take_accessed`], [`TreeMut::write_protect`] | `&mut Tree` | never but what was reserved |
 //! | [`TreeRef::query`], [`TreeRef::walk`] | `&Tree` | never |
 //! | [`KernelRange::map`] | `&mut KernelRange`; links above its leaf tables: a spin lock | yes; no page is mapped on failure |
-//! | [`KernelRange::unmap`], [`KernelRange::protect`] | `&mut KernelRange` | never |
+//! | [`KernelRange::map_range_large`], [`KernelRange::collapse`] | as [`KernelRange::map`] | yes, and reserve tables for parts |
+//! | [`KernelRange::unmap`], [`KernelRange::protect`], [`KernelRange::split`] | `&mut KernelRange`; large pages that go: the spin lock | never but what was reserved |
 //! | faults of a [shared space](crate::space::SharedSpace) | one table at a time | yes |
 //! | [`SharedSpace::query`](crate::space::SharedSpace::query) | no lock; tables are kept from reuse | never |
 mod broken;

@@ -3,9 +3,10 @@ use crate::addr::VirtAddr;
 use crate::cpu::WrongMachine;
 use crate::frames::NoFrame;
 use crate::page::Unhooked;
+use crate::table::reserve::Reserve;
 use crate::tlb::{Runs, TlbRefusal};
 use core::fmt;
-use core::mem::take;
+use core::mem::replace;
 
 /// Ranges that a kernel map has owners for at most.
 pub const MAX_RANGES: usize = 16;
@@ -31,12 +32,32 @@ pub(super) enum Hold {
     Left,
 }
 
+/// Memory of a range beside its linked tables.
+pub(super) struct Holdings {
+    /// Tables that are unlinked, and whose flush has unwound.
+    pub tables: Unhooked,
+    /// The tables that its large pages have reserved.
+    pub reserve: Reserve,
+}
+
+impl Holdings {
+    /// No memory.
+    pub fn none() -> Self {
+        Holdings { tables: Unhooked::new(), reserve: Reserve::none() }
+    }
+
+    /// Takes it out.
+    pub fn take(&mut self) -> Self {
+        replace(self, Self::none())
+    }
+}
+
 /// A part of the kernel's half that nobody else can have.
 pub(super) struct Claim {
     span: Span,
     hold: Hold,
-    /// Tables of the span that are unlinked, and whose flush has unwound.
-    owed: Unhooked,
+    /// The memory of a range that is [left](Hold::Left).
+    left: Holdings,
 }
 
 /// The owned parts of the kernel's half.
@@ -92,7 +113,7 @@ impl Claims {
     /// Adds a claim; false if there is no room.
     pub fn add(&mut self, span: Span) -> bool {
         let free = self.all.iter_mut().find(|claim| claim.is_none());
-        free.map(|free| *free = Some(Claim { span, hold: Hold::Owned, owed: Unhooked::new() })).is_some()
+        free.map(|free| *free = Some(Claim { span, hold: Hold::Owned, left: Holdings::none() })).is_some()
     }
 
     /// Notes how the claim of exactly `span` is held from now on.
@@ -101,23 +122,21 @@ impl Claims {
         claims.filter(|claim| claim.span == span).for_each(|claim| claim.hold = hold);
     }
 
-    /// Notes that nobody has exactly `span`, and that `tables` of it wait for a flush.
-    pub fn leave(&mut self, span: Span, tables: Unhooked) {
+    /// Notes that nobody has exactly `span`, whose memory is `left`.
+    pub fn leave(&mut self, span: Span, left: Holdings) {
         let claims = self.all.iter_mut().flatten();
         if let Some(claim) = claims.into_iter().find(|claim| claim.span == span) {
             claim.hold = Hold::Left;
-            // They are taken out by the next claim, before another release.
-            if !tables.is_empty() {
-                debug_assert!(claim.owed.is_empty());
-                claim.owed = tables;
-            }
+            // The claim that came before has taken it out.
+            debug_assert!(claim.left.tables.is_empty() && !claim.left.reserve.is_used());
+            claim.left = left;
         }
     }
 
-    /// Takes the tables of exactly `span` that wait for a flush.
-    pub fn take_owed(&mut self, span: Span) -> Unhooked {
+    /// Takes the memory of exactly `span`, which was left.
+    pub fn take_left(&mut self, span: Span) -> Holdings {
         let claim = self.all.iter_mut().flatten().find(|claim| claim.span == span);
-        claim.map_or(Unhooked::new(), |claim| take(&mut claim.owed))
+        claim.map_or(Holdings::none(), |claim| claim.left.take())
     }
 
     /// Takes the claim of exactly `span` out.

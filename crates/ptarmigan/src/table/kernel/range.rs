@@ -3,9 +3,10 @@
 //! # Who writes an entry
 //!
 //! 1. A range is made of whole leaf tables, and ranges do not overlap. So the entries of a leaf
-//!    table are written by the owner of one range alone, through `&mut KernelRange`.
-//! 2. The tables above them are shared by ranges. Links are written to them, and cut, under the
-//!    lock of the claims.
+//!    table are written by the owner of one range alone, through `&mut KernelRange`. So is a large
+//!    page, once it is there.
+//! 2. The tables above them are shared by ranges. Entries come to be in them, and go, under the
+//!    lock of the claims, which counts them.
 //! 3. A table stays linked as long as an owner has any of the addresses that it maps. So an owner
 //!    goes down to its leaf tables without the lock. When several owners leave, the last one cuts
 //!    the tables that they shared.
@@ -22,65 +23,38 @@
 //! The range notes that it owes a flush until every CPU has done it. So if a flush unwinds, the
 //! next call that flushes does so for the whole range. If a release unwinds, the claim of the same
 //! range does.
-use super::claims::{ClaimError, Claims, Hold, MAX_ROOT_ENTRIES, Span};
+use super::claims::{ClaimError, Hold, Holdings, MAX_ROOT_ENTRIES, Span};
+use super::error::KernelRangeError;
+use super::large::{clear_large, split_ends};
+use super::leave::Leaving;
 use super::roots::KernelMap;
+use super::stale::Stale;
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr};
-use crate::cpu::{MachineId, WrongMachine};
-use crate::error::error;
-use crate::format::{Attr, Entry, Format, Inexpressible};
+use crate::cpu::MachineId;
+use crate::format::{Attr, Entry, Format};
 use crate::frames::{AllocFlags, HighUse};
-use crate::gather::scrub_unhooked;
 use crate::machine::{Machine, On};
-use crate::page::{FlushProof, Level, Unhooked};
+use crate::page::Level;
 use crate::table::broken::{BATCH, Broken};
+use crate::table::large::size;
 use crate::table::map_error::{MapError, check_frames};
+use crate::table::mapped::{Mapped, each_page};
 use crate::table::node::{NeedsBreak, Node, Use};
-use crate::table::tables::{Path, adopt, descend, free_unlinked, hashes};
-use crate::tlb::{Facts, Mmu, Runs, TlbRefusal};
+use crate::table::range::Part;
+use crate::table::tables::{Path, adopt, descend, free_unlinked, hashes, page_of};
 use crate::window::OpenWindow;
-use core::fmt;
-use core::mem::{ManuallyDrop, forget, take};
-
-/// The reason for which pages of a range could not be changed; they are unchanged then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum KernelRangeError {
-    /// The pages are not in the range.
-    OutOfRange {
-        /// The first of them.
-        at: VirtAddr,
-    },
-    /// The range is of another machine.
-    WrongMachine(WrongMachine),
-    /// The CPU cannot flush now.
-    Refused(TlbRefusal),
-    /// Entries cannot have the attributes.
-    Inexpressible(Inexpressible),
-}
-
-impl fmt::Display for KernelRangeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KernelRangeError::OutOfRange { at } => write!(f, "the pages at {at} are not in the range"),
-            KernelRangeError::WrongMachine(e) => e.fmt(f),
-            KernelRangeError::Refused(e) => e.fmt(f),
-            KernelRangeError::Inexpressible(e) => e.fmt(f),
-        }
-    }
-}
-
-error!(KernelRangeError: TlbRefusal => Refused, Inexpressible => Inexpressible);
 
 /// A part of the kernel's half that its owner maps pages in. Dropping it keeps its pages mapped,
 /// and the range claimed, for as long as the map is there; [`release`](Self::release) gives it
 /// back.
 #[must_use = "a dropped range stays claimed: release it"]
 pub struct KernelRange<'k, F: Format, W> {
-    map: &'k KernelMap<F, W>,
-    span: Span,
+    pub(super) map: &'k KernelMap<F, W>,
+    pub(super) span: Span,
     /// A CPU may not have forgotten entries that have changed: false between two calls, unless a
     /// flush has unwound.
-    owes_flush: bool,
+    pub(super) owes_flush: bool,
+    pub(super) holdings: Holdings,
 }
 
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
@@ -139,29 +113,24 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             // Before code that may unwind: a range that is left stays counted.
             on.tlb().owner_begins(on.pin());
         }
-        let leaving = Leaving { map: self, span, tables: Unhooked::new() };
+        let holdings = if left { self.claims().lock().take_left(span) } else { Holdings::none() };
+        let mut range = Leaving::of(KernelRange { map: self, span, owes_flush: false, holdings });
         if left {
             let all = span.pages(F::PAGE_SHIFT);
             // The release may have cut links of tables.
             on.tlb().flush_kernel_tables(on.pin(), &all).map_err(ClaimError::Refused)?;
-            let owed = self.claims().lock().take_owed(span);
-            if !owed.is_empty() {
-                // SAFETY: 1. the flush has named all addresses of the span, of which they were.
-                let owed = owed.flushed(unsafe { FlushProof::claim() });
-                // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
-                unsafe { on.policy().flushed(owed) };
-            }
+            // SAFETY: 1. the flush has named all addresses of the span.
+            unsafe { range.give_tables(on) };
         }
         if let Err(e) = self.fill_roots(on, span) {
             if !left {
-                forget(leaving);
+                let _new = range.arrive();
                 self.claims().lock().remove(span);
                 on.tlb().owner_ends(on.pin());
             }
             return Err(e);
         }
-        forget(leaving);
-        Ok(KernelRange { map: self, span, owes_flush: false })
+        Ok(range.arrive())
     }
 
     /// Notes that `span` has an owner. Returns how it was held: [`Hold::Left`], or as a new one.
@@ -220,15 +189,54 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         Ok(())
     }
 
-    /// The leaf table that maps `va`, an address of a range that the caller owns; `None` if it does
-    /// not exist.
-    fn find<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Option<Node<'a, F, M::Window>> {
-        let end = descend::<F, _>(on.window(), self.reference(), Self::ROOT, va, Level::PTE);
-        (end.level == Level::PTE).then(|| Node::open(on.window(), on.frames(), Level::PTE, end.at))
+    /// The table of `level` that maps `va`, an address of a range that the caller owns; `None` if it
+    /// does not exist.
+    pub(super) fn find<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        va: u64,
+        level: Level,
+    ) -> Option<Node<'a, F, M::Window>> {
+        let end = descend::<F, _>(on.window(), self.reference(), Self::ROOT, va, level);
+        (end.level == level).then(|| Node::open(on.window(), on.frames(), level, end.at))
     }
 
-    /// Calls `visit(leaf table, first address, first index, last index)` for the leaf tables of
-    /// `pages` pages from `at` on, which are in a range that the caller owns.
+    /// Calls `visit` for the leaf tables and the large pages of `pages` pages from `at` on, which
+    /// are in a range that the caller owns, in order.
+    #[inline]
+    pub(super) fn each_part<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+        mut visit: impl FnMut(Part<'_, '_, F, M::Window>),
+    ) {
+        let mut done = 0;
+        while done < pages {
+            let va = at.0 + done * (1 << F::PAGE_SHIFT);
+            let end = descend::<F, _>(on.window(), self.reference(), Self::ROOT, va, Level::PTE);
+            let node = Node::<F, M::Window>::open(on.window(), on.frames(), end.level, end.at);
+            let index = F::index(end.level, va);
+            if end.level > Level::PTE {
+                let size = 1u64 << F::shift(end.level);
+                let (va, raw) = (va & !(size - 1), node.load(index));
+                // The owner of a range beside this one may have linked a table.
+                if F::entry(end.level, raw) == Entry::Leaf {
+                    visit(Part::Large { node: &node, index, va, raw });
+                }
+                done += (size - (at.0 + done * (1 << F::PAGE_SHIFT) - va)) >> F::PAGE_SHIFT;
+                continue;
+            }
+            let n = (pages - done).min((F::entries(Level::PTE) - index) as u64);
+            let base = va - index as u64 * (1 << F::PAGE_SHIFT);
+            visit(Part::Table { node: &node, base, first: index, last: index + n as usize - 1 });
+            done += n;
+        }
+    }
+
+    /// As [`each_part`](Self::each_part), for leaf tables: calls
+    /// `visit(leaf table, first address, first index, last index)`.
+    #[inline]
     pub(super) fn each_table<M: Machine>(
         &self,
         on: On<'_, M>,
@@ -236,23 +244,17 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         pages: u64,
         mut visit: impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
     ) {
-        let mut done = 0;
-        while done < pages {
-            let va = at.0 + done * (1 << F::PAGE_SHIFT);
-            let first = F::index(Level::PTE, va);
-            let n = (pages - done).min((F::entries(Level::PTE) - first) as u64);
-            if let Some(node) = self.find(on, va) {
-                let base = va - first as u64 * (1 << F::PAGE_SHIFT);
-                visit(&node, base, first, first + n as usize - 1);
+        self.each_part(on, at, pages, |part| {
+            if let Part::Table { node, base, first, last } = part {
+                visit(node, base, first, last);
             }
-            done += n;
-        }
+        });
     }
 }
 
 impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
-    const ROOT: Level = F::LAYOUT.root();
-    const PAGE: u64 = 1 << F::PAGE_SHIFT;
+    pub(super) const ROOT: Level = F::LAYOUT.root();
+    pub(super) const PAGE: u64 = 1 << F::PAGE_SHIFT;
 
     /// Returns the first address.
     pub fn start(&self) -> VirtAddr {
@@ -272,7 +274,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// Returns where the leaf table that maps `va` is, an address of the range; `None` if it does
     /// not exist.
     pub(super) fn leaf_table_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<PhysAddr> {
-        self.map.find(on, va).map(|node| node.at())
+        self.map.find(on, va, Level::PTE).map(|node| node.at())
     }
 
     /// Returns where the root of the map is that the range is part of.
@@ -299,7 +301,12 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Checks the conditions for a change of pages.
-    fn accept<M: Machine>(&self, on: On<'_, M>, at: VirtAddr, pages: u64) -> Result<(), KernelRangeError> {
+    pub(super) fn accept<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+    ) -> Result<(), KernelRangeError> {
         on.check(self.map.machine()).map_err(KernelRangeError::WrongMachine)?;
         if self.has(at, pages) { Ok(()) } else { Err(KernelRangeError::OutOfRange { at }) }
     }
@@ -315,6 +322,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             let end = descend::<F, _>(on.window(), self.map.reference(), Self::ROOT, va, Level::PTE);
             if end.level == Level::PTE {
                 return Ok(Node::open(on.window(), on.frames(), Level::PTE, end.at));
+            }
+            if self.is_large_at(on, va) {
+                return Err(MapError::Occupied { at: VirtAddr(va) });
             }
             // The kernel's own tables are used at any time.
             let path = Path::<F>::make(on, va, end.level, flags.with_high(HighUse::Never))?;
@@ -395,6 +405,19 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         check_frames::<F>(first, pages)?;
         F::expresses(attr)?;
         self.prepare(on, at, pages, flags)?;
+        self.put_pages(on, at, first, pages, attr);
+        Ok(())
+    }
+
+    /// Maps pages, once all that may fail has been [done](Self::prepare).
+    pub(super) fn put_pages<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        first: Pfn,
+        pages: u64,
+        attr: Attr,
+    ) {
         self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
             let mut pfn = Pfn(first.0.wrapping_add((start >> FRAME_SHIFT) as u32));
@@ -407,23 +430,35 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             let va = base + low as u64 * Self::PAGE;
             on.became_valid(None, va, F::PAGE_SHIFT, (high - low + 1) as u64, 0, node.load(low));
         });
-        Ok(())
     }
 
-    /// Returns the mapping at `va`.
+    /// Returns the mapping of the page at `va`, which may be a part of a large one.
     pub fn query<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
-        let page = VirtAddr(va.0 & !(Self::PAGE - 1));
-        self.accept(on, page, 1).ok()?;
-        let raw = self.map.find(on, va.0)?.load(F::index(Level::PTE, va.0));
-        (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
+        let (level, raw) = self.leaf_at(on, va)?;
+        Some(page_of::<F>(level, raw, va.0))
+    }
+
+    /// Returns the page at `va`, large or not.
+    pub fn query_leaf<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<Mapped> {
+        let (level, raw) = self.leaf_at(on, va)?;
+        Some(Mapped::of::<F>(level, va.0 & !(size::<F>(level) - 1), raw))
+    }
+
+    fn leaf_at<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Level, u64)> {
+        self.accept(on, VirtAddr(va.0 & !(Self::PAGE - 1)), 1).ok()?;
+        let end = descend::<F, _>(on.window(), self.map.reference(), Self::ROOT, va.0, Level::PTE);
+        let node = Node::<F, M::Window>::open(on.window(), on.frames(), end.level, end.at);
+        let raw = node.load(F::index(end.level, va.0));
+        (F::entry(end.level, raw) == Entry::Leaf).then_some((end.level, raw))
     }
 
     /// Unmaps `pages` pages from `at` on, has every CPU forget them, and then calls
-    /// `gone(address, frame)` for each that was mapped. Does not allocate. Tables stay.
+    /// `gone(address, frame)` for each that was mapped. Does not allocate: large pages that lie
+    /// partly in there are split, for which tables are reserved. Tables stay.
     ///
     /// # Errors
     ///
-    /// [`KernelRangeError`]; the pages are unchanged then.
+    /// [`KernelRangeError`]; the pages are mapped as they were then.
     pub fn unmap<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -433,20 +468,35 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
-        self.map.each_table(on, at, pages, |node, base, first, last| {
-            node.each(first, last, |index, _| {
-                let va = base + index as u64 * Self::PAGE;
-                stale.change::<F>(va, || node.break_off(index));
-            });
+        split_ends(self.map, on, self.span, (at, pages), &mut self.holdings.reserve, &mut stale)?;
+        self.map.each_part(on, at, pages, |part| match part {
+            Part::Table { node, base, first, last } => {
+                stale.pages_follow();
+                node.each(first, last, |index, _| {
+                    let va = base + index as u64 * Self::PAGE;
+                    stale.change::<F>(va, || node.break_off(index));
+                });
+            }
+            Part::Large { node, index, va, .. } => {
+                stale.change_large(va, F::shift(node.level()));
+                node.break_off(index);
+            }
         });
         stale.flush()?;
-        self.map.each_table(on, at, pages, |node, base, first, last| {
-            // No MMU writes to an entry that is not present, and no entry is hashed.
-            node.clear(first, last, Use::Private, |index, old| {
-                gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(Level::PTE, old));
-            });
-            if const { F::KEPT != 0 } {
-                node.scrub(first, last);
+        let (map, reserve) = (self.map, &mut self.holdings.reserve);
+        map.each_part(on, at, pages, |part| match part {
+            Part::Table { node, base, first, last } => {
+                // No MMU writes to an entry that is not present, and no entry is hashed.
+                node.clear(first, last, Use::Private, |index, old| {
+                    gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(Level::PTE, old));
+                });
+                if const { F::KEPT != 0 } {
+                    node.scrub(first, last);
+                }
+            }
+            Part::Large { node, index, va, raw } => {
+                clear_large(map, on, node, index, reserve);
+                each_page::<F>(node.level(), va, raw, |va, pfn, _| gone(va, pfn));
             }
         });
         Ok(())
@@ -455,14 +505,15 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// Gives each mapped page of `pages` pages from `at` on the attributes that `change` makes of
     /// its own, and has every CPU forget its translations of those that differ. `change` is called
     /// several times for a page: once before any page changes, and as MMUs set bits in between. For
-    /// the same attributes it must return the same.
+    /// the same attributes it must return the same. Large pages that lie partly in there are
+    /// split, for which tables are reserved.
     ///
     /// Pages whose change [needs a break](Format::needs_break) are broken off in batches, flushed,
     /// and made. Until then an access of any CPU to them faults: they must not be used meanwhile.
     ///
     /// # Errors
     ///
-    /// [`KernelRangeError`]; the pages are unchanged then.
+    /// [`KernelRangeError`]; the pages are mapped as they were then.
     pub fn protect<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -472,259 +523,68 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
         let mut expressed = Ok(());
-        self.map.each_table(on, at, pages, |node, _, first, last| {
-            node.each(first, last, |_, raw| {
-                expressed = expressed.and_then(|()| F::expresses(change(F::attr(Level::PTE, raw))));
-            });
+        let mut express = |level, raw| {
+            expressed = expressed.and_then(|()| F::expresses(change(F::attr(level, raw))));
+        };
+        self.map.each_part(on, at, pages, |part| match part {
+            Part::Table { node, first, last, .. } => {
+                node.each(first, last, |_, raw| express(Level::PTE, raw));
+            }
+            Part::Large { node, raw, .. } => express(node.level(), raw),
         });
         expressed?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
-        let change = |raw| F::map_attr(Level::PTE, raw, &change);
-        let valid = |_, va, raw| on.became_valid(None, va, F::PAGE_SHIFT, 1, 0, raw);
-        let mut broken = Broken::<_, _, _, BATCH>::new(|_, va| self.map.find(on, va));
+        split_ends(self.map, on, self.span, (at, pages), &mut self.holdings.reserve, &mut stale)?;
+        let change = |level, raw| F::map_attr(level, raw, &change);
+        let valid = |level, va, raw| on.became_valid(None, va, F::shift(level), 1, 0, raw);
+        let mut broken = Broken::<_, _, _, BATCH>::new(|level, va| self.map.find(on, va, level));
         let mut refused = None;
-        self.map.each_table(on, at, pages, |node, base, first, last| {
-            node.each(first, last, |index, raw| {
-                let new = change(raw);
-                if new == raw || refused.is_some() {
-                    return;
-                }
-                on.before_changed::<F>(Level::PTE, raw, new);
-                let va = base + index as u64 * Self::PAGE;
-                let mut breaks = false;
-                // The MMU need not be told of translations that are forgotten everywhere.
-                stale.change::<F>(va, || {
-                    let changed = node.update_seen(index, raw, new, Use::Walked, change);
-                    changed.map_or_else(
-                        |NeedsBreak| {
-                            breaks = true;
-                            raw
-                        },
-                        |(_, now)| now,
-                    )
-                });
-                if !breaks {
-                    return;
-                }
-                broken.add(node, index, va);
-                if broken.is_full() {
-                    let made = broken.make(|| stale.flush_so_far(), |_, _, raw| change(raw), valid);
-                    refused = made.err();
-                }
-            });
+        let mut change_one = |node: &Node<'_, F, M::Window>, index, va, raw| {
+            let level = node.level();
+            let new = change(level, raw);
+            if new == raw || refused.is_some() {
+                return;
+            }
+            on.before_changed::<F>(level, raw, new);
+            let mut breaks = false;
+            // The MMU need not be told of translations that are forgotten everywhere.
+            let mut update = || {
+                let changed = node.update_seen(index, raw, new, Use::Walked, |raw| change(level, raw));
+                changed.map_or_else(
+                    |NeedsBreak| {
+                        breaks = true;
+                        raw
+                    },
+                    |(_, now)| now,
+                )
+            };
+            if level == Level::PTE {
+                stale.pages_follow();
+                stale.change::<F>(va, update);
+            } else {
+                stale.change_large(va, F::shift(level));
+                update();
+            }
+            if !breaks {
+                return;
+            }
+            broken.add(node, index, va);
+            if broken.is_full() {
+                let made = broken.make(|| stale.flush_so_far(), |level, _, raw| change(level, raw), valid);
+                refused = made.err();
+            }
+        };
+        self.map.each_part(on, at, pages, |part| match part {
+            Part::Table { node, base, first, last } => node.each(first, last, |index, raw| {
+                change_one(node, index, base + index as u64 * Self::PAGE, raw);
+            }),
+            Part::Large { node, index, va, raw } => change_one(node, index, va, raw),
         });
         if !broken.is_empty() {
-            broken.make(|| stale.flush_so_far(), |_, _, raw| change(raw), valid)?;
+            broken.make(|| stale.flush_so_far(), |level, _, raw| change(level, raw), valid)?;
         }
         drop(broken);
         refused.map_or(Ok(()), Err)?;
         Ok(stale.flush()?)
-    }
-
-    /// Unmaps whatever is mapped in the range, as [`unmap`](Self::unmap) does, gives back the
-    /// tables that are empty then, but for those directly below the root, and ends the ownership.
-    /// Tables that map addresses of other owners stay for these.
-    ///
-    /// If this unwinds, out of `gone` or of the machine's code, the range can be
-    /// [claimed](KernelMap::claim) as it was left.
-    ///
-    /// # Errors
-    ///
-    /// [`KernelRangeError`], with the range, which is unchanged.
-    pub fn release<M: Machine>(
-        mut self,
-        on: On<'_, M>,
-        gone: impl FnMut(VirtAddr, Pfn),
-    ) -> Result<(), (KernelRangeError, Self)> {
-        let (start, pages) = (self.start(), self.len() >> F::PAGE_SHIFT);
-        let mut leaving = self.leaving();
-        if let Err(e) = self.unmap(on, start, pages, gone) {
-            forget(leaving);
-            return Err((e, self));
-        }
-        let Span { first, last } = self.span;
-        let mut named = Runs::new(F::PAGE_SHIFT);
-        let mut claims = self.map.claims().lock();
-        // From here on this owner goes through no table. It keeps others out until the flush.
-        claims.set_hold(self.span, Hold::Leaving);
-        for index in F::index(Self::ROOT, first)..=F::index(Self::ROOT, last) {
-            let raw = self.map.get(index).unwrap_or(0);
-            if let Entry::Link(at) = F::entry(Self::ROOT, raw) {
-                cut::<F, M>(
-                    on,
-                    at,
-                    Level(Self::ROOT.0 - 1),
-                    self.span,
-                    &claims,
-                    &mut leaving.tables,
-                    &mut named,
-                );
-            }
-        }
-        drop(claims);
-        if !leaving.tables.is_empty() {
-            if const { F::KEPT != 0 } {
-                // `unmap` has had their pages forgotten.
-                scrub_unhooked(on, &leaving.tables);
-            }
-            // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
-            unsafe { on.policy().unhooked(&mut leaving.tables) };
-            if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
-                // No CPU knows tables, and `unmap` has just had all forget the pages.
-                named.clear();
-            }
-            if let Err(refused) = on.tlb().flush_kernel_tables(on.pin(), &named) {
-                // `unmap` has just flushed in the same place.
-                debug_assert!(false, "unlinked tables are leaked: {refused}");
-                return Ok(());
-            }
-            // SAFETY: 1. `flush_kernel_tables` has had every CPU forget the links of the tables, of
-            // each of which an address was named (contract of `Mmu`, point 2), or there are no
-            // tables.
-            let tables = take(&mut leaving.tables).flushed(unsafe { FlushProof::claim() });
-            // SAFETY: 1. as above.
-            unsafe { on.policy().flushed(tables) };
-        }
-        forget(leaving);
-        self.map.claims().lock().remove(self.span);
-        on.tlb().owner_ends(on.pin());
-        Ok(())
-    }
-}
-
-/// Cuts links to tables that are empty, and lie below the table of `level` at `at` in `span`. Those
-/// that map an address of an owner stay. `named` gets an address of each that goes.
-fn cut<F: Format, M: Machine>(
-    on: On<'_, M>,
-    at: PhysAddr,
-    level: Level,
-    span: Span,
-    claims: &Claims,
-    tables: &mut Unhooked,
-    named: &mut Runs,
-) {
-    if level == Level::PTE {
-        return;
-    }
-    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
-    let shift = F::shift(level);
-    let whole = F::entries(level) as u64 - 1;
-    let base = span.first >> shift & !whole;
-    node.each_link(F::index(level, span.first), F::index(level, span.last), |link| {
-        let first = (base + link.index as u64) << shift;
-        let mapped = Span { first, last: first + ((1 << shift) - 1) };
-        let inner = Span { first: first.max(span.first), last: mapped.last.min(span.last) };
-        let below = Level(level.0 - 1);
-        cut::<F, M>(on, link.child, below, inner, claims, tables, named);
-        if claims.is_walked(mapped) {
-            return;
-        }
-        let child = Node::<F, M::Window>::open(on.window(), on.frames(), below, link.child);
-        if child.is_empty()
-            && let Some(record) = child.record()
-        {
-            let pfn = link.child.pfn();
-            link.cut();
-            named.insert(first, first.wrapping_add(1 << F::PAGE_SHIFT));
-            // SAFETY: 1. the entry was its only link, and has just been cut under the lock of the
-            // claims; no owner of a range goes through the table, or can begin to. 2. no entry is
-            // left. 3. opened with the table.
-            unsafe { tables.push(pfn, record) };
-        }
-    });
-}
-
-impl<'k, F: Format, W: OpenWindow> KernelRange<'k, F, W> {
-    /// Leaves the range to the next claim of it, as it is then, if the call that holds the result
-    /// unwinds. Forgotten otherwise.
-    pub(super) fn leaving(&self) -> Leaving<'k, F, W> {
-        Leaving { map: self.map, span: self.span, tables: Unhooked::new() }
-    }
-}
-
-/// A range that is on its way from one owner to the next. If that unwinds, it is left to the owner
-/// that claims it next. Forgotten otherwise.
-#[must_use = "it is forgotten when the range has arrived"]
-pub(super) struct Leaving<'k, F: Format, W: OpenWindow> {
-    map: &'k KernelMap<F, W>,
-    span: Span,
-    /// Tables that are unlinked and were not flushed.
-    tables: Unhooked,
-}
-
-impl<F: Format, W: OpenWindow> Drop for Leaving<'_, F, W> {
-    #[cold]
-    fn drop(&mut self) {
-        self.map.claims().lock().leave(self.span, take(&mut self.tables));
-    }
-}
-
-/// Pages of the kernel's half that CPUs have to forget: flushed when this is dropped, also if a
-/// callback panics.
-struct Stale<'a, M: Machine> {
-    on: On<'a, M>,
-    runs: Runs,
-    /// Pages in it that were hashed.
-    hashed: u32,
-    /// Whether the flush of the range is still to come.
-    owed: &'a mut bool,
-}
-
-impl<'a, M: Machine> Stale<'a, M> {
-    /// Begins, if this CPU can flush at all. If a flush of the range is owed, everything in the
-    /// range is stale.
-    fn begin(on: On<'a, M>, range: Span, shift: u32, owed: &'a mut bool) -> Result<Self, TlbRefusal> {
-        on.tlb().may_flush(on.pin())?;
-        let runs = if *owed { range.pages(shift) } else { Runs::new(shift) };
-        *owed = true;
-        Ok(Stale { on, runs, hashed: 0, owed })
-    }
-
-    /// Notes that `change` changes the entry of the page at `va`; it returns the entry, from before
-    /// or after. Where the entry says that the page was not hashed, no CPU knows it.
-    #[inline]
-    fn change<F: Format>(&mut self, va: u64, change: impl FnOnce() -> u64) -> u64 {
-        if const { F::KEPT == 0 } {
-            self.insert(va);
-            return change();
-        }
-        let raw = change();
-        if F::cleared(raw) != 0 {
-            self.hashed = self.hashed.saturating_add(1);
-            self.insert(va);
-        }
-        raw
-    }
-
-    fn insert(&mut self, va: u64) {
-        self.runs.insert(va, va.wrapping_add(1 << self.runs.shift()));
-    }
-
-    fn flush(self) -> Result<(), TlbRefusal> {
-        ManuallyDrop::new(self).flush_now()
-    }
-
-    /// Flushes the pages that are stale so far; the range owes its flush until the last one.
-    #[cold]
-    fn flush_so_far(&mut self) -> Result<(), TlbRefusal> {
-        let facts = Facts { hashed: Some(self.hashed as u64), ..Facts::UNKNOWN };
-        self.on.tlb().flush_kernel_with(self.on.pin(), &self.runs, &facts)?;
-        self.runs.clear();
-        self.hashed = 0;
-        Ok(())
-    }
-
-    fn flush_now(&mut self) -> Result<(), TlbRefusal> {
-        let facts = Facts { hashed: Some(self.hashed as u64), ..Facts::UNKNOWN };
-        self.on.tlb().flush_kernel_with(self.on.pin(), &self.runs, &facts)?;
-        *self.owed = false;
-        Ok(())
-    }
-}
-
-impl<M: Machine> Drop for Stale<'_, M> {
-    fn drop(&mut self) {
-        let done = self.flush_now();
-        debug_assert!(done.is_ok(), "the CPU could flush when this was made");
     }
 }

@@ -3,7 +3,9 @@
 //! The leaf tables of the range are made once, and each of their entries is there from then on: not
 //! present while its slot is empty. So showing a frame is one store, and no count of entries
 //! changes, which CPUs that use other slots of the same table would have to share.
-use super::range::{KernelRange, KernelRangeError};
+use super::error::KernelRangeError;
+use super::leave::Leaving;
+use super::range::KernelRange;
 use crate::addr::{Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::Refused;
@@ -16,7 +18,6 @@ use crate::table::map_error::MapError;
 use crate::table::node::{Node, Use};
 use crate::window::OpenWindow;
 use core::fmt;
-use core::mem::forget;
 
 /// The reason for which a range cannot become a window of slots; the range maps no page then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     pub fn new(
         boot: &mut BootMemory,
         on: On<'k, M>,
-        mut range: KernelRange<'k, F, W>,
+        range: KernelRange<'k, F, W>,
         attr: Attr,
     ) -> Result<Self, Refused<KernelRange<'k, F, W>, SlotsError>> {
         if attr.has(Attr::USER) {
@@ -79,11 +80,11 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
             Ok(tables) => tables,
             Err(e) => return Err(Refused { value: range, error: SlotsError::Boot(e) }),
         };
-        let leaving = range.leaving();
+        let mut leaving = Leaving::of(range);
         // SAFETY: 1. an entry without permissions allows no access, and `protect` is not called.
         let mapped =
-            unsafe { range.map(on, start, Pfn(0), pages, attr.without_access(), AllocFlags::NORMAL) };
-        forget(leaving);
+            unsafe { leaving.map(on, start, Pfn(0), pages, attr.without_access(), AllocFlags::NORMAL) };
+        let range = leaving.arrive();
         if let Err(e) = mapped {
             return Err(Refused { value: range, error: SlotsError::Map(e) });
         }
@@ -115,17 +116,19 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     /// # Safety
     ///
     /// 1. The addresses of the slots must not be used any more.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub unsafe fn into_range(
-        mut self,
+        self,
         on: On<'_, M>,
     ) -> Result<KernelRange<'k, F, W>, Refused<Self, KernelRangeError>> {
         let (start, pages) = (self.range.start(), self.range.len() >> F::PAGE_SHIFT);
-        let leaving = self.range.leaving();
-        let unmapped = self.range.unmap(on, start, pages, |_, _| {});
-        forget(leaving);
+        let KernelSlots { range, machine, tables, attr } = self;
+        let mut leaving = Leaving::of(range);
+        let unmapped = leaving.unmap(on, start, pages, |_, _| {});
+        let range = leaving.arrive();
         match unmapped {
-            Ok(()) => Ok(self.range),
-            Err(error) => Err(Refused { value: self, error }),
+            Ok(()) => Ok(range),
+            Err(error) => Err(Refused { value: KernelSlots { range, machine, tables, attr }, error }),
         }
     }
 

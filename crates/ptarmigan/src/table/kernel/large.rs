@@ -1,0 +1,515 @@
+//! Large pages in ranges of the kernel's half.
+//!
+//! They are leaves of tables below the root: entries of the root are the same in every root, and
+//! stay. Code of trees ([`large`](crate::table::large)) makes and compares the entries; what is
+//! particular to the kernel's half is that other CPUs may use a page at any time.
+//!
+//! # Splits
+//!
+//! A change of a part of a large page splits it first, with a table that was reserved when it was
+//! mapped. The table takes its place at once: until the flush a CPU uses either, and both say the
+//! same. Where the architecture demands a break ([`Format::needs_break`]) all of the large page
+//! would fault for a while, also for code that knows nothing of the change. So such a change is
+//! refused ([`KernelRangeError::PartOfLarge`]), and [`KernelRange::split`] is a call of its own.
+//!
+//! # Tables in the way
+//!
+//! Tables of a range stay when their pages go. Before a large page takes the place of an empty
+//! one, the table is unlinked, and every CPU forgets it.
+use super::claims::Span;
+use super::error::KernelRangeError;
+use super::leave::cut;
+use super::range::KernelRange;
+use super::roots::KernelMap;
+use super::stale::Stale;
+use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr};
+use crate::format::{Attr, Format};
+use crate::frames::{AllocFlags, HighUse, NoFrame};
+use crate::machine::{Machine, On};
+use crate::page::Level;
+use crate::table::broken::Broken;
+use crate::table::large::{SET_BY_MMUS, has_leaves, parts, put_parts, size, united};
+use crate::table::map_error::{CollapseError, MapError, check_frames};
+use crate::table::node::{Node, Use};
+use crate::table::range::Part;
+use crate::table::reserve::{Reserve, needed};
+use crate::table::sizes::{Stretch, check_block, needed_for, stretches};
+use crate::table::tables::{adopt, descend, free_unlinked};
+use crate::tlb::Runs;
+use crate::window::OpenWindow;
+
+impl<F: Format, W: OpenWindow> KernelMap<F, W> {
+    /// The large page that maps `va`, an address of a range that the caller owns, and the level of
+    /// its table.
+    fn large_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Level, u64)> {
+        let mut found = None;
+        self.each_part(on, VirtAddr(va), 1, |part| {
+            if let Part::Large { node, raw, .. } = part {
+                found = Some((node.level(), raw));
+            }
+        });
+        found
+    }
+}
+
+/// Whether the table of its parts may take the place of the leaf `raw` only after a break.
+fn breaks<F: Format>(level: Level, raw: u64) -> bool {
+    F::EVER_BREAKS && F::needs_break(level, raw, F::link(level, crate::addr::PhysAddr(0)))
+}
+
+/// Splits the large pages of the range `span` that lie partly in `pages` pages from `at` on.
+///
+/// # Errors
+///
+/// [`KernelRangeError::PartOfLarge`] if that needs a break; no page is split then.
+#[inline]
+pub(super) fn split_ends<F: Format, W: OpenWindow, M: Machine>(
+    map: &KernelMap<F, W>,
+    on: On<'_, M>,
+    span: Span,
+    (at, pages): (VirtAddr, u64),
+    reserve: &mut Reserve,
+    stale: &mut Stale<'_, M>,
+) -> Result<(), KernelRangeError> {
+    if F::LEAF_LEVELS > 1 && reserve.is_used() {
+        let last = at.0 + ((pages << F::PAGE_SHIFT) - 1);
+        return split_around(map, on, span, (at.0, last), reserve, stale);
+    }
+    Ok(())
+}
+
+#[cold]
+#[inline(never)]
+fn split_around<F: Format, W: OpenWindow, M: Machine>(
+    map: &KernelMap<F, W>,
+    on: On<'_, M>,
+    span: Span,
+    (start, last): (u64, u64),
+    reserve: &mut Reserve,
+    stale: &mut Stale<'_, M>,
+) -> Result<(), KernelRangeError> {
+    // The first page, and the one behind the last: large pages of a range lie in it.
+    let ends = || [Some(start), (last < span.last).then(|| last + 1)].into_iter().flatten();
+    let cut_at = |va: u64| map.large_at(on, va).filter(|(level, _)| va & (size::<F>(*level) - 1) != 0);
+    for va in ends() {
+        if let Some((level, raw)) = cut_at(va)
+            && breaks::<F>(level, raw)
+        {
+            return Err(KernelRangeError::PartOfLarge { at: VirtAddr(va & !(size::<F>(level) - 1)) });
+        }
+    }
+    for va in ends() {
+        while let Some((level, _)) = cut_at(va) {
+            if !split_one(map, on, (va, level), reserve, stale)? {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts a table of its parts in the place of the large page that maps `va`, a leaf of a table of
+/// `level`; false if no table was reserved, which is never so.
+fn split_one<F: Format, W: OpenWindow, M: Machine>(
+    map: &KernelMap<F, W>,
+    on: On<'_, M>,
+    (va, level): (u64, Level),
+    reserve: &mut Reserve,
+    stale: &mut Stale<'_, M>,
+) -> Result<bool, KernelRangeError> {
+    let start = va & !(size::<F>(level) - 1);
+    let Some(node) = map.find(on, va, level) else { return Ok(false) };
+    let index = F::index(level, va);
+    let seen = node.load(index);
+    if breaks::<F>(level, seen) {
+        let mut broken = Broken::<F, M::Window, _, 1>::new(|level, va| map.find(on, va, level));
+        stale.change_large(start, F::shift(level));
+        broken.add(&node, index, start);
+        let mut is_split = false;
+        broken.make(
+            || stale.flush_so_far(),
+            |_, _, was| {
+                let table = parts::<F, M>(on, reserve, level, was);
+                is_split = table.is_some();
+                table.map_or(was, |at| F::link(level, at))
+            },
+            |_, _, _| {},
+        )?;
+        return Ok(is_split);
+    }
+    let Some(at) = parts::<F, M>(on, reserve, level, seen) else { return Ok(false) };
+    stale.change_large(start, F::shift(level));
+    put_parts::<F, M>(on, &node, index, seen, at, Use::Walked);
+    Ok(true)
+}
+
+/// Clears the large page at `index` of `node`, which every CPU has forgotten, and gives up the
+/// tables that were reserved for it.
+#[cold]
+pub(super) fn clear_large<F: Format, W: OpenWindow, M: Machine>(
+    map: &KernelMap<F, W>,
+    on: On<'_, M>,
+    node: &Node<'_, F, M::Window>,
+    index: usize,
+    reserve: &mut Reserve,
+) {
+    let claims = map.claims().lock();
+    // No MMU writes to an entry that is not present.
+    node.take(index, Use::Private);
+    drop(claims);
+    reserve.lower::<F, M>(on, needed::<F>(node.level()));
+}
+
+/// A link that a large page, or what will be one, has taken the place of. It comes back when this
+/// is dropped.
+struct Replaced<'n, 'w, F: Format, M: Machine>
+where
+    M::Window: 'w,
+{
+    node: &'n Node<'w, F, M::Window>,
+    index: usize,
+    link: u64,
+}
+
+impl<F: Format, M: Machine> Drop for Replaced<'_, '_, F, M> {
+    #[cold]
+    fn drop(&mut self) {
+        self.node.exchange_large(self.index, self.link, Use::Walked);
+    }
+}
+
+impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
+    /// Whether a large page maps `va`, an address of the range.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn is_large_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> bool {
+        F::LEAF_LEVELS > 1 && self.map.large_at(on, va).is_some()
+    }
+
+    fn has_size(level: Level) -> Result<(), MapError> {
+        let has = has_leaves::<F>(level) && level < Self::ROOT;
+        if has { Ok(()) } else { Err(MapError::NoSuchSize { level, format: F::NAME }) }
+    }
+
+    /// Refuses a place that no leaf of a table of `level` can have.
+    fn accept_large<M: Machine>(&self, on: On<'_, M>, at: VirtAddr, level: Level) -> Result<(), MapError> {
+        Self::has_size(level)?;
+        let page = size::<F>(level);
+        if at.0 & (page - 1) != 0 {
+            return Err(MapError::Misaligned { at, page });
+        }
+        self.accept_mapping(on, at, page >> F::PAGE_SHIFT)
+    }
+
+    /// Maps a large page, a leaf of a table of `level`, to the frames from `first` on. It reserves
+    /// the tables that it may be [split](Self::split) into. For [`Level::PTE`] it maps a page.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`]: nothing is mapped then. Tables that were made stay for later.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`map`](Self::map), for each of the frames.
+    pub unsafe fn map_large<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        level: Level,
+        first: Pfn,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<(), MapError> {
+        self.accept_large(on, at, level)?;
+        check_block::<F>(first, level)?;
+        let pages = size::<F>(level) >> F::PAGE_SHIFT;
+        // SAFETY: 1. by the caller.
+        unsafe { self.map_range_large(on, at, first, pages, attr, level, flags) }
+    }
+
+    /// Maps `pages` pages from `at` on to the frames from `first` on, with the largest leaves of
+    /// tables of `largest` or lower that addresses and frames are aligned for: a direct map, a
+    /// framebuffer, the memory of a device. With [`Level::PTE`] it maps pages alone. Tables for all
+    /// that may be split are reserved at once.
+    ///
+    /// Empty tables that are in the way are given back, for which all CPUs are flushed.
+    ///
+    /// ```
+    /// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
+    /// # use ptarmigan::{format::X86_64, machine::Machine};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+    /// # let cpus = host.slots();
+    /// # let pin = cpus[0].pin();
+    /// # let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+    /// # let on = machine.on(&pin)?;
+    /// # let kernel = host.kernel();
+    /// use ptarmigan::addr::{Pfn, VirtAddr};
+    /// use ptarmigan::format::Attr;
+    /// use ptarmigan::frames::AllocFlags;
+    /// use ptarmigan::page::Level;
+    ///
+    /// // 16 MiB of a framebuffer.
+    /// let (start, pages) = (VirtAddr(0xffff_c000_0000_0000), 4096);
+    /// let mut range = kernel.claim(on, start, 16 << 20)?;
+    /// let (first, attr) = (Pfn(0x8_0000), Attr::READ | Attr::WRITE);
+    /// // SAFETY: no code uses the addresses.
+    /// unsafe { range.map_range_large(on, start, first, pages, attr, Level(1), AllocFlags::NORMAL)? };
+    /// assert_eq!(range.query_leaf(on, start).map(|leaf| leaf.shift), Some(21));
+    ///
+    /// // One page less: no table is needed that was not reserved.
+    /// range.unmap(on, VirtAddr(start.0 + 0x3000), 1, |_, frame| assert_eq!(frame, Pfn(0x8_0003)))?;
+    /// assert_eq!(range.query_leaf(on, start).map(|leaf| leaf.shift), Some(12));
+    /// range.release(on, |_, _| {}).map_err(|(error, _)| error)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`]: no page is mapped then. Tables that were made stay for later.
+    /// [`MapError::NoSuchSize`] for the level of the root, too, whose entries stay.
+    /// [`MapError::Refused`] if tables are in the way, and this CPU cannot flush now.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`map`](Self::map), for each page and its frame.
+    #[allow(clippy::too_many_arguments, reason = "those of `map`, and the largest level")]
+    pub unsafe fn map_range_large<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        first: Pfn,
+        pages: u64,
+        attr: Attr,
+        largest: Level,
+        flags: AllocFlags,
+    ) -> Result<(), MapError> {
+        self.accept_mapping(on, at, pages)?;
+        check_frames::<F>(first, pages)?;
+        F::expresses(attr)?;
+        Self::has_size(largest)?;
+        let stretches = || stretches::<F>(at.0, pages << F::PAGE_SHIFT, first, largest);
+        let Some(wanted) = needed_for::<F>(stretches()) else {
+            return Err(NoFrame::new(0, on.node(), on.frames().node_free(on.node())).into());
+        };
+        if wanted > 0 {
+            self.pay(on)?;
+            self.holdings.reserve.raise::<F, M>(on, wanted)?;
+        }
+        if let Err(e) = self.prepare_all(on, stretches, flags) {
+            self.holdings.reserve.lower::<F, M>(on, wanted);
+            return Err(e);
+        }
+        for Stretch { va, first, level, n } in stretches() {
+            if level == Level::PTE {
+                self.put_pages(on, VirtAddr(va), first, n, attr);
+            } else {
+                self.put_large(on, (va, level), first, n, attr);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does all of a mapping that may fail.
+    fn prepare_all<M: Machine, S: Iterator<Item = Stretch>>(
+        &mut self,
+        on: On<'_, M>,
+        stretches: impl Fn() -> S,
+        flags: AllocFlags,
+    ) -> Result<(), MapError> {
+        let mut in_the_way = false;
+        for Stretch { va, level, n, .. } in stretches() {
+            if level == Level::PTE {
+                self.prepare(on, VirtAddr(va), n, flags)?;
+                continue;
+            }
+            let node = self.table(on, va, level, flags)?;
+            let from = F::index(level, va);
+            in_the_way |= (from..from + n as usize).any(|index| !F::is_none(node.load(index)));
+            let mut mapped = None;
+            self.map.each_part(on, VirtAddr(va), n << (F::shift(level) - F::PAGE_SHIFT), |part| match part {
+                Part::Table { node, base, first, last } => node.each(first, last, |index, _| {
+                    mapped = mapped.or(Some(base + index as u64 * Self::PAGE));
+                }),
+                Part::Large { va, .. } => mapped = mapped.or(Some(va)),
+            });
+            if let Some(at) = mapped {
+                return Err(MapError::Occupied { at: VirtAddr(at) });
+            }
+        }
+        if !in_the_way {
+            return Ok(());
+        }
+        on.tlb().may_flush(on.pin())?;
+        let mut named = Runs::new(F::PAGE_SHIFT);
+        let claims = self.map.claims().lock();
+        for stretch in stretches().filter(|stretch| stretch.level > Level::PTE) {
+            let Some(node) = self.map.find(on, stretch.va, stretch.level) else { continue };
+            let span = Span { first: stretch.va, last: stretch.va + (stretch.bytes::<F>() - 1) };
+            let tables = &mut self.holdings.tables;
+            cut::<F, M>(on, (node.at(), stretch.level), span, &|_| false, tables, &mut named);
+        }
+        drop(claims);
+        self.unhook(on, named)?;
+        Ok(())
+    }
+
+    /// The table of `level` that maps `va`, an address of the range, made with those above it if it
+    /// does not exist.
+    fn table<'a, M: Machine>(
+        &mut self,
+        on: On<'a, M>,
+        va: u64,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Node<'a, F, M::Window>, MapError> {
+        loop {
+            let end = descend::<F, _>(on.window(), self.map.reference(), Self::ROOT, va, level);
+            let node = Node::<F, M::Window>::open(on.window(), on.frames(), end.level, end.at);
+            if end.level == level {
+                return Ok(node);
+            }
+            if self.is_large_at(on, va) {
+                return Err(MapError::Occupied { at: VirtAddr(va) });
+            }
+            let below = Level(end.level.0 - 1);
+            let page = on.alloc_table(below, flags.with_high(HighUse::Never))?;
+            let (at, _) = adopt(on.frames(), below, page);
+            let claims = self.map.claims().lock();
+            let index = F::index(end.level, va);
+            if F::is_none(node.load(index)) {
+                node.put(index, F::link(end.level, at));
+            } else {
+                // The owner of a range beside this one was faster.
+                drop(claims);
+                // SAFETY: 1. to 3. taken just now, and linked nowhere.
+                unsafe { free_unlinked(on, below, at) };
+            }
+        }
+    }
+
+    /// Maps `n` large pages of one table, once all that may fail has been done.
+    fn put_large<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        (va, level): (u64, Level),
+        first: Pfn,
+        n: u64,
+        attr: Attr,
+    ) {
+        let Some(node) = self.map.find(on, va, level) else { return };
+        let pages = 1u64 << (F::shift(level) - F::PAGE_SHIFT);
+        on.before_mapped::<F>(attr, first, pages * n);
+        let (index, step) = (F::index(level, va), 1u32 << (F::shift(level) - FRAME_SHIFT));
+        let mut pfn = first;
+        let claims = self.map.claims().lock();
+        node.put_run(index, n as usize, || {
+            let raw = F::leaf(level, pfn, attr);
+            pfn = Pfn(pfn.0.wrapping_add(step));
+            raw
+        });
+        drop(claims);
+        on.became_valid(None, va, F::shift(level), n, 0, node.load(index));
+    }
+
+    /// Splits the page that maps `va` until it is a leaf of a table of `level` or lower. Mappings
+    /// stay as they are. Where no break is needed, operations on parts of large pages do it
+    /// themselves.
+    ///
+    /// Where the architecture demands a [break](Format::needs_break), an access of any CPU to any
+    /// address of the large page faults until it is split: no code may use it meanwhile. In
+    /// particular it must not map code, stacks or tables that are in use.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelRangeError`]; the page is mapped as it was then.
+    pub fn split<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        va: VirtAddr,
+        level: Level,
+    ) -> Result<(), KernelRangeError> {
+        let page = va.0 & !(Self::PAGE - 1);
+        self.accept(on, VirtAddr(page), 1)?;
+        let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
+        while let Some((found, _)) = self.map.large_at(on, page)
+            && found > level
+            && split_one(self.map, on, (page, found), &mut self.holdings.reserve, &mut stale)?
+        {}
+        Ok(stale.flush()?)
+    }
+
+    /// Puts a large page, a leaf of a table of `level`, in the place of the table of its parts.
+    /// They map frames that follow each other, the first one aligned to the size of the large page,
+    /// with the same attributes but for bits that MMUs set. A page that is as large already, or
+    /// larger, stays.
+    ///
+    /// The large page takes the place of the table at once, and then every CPU forgets the table.
+    /// It is accessed, and dirty if it can be written: MMUs may note that of the parts meanwhile.
+    /// Where the architecture demands a [break](Format::needs_break), an access of any CPU to the
+    /// pages faults for a while, as for [`split`](Self::split).
+    ///
+    /// # Errors
+    ///
+    /// [`CollapseError`]; the pages are mapped as they were.
+    pub fn collapse<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        va: VirtAddr,
+        level: Level,
+    ) -> Result<(), CollapseError> {
+        if level == Level::PTE {
+            return Err(CollapseError::BadPlace(MapError::NoSuchSize { level, format: F::NAME }));
+        }
+        self.accept_large(on, va, level).map_err(CollapseError::BadPlace)?;
+        if self.map.large_at(on, va.0).is_some_and(|(found, _)| found >= level) {
+            return Ok(());
+        }
+        let differs = CollapseError::Differs { at: va };
+        let (below, index) = (Level(level.0 - 1), F::index(level, va.0));
+        let node = self.map.find(on, va.0, level).ok_or(differs)?;
+        let link = node.load(index);
+        let table = F::linked(level, link).ok_or(differs)?;
+        let child = Node::<F, M::Window>::open(on.window(), on.frames(), below, table);
+        let at = |index: usize| VirtAddr(va.0 + index as u64 * size::<F>(below));
+        let mut leaf = united::<F, M>(&child, level).map_err(|i| CollapseError::Differs { at: at(i) })?;
+        self.pay(on)?;
+        let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
+        self.holdings.reserve.raise::<F, M>(on, 1)?;
+        let breaks = F::EVER_BREAKS && F::needs_break(level, link, leaf);
+        let unused = F::map_attr(level, leaf, Attr::without_access);
+        if !breaks {
+            leaf = F::map_attr(level, leaf, |attr| {
+                attr | if attr.has(Attr::WRITE) { SET_BY_MMUS } else { Attr::ACCESSED }
+            });
+        }
+        node.exchange_large(index, if breaks { unused } else { leaf }, Use::Walked);
+        let replaced = Replaced::<F, M> { node: &node, index, link };
+        stale.table_goes(va.0, size::<F>(level));
+        if let Err(e) = stale.flush_tables() {
+            drop(replaced);
+            self.holdings.reserve.lower::<F, M>(on, 1);
+            return Err(e.into());
+        }
+        core::mem::forget(replaced);
+        if breaks {
+            // No MMU notes anything in the parts any more.
+            leaf = united::<F, M>(&child, level).unwrap_or(leaf);
+            node.make(va.0, leaf);
+        }
+        child.clear(0, F::entries(below) - 1, Use::Private, |_, _| {});
+        if let Some(record) = child.record() {
+            let tables = &mut self.holdings.tables;
+            // SAFETY: 1. the entry was its only link, and shows a large page now; its addresses are
+            // the range's alone. 2. just cleared. 3. `record` is its own.
+            unsafe { tables.push(table.pfn(), record) };
+            // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
+            unsafe { on.policy().unhooked(tables) };
+        }
+        // SAFETY: 1. the flush has just named all addresses of the table, which was unlinked.
+        unsafe { self.give_tables(on) };
+        on.became_valid(None, va.0, F::shift(level), 1, 0, leaf);
+        Ok(())
+    }
+}
