@@ -204,7 +204,11 @@ fn flushes(
     range: impl Fn(u64, u64, u64) -> Target,
 ) -> Option<impl Iterator<Item = Flush>> {
     let runs = scope.runs()?;
-    Some(runs.map(move |(start, end, stride)| Flush { target: range(start, end, 1 << stride), leaf_only }))
+    Some(runs.map(move |(start, end, stride)| {
+        // Of the last page of the address space, all but a byte is in the range.
+        let end = if end == 0 { u64::MAX } else { end };
+        Flush { target: range(start, end, 1 << stride), leaf_only }
+    }))
 }
 
 // SAFETY: 1. and 2. the software MMUs forget the translations that the scope covers, with the links

@@ -54,6 +54,8 @@ mod identities;
 #[cfg(not(miri))]
 mod invariants;
 #[cfg(not(miri))]
+mod kernel_large;
+#[cfg(not(miri))]
 mod kernel_ranges;
 #[cfg(not(miri))]
 mod kernel_ranges_shared;

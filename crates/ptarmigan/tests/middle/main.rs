@@ -24,6 +24,8 @@ mod called;
 #[path = "../child/mod.rs"]
 mod child;
 #[cfg(not(miri))]
+mod large;
+#[cfg(not(miri))]
 mod owners;
 #[cfg(not(miri))]
 mod panics;
