@@ -68,7 +68,7 @@ fn decode(level: u8, raw: u64) -> Entry {
 fn main() {
     conform::<Alpha>();
     let run = Drive { seed: 1, steps: 20_000, asids: 3, cpus: 2, large: false };
-    let Ran { served, passed, denied, findings, report, .. } = drive::<Alpha, Refilled>(&run);
+    let Ran { served, passed, denied, findings, report, .. } = drive::<Alpha, Refilled>(Alpha::arch(), &run);
     println!("{served} served, {passed} passed, {denied} denied, {findings} findings");
     assert_eq!(findings, 0, "{report}");
 }

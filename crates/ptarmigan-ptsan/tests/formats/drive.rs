@@ -10,7 +10,7 @@ use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, Done, LargePag
 use ptarmigan::tlb::{CostModel, Costs, SpaceId, TlbConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
-use ptarmigan_ptsan::{MmuTraits, SoftMmu, Watchable};
+use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Arch, Config};
 use std::ops::Range;
 
@@ -58,16 +58,7 @@ struct Mapped<F: Format> {
 /// # Panics
 ///
 /// If the space and its map differ, or a frame is lost.
-pub fn drive<F: Watchable, T: MmuTraits>(what: &Drive) -> Ran {
-    drive_on::<F, T>(F::arch(), what)
-}
-
-/// As [`drive`], for an architecture that is not found by the type of the format.
-///
-/// # Panics
-///
-/// As there.
-pub fn drive_on<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
+pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
     let &Drive { seed, steps, asids, cpus, large } = what;
     let memory =
         HostConfig { cpus, bytes: 256 << 20, touch_data: true, prefault: 0, ..HostConfig::default() };

@@ -26,7 +26,7 @@ fn format<F: Watchable, T: MmuTraits>() {
     for seed in 1..=STEPS / PIECE {
         let asids = [0, 3, 200][seed as usize % 3];
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus: 2, large: false };
-        let Ran { served, passed, denied, findings, report, .. } = drive::<F, T>(&what);
+        let Ran { served, passed, denied, findings, report, .. } = drive::<F, T>(F::arch(), &what);
         assert_eq!(findings, 0, "{}, seed {seed}: {report}", F::NAME);
         sums.iter_mut().zip([served, passed, denied]).for_each(|(sum, n)| *sum += n);
     }

@@ -8,7 +8,7 @@ mod drive;
 #[path = "../formats/map.rs"]
 mod map;
 
-use drive::{Drive, drive_on};
+use drive::{Drive, drive};
 use ptarmigan::format::{
     Aarch64, Aarch64Stage2, Ept, Format, I386, Npt, Sv32, Sv39, Sv39x4, X86_64, X86_64La57, X86Pae,
 };
@@ -25,7 +25,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     for seed in 1..=STEPS / PIECE {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus, large: true };
-        let ran = drive_on::<F, T>(arch(), &what);
+        let ran = drive::<F, T>(arch(), &what);
         assert_eq!(ran.findings, 0, "{}, seed {seed}: {}", F::NAME, ran.report);
         sums.iter_mut().zip(ran.large).for_each(|(sum, n)| *sum += n);
     }

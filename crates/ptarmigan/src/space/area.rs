@@ -162,6 +162,18 @@ impl fmt::Debug for AreaFlags {
     }
 }
 
+/// How a space uses large pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargePages {
+    /// Areas of private anonymous memory that are mapped from now on may have them, but for stacks
+    /// (`always` in Linux). Without it, those that are given the flag [`AreaFlags::LARGE`], when they
+    /// are mapped or by [`Advice::Large`](super::Advice) (`madvise` in Linux).
+    pub in_new_areas: bool,
+    /// A large page that fork has shared is copied as a whole when it is written, if a block is free
+    /// for the copy; it is split otherwise, and the page that is written is copied.
+    pub copy: bool,
+}
+
 /// A place in something that can be mapped: a file, shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Object {

@@ -12,7 +12,7 @@
 //! Rejected: a large page of zeroes for reads, which Linux has. It saves a table until the first
 //! write, and has to be split or replaced then.
 use super::SpaceMachine;
-use super::area::{Area, AreaFlags};
+use super::area::{Area, AreaFlags, LargePages};
 use super::areas::{AreaError, Hint};
 use super::fault::{Done, FaultError, Outcome};
 use super::state::{SpaceMut, State};
@@ -24,18 +24,6 @@ use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::{PutLarge, Tables};
 use crate::tlb::{SpaceTlb, TlbRefusal};
-
-/// How a space uses large pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LargePages {
-    /// Areas of private anonymous memory that are mapped from now on may have them, but for stacks
-    /// (`always` in Linux). Without it, those that are given the flag [`AreaFlags::LARGE`], when they
-    /// are mapped or by [`Advice::Large`](super::Advice) (`madvise` in Linux).
-    pub in_new_areas: bool,
-    /// A large page that fork has shared is copied as a whole when it is written, if a block is free
-    /// for the copy; it is split otherwise, and the page that is written is copied.
-    pub copy: bool,
-}
 
 /// What [`SpaceMut::collapse`] has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,10 +23,10 @@ mod space_ref;
 mod state;
 
 pub use crate::format::Access;
-pub use area::{Area, AreaFlags, Object};
+pub use area::{Area, AreaFlags, LargePages, Object};
 pub use areas::{AreaError, AreasRef};
 pub use fault::{Done, FaultError};
-pub use large::{CollapseLimits, Collapsed, LargePages};
+pub use large::{CollapseLimits, Collapsed};
 pub use lock::LockError;
 pub use mmap::Advice;
 pub use shared::{Exclusive, SharedSpace};

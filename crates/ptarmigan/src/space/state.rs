@@ -1,8 +1,7 @@
 //! A space, and the calls that change its structure.
 use super::SpaceMachine;
-use super::area::Area;
+use super::area::{Area, LargePages};
 use super::areas::{AreaError, Areas, AreasRef};
-use super::large::LargePages;
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::format::{Attr, Format};

@@ -25,7 +25,6 @@ fn space<M: SpaceMachine>(on: On<'_, M>, bytes: u64) -> Space<X86_64> {
     let mut edit = space.edit(on).unwrap();
     edit.set_large_pages(ALL);
     edit.mmap(range(AT, AT + bytes), RW, 0).unwrap();
-    drop(edit);
     space
 }
 
@@ -49,7 +48,6 @@ fn the_first_write_to_a_whole_span_maps_a_large_page() {
         let mut edit = space.edit(on).unwrap();
         edit.set_large_pages(ALL);
         edit.mmap(range(AT + PAGE, AT + 3 * M2), RW, 0).unwrap();
-        drop(edit);
         let mut fault = |at, access| space.fault(on, va(AT + at), access).unwrap();
         assert_eq!(fault(PAGE, Access::Write), Done::Fresh, "not the whole span");
         assert_eq!(fault(M2 + 5 * PAGE, Access::Write), Done::Large);
@@ -78,7 +76,6 @@ fn areas_of_other_kinds_and_spaces_that_do_not_ask_have_none() {
         let physical = edit.mmap(range(AT, AT + M2), RW.with(AreaFlags::PHYSICAL), 1);
         assert_eq!(physical, Err(AreaError::Physical(range(AT, AT + M2))));
         edit.madvise(range(AT + 3 * M2, AT + 5 * M2), Advice::Large(true)).unwrap();
-        drop(edit);
         for span in 0..5 {
             let done = space.fault(on, va(AT + span * M2 + PAGE), Access::Write).unwrap();
             assert_eq!(done == Done::Large, span == 1, "span {span}: {done:?}");
@@ -88,7 +85,6 @@ fn areas_of_other_kinds_and_spaces_that_do_not_ask_have_none() {
         // Advice against them splits what is there, and lets the area have none.
         edit.madvise(range(AT + M2, AT + 2 * M2), Advice::Large(false)).unwrap();
         assert_eq!(edit.reserved_tables(), 0);
-        drop(edit);
         assert_eq!(leaves(on, &space).len(), before + 511);
         space.end(on).unwrap();
     });
@@ -165,7 +161,6 @@ fn collapse_makes_large_pages_of_pages_that_are_written_and_not_shared() {
         let mut space = space(on, 4 * M2);
         let mut edit = space.edit(on).unwrap();
         edit.madvise(range(AT, AT + 4 * M2), Advice::Large(false)).unwrap();
-        drop(edit);
         for (span, pages) in [(0, 512), (1, 500), (2, 0), (3, 512)] {
             space.fault(on, va(AT + span * M2), Access::Read).unwrap();
             for page in 0..pages {
@@ -178,7 +173,6 @@ fn collapse_makes_large_pages_of_pages_that_are_written_and_not_shared() {
         edit.madvise(range(AT, AT + 4 * M2), Advice::Large(true)).unwrap();
         let some = edit.collapse(va(0), CollapseLimits { spans: 2, missing: 11 }).unwrap();
         assert_eq!((some.large, some.next), (1, Some(va(AT + 2 * M2))), "12 pages are missing of one");
-        drop(edit);
         let child = space.edit(on).unwrap().fork().unwrap();
         let rest = space.edit(on).unwrap().collapse(va(AT + 2 * M2), LIMITS).unwrap();
         assert_eq!((rest.large, rest.next), (0, None), "one has no page of its own, one is shared");
@@ -215,7 +209,6 @@ fn a_part_of_a_large_page_goes_without_any_memory() {
             edit.munmap(range(AT + PAGE, AT + M2 - PAGE)).unwrap();
             edit.madvise(range(AT + M2 + PAGE, AT + M2 + 2 * PAGE), Advice::DontNeed).unwrap();
             edit.mprotect(range(AT, AT + PAGE), AreaFlags::READ).unwrap();
-            drop(edit);
             assert_eq!(leaves(on, space).len(), 2 + 511);
         }
         for frame in urgent {
@@ -265,7 +258,6 @@ fn whichever_allocation_fails_faults_forks_and_moves_lose_nothing() {
             edit.munmap(range(base + 3 * PAGE, base + 5 * PAGE)).unwrap();
             edit.munmap(range(base + 2 * M2 + PAGE, base + 4 * M2 - PAGE)).unwrap();
         }
-        drop(edit);
         fail.set(usize::MAX);
         space.end(on).unwrap();
         assert_eq!(host.frames().reserved(), 0, "allocation {k}");
@@ -291,11 +283,9 @@ fn moves_keep_large_pages_where_they_fit_and_split_them_where_not() {
         let (one, two) = (AT + 16 * M2, AT + 32 * M2 + 3 * PAGE);
         let mut edit = space.edit(on).unwrap();
         edit.mremap(range(AT, AT + 2 * M2), range(one, one + 2 * M2), false).unwrap();
-        drop(edit);
         assert_eq!((large(on, &space), frame(&space, one + 2 * M2 - PAGE)), (2, last));
         let mut edit = space.edit(on).unwrap();
         edit.mremap(range(one, one + 2 * M2), range(two, two + 2 * M2), false).unwrap();
-        drop(edit);
         assert_eq!((large(on, &space), frame(&space, two + 2 * M2 - PAGE)), (0, last));
         assert_eq!(leaves(on, &space).len(), 1024);
         space.end(on).unwrap();

@@ -445,7 +445,7 @@ unsafe impl Objects for Cached {
         16
     }
     fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
-        self.frame(object, page).filter(|_| page % 3 != 0)
+        self.frame(object, page).filter(|_| !page.is_multiple_of(3))
     }
 }
 

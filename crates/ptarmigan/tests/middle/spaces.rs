@@ -210,7 +210,6 @@ fn call<F: Watchable, M: SpaceMachine>(
             let to = VirtRange { start: 80 * SPAN, end: 80 * SPAN + size };
             edit.set_large_pages(LargePages { in_new_areas: false, copy: true });
             let mapped = edit.mmap(large, rw().with(AreaFlags::LARGE), 0).is_ok();
-            drop(edit);
             let mut faults = |at| space.fault(on, VirtAddr(at), Access::Write).is_ok();
             if !(mapped && faults(large.start) && faults(second)) {
                 return false;
@@ -223,7 +222,6 @@ fn call<F: Watchable, M: SpaceMachine>(
                     let mut edit = child.edit(on).unwrap();
                     edit.set_large_pages(LargePages::default());
                     let moved = edit.mremap(first, to, false).is_ok();
-                    drop(edit);
                     let split = child.fault(on, VirtAddr(second), Access::Write).is_ok();
                     let mut edit = space.edit(on).unwrap();
                     let cut = edit.munmap(pages(large.start + 3 * PAGE, 2)).is_ok();

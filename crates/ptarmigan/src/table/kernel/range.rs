@@ -23,10 +23,9 @@
 //! The range notes that it owes a flush until every CPU has done it. So if a flush unwinds, the
 //! next call that flushes does so for the whole range. If a release unwinds, the claim of the same
 //! range does.
-use super::claims::{ClaimError, Hold, Holdings, MAX_ROOT_ENTRIES, Span};
+use super::claims::{Holdings, Span};
 use super::error::KernelRangeError;
-use super::large::{clear_large, split_ends};
-use super::leave::Leaving;
+use super::parts::{clear_large, split_ends};
 use super::roots::KernelMap;
 use super::stale::Stale;
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr};
@@ -41,7 +40,7 @@ use crate::table::map_error::{MapError, check_frames};
 use crate::table::mapped::{Mapped, each_page};
 use crate::table::node::{NeedsBreak, Node, Use};
 use crate::table::range::Part;
-use crate::table::tables::{Path, adopt, descend, free_unlinked, hashes, page_of};
+use crate::table::tables::{Path, descend, page_of};
 use crate::window::OpenWindow;
 
 /// A part of the kernel's half that its owner maps pages in. Dropping it keeps its pages mapped,
@@ -58,137 +57,6 @@ pub struct KernelRange<'k, F: Format, W> {
 }
 
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
-    /// The last address of the kernel's half.
-    const LAST: u64 = {
-        let entries = F::LAYOUT.levels as usize - 1;
-        let entries = (1u64 << F::INDEX_BITS[entries]) - F::USER_ROOT_ENTRIES as u64;
-        let mut shift = F::PAGE_SHIFT;
-        let mut level = 0;
-        while level + 1 < F::LAYOUT.levels as usize {
-            shift += F::INDEX_BITS[level] as u32;
-            level += 1;
-        }
-        F::KERNEL_START.wrapping_add(entries << shift).wrapping_sub(1)
-    };
-
-    /// Makes the caller the owner of `bytes` of the kernel's half from `start` on. Both are
-    /// multiples of the span of a leaf table. Takes a table for each entry of the root that no
-    /// range has used yet.
-    ///
-    /// Empty entries of the root are filled in all roots, in those in use and in those that rest on
-    /// lists.
-    ///
-    /// A range whose claim or [release](KernelRange::release) has unwound is had again as it was
-    /// left, by the same `start` and `bytes`: pages that were not named yet are in it. The claim
-    /// first has every CPU forget its translations of the range.
-    ///
-    /// # Errors
-    ///
-    /// [`ClaimError`]; only tables below the root, which stay, have been added then.
-    pub fn claim<'k, M: Machine>(
-        &'k self,
-        on: On<'_, M>,
-        start: VirtAddr,
-        bytes: u64,
-    ) -> Result<KernelRange<'k, F, W>, ClaimError> {
-        const {
-            assert!(F::LAYOUT.levels > 1, "a root of pages has no ranges");
-            assert!(1 << F::INDEX_BITS[F::LAYOUT.levels as usize - 1] <= MAX_ROOT_ENTRIES);
-            hashes::<F, M>();
-        }
-        on.check(self.machine()).map_err(ClaimError::WrongMachine)?;
-        let outside = ClaimError::NotKernel { at: start };
-        let length = bytes.checked_sub(1).ok_or(outside)?;
-        let last = start.0.checked_add(length).ok_or(outside)?;
-        if start.0 < F::KERNEL_START || last > Self::LAST {
-            return Err(outside);
-        }
-        let table = 1u64 << F::shift(Level(1));
-        if !start.0.is_multiple_of(table) || !bytes.is_multiple_of(table) {
-            return Err(ClaimError::NotWholeTables { span: table });
-        }
-        let span = Span { first: start.0, last };
-        let left = self.note(span)? == Hold::Left;
-        if !left {
-            // Before code that may unwind: a range that is left stays counted.
-            on.tlb().owner_begins(on.pin());
-        }
-        let holdings = if left { self.claims().lock().take_left(span) } else { Holdings::none() };
-        let mut range = Leaving::of(KernelRange { map: self, span, owes_flush: false, holdings });
-        if left {
-            let all = span.pages(F::PAGE_SHIFT);
-            // The release may have cut links of tables.
-            on.tlb().flush_kernel_tables(on.pin(), &all).map_err(ClaimError::Refused)?;
-            // SAFETY: 1. the flush has named all addresses of the span.
-            unsafe { range.give_tables(on) };
-        }
-        if let Err(e) = self.fill_roots(on, span) {
-            if !left {
-                let _new = range.arrive();
-                self.claims().lock().remove(span);
-                on.tlb().owner_ends(on.pin());
-            }
-            return Err(e);
-        }
-        Ok(range.arrive())
-    }
-
-    /// Notes that `span` has an owner. Returns how it was held: [`Hold::Left`], or as a new one.
-    fn note(&self, span: Span) -> Result<Hold, ClaimError> {
-        let mut claims = self.claims().lock();
-        match claims.meeting(span) {
-            Some((other, Hold::Left)) if other == span => {
-                claims.set_hold(span, Hold::Owned);
-                return Ok(Hold::Left);
-            }
-            Some((other, _)) => {
-                return Err(ClaimError::Taken { at: VirtAddr(other.first.max(span.first)) });
-            }
-            None => {}
-        }
-        for index in F::index(Self::ROOT, span.first)..=F::index(Self::ROOT, span.last) {
-            let none = self.get(index).is_none_or(F::is_none);
-            if !none && !claims.has_filled(index) {
-                let bits = F::entries(Self::ROOT).trailing_zeros();
-                let at = span.first_below(index, F::shift(Self::ROOT), bits);
-                return Err(ClaimError::Taken { at });
-            }
-            if none && claims.small_roots > 0 {
-                return Err(ClaimError::TooLate);
-            }
-        }
-        if claims.add(span) { Ok(Hold::Owned) } else { Err(ClaimError::TooMany) }
-    }
-
-    /// Links a table in each entry of the roots that `span` needs.
-    fn fill_roots<M: Machine>(&self, on: On<'_, M>, span: Span) -> Result<(), ClaimError> {
-        let below = Level(Self::ROOT.0 - 1);
-        for index in F::index(Self::ROOT, span.first)..=F::index(Self::ROOT, span.last) {
-            if self.claims().lock().has_filled(index) {
-                continue;
-            }
-            let page = on.alloc(below, AllocFlags::NORMAL).map_err(ClaimError::NoFrame)?;
-            let (at, _) = adopt(on.frames(), below, page);
-            let mut claims = self.claims().lock();
-            // The owner of another range, or a root, may have been faster.
-            let (filled, late) = (claims.has_filled(index), claims.small_roots > 0);
-            if filled || late {
-                drop(claims);
-                // SAFETY: 1. to 3. taken just now, and linked nowhere.
-                unsafe { free_unlinked(on, below, at) };
-                if filled {
-                    continue;
-                }
-                return Err(ClaimError::TooLate);
-            }
-            claims.set_filled(index);
-            // SAFETY: 1. it links a table that stays until the map ends, with no root left then. 2.
-            // `note` found it empty or filled by a range.
-            unsafe { self.set(on.frames(), index, F::link(Self::ROOT, at)) };
-        }
-        Ok(())
-    }
-
     /// The table of `level` that maps `va`, an address of a range that the caller owns; `None` if it
     /// does not exist.
     pub(super) fn find<'a, M: Machine>(

@@ -4,7 +4,7 @@
 //! present while its slot is empty. So showing a frame is one store, and no count of entries
 //! changes, which CPUs that use other slots of the same table would have to share.
 use super::error::KernelRangeError;
-use super::leave::Leaving;
+use super::owner::Leaving;
 use super::range::KernelRange;
 use crate::addr::{Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
