@@ -20,6 +20,10 @@ impl<A: Arch> Kernel<A> {
         let mut state = self.lock();
         state.command_line = command_line.clone();
         without::read(command_line.text());
+        state.large_pages = params::large_pages(command_line.text()).unwrap_or_else(|e| {
+            say!("kernel: command line: {e}; it is left out");
+            params::LargePolicy::Never
+        });
         if archive.is_empty() {
             fail(format_args!(
                 "there is no initial file system: pass a cpio archive (newc), as kernels/linux does"

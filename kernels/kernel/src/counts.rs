@@ -20,6 +20,7 @@ macro_rules! counts {
 counts! {
     FaultZero         "faults zero"        "Faults that mapped the zero frame."
     FaultFresh        "faults fresh"       "Faults that mapped a fresh frame."
+    FaultLarge        "faults large"       "Faults that mapped a large page of fresh frames."
     FaultBacked       "faults backed"      "Faults that mapped a page of an object."
     FaultCopied       "faults copied"      "Faults that copied a page."
     FaultReused       "faults reused"      "Faults that gave a page back for writing."
@@ -39,7 +40,7 @@ counts! {
 }
 
 /// How many counts there are.
-pub const COUNTS: usize = 18;
+pub const COUNTS: usize = 19;
 
 /// The counts of one CPU, which alone adds to them. They wrap around where words have 32 bits.
 #[repr(align(128))]

@@ -78,6 +78,8 @@ pub struct State {
     pub named: syscall::Named,
     /// The boot loader's command line.
     pub command_line: params::CommandLine,
+    /// Where programs have large pages.
+    pub large_pages: params::LargePolicy,
     /// Set once the kernel ends.
     pub ending: Option<report::Ending>,
 }
@@ -142,6 +144,7 @@ impl<A: Arch> Kernel<A> {
                 console: fs::Console::new(),
                 named: syscall::Named::new(),
                 command_line: params::CommandLine::new(),
+                large_pages: params::LargePolicy::Never,
                 ending: None,
             }),
             bodies: [const { Raw::new(Body::NONE) }; TASKS],
@@ -170,7 +173,8 @@ impl<A: Arch> Kernel<A> {
     pub fn count_fault(&self, done: Done) {
         self.count(match done {
             Done::Zero => Count::FaultZero,
-            Done::Fresh | Done::Large => Count::FaultFresh,
+            Done::Fresh => Count::FaultFresh,
+            Done::Large => Count::FaultLarge,
             Done::Backed => Count::FaultBacked,
             Done::Copied => Count::FaultCopied,
             Done::Reused => Count::FaultReused,

@@ -138,6 +138,30 @@ pub fn choice<'a, T: Copy>(
     }
 }
 
+/// Where programs have large pages, as Linux has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LargePolicy {
+    /// Nowhere; advice for them is accepted.
+    Never,
+    /// Where they ask for them by `madvise`.
+    Advised,
+    /// In all private anonymous memory but stacks.
+    Always,
+}
+
+/// Returns the policy of the last `transparent_hugepage=`; without one,
+/// [`Never`](LargePolicy::Never).
+///
+/// # Errors
+///
+/// [`ParamError`] if the value is no policy.
+pub fn large_pages(text: &str) -> Result<LargePolicy, ParamError<'_>> {
+    const NAMES: &str = "never, madvise, always";
+    let policies = [LargePolicy::Never, LargePolicy::Advised, LargePolicy::Always];
+    let found = choice(text, "transparent_hugepage", NAMES, &policies)?;
+    Ok(found.map_or(LargePolicy::Never, |(_, policy)| policy))
+}
+
 /// Returns the bytes that the last `key=48M` says, which is 48 MiB.
 ///
 /// # Errors
@@ -214,6 +238,16 @@ mod tests {
         assert_eq!(value("init=/a init=/b initial=/c", "init"), Some("/b"));
         assert_eq!(value("init", "init"), None);
         assert_eq!(value("init=", "init"), Some(""));
+    }
+
+    #[test]
+    fn programs_have_no_large_pages_unless_the_line_says_so() {
+        assert_eq!(large_pages("init=/x"), Ok(LargePolicy::Never));
+        assert_eq!(large_pages("transparent_hugepage=madvise"), Ok(LargePolicy::Advised));
+        let twice = "transparent_hugepage=never transparent_hugepage=always";
+        assert_eq!(large_pages(twice), Ok(LargePolicy::Always));
+        let wrong = large_pages("transparent_hugepage=yes").map_err(|e| (e.at, e.what));
+        assert_eq!(wrong, Err((21, "yes")));
     }
 
     #[test]

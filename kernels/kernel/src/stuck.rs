@@ -35,9 +35,10 @@ impl<A: Arch> Kernel<A> {
     #[cold]
     #[inline(never)]
     pub(crate) fn fault_came_back(&self) {
-        const PROGRESS: [Count; 6] = [
+        const PROGRESS: [Count; 7] = [
             Count::FaultZero,
             Count::FaultFresh,
+            Count::FaultLarge,
             Count::FaultBacked,
             Count::FaultCopied,
             Count::FaultReused,

@@ -2,7 +2,7 @@
 
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::format::Format;
-use ptarmigan::space::{AreaError, AreaFlags, Object, Space};
+use ptarmigan::space::{AreaError, AreaFlags, LargePages, Object, Space};
 
 use super::elf::{Elf, HEADER, INTERPRETER, LOAD, Pages, Segment};
 use super::stack::{self, Facts};
@@ -11,6 +11,7 @@ use crate::counts::Count;
 use crate::errno::Errno;
 use crate::fs::{DESCRIPTORS, Kind};
 use crate::memory::TaskSpace;
+use crate::params::LargePolicy;
 use crate::signal::SignalStack;
 use crate::syscall::{Stop, Sys};
 use crate::task::Wait;
@@ -60,6 +61,10 @@ impl<A: Arch> Sys<'_, A> {
     /// Maps the segments and writes the stack; returns where the program begins, its stack pointer
     /// and where its heap begins.
     fn build(&mut self, space: &mut TaskSpace<A>, object: u32, elf: &Elf) -> Result<(u64, u64, u64), Errno> {
+        let on = self.on();
+        let in_new_areas = self.state.large_pages == LargePolicy::Always;
+        // As under Linux, a large page that fork has shared is split by the first write.
+        space.edit(on, |mut edit| edit.set_large_pages(LargePages { in_new_areas, copy: false }))?;
         let shift = if elf.movable { A::ABI.base() } else { 0 };
         let (mut heap, mut headers) = (0, 0);
         for i in 0..elf.segments {
@@ -79,7 +84,6 @@ impl<A: Arch> Sys<'_, A> {
         }
         Errno::ENOEXEC.when(heap == 0)?;
         let entry = elf.entry(shift, A::Format::USER_END)?;
-        let on = self.on();
         // The first call says where the heap begins.
         let most = self.process().limits.stack.soft;
         space

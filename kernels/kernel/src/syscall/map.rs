@@ -12,6 +12,7 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::{Device, Kind, What};
 use crate::memory::Machine;
+use crate::params::LargePolicy;
 
 const PAGE: u64 = FRAME_SIZE as u64;
 const MAP_SHARED: u64 = 1;
@@ -368,16 +369,21 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn advise(&mut self, at: u64, len: u64, advice: u64) -> Result<u64, Errno> {
         const FREE: u64 = 8;
         const DONTFORK: u64 = 10;
+        const HUGEPAGE: u64 = 14;
+        const NOHUGEPAGE: u64 = 15;
         const WIPEONFORK: u64 = 18;
         let follows = match advice {
             4 => Some(Advice::DontNeed),
             DONTFORK => Some(Advice::DontFork(true)),
+            HUGEPAGE | NOHUGEPAGE if self.state.large_pages != LargePolicy::Never => {
+                Some(Advice::Large(advice == HUGEPAGE))
+            }
             11 => Some(Advice::DontFork(false)),
             WIPEONFORK => Some(Advice::WipeOnFork(true)),
             19 => Some(Advice::WipeOnFork(false)),
             22 => Some(Advice::Populate(Access::Read)),
             23 => Some(Advice::Populate(Access::Write)),
-            // Advice that the library has no use for.
+            // Advice that the library has no use for, or that the command line turns off.
             0..=3 | FREE | 12..=17 | 20 | 21 => None,
             _ => return Err(Errno::EINVAL),
         };
