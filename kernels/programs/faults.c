@@ -16,37 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arch.h"
-
-/* What one table of x86-64 and of PAE maps. */
-#define SPAN (2ul << 20)
+#include "marks.h"
 
 enum { ROUNDS = 5, FAULTS = 32 };
 /* In the order of the counter's. */
-enum { NEW_TABLE, SAME_TABLE, CYCLE, FORK_EXIT, FORK_EXIT_16M, FORK_EXEC, REPORT = 15 };
-
-/* An instruction that says which case begins (0) or ends (1). */
-#define MARK(what, ends)                                                                                      \
-    case (what)*2 + (ends):                                                                                   \
-        __asm__ volatile(MARKS_WITH : : "i"((what)*2 + (ends)));                                              \
-        break;
-#define MARKS(what) MARK(what, 0) MARK(what, 1)
-
-static int marks;
-
-static inline void mark(int what, int ends) {
-    if (!marks)
-        return;
-    switch (what * 2 + ends) {
-        MARKS(NEW_TABLE)
-        MARKS(SAME_TABLE)
-        MARKS(CYCLE)
-        MARKS(FORK_EXIT)
-        MARKS(FORK_EXIT_16M)
-        MARKS(FORK_EXEC)
-        MARKS(REPORT)
-    }
-}
+enum { NEW_TABLE, SAME_TABLE, CYCLE, FORK_EXIT, FORK_EXIT_16M, FORK_EXEC };
 
 struct faults {
     unsigned long long fault, cycle;

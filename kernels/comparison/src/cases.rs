@@ -1,4 +1,4 @@
-//! Defines the cases of the program, and reads the plugin's counts of them.
+//! Defines the programs and their cases, and reads the plugin's counts of them.
 
 /// The operation of the program between two marks.
 pub struct Case {
@@ -8,20 +8,55 @@ pub struct Case {
     pub operations: u64,
 }
 
-/// The cases, in the order of the program's marks.
-pub const CASES: [Case; 6] = [
-    Case { name: "fault-new-table", operations: 32 },
-    Case { name: "fault-same-table", operations: 32 },
-    Case { name: "fault-cycle", operations: 32 },
-    Case { name: "fork-exit", operations: 1 },
-    Case { name: "fork-exit-16m", operations: 1 },
-    Case { name: "fork-exec", operations: 1 },
-];
-
-/// Returns the number of a case.
-pub fn number(name: &str) -> Option<usize> {
-    CASES.iter().position(|case| case.name == name)
+/// A program whose cases are measured.
+pub struct Program {
+    /// The name of its file.
+    pub name: &'static str,
+    /// Its cases, in the order of its marks.
+    pub cases: [Case; 6],
 }
+
+impl Program {
+    /// Finds a program by its name.
+    pub fn find(name: &str) -> Option<&'static Program> {
+        [&FAULTS, &LARGE].into_iter().find(|program| program.name == name)
+    }
+
+    /// Returns the number of a case.
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.cases.iter().position(|case| case.name == name)
+    }
+}
+
+const fn case(name: &'static str, operations: u64) -> Case {
+    Case { name, operations }
+}
+
+/// Faults, fork and exec.
+pub static FAULTS: Program = Program {
+    name: "faults",
+    cases: [
+        case("fault-new-table", 32),
+        case("fault-same-table", 32),
+        case("fault-cycle", 32),
+        case("fork-exit", 1),
+        case("fork-exit-16m", 1),
+        case("fork-exec", 1),
+    ],
+};
+
+/// Memory that may have large pages.
+pub static LARGE: Program = Program {
+    name: "large",
+    cases: [
+        case("touch-128m", 128 << 8),
+        case("touch-128m-advised", 128 << 8),
+        case("touch-128m-sparse", 64),
+        case("fork-exit-64m", 1),
+        case("fork-exit-64m-advised", 1),
+        case("fork-write-64m", 1),
+    ],
+};
 
 /// Instructions by which pages are cleared or copied, as the plugin tells them apart.
 pub const BY: [&str; 4] = ["rep stos", "rep movs", "stores", "dc zva"];
@@ -41,8 +76,8 @@ pub struct Counts {
 
 impl Counts {
     /// Reads the plugin's output. `None` if a case is missing.
-    pub fn parse(text: &str) -> Option<Vec<Counts>> {
-        let mut all = vec![Counts::default(); CASES.len()];
+    pub fn parse(text: &str, cases: &[Case]) -> Option<Vec<Counts>> {
+        let mut all = vec![Counts::default(); cases.len()];
         for line in text.lines().filter(|line| !line.starts_with("at ")) {
             let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
             let &[case, times, programs, kernel, forgotten, roots, page_instructions, ref pages @ ..] =
@@ -65,12 +100,13 @@ mod tests {
 
     #[test]
     fn counts_of_every_case_have_to_be_there() {
+        let cases = &FAULTS.cases[..];
         let line = |case: usize| format!("{case} 2 10 20 3 4 500 1 0 0 2 0 0 0 0\n");
-        let text: String = (0..CASES.len()).map(line).collect();
-        let all = Counts::parse(&text).expect("all cases");
+        let text: String = (0..cases.len()).map(line).collect();
+        let all = Counts::parse(&text, cases).expect("all cases");
         assert_eq!((all[3].cleared, all[3].copied), ([1, 0, 0, 0], [0, 2, 0, 0]));
-        assert!(Counts::parse(&line(0)).is_none());
-        assert!(Counts::parse("0 x").is_none());
-        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0 0 0").is_none());
+        assert!(Counts::parse(&line(0), cases).is_none());
+        assert!(Counts::parse("0 x", cases).is_none());
+        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0 0 0", cases).is_none());
     }
 }

@@ -72,8 +72,38 @@ impl Contender {
     }
 }
 
-/// All of them.
-pub const CONTENDERS: [Contender; 17] = [
+/// Returns the contenders that run a program.
+pub fn of(program: &str) -> &'static [Contender] {
+    if program == "large" { &LARGE } else { &CONTENDERS }
+}
+
+/// Those of large pages: never, where programs ask, always.
+const LARGE: [Contender; 9] = [
+    Contender::new("linux-x86_64", "", "Linux"),
+    Contender::new("linux-x86_64-noinit", "init_on_alloc=0", "Linux; memory not cleared twice"),
+    Contender::new("linux-x86_64-madvise", "transparent_hugepage=madvise", "Linux, large where asked for"),
+    Contender::new(
+        "linux-x86_64-madvise-noinit",
+        "transparent_hugepage=madvise init_on_alloc=0",
+        "the same; memory not cleared twice",
+    ),
+    Contender::new("linux-x86_64-always", "transparent_hugepage=always", "Linux, large where it fits"),
+    Contender::new(
+        "linux-x86_64-always-noinit",
+        "transparent_hugepage=always init_on_alloc=0",
+        "the same; memory not cleared twice",
+    ),
+    Contender::new("ptarmigan-x86_64", "", "the library"),
+    Contender::new(
+        "ptarmigan-x86_64-madvise",
+        "transparent_hugepage=madvise",
+        "the library, where asked for",
+    ),
+    Contender::new("ptarmigan-x86_64-always", "transparent_hugepage=always", "the library, where it fits"),
+];
+
+/// All others.
+const CONTENDERS: [Contender; 17] = [
     Contender::new("linux-i386-high", "", "Linux, PAE, leaf tables in high memory"),
     Contender::new("linux-i386-nohigh", "userpte=nohigh", "Linux, PAE, tables in low memory"),
     Contender::new("linux-i386-high-noinit", "init_on_alloc=0", "the same; memory not cleared twice"),

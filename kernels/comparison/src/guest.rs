@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cases::{CASES, Counts};
+use crate::cases::{Case, Counts, Program};
 use crate::contender::{Arch, Contender};
 use crate::{last_line, profile};
 
@@ -36,6 +36,8 @@ pub struct Files {
 /// A boot that is to be made.
 pub struct Guest<'a> {
     pub contender: &'a Contender,
+    /// The program with cases that process 1 runs.
+    pub program: Option<&'static Program>,
     pub files: &'a Files,
     /// QEMU's plugin, and where it writes.
     pub counter: Option<(&'a Path, &'a Path)>,
@@ -62,7 +64,7 @@ impl Guest<'_> {
     ///
     /// QEMU cannot be started.
     pub fn run(&self) -> Result<(String, String), String> {
-        let Guest { contender, files, counter, profiled } = self;
+        let Guest { contender, files, counter, profiled, .. } = self;
         let arch = contender.arch();
         let (qemu, machine, kernel_start, console) = match arch {
             Arch::I386 => ("qemu-system-i386", PC32, "0xc0000000", "ttyS0"),
@@ -125,15 +127,16 @@ impl Guest<'_> {
     ///
     /// As [`run`](Self::run), and if the guest's output is incomplete.
     pub fn boot(&self) -> Result<Boot, String> {
-        let Guest { counter, profiled, .. } = self;
+        let Guest { program, counter, profiled, .. } = self;
+        let cases = program.map_or(&[][..], |program| &program.cases);
         let (text, ended) = self.run()?;
-        let values = results(&text)
+        let values = results(&text, cases)
             .ok_or_else(|| format!("{ended} and no result; the guest's last line: {}", last_line(&text)))?;
         let (counts, profile) = match counter {
             Some((_, out)) => {
                 let text = fs::read_to_string(out)
                     .map_err(|e| format!("QEMU's plugin has written no {}: {e}", out.display()))?;
-                let counts = Counts::parse(&text).ok_or("QEMU's plugin has not counted every case")?;
+                let counts = Counts::parse(&text, cases).ok_or("QEMU's plugin has not counted every case")?;
                 (Some(counts), profiled.map(|_| profile::parse(&text)))
             }
             None => (None, None),
@@ -144,11 +147,11 @@ impl Guest<'_> {
 }
 
 /// Reads the program's results: for each case, the value of each round. `None` if one is missing.
-fn results(text: &str) -> Option<Vec<Vec<u64>>> {
-    let mut values = vec![Vec::new(); CASES.len()];
+fn results(text: &str, cases: &[Case]) -> Option<Vec<Vec<u64>>> {
+    let mut values = vec![Vec::new(); cases.len()];
     for line in text.lines().filter_map(|line| line.split_once("RESULT ").map(|(_, rest)| rest)) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        for (case, sums) in CASES.iter().zip(&mut values) {
+        for (case, sums) in cases.iter().zip(&mut values) {
             let at = words.iter().position(|word| *word == case.name)?;
             sums.push(words.get(at + 1)?.parse().ok()?);
         }
@@ -162,10 +165,11 @@ mod tests {
 
     #[test]
     fn rounds_are_read_and_a_line_that_is_cut_is_refused() {
-        let line = CASES.iter().map(|case| format!(" {} 7", case.name)).collect::<String>();
-        let values = results(&format!("boot\nRESULT{line}\nRESULT{line}\n")).expect("two rounds");
+        let cases = &crate::cases::FAULTS.cases[..];
+        let line = cases.iter().map(|case| format!(" {} 7", case.name)).collect::<String>();
+        let values = results(&format!("boot\nRESULT{line}\nRESULT{line}\n"), cases).expect("two rounds");
         assert!(values.iter().all(|all| all == &[7, 7]));
-        assert_eq!(results("RESULT fault-new-table 3"), None);
-        assert_eq!(results(""), None);
+        assert_eq!(results("RESULT fault-new-table 3", cases), None);
+        assert_eq!(results("", cases), None);
     }
 }

@@ -28,7 +28,8 @@ use std::{fs, thread};
 use clap::Parser;
 use indicatif::ProgressBar;
 
-use contender::{Arch, CONTENDERS, Contender};
+use cases::Program;
+use contender::{Arch, Contender};
 use guest::{Boot, Guest};
 use rows::Row;
 
@@ -55,8 +56,9 @@ struct Options {
     /// Prints the functions of our kernel in which this case spends its instructions.
     #[arg(long, value_name = "CASE", conflicts_with_all = ["no_counts", "json"])]
     profile: Option<String>,
-    /// Runs programs/NAME.c once on each contender instead, and prints what it prints in capitals.
-    #[arg(long, value_name = "NAME", default_value = "faults", conflicts_with_all = ["profile", "json"])]
+    /// Runs programs/NAME.c. `faults` and `large`, about large pages, are measured; of others the
+    /// lines in capitals are printed, once for each contender.
+    #[arg(long, value_name = "NAME", default_value = "faults")]
     program: String,
     /// Lists the contenders.
     #[arg(long)]
@@ -123,19 +125,23 @@ fn prepare(options: &Options, work: &Path, arch: Arch, linux: bool) -> Result<gu
 
 fn compare(options: &Options) -> Result<(), String> {
     let wanted = |c: &&Contender| options.only.is_empty() || options.only.iter().any(|o| c.name.contains(o));
-    let contenders: Vec<&Contender> = CONTENDERS.iter().filter(wanted).collect();
+    let contenders: Vec<&Contender> = contender::of(&options.program).iter().filter(wanted).collect();
     if contenders.is_empty() {
         return Err(format!("no contender has a name with {}; --list names them", options.only.join(" or ")));
     }
     if options.list {
-        contenders.iter().for_each(|c| println!("{:22} {}", c.name, c.about));
+        contenders.iter().for_each(|c| println!("{:28} {}", c.name, c.about));
         return Ok(());
     }
-    let profiled = match &options.profile {
-        None => None,
-        Some(name) => Some(cases::number(name).ok_or_else(|| {
-            format!("no case {name}: there are {}", cases::CASES.map(|case| case.name).join(", "))
+    let program = Program::find(&options.program);
+    if program.is_none() && (options.json || options.profile.is_some()) {
+        return Err(format!("{} has no cases, and so no rows and no profile", options.program));
+    }
+    let profiled = match (&options.profile, program) {
+        (Some(name), Some(program)) => Some(program.number(name).ok_or_else(|| {
+            format!("no case {name}: there are {}", program.cases.each_ref().map(|case| case.name).join(", "))
         })?),
+        _ => None,
     };
     let work = scratch()?;
     let mut files = Vec::new();
@@ -146,9 +152,7 @@ fn compare(options: &Options) -> Result<(), String> {
             files.push((arch, prepare(options, &work.0, arch, linux)?));
         }
     }
-    if options.program != "faults" {
-        return print_output(&contenders, &files);
-    }
+    let Some(program) = program else { return print_output(&contenders, &files) };
     let counted = usize::from(!options.no_counts);
     let each = usize::from(options.boots) + counted;
     let boots: Vec<(usize, bool)> =
@@ -165,7 +169,7 @@ fn compare(options: &Options) -> Result<(), String> {
                         |(_, files)| {
                             let out = work.0.join(format!("counts-{}", contender.name));
                             let counter = counts.then_some((&*options.counter, &*out));
-                            Guest { contender, files, counter, profiled }.boot()
+                            Guest { contender, program: Some(program), files, counter, profiled }.boot()
                         },
                     );
                     bar.inc(1);
@@ -179,14 +183,17 @@ fn compare(options: &Options) -> Result<(), String> {
     for (index, result) in results.into_inner().unwrap_or_else(|e| e.into_inner()) {
         all[index].push(result.map_err(|e| format!("{}: {e}", contenders[index].name))?);
     }
-    let rows: Vec<Row> =
-        contenders.iter().zip(&all).flat_map(|(contender, boots)| rows::of(contender, boots)).collect();
+    let rows: Vec<Row> = contenders
+        .iter()
+        .zip(&all)
+        .flat_map(|(contender, boots)| rows::of(program, contender, boots))
+        .collect();
     if options.json {
         let text = print::json(&rows).map_err(|e| e.to_string())?;
         println!("{text}");
         return Ok(());
     }
-    print::tables(&rows);
+    print::tables(program, &rows);
     for (contender, boots) in contenders.iter().zip(&all) {
         print::notes(contender, boots);
     }
@@ -209,7 +216,7 @@ fn compare(options: &Options) -> Result<(), String> {
 fn print_output(contenders: &[&Contender], files: &[(Arch, guest::Files)]) -> Result<(), String> {
     for contender in contenders {
         let (_, files) = files.iter().find(|(arch, _)| *arch == contender.arch()).ok_or("no files")?;
-        let (text, ended) = Guest { contender, files, counter: None, profiled: None }.run()?;
+        let (text, ended) = Guest { contender, program: None, files, counter: None, profiled: None }.run()?;
         let capitals = |line: &&str| {
             line.split(' ')
                 .next()

@@ -1,6 +1,6 @@
 //! Prints the results: tables, bars, remarks; rows as JSON.
 
-use crate::cases::{BY, CASES};
+use crate::cases::{BY, Program};
 use crate::contender::Contender;
 use crate::guest::Boot;
 use crate::rows::{Happened, Pages, Row, find};
@@ -44,16 +44,16 @@ fn pages(all: &[Pages]) -> String {
 }
 
 /// Prints a table for each case.
-pub fn tables(rows: &[Row]) {
+pub fn tables(program: &Program, rows: &[Row]) {
     println!("Instructions of one operation, medians.");
-    for case in &CASES {
+    for case in &program.cases {
         println!();
         println!(
-            "{:24} {:>10} {:>10} {:>8} {:>7} {:>7} {:>5} {:>3}",
+            "{:28} {:>10} {:>10} {:>8} {:>7} {:>7} {:>5} {:>3}",
             case.name, "all", "pages=1", "program", "cleared", "copied", "inval", "cr3"
         );
         for row in rows.iter().filter(|row| row.case == case.name) {
-            print!("{:24} {:>10}", row.contender, grouped(row.value));
+            print!("{:28} {:>10}", row.contender, grouped(row.value));
             if let Some(happened) = &row.happened {
                 print!(
                     " {:>10} {:>8} {:>7} {:>7} {:>5.1} {:>3.0}",
@@ -144,6 +144,21 @@ fn against_linux(rows: &[Row], arch: &str, bars: &mut Vec<Bar>) {
     }
 }
 
+/// Large pages of programs: both with `transparent_hugepage=always`.
+fn large(rows: &[Row], bars: &mut Vec<Bar>) {
+    let (theirs, ours) = ("linux-x86_64-always", "ptarmigan-x86_64-always");
+    for case in ["touch-128m", "fork-exit-64m"] {
+        let linux = linux(rows, case, theirs, |row| Some(row.value));
+        if let (Some(linux), Some(here)) = (linux, value(rows, case, ours)) {
+            bars.push(ratio_bar(format!("{case}, always"), linux, here, 1.0));
+        }
+    }
+    let linux = linux(rows, "touch-128m", theirs, as_one);
+    if let (Some(linux), Some(here)) = (linux, find(rows, "touch-128m", ours).and_then(as_one)) {
+        bars.push(ratio_bar("touch-128m, always, pages=1".into(), linux, here, 2.0));
+    }
+}
+
 fn placement(rows: &[Row], bars: &mut Vec<Bar>) {
     for case in ["fault-new-table", "fault-same-table", "fork-exit", "fork-exec"] {
         let cost = |who: &str| {
@@ -177,6 +192,7 @@ pub fn bars(rows: &[Row]) {
         against_linux(rows, arch, &mut bars);
     }
     placement(rows, &mut bars);
+    large(rows, &mut bars);
     if bars.is_empty() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cases::{BY, CASES};
+use crate::cases::{BY, Program};
 use crate::contender::Contender;
 use crate::guest::Boot;
 
@@ -50,9 +50,9 @@ fn median(values: &mut [u64]) -> f64 {
 }
 
 /// Makes the rows of a contender from its boots.
-pub fn of(contender: &Contender, boots: &[Boot]) -> Vec<Row> {
+pub fn of(program: &Program, contender: &Contender, boots: &[Boot]) -> Vec<Row> {
     let counts = boots.iter().find_map(|boot| boot.counts.as_ref());
-    let rows = CASES.iter().enumerate().map(|(index, case)| {
+    let rows = program.cases.iter().enumerate().map(|(index, case)| {
         // Marks have no effect, and the plugin is not seen by the guest: its boot counts like
         // others.
         let mut values: Vec<u64> = boots.iter().flat_map(|boot| boot.values[index].iter().copied()).collect();
