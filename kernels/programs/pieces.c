@@ -170,6 +170,9 @@ static int call(int forks, const char **name) {
 static int program(int calls) {
     for (int i = 0; i < calls; i++) {
         const char *name;
+        /* An idle CPU may make large pages of pieces meanwhile. */
+        if (i % 8 == 7)
+            usleep(20000);
         int failed = call(calls > FORKED_CALLS, &name);
         if (failed)
             printf("WRONG %s\n", name);
@@ -177,6 +180,23 @@ static int program(int calls) {
             return 1;
     }
     return 0;
+}
+
+/* Pages that were read first are small. Idle CPUs have time to make large pages of them. */
+static int rest(void) {
+    set(0, PAGES, PROT_READ | PROT_WRITE, 0);
+    size_t size = (size_t)PAGES * PAGE;
+    if (mmap(memory, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != memory)
+        return 1;
+    for (int turn = 0; turn < 2; turn++) {
+        if (look("reads"))
+            return 1;
+        for (int i = turn; i < PAGES; i += 3)
+            if (!write_page(i, pages[i].value = next(1 << 20)))
+                return wrong("writes", i);
+        usleep(400000);
+    }
+    return look("rest");
 }
 
 int main(int argc, char **argv) {
@@ -189,7 +209,7 @@ int main(int argc, char **argv) {
         memory = (char *)(((unsigned long)whole + span - 1) & ~(span - 1));
         aside = memory + size;
         munmap(aside, size + PAGE);
-        int bad = map(0, PAGES) || program(CALLS);
+        int bad = map(0, PAGES) || program(CALLS) || rest();
         fflush(stdout);
         return bad;
     }

@@ -25,6 +25,7 @@ counts! {
     FaultCopied       "faults copied"      "Faults that copied a page."
     FaultReused       "faults reused"      "Faults that gave a page back for writing."
     FaultSpurious     "faults spurious"    "Faults that found everything in order."
+    Collapsed         "large pages made"   "Large pages that an idle CPU made of pages."
     PageClears        "page clears"        "Data pages cleared."
     PageCopies        "page copies"        "Data pages copied."
     Windows           "windows opened"     "Windows opened on high frames."
@@ -40,7 +41,7 @@ counts! {
 }
 
 /// How many counts there are.
-pub const COUNTS: usize = 19;
+pub const COUNTS: usize = 20;
 
 /// The counts of one CPU, which alone adds to them. They wrap around where words have 32 bits.
 #[repr(align(128))]

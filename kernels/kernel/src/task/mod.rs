@@ -7,6 +7,7 @@
 
 mod body;
 mod clone;
+mod collapse;
 mod exit;
 mod futex;
 pub mod limits;

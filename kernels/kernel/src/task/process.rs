@@ -101,11 +101,14 @@ pub struct SpaceRecord {
     pub shown: Shown,
     /// Areas of it may be left out by fork.
     pub forks_in_part: bool,
+    /// Where the search for pages that can become a large page goes on.
+    pub collapse_from: u64,
 }
 
 impl SpaceRecord {
     /// Makes one that nobody uses.
     pub const fn none() -> Self {
-        SpaceRecord { users: 0, heap: 0, heap_end: 0, shown: Shown::new(), forks_in_part: false }
+        let shown = Shown::new();
+        SpaceRecord { users: 0, heap: 0, heap_end: 0, shown, forks_in_part: false, collapse_from: 0 }
     }
 }

@@ -23,6 +23,8 @@ pub struct Tasks {
     last_pid: i32,
     /// Tasks whose call waits for a time.
     pub sleepers: usize,
+    /// The process whose pages were looked at last, to make large pages of them.
+    pub collapsed: usize,
     /// Waits on futexes so far.
     pub futex_waits: u64,
     /// Arguments of the program that is about to begin.
@@ -44,6 +46,7 @@ impl Tasks {
             used: 0,
             last_pid: 0,
             sleepers: 0,
+            collapsed: 0,
             futex_waits: 0,
             arguments: crate::exec::Arguments::new(),
         }

@@ -281,6 +281,7 @@ impl<A: Arch> Kernel<A> {
         self.cpus[cpu].idle.store(false, Ordering::SeqCst);
         let mut state = self.lock();
         self.pass_time(&mut state);
+        self.collapse(&mut state, &pin);
     }
 }
 
