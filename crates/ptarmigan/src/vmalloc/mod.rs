@@ -8,9 +8,16 @@
 //! up to a page, is a fault and reaches no other area. A free area is taken again as late as
 //! possible, so that an access after the end of an area's life is likely to be a fault, too.
 //!
+//! # Large pages
+//!
+//! Areas that show frames of the caller's ([`Vmalloc::map`], [`Vmalloc::map_memory`]) have large
+//! pages, which go with the area, as a whole. Frames of areas of [`Vmalloc::alloc`] are taken one by
+//! one, so these have none.
+//!
 //! # Flushes
 //!
-//! An area that comes to be needs no flush. [`Vmalloc::free`] has every CPU forget the pages, by
+//! An area that comes to be needs no flush, unless empty tables of former areas are in the way of
+//! large pages. [`Vmalloc::free`] has every CPU forget the pages, by
 //! the machine's [cost model](crate::tlb::CostModel), before the frames can be used for anything
 //! else.
 //!
@@ -31,6 +38,7 @@ use crate::cpu::{MachineId, Refused};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, DataFrame};
 use crate::machine::{Machine, On};
+use crate::page::Level;
 use crate::table::{KernelRange, MapError};
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
@@ -132,7 +140,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         match make() {
             Ok([mut taken, owed, owed_frames]) => {
                 // The guard of the first area.
-                taken.take(1);
+                taken.take(1, 1, 0);
                 Ok(Vmalloc { range, taken, owed, owed_frames, owing: 0, areas: 0, pages: 0 })
             }
             Err(error) => Err(Refused { value: range, error }),
@@ -157,7 +165,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<Area<'k>, AreaError> {
-        self.add(on, pages, attr, true, |range, at| {
+        self.add(on, pages, attr, true, (1, 0), |range, at| {
             let next = || {
                 let order = F::PAGE_ORDER;
                 let frame = on.data().take_block(on.frames(), on.pin(), order, flags)?;
@@ -171,6 +179,9 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
 
     /// Makes an area of `pages` pages that shows the frames from `first` on, which stay the
     /// caller's: memory of a device, or frames that are used elsewhere, too.
+    ///
+    /// The area is placed so that it has [large pages](KernelRange::map_range_large) of level 1
+    /// (2 MiB on most architectures) where its frames do, if there is room.
     ///
     /// # Errors
     ///
@@ -189,10 +200,30 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<Area<'k>, AreaError> {
-        self.add(on, pages, attr, false, |range, at| {
+        // Where there is no such place for it, it has pages alone.
+        let largest = if self.has_large(first, pages) { Level(1) } else { Level::PTE };
+        let align = 1u64 << (F::shift(largest) - F::PAGE_SHIFT);
+        let start = self.range.start().0 >> F::PAGE_SHIFT;
+        let rest = u64::from(first.0 >> F::PAGE_ORDER).wrapping_sub(start) & (align - 1);
+        self.add(on, pages, attr, false, (align as usize, rest as usize), |range, at| {
             // SAFETY: 1. by the caller; the area is the kernel's.
-            unsafe { Ok(range.map(on, at, first, pages, attr, flags)?) }
+            let mapped = unsafe { range.map_range_large(on, at, first, pages, attr, largest, flags) };
+            if let Err(MapError::Refused(_)) = mapped {
+                // Empty tables are in the way, and this CPU cannot flush now.
+                // SAFETY: 1. as above.
+                return unsafe { Ok(range.map(on, at, first, pages, attr, flags)?) };
+            }
+            Ok(mapped?)
         })
+    }
+
+    /// Whether there is a large page, a leaf of a table of level 1, among the frames of `pages`
+    /// pages from `first` on.
+    fn has_large(&self, first: Pfn, pages: u64) -> bool {
+        let size = 1u64 << (F::shift(Level(1)) - F::PAGE_SHIFT);
+        let first = u64::from(first.0 >> F::PAGE_ORDER);
+        let end = first.saturating_add(pages);
+        F::LEAF_LEVELS & 2 != 0 && F::LAYOUT.levels > 2 && first.next_multiple_of(size) + size <= end
     }
 
     /// Makes an area that shows the `bytes` bytes of physical memory from `at` on, which need not
@@ -238,6 +269,7 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         pages: u64,
         attr: Attr,
         owns_frames: bool,
+        (align, rest): (usize, usize),
         map: impl FnOnce(&mut KernelRange<'k, F, W>, VirtAddr) -> Result<(), AreaError>,
     ) -> Result<Area<'k>, AreaError> {
         if pages == 0 {
@@ -252,7 +284,9 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
             return Err(no_room(self));
         }
         let n = pages as usize;
-        let Some(first) = self.taken.take(n + 1) else { return Err(no_room(self)) };
+        let placed = self.taken.take(n + 1, align, rest);
+        let anywhere = |taken: &mut Pages| taken.take(n + 1, 1, 0);
+        let Some(first) = placed.or_else(|| anywhere(&mut self.taken)) else { return Err(no_room(self)) };
         self.areas += 1;
         self.pages += pages;
         self.owe(first, n, owns_frames);

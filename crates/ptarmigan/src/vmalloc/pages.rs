@@ -41,11 +41,14 @@ impl Pages {
         })
     }
 
-    /// Takes `n` pages in a row, which follow those that were taken last if these can be had.
-    pub fn take(&mut self, n: usize) -> Option<usize> {
-        let fits = |(first, end): &(usize, usize)| end - first >= n;
-        let found = self.free(self.next).find(fits).or_else(|| self.free(0).find(fits));
-        let (first, _) = found?;
+    /// Takes `n` pages in a row, which follow those that were taken last if these can be had. The
+    /// first of them is `rest` more than a multiple of `align`.
+    pub fn take(&mut self, n: usize, align: usize, rest: usize) -> Option<usize> {
+        let fits = |(from, end): (usize, usize)| {
+            let first = from + (rest + align - from % align) % align;
+            (first <= end && end - first >= n).then_some(first)
+        };
+        let first = self.free(self.next).find_map(fits).or_else(|| self.free(0).find_map(fits))?;
         self.set(first, n, true);
         self.next = first + n;
         Some(first)

@@ -1,7 +1,7 @@
 //! Areas of the kernel's half: contiguous addresses over frames that are not, with guard pages.
 use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
-use ptarmigan::addr::{Pfn, VirtAddr};
+use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::cpu::Refused;
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::AllocFlags;
@@ -197,4 +197,68 @@ fn what_cannot_be_done_is_refused_and_says_why() {
     assert!(matches!(error, AreaError::WrongMachine(_)), "{error}");
     areas.free(on, all).unwrap();
     assert!(areas.into_range().is_ok() && others.into_range().is_ok());
+}
+
+#[test]
+fn areas_that_show_memory_of_a_device_have_large_pages_where_its_frames_do() {
+    let host = host(2, 64);
+    let tlbs = KernelTlbs::new(2);
+    let m = machine(&host, &tlbs);
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
+    let mut areas = areas(&host, on, START, 16 * LEAF);
+    // Sizes of the leaves of an area, with how many there are of each in a row.
+    let leaves = |areas: &Areas<'_>, area: &Area<'_>| {
+        let (mut leaves, mut at) = (Vec::<(u32, u64)>::new(), area.start().0);
+        while at < area.start().0 + area.pages() * PAGE {
+            let leaf = areas.range().query_leaf(on, VirtAddr(at)).unwrap();
+            match leaves.last_mut() {
+                Some((shift, n)) if *shift == leaf.shift => *n += 1,
+                _ => leaves.push((leaf.shift, 1)),
+            }
+            at += leaf.range().len();
+        }
+        for guard in [area.start().0 - PAGE, at] {
+            assert_eq!(areas.range().query_leaf(on, VirtAddr(guard)), None, "a guard page is mapped");
+        }
+        leaves
+    };
+    // Pages are used there before: their tables are in the way.
+    let first = areas.alloc(on, 1500, RW, NORMAL).unwrap();
+    areas.free(on, first).unwrap();
+    for (at, bytes, expected) in [
+        (1 << 30, 2 * LEAF, vec![(21, 2)]),
+        ((1 << 30) - PAGE, LEAF + 3 * PAGE, vec![(12, 1), (21, 1), (12, 2)]),
+        ((1 << 30) + 5, LEAF, vec![(21, 1), (12, 1)]),
+        ((1 << 30) + PAGE, 2 * LEAF - 2 * PAGE, vec![(12, 1022)]),
+        (1 << 30, LEAF - PAGE, vec![(12, 511)]),
+    ] {
+        let (area, byte) = map_device(on, &mut areas, at, bytes);
+        assert_eq!(leaves(&areas, &area), expected, "{at:#x}, {bytes:#x} bytes");
+        let shown = areas.range().query(on, byte).unwrap().0;
+        assert_eq!((u64::from(shown.0), byte.0 % PAGE), (at / PAGE, at % PAGE));
+        areas.protect(on, &area, |attr| attr.without(Attr::WRITE)).unwrap();
+        areas.free(on, area).unwrap();
+        assert_eq!(host.frames().reserved(), 0);
+    }
+    // There is room for it, but not where it could have a large page.
+    let mut small: Vec<_> = std::iter::from_fn(|| areas.alloc(on, 300, RW, NORMAL).ok()).collect();
+    small.sort_by_key(Area::start);
+    small.drain(..2).for_each(|area| areas.free(on, area).unwrap());
+    let (area, _) = map_device(on, &mut areas, 1 << 30, LEAF);
+    assert_eq!(leaves(&areas, &area), [(12, 512)]);
+    small.push(area);
+    small.into_iter().for_each(|area| areas.free(on, area).unwrap());
+    assert_eq!((areas.counts().areas, host.frames().reserved()), (0, 0));
+}
+
+fn map_device<'k, M: Machine>(
+    on: On<'_, M>,
+    areas: &mut Areas<'k>,
+    at: u64,
+    bytes: u64,
+) -> (Area<'k>, VirtAddr) {
+    // SAFETY: 1. nothing uses the memory.
+    unsafe { areas.map_memory(on, PhysAddr(at), bytes, RW, NORMAL) }.unwrap()
 }
