@@ -33,6 +33,14 @@ fn calls<'k, M: Machine>(
         let _ = its.unmap(on, VirtAddr(START + LEAF + 9 * PAGE), 20, gone);
         let _ = its.unmap(on, at, 2 * PAGES, gone);
     }
+    // The release finds large pages, too.
+    if let Some(its) = range.as_mut() {
+        // SAFETY: 1. nothing uses the frames.
+        let _ = unsafe {
+            its.map_range_large(on, VirtAddr(START), Pfn(FAR.0 + 4096), 2 * PAGES, RW, Level(1), NORMAL)
+        };
+        read_pages(tlbs, on, its, START, 4);
+    }
     if let Some(its) = range.take()
         && let Err((_, back)) = its.release(on, gone)
     {
