@@ -221,13 +221,12 @@ fn the_last_of_two_owners_gives_the_shared_table_back_also_if_both_go_at_once() 
     check_none_lost(on);
 }
 
-#[test]
-fn owners_of_neighbouring_ranges_come_and_go_at_once() {
+/// Two owners of neighbouring ranges come, do something with them, and go, at the same time.
+fn neighbours(rounds: usize, work: fn(&mut KernelRange<'_, F, DirectMap>, On<'_, AtOnce<'_>>)) {
     let host = host(2);
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let failed = AtomicBool::new(false);
     let left = AtomicUsize::new(2);
-    let rounds = if cfg!(miri) { 50 } else { 20_000 };
     std::thread::scope(|threads| {
         for cpu in 0..2 {
             let (host, m, failed, left) = (&host, &m, &failed, &left);
@@ -242,8 +241,7 @@ fn owners_of_neighbouring_ranges_come_and_go_at_once() {
                             break;
                         }
                         let mut range = claim(host, on, at);
-                        map(&mut range, on, RW);
-                        assert_eq!(range.query(on, VirtAddr(at)), Some((Pfn(7), RW)));
+                        work(&mut range, on);
                         range.release(on, |_, _| ()).map_err(|(e, _)| e).unwrap();
                     }
                 });
@@ -263,6 +261,37 @@ fn owners_of_neighbouring_ranges_come_and_go_at_once() {
     m.drain(&host.slots());
     host.audit().unwrap();
     assert_eq!(m.policy().counts().live(), host.kernel().tables() - 1);
+    assert_eq!(host.frames().reserved(), 0);
+}
+
+type AtOnce<'h> = HostMachine<'h, F, Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>, NoTlb>;
+
+#[test]
+fn owners_of_neighbouring_ranges_come_and_go_at_once() {
+    neighbours(if cfg!(miri) { 50 } else { 20_000 }, |range, on| {
+        map(range, on, RW);
+        assert_eq!(range.query(on, range.start()), Some((Pfn(7), RW)));
+    });
+}
+
+#[test]
+fn owners_of_large_pages_in_one_table_come_and_go_at_once() {
+    neighbours(if cfg!(miri) { 5 } else { 4_000 }, |range, on| {
+        let (at, first) = (range.start(), Pfn(1 << 20));
+        let large = |range: &mut KernelRange<'_, F, DirectMap>| {
+            // SAFETY: 1. no code reads or writes through the mapping.
+            unsafe { range.map_large(on, at, Level(1), first, RW, NORMAL) }.unwrap();
+        };
+        large(range);
+        range.unmap(on, at, LEAF / PAGE, |_, _| ()).unwrap();
+        large(range);
+        range.split(on, at, Level::PTE).unwrap();
+        range.collapse(on, at, Level(1)).unwrap();
+        range.unmap(on, VirtAddr(at.0 + 3 * PAGE), LEAF / PAGE - 3, |_, _| ()).unwrap();
+        range.unmap(on, at, 3, |_, _| ()).unwrap();
+        large(range);
+        assert_eq!(range.query_leaf(on, at).map(|leaf| (leaf.frame, leaf.shift)), Some((first, 21)));
+    });
 }
 
 #[test]
