@@ -7,8 +7,9 @@ use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy, Quicklists};
-use ptarmigan::table::{ClaimError, KernelMap, KernelRange, KernelRangeError};
+use ptarmigan::table::{ClaimError, KernelMap, KernelRange, KernelRangeError, MapError};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbRefusal};
+use ptarmigan::vmalloc::Vmalloc;
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan_linux::Rules;
@@ -292,6 +293,47 @@ fn owners_of_large_pages_in_one_table_come_and_go_at_once() {
         large(range);
         assert_eq!(range.query_leaf(on, at).map(|leaf| (leaf.frame, leaf.shift)), Some((first, 21)));
     });
+}
+
+#[test]
+fn tables_in_the_way_of_large_pages_stay_in_the_middle_of_a_flush_and_areas_have_pages() {
+    let on = leaked(Box::leak(Box::<Tlbs>::default()) as &Tlbs);
+    let host = host_of(on);
+    let (mut first, start) = (claim(host, on, START), START + 8 * LEAF);
+    map(&mut first, on, RW);
+    let range = host.kernel().claim(on, VirtAddr(start), 4 * LEAF).unwrap();
+    let mut boot = host.boot(Vmalloc::<F, DirectMap>::bytes(4 * LEAF)).unwrap();
+    let mut areas = Vmalloc::new(&mut boot, range).unwrap_or_else(|refused| panic!("{}", refused.error));
+    let all = areas.alloc(on, 2000, RW, NORMAL).unwrap();
+    areas.free(on, all).unwrap();
+    let mut second = claim(host, on, START + LEAF);
+    map(&mut second, on, RW);
+    second.unmap(on, VirtAddr(START + LEAF), 1, |_, _| ()).unwrap();
+    let done: Rc<RefCell<Option<_>>> = Rc::default();
+    let out = done.clone();
+    at_next(Moment::Invalidate, move || {
+        let at = second.start();
+        // SAFETY: 1. no code reads or writes through the mappings.
+        let refused = unsafe { second.map_large(on, at, Level(1), Pfn(1 << 20), RW, NORMAL) };
+        assert_eq!(refused, Err(MapError::Refused(TlbRefusal::Busy(CpuId(0)))));
+        assert!(second.query(on, at).is_none() && host.frames().reserved() == 0);
+        // SAFETY: 1. as above.
+        let area = unsafe { areas.map(on, Pfn(1 << 20), 512, RW, NORMAL) }.unwrap();
+        assert_eq!(areas.range().query_leaf(on, area.start()).map(|leaf| leaf.shift), Some(12));
+        *out.borrow_mut() = Some((second, areas, area));
+    });
+    first.unmap(on, VirtAddr(START), 1, |_, _| ()).unwrap();
+    let (mut second, mut areas, area) = done.take().expect("CPU 1 was asked");
+    let at = second.start();
+    // SAFETY: 1. as above.
+    unsafe { second.map_large(on, at, Level(1), Pfn(1 << 20), RW, NORMAL) }.unwrap();
+    areas.free(on, area).unwrap();
+    let range = areas.into_range().unwrap_or_else(|refused| panic!("{}", refused.error));
+    for range in [first, second, range] {
+        range.release(on, |_, _| ()).map_err(|(e, _)| e).unwrap();
+    }
+    assert_eq!(host.frames().reserved(), 0);
+    check_none_lost(on);
 }
 
 #[test]
