@@ -433,13 +433,13 @@ fn areas_show_the_kernels_objects() {
     space.end(on).expect("its machine");
 }
 
-/// An object of 40 pages, of which every third is not at hand.
+/// An object of 40 pages, which has its frames several times over; every third page is not at hand.
 struct Cached(Pfn);
 
 // SAFETY: 1. the frames are the kernel's part of the memory.
 unsafe impl Objects for Cached {
     fn frame(&self, _: u32, page: u64) -> Option<Pfn> {
-        (page < 40).then_some(Pfn(self.0.0 + page as u32))
+        (page < 40).then_some(Pfn(self.0.0 + page as u32 % KEPT))
     }
     fn fault_around(&self) -> u32 {
         16
