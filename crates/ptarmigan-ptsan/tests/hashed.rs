@@ -1,7 +1,8 @@
 //! A hosted machine with a hash table, under the sanitizer.
 use ptarmigan::addr::{VirtAddr, VirtRange};
-use ptarmigan::format::Ppc32;
+use ptarmigan::format::{Attr, Ppc32};
 use ptarmigan::machine::Machine;
+use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::tlb::TlbConfig;
@@ -77,6 +78,46 @@ fn pages_are_put_in_evicted_and_taken_out_without_a_finding() {
         assert_eq!(usage.valid, 0, "{usage:?}");
         assert!(usage.refills > 3 * PAGES as usize && usage.table.evicted > 0, "{usage:?}");
     }
+}
+
+#[test]
+fn a_page_whose_bits_were_taken_misses_and_gets_them_again() {
+    let layout = HashLayout::Bits32;
+    let host = Host::<Ppc32>::new(HostConfig { cpus: 1, bytes: 64 << 20, ..HostConfig::default() }).unwrap();
+    let memory = HashMemory::new(hash_size(layout, 64 << 10).unwrap()).unwrap();
+    let soft =
+        SoftMmu::with_hash_table(&host, Config { asids: true, ..Config::new(Ppc32::arch()) }, memory.clone());
+    let mmu = HashedMmu::new(memory, layout, 1).unwrap().watched_by(&soft);
+    let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
+    let tlb = TlbConfig { asids: 100, ..TlbConfig::new(1) };
+    let machine = HostMachine::with_tlb(&host, policy, &mmu, tlb, Delivery::AtOnce).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = machine.on(&pin).unwrap();
+    let mut space = Space::<Ppc32>::new(on).unwrap();
+    space.activate(on).unwrap();
+    let range = VirtRange { start: BASE, end: BASE + 0x4000 };
+    space.edit(on).unwrap().mmap(range, AreaFlags(3), 0).unwrap();
+    let write = |space: &Space<Ppc32>| {
+        let tree = space.tree().on(on).unwrap();
+        assert!(mmu.access(0, BASE, Access::Write, &|| tree.refill(VirtAddr(BASE), Access::Write)));
+        tree.query(VirtAddr(BASE)).unwrap().1
+    };
+    space.fault(on, VirtAddr(BASE), Access::Write).unwrap();
+    for _ in 0..3 {
+        assert!(write(&space).has(Attr::ACCESSED | Attr::DIRTY));
+        let mut told = Vec::new();
+        space.edit(on).unwrap().take_dirty(range, Level::PTE, |page| told.push(page.at.0)).unwrap();
+        space.edit(on).unwrap().take_accessed(range, |page| told.push(page.at.0)).unwrap();
+        assert_eq!(told, [BASE, BASE]);
+    }
+    space.end(on).unwrap();
+    machine.drain(&slots);
+    drop(machine);
+    soft.with(|sanitizer, memory| {
+        sanitizer.check_hash_table(memory);
+        sanitizer.assert_clean();
+    });
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod mmu;
 #[path = "../driver/rng.rs"]
 mod rng;
+mod spaces;
 
 use mmu::NotingMmu;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};

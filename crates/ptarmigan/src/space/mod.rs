@@ -11,6 +11,7 @@
 mod area;
 mod areas;
 mod around;
+mod dirty;
 mod exec;
 mod fault;
 mod fork;

@@ -64,7 +64,7 @@ impl<F: Format> Tables<F> {
     /// Takes `bits`, those that MMUs set or write permission, from every leaf that maps a part of
     /// `range`, and calls `visit(level, first address, former entry)` for each that had some, in
     /// order. Records them in the gather.
-    fn take_bits<M: Machine>(
+    pub fn take_bits<M: Machine>(
         &mut self,
         range: VirtRange,
         bits: Attr,
@@ -94,6 +94,33 @@ impl<F: Format> Tables<F> {
                 }
             }
         });
+    }
+
+    /// Takes `bits` as [`take_bits`](Self::take_bits) does, and splits large pages of tables above
+    /// `largest` afterwards, as far as they lie in `range`. Write permission is taken from pages in
+    /// `range` alone: large ones that lie partly in it are split first.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if there are large pages, the architecture demands breaks, and this CPU is in
+    /// the middle of a flush; no bit is taken then.
+    pub fn log<M: Machine>(
+        &mut self,
+        range: VirtRange,
+        bits: Attr,
+        largest: Level,
+        gather: &mut Gather<'_, M>,
+        mut visit: impl FnMut(Mapped),
+    ) -> Result<(), TlbRefusal> {
+        if const { F::EVER_BREAKS } && self.may_be_large() && !gather.is_private() {
+            let on = gather.on();
+            on.tlb().may_flush(on.pin())?;
+        }
+        if bits == Attr::WRITE {
+            self.split_ends(range, gather);
+        }
+        self.take_bits(range, bits, gather, |level, va, raw| visit(Mapped::of::<F>(level, va, raw)));
+        if self.may_be_large() { self.split_range(range, largest, gather) } else { Ok(()) }
     }
 
     /// Splits the large pages that map a part of `range` until those parts are leaves of tables of
@@ -191,11 +218,9 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
         &mut self,
         range: VirtRange,
         largest: Level,
-        mut dirty: impl FnMut(Mapped),
+        dirty: impl FnMut(Mapped),
     ) -> Result<(), TlbRefusal> {
-        self.may_split()?;
-        self.take_bits(range, Attr::DIRTY, &mut dirty);
-        self.split_range(range, largest)
+        self.tables.taking().log(range, Attr::DIRTY, largest, &mut self.gather, dirty)
     }
 
     /// Takes the accessed bit from every leaf that maps a part of `range`, and calls `used` once
@@ -205,7 +230,9 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
     /// Where the MMU does not set the bit, a use of a page without it faults, or goes unnoticed:
     /// each [format](crate::format) says it.
     pub fn take_accessed(&mut self, range: VirtRange, mut used: impl FnMut(Mapped)) {
-        self.take_bits(range, Attr::ACCESSED, &mut used);
+        self.tables.taking().take_bits(range, Attr::ACCESSED, &mut self.gather, |level, va, raw| {
+            used(Mapped::of::<F>(level, va, raw));
+        });
     }
 
     /// Takes write permission from every page in `range`, and calls `protected` once for each leaf
@@ -267,33 +294,8 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
         &mut self,
         range: VirtRange,
         largest: Level,
-        mut protected: impl FnMut(Mapped),
+        protected: impl FnMut(Mapped),
     ) -> Result<(), TlbRefusal> {
-        self.may_split()?;
-        self.tables.taking().split_ends(range, &mut self.gather);
-        self.take_bits(range, Attr::WRITE, &mut protected);
-        self.split_range(range, largest)
-    }
-
-    /// Checks that large pages can be split now.
-    fn may_split(&self) -> Result<(), TlbRefusal> {
-        if const { F::EVER_BREAKS } && self.tables.may_be_large() && !self.gather.is_private() {
-            let on = self.gather.on();
-            on.tlb().may_flush(on.pin())?;
-        }
-        Ok(())
-    }
-
-    fn take_bits(&mut self, range: VirtRange, bits: Attr, visit: &mut impl FnMut(Mapped)) {
-        self.tables.taking().take_bits(range, bits, &mut self.gather, |level, va, raw| {
-            visit(Mapped::of::<F>(level, va, raw));
-        });
-    }
-
-    fn split_range(&mut self, range: VirtRange, largest: Level) -> Result<(), TlbRefusal> {
-        if !self.tables.may_be_large() {
-            return Ok(());
-        }
-        self.tables.taking().split_range(range, largest, &mut self.gather)
+        self.tables.taking().log(range, Attr::WRITE, largest, &mut self.gather, protected)
     }
 }
