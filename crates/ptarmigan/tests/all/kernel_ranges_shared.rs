@@ -277,7 +277,7 @@ fn owners_of_neighbouring_ranges_come_and_go_at_once() {
 
 #[test]
 fn owners_of_large_pages_in_one_table_come_and_go_at_once() {
-    neighbours(if cfg!(miri) { 5 } else { 4_000 }, |range, on| {
+    neighbours(if cfg!(miri) { 5 } else { 1_000 }, |range, on| {
         let (at, first) = (range.start(), Pfn(1 << 20));
         let large = |range: &mut KernelRange<'_, F, DirectMap>| {
             // SAFETY: 1. no code reads or writes through the mapping.
