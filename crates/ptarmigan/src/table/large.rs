@@ -280,19 +280,22 @@ impl<F: Format> Tables<F> {
                 let end = descend::<F, _>(on.window(), *root, Self::ROOT, va, to);
                 (end.level == to).then(|| Node::open(on.window(), on.frames(), to, end.at))
             });
-            let seen = broken.add(&node, index, start);
+            let (seen, mut is_split) = (broken.add(&node, index, start), false);
             gather.changed_large(start, start + size::<F>(level), F::shift(level));
             broken.make(
                 || gather.flush_so_far(),
                 |_, _, was| {
                     let Some(at) = parts::<F, M>(on, reserve, level, was) else { return was };
                     count.add(below, 1);
+                    is_split = true;
                     F::link(level, at)
                 },
                 |_, _, _| {},
             )?;
             drop(broken);
-            self.count_pages(on, level, seen);
+            if is_split {
+                self.count_pages(on, level, seen);
+            }
             return Ok(());
         }
         let seen = node.load(index);
