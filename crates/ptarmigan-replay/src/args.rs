@@ -50,6 +50,11 @@ pub struct ReplayArgs {
     #[arg(help_heading = "Data frames", long, value_name = "N", default_value_t = 1, requires = "touch_data",
           value_parser = clap::value_parser!(u8).range(0..=64))]
     pub(super) use_lines: u8,
+    /// Map large pages where the recorded Linux had huge ones: in all private anonymous memory, or
+    /// where programs asked for them. Where it had none (transparent_hugepage=never) only advice of
+    /// programs counts, as with madvise.
+    #[arg(help_heading = "Data frames", long)]
+    pub(super) large_pages: bool,
     /// Frames that a CPU clears ahead of need each time it is idle. Their time is reported
     /// separately.
     #[arg(help_heading = "Data frames", long, value_name = "FRAMES", default_value_t = 0)]

@@ -143,6 +143,42 @@ fn several_traces_make_one_document() {
     assert_eq!(doc.as_array().map(Vec::len), Some(2));
 }
 
+/// A program asks for huge pages, forks, and gives parts of them back.
+#[test]
+fn large_pages_are_mapped_where_the_recorded_program_asked_for_them() {
+    let write = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) };
+    let mut kinds = forking(6);
+    let fork = kinds.iter().position(|(_, kind)| matches!(kind, Kind::Clone { .. })).expect("it forks");
+    let anon = MapFlags(MapFlags::ANON);
+    let asked = [
+        Kind::Mmap { start: 0x20_0000, pages: 1024, prot: RW, flags: anon },
+        Kind::Madvise { start: 0x20_0000, pages: 1024, advice: 14 },
+        write(0x20_0000),
+        write(0x20_0200),
+    ];
+    let at = fork - 2;
+    kinds.splice(at..at, asked.map(|kind| (0, kind)));
+    // What the child has more than without them: a table above, and one for each huge page.
+    for (_, kind) in &mut kinds {
+        if let Kind::Truth { tables, .. } = kind {
+            *tables += 3;
+        }
+    }
+    let trace = file("large", 2, &kinds);
+    let run = |more: &[&str]| {
+        let args = ["replay", trace.path(), "--policy", "ptarmigan", "--sanitize", "--json"];
+        json(&[&args[..], more].concat())["runs"][0].clone()
+    };
+    let (small, large) = (run(&[]), run(&["--large-pages"]));
+    assert!(small["large_pages"].is_null() && large["large_pages"] == 2, "{large}");
+    for run in [&small, &large] {
+        assert_eq!((&run["truth"]["checked"], &run["truth"]["equal"]), (&1.into(), &1.into()), "{run}");
+        assert_eq!(run["sanitizer"]["findings"], 0, "{run}");
+    }
+    let tables = |run: &Value| run["peak_live_tables"].as_u64().expect("a count");
+    assert!(tables(&large) < tables(&small), "tables in reserve take no memory");
+}
+
 #[test]
 fn data_frames_can_be_touched() {
     let ran = on("touch", &forking(6), &["--touch-data", "--sanitize", "--idle-zero", "9"]);

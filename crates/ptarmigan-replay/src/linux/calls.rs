@@ -63,6 +63,23 @@ pub fn tables_of<F: Format, M: SpaceMachine>(space: &SpaceMut<'_, F, M>, kind: K
     parts.map(|(piece, _)| of(piece).saturating_sub(1)).sum()
 }
 
+/// Follows advice about huge pages, which otherwise is only noted.
+///
+/// # Errors
+/// [`CallError`] if there was no memory.
+pub fn follow_advice<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    kind: Kind,
+) -> Result<(), CallError> {
+    let Kind::Madvise { start, pages, advice } = kind else { return Ok(()) };
+    let large = match i32::from(advice) {
+        libc::MADV_HUGEPAGE => true,
+        libc::MADV_NOHUGEPAGE => false,
+        _ => return Ok(()),
+    };
+    Ok(space.madvise(range(start, pages), Advice::Large(large))?)
+}
+
 /// Makes a call that changes areas or tables of one space; other calls have no effect.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ mod objects;
 mod pieces;
 mod tags;
 
-pub use calls::{SPLIT, call, forked, is_found, tables_of};
+pub use calls::{SPLIT, call, follow_advice, forked, is_found, tables_of};
 pub use error::CallError;
 pub use faults::{HugeFaults, refused};
 pub use objects::has_page;

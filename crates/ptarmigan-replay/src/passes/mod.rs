@@ -200,6 +200,7 @@ impl Passes<'_> {
             zero: pass.zero,
             sanitizer: SanitizerReport::default(),
             truth: TruthReport::of(&outcome),
+            large_pages: self.common.args.large_pages.then_some(outcome.large_pages),
             faults_outside: outcome.outside,
             odd_calls: outcome.odd,
             first_odd_call: outcome

@@ -101,6 +101,9 @@ pub struct PolicyReport {
     pub sanitizer: SanitizerReport,
     /// Comparison with Linux's counts of tables.
     pub truth: TruthReport,
+    /// Large pages that faults mapped, if they are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_pages: Option<u64>,
     /// Faults outside all areas, or not allowed by their area.
     pub faults_outside: u64,
     /// Calls that the address space refused.

@@ -194,6 +194,9 @@ impl PolicyReport {
                 writeln!(out, "         {start} {what}")?;
             }
         }
+        if let Some(large) = self.large_pages {
+            writeln!(out, "large    {large} large pages mapped by faults")?;
+        }
         self.write_speed(out)?;
         if self.faults_outside + self.odd_calls > 0 {
             writeln!(

@@ -9,13 +9,13 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watch;
 use crate::input::schedule::{Op, Program};
 use crate::input::trace::{PackedEvent, PackedKind, Trace};
-use crate::linux::{CallError, HugeFaults, PAGE, call, forked, is_found, refused, tables_of};
+use crate::linux::{CallError, HugeFaults, PAGE, call, follow_advice, forked, is_found, refused, tables_of};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::Format;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::page::Level;
-use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceRef};
+use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, LargePages, Space, SpaceRef};
 use ptarmigan_hosted::{CpuSlot, Host};
 use ptarmigan_trace::{FaultFlags, Kind};
 
@@ -44,6 +44,8 @@ pub struct Engine<'a, 'w, F: Format, M> {
     pub keep_going: bool,
     /// Frames that an idle CPU clears ahead of need.
     pub idle_zero: u32,
+    /// Whether spaces have large pages where the recorded ones had.
+    pub large_pages: bool,
     /// The observer, if there is one.
     pub watch: Option<&'w mut (dyn Watch + Send + 'w)>,
     /// The results so far.
@@ -222,7 +224,8 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         access: Access,
     ) -> Result<(), StepError> {
         match result {
-            Ok(_) => {
+            Ok(done) => {
+                self.outcome.large_pages += u64::from(done == Done::Large);
                 if let Some(watch) = &mut self.watch {
                     watch.served(usize::from(cpu.0), va, access);
                 }
@@ -243,7 +246,10 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
                     return Ok(());
                 };
                 let pin = self.slots[usize::from(slot)].pin();
-                let own = space.edit(self.m.on(&pin)?, |edit| edit.tree().tables_below_root())?;
+                // Linux counts the table that it keeps in reserve for a huge page.
+                let own = space.edit(self.m.on(&pin)?, |edit| {
+                    edit.tree().tables_below_root() + edit.reserved_tables()
+                })?;
                 self.compare(event, own);
             }
             Op::Fork { space, child, slot } => self.fork(space, child, slot)?,
@@ -303,6 +309,7 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
             let order = tables.checked_next_power_of_two().map_or(63, u64::trailing_zeros) as u8;
             CallError::NoFrame(NoFrame::new(order.min(63), NodeId(0), frames.node_free(NodeId(0))))
         };
+        let large_pages = self.large_pages;
         let Some(mut space) = self.spaces.get(space)? else {
             self.outcome.skipped += 1;
             return Ok(());
@@ -314,6 +321,9 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
                 return Err(none(tables));
             }
             call(&mut edit, kind)?;
+            if large_pages {
+                follow_advice(&mut edit, kind)?;
+            }
             Ok(if found { u64::from(edit.tree().tables_below_root().abs_diff(before)) } else { 0 })
         })??;
         self.outcome.found += made;
@@ -342,7 +352,13 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         // The new space is there before the old one goes.
         let end = stack_end << PAGE;
         let pages = (u64::from(arg_pages) << PAGE).div_ceil(1 << F::PAGE_SHIFT);
-        let made = Space::exec(on, VirtAddr(end), pages);
+        let mut made = Space::exec(on, VirtAddr(end), pages);
+        if self.large_pages
+            && let Ok(space) = &mut made
+        {
+            let in_new_areas = self.trace.huge == HugeFaults::Always;
+            space.edit(on)?.set_large_pages(LargePages { in_new_areas, copy: false });
+        }
         let written = made.as_ref().map_or(Ok(()), |space| {
             let start = end.saturating_sub(pages.max(1) << F::PAGE_SHIFT);
             self.m.arguments(on, space, VirtRange { start, end })

@@ -33,6 +33,8 @@ pub struct Job<'a> {
     pub keep_going: bool,
     /// Frames that an idle CPU clears ahead of need.
     pub idle_zero: u32,
+    /// Whether spaces have large pages where the recorded ones had.
+    pub large_pages: bool,
 }
 
 /// The time that a job took.
@@ -63,7 +65,7 @@ struct WorkerResult {
 impl<'a> Job<'a> {
     /// Makes the job of one copy, which ends when memory runs out.
     pub fn new(trace: &'a Trace, schedule: &'a Schedule) -> Self {
-        Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0 }
+        Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0, large_pages: false }
     }
 
     /// Returns the number of logical CPUs.
@@ -193,6 +195,7 @@ impl<'a> Job<'a> {
                         progress,
                         keep_going: self.keep_going,
                         idle_zero: self.idle_zero,
+                        large_pages: self.large_pages,
                         watch,
                         outcome: Outcome::default(),
                     };

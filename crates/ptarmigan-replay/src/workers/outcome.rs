@@ -28,6 +28,8 @@ pub struct Outcome {
     pub equal: u64,
     /// The samples that differed.
     pub differing: Vec<Sample>,
+    /// Faults that mapped a large page.
+    pub large_pages: u64,
     /// Faults outside all areas, or not allowed by their area. In a recording these mostly end in
     /// signals.
     pub outside: u64,
@@ -75,6 +77,7 @@ impl Outcome {
             all.checked += part.checked;
             all.equal += part.equal;
             all.differing.append(&mut part.differing);
+            all.large_pages += part.large_pages;
             all.outside += part.outside;
             all.refused += part.refused;
             all.found += part.found;
