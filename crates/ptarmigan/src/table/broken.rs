@@ -82,7 +82,7 @@ where
             self.restore();
             return Err(e);
         }
-        while let Some(&(place, was)) = self.pages[..self.len].last() {
+        while let Some(&(place, was)) = self.pages.get(self.len.wrapping_sub(1)) {
             let (level, va) = Self::level_and_address(place);
             let raw = new(level, va, was);
             self.len -= 1;
@@ -108,9 +108,8 @@ where
 
     #[cold]
     fn restore(&mut self) {
-        while self.len > 0 {
+        while let Some(&(place, was)) = self.pages.get(self.len.wrapping_sub(1)) {
             self.len -= 1;
-            let (place, was) = self.pages[self.len];
             self.put(place, was);
         }
     }

@@ -87,7 +87,8 @@ impl DataFrames {
 
     /// The pages of 2^`order` frames from `pfn` on.
     pub(crate) fn pages(&self, pfn: Pfn, order: u8) -> impl Iterator<Item = Pfn> + use<> {
-        (pfn.0..pfn.0 + (1 << order)).step_by(1 << self.order).map(Pfn)
+        let own = self.order;
+        (0..1u32 << order.saturating_sub(own)).map(move |page| Pfn(pfn.0 + (page << own)))
     }
 
     /// Takes a large data frame of 2^`order` frames, more than a page, with one reference to the

@@ -205,7 +205,8 @@ impl MachineWideAsids {
             own.0.store(tag);
         }
         let cpu = usize::from(cpu.0);
-        let forget_all = core::mem::replace(&mut state.kept[cpu].behind, false);
+        let kept = state.kept.get_mut(cpu);
+        let forget_all = kept.is_none_or(|kept| core::mem::replace(&mut kept.behind, false));
         self.used.of(cpu).0.store(tag);
         Chosen { asid: number_of(tag), forget_all }
     }
@@ -241,19 +242,21 @@ impl MachineWideAsids {
         state.taken.fill(0);
         state.mark(0);
         for cpu in 0..state.kept.len() {
-            self.keep(state, cpu);
-            let kept = usize::from(number_of(state.kept[cpu].tag));
+            let kept = usize::from(number_of(self.keep(state, cpu)));
             state.mark(kept);
         }
     }
 
-    /// Takes the tag that `cpu` uses away, so that its next load takes the lock, and keeps it.
-    fn keep(&self, state: &mut State, cpu: usize) {
+    /// Takes the tag that `cpu` uses away, so that its next load takes the lock, and keeps it; the tag
+    /// that is kept.
+    fn keep(&self, state: &mut State, cpu: usize) -> u64 {
         let used = self.used.of(cpu).0.swap(0);
+        let Some(kept) = state.kept.get_mut(cpu) else { return 0 };
         if used != 0 {
-            state.kept[cpu].tag = used;
+            kept.tag = used;
         }
-        state.kept[cpu].behind = true;
+        kept.behind = true;
+        kept.tag
     }
 
     /// Records that `cpu` may not have loaded its choice: it forgets everything under all numbers
@@ -283,7 +286,11 @@ impl State {
     }
 
     fn mark(&mut self, number: usize) {
-        self.taken[number / BITS] |= 1 << (number % BITS);
+        let word = self.taken.get_mut(number / BITS);
+        debug_assert!(word.is_some(), "there is no number {number}");
+        if let Some(word) = word {
+            *word |= 1 << (number % BITS);
+        }
     }
 }
 
