@@ -87,8 +87,13 @@ impl DataFrames {
 
     /// The pages of 2^`order` frames from `pfn` on.
     pub(crate) fn pages(&self, pfn: Pfn, order: u8) -> impl Iterator<Item = Pfn> + use<> {
-        let own = self.order;
-        (0..1u32 << order.saturating_sub(own)).map(move |page| Pfn(pfn.0 + (page << own)))
+        // `step_by` would ask whether the step is 0, and panic.
+        let (mut at, end, step) = (pfn.0, pfn.0 + (1 << order), 1 << self.order);
+        core::iter::from_fn(move || {
+            let page = (at < end).then_some(Pfn(at));
+            at += step;
+            page
+        })
     }
 
     /// Takes a large data frame of 2^`order` frames, more than a page, with one reference to the
