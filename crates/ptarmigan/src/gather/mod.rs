@@ -46,7 +46,7 @@ pub(crate) use leaves::EndedLeaves;
 
 use end::End;
 pub use released::Released;
-pub(crate) use released::release_flushed;
+pub(crate) use released::{release_flushed, release_large_flushed};
 
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::error::error;
@@ -552,13 +552,8 @@ impl<'a, M: Machine> Gather<'a, M> {
             self.runs.insert(0, 0);
             self.flush_between();
             if !self.space.owes_flush() {
-                let give = |pfn| {
-                    // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has
-                    // been waited for.
-                    unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
-                };
-                // SAFETY: 1. and 2. by the caller (1.).
-                unsafe { on.data().release_large(on.frames(), pfn, give) };
+                // SAFETY: 1. and 2. by the caller (1.), and all has just been flushed.
+                unsafe { release_large_flushed(on, pfn) };
             }
             return;
         }

@@ -63,6 +63,25 @@ pub(crate) unsafe fn release_flushed<F: Format, M: Machine>(on: On<'_, M>, raw: 
     }
 }
 
+/// Takes a reference to the whole of a large data frame back, and gives what nobody refers to any more
+/// to the allocator.
+///
+/// # Safety
+///
+/// 1. `pfn` is the first frame of a large data frame of `on`'s machine.
+/// 2. The caller owns a reference to the whole, and gives it away. Every CPU has forgotten the
+///    mapping that it stood for.
+#[cold]
+pub(crate) unsafe fn release_large_flushed<M: Machine>(on: On<'_, M>, pfn: Pfn) {
+    let give = |pfn| {
+        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and all references go after
+        // a flush (2.).
+        unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
+    };
+    // SAFETY: 1. and 2. passed on.
+    unsafe { on.data().release_large(on.frames(), pfn, give) };
+}
+
 /// Gives tables to the policy, drops the references that waited, and gives frames without any to
 /// their allocator. The tables came from the policy of `on`'s machine.
 pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataChains) {
@@ -116,8 +135,9 @@ impl<M: Machine> Drop for Data<'_, M> {
             let (pfn, large) = (at, on.data().large(frames, at));
             at = large.next();
             large.unclaim();
-            // SAFETY: 1. and 2. of `Gather::release_large`, whose reference this is.
-            unsafe { on.data().release_large(frames, pfn, give) };
+            // SAFETY: 1. and 2. of `Gather::release_large`, whose reference this is; the flush has been
+            // waited for.
+            unsafe { release_large_flushed(on, pfn) };
         }
         for pfn in data.aside() {
             if frames.meta(pfn).drop_reference() {

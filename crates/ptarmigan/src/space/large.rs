@@ -19,7 +19,7 @@ use super::state::{SpaceMut, State};
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Entry, Format};
 use crate::frames::{DataFrames, NoFrame, TakenData};
-use crate::gather::Gather;
+use crate::gather::{Gather, release_flushed, release_large_flushed};
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::{PutLarge, Tables};
@@ -76,31 +76,24 @@ impl<M: Machine> Drop for UnmappedLarge<'_, M> {
     #[cold]
     fn drop(&mut self) {
         // SAFETY: 1. and 2. taken just now, with one reference, and mapped nowhere.
-        unsafe { give_large(self.on, self.pfn) };
+        unsafe { release_large_flushed(self.on, self.pfn) };
     }
 }
 
-/// Gives a reference to the whole of a large data frame back, and what goes with it.
-///
-/// # Safety
-///
-/// 1. `pfn` is the first frame of a large data frame of `on`'s machine.
-/// 2. The caller owns a reference to the whole, and gives it away. No TLB reaches the frames through
-///    a mapping that it stood for.
-unsafe fn give_large<M: Machine>(on: On<'_, M>, pfn: Pfn) {
-    let give = |pfn| {
-        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and others have been given
-        // back after their flushes.
-        unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
-    };
-    // SAFETY: 1. and 2. passed on.
-    unsafe { on.data().release_large(on.frames(), pfn, give) };
-}
-
-/// Whether the reference of the large page `raw` is the only one to its data frame.
-pub(super) fn is_sole_large<F: Format, M: Machine>(on: On<'_, M>, raw: u64) -> bool {
-    let level = Tables::<F>::LARGE;
-    !F::is_special(level, raw) && on.data().large(on.frames(), F::frame(level, raw)).is_sole()
+/// Whether the reference of the leaf `raw` of a table of `level` is the only one to its data frame;
+/// special ones have none. The caller has the space for itself: the entry keeps its reference.
+#[inline]
+pub(super) fn is_sole<F: Format, M: Machine>(on: On<'_, M>, level: Level, raw: u64) -> bool {
+    if F::is_special(level, raw) {
+        return false;
+    }
+    let frame = F::frame(level, raw);
+    if level > Level::PTE {
+        return on.data().large(on.frames(), frame).is_sole();
+    }
+    // SAFETY: 1. an entry of a space that is not special shows a data frame of this machine, and holds
+    // a reference to it.
+    unsafe { DataFrames::is_sole_raw(on.frames(), frame) }
 }
 
 impl AreaFlags {
@@ -219,7 +212,7 @@ impl<F: Format> State<F> {
             return Ok(Some(Done::Reused));
         }
         let writable = allowed | Attr::WRITE | Attr::DIRTY;
-        if is_sole_large::<F, M>(on, raw) {
+        if is_sole::<F, M>(on, Tables::<F>::LARGE, raw) {
             self.tables.change(range, &mut gather, |level, _, raw| {
                 let keep = F::attr(level, raw).only(Attr::SOFT);
                 F::leaf(level, F::frame(level, raw), writable | keep)
@@ -258,7 +251,7 @@ impl<F: Format> State<F> {
         block.keep();
         // SAFETY: 1. and 2. the entry, which has been replaced and flushed, held a reference to the
         // whole.
-        unsafe { give_large(on, frame) };
+        unsafe { release_large_flushed(on, frame) };
         Ok(true)
     }
 }
@@ -359,9 +352,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 return;
             }
             own += 1;
-            // SAFETY: 1. an entry that is not special shows a data frame of this machine, and holds a
-            // reference to it; the caller has the space for itself.
-            others |= !unsafe { DataFrames::is_sole_raw(on.frames(), F::frame(level, raw)) };
+            others |= !is_sole::<F, M>(on, level, raw);
         });
         let pages = (size >> F::PAGE_SHIFT) as u32;
         let reachable = area.flags.0 & AreaFlags::PERMISSIONS.0 != 0;
@@ -390,29 +381,15 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let mut gather = self.gather();
         let leaf = F::leaf(level, first, attr);
         let made = self.state.tables.make_large(start, leaf, &mut gather, copy, |raw| {
-            if F::is_special(Level::PTE, raw) {
-                return;
-            }
-            let frame = F::frame(Level::PTE, raw);
-            // SAFETY: 1. and 2. the entry held a reference to a data frame of this machine. It has been
-            // cleared, after a flush of its page.
-            unsafe {
-                if DataFrames::release_raw(on.frames(), frame) {
-                    on.data().give_raw(on.frames(), on.pin(), frame);
-                }
-            }
+            // SAFETY: 1. the entry owned a reference to a data frame of this machine, or is special. 2. its
+            // table has been cut off and flushed.
+            unsafe { release_flushed::<F, M>(on, raw) };
         });
-        match made {
-            Ok(true) => block.keep(),
-            Ok(false) => {
-                self.state.tables.unreserve_large(on);
-                return Ok(false);
-            }
-            Err(e) => {
-                self.state.tables.unreserve_large(on);
-                return Err(e);
-            }
-        };
-        Ok(true)
+        if made == Ok(true) {
+            block.keep();
+        } else {
+            self.state.tables.unreserve_large(on);
+        }
+        made
     }
 }

@@ -3,11 +3,10 @@ use super::SpaceMachine;
 use super::area::{Area, AreaFlags, Object};
 use super::areas::AreaError;
 use super::fault::FaultError;
-use super::large::is_sole_large;
+use super::large::is_sole;
 use super::state::{SpaceMut, State, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Format};
-use crate::frames::DataFrames;
 use crate::gather::Gather;
 use crate::page::Level;
 use crate::table::Free;
@@ -287,7 +286,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             keep = keep | Attr::KEY;
         }
         let add = permissions.attr::<F>().without(Attr::WRITE);
-        let frames = self.on.frames();
+        let on = self.on;
         let tables = &mut self.state.tables;
         let changed = |level, raw| Attr(F::attr(level, raw).0 & keep.0) | add;
         if !permissions.has(AreaFlags::WRITE) {
@@ -296,25 +295,14 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             });
             return;
         }
-        let on = self.on;
         tables.change_permissions(range, gather, |level, _, raw| {
-            let (frame, mut attr) = (F::frame(level, raw), changed(level, raw));
-            if level > Level::PTE {
-                if is_sole_large::<F, M>(on, raw) {
-                    attr = attr | Attr::WRITE;
-                }
-                return F::leaf(level, frame, attr);
-            }
+            let mut attr = changed(level, raw);
             // As at a fault (`State::fault_present`): frames of objects and the zero frame are
             // special, and a frame that another entry shows is copied when it is written.
-            // SAFETY: 1. an entry that is not special shows a data frame of this machine, and holds
-            // a reference to it. The caller has the space for itself: neither goes, and this space
-            // does not add another.
-            let is_sole = || unsafe { DataFrames::is_sole_raw(frames, frame) };
-            if !attr.has(Attr::WRITE) && !F::is_special(Level::PTE, raw) && is_sole() {
+            if !attr.has(Attr::WRITE) && is_sole::<F, M>(on, level, raw) {
                 attr = attr | Attr::WRITE;
             }
-            F::leaf(Level::PTE, frame, attr)
+            F::leaf(level, F::frame(level, raw), attr)
         });
     }
 
