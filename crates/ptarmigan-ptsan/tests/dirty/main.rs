@@ -5,16 +5,16 @@
 //! set. CPUs write in the middle of a log, too: while it tells pages, and before its flush. So a
 //! write is told by that log or by the next one.
 mod mmu;
+#[macro_use]
+#[path = "../driver/formats.rs"]
+mod formats;
 #[path = "../driver/rng.rs"]
 mod rng;
 mod spaces;
 
 use mmu::NotingMmu;
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::format::{
-    Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Attr, Ept, Format, I386, Npt, Sv32, Sv39, Sv39x4, Sv48,
-    Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
-};
+use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
@@ -22,7 +22,7 @@ use ptarmigan::quicklist::Layered;
 use ptarmigan::table::{Free, Mapped, Tree};
 use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
-use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, SoftMmu, Told, Watchable};
+use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Arch, Config};
 use rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -399,30 +399,4 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     assert!(logs > 300 && told > 1000 && meanwhile > 500 && faults > 50, "{}: {sums:?}", F::NAME);
 }
 
-macro_rules! each_format {
-    ($($test:ident $format:ty, $mmu:ty;)*) => { $(
-        #[test]
-        fn $test() {
-            format::<Told<$format>, $mmu>(<$format as Watchable>::arch);
-        }
-    )* };
-}
-
-each_format! {
-    i386 I386, Interrupting;
-    i386_pae X86Pae, Interrupting;
-    x86_64 X86_64, Interrupting;
-    x86_64_5 X86_64La57, Interrupting;
-    sv32 Sv32, Fencing;
-    sv39 Sv39, Fencing;
-    sv48 Sv48, Fencing;
-    sv57 Sv57, Fencing;
-    aarch64_4k Aarch64, Broadcasting;
-    aarch64_16k Aarch64K16, Broadcasting;
-    aarch64_64k Aarch64K64, Broadcasting;
-    aarch64_s2 Aarch64Stage2, Broadcasting;
-    ept Ept, Interrupting;
-    npt Npt, Interrupting;
-    sv39x4 Sv39x4, Fencing;
-    sv48x4 Sv48x4, Fencing;
-}
+each_format_with_large_pages!();

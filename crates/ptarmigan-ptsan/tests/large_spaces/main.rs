@@ -1,5 +1,8 @@
 //! Random operations on spaces that may have large pages, of every format whose spaces have them,
 //! compared with a map of pages; stores are told.
+#[macro_use]
+#[path = "../driver/formats.rs"]
+mod formats;
 #[path = "../driver/rng.rs"]
 mod rng;
 
@@ -9,10 +12,8 @@ mod drive;
 mod map;
 
 use drive::{Drive, drive};
-use ptarmigan::format::{
-    Aarch64, Aarch64Stage2, Ept, Format, I386, Npt, Sv32, Sv39, Sv39x4, X86_64, X86_64La57, X86Pae,
-};
-use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Told, Watchable};
+use ptarmigan::format::Format;
+use ptarmigan_ptsan::MmuTraits;
 use ptsan::Arch;
 
 /// Steps of each format.
@@ -31,15 +32,6 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     }
     let [faulted, copied, collapsed] = sums;
     assert!(faulted > 100 && copied > 0 && collapsed > 4, "{}: {sums:?}", F::NAME);
-}
-
-macro_rules! each_format {
-    ($($test:ident $format:ty, $mmu:ty;)*) => { $(
-        #[test]
-        fn $test() {
-            format::<Told<$format>, $mmu>(<$format as Watchable>::arch);
-        }
-    )* };
 }
 
 each_format! {

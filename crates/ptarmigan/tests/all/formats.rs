@@ -1,4 +1,5 @@
 //! Checks the library's demands on formats of other crates.
+use crate::common::FailAt;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{
     Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Upper, Access, Attr, Format, I386,
@@ -7,7 +8,7 @@ use ptarmigan::format::{
 use ptarmigan::frames::{AllocFlags, DataFrames};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
-use ptarmigan::quicklist::Quicklists;
+use ptarmigan::quicklist::{Layered, Quicklists};
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::table::{KernelMap, MapError, Tree};
 use ptarmigan::vmalloc::Vmalloc;
@@ -57,6 +58,23 @@ pub fn small() -> HostConfig {
 }
 
 pub type Quick<'h, F> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
+
+/// Calls `f` on a machine of x86-64 with 64 MiB, and with the layer that refuses its tables. Every
+/// frame must be back then.
+pub fn on_failing_machine(
+    f: impl for<'h> FnOnce(&'h Host<X>, On<'_, HostMachine<'h, X, Layered<FailAt, Quick<'h, X>>, NoTlb>>, &FailAt),
+) {
+    let host = Host::<X>::new(HostConfig { bytes: 64 << 20, ..small() }).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let policy =
+        Layered::new(FailAt::new(), host.quicklists().unwrap()).map_err(|refused| refused.error).unwrap();
+    let m = HostMachine::new(&host, policy, NoTlb).unwrap();
+    f(&host, m.on(&pin).unwrap(), m.policy().layer());
+    m.drain(&slots);
+    drop(m);
+    host.audit().unwrap();
+}
 
 /// Calls `f` on a machine of a format. Every frame must be back then.
 pub fn on_machine<F: Format, R>(

@@ -1,16 +1,15 @@
 //! Large pages of the kernel's half: refusals, lack of memory, tables in the way, and the addresses
 //! that a flush names.
-use crate::common::{FailAt, Starved, any_frame};
-use crate::formats::{on_machine, small};
+use crate::common::{Starved, any_frame};
+use crate::formats::{on_failing_machine, on_machine, small};
 use ptarmigan::addr::{Pfn, VirtAddr};
 use ptarmigan::format::{Aarch64Upper, Attr, Format, I386, Sv39, X86_64, X86_64La57};
 use ptarmigan::frames::{AllocFlags, Request};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
-use ptarmigan::quicklist::Layered;
 use ptarmigan::table::{CollapseError, KernelRange, KernelRangeError, MapError};
 use ptarmigan::window::DirectMap;
-use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan_hosted::HostConfig;
 
 const PAGE: u64 = 4096;
 const M2: u64 = 2 << 20;
@@ -176,46 +175,37 @@ fn a_part_of_a_large_page_of_the_kernels_is_unmapped_without_any_memory() {
 
 #[test]
 fn whichever_allocation_fails_no_page_of_the_kernels_is_mapped_and_unmapping_never_fails() {
-    let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..small() }).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let policy =
-        Layered::new(FailAt::new(), host.quicklists().unwrap()).map_err(|refused| refused.error).unwrap();
-    let m = HostMachine::new(&host, policy, NoTlb).unwrap();
-    let fail = m.policy().layer();
-    let on = m.on(&pin).unwrap();
-    let claim = || host.kernel().claim(on, VirtAddr(START), 3 * G1).unwrap();
-    let (at, bytes) = (START + M2 - 3 * PAGE, G1 + 2 * M2 + 8 * PAGE);
-    let (pages, first) = (bytes / PAGE, Pfn(FAR.0 + 509));
-    let mut k = 0;
-    loop {
-        let mut range = claim();
-        fail.set(k);
-        let mapped = blocks(&mut range, on, at, bytes, first, 2);
-        if mapped.is_err() {
-            assert!(leaves(&range, on, START, START + 3 * G1).is_empty(), "allocation {k}");
-            assert_eq!(host.frames().reserved(), 0);
+    on_failing_machine(|host, on, fail| {
+        let claim = || host.kernel().claim(on, VirtAddr(START), 3 * G1).unwrap();
+        let (at, bytes) = (START + M2 - 3 * PAGE, G1 + 2 * M2 + 8 * PAGE);
+        let (pages, first) = (bytes / PAGE, Pfn(FAR.0 + 509));
+        let mut k = 0;
+        loop {
+            let mut range = claim();
+            fail.set(k);
+            let mapped = blocks(&mut range, on, at, bytes, first, 2);
+            if mapped.is_err() {
+                assert!(leaves(&range, on, START, START + 3 * G1).is_empty(), "allocation {k}");
+                assert_eq!(host.frames().reserved(), 0);
+            }
+            // Parts go while every allocation fails.
+            fail.set(0);
+            let mut gone = 0;
+            for (from, to) in [(1, 2), (3, 700), (1024, 1025), (2000, 5000), (pages - 3, pages)] {
+                range.unmap(on, VirtAddr(at + from * PAGE), to - from, |_, _| gone += 1).unwrap();
+            }
+            assert_eq!(gone, if mapped.is_ok() { 1 + 697 + 1 + 3000 + 3 } else { 0 }, "allocation {k}");
+            range.release(on, |_, _| gone += 1).map_err(|(e, _)| e).unwrap();
+            assert_eq!(gone, if mapped.is_ok() { pages } else { 0 }, "allocation {k}");
+            assert_eq!(host.frames().reserved(), 0, "allocation {k}");
+            fail.set(usize::MAX);
+            k += 1;
+            if mapped.is_ok() {
+                break;
+            }
         }
-        // Parts go while every allocation fails.
-        fail.set(0);
-        let mut gone = 0;
-        for (from, to) in [(1, 2), (3, 700), (1024, 1025), (2000, 5000), (pages - 3, pages)] {
-            range.unmap(on, VirtAddr(at + from * PAGE), to - from, |_, _| gone += 1).unwrap();
-        }
-        assert_eq!(gone, if mapped.is_ok() { 1 + 697 + 1 + 3000 + 3 } else { 0 }, "allocation {k}");
-        range.release(on, |_, _| gone += 1).map_err(|(e, _)| e).unwrap();
-        assert_eq!(gone, if mapped.is_ok() { pages } else { 0 }, "allocation {k}");
-        assert_eq!(host.frames().reserved(), 0, "allocation {k}");
-        fail.set(usize::MAX);
-        k += 1;
-        if mapped.is_ok() {
-            break;
-        }
-    }
-    assert!(k > 3, "{k} allocations were refused");
-    m.drain(&slots);
-    drop(m);
-    host.audit().unwrap();
+        assert!(k > 3, "{k} allocations were refused");
+    });
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! Large pages: refusals, lack of memory, and the addresses that a flush names.
-use crate::common::{FailAt, Starved, Watch, any_frame, range, va, watched};
-use crate::formats::{on_machine, small};
+use crate::common::{Starved, Watch, any_frame, range, va, watched};
+use crate::formats::{on_failing_machine, on_machine, small};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Aarch64, Aarch64K64, Attr, Format, LoongArch64, X86_64, X86_64La57};
 use ptarmigan::frames::{AllocFlags, Request};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
-use ptarmigan::quicklist::Layered;
 use ptarmigan::table::{CollapseError, Free, MapError, Mapped, Tree, TreeMut};
-use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan_hosted::{Host, HostConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PAGE: u64 = 4096;
@@ -157,50 +156,41 @@ fn a_part_of_a_large_page_is_unmapped_without_any_memory() {
 
 #[test]
 fn whichever_allocation_fails_nothing_is_lost_and_unmapping_never_fails() {
-    let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..small() }).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let policy =
-        Layered::new(FailAt::new(), host.quicklists().unwrap()).map_err(|refused| refused.error).unwrap();
-    let m = HostMachine::new(&host, policy, NoTlb).unwrap();
-    let fail = m.policy().layer();
-    let on = m.on(&pin).unwrap();
-    let place = range(AT + M2 - 3 * PAGE, AT + G1 + 3 * M2 + 5 * PAGE);
-    let pages = place.len() / PAGE;
-    let first = Pfn(FAR.0 + 509);
-    let mut k = 0;
-    loop {
-        let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
-        fail.set(k);
-        let mapped = tree.edit(on).unwrap().blocks(place, first, 2);
-        if mapped.is_err() {
-            assert!(leaves(on, &tree).is_empty(), "allocation {k}: all of it, or nothing");
-            assert_eq!((tree.reserved(), host.frames().reserved()), (0, 0));
+    on_failing_machine(|host, on, fail| {
+        let place = range(AT + M2 - 3 * PAGE, AT + G1 + 3 * M2 + 5 * PAGE);
+        let pages = place.len() / PAGE;
+        let first = Pfn(FAR.0 + 509);
+        let mut k = 0;
+        loop {
+            let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
+            fail.set(k);
+            let mapped = tree.edit(on).unwrap().blocks(place, first, 2);
+            if mapped.is_err() {
+                assert!(leaves(on, &tree).is_empty(), "allocation {k}: all of it, or nothing");
+                assert_eq!((tree.reserved(), host.frames().reserved()), (0, 0));
+            }
+            // Parts go while every allocation fails.
+            fail.set(0);
+            let mut gone = 0;
+            let mut edit = tree.edit(on).unwrap();
+            for (from, to) in [(1, 2), (3, 700), (1024, 1025), (2000, 5000), (pages - 3, pages)] {
+                let part = range(place.start + from * PAGE, place.start + to * PAGE);
+                edit.unmap_range(part, Free::Empty, |_, _, _| gone += 1);
+            }
+            drop(edit);
+            assert_eq!(gone, if mapped.is_ok() { 1 + 697 + 1 + 3000 + 3 } else { 0 }, "allocation {k}");
+            fail.set(usize::MAX);
+            let mut left = 0;
+            tree.end(on, |_, _, _| left += 1).unwrap();
+            assert_eq!(left + gone, if mapped.is_ok() { pages } else { 0 });
+            assert_eq!(host.frames().reserved(), 0, "allocation {k}");
+            k += 1;
+            if mapped.is_ok() {
+                break;
+            }
         }
-        // Parts go while every allocation fails.
-        fail.set(0);
-        let mut gone = 0;
-        let mut edit = tree.edit(on).unwrap();
-        for (from, to) in [(1, 2), (3, 700), (1024, 1025), (2000, 5000), (pages - 3, pages)] {
-            let part = range(place.start + from * PAGE, place.start + to * PAGE);
-            edit.unmap_range(part, Free::Empty, |_, _, _| gone += 1);
-        }
-        drop(edit);
-        assert_eq!(gone, if mapped.is_ok() { 1 + 697 + 1 + 3000 + 3 } else { 0 }, "allocation {k}");
-        fail.set(usize::MAX);
-        let mut left = 0;
-        tree.end(on, |_, _, _| left += 1).unwrap();
-        assert_eq!(left + gone, if mapped.is_ok() { pages } else { 0 });
-        assert_eq!(host.frames().reserved(), 0, "allocation {k}");
-        k += 1;
-        if mapped.is_ok() {
-            break;
-        }
-    }
-    assert!(k > 4, "{k} allocations were refused");
-    m.drain(&slots);
-    drop(m);
-    host.audit().unwrap();
+        assert!(k > 4, "{k} allocations were refused");
+    });
 }
 
 #[test]

@@ -1,16 +1,15 @@
 //! Large pages of spaces: which faults map one, what fork and collapse make of it, and lack of
 //! memory.
-use crate::common::{FailAt, Starved, any_frame, range, va};
-use crate::formats::{on_machine, small};
+use crate::common::{Starved, any_frame, range, va};
+use crate::formats::{on_failing_machine, on_machine, small};
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::Request;
-use ptarmigan::machine::{Machine, On};
-use ptarmigan::quicklist::Layered;
+use ptarmigan::machine::On;
 use ptarmigan::space::{
     Access, Advice, AreaError, AreaFlags, CollapseLimits, Done, LargePages, Space, SpaceMachine,
 };
-use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan_hosted::HostConfig;
 
 const PAGE: u64 = 4096;
 const M2: u64 = 2 << 20;
@@ -223,53 +222,44 @@ fn a_part_of_a_large_page_goes_without_any_memory() {
 
 #[test]
 fn whichever_allocation_fails_faults_forks_and_moves_lose_nothing() {
-    let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..small() }).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let policy =
-        Layered::new(FailAt::new(), host.quicklists().unwrap()).map_err(|refused| refused.error).unwrap();
-    let m = HostMachine::new(&host, policy, NoTlb).unwrap();
-    let fail = m.policy().layer();
-    let on = m.on(&pin).unwrap();
-    let far = AT + (1 << 39);
-    let mut k = 0;
-    loop {
-        let mut space = space(on, 4 * M2);
-        let mut failed = false;
-        fail.set(k);
-        for span in 0..4 {
-            failed |= space.fault(on, va(AT + span * M2 + PAGE), Access::Write).is_err();
-        }
-        let before = leaves(on, &space);
-        match space.edit(on).unwrap().fork() {
-            Ok(child) => {
-                assert_eq!(leaves(on, &child), before, "allocation {k}: a copy is complete");
-                child.end(on).unwrap();
+    on_failing_machine(|host, on, fail| {
+        let far = AT + (1 << 39);
+        let mut k = 0;
+        loop {
+            let mut space = space(on, 4 * M2);
+            let mut failed = false;
+            fail.set(k);
+            for span in 0..4 {
+                failed |= space.fault(on, va(AT + span * M2 + PAGE), Access::Write).is_err();
             }
-            Err(_) => failed = true,
+            let before = leaves(on, &space);
+            match space.edit(on).unwrap().fork() {
+                Ok(child) => {
+                    assert_eq!(leaves(on, &child), before, "allocation {k}: a copy is complete");
+                    child.end(on).unwrap();
+                }
+                Err(_) => failed = true,
+            }
+            let (from, to) = (range(AT + PAGE, AT + 3 * M2), range(far + PAGE, far + 3 * M2));
+            let moved = space.edit(on).unwrap().mremap(from, to, false).is_ok();
+            failed |= !moved;
+            fail.set(0);
+            // Parts go while every allocation fails.
+            let mut edit = space.edit(on).unwrap();
+            for base in [AT, far] {
+                edit.munmap(range(base + 3 * PAGE, base + 5 * PAGE)).unwrap();
+                edit.munmap(range(base + 2 * M2 + PAGE, base + 4 * M2 - PAGE)).unwrap();
+            }
+            fail.set(usize::MAX);
+            space.end(on).unwrap();
+            assert_eq!(host.frames().reserved(), 0, "allocation {k}");
+            k += 1;
+            if !failed {
+                break;
+            }
         }
-        let (from, to) = (range(AT + PAGE, AT + 3 * M2), range(far + PAGE, far + 3 * M2));
-        let moved = space.edit(on).unwrap().mremap(from, to, false).is_ok();
-        failed |= !moved;
-        fail.set(0);
-        // Parts go while every allocation fails.
-        let mut edit = space.edit(on).unwrap();
-        for base in [AT, far] {
-            edit.munmap(range(base + 3 * PAGE, base + 5 * PAGE)).unwrap();
-            edit.munmap(range(base + 2 * M2 + PAGE, base + 4 * M2 - PAGE)).unwrap();
-        }
-        fail.set(usize::MAX);
-        space.end(on).unwrap();
-        assert_eq!(host.frames().reserved(), 0, "allocation {k}");
-        k += 1;
-        if !failed {
-            break;
-        }
-    }
-    assert!(k > 6, "{k} allocations were refused");
-    m.drain(&slots);
-    drop(m);
-    host.audit().unwrap();
+        assert!(k > 6, "{k} allocations were refused");
+    });
 }
 
 #[test]

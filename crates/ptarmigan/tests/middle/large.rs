@@ -91,10 +91,6 @@ fn large_pages_of_the_kernels_half_lose_no_frame_and_show_nothing_stale() {
 #[test]
 fn large_pages_of_the_kernels_half_lose_no_frame_when_memory_ends() {
     for left in 0..8 {
-        scenario(&mut |frames, call| {
-            let taken = take_all_but(frames, left);
-            call();
-            taken.into_iter().for_each(|frame| frames.give(frame));
-        });
+        scenario(&mut |frames, call| with_frames_left(frames, left, call));
     }
 }

@@ -444,6 +444,13 @@ fn release<M: Machine>(on: On<'_, M>, range: Range<'_>) {
     range.release(on, |_, _| panic!("a page is left")).unwrap_or_else(|(e, _)| panic!("{e}"));
 }
 
+/// Makes a call while no more than `left` frames are free.
+fn with_frames_left(frames: &Frames, left: usize, call: &mut dyn FnMut()) {
+    let taken = take_all_but(frames, left);
+    call();
+    taken.into_iter().for_each(|frame| frames.give(frame));
+}
+
 /// All free memory but `left` frames.
 fn take_all_but(frames: &Frames, left: usize) -> Vec<Frame<Dirty>> {
     let request = Request {
@@ -535,11 +542,7 @@ fn areas_lose_no_frame_and_show_nothing_stale() {
 #[test]
 fn areas_lose_no_frame_when_memory_ends() {
     for left in 0..24 {
-        areas_scenario(&mut |frames, call| {
-            let taken = take_all_but(frames, left);
-            call();
-            taken.into_iter().for_each(|frame| frames.give(frame));
-        });
+        areas_scenario(&mut |frames, call| with_frames_left(frames, left, call));
     }
 }
 
@@ -614,11 +617,7 @@ fn ranges_of_the_kernels_half_lose_no_frame_and_show_nothing_stale() {
 #[test]
 fn ranges_of_the_kernels_half_lose_no_frame_when_memory_ends() {
     for left in 0..8 {
-        ranges_scenario(&mut |frames, call| {
-            let taken = take_all_but(frames, left);
-            call();
-            taken.into_iter().for_each(|frame| frames.give(frame));
-        });
+        ranges_scenario(&mut |frames, call| with_frames_left(frames, left, call));
     }
 }
 
@@ -651,11 +650,7 @@ fn kernel_slots_give_their_range_back_when_memory_ends_and_after_flushes_that_un
         assert!(tlbs.0.lock().unwrap().is_empty());
     };
     for left in 0..4 {
-        scenario(&mut |frames, call| {
-            let taken = take_all_but(frames, left);
-            call();
-            taken.into_iter().for_each(|frame| frames.give(frame));
-        });
+        scenario(&mut |frames, call| with_frames_left(frames, left, call));
     }
     let passed = for_every_k(|attempt| scenario(&mut |_, call| attempt(call)));
     assert!(passed.iter().any(|(point, times)| *point == Point::BeforeFlush && *times > 0));

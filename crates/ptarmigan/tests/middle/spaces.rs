@@ -1,6 +1,6 @@
 //! Spaces, kernel maps and trees: memory ends at the k-th frame, or the layer around the policy
 //! unwinds at the k-th table. Programs read through the sanitizer's software MMUs on two CPUs.
-use crate::{NORMAL, Point, fails, for_every_k_at, take_all_but};
+use crate::{NORMAL, Point, fails, for_every_k_at, with_frames_left};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, I386, X86_64, X86Pae};
@@ -350,9 +350,7 @@ fn memory_ends<F: Watchable>() -> usize {
         let went_through = (0..160).any(|left| {
             let host = host_of::<F>();
             let went = scenario(number, &host, host.quicklists().unwrap(), &mut |frames, call| {
-                let taken = take_all_but(frames, left);
-                call();
-                taken.into_iter().for_each(|frame| frames.give(frame));
+                with_frames_left(frames, left, call)
             });
             host.audit().unwrap_or_else(|e| panic!("{} call {number}, {left} frames: {e}", F::NAME));
             failed += usize::from(!went);
