@@ -519,8 +519,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
     }
 
-    /// Takes over the reference that the large page `raw` of format `F`, a leaf of a table of `level`
-    /// which has just been cleared, held to its data frame as a whole (`frames/data/large.rs`).
+    /// Takes over the reference that the large page `raw` of format `F`, a leaf of a table of
+    /// `level` which has just been cleared, held to its data frame as a whole
+    /// (`frames/data/large.rs`).
     ///
     /// # Safety
     ///

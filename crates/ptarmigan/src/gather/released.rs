@@ -63,8 +63,8 @@ pub(crate) unsafe fn release_flushed<F: Format, M: Machine>(on: On<'_, M>, raw: 
     }
 }
 
-/// Takes a reference to the whole of a large data frame back, and gives what nobody refers to any more
-/// to the allocator.
+/// Takes a reference to the whole of a large data frame back, and gives what nobody refers to any
+/// more to the allocator.
 ///
 /// # Safety
 ///
@@ -74,8 +74,8 @@ pub(crate) unsafe fn release_flushed<F: Format, M: Machine>(on: On<'_, M>, raw: 
 #[cold]
 pub(crate) unsafe fn release_large_flushed<M: Machine>(on: On<'_, M>, pfn: Pfn) {
     let give = |pfn| {
-        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and all references go after
-        // a flush (2.).
+        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and all references go
+        // after a flush (2.).
         unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
     };
     // SAFETY: 1. and 2. passed on.
@@ -135,8 +135,8 @@ impl<M: Machine> Drop for Data<'_, M> {
             let (pfn, large) = (at, on.data().large(frames, at));
             at = large.next();
             large.unclaim();
-            // SAFETY: 1. and 2. of `Gather::release_large`, whose reference this is; the flush has been
-            // waited for.
+            // SAFETY: 1. and 2. of `Gather::release_large`, whose reference this is; the flush has
+            // been waited for.
             unsafe { release_large_flushed(on, pfn) };
         }
         for pfn in data.aside() {

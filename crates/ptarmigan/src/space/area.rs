@@ -166,11 +166,11 @@ impl fmt::Debug for AreaFlags {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LargePages {
     /// Areas of private anonymous memory that are mapped from now on may have them, but for stacks
-    /// (`always` in Linux). Without it, those that are given the flag [`AreaFlags::LARGE`], when they
-    /// are mapped or by [`Advice::Large`](super::Advice) (`madvise` in Linux).
+    /// (`always` in Linux). Without it, those that are given the flag [`AreaFlags::LARGE`], when
+    /// they are mapped or by [`Advice::Large`](super::Advice) (`madvise` in Linux).
     pub in_new_areas: bool,
-    /// A large page that fork has shared is copied as a whole when it is written, if a block is free
-    /// for the copy; it is split otherwise, and the page that is written is copied.
+    /// A large page that fork has shared is copied as a whole when it is written, if a block is
+    /// free for the copy; it is split otherwise, and the page that is written is copied.
     pub copy: bool,
 }
 

@@ -11,9 +11,9 @@ use crate::page::Level;
 use crate::tlb::SpaceTlb;
 
 impl<F: Format> State<F> {
-    /// Maps pages around the one at `page`, which a fault has just mapped for reading, as far as the
-    /// machine says: empty ones, in the same area and leaf table, whose frames are at hand. There
-    /// may be other faults at the same time.
+    /// Maps pages around the one at `page`, which a fault has just mapped for reading, as far as
+    /// the machine says: empty ones, in the same area and leaf table, whose frames are at hand.
+    /// There may be other faults at the same time.
     #[cold]
     #[inline(never)]
     pub(super) fn map_around<M: SpaceMachine, const SHARED: bool>(

@@ -84,9 +84,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// Large pages that lie partly in `range` are split first. Afterwards those of tables above
     /// `largest` are split too, see [`take_dirty`](Self::take_dirty).
     ///
-    /// [`mprotect`](Self::mprotect) that allows writes and [`collapse`](Self::collapse) may give the
-    /// permission back without a fault. A caller that makes such calls meanwhile must take the dirty
-    /// bits as well, when the log begins and when it ends: they tell these pages.
+    /// [`mprotect`](Self::mprotect) that allows writes and [`collapse`](Self::collapse) may give
+    /// the permission back without a fault. A caller that makes such calls meanwhile must take the
+    /// dirty bits as well, when the log begins and when it ends: they tell these pages.
     ///
     /// ```
     /// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};

@@ -1,10 +1,10 @@
 //! Large pages of private anonymous memory: what Linux calls transparent huge pages.
 //!
 //! An area may have them if it has the flag [`LARGE`](AreaFlags::LARGE). The first write to a span
-//! of the size of a large page, all of it in the area and none of it touched yet, maps one. Where no
-//! block of frames is free for it, pages are mapped as elsewhere: nothing is won back, and no call
-//! fails for lack of a block. A large page lies in areas with the flag only, so faults in others
-//! need not look for one.
+//! of the size of a large page, all of it in the area and none of it touched yet, maps one. Where
+//! no block of frames is free for it, pages are mapped as elsewhere: nothing is won back, and no
+//! call fails for lack of a block. A large page lies in areas with the flag only, so faults in
+//! others need not look for one.
 //!
 //! Operations on a part of a large page split it; fork shares it until one side writes to it, which
 //! [splits or copies](LargePages::copy) it. [`SpaceMut::collapse`] makes large pages of pages.
@@ -44,8 +44,8 @@ pub struct CollapseLimits {
     pub missing: u32,
 }
 
-/// A large data frame that was taken just now, with one reference, and is mapped nowhere. Given back
-/// when dropped.
+/// A large data frame that was taken just now, with one reference, and is mapped nowhere. Given
+/// back when dropped.
 struct UnmappedLarge<'a, M: Machine> {
     on: On<'a, M>,
     pfn: Pfn,
@@ -91,14 +91,14 @@ pub(super) fn is_sole<F: Format, M: Machine>(on: On<'_, M>, level: Level, raw: u
     if level > Level::PTE {
         return on.data().large(on.frames(), frame).is_sole();
     }
-    // SAFETY: 1. an entry of a space that is not special shows a data frame of this machine, and holds
-    // a reference to it.
+    // SAFETY: 1. an entry of a space that is not special shows a data frame of this machine, and
+    // holds a reference to it.
     unsafe { DataFrames::is_sole_raw(on.frames(), frame) }
 }
 
 impl AreaFlags {
-    /// Those of a new area, which may have large pages if they are asked for, or in all `new` areas,
-    /// and it is of a kind that can have them.
+    /// Those of a new area, which may have large pages if they are asked for, or in all `new`
+    /// areas, and it is of a kind that can have them.
     pub(super) fn may_be_large<F: Format>(self, new: bool) -> AreaFlags {
         if self.has(Self::SHARED) {
             return self;
@@ -186,8 +186,8 @@ impl<F: Format> State<F> {
         })
     }
 
-    /// Gives an access to the large page at `va` that it does not allow, and its area does. `None` if
-    /// the page at `va` is none, or not any more: it has been split for a write.
+    /// Gives an access to the large page at `va` that it does not allow, and its area does. `None`
+    /// if the page at `va` is none, or not any more: it has been split for a write.
     #[cold]
     #[inline(never)]
     pub(super) fn fault_in_large<M: SpaceMachine>(
@@ -240,8 +240,8 @@ impl<F: Format> State<F> {
         let order = (F::shift(level) - FRAME_SHIFT) as u8;
         let Ok(block) = UnmappedLarge::take::<F>(on, false) else { return Ok(false) };
         for (from, to) in on.data().pages(frame, order).zip(on.data().pages(block.pfn, order)) {
-            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and the caller has the
-            // space for itself.
+            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and the caller has
+            // the space for itself.
             unsafe { on.machine().copy_data(on.pin(), from, to) }?;
         }
         let attr = attr | F::attr(level, raw).only(Attr::SOFT);
@@ -374,15 +374,15 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 return Ok(()); // The frame of zeroes.
             }
             let to = Pfn(first.0 + ((index as u32) << F::PAGE_ORDER));
-            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and the caller has the
-            // space for itself.
+            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and the caller has
+            // the space for itself.
             unsafe { m.copy_data(on.pin(), F::frame(Level::PTE, raw), to) }
         };
         let mut gather = self.gather();
         let leaf = F::leaf(level, first, attr);
         let made = self.state.tables.make_large(start, leaf, &mut gather, copy, |raw| {
-            // SAFETY: 1. the entry owned a reference to a data frame of this machine, or is special. 2. its
-            // table has been cut off and flushed.
+            // SAFETY: 1. the entry owned a reference to a data frame of this machine, or is
+            // special. 2. its table has been cut off and flushed.
             unsafe { release_flushed::<F, M>(on, raw) };
         });
         if made == Ok(true) {

@@ -46,8 +46,8 @@ use crate::machine::Machine;
 /// 1. Programs may read the page that [`zero_frame`](Self::zero_frame) names, and nobody ever
 ///    writes to it.
 /// 2. Programs may access the pages that [`backing_frame`](Self::backing_frame) and
-///    [`frame_at_hand`](Self::frame_at_hand) name as the area that shows them allows, as long as any space shows them; no data frame of [`Machine::data`]
-///    is among them.
+///    [`frame_at_hand`](Self::frame_at_hand) name as the area that shows them allows, as long as any
+///    space shows them; no data frame of [`Machine::data`] is among them.
 /// 3. Pages of 2^[`PAGE_SHIFT`](Self::PAGE_SHIFT) bytes are what [data](Machine::data) frames are,
 ///    and the blocks of frames that these calls name.
 pub unsafe trait SpaceMachine: Machine {
@@ -78,9 +78,9 @@ pub unsafe trait SpaceMachine: Machine {
     /// faults.
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn>;
 
-    /// Returns how many pages a fault that reads a page of a backing object maps at most, a power of
-    /// two: those around it that are [at hand](Self::frame_at_hand), in the aligned block of so many
-    /// pages (Linux's `fault_around_bytes`, 16 pages). 1 if it maps that page alone.
+    /// Returns how many pages a fault that reads a page of a backing object maps at most, a power
+    /// of two: those around it that are [at hand](Self::frame_at_hand), in the aligned block of so
+    /// many pages (Linux's `fault_around_bytes`, 16 pages). 1 if it maps that page alone.
     fn fault_around(&self) -> u32 {
         1
     }

@@ -72,8 +72,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
 }
 
 impl<F: Format> State<F> {
-    /// The leaf `raw` of a table of `level` with `attr` besides its own attributes. A page without access keeps none to
-    /// be written, as it may be another's, too.
+    /// The leaf `raw` of a table of `level` with `attr` besides its own attributes. A page without
+    /// access keeps none to be written, as it may be another's, too.
     #[inline]
     pub(super) fn gained(level: Level, raw: u64, attr: Attr) -> u64 {
         let had = F::attr(level, raw);

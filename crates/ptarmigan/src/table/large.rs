@@ -553,8 +553,8 @@ impl<F: Format> Tables<F> {
         if let Some(record) = table.record() {
             let shift = F::shift(Level(table.level().0 + 1));
             // SAFETY: 1. the entry that was the table's only link shows a large page now; tree and
-            // gather are of one space. 2. all its entries have just been cleared. 3. `record` is its
-            // own.
+            // gather are of one space. 2. all its entries have just been cleared. 3. `record` is
+            // its own.
             unsafe { gather.table(table.at().pfn(), record, start, shift) };
         }
     }

@@ -153,8 +153,8 @@ impl<F: Format> Tables<F> {
         result
     }
 
-    /// Takes large pages in `range` apart that cannot be large where they are to be moved, from `to`
-    /// on. The rest of them is moved whole.
+    /// Takes large pages in `range` apart that cannot be large where they are to be moved, from
+    /// `to` on. The rest of them is moved whole.
     #[cold]
     #[inline(never)]
     pub(super) fn split_for_move<M: Machine>(

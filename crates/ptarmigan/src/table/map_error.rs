@@ -39,8 +39,8 @@ pub enum MapError {
         /// The format.
         format: &'static str,
     },
-    /// The format has no leaves in tables of that level, or it is that of the root, and the pages are
-    /// the kernel's: entries of its half of the root [stay](super::KernelRange).
+    /// The format has no leaves in tables of that level, or it is that of the root, and the pages
+    /// are the kernel's: entries of its half of the root [stay](super::KernelRange).
     NoSuchSize {
         /// The level.
         level: Level,

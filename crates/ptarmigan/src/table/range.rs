@@ -291,9 +291,9 @@ impl<F: Format> Tables<F> {
         });
     }
 
-    /// Copies the leaves of `range` into `to`. For each, `share(frames, level, entry)` is called once;
-    /// then the entry loses its write permission on both sides, if `protect`. A table is made there
-    /// for every table here, of any level, empty ones too, as fork does in Linux.
+    /// Copies the leaves of `range` into `to`. For each, `share(frames, level, entry)` is called
+    /// once; then the entry loses its write permission on both sides, if `protect`. A table is made
+    /// there for every table here, of any level, empty ones too, as fork does in Linux.
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@
 //! # Large pages
 //!
 //! Areas that show frames of the caller's ([`Vmalloc::map`], [`Vmalloc::map_memory`]) have large
-//! pages, which go with the area, as a whole. Frames of areas of [`Vmalloc::alloc`] are taken one by
-//! one, so these have none.
+//! pages, which go with the area, as a whole. Frames of areas of [`Vmalloc::alloc`] are taken one
+//! by one, so these have none.
 //!
 //! # Flushes
 //!

@@ -5,11 +5,11 @@
 //! A large page holds one reference to its block as a whole, so that fork shares 512 pages by one
 //! step. The count of these is in the record of the first frame.
 //!
-//! A space that takes a large page apart [changes](DataFrames::give_pages_counts) its reference to one for
-//! each page. The first to do so gives every page a count of its own, in the page's record, and from
-//! then on the references to the whole together hold one to each page. So no page goes while a large
-//! page of another space shows it, and when the last large page goes, each page has as many
-//! references as there are entries that show it, and is a data frame as all others are.
+//! A space that takes a large page apart [changes](DataFrames::give_pages_counts) its reference to
+//! one for each page. The first to do so gives every page a count of its own, in the page's record,
+//! and from then on the references to the whole together hold one to each page. So no page goes
+//! while a large page of another space shows it, and when the last large page goes, each page has
+//! as many references as there are entries that show it, and is a data frame as all others are.
 //!
 //! | record | `link` | `lines[0]` | `lines[1]` | `live` |
 //! |---|---|---|---|---|
@@ -280,7 +280,8 @@ mod models {
         }
     }
 
-    /// Holders on a thread each, which split or do not: each page goes once, after all have used it.
+    /// Holders on a thread each, which split or do not: each page goes once, after all have used
+    /// it.
     fn each_page_goes_once<const N: usize>(preemptions: usize, splits: [bool; N]) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));

@@ -24,8 +24,8 @@ pub enum KernelRangeError {
     /// Entries cannot have the attributes.
     Inexpressible(Inexpressible),
     /// A part of this large page was to be changed, and the architecture demands that all of the
-    /// page faults meanwhile ([`Format::needs_break`]): [`split`](super::KernelRange::split) it first,
-    /// while no CPU uses it.
+    /// page faults meanwhile ([`Format::needs_break`]): [`split`](super::KernelRange::split) it
+    /// first, while no CPU uses it.
     PartOfLarge {
         /// Its first address.
         at: VirtAddr,

@@ -6,7 +6,8 @@
 //! mapped. The table takes its place at once: until the flush a CPU uses either, and both say the
 //! same. Where the architecture demands a break ([`Format::needs_break`]) all of the large page
 //! would fault for a while, also for code that knows nothing of the change. So such a change is
-//! refused ([`KernelRangeError::PartOfLarge`]), and [`KernelRange::split`](super::KernelRange::split) is a call of its own.
+//! refused ([`KernelRangeError::PartOfLarge`]), and
+//! [`KernelRange::split`](super::KernelRange::split) is a call of its own.
 use super::claims::Span;
 use super::error::KernelRangeError;
 use super::roots::KernelMap;

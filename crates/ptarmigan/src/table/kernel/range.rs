@@ -57,8 +57,8 @@ pub struct KernelRange<'k, F: Format, W> {
 }
 
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
-    /// The table of `level` that maps `va`, an address of a range that the caller owns; `None` if it
-    /// does not exist.
+    /// The table of `level` that maps `va`, an address of a range that the caller owns; `None` if
+    /// it does not exist.
     pub(super) fn find<'a, M: Machine>(
         &self,
         on: On<'a, M>,

@@ -247,8 +247,8 @@ impl MachineWideAsids {
         }
     }
 
-    /// Takes the tag that `cpu` uses away, so that its next load takes the lock, and keeps it; the tag
-    /// that is kept.
+    /// Takes the tag that `cpu` uses away, so that its next load takes the lock, and keeps it; the
+    /// tag that is kept.
     fn keep(&self, state: &mut State, cpu: usize) -> u64 {
         let used = self.used.of(cpu).0.swap(0);
         let Some(kept) = state.kept.get_mut(cpu) else { return 0 };
