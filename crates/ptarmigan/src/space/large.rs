@@ -22,7 +22,7 @@ use crate::frames::{DataFrames, NoFrame, TakenData};
 use crate::gather::{Gather, release_flushed, release_large_flushed};
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::table::{PutLarge, Tables};
+use crate::table::Tables;
 use crate::tlb::{SpaceTlb, TlbRefusal};
 
 /// What [`SpaceMut::collapse`] has done.
@@ -55,7 +55,7 @@ impl<'a, M: Machine> UnmappedLarge<'a, M> {
     /// Takes one for a large page of `F`, of zeroes if they are `wanted`.
     fn take<F: Format>(on: On<'a, M>, zeroes: bool) -> Result<Self, NoFrame> {
         let order = (F::shift(Tables::<F>::LARGE) - FRAME_SHIFT) as u8;
-        let TakenData { pfn, is_zero } = on.data().take_large(on.frames(), on.pin(), order)?;
+        let TakenData { pfn, is_zero } = on.data().take_large(on.frames(), on.pin(), order, zeroes)?;
         let block = UnmappedLarge { on, pfn };
         if zeroes && !is_zero {
             for page in on.data().pages(pfn, order) {
@@ -163,6 +163,9 @@ impl<F: Format> State<F> {
         if start < area.start || area.end - start < size {
             return Ok(None);
         }
+        if SHARED && !self.tables.has_large_table(on, start) {
+            return Ok(Some(Outcome::Exclusive));
+        }
         let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(None) };
         let attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
         on.before_mapped::<F>(attr, block.pfn, size >> F::PAGE_SHIFT);
@@ -171,19 +174,13 @@ impl<F: Format> State<F> {
         }
         let raw = F::leaf(level, block.pfn, attr);
         let put = self.tables.put_large_page::<M, SHARED>(on, start, raw);
-        if put != Ok(PutLarge::Done) {
-            self.tables.unreserve_large(on);
+        if put == Ok(true) {
+            block.keep();
+            on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
+            return Ok(Some(Outcome::Done(Done::Large)));
         }
-        Ok(match put {
-            Ok(PutLarge::Done) => {
-                block.keep();
-                on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
-                Some(Outcome::Done(Done::Large))
-            }
-            Ok(PutLarge::Lost) => Some(Outcome::Again),
-            Ok(PutLarge::Exclusive) => Some(Outcome::Exclusive),
-            Err(_) => None,
-        })
+        self.tables.unreserve_large(on);
+        Ok(put.is_ok().then_some(Outcome::Again))
     }
 
     /// Gives an access to the large page at `va` that it does not allow, and its area does. `None`
@@ -359,7 +356,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if own == 0 || others || !reachable || pages - own > missing {
             return Ok(false);
         }
-        let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(false) };
+        let Ok(block) = UnmappedLarge::take::<F>(on, own < pages) else { return Ok(false) };
         if self.state.tables.reserve_large(on).is_err() {
             return Ok(false);
         }

@@ -21,17 +21,6 @@ use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::tlb::TlbRefusal;
 
-/// What has become of a large page that a fault wanted to put.
-#[derive(PartialEq, Eq)]
-pub(crate) enum PutLarge {
-    /// It stands.
-    Done,
-    /// Another CPU has put something there.
-    Lost,
-    /// Tables are missing that only a caller makes that has the tables for itself.
-    Exclusive,
-}
-
 impl<F: Format> Tables<F> {
     /// Tables whose leaves are the large pages of spaces.
     pub const LARGE: Level = Level(1);
@@ -78,7 +67,14 @@ impl<F: Format> Tables<F> {
         self.reserve.lower_shared(on, needed::<F>(Self::LARGE));
     }
 
-    /// Puts the large page `raw`, for which tables are reserved, at `va`, unless anything is there.
+    /// Whether the table is there that a large page at `va`, a user address, would be in.
+    pub fn has_large_table<M: Machine>(&self, on: On<'_, M>, va: u64) -> bool {
+        self.find(on, va, Self::LARGE).is_some()
+    }
+
+    /// Puts the large page `raw`, for which tables are reserved, at `va`; false if anything is
+    /// there. Tables above are made for a caller that has the tables for itself; for others they
+    /// [are there](Self::has_large_table).
     ///
     /// # Errors
     ///
@@ -88,19 +84,19 @@ impl<F: Format> Tables<F> {
         on: On<'_, M>,
         va: u64,
         raw: u64,
-    ) -> Result<PutLarge, NoFrame> {
+    ) -> Result<bool, NoFrame> {
         if !SHARED {
             self.upper_table(on, va, Self::LARGE, AllocFlags::NORMAL)?;
         }
-        let Some(node) = self.find(on, va, Self::LARGE) else { return Ok(PutLarge::Exclusive) };
+        let Some(node) = self.find(on, va, Self::LARGE) else { return Ok(false) };
         // A root without a record has all its entries from the start.
         let _lock = node.record().filter(|_| SHARED).map(|record| TableLock::take_above(on, record));
         let index = F::index(Self::LARGE, va);
         if node.entry(index) != Entry::None {
-            return Ok(PutLarge::Lost);
+            return Ok(false);
         }
         node.put(index, raw);
-        Ok(PutLarge::Done)
+        Ok(true)
     }
 
     /// Copies the large pages of `range` into `to`, as [`copy`](Self::copy) does with pages. Those

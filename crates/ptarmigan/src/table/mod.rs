@@ -53,6 +53,5 @@ pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 pub use unmap::Free;
 
 pub(crate) use concurrent::{Leaf, Locked, PutError};
-pub(crate) use large_spaces::PutLarge;
 pub(crate) use node::{NeedsBreak, Use};
 pub(crate) use tables::{Descent, Tables};

@@ -20,7 +20,7 @@
 //!
 //! Rejected: counting the references of all pages together at the first one. A page could not be
 //! given back before all others, and no space could know that it is a page's only user.
-use super::{DataFrames, Request, TakenData};
+use super::{DataFrames, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::Pinned;
 use crate::frames::{AllocFlags, FrameMeta, Frames, NoFrame, Taken, Use};
@@ -97,7 +97,8 @@ impl DataFrames {
     }
 
     /// Takes a large data frame of 2^`order` frames, more than a page, with one reference to the
-    /// whole. [`TakenData`] says whether all of it is known to be zero.
+    /// whole; `want_zero` says that a zero one is better. [`TakenData`] says whether all of it is
+    /// known to be zero.
     ///
     /// # Errors
     ///
@@ -107,10 +108,10 @@ impl DataFrames {
         frames: &Frames,
         pin: &Pinned<'_>,
         order: u8,
+        want_zero: bool,
     ) -> Result<TakenData, NoFrame> {
         debug_assert!(order > self.order);
-        let request = Request { zero: true, ..Self::request(pin, order, true, AllocFlags::ATOMIC) };
-        let taken = frames.take(request)?;
+        let taken = frames.take(Self::request(pin, order, want_zero, AllocFlags::ATOMIC))?;
         let is_zero = matches!(taken, Taken::Zero(_));
         let pfn = taken.dirty().into_raw();
         let large = self.large(frames, pfn);
@@ -233,7 +234,7 @@ mod models {
             let data = DataFrames::new(&mut boot, &frames, 1).unwrap();
             // SAFETY: 1. and 2. the model is on its only CPU.
             let pin = unsafe { Pinned::assume(machine, CpuId(0), NodeId(0)) };
-            let pfn = data.take_large(&frames, &pin, 1).unwrap().pfn;
+            let pfn = data.take_large(&frames, &pin, 1, false).unwrap().pfn;
             (1..references).for_each(|_| data.large(&frames, pfn).share());
             let content = [UnsafeCell::new(0), UnsafeCell::new(0)];
             Arc::new(World { frames, data, content, pfn, _boot: block })
