@@ -12,7 +12,7 @@ use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::page::Level;
 use ptarmigan::parking::Parking;
 use ptarmigan::quicklist::{ListsConfig, Quicklists, Source};
-use ptarmigan::table::{Free, KernelMap, MapError, Tree};
+use ptarmigan::table::{Free, KernelMap, MapError, Mapped, Tree};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Structures, Tlb, TlbConfig};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
@@ -213,9 +213,9 @@ impl Run {
                     }
                 }
                 5 => {
-                    let owns = |va: VirtAddr, pfn: Pfn, attr: Attr| {
-                        self.seen(&mut pages, va, attr);
-                        pfn.addr().0 < BYTES as u64
+                    let owns = |page: Mapped| {
+                        self.seen(&mut pages, page.at, page.attr);
+                        page.frame.addr().0 < BYTES as u64
                     };
                     // SAFETY: 1. frames of memory were taken above, and left to their entries.
                     unsafe { edit!().unmap_owned(range, Free::Empty, owns) };

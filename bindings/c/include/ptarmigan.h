@@ -77,6 +77,10 @@
 // The bytes of a page.
 #define PT_PAGE_SIZE 4096
 
+// An entry of a table of each level maps `1 << PT_LEVEL_BITS` times as much as one of the level
+// below.
+#define PT_LEVEL_BITS 9
+
 // The most runs of memory.
 #define PT_MAX_RUNS 32
 
@@ -138,6 +142,8 @@ enum pt_error {
     PT_ERROR_NO_SLOT = -18,
     // Pages of this architecture cannot have the memory type.
     PT_ERROR_MEMORY_TYPE = -19,
+    // Pages are not mapped as one large page would map them.
+    PT_ERROR_DIFFERS = -20,
 };
 
 // Permissions of a page, combined with `|`.
@@ -312,14 +318,18 @@ struct PT_ALIGNED(64) pt_tree {
     uint64_t opaque[PT_TREE_WORDS];
 };
 
-// A page of a tree, or of a C kernel's own: where it is mapped to and its permissions.
+// A page of a tree, or a large page: where it is mapped to and its permissions. It has
+// `PT_PAGE_SIZE << level * PT_LEVEL_BITS` bytes.
 struct pt_page {
-    // Its address.
+    // Its first address.
     uint64_t va;
-    // The physical address of its frame.
+    // The physical address of its first frame. The others follow it.
     uint64_t phys;
     // Values of `enum pt_attr`, combined with `|`.
     uint32_t attr;
+    // The level of the table that has its entry: 0 for a page of `PT_PAGE_SIZE`, more for a large
+    // page.
+    uint32_t level;
 };
 
 // Called for a page with the pointer passed beside it. It may call functions for other objects.
@@ -677,7 +687,8 @@ int32_t pt_tree_map_range(struct pt_tree *tree,
 //
 // For each page `visit` is called, unless it is NULL, before the flush: frames that are the
 // kernel's own may be used for something else after `pt_tree_unmap` has returned. Those of
-// `pt_page_alloc` are given back by it.
+// `pt_page_alloc` are given back by it. For a large page it is called once, with its `level`. One
+// that lies partly in the range is split first, and only its pages in the range go.
 //
 // # Safety
 //
@@ -692,7 +703,8 @@ int32_t pt_tree_unmap(struct pt_tree *tree,
                       void *context);
 
 // Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. Bits that
-// MMUs have set are kept. Every CPU has forgotten the pages as they were when it returns.
+// MMUs have set are kept. Every CPU has forgotten the pages as they were when it returns. A large
+// page that lies partly in the range is split first.
 //
 // Fails, without a change, with `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and
 // `PT_ERROR_RANGE`.
@@ -708,7 +720,8 @@ int32_t pt_tree_protect(struct pt_tree *tree,
                         uint64_t bytes,
                         uint32_t attr);
 
-// Writes the mapping at `va` to `page`, even where the MMU would not let the access through.
+// Writes the page that maps `va` to `page`, even where the MMU would not let the access through.
+// It may be a large one: the physical address of `va` is `page->phys + (va - page->va)`.
 //
 // Fails with `PT_ERROR_NOT_MAPPED`.
 //
@@ -722,7 +735,8 @@ int32_t pt_tree_query(struct pt_tree *tree,
                       uint64_t va,
                       struct pt_page *page);
 
-// Calls `visit` for each page that is mapped in the `bytes` from `va` on, in order.
+// Calls `visit` for each page that is mapped in the `bytes` from `va` on, in order; for a large
+// page once, also for one that lies partly in the range.
 //
 // # Safety
 //
@@ -735,6 +749,134 @@ int32_t pt_tree_walk(struct pt_tree *tree,
                      uint64_t bytes,
                      pt_visit visit,
                      void *context);
+
+// Maps the `bytes` from `va` on to the frames from `phys` on, with `attr` of `enum pt_attr`: with
+// the largest pages that fit, entries of tables of level `largest` or lower. A large page fits
+// where its first address and its first frame are aligned to its size. If one fails, no page is
+// mapped.
+//
+// The frames are not the library's: a device's, or memory that no run of the configuration names.
+// Tables for pages that may be split later are reserved now, so that no other call for large pages
+// needs memory, except `pt_tree_collapse`.
+//
+// Fails, without a change, with `PT_ERROR_FOREIGN` if a frame is the library's, with
+// `PT_ERROR_ARGUMENT` if entries of `largest` map no pages, and otherwise as `pt_tree_map` does.
+// Whether the CPUs of a machine have pages of that size is the caller's to know: those of 1 GiB
+// are an option on x86-64.
+//
+// # Safety
+//
+// As for `pt_tree_map`, for each page.
+int32_t pt_tree_map_range_large(struct pt_tree *tree,
+                                struct pt_cpu *cpu,
+                                uint64_t va,
+                                uint64_t bytes,
+                                uint64_t phys,
+                                uint32_t attr,
+                                uint32_t largest);
+
+// Splits the large page that maps `va` until `va` is mapped by an entry of a table of `level` or
+// lower. A page that is as small already stays, and so does an address that is not mapped. Calls
+// for a part of a large page split it themselves. Never needs memory.
+//
+// Fails with `PT_ERROR_RANGE`, and with `PT_ERROR_ARGUMENT` for a level that there is not.
+//
+// # Safety
+//
+// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+int32_t pt_tree_split(struct pt_tree *tree,
+                      struct pt_cpu *cpu,
+                      uint64_t va,
+                      uint32_t level);
+
+// Puts a large page, an entry of a table of `level`, in the place of the pages from `va` on, which
+// are entries of one table of the level below. They map frames that follow each other, of which
+// the first one is aligned to the size of the large page, with the same attributes but for
+// `PT_ATTR_ACCESSED` and `PT_ATTR_DIRTY`. It has each of these two if one of the pages has it. The
+// table is given back. A page that is as large already stays.
+//
+// Accesses to the pages fault meanwhile. The handler repeats them after the call.
+//
+// Fails, without a change, with `PT_ERROR_DIFFERS` if the pages are not mapped like that,
+// `PT_ERROR_FOREIGN` if one of the frames came from `pt_page_alloc`, `PT_ERROR_RANGE` for an
+// address that is not aligned to the size, `PT_ERROR_ARGUMENT` if there are no pages of that level,
+// and `PT_ERROR_NO_MEMORY`: a table is reserved for the time when it is split.
+//
+// # Safety
+//
+// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+int32_t pt_tree_collapse(struct pt_tree *tree,
+                         struct pt_cpu *cpu,
+                         uint64_t va,
+                         uint32_t level);
+
+// Takes `PT_ATTR_DIRTY` from all pages in the `bytes` from `va` on, and calls `visit`, unless it
+// is NULL, for each that had it, in order, with its former attributes. Every CPU has forgotten the
+// attribute when it returns: the next call tells the pages that are written from then on. The
+// pages may be written until then, so their memory is read after the call, not in `visit`.
+//
+// A large page is told as a whole, also if it lies partly in the range. Afterwards large pages in
+// the range are split into entries of tables of `largest` or lower, also those that were not
+// written, so that the next call tells their parts; `PT_LEVELS - 1` splits none. Never needs
+// memory.
+//
+// AArch64 and RISC-V: where the MMU leaves the bit to software, the first write faults, and the
+// handler sets it with `pt_tree_protect`.
+//
+// Fails, without a change, with `PT_ERROR_RANGE`, and with `PT_ERROR_ARGUMENT` for a level that
+// there is not.
+//
+// # Safety
+//
+// - `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling
+//   CPU.
+// - `visit` is NULL or may be called so, and returns.
+int32_t pt_tree_take_dirty(struct pt_tree *tree,
+                           struct pt_cpu *cpu,
+                           uint64_t va,
+                           uint64_t bytes,
+                           uint32_t largest,
+                           pt_visit visit,
+                           void *context);
+
+// Takes `PT_ATTR_WRITE` from all pages in the `bytes` from `va` on, and calls `visit`, unless it is
+// NULL, for each that had it, in order, with its former attributes. Each write to them faults when
+// it returns. The handler notes the page, and allows writes again with `pt_tree_protect`.
+//
+// A large page that lies partly in the range is split first. Afterwards those in the range are
+// split into entries of tables of `largest` or lower, as `pt_tree_take_dirty` does.
+//
+// Fails as `pt_tree_take_dirty` does.
+//
+// # Safety
+//
+// As for `pt_tree_take_dirty`.
+int32_t pt_tree_write_protect(struct pt_tree *tree,
+                              struct pt_cpu *cpu,
+                              uint64_t va,
+                              uint64_t bytes,
+                              uint32_t largest,
+                              pt_visit visit,
+                              void *context);
+
+// Takes `PT_ATTR_ACCESSED` from all pages in the `bytes` from `va` on, and calls `visit`, unless it
+// is NULL, for each that had it, in order, with its former attributes. The next call tells the
+// pages that are used after this one. Large pages stay as they are, and are told as a whole.
+//
+// AArch64 and RISC-V: where the MMU leaves the bit to software, the first use faults, and the
+// handler sets it with `pt_tree_protect`.
+//
+// Fails, without a change, with `PT_ERROR_RANGE`.
+//
+// # Safety
+//
+// As for `pt_tree_take_dirty`.
+int32_t pt_tree_take_accessed(struct pt_tree *tree,
+                              struct pt_cpu *cpu,
+                              uint64_t va,
+                              uint64_t bytes,
+                              pt_visit visit,
+                              void *context);
 
 // Makes a space that no CPU has loaded.
 //
@@ -904,5 +1046,5 @@ PT_STATIC_ASSERT(sizeof(struct pt_cpu) == 8 * PT_CPU_WORDS, "struct pt_cpu");
 PT_STATIC_ASSERT(sizeof(struct pt_space) == 8 * PT_SPACE_WORDS, "struct pt_space");
 PT_STATIC_ASSERT(sizeof(struct pt_gather) == 8 * PT_GATHER_WORDS, "struct pt_gather");
 PT_STATIC_ASSERT(sizeof(struct pt_tree) == 8 * PT_TREE_WORDS, "struct pt_tree");
-PT_STATIC_ASSERT(sizeof(struct pt_page) == (sizeof(void *) == 8 ? 24 : 20), "struct pt_page");
+PT_STATIC_ASSERT(sizeof(struct pt_page) == 24, "struct pt_page");
 PT_STATIC_ASSERT(sizeof(struct pt_run) == (sizeof(void *) == 8 ? 24 : 20), "struct pt_run");

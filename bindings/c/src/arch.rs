@@ -1,5 +1,6 @@
 //! The one configuration of each target.
 use ptarmigan::format::Format;
+use ptarmigan::page::Level;
 
 /// The format of entries.
 #[cfg(target_arch = "x86_64")]
@@ -49,6 +50,32 @@ const _: () = assert!(PT_MEMORY_TYPES == Entries::MAIR);
 
 /// The bytes of a page.
 pub const PT_PAGE_SIZE: u64 = 4096;
+
+/// An entry of a table of each level maps `1 << PT_LEVEL_BITS` times as much as one of the level
+/// below.
+pub const PT_LEVEL_BITS: u32 = 9;
+
+/// Returns the bytes that an entry of a table of `level` maps.
+pub(crate) const fn level_bytes(level: Level) -> u64 {
+    PT_PAGE_SIZE << (level.0 as u32 * PT_LEVEL_BITS)
+}
+
+/// Whether tables of `level` have entries for large pages, or pages.
+pub(crate) const fn has_pages(level: Level) -> bool {
+    Entries::LEAF_LEVELS >> level.0 & 1 != 0
+}
+
+const _: () = assert!(
+    Entries::PAGE_SHIFT == PT_PAGE_SIZE.ilog2() && {
+        let mut level = 0;
+        // The root of i386 has fewer entries.
+        while level + 1 < PT_LEVELS as usize {
+            assert!(Entries::INDEX_BITS[level] as u32 == PT_LEVEL_BITS);
+            level += 1;
+        }
+        true
+    }
+);
 
 /// The first and the last entry of a root that are the kernel's; none on AArch64, where the kernel
 /// has a root of its own.

@@ -2,16 +2,20 @@
 use crate::error::PtError;
 use ptarmigan::format::{Attr, MemoryType};
 
-/// A page of a tree, or of a C kernel's own: where it is mapped to and its permissions.
+/// A page of a tree, or a large page: where it is mapped to and its permissions. It has
+/// `PT_PAGE_SIZE << level * PT_LEVEL_BITS` bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PtPage {
-    /// Its address.
+    /// Its first address.
     pub va: u64,
-    /// The physical address of its frame.
+    /// The physical address of its first frame. The others follow it.
     pub phys: u64,
     /// Values of `enum pt_attr`, combined with `|`.
     pub attr: u32,
+    /// The level of the table that has its entry: 0 for a page of `PT_PAGE_SIZE`, more for a large
+    /// page.
+    pub level: u32,
 }
 
 /// Permissions of a page, combined with `|`.

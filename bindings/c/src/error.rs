@@ -48,6 +48,8 @@ pub enum PtError {
     NoSlot = -18,
     /// Pages of this architecture cannot have the memory type.
     MemoryType = -19,
+    /// Pages are not mapped as one large page would map them.
+    Differs = -20,
 }
 
 impl PtError {
@@ -135,6 +137,18 @@ impl From<ptarmigan::table::MapError> for PtError {
             M::Inexpressible(e) => e.into(),
             M::WrongMachine(e) => e.into(),
             M::Refused(e) => e.into(),
+        }
+    }
+}
+
+impl From<ptarmigan::table::CollapseError> for PtError {
+    fn from(e: ptarmigan::table::CollapseError) -> Self {
+        use ptarmigan::table::CollapseError as C;
+        match e {
+            C::BadPlace(e) => e.into(),
+            C::Differs { .. } => PtError::Differs,
+            C::NoFrame(e) => e.into(),
+            C::Refused(e) => e.into(),
         }
     }
 }

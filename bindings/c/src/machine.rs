@@ -280,6 +280,15 @@ impl Parts {
         at + PT_PAGE_SIZE > self.boot.0 && at < self.boot.1
     }
 
+    /// Returns whether one of the `bytes` from `phys` on is the library's: memory that it was
+    /// given, or the boot memory.
+    pub fn has_any_of(&self, phys: u64, bytes: u64) -> bool {
+        let meets = |start: u64, end: u64| start < phys + bytes && phys < end;
+        let mut runs =
+            self.frames.runs().map(|run| (run.start.addr().0, u64::from(run.frames) * PT_PAGE_SIZE));
+        meets(self.boot.0, self.boot.1) || runs.any(|(start, bytes)| meets(start, start + bytes))
+    }
+
     /// Returns where a low frame's byte is found.
     #[inline]
     pub fn pointer(&self, at: PhysAddr) -> *mut c_void {

@@ -121,6 +121,11 @@ fn pages_have_the_memory_type_that_they_are_given_or_it_is_refused() {
     everywhere("types", "typed\n");
 }
 
+#[test]
+fn large_pages_are_told_once_and_their_parts_are_changed_without_memory() {
+    everywhere("large", "large\n");
+}
+
 /// Needs clang and `qemu-user`, and for each machine its binutils, C library and `libgcc`. GCC's
 /// cross compilers cannot be installed beside `gcc-multilib`.
 #[test]
@@ -134,6 +139,7 @@ fn the_same_programs_run_on_aarch64_and_riscv64() {
             ("counts", "added up\n"),
             ("executable", "told\n"),
             ("types", "typed\n"),
+            ("large", "large\n"),
             ("threads", "shot down\n"),
             ("gather", "gathered\n"),
         ] {
@@ -242,11 +248,11 @@ fn the_example_in_the_readme_compiles() {
         .arg(source));
 }
 
-/// A bound against growth, 2 % above the present size; README.md has the aim.
+/// A bound against growth, less than 1 % above the present size; README.md has the aim.
 #[test]
 fn the_library_has_no_more_text_than_it_had() {
     let text = run(Command::new(root().join("text")).arg(library("x86_64-unknown-none", None)));
     let bytes = text.split(": ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     let bytes: u32 = bytes.parse().unwrap_or_else(|e| panic!("{e}: {text}"));
-    assert!(text.starts_with("42 functions") && (50_000..=82_000).contains(&bytes), "{text}");
+    assert!(text.starts_with("48 functions") && (50_000..=93_700).contains(&bytes), "{text}");
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The files with items for C, in the order of the header.
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 20] = [
     "error",
     "arch",
     "hooks",
@@ -18,6 +18,8 @@ const SOURCES: [&str; 18] = [
     "face/page",
     "face/kmap",
     "face/tree",
+    "face/large",
+    "face/dirty",
     "face/space",
     "face/gather",
     "face/kernel",

@@ -1,9 +1,11 @@
 //! The functions for C, by subject.
 pub mod counts;
 pub mod cpu;
+pub mod dirty;
 pub mod gather;
 pub mod kernel;
 pub mod kmap;
+pub mod large;
 pub mod machine;
 pub mod page;
 pub mod quicklist;

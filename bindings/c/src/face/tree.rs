@@ -17,7 +17,7 @@ use ptarmigan::format::Attr;
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
-use ptarmigan::table::{Free, Tree, TreeMut};
+use ptarmigan::table::{Free, Mapped, Tree, TreeMut};
 
 /// Words of 8 bytes in a `pt_tree`.
 pub const PT_TREE_WORDS: usize = 32;
@@ -54,7 +54,7 @@ unsafe impl Object for Held {
 pub type PtVisit = Option<unsafe extern "C" fn(context: *mut c_void, page: *const PtPage)>;
 
 /// Runs `f` on the tree in `tree`, in its turn.
-fn with<R>(
+pub(super) fn with<R>(
     tree: Arg<'_, PtTree>,
     cpu: Arg<'_, PtCpu>,
     f: impl FnOnce(&Cpu, &mut Tree<Entries>) -> Result<R, PtError>,
@@ -101,7 +101,8 @@ fn become_mapped(cpu: &Cpu, pfn: Pfn) {
     }
 }
 
-/// Takes the frame of a page that goes away from the tree that owned it; false if no tree did.
+/// Takes the frame of a page that goes away from the tree that owned it; false if no tree did. A
+/// tree owns no frame of a large page.
 fn disown(cpu: &Cpu, pfn: Pfn) -> bool {
     let state = cpu.parts().states().of(cpu.parts().frames(), pfn);
     let owned = state.filter(|state| state.is_mapped());
@@ -155,14 +156,14 @@ pub unsafe extern "C" fn pt_tree_exit(tree: LastArg<'_, PtTree>, cpu: Arg<'_, Pt
         // SAFETY: `pt_tree_init` has written it, and it is this call's alone. It is written back if
         // it does not end.
         let made = unsafe { (*held.tree.get()).assume_init_read() };
-        let give = |_, pfn, _| {
-            if disown(cpu, pfn) {
+        let give = |page: Mapped| {
+            if disown(cpu, page.frame) {
                 // SAFETY: 1. a data frame that the tree owned with one reference. Every CPU has
                 // left the space before its pages are named.
-                page::give(cpu, unsafe { page::Unused::new(pfn) });
+                page::give(cpu, unsafe { page::Unused::new(page.frame) });
             }
         };
-        match made.end(cpu.on(), give) {
+        match made.end_leaves(cpu.on(), give) {
             Ok(()) => {
                 drop(turn);
                 tree.end::<Held>();
@@ -218,9 +219,7 @@ pub unsafe extern "C" fn pt_tree_root(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>
 /// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_tree_tables(tree: Arg<'_, PtTree>, cpu: Arg<'_, PtCpu>, level: u32) -> i64 {
-    let count = |_: &Cpu, tree: &mut Tree<Entries>| {
-        if level < PT_LEVELS { Ok(tree.count(Level(level as u8))) } else { Err(PtError::Argument) }
-    };
+    let count = |_: &Cpu, tree: &mut Tree<Entries>| Ok(tree.count(self::level(level)?));
     with(tree, cpu, count).map_or_else(|e| i64::from(e.code()), i64::from)
 }
 
@@ -299,18 +298,19 @@ pub unsafe extern "C" fn pt_tree_map_range(
 }
 
 /// Unmaps a range, and tells `visit`.
-fn unmap(
+pub(super) fn unmap(
     cpu: &Cpu,
     edit: &mut TreeMut<'_, Entries, Parts>,
     range: VirtRange,
     visit: PtVisit,
     context: *mut c_void,
 ) {
-    let owns = |va: VirtAddr, pfn: Pfn, attr: Attr| {
-        tell(visit, context, va, pfn, attr);
-        disown(cpu, pfn)
+    let owns = |page: Mapped| {
+        tell(visit, context, page);
+        disown(cpu, page.frame)
     };
-    // SAFETY: 1. `pt_tree_map` made the frame the tree's, with its one reference.
+    // SAFETY: 1. `pt_tree_map` made the frame the tree's, with its one reference. No page that is a
+    // large one has such a frame (`pt_tree_map_range_large`, `pt_tree_collapse`).
     unsafe { edit.unmap_owned(range, Free::Empty, owns) };
 }
 
@@ -319,7 +319,8 @@ fn unmap(
 ///
 /// For each page `visit` is called, unless it is NULL, before the flush: frames that are the
 /// kernel's own may be used for something else after `pt_tree_unmap` has returned. Those of
-/// `pt_page_alloc` are given back by it.
+/// `pt_page_alloc` are given back by it. For a large page it is called once, with its `level`. One
+/// that lies partly in the range is split first, and only its pages in the range go.
 ///
 /// # Safety
 ///
@@ -346,19 +347,30 @@ pub unsafe extern "C" fn pt_tree_unmap(
 }
 
 /// Calls back for a page.
-fn tell(visit: PtVisit, context: *mut c_void, va: VirtAddr, pfn: Pfn, attr: Attr) {
+fn tell(visit: PtVisit, context: *mut c_void, page: Mapped) {
     if let Some(visit) = visit {
         // SAFETY: it may be called so (contracts of the functions that take one).
-        unsafe { visit(context, &described(va, pfn, attr)) };
+        unsafe { visit(context, &described(page)) };
     }
 }
 
-fn described(va: VirtAddr, pfn: Pfn, attr: Attr) -> PtPage {
-    PtPage { va: va.0, phys: pfn.addr().0, attr: attr.0 }
+/// Calls back for each page: of one type for all calls, so that they share code.
+pub(super) fn teller(visit: PtVisit, context: *mut c_void) -> impl FnMut(Mapped) {
+    move |page| tell(visit, context, page)
+}
+
+fn described(page: Mapped) -> PtPage {
+    PtPage { va: page.at.0, phys: page.frame.addr().0, attr: page.attr.0, level: page.level.0.into() }
+}
+
+/// Refuses a level that there is not.
+pub(super) fn level(level: u32) -> Result<Level, PtError> {
+    if level < PT_LEVELS { Ok(Level(level as u8)) } else { Err(PtError::Argument) }
 }
 
 /// Gives all pages in the `bytes` from `va` on the attributes `attr`, of `enum pt_attr`. Bits that
-/// MMUs have set are kept. Every CPU has forgotten the pages as they were when it returns.
+/// MMUs have set are kept. Every CPU has forgotten the pages as they were when it returns. A large
+/// page that lies partly in the range is split first.
 ///
 /// Fails, without a change, with `PT_ERROR_ARGUMENT` for attributes that cannot be asked for, and
 /// `PT_ERROR_RANGE`.
@@ -387,7 +399,8 @@ pub unsafe extern "C" fn pt_tree_protect(
     answer(with(tree, cpu, protect))
 }
 
-/// Writes the mapping at `va` to `page`, even where the MMU would not let the access through.
+/// Writes the page that maps `va` to `page`, even where the MMU would not let the access through.
+/// It may be a large one: the physical address of `va` is `page->phys + (va - page->va)`.
 ///
 /// Fails with `PT_ERROR_NOT_MAPPED`.
 ///
@@ -405,17 +418,16 @@ pub unsafe extern "C" fn pt_tree_query(
 ) -> i32 {
     let query = |cpu: &Cpu, tree: &mut Tree<Entries>| {
         page.check()?;
-        let at = VirtAddr(va & !(PT_PAGE_SIZE - 1));
-        if at.0 >= PT_USER_END {
+        if va >= PT_USER_END {
             return Err(PtError::Range);
         }
-        let (pfn, attr) = tree.query(cpu.on(), at).ok_or(PtError::NotMapped)?;
-        page.put(described(at, pfn, attr))
+        page.put(described(tree.view().query_leaf(cpu.on(), VirtAddr(va)).ok_or(PtError::NotMapped)?))
     };
     answer(with(tree, cpu, query))
 }
 
-/// Calls `visit` for each page that is mapped in the `bytes` from `va` on, in order.
+/// Calls `visit` for each page that is mapped in the `bytes` from `va` on, in order; for a large
+/// page once, also for one that lies partly in the range.
 ///
 /// # Safety
 ///
@@ -436,7 +448,7 @@ pub unsafe extern "C" fn pt_tree_walk(
             return Err(PtError::Pointer);
         }
         let range = range(va, bytes)?;
-        tree.view().walk(cpu.on(), range, |va, pfn, attr| tell(visit, context, va, pfn, attr))?;
+        tree.view().walk_leaves(cpu.on(), range, teller(visit, context))?;
         Ok(())
     };
     answer(with(tree, cpu, walk))

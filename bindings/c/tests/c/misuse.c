@@ -97,6 +97,12 @@ static void objects(void) {
         RETURNS(pt_tree_protect(t, &cpu, PAGE, PAGE, 1), want);
         RETURNS(pt_tree_query(t, &cpu, PAGE, NULL), want);
         RETURNS(pt_tree_walk(t, &cpu, PAGE, PAGE, visit, &want), want);
+        RETURNS(pt_tree_map_range_large(t, &cpu, PAGE, PAGE, DEVICE, 1, 1), want);
+        RETURNS(pt_tree_split(t, &cpu, PAGE, 0), want);
+        RETURNS(pt_tree_collapse(t, &cpu, 0, 1), want);
+        RETURNS(pt_tree_take_dirty(t, &cpu, PAGE, PAGE, 0, visit, &want), want);
+        RETURNS(pt_tree_take_accessed(t, &cpu, PAGE, PAGE, visit, &want), want);
+        RETURNS(pt_tree_write_protect(t, &cpu, PAGE, PAGE, 0, visit, &want), want);
         RETURNS(pt_tree_activate(t, &cpu), want);
         RETURNS(pt_tree_deactivate(t, &cpu), want);
         RETURNS(pt_tree_tables(t, &cpu, 0), want);

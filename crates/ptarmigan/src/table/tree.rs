@@ -508,21 +508,16 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 
     /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does. For each, `owns`
     /// says whether the entry owned a reference to a data frame; the flush drops those, and gives a
-    /// frame back whose last one goes. It is called once for a large page, with its first frame,
-    /// and the reference is one to the block that begins there.
+    /// frame back whose last one goes. It is called once for a large page, and the reference is one
+    /// to the block that begins with its first frame.
     ///
     /// # Safety
     ///
     /// 1. An entry for which `owns` returns true owned a reference to a data frame of this machine,
     ///    which the caller gives away.
-    pub unsafe fn unmap_owned(
-        &mut self,
-        range: VirtRange,
-        free: Free,
-        mut owns: impl FnMut(VirtAddr, Pfn, Attr) -> bool,
-    ) {
+    pub unsafe fn unmap_owned(&mut self, range: VirtRange, free: Free, mut owns: impl FnMut(Mapped) -> bool) {
         self.tables.taking().unmap_sizes(range, free, &mut self.gather, |gather, level, va, raw| {
-            if owns(VirtAddr(va), F::frame(level, raw), F::attr(level, raw)) {
+            if owns(Mapped::of::<F>(level, va, raw)) {
                 // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
                 // clears, and a tree's gather counts in the tree's pages.
                 unsafe { gather.release::<F>(level, raw) };
