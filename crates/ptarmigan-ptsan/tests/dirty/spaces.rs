@@ -1,7 +1,9 @@
 //! Logs of the pages of spaces: areas of all kinds, pages shared by fork, large pages, and the
 //! faults that pages raise whose permission to write has been taken.
+use crate::SEEDS;
 use crate::mmu::NotingMmu;
 use crate::rng::Rng;
+use crate::steps::steps;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Aarch64, Attr, Format, I386, Sv39, X86_64};
 use ptarmigan::machine::{Machine, On};
@@ -186,7 +188,7 @@ fn operations<F: Format, T: MmuTraits>(host: &Host<F>, mmu: &NotingMmu<'_, '_, F
 
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     let mut sums = [0; 4];
-    for seed in 1..=4 {
+    for seed in 1..=steps(SEEDS).into() {
         let memory = HostConfig { cpus: CPUS, bytes: 64 << 20, prefault: 0, ..HostConfig::default() };
         let host = Host::<F>::new(memory).unwrap();
         let config = Config {

@@ -5,6 +5,8 @@
 //! architecture's manual says, and where the library finds them.
 #[path = "../driver/rng.rs"]
 mod rng;
+#[path = "../driver/steps.rs"]
+mod steps;
 
 mod drive;
 mod map;
@@ -15,15 +17,16 @@ use ptarmigan::format::{
     Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
 };
 use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
+use steps::steps;
 
 /// Steps of each format: some seconds.
-const STEPS: u32 = 1_000_000;
+const STEPS: u32 = 500_000;
 
 /// Runs the steps in pieces of some thousand, each with a seed and numbers for TLBs of its own.
 fn format<F: Watchable, T: MmuTraits>() {
     const PIECE: u32 = 4_000;
     let mut sums = [0; 3];
-    for seed in 1..=STEPS / PIECE {
+    for seed in 1..=steps(STEPS) / PIECE {
         let asids = [0, 3, 200][seed as usize % 3];
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus: 2, large: false };
         let Ran { served, passed, denied, findings, report, .. } = drive::<F, T>(F::arch(), &what);

@@ -1,6 +1,7 @@
 //! Random operations on two ranges of the kernel's half that share tables, with leaves of all
 //! sizes mixed, compared with maps of their pages. All CPUs use the pages all the time.
 use crate::rng::Rng;
+use crate::steps::steps;
 use crate::{Pages, needed, pages_of, plain, used};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::format::{
@@ -18,7 +19,7 @@ use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, SoftMmu, T
 use ptsan::{Adversary, Arch, Barrier, Config, Kind};
 
 /// Steps of each format.
-const STEPS: u32 = 4_000;
+const STEPS: u32 = 2_000;
 
 type Range<'h, F> = KernelRange<'h, F, DirectMap>;
 
@@ -340,7 +341,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 500;
     let mut sums = [0; 4];
-    for seed in 1..=u64::from(STEPS / PIECE) {
+    for seed in 1..=u64::from(steps(STEPS) / PIECE) {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let host = Host::<F>::new(HostConfig { cpus, bytes: 64 << 20, ..HostConfig::default() }).unwrap();
         let adversary = Some(Adversary::new(seed));

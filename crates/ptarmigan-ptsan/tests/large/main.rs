@@ -10,6 +10,8 @@ mod kernel;
 mod formats;
 #[path = "../driver/rng.rs"]
 mod rng;
+#[path = "../driver/steps.rs"]
+mod steps;
 
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
@@ -24,9 +26,10 @@ use ptarmigan_ptsan::{MmuTraits, SoftMmu};
 use ptsan::{Adversary, Arch, Config};
 use rng::Rng;
 use std::collections::BTreeMap;
+use steps::steps;
 
 /// Steps of each format.
-const STEPS: u32 = 9_000;
+const STEPS: u32 = 4_500;
 
 /// A frame beyond the host's memory.
 const FAR: Pfn = Pfn(0x8_0000);
@@ -403,7 +406,7 @@ fn operations<F: Format, T: MmuTraits>(
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 450;
     let mut sums = [0; 3];
-    for seed in 1..=STEPS / PIECE {
+    for seed in 1..=steps(STEPS) / PIECE {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let done = drive::<F, T>(arch(), seed.into(), PIECE, asids, cpus);
         sums.iter_mut().zip(done).for_each(|(sum, n)| *sum += n);

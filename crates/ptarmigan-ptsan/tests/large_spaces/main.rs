@@ -5,6 +5,8 @@
 mod formats;
 #[path = "../driver/rng.rs"]
 mod rng;
+#[path = "../driver/steps.rs"]
+mod steps;
 
 #[path = "../formats/drive.rs"]
 mod drive;
@@ -15,6 +17,7 @@ use drive::{Drive, drive};
 use ptarmigan::format::Format;
 use ptarmigan_ptsan::MmuTraits;
 use ptsan::Arch;
+use steps::steps;
 
 /// Steps of each format.
 const STEPS: u32 = 40_000;
@@ -23,7 +26,7 @@ const STEPS: u32 = 40_000;
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 1_000;
     let mut sums = [0; 3];
-    for seed in 1..=STEPS / PIECE {
+    for seed in 1..=steps(STEPS) / PIECE {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus, large: true };
         let ran = drive::<F, T>(arch(), &what);
