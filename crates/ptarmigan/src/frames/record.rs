@@ -10,6 +10,9 @@ use crate::sync::atomic::{
 const LOCKED: u8 = 1 << 7;
 /// The bit of `order` that says that entries have been added without being counted in `live`.
 const UNCOUNTED: u8 = 1 << 6;
+/// The bit of `order` that says that a leaf table has one entry, and `live` which. Its line is not in
+/// the map.
+const SOLE: u8 = 1 << 5;
 
 /// References from which on a count sticks.
 const MANY: u32 = 1 << 31;
@@ -42,8 +45,8 @@ pub enum Use {
 /// |---|---|---|---|---|
 /// | `lines` | next and previous block | touched cache lines, one bit each | next in a chain; of a large one see `frames/data/large.rs` | next, previous slab |
 /// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
-/// | `live` | – | present entries; until they are counted, maybe the first one | of a large one see `frames/data/large.rs` | objects in use |
-/// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | order of the block, also while it rests; a bit for a gather's claim | class |
+/// | `live` | – | present entries, or which one is the only one | of a large one see `frames/data/large.rs` | objects in use |
+/// | `order` | order of the block | level of the table; bits for its lock, an unknown `live`, and an only entry | order of the block, also while it rests; a bit for a gather's claim | class |
 ///
 /// All fields are atomics so that frames may be looked at from any CPU; their writers are
 /// serialised by the owner of the frame (a lock, a tree held exclusively), so plain loads and
@@ -83,7 +86,7 @@ impl FrameMeta {
 
     #[inline]
     pub(crate) fn order(&self) -> u8 {
-        self.order.load(Relaxed) & !(LOCKED | UNCOUNTED)
+        self.order.load(Relaxed) & !(LOCKED | UNCOUNTED | SOLE)
     }
 
     #[inline]
@@ -127,39 +130,64 @@ impl FrameMeta {
         self.order.store(UNCOUNTED, Relaxed);
     }
 
-    /// Whether `live` counts all entries of the table.
+    /// Whether the number of the table's entries is known.
     #[inline]
     pub fn is_counted(&self) -> bool {
         self.order.load(Relaxed) & UNCOUNTED == 0
     }
 
-    /// From now on entries are added by several CPUs, and `live` is meaningless.
+    /// Whether `live` itself is the number of entries of the leaf table.
     #[inline]
-    pub(crate) fn stop_counting(&self) {
-        // Mostly another fault came before: then the record's line need not leave the caches of
-        // others.
-        if self.is_counted() {
-            self.order.fetch_or(UNCOUNTED, Relaxed);
+    pub(crate) fn has_count(&self) -> bool {
+        self.order.load(Relaxed) & (UNCOUNTED | SOLE) == 0
+    }
+
+    /// The frame becomes a leaf table, not locked, whose only entry is the one at `index`.
+    #[inline]
+    pub(crate) fn set_sole(&self, index: u16) {
+        self.live.store(index, Relaxed);
+        self.order.store(SOLE, Relaxed);
+    }
+
+    /// Returns the index of the only entry of the leaf table; `None` if it has more or none, or if
+    /// that is not known.
+    #[inline]
+    pub(crate) fn sole(&self) -> Option<usize> {
+        (self.order.load(Relaxed) & SOLE != 0).then(|| usize::from(self.live.load(Relaxed)))
+    }
+
+    /// `n` entries come to a leaf table whose number of entries is known; lines of its map have
+    /// `1 << shift` entries. The number is not known any more if there was an only entry. The caller
+    /// has the tree for itself, or holds the table's lock.
+    #[inline(always)]
+    pub(crate) fn add_live(&self, n: u16, shift: u32) {
+        if self.sole().is_some() {
+            self.stop_counting(shift);
+        } else {
+            self.set_live(self.live_above() + n);
         }
     }
 
-    /// Notes the first entry of a leaf table, in the place of a count that is unknown. Only a hint:
-    /// other entries may come, and this one may go.
+    /// From now on entries are added by several CPUs to a leaf table, lines of whose map have
+    /// `1 << shift` entries, and `live` is meaningless.
     #[inline]
-    pub(crate) fn set_first(&self, index: u16) {
-        self.live.store(index, Relaxed);
-    }
-
-    /// Returns the entry that [`set_first`](Self::set_first) noted, or a number without a meaning.
-    #[inline]
-    pub(crate) fn first(&self) -> usize {
-        usize::from(self.live.load(Relaxed))
+    pub(crate) fn stop_counting(&self, shift: u32) {
+        // Mostly another fault came before: then the record's line need not leave the caches of
+        // others.
+        if self.is_counted() {
+            if let Some(index) = self.sole() {
+                // Several CPUs may do this at once. `live` stays as it is.
+                self.touch_shared((index >> shift) as u32);
+            }
+            self.order.fetch_or(UNCOUNTED, Relaxed);
+            self.order.fetch_and(!SOLE, Release);
+        }
     }
 
     /// `live` has been found by counting: `n`. The caller has the tree for itself.
     pub(crate) fn set_counted(&self, n: u16) {
         self.set_live(n);
-        self.order.store(self.order.load(Relaxed) & !UNCOUNTED, Relaxed);
+        self.order.store(self.order.load(Relaxed) & !(UNCOUNTED | SOLE), Relaxed);
     }
 
     /// As [`touch`](Self::touch), with others at it too.
@@ -269,10 +297,16 @@ impl FrameMeta {
         self.link.load(Acquire) == 1
     }
 
-    /// Returns the number of present entries of the table in this frame, if [they are
-    /// counted](Self::is_counted).
+    /// Returns the number of present entries of the table in this frame, if [it is
+    /// known](Self::is_counted).
     #[inline]
     pub fn live(&self) -> u16 {
+        if self.sole().is_some() { 1 } else { self.live_above() }
+    }
+
+    /// Returns the number of entries of a table above the leaves, or of objects of a slab.
+    #[inline]
+    pub(crate) fn live_above(&self) -> u16 {
         self.live.load(Relaxed)
     }
 

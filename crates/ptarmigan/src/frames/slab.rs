@@ -104,7 +104,7 @@ impl Slab {
         let at = self.at(pfn, meta.count());
         let next = self.next(window, at);
         meta.set_count(next);
-        meta.set_live(meta.live() + 1);
+        meta.set_live(meta.live_above() + 1);
         if next == END {
             self.unlink(frames, &mut head, pfn);
         }
@@ -132,7 +132,7 @@ impl Slab {
         let first = meta.count();
         self.set_next(window, at, first);
         meta.set_count(((at.0 & (FRAME_SIZE as u64 - 1)) >> self.shift) as u32);
-        meta.set_live(meta.live() - 1);
+        meta.set_live(meta.live_above() - 1);
         if first == END {
             meta.set_prev(Pfn::NONE);
             meta.set_next(*head);
@@ -141,7 +141,7 @@ impl Slab {
             }
             *head = pfn;
         }
-        if meta.live() == 0 {
+        if meta.live_above() == 0 {
             self.unlink(frames, &mut head, pfn);
             self.count(-1);
             drop(head);

@@ -236,24 +236,36 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
         slot.store(Self::over(slot, raw));
         if let Some(record) = self.record() {
-            if self.level != Level::PTE || record.is_counted() {
-                record.set_live(record.live() + 1);
-            }
+            self.added(record, 1);
             record.touch((index >> self.entries().line_shift()) as u32);
         }
     }
 
+    /// `n` entries have been added.
+    #[inline(always)]
+    fn added(&self, record: &FrameMeta, n: u16) {
+        if self.level != Level::PTE {
+            record.set_live(record.live_above() + n);
+        } else if record.is_counted() {
+            record.add_live(n, self.entries().line_shift());
+        }
+    }
+
     /// Puts `raw` as the first entry of a leaf table that is clean, and that only the caller knows.
+    /// Its record is complete then.
     #[inline(always)]
     pub fn put_first(&self, index: usize, raw: u64) {
         let slot = self.slot(index);
         debug_assert!(slot.load() == 0, "an entry in the new table at {}", self.at);
         slot.store(raw);
         if let Some(record) = self.record() {
-            debug_assert!(record.touched() == 0 && !record.is_counted());
-            let line = index >> self.entries().line_shift();
-            record.set_lines(line / 32 % 2, 1 << (line % 32));
-            record.set_first(index as u16);
+            debug_assert!(record.touched() == 0);
+            if const { F::KEPT == 0 } {
+                record.set_sole(index as u16);
+            } else {
+                record.set_leaf_table();
+                record.touch((index >> self.entries().line_shift()) as u32);
+            }
         }
     }
 
@@ -265,8 +277,9 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         let slot = self.slot(index);
         let filled = if const { F::KEPT == 0 } { slot.fill(raw) } else { Self::fill_kept(slot, raw) };
         if filled && let Some(record) = self.record() {
-            record.stop_counting();
-            record.touch_shared((index >> self.entries().line_shift()) as u32);
+            let shift = self.entries().line_shift();
+            record.stop_counting(shift);
+            record.touch_shared((index >> shift) as u32);
         }
         filled
     }
@@ -304,9 +317,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         if done > 0
             && let Some(record) = self.record()
         {
-            if self.level != Level::PTE || record.is_counted() {
-                record.set_live(record.live() + done as u16);
-            }
+            self.added(record, done as u16);
             let shift = self.entries().line_shift();
             touch_lines(record, (first >> shift) as u32, ((first + done - 1) >> shift) as u32);
         }
@@ -334,8 +345,9 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     pub fn put_line(&self, start: usize, live: Live, mut next: impl FnMut(usize) -> u64) {
         let Some(record) = self.record() else { return };
         // First, so that no entry goes unseen if `next` panics.
-        record.touch((start >> self.entries().line_shift()) as u32);
-        let uncounted = Uncounted(record);
+        let shift = self.entries().line_shift();
+        record.touch((start >> shift) as u32);
+        let uncounted = Uncounted { record, shift };
         each_bit(live, |i| {
             let slot = self.slot(start + i);
             debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
@@ -343,7 +355,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         });
         core::mem::forget(uncounted);
         if record.is_counted() {
-            record.set_live(record.live() + live.count_ones() as u16);
+            record.add_live(live.count_ones() as u16, shift);
         }
     }
 
@@ -515,7 +527,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     pub fn clear(&self, first: usize, last: usize, others: Use, mut gone: impl FnMut(usize, u64)) -> Span {
         let mut cleared = Span::NONE;
         let Some(record) = self.record() else { return cleared };
-        let uncounted = Uncounted(record);
+        let uncounted = Uncounted { record, shift: self.entries().line_shift() };
         let mut n = 0;
         let len = self.entries().line_len();
         self.entries().each_line(record, first, last, |line, live| {
@@ -539,7 +551,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         if n == 0 {
             return cleared;
         }
-        if record.touched() & !self.entries().lines_inside(first, last) == 0 {
+        if self.entries().touched(record) & !self.entries().lines_inside(first, last) == 0 {
             // The memory outside of the cleared lines was never written.
             record.set_counted(0);
             self.entries().forget_lines(record);
@@ -554,13 +566,12 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline]
     pub fn clear_all(&self, mut gone: impl FnMut(usize, u64)) {
         let Some(record) = self.record() else { return };
-        let uncounted = Uncounted(record);
+        let uncounted = Uncounted { record, shift: self.entries().line_shift() };
         let mut n = 0;
-        if const { F::KEPT == 0 }
-            && let Some((index, old)) = self.entries().take_only(record)
-        {
-            gone(index, old);
+        if let Some(index) = record.sole() {
+            gone(index, Self::clear_slot(self.slot(index), Use::Private));
             core::mem::forget(uncounted);
+            record.set_leaf_table();
             record.set_live(0);
             return;
         }
@@ -573,7 +584,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         });
         core::mem::forget(uncounted);
         debug_assert!(
-            !record.is_counted() || u32::from(record.live()) == n,
+            !record.is_counted() || u32::from(record.live_above()) == n,
             "live entries in lines that were never touched"
         );
         record.set_live(0);
@@ -610,7 +621,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         let Some(record) = self.record() else { return };
         let shift = self.entries().line_shift();
         for index in first..=last {
-            if record.touched() >> (index >> shift) & 1 == 0 {
+            if self.entries().touched(record) >> (index >> shift) & 1 == 0 {
                 continue;
             }
             let slot = self.slot(index);
@@ -662,11 +673,11 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline(always)]
     fn removed(&self, n: u16) {
         let Some(record) = self.record() else { return };
-        if self.level == Level::PTE && !record.is_counted() {
+        if self.level == Level::PTE && !record.has_count() {
             self.entries().count(record);
             return;
         }
-        let left = record.live() - n;
+        let left = record.live_above() - n;
         record.set_live(left);
         if left == 0 {
             self.entries().forget_lines(record);
@@ -730,6 +741,17 @@ impl<'g, F: Format> Entries<'g, F> {
         (1 << self.line_shift()).min(MOST)
     }
 
+    /// Says which lines have been written to, by bits of the record's map.
+    #[inline]
+    fn touched(self, record: &FrameMeta) -> u64 {
+        match record.sole() {
+            Some(index) if const { F::KEPT == 0 } && self.level == Level::PTE => {
+                record.touched() | 1 << (index >> self.line_shift())
+            }
+            _ => record.touched(),
+        }
+    }
+
     /// Calls `visit(start, live)` for every line, or [`line_len`](Self::line_len) entries of it,
     /// with entries from `first` to `last` (inclusive) that are not empty, in order: bit i of
     /// `live` says that entry `start` + i is one of them. Looks only at lines that have been
@@ -743,7 +765,7 @@ impl<'g, F: Format> Entries<'g, F> {
     fn each_line(self, record: &FrameMeta, first: usize, last: usize, mut visit: impl FnMut(usize, Live)) {
         let shift = self.line_shift();
         let len = self.line_len();
-        let mut lines = record.touched() & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
+        let mut lines = self.touched(record) & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
         while lines != 0 {
             let line = (lines.trailing_zeros() as usize) << shift;
             lines &= lines - 1;
@@ -811,31 +833,6 @@ impl<'g, F: Format> Entries<'g, F> {
         live
     }
 
-    /// Takes the first entry that came to the leaf table of `record`, which nobody else sees, if it
-    /// is the only one in the only line that was written to. The map is empty then.
-    ///
-    /// Which entry that may be is only a hint: a table with one page is told by that entry, and by
-    /// the others of its line together.
-    #[inline(always)]
-    fn take_only(self, record: &FrameMeta) -> Option<(usize, u64)> {
-        let index = record.first() & (F::entries(Level::PTE) - 1);
-        let line = index >> self.line_shift();
-        if record.touched() != 1 << line {
-            return None;
-        }
-        let slot = self.slot(index);
-        let old = slot.load();
-        slot.store(0);
-        let line = self.slots(line << self.line_shift(), 1 << self.line_shift());
-        if line.iter().fold(0, |all, slot| all | slot.load()) != 0 || old == 0 {
-            slot.store(old);
-            return None;
-        }
-        record.set_lines(0, 0);
-        record.set_lines(1, 0);
-        Some((index, old))
-    }
-
     /// The lines, as bits of the record's map, all of whose entries are from `first` to `last`
     /// (inclusive).
     #[inline]
@@ -863,7 +860,7 @@ impl<'g, F: Format> Entries<'g, F> {
     #[inline(never)]
     fn count(self, record: &FrameMeta) {
         let leaves = Entries { level: Level::PTE, ..self };
-        let (shift, mut lines, mut n) = (leaves.line_shift(), record.touched(), 0u32);
+        let (shift, mut lines, mut n) = (leaves.line_shift(), leaves.touched(record), 0u32);
         while lines != 0 {
             let start = (lines.trailing_zeros() as usize) << shift;
             lines &= lines - 1;
@@ -945,12 +942,15 @@ impl<F: Format, W: OpenWindow> Drop for Cleared<'_, '_, F, W> {
 
 /// While it is there, `live` of a leaf table's record is not the count: dropped by a callback that
 /// panics, it has the entries counted when their number is needed. Forgotten otherwise.
-struct Uncounted<'a>(&'a FrameMeta);
+struct Uncounted<'a> {
+    record: &'a FrameMeta,
+    shift: u32,
+}
 
 impl Drop for Uncounted<'_> {
     #[cold]
     fn drop(&mut self) {
-        self.0.stop_counting();
+        self.record.stop_counting(self.shift);
     }
 }
 

@@ -423,7 +423,7 @@ impl<F: Format> Tables<F> {
         record: &FrameMeta,
         raw: u64,
     ) {
-        let at = adopt_as(record, Level::PTE, page);
+        let at = adopt_clean(record, page);
         self.placed::<M>(on.frames(), at);
         self.add(Level::PTE, 1);
         // Before it is linked.
@@ -656,14 +656,21 @@ pub(super) fn adopt(frames: &Frames, level: Level, page: Clean) -> (PhysAddr, &F
 /// As [`adopt`], for a page whose record the caller has looked up.
 #[inline(always)]
 fn adopt_as(record: &FrameMeta, level: Level, page: Clean) -> PhysAddr {
-    let at = page.into_raw();
-    debug_assert!(record.live() == 0 && record.lines(0) == 0, "clean page {at} has a record of use");
-    record.set_usage(Use::Table);
+    let at = adopt_clean(record, page);
     if level == Level::PTE {
         record.set_leaf_table();
     } else {
         record.set_order(level.0);
     }
+    at
+}
+
+/// As [`adopt_as`], for a leaf table whose record its [first entry](Node::put_first) completes.
+#[inline(always)]
+fn adopt_clean(record: &FrameMeta, page: Clean) -> PhysAddr {
+    let at = page.into_raw();
+    debug_assert!(record.live_above() == 0 && record.lines(0) == 0, "clean page {at} has a record of use");
+    record.set_usage(Use::Table);
     at
 }
 

@@ -268,7 +268,7 @@ fn unmap_links<
         }
     });
     let record = node.record()?;
-    (record.live() == 0).then_some(record)
+    (record.live_above() == 0).then_some(record)
 }
 
 /// Unmaps the pages of the leaf table at `at`; its record if it is empty now.
