@@ -14,7 +14,11 @@
 //! 3. An entry that changes stays an entry ([`Node::update`]). Where the architecture demands a
 //!    break in between, the call answers so ([`NeedsBreak`]) and leaves the entry alone.
 //!
-//! The entries of a leaf table are counted only after somebody has needed the count: records of
+//! A leaf table that was made for one page has no line marked: its record names the only entry
+//! ([`Node::put_first`]) until another one comes. Most tables of a short program stay so, and go
+//! back without a search.
+//!
+//! The entries of other leaf tables are counted only after somebody has needed the count: records of
 //! four frames share a cache line, so a count that every fault writes would take the line from
 //! other CPUs that fault in tables of their own.
 //!

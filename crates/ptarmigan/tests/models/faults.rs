@@ -113,6 +113,22 @@ fn entries_that_shared_faults_put_are_all_found_when_the_space_ends() {
 }
 
 #[test]
+fn faults_beside_the_only_entry_of_a_table_forget_neither() {
+    in_world(3, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
+        let mut space = shared(a, 2);
+        space.fault(a, VirtAddr(0), Access::Write).unwrap();
+        let space = Arc::new(SharedSpace::new(space));
+        let its = space.clone();
+        let other = w.beside(1, move |_, b| {
+            its.fault(b, VirtAddr(PAGE), Access::Write).unwrap();
+        });
+        space.fault(a, VirtAddr(PAGE), Access::Write).unwrap();
+        other.join().unwrap();
+        last(space).end(a).unwrap();
+    });
+}
+
+#[test]
 fn a_fault_comes_before_munmap_or_after_it() {
     in_world(3, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let mut space = shared(a, 2);
