@@ -94,3 +94,30 @@ fn large_pages_of_the_kernels_half_lose_no_frame_when_memory_ends() {
         scenario(&mut |frames, call| with_frames_left(frames, left, call));
     }
 }
+
+#[test]
+fn the_flush_of_tables_that_unwound_comes_before_others_take_their_places() {
+    let (host, tlbs) = (host(), Tlbs::default());
+    let m = machine!(host, tlbs);
+    let cpus = host.slots();
+    let pin = cpus[0].pin();
+    let on = m.on(&pin).unwrap();
+    let mut range = host.kernel().claim(on, VirtAddr(START), LEAF).unwrap();
+    let at = VirtAddr(START);
+    // SAFETY: 1. nothing uses the frames.
+    let map = |range: &mut Range<'_>, largest, pages| unsafe {
+        range.map_range_large(on, at, FAR, pages, RW, largest, NORMAL)
+    };
+    map(&mut range, Level::PTE, 3).unwrap();
+    range.unmap(on, at, 3, |_, _| {}).unwrap();
+    ARMED.set(Some((Point::BeforeFlush, 1)));
+    let unwound = catch_unwind(AssertUnwindSafe(|| map(&mut range, Level(1), PAGES)));
+    assert!(unwound.is_err() && ARMED.take().is_none(), "the table in the way is not flushed");
+    for flushes in [1, 0] {
+        let before = on.tlb().counts().kernel;
+        map(&mut range, Level::PTE, 3).unwrap();
+        assert_eq!(on.tlb().counts().kernel - before, flushes);
+        range.unmap(on, at, 3, |_, _| {}).unwrap();
+    }
+    range.release(on, |_, _| {}).unwrap_or_else(|(e, _)| panic!("{e}"));
+}

@@ -224,7 +224,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Does all of a mapping that may fail once it is [accepted](Self::accept_mapping): nobody else
-    /// writes to the range meanwhile.
+    /// writes to the range meanwhile. Flushes if the flush of unlinked tables has unwound.
     pub(super) fn prepare<M: Machine>(
         &mut self,
         on: On<'_, M>,
@@ -232,6 +232,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         pages: u64,
         flags: AllocFlags,
     ) -> Result<(), MapError> {
+        // A CPU may know links of theirs in the places of tables that are made now.
+        self.pay(on)?;
         let mut done = 0;
         while done < pages {
             let va = at.0 + done * Self::PAGE;
