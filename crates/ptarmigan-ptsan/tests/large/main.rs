@@ -4,6 +4,7 @@
 //! CPUs that have the tree loaded read and write pages where the software MMU finds them, which
 //! decodes entries of all levels as the architecture's manual says and keeps large translations as
 //! such.
+mod areas;
 mod kernel;
 #[macro_use]
 #[path = "../driver/formats.rs"]

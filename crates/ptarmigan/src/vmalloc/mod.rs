@@ -10,9 +10,10 @@
 //!
 //! # Large pages
 //!
-//! Areas that show frames of the caller's ([`Vmalloc::map`], [`Vmalloc::map_memory`]) have large
-//! pages, which go with the area, as a whole. Frames of areas of [`Vmalloc::alloc`] are taken one
-//! by one, so these have none.
+//! An area that shows frames of the caller's ([`Vmalloc::map`], [`Vmalloc::map_memory`]) has large
+//! pages wherever its frames allow them. Frames of [`Vmalloc::alloc`] are taken one by one, so their
+//! area has none; [`Vmalloc::alloc_large`] takes whole blocks for large pages first. A large page
+//! goes with its area, as a whole.
 //!
 //! # Flushes
 //!
@@ -36,7 +37,7 @@ use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{MachineId, Refused};
 use crate::format::{Attr, Format};
-use crate::frames::{AllocFlags, DataFrame};
+use crate::frames::{AllocFlags, DataFrame, ORDERS};
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::{KernelRange, MapError};
@@ -166,15 +167,53 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         flags: AllocFlags,
     ) -> Result<Area<'k>, AreaError> {
         self.add(on, pages, attr, true, (1, 0), |range, at| {
-            let next = || {
-                let order = F::PAGE_ORDER;
-                let frame = on.data().take_block(on.frames(), on.pin(), order, flags)?;
-                Ok::<_, AreaError>(frame.into_raw())
-            };
+            let next = || take::<M>(on, F::PAGE_ORDER, flags);
             // SAFETY: 1. the frames are the area's alone until they have been unmapped; the kernel
             // may use them freely, and programs cannot reach them.
             unsafe { range.map_each(on, at, pages, attr, flags, next, |pfn| give(on, pfn)) }
         })
+    }
+
+    /// Makes an area as [`alloc`](Self::alloc) does, of whole blocks as far as they are free. A
+    /// large page of level 1 (2 MiB on most architectures) shows each, so that it takes one entry
+    /// of a TLB. Its table is not made, only [reserved](crate::frames::Frames::reserved).
+    ///
+    /// The area is placed so that large pages fit, if there is room. Blocks are taken above the
+    /// minimum watermark only, whatever `flags` say. If no block is free, the remaining pages have
+    /// frames of their own. All of them do if a large page of the format is larger than any block,
+    /// as with granules of 16 and 64 KiB on AArch64.
+    ///
+    /// Prefer [`alloc`](Self::alloc) for an area that is seldom used: blocks stay for large pages
+    /// of spaces then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`alloc`](Self::alloc).
+    pub fn alloc_large<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        pages: u64,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<Area<'k>, AreaError> {
+        let order = F::shift(Level(1)) - FRAME_SHIFT;
+        let Some(align) = Self::large_pages().filter(|n| *n <= pages && (order as usize) < ORDERS) else {
+            return self.alloc(on, pages, attr, flags);
+        };
+        // The range begins with a whole table.
+        self.add(on, pages, attr, true, (align as usize, 0), |range, at| {
+            let block = || take::<M>(on, order as u8, AllocFlags::ATOMIC).ok();
+            let next = || take::<M>(on, F::PAGE_ORDER, flags);
+            // SAFETY: 1. as in `alloc`. 2. a block of 2^`order` frames begins with a multiple of as
+            // many.
+            unsafe { range.map_each_large(on, at, pages, attr, flags, block, next, |pfn| give(on, pfn)) }
+        })
+    }
+
+    /// Pages in a large page of level 1, if areas can have some.
+    fn large_pages() -> Option<u64> {
+        let has = F::LEAF_LEVELS & 2 != 0 && F::LAYOUT.levels > 2;
+        has.then(|| 1 << (F::shift(Level(1)) - F::PAGE_SHIFT))
     }
 
     /// Makes an area of `pages` pages that shows the frames from `first` on, which stay the
@@ -220,10 +259,9 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     /// Whether there is a large page, a leaf of a table of level 1, among the frames of `pages`
     /// pages from `first` on.
     fn has_large(&self, first: Pfn, pages: u64) -> bool {
-        let size = 1u64 << (F::shift(Level(1)) - F::PAGE_SHIFT);
         let first = u64::from(first.0 >> F::PAGE_ORDER);
         let end = first.saturating_add(pages);
-        F::LEAF_LEVELS & 2 != 0 && F::LAYOUT.levels > 2 && first.next_multiple_of(size) + size <= end
+        Self::large_pages().is_some_and(|size| first.next_multiple_of(size) + size <= end)
     }
 
     /// Makes an area that shows the `bytes` bytes of physical memory from `at` on, which need not
@@ -347,9 +385,10 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     fn pay<M: Machine>(&mut self, on: On<'_, M>, first: usize, n: usize) -> Result<(), AreaError> {
         let owns_frames = self.owed_frames.has(first);
         let start = VirtAddr(self.range.start().0 + first as u64 * Self::PAGE);
-        self.range.unmap(on, start, n as u64, |_, pfn| {
+        self.range.unmap_leaves(on, start, n as u64, |level, _, raw| {
             if owns_frames {
-                give(on, pfn);
+                // All frames of a large page are one block.
+                give(on, F::frame(level, raw));
             }
         })?;
         self.owe_no_more(first, n);
@@ -440,7 +479,12 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     }
 }
 
-/// Gives back a frame of an area that no CPU reaches any more.
+/// Takes 2^`order` frames for an area.
+fn take<M: Machine>(on: On<'_, M>, order: u8, flags: AllocFlags) -> Result<Pfn, AreaError> {
+    Ok(on.data().take_block(on.frames(), on.pin(), order, flags)?.into_raw())
+}
+
+/// Gives back a frame or a block of an area that no CPU reaches any more.
 fn give<M: Machine>(on: On<'_, M>, pfn: Pfn) {
     // SAFETY: 1. the area's reference, out of an entry that has been cleared: `alloc` has put it
     // there, with frames of the machine that the range is of.

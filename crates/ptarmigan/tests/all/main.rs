@@ -107,4 +107,6 @@ mod unwinding;
 #[cfg(not(miri))]
 mod vmalloc;
 #[cfg(not(miri))]
+mod vmalloc_large;
+#[cfg(not(miri))]
 mod zero;

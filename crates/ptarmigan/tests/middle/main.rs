@@ -26,6 +26,8 @@ mod child;
 #[cfg(not(miri))]
 mod large;
 #[cfg(not(miri))]
+mod large_areas;
+#[cfg(not(miri))]
 mod owners;
 #[cfg(not(miri))]
 mod panics;

@@ -225,7 +225,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
 
     /// The table of `level` that maps `va`, an address of the range, made with those above it if it
     /// does not exist.
-    fn table<'a, M: Machine>(
+    pub(super) fn table<'a, M: Machine>(
         &mut self,
         on: On<'a, M>,
         va: u64,

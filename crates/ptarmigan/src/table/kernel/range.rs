@@ -336,6 +336,22 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         pages: u64,
         mut gone: impl FnMut(VirtAddr, Pfn),
     ) -> Result<(), KernelRangeError> {
+        self.unmap_leaves(on, at, pages, |level, va, raw| {
+            if level == Level::PTE {
+                return gone(VirtAddr(va), F::frame(level, raw));
+            }
+            each_page::<F>(level, va, raw, |va, pfn, _| gone(va, pfn));
+        })
+    }
+
+    /// As [`unmap`](Self::unmap): calls `gone(level, address, entry)` once for each leaf.
+    pub(crate) fn unmap_leaves<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+        mut gone: impl FnMut(Level, u64, u64),
+    ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         split_ends(self.map, on, self.span, (at, pages), &mut self.holdings.reserve, &mut stale)?;
@@ -358,7 +374,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             Part::Table { node, base, first, last } => {
                 // No MMU writes to an entry that is not present, and no entry is hashed.
                 node.clear(first, last, Use::Private, |index, old| {
-                    gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(Level::PTE, old));
+                    gone(Level::PTE, base + index as u64 * Self::PAGE, old);
                 });
                 if const { F::KEPT != 0 } {
                     node.scrub(first, last);
@@ -366,7 +382,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             }
             Part::Large { node, index, va, raw } => {
                 clear_large(map, on, node, index, reserve);
-                each_page::<F>(node.level(), va, raw, |va, pfn, _| gone(va, pfn));
+                gone(node.level(), va, raw);
             }
         });
         Ok(())
