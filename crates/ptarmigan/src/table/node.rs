@@ -769,7 +769,8 @@ impl<'g, F: Format> Entries<'g, F> {
     fn each_line(self, record: &FrameMeta, first: usize, last: usize, mut visit: impl FnMut(usize, Live)) {
         let shift = self.line_shift();
         let len = self.line_len();
-        let mut lines = self.touched(record) & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
+        let mut lines =
+            self.touched(record) & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
         while lines != 0 {
             let line = (lines.trailing_zeros() as usize) << shift;
             lines &= lines - 1;
