@@ -1,4 +1,4 @@
-//! How long random operations last.
+//! The number of random operations that a test makes.
 
 /// Returns `n`, times the number in the variable `PTARMIGAN_RANDOM`, which the nightly run sets.
 pub fn steps(n: u32) -> u32 {
