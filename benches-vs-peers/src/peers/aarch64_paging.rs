@@ -9,7 +9,7 @@ use aarch64_paging::paging::{
 };
 
 use ptarmigan_bench::table::contender::{
-    CasePages, ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableContender, VIRT, contiguous,
+    CasePages, DEVICE, ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableContender, VIRT, contiguous,
 };
 use ptarmigan_bench::table::peer_pool;
 
@@ -18,6 +18,13 @@ pub const FLAGS: El1Attributes = El1Attributes::VALID
     .union(El1Attributes::NON_GLOBAL)
     .union(El1Attributes::ATTRIBUTE_INDEX_1)
     .union(El1Attributes::INNER_SHAREABLE)
+    .union(El1Attributes::USER);
+
+/// Index 0 is device memory.
+const REGISTERS: El1Attributes = El1Attributes::VALID
+    .union(El1Attributes::ACCESSED)
+    .union(El1Attributes::NON_GLOBAL)
+    .union(El1Attributes::ATTRIBUTE_INDEX_0)
     .union(El1Attributes::USER);
 
 const PAGES_ONLY: Constraints = Constraints::NO_BLOCK_MAPPINGS;
@@ -141,6 +148,14 @@ impl TableContender for Aarch64 {
             table
                 .map_range(&large(virt), PhysicalAddress(phys), El1Attributes::empty(), Constraints::empty())
                 .expect("unmap");
+        }
+    }
+
+    fn device(&mut self) {
+        let table = self.table();
+        for (virt, phys) in CasePages::USUAL.devices() {
+            let region = MemoryRegion::new(virt, virt + DEVICE * PAGE);
+            table.map_range(&region, PhysicalAddress(phys), REGISTERS, PAGES_ONLY).expect("map");
         }
     }
 

@@ -9,12 +9,14 @@ use page_table_generic::{
 };
 
 use ptarmigan_bench::table::contender::{
-    CasePages, ForkShape, PAGE, PAGES, PHYS, STRIDE, TableContender, VIRT, contiguous,
+    CasePages, DEVICE, ForkShape, PAGE, PAGES, PHYS, STRIDE, TableContender, VIRT, contiguous,
 };
 use ptarmigan_bench::table::peer_pool;
 
 /// Present, writable, user.
 pub const FLAGS: u64 = 7;
+/// PCD and PWT.
+const UNCACHED: u64 = 0x18;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const HUGE: u64 = 1 << 7;
 
@@ -180,6 +182,21 @@ impl TableContender for Generic {
 
     fn large_unmap(&mut self) {
         self.unmap_range();
+    }
+
+    fn device(&mut self) {
+        let table = self.table();
+        for (virt, phys) in CasePages::USUAL.devices() {
+            let device = MapConfig {
+                vaddr: VirtAddr::from_usize(virt),
+                paddr: PhysAddr::from_usize(phys),
+                size: DEVICE * PAGE,
+                pte: FLAGS | UNCACHED,
+                allow_huge: false,
+                flush: false,
+            };
+            table.map(&device).expect("map a device");
+        }
     }
 
     fn large_split(&mut self) {

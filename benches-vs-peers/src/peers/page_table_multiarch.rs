@@ -6,7 +6,7 @@ use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler, x86_64::X64PageTable};
 
 use ptarmigan_bench::table::contender::{
-    CasePages, ForkShape, PAGE, PAGES, PHYS, TableCase, TableContender, VIRT, contiguous,
+    CasePages, DEVICE, ForkShape, PAGE, PAGES, PHYS, TableCase, TableContender, VIRT, contiguous,
 };
 use ptarmigan_bench::table::peer_pool;
 
@@ -73,6 +73,7 @@ impl TableContender for Multiarch {
             TableCase::ForkShape,
             TableCase::LargeMap,
             TableCase::LargeUnmap,
+            TableCase::Device,
         ]
     }
 
@@ -117,6 +118,22 @@ impl TableContender for Multiarch {
 
     fn unmap_range(&mut self) {
         self.table().cursor().unmap_region(VirtAddr::from_usize(VIRT), PAGES * PAGE).expect("unmap a range");
+    }
+
+    fn device(&mut self) {
+        let mut cursor = self.table().cursor();
+        for (virt, phys) in CasePages::USUAL.devices() {
+            let frame = |at: VirtAddr| PhysAddr::from_usize(at.as_usize() - virt + phys);
+            cursor
+                .map_region(
+                    VirtAddr::from_usize(virt),
+                    frame,
+                    DEVICE * PAGE,
+                    flags() | MappingFlags::DEVICE,
+                    false,
+                )
+                .expect("map a device");
+        }
     }
 
     // `map_region` would take pages of 1 GiB.

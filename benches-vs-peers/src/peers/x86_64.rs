@@ -14,12 +14,14 @@ use x86_64::structures::paging::{
 use x86_64::{PhysAddr, VirtAddr};
 
 use ptarmigan_bench::table::contender::{
-    CasePages, ForkShape, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
+    CasePages, DEVICE, ForkShape, PAGE, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
 };
 use ptarmigan_bench::table::peer_pool;
 
 pub const FLAGS: PageTableFlags =
     PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE).union(PageTableFlags::USER_ACCESSIBLE);
+
+const UNCACHED: PageTableFlags = PageTableFlags::NO_CACHE.union(PageTableFlags::WRITE_THROUGH);
 
 /// Frames from the pool.
 pub struct Frames;
@@ -149,6 +151,7 @@ impl<K: Kind> TableContender for X64<K> {
             TableCase::ForkShape,
             TableCase::LargeMap,
             TableCase::LargeUnmap,
+            TableCase::Device,
         ]
     }
 
@@ -181,6 +184,18 @@ impl<K: Kind> TableContender for X64<K> {
             let (frame, flush) = mapper.unmap(page(virt)).expect("unmap");
             flush.ignore();
             black_box(frame);
+        }
+    }
+
+    fn device(&mut self) {
+        let mapper = self.mapper();
+        for (virt, phys) in CasePages::USUAL.devices() {
+            for at in (0..DEVICE).map(|k| k * PAGE) {
+                // SAFETY: the frames are pretended, and no MMU loads the tree.
+                unsafe { mapper.map_to(page(virt + at), frame(phys + at), FLAGS | UNCACHED, &mut Frames) }
+                    .expect("map")
+                    .ignore();
+            }
         }
     }
 

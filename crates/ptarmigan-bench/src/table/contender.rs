@@ -68,6 +68,22 @@ impl CasePages {
         (0..self.large()).map(move |i| (self.virt + i * self.table, self.phys + i * self.table))
     }
 
+    /// Returns the (virtual, physical) pairs of the devices: one of [`DEVICE`] pages in each span of
+    /// addresses that a leaf table maps, each elsewhere in it.
+    #[inline]
+    pub fn devices(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.large()).map(move |i| {
+            let within = i % (self.table / (self.bytes * DEVICE)) * DEVICE * self.bytes;
+            (self.virt + i * self.table + within, self.phys + i * self.table + within)
+        })
+    }
+
+    /// Returns the result of [`TableContender::query`] while all devices are mapped.
+    pub fn device_frames(self) -> usize {
+        let pages = self.devices().flat_map(|(_, phys)| (0..DEVICE).map(move |k| phys + k * self.bytes));
+        pages.fold(0, usize::wrapping_add)
+    }
+
     /// Returns the result of [`TableContender::query`] while everything is mapped.
     pub fn all_frames(self) -> usize {
         self.contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
@@ -89,6 +105,9 @@ impl CasePages {
 /// Large pages that are split in a sample, if there are as many: their tables fit in the cache of
 /// the second level.
 const SPLIT: usize = 64;
+
+/// Pages of a device: 64 KiB of registers, where pages have 4 KiB.
+pub const DEVICE: usize = 16;
 
 /// Address spaces made and torn down in one `fork-shape` sample.
 pub const SPACES: usize = 4096;
@@ -122,11 +141,14 @@ pub enum TableCase {
     LargeSplit,
     /// Unmap the upper half of as many of them, with one call each.
     LargeHalf,
+    /// Map the registers of a device in each span that a leaf table maps, with one call each:
+    /// [`DEVICE`] pages of uncached memory, in tables that are not there yet.
+    Device,
 }
 
 impl TableCase {
     /// Every case, in the order of running and printing.
-    pub const ALL: [TableCase; 10] = [
+    pub const ALL: [TableCase; 11] = [
         TableCase::Map,
         TableCase::Query,
         TableCase::Unmap,
@@ -137,10 +159,14 @@ impl TableCase {
         TableCase::LargeUnmap,
         TableCase::LargeSplit,
         TableCase::LargeHalf,
+        TableCase::Device,
     ];
 
     /// The cases for contenders that have no large pages: those before the ones about them.
     pub const PAGES: &'static [TableCase] = Self::ALL.split_at(6).0;
+
+    /// The cases for contenders whose pages show usual memory alone.
+    pub const MEMORY: &'static [TableCase] = Self::ALL.split_at(10).0;
 
     /// Returns the name in rows.
     pub fn name(self) -> &'static str {
@@ -155,6 +181,7 @@ impl TableCase {
             TableCase::LargeUnmap => "large-unmap",
             TableCase::LargeSplit => "large-split",
             TableCase::LargeHalf => "large-half",
+            TableCase::Device => "device",
         }
     }
 }
@@ -266,6 +293,9 @@ pub trait TableContender {
     /// `large-half`: unmaps the upper half of the first [`CasePages::split`] of them, one after the
     /// other.
     fn large_half(&mut self) {}
+
+    /// `device`: maps [`DEVICE`] pages of uncached memory from each of [`CasePages::devices`] on.
+    fn device(&mut self) {}
 
     /// Returns the result of [`query`](Self::query), where some of the pages are parts of large
     /// ones. Not timed.

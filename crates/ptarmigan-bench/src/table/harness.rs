@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::contender::{CasePages, ForkShape, SPACES, SPARSE, TableCase, TableContender};
+use super::contender::{CasePages, DEVICE, ForkShape, SPACES, SPARSE, TableCase, TableContender};
 use super::peer_pool;
 use crate::affinity::AffinityGuard;
 use crate::report::{BenchReport, Samples};
@@ -116,6 +116,11 @@ fn measure(
             c.map_range();
             let (ns, ()) = timed(at.count, || c.unmap_range());
             assert_eq!(c.query(), 0, "{name}: unmap-range left pages");
+            ns
+        }
+        TableCase::Device => {
+            let (ns, ()) = timed(at.large() * DEVICE, || c.device());
+            assert_eq!(c.query(), at.device_frames(), "{name}: device left wrong frames");
             ns
         }
         _ => unreachable!("handled above"),

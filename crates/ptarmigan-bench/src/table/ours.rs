@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::format::{Attr, Format, X86_64};
+use ptarmigan::format::{Attr, Format, MemoryType, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
@@ -14,10 +14,14 @@ use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Tree};
 use ptarmigan_hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
 
-use super::contender::{CasePages, ForkShape, TableCase, TableContender};
+use super::contender::{CasePages, DEVICE, ForkShape, TableCase, TableContender};
 
 fn attr() -> Attr {
     Attr::READ | Attr::WRITE | Attr::USER
+}
+
+fn device() -> Attr {
+    attr().with_memory(MemoryType::Device)
 }
 
 /// The level of tables whose leaves map as much as a leaf table.
@@ -71,7 +75,11 @@ impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
 
     fn cases(&self) -> &'static [TableCase] {
         let has_large = F::LAYOUT.levels > LARGE.0 && F::LEAF_LEVELS >> LARGE.0 & 1 != 0;
-        if has_large { &TableCase::ALL } else { TableCase::PAGES }
+        match (has_large, F::expresses_in_tree(device()).is_ok()) {
+            (true, true) => &TableCase::ALL,
+            (true, false) => TableCase::MEMORY,
+            (false, _) => TableCase::PAGES,
+        }
     }
 
     fn open(&mut self) {
@@ -175,6 +183,18 @@ impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
             tree.unmap_range(half, Free::Empty, |_, pfn, _| {
                 black_box(pfn);
             });
+        }
+        tree.flush();
+    }
+
+    fn device(&mut self) {
+        let at = CasePages::of::<F>();
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        for (start, frame) in at.devices() {
+            let range = VirtRange { start: start as u64, end: (start + DEVICE * at.bytes) as u64 };
+            // SAFETY: 1. no program runs in the tree.
+            unsafe { tree.map_range(range, phys(frame).pfn(), device()).expect("map a device") };
         }
         tree.flush();
     }

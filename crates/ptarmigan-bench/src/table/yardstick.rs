@@ -10,7 +10,8 @@ use std::hint::black_box;
 use std::ptr;
 
 use super::contender::{
-    CasePages, ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
+    CasePages, DEVICE, ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableCase, TableContender, VIRT,
+    contiguous,
 };
 use super::peer_pool;
 
@@ -18,6 +19,8 @@ use super::peer_pool;
 const FLAGS: u64 = 7;
 /// Marks a leaf above the lowest level.
 const LARGE: u64 = 1 << 7;
+/// PCD and PWT.
+const UNCACHED: u64 = 0x18;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// Tables on the known-zero list; one space of `fork-shape` needs 35.
@@ -233,6 +236,20 @@ impl TableContender for TableYardstick {
                     let leaf = first.add(k);
                     black_box(*leaf);
                     leaf.write_volatile(0);
+                }
+            }
+        }
+    }
+
+    fn device(&mut self) {
+        for (virt, phys) in USUAL.devices() {
+            // SAFETY: `root` is the tree of `open`, and the pages of a device lie in one table.
+            unsafe {
+                let first = leaf(self.root, virt, peer_pool::alloc_zeroed);
+                for k in 0..DEVICE {
+                    let leaf = first.add(k);
+                    assert!(*leaf == 0);
+                    leaf.write_volatile((phys + k * PAGE) as u64 | FLAGS | UNCACHED);
                 }
             }
         }
