@@ -44,7 +44,7 @@ impl<const BIT: u32, const MARKS_SHARED: bool> Watchable for Encrypted<X86_64, B
     }
 }
 
-impl<const LEVELS: u8, const PBMT: bool> Watchable for Sv<LEVELS, PBMT> {
+impl<const LEVELS: u8, const PBMT: bool, const NAPOT: bool> Watchable for Sv<LEVELS, PBMT, NAPOT> {
     fn arch() -> Arch {
         match LEVELS {
             3 => Arch::riscv_sv39(),
@@ -65,7 +65,7 @@ impl<const GRANULE: u32, const UPPER: bool> Watchable for Aarch64Stage1<GRANULE,
     }
 }
 
-impl<const LEVELS: u8, const PBMT: bool> Watchable for SvX4<LEVELS, PBMT> {
+impl<const LEVELS: u8, const PBMT: bool, const NAPOT: bool> Watchable for SvX4<LEVELS, PBMT, NAPOT> {
     fn arch() -> Arch {
         if LEVELS == 3 { Arch::riscv_sv39x4() } else { Arch::riscv_sv48x4() }
     }

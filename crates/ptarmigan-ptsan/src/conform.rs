@@ -55,6 +55,9 @@ pub fn conform<F: Watchable>() {
 /// no MMU walks (PowerPC with a hash table) has no accessed bits; there, the accesses that the
 /// refill of the hash table would let through are compared.
 ///
+/// Of leaves with the hint of a [group](Format::GROUP_BITS), promise 8 is tested, and the sanitizer
+/// must see a run of as many entries ([`Arch::contiguous`]).
+///
 /// # Errors
 ///
 /// [`Nonconforming`], with the first difference.
@@ -66,6 +69,7 @@ pub fn conforms_to<F: Format>(arch: &Arch) -> Checked {
         }
         if F::LEAF_LEVELS >> level.0 & 1 != 0 {
             leaves::<F>(arch, level)?;
+            groups::<F>(arch, level)?;
         }
     }
     Ok(())
@@ -177,6 +181,65 @@ fn leaves<F: Format>(arch: &Arch, level: Level) -> Checked {
         breaks::<F>(arch, level, old, F::leaf(level, last, *attr))?;
         for other in &all {
             breaks::<F>(arch, level, old, F::leaf(level, first, *other))?;
+        }
+    }
+    Ok(())
+}
+
+/// Leaves of a table of `level` with the hint (promise 8).
+fn groups<F: Format>(arch: &Arch, level: Level) -> Checked {
+    let bits = F::GROUP_BITS[level.at()];
+    let Some(run_of) = arch.contiguous.filter(|_| bits > 0) else {
+        return expect::<F>(bits == 0, || {
+            format!("groups at level {}, and no run in {}", level.0, arch.name)
+        });
+    };
+    let (n, step) = (1usize << bits, 1u32 << (F::shift(level) - FRAME_SHIFT));
+    let firsts = frames::<F>(level).into_iter().filter(|pfn| pfn.0 / step % n as u32 == 0);
+    let all: Vec<_> = attributes().filter(|attr| F::RIGHTS.can_say(*attr)).collect();
+    for first in firsts {
+        for (attr, place) in all.iter().flat_map(|attr| [0, 1, n / 2, n - 1].map(|place| (*attr, place))) {
+            let plain = F::leaf(level, Pfn(first.0 + place as u32 * step), attr);
+            let raw = F::hinted(level, plain);
+            let what = || format!("the hinted leaf {raw:#x} of level {} and {plain:#x}", level.0);
+            let is = |met: bool, wrong: &str| expect::<F>(met, || format!("{}: {wrong}", what()));
+            is(
+                F::is_hinted(level, raw) && !F::is_hinted(level, plain),
+                "`is_hinted` does not tell them apart",
+            )?;
+            for index in [place, place + n, F::entries(level) - n + place] {
+                let back = [raw, plain].map(|raw| F::unhinted(level, index, raw));
+                is(back == [plain, plain], "`unhinted` makes another one")?;
+            }
+            let answers = |raw| {
+                let allows = [Access::Read, Access::Write, Access::Exec].map(|a| F::allows(level, raw, a));
+                (F::entry(level, raw), F::attr(level, raw), F::is_present(level, raw), allows)
+            };
+            is(answers(raw) == answers(plain), "the format answers otherwise")?;
+            is(F::is_special(level, raw) == F::is_special(level, plain), "`is_special` differs")?;
+            let protected = F::write_protected(level, raw);
+            is(
+                protected == F::hinted(level, F::write_protected(level, plain)),
+                "write-protected, they differ",
+            )?;
+            if !F::is_present(level, plain) {
+                continue;
+            }
+            let breaks = F::needs_break(level, plain, raw) && F::needs_break(level, raw, plain);
+            is(breaks == arch.break_before_make, "the sanitizer wants a break, or none")?;
+            let run = run_of(level.0, in_memory::<F>(raw));
+            is(run.entries_log2 == bits, "the sanitizer sees another run")?;
+            let decode = |raw| match (arch.decode)(level.0, in_memory::<F>(raw)) {
+                ptsan::Entry::Leaf { phys, perms, global, accessed, memory_type } => {
+                    Some((phys, (perms, global, accessed, memory_type)))
+                }
+                _ => None,
+            };
+            let (Some(hinted), Some(alone)) = (decode(raw), decode(plain)) else {
+                return is(false, "the sanitizer sees no leaf");
+            };
+            let own = if run.one_output { first.addr().0 } else { alone.0 };
+            is(hinted.0 == own && hinted.1 == alone.1, "the sanitizer sees another leaf")?;
         }
     }
     Ok(())

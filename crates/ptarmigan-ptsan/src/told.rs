@@ -110,6 +110,7 @@ unsafe impl<F: Format, const BREAK: bool> Format for Told<F, BREAK> {
     const LEAF_LEVELS: u8 = F::LEAF_LEVELS;
     const GUEST: bool = F::GUEST;
     const RIGHTS: Rights = F::RIGHTS;
+    const GROUP_BITS: [u8; MAX_LEVELS] = F::GROUP_BITS;
     const EVER_BREAKS: bool = BREAK && F::EVER_BREAKS;
     const KEPT: u64 = F::KEPT;
 
@@ -139,6 +140,15 @@ unsafe impl<F: Format, const BREAK: bool> Format for Told<F, BREAK> {
     }
     fn is_special(level: Level, raw: u64) -> bool {
         F::is_special(level, raw)
+    }
+    fn hinted(level: Level, raw: u64) -> u64 {
+        F::hinted(level, raw)
+    }
+    fn is_hinted(level: Level, raw: u64) -> bool {
+        F::is_hinted(level, raw)
+    }
+    fn unhinted(level: Level, index: usize, raw: u64) -> u64 {
+        F::unhinted(level, index, raw)
     }
     fn needs_break(level: Level, old: u64, new: u64) -> bool {
         BREAK && F::needs_break(level, old, new)

@@ -3,8 +3,9 @@ use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{
     Aarch64, Aarch64K16, Aarch64K16Upper, Aarch64K64, Aarch64K64Upper, Aarch64Stage2, Aarch64Upper, Access,
     Attr, Ept, Format, FormatExt, I386, Ia64, KernelFetch, Keyed, LoongArch64, MemoryType, Npt, Ppc32,
-    Rights, Sev, Slot64, Sparc64, Sv32, Sv39, Sv39Pbmt, Sv39x4, Sv39x4Pbmt, Sv48, Sv48Pbmt, Sv48x4,
-    Sv48x4Pbmt, Sv57, Sv57Pbmt, Tdx, X86_64, X86_64La57, X86Pae,
+    Rights, Sev, Slot64, Sparc64, Sv, Sv32, Sv39, Sv39Napot, Sv39Pbmt, Sv39x4, Sv39x4Napot, Sv39x4Pbmt, Sv48,
+    Sv48Napot, Sv48Pbmt, Sv48x4, Sv48x4Napot, Sv48x4Pbmt, Sv57, Sv57Napot, Sv57Pbmt, Tdx, X86_64, X86_64La57,
+    X86Pae,
 };
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 use ptarmigan_ptsan::{Watchable, conform, conforms_to};
@@ -46,6 +47,12 @@ fn the_formats_of_the_library_are_what_the_sanitizer_decodes() {
     conform::<Sv48x4>();
     conform::<Sv39x4Pbmt>();
     conform::<Sv48x4Pbmt>();
+    conform::<Sv<3, false, true>>();
+    conform::<Sv39Napot>();
+    conform::<Sv48Napot>();
+    conform::<Sv57Napot>();
+    conform::<Sv39x4Napot>();
+    conform::<Sv48x4Napot>();
 }
 
 type X = X86_64;

@@ -19,6 +19,7 @@
 //! | 11 | nG | of one ASID |
 //! | 12–47 | | the output address, aligned to the granule |
 //! | 51 | DBM | software: may be written. With `FEAT_HAFDBS` the MMU clears AP\[2\] then |
+//! | 52 | Contiguous | the hint: the entry is one of a [group](Format::GROUP_BITS) |
 //! | 53, 54 | PXN, UXN | the kernel, the user may not execute |
 //! | 55–58 | | software's |
 
@@ -38,6 +39,8 @@ const INNER: u64 = 3 << 8;
 const ACCESSED: u64 = 1 << 10;
 const NOT_GLOBAL: u64 = 1 << 11;
 const MAY_WRITE: u64 = 1 << 51;
+/// The hint. Its place is the same in stage 2.
+pub(super) const CONTIGUOUS: u64 = 1 << 52;
 const PXN: u64 = 1 << 53;
 const UXN: u64 = 1 << 54;
 /// Software's: written to.
@@ -108,6 +111,27 @@ impl<const GRANULE: u32, const UPPER: bool> Aarch64Stage1<GRANULE, UPPER> {
     pub const MAIR: u64 = 0xbb44_04ff;
 }
 
+/// Defines the functions of formats whose hint is the Contiguous bit, which changes nothing else.
+macro_rules! contiguous_bit {
+    () => {
+        #[inline]
+        fn hinted(_: Level, raw: u64) -> u64 {
+            raw | CONTIGUOUS
+        }
+
+        #[inline]
+        fn is_hinted(_: Level, raw: u64) -> bool {
+            raw & CONTIGUOUS != 0
+        }
+
+        #[inline]
+        fn unhinted(_: Level, _: usize, raw: u64) -> u64 {
+            raw & !CONTIGUOUS
+        }
+    };
+}
+pub(super) use contiguous_bit;
+
 /// Written through, as software or the MMU notes it.
 #[inline]
 fn is_dirty(raw: u64) -> bool {
@@ -119,7 +143,7 @@ fn is_dirty(raw: u64) -> bool {
 // `SPECIAL` and nothing else. 3. A link is valid, a leaf is valid or has `KEEPS`. 4. and 7. Arm ARM
 // D8.4, for EL0, with `SCTLR_EL1.WXN` clear, `TCR_EL1.HA` and `HD` clear or set. 5. The frame's
 // number is in consecutive bits. 6. Arm ARM, "Using break-before-make when updating translation
-// table entries".
+// table entries". 8. Bit 52 has no other use, and only `hinted` sets it.
 unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRANULE, UPPER> {
     type Slot = Slot64;
     const NAME: &'static str = match GRANULE {
@@ -147,6 +171,11 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
         if UPPER { 0 } else { 1 << Self::INDEX_BITS[Self::LAYOUT.levels as usize - 1] };
     const PHYS_BITS: u32 = 48;
     const LEAF_LEVELS: u8 = if GRANULE == 12 { 0b111 } else { 0b11 };
+    const GROUP_BITS: [u8; MAX_LEVELS] = match GRANULE {
+        12 => [4, 4, 4, 0, 0],
+        14 => [7, 5, 0, 0, 0],
+        _ => [5, 5, 0, 0, 0],
+    };
     const EVER_BREAKS: bool = true;
     const RIGHTS: Rights = Rights::PLAIN
         .with_execute_only(false)
@@ -245,11 +274,13 @@ unsafe impl<const GRANULE: u32, const UPPER: bool> Format for Aarch64Stage1<GRAN
         raw & SPECIAL != 0
     }
 
-    /// Another address, memory type, shareability or size, and a page that becomes global (Arm ARM,
-    /// "Using break-before-make when updating translation table entries").
+    contiguous_bit!();
+
+    /// Another address, memory type, shareability or size, the hint, and a page that becomes global
+    /// (Arm ARM, "Using break-before-make when updating translation table entries").
     #[inline]
     fn needs_break(_: Level, old: u64, new: u64) -> bool {
-        let changed = old ^ new;
-        old & new & VALID != 0 && (changed & (ADDRESS | TYPE | TABLE) != 0 || old & changed & NOT_GLOBAL != 0)
+        let (changed, what) = (old ^ new, ADDRESS | TYPE | TABLE | CONTIGUOUS);
+        old & new & VALID != 0 && (changed & what != 0 || old & changed & NOT_GLOBAL != 0)
     }
 }

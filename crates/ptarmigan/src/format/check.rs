@@ -137,6 +137,16 @@ pub(crate) const fn check_tables<F: Format>() {
         "a second stage, and no other tree, has pages of the user alone",
     );
     demand::<F>(F::LEAF_LEVELS >> layout.levels == 0, "levels that there are not have no leaves");
+    let mut level = 0;
+    while level < MAX_LEVELS {
+        let bits = F::GROUP_BITS[level];
+        demand::<F>(bits == 0 || F::LEAF_LEVELS >> level & 1 != 0, "groups are of leaves");
+        demand::<F>(
+            bits <= F::INDEX_BITS[level] && bits <= 7,
+            "a group lies in one table, of 128 entries at most",
+        );
+        level += 1;
+    }
     let entries = entries(&F::INDEX_BITS);
     let mut level = 0;
     while level <= root {

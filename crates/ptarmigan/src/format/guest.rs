@@ -4,6 +4,7 @@
 //! its root is "the user's", and roots are made with [`NoConstruct`](crate::page::NoConstruct).
 //! Every leaf is the user's, and none is global. Execution is allowed to the guest in whatever
 //! mode.
+use super::aarch64::{CONTIGUOUS, contiguous_bit};
 use super::attr::{Types, attr_of, bits_of, memory_bits, memory_of};
 use super::riscv::rights;
 use super::{Access, Attr, Format, MemoryType, Rights, Slot64, Sv, X86_64};
@@ -27,7 +28,20 @@ macro_rules! leaves_of {
         const PHYS_BITS: u32 = <$host>::PHYS_BITS;
         const LEAF_LEVELS: u8 = <$host>::LEAF_LEVELS;
         const LEVEL_NAMES: &'static [&'static str] = <$host>::LEVEL_NAMES;
+        const GROUP_BITS: [u8; MAX_LEVELS] = <$host>::GROUP_BITS;
 
+        #[inline]
+        fn hinted(level: Level, raw: u64) -> u64 {
+            <$host>::hinted(level, raw)
+        }
+        #[inline]
+        fn is_hinted(level: Level, raw: u64) -> bool {
+            <$host>::is_hinted(level, raw)
+        }
+        #[inline]
+        fn unhinted(level: Level, index: usize, raw: u64) -> u64 {
+            <$host>::unhinted(level, index, raw)
+        }
         #[inline]
         fn link(level: Level, at: PhysAddr) -> u64 {
             <$host>::link(level, at)
@@ -91,10 +105,10 @@ unsafe impl Format for Npt {
 /// specification, "Two-Stage Address Translation").
 ///
 /// Entries are those of [`Sv`]; roots have four times as many, in 16 KiB. Leaves have U, as the
-/// walker demands, and no G, which it ignores. There are no runs of pages (Svnapot). With `PBMT`
-/// pages have memory types (Svpbmt, `menvcfg.PBMTE`), which the guest's own override.
+/// walker demands, and no G, which it ignores. With `PBMT` pages have memory types (Svpbmt,
+/// `menvcfg.PBMTE`), which the guest's own override. With `NAPOT` there are groups (Svnapot).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SvX4<const LEVELS: u8, const PBMT: bool = false>;
+pub struct SvX4<const LEVELS: u8, const PBMT: bool = false, const NAPOT: bool = false>;
 
 /// G-stage of RISC-V with three levels: 41 bits of the guest's physical address.
 pub type Sv39x4 = SvX4<3>;
@@ -104,15 +118,23 @@ pub type Sv48x4 = SvX4<4>;
 pub type Sv39x4Pbmt = SvX4<3, true>;
 /// As [`Sv48x4`], with memory types (Svpbmt).
 pub type Sv48x4Pbmt = SvX4<4, true>;
+/// As [`Sv39x4Pbmt`], with groups (Svnapot).
+pub type Sv39x4Napot = SvX4<3, true, true>;
+/// As [`Sv48x4Pbmt`], with groups (Svnapot).
+pub type Sv48x4Napot = SvX4<4, true, true>;
 
 // SAFETY: as for `Sv`, whose bits these are; `guests` leaves the frame and `SPECIAL` alone.
-unsafe impl<const LEVELS: u8, const PBMT: bool> Format for SvX4<LEVELS, PBMT> {
-    leaves_of!(Sv<LEVELS, PBMT>, rights(PBMT).users_only().without_global());
-    const NAME: &'static str = match (LEVELS, PBMT) {
-        (3, false) => "Sv39x4",
-        (4, false) => "Sv48x4",
-        (3, true) => "Sv39x4 with Svpbmt",
-        (4, true) => "Sv48x4 with Svpbmt",
+unsafe impl<const LEVELS: u8, const PBMT: bool, const NAPOT: bool> Format for SvX4<LEVELS, PBMT, NAPOT> {
+    leaves_of!(Sv<LEVELS, PBMT, NAPOT>, rights(PBMT).users_only().without_global());
+    const NAME: &'static str = match (LEVELS, PBMT, NAPOT) {
+        (3, false, false) => "Sv39x4",
+        (4, false, false) => "Sv48x4",
+        (3, true, false) => "Sv39x4 with Svpbmt",
+        (4, true, false) => "Sv48x4 with Svpbmt",
+        (3, false, true) => "Sv39x4 with Svnapot",
+        (4, false, true) => "Sv48x4 with Svnapot",
+        (3, true, true) => "Sv39x4 with Svpbmt and Svnapot",
+        (4, true, true) => "Sv48x4 with Svpbmt and Svnapot",
         _ => panic!("the G-stage has three or four levels"),
     };
     const LAYOUT: Layout = match LEVELS {
@@ -329,6 +351,7 @@ fn is_dirty(raw: u64) -> bool {
 // `SPECIAL` alone. 3. A link is valid, a leaf is valid or has `KEEPS`. 4. and 7. Arm ARM D8.4,
 // "Stage 2 permissions", with `VTCR_EL2.HA` and `HD` clear or set. 5. The frame's number is in
 // consecutive bits. 6. Arm ARM, "Using break-before-make when updating translation table entries".
+// 8. Bit 52 has no other use, and only `hinted` sets it.
 unsafe impl Format for Aarch64Stage2 {
     type Slot = Slot64;
     const NAME: &'static str = "AArch64 4K stage 2";
@@ -342,6 +365,7 @@ unsafe impl Format for Aarch64Stage2 {
     const GUEST: bool = true;
     const PHYS_BITS: u32 = 48;
     const LEAF_LEVELS: u8 = 0b111;
+    const GROUP_BITS: [u8; MAX_LEVELS] = [4, 4, 4, 0, 0];
     const EVER_BREAKS: bool = true;
     const RIGHTS: Rights = Rights::PLAIN
         .with_execute_only(false)
@@ -429,10 +453,12 @@ unsafe impl Format for Aarch64Stage2 {
         raw & arm::SPECIAL != 0
     }
 
-    /// Another address, memory type, shareability or size.
+    contiguous_bit!();
+
+    /// Another address, memory type, shareability or size, and the hint.
     #[inline]
     fn needs_break(_: Level, old: u64, new: u64) -> bool {
-        let what = arm::ADDRESS | arm::TYPE | arm::INNER | arm::TABLE;
+        let what = arm::ADDRESS | arm::TYPE | arm::INNER | arm::TABLE | CONTIGUOUS;
         old & new & arm::VALID != 0 && (old ^ new) & what != 0
     }
 }

@@ -30,7 +30,9 @@ pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
 pub use encrypted::{Encrypted, Sev, Tdx};
-pub use guest::{Aarch64Stage2, Ept, Npt, Sv39x4, Sv39x4Pbmt, Sv48x4, Sv48x4Pbmt, SvX4};
+pub use guest::{
+    Aarch64Stage2, Ept, Npt, Sv39x4, Sv39x4Napot, Sv39x4Pbmt, Sv48x4, Sv48x4Napot, Sv48x4Pbmt, SvX4,
+};
 pub use i386::I386;
 pub use ia64::Ia64;
 pub use keyed::Keyed;
@@ -38,7 +40,7 @@ pub use loongarch::LoongArch64;
 pub use memory::MemoryType;
 pub use ppc::Ppc32;
 pub use rights::{Cause, Inexpressible, KernelFetch, Rights};
-pub use riscv::{Sv, Sv32, Sv39, Sv39Pbmt, Sv48, Sv48Pbmt, Sv57, Sv57Pbmt};
+pub use riscv::{Sv, Sv32, Sv39, Sv39Napot, Sv39Pbmt, Sv48, Sv48Napot, Sv48Pbmt, Sv57, Sv57Napot, Sv57Pbmt};
 pub use slot::{Slot, Slot32, Slot32Be, Slot32Le, Slot64, Slot64Be};
 pub use sparc::Sparc64;
 pub use x86::{X86_64, X86_64La57, X86Pae};
@@ -93,6 +95,11 @@ pub enum Entry {
 ///    execution where [it does not refuse it](Rights::refuses_execution), and caches the memory as
 ///    their [type](MemoryType) says. With other attributes,
 ///    the entry is a leaf nevertheless, and lets through no access that they do not name.
+/// 8. [`unhinted`](Self::unhinted) gives back the leaf that [`hinted`](Self::hinted) was given, if
+///    the index is its place in the table, and every other entry as it is;
+///    [`is_hinted`](Self::is_hinted) tells the two kinds apart. But for [`frame`](Self::frame), all
+///    functions answer for a leaf with the hint as for the one without, and `write_protected`
+///    keeps the hint. `needs_break` may tell the two apart.
 pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// How an entry is stored.
     type Slot: Slot;
@@ -130,6 +137,14 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// architecture has large pages. [Trees](crate::table::TreeMut::map_large) map pages of all
     /// these sizes, spaces those of level 0 alone.
     const LEAF_LEVELS: u8 = 1;
+    /// Binary logarithm of the entries of a group in tables of each level; 0 where there are no
+    /// groups.
+    ///
+    /// A *group* is 2^k neighbouring leaves of one table, aligned to their number, that map
+    /// neighbouring frames, aligned to the size of all, with the same attributes but for bits that
+    /// MMUs set. A *hint* in each of them lets a TLB keep one entry for all: the Contiguous bit of
+    /// AArch64, Svnapot of RISC-V.
+    const GROUP_BITS: [u8; MAX_LEVELS] = [0; MAX_LEVELS];
     /// Whether [`needs_break`](Self::needs_break) ever says yes. If not, the code that breaks
     /// entries is not compiled.
     const EVER_BREAKS: bool = false;
@@ -150,7 +165,7 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// of the frames that the entry maps, aligned to their number.
     fn leaf(level: Level, pfn: Pfn, attr: Attr) -> u64;
 
-    /// The first frame of a leaf in a table of `level`.
+    /// The first frame of a leaf in a table of `level`, one without the hint.
     fn frame(level: Level, raw: u64) -> Pfn;
 
     /// The attributes of a leaf in a table of `level`.
@@ -168,9 +183,32 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// Whether the frame of the leaf is not counted by references ([`Attr::SPECIAL`]).
     fn is_special(level: Level, raw: u64) -> bool;
 
+    /// The leaf `raw` of a table of `level` with [groups](Self::GROUP_BITS), one of a group that
+    /// has no hint, with the hint. Its frame has the same place in the group's frames as the entry
+    /// in the group.
+    #[inline]
+    fn hinted(level: Level, raw: u64) -> u64 {
+        let _ = level;
+        raw
+    }
+
+    /// Whether the entry of a table of `level` has the hint. Links and empty entries have none.
+    #[inline]
+    fn is_hinted(level: Level, raw: u64) -> bool {
+        let _ = (level, raw);
+        false
+    }
+
+    /// The entry at `index` of a table of `level` without the hint, and with its own frame.
+    #[inline]
+    fn unhinted(level: Level, index: usize, raw: u64) -> u64 {
+        let _ = (level, index);
+        raw
+    }
+
     /// Whether the architecture demands that the entry `old` of a table of `level` is made invalid,
     /// and flushed on all CPUs, before `new` takes its place (AArch64's break-before-make): for
-    /// another frame, memory type or size, or for a page that becomes global. Either may be a leaf,
+    /// another frame, memory type or size, for a page that becomes global, or for the hint. Either may be a leaf,
     /// a link or empty.
     fn needs_break(level: Level, old: u64, new: u64) -> bool {
         let _ = (level, old, new);

@@ -10,6 +10,7 @@
 //! | 8, 9 | | software's: the caller's; the frame is not counted |
 //! | 10–53 | PPN | the frame's number, to bit 31 in Sv32 |
 //! | 61, 62 | PBMT | with Svpbmt: the memory type. 1 is NC, 2 is IO; a fault without Svpbmt |
+//! | 63 | N | with Svnapot: one of 16 pages that are a [group](Format::GROUP_BITS). Bits 10 to 13 are 8 then, and a page has its place in the group for its place in the group's frames |
 use super::attr::{Types, attr_of, bits_of, memory_bits, memory_of};
 use super::{Access, Attr, Format, MemoryType, Rights, Slot32Le, Slot64};
 use crate::addr::{Pfn, PhysAddr};
@@ -38,6 +39,15 @@ const PBMT_BITS: u64 = 3 << 61;
 const TYPES: &Types =
     &[(MemoryType::WriteBack, 0), (MemoryType::WriteCombining, 1 << 61), (MemoryType::Device, 2 << 61)];
 
+/// N: the hint.
+const HINT: u64 = 1 << 63;
+/// Binary logarithm of the pages of a group: other sizes are for later use.
+const GROUP_PAGES: u8 = 4;
+/// The part of the frame's number that is an entry's place in its group.
+const GROUP_PLACE: u64 = ((1 << GROUP_PAGES) - 1) << PPN_SHIFT;
+/// The value there that says the size of the group.
+const GROUP_SIZE: u64 = 1 << (PPN_SHIFT + GROUP_PAGES as u32 - 1);
+
 /// The rights of leaves, with Svpbmt or without.
 pub(super) const fn rights(pbmt: bool) -> Rights {
     let rights = Rights::PLAIN.with_execute_only(true).with_soft(1);
@@ -56,10 +66,30 @@ const BITS: [(Attr, u64); 8] = [
     (Attr::SOFT0, SOFT),
 ];
 
-/// The functions of all formats: in Sv32, an entry has no bits above 31, so `$pbmt` is false.
+/// The functions of all formats: in Sv32, an entry has no bits above 31, so `$pbmt` and `$napot`
+/// are false.
 macro_rules! riscv_entries {
-    ($pbmt:expr) => {
+    ($pbmt:expr, $napot:expr) => {
         const RIGHTS: Rights = rights($pbmt).without_kernel_fetch();
+        const GROUP_BITS: [u8; MAX_LEVELS] = [if $napot { GROUP_PAGES } else { 0 }, 0, 0, 0, 0];
+
+        #[inline]
+        fn hinted(level: Level, raw: u64) -> u64 {
+            if $napot && level == Level::PTE { raw & !GROUP_PLACE | GROUP_SIZE | HINT } else { raw }
+        }
+
+        #[inline]
+        fn is_hinted(_: Level, raw: u64) -> bool {
+            $napot && raw & HINT != 0
+        }
+
+        #[inline]
+        fn unhinted(level: Level, index: usize, raw: u64) -> u64 {
+            if !Self::is_hinted(level, raw) {
+                return raw;
+            }
+            raw & !(HINT | GROUP_PLACE) | (index as u64) << PPN_SHIFT & GROUP_PLACE
+        }
 
         #[inline]
         fn link(_: Level, at: PhysAddr) -> u64 {
@@ -135,8 +165,11 @@ macro_rules! riscv_entries {
 /// decide (PMAs), and the bits fault. A kernel for both kinds of harts has a tree of each type, and
 /// chooses when it has read the device tree; the second stage needs `menvcfg.PBMTE` or
 /// `henvcfg.PBMTE`.
+///
+/// With `NAPOT`, on harts with the extension Svnapot, 16 pages may be a
+/// [group](Format::GROUP_BITS). Without it, the bit faults.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sv<const LEVELS: u8, const PBMT: bool = false>;
+pub struct Sv<const LEVELS: u8, const PBMT: bool = false, const NAPOT: bool = false>;
 
 /// RISC-V with three levels: 39 bits of address, 256 GiB of them the user's.
 pub type Sv39 = Sv<3>;
@@ -150,6 +183,12 @@ pub type Sv39Pbmt = Sv<3, true>;
 pub type Sv48Pbmt = Sv<4, true>;
 /// As [`Sv57`], with memory types (Svpbmt).
 pub type Sv57Pbmt = Sv<5, true>;
+/// As [`Sv39Pbmt`], with groups (Svnapot).
+pub type Sv39Napot = Sv<3, true, true>;
+/// As [`Sv48Pbmt`], with groups (Svnapot).
+pub type Sv48Napot = Sv<4, true, true>;
+/// As [`Sv57Pbmt`], with groups (Svnapot).
+pub type Sv57Napot = Sv<5, true, true>;
 
 /// `each` for every level that there is, 0 for the others.
 const fn by_level(levels: u8, each: u8) -> [u8; MAX_LEVELS] {
@@ -170,16 +209,23 @@ const fn by_level(levels: u8, each: u8) -> [u8; MAX_LEVELS] {
 // and for harts that leave A and D to software too. 5. The frame's number is in consecutive bits.
 // 6. An entry may be replaced at any time, before the `SFENCE.VMA`. 7. R, W and X are the MMU's,
 // and what it ignores without V comes back; a hart never fetches from a page with U in supervisor
-// mode.
-unsafe impl<const LEVELS: u8, const PBMT: bool> Format for Sv<LEVELS, PBMT> {
+// mode. 8. Bit 63 has no other use, and only `hinted` sets it; the place that it takes from the
+// frame's number is the lowest bits of the entry's index.
+unsafe impl<const LEVELS: u8, const PBMT: bool, const NAPOT: bool> Format for Sv<LEVELS, PBMT, NAPOT> {
     type Slot = Slot64;
-    const NAME: &'static str = match (LEVELS, PBMT) {
-        (3, false) => "Sv39",
-        (4, false) => "Sv48",
-        (5, false) => "Sv57",
-        (3, true) => "Sv39 with Svpbmt",
-        (4, true) => "Sv48 with Svpbmt",
-        (5, true) => "Sv57 with Svpbmt",
+    const NAME: &'static str = match (LEVELS, PBMT, NAPOT) {
+        (3, false, false) => "Sv39",
+        (4, false, false) => "Sv48",
+        (5, false, false) => "Sv57",
+        (3, true, false) => "Sv39 with Svpbmt",
+        (4, true, false) => "Sv48 with Svpbmt",
+        (5, true, false) => "Sv57 with Svpbmt",
+        (3, false, true) => "Sv39 with Svnapot",
+        (4, false, true) => "Sv48 with Svnapot",
+        (5, false, true) => "Sv57 with Svnapot",
+        (3, true, true) => "Sv39 with Svpbmt and Svnapot",
+        (4, true, true) => "Sv48 with Svpbmt and Svnapot",
+        (5, true, true) => "Sv57 with Svpbmt and Svnapot",
         _ => panic!("RISC-V with entries of 64 bits has three, four or five levels"),
     };
     const LAYOUT: Layout = Layout { levels: LEVELS, table_shift: by_level(LEVELS, 12) };
@@ -196,7 +242,7 @@ unsafe impl<const LEVELS: u8, const PBMT: bool> Format for Sv<LEVELS, PBMT> {
     const USER_ROOT_ENTRIES: usize = 256;
     const PHYS_BITS: u32 = 56;
     const LEAF_LEVELS: u8 = (1 << LEVELS) - 1;
-    riscv_entries!(PBMT);
+    riscv_entries!(PBMT, NAPOT);
 }
 
 /// 32-bit RISC-V: two levels, 34 bits of physical address; the user has 3 GiB.
@@ -216,5 +262,5 @@ unsafe impl Format for Sv32 {
     const USER_ROOT_ENTRIES: usize = 768;
     const PHYS_BITS: u32 = 34;
     const LEAF_LEVELS: u8 = 0b11;
-    riscv_entries!(false);
+    riscv_entries!(false, false);
 }
