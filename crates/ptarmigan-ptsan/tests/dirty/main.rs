@@ -21,7 +21,7 @@ use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
-use ptarmigan::table::{Free, Mapped, Tree};
+use ptarmigan::table::{Free, Mapped, Sizes, Tree};
 use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{MmuTraits, SoftMmu};
@@ -212,8 +212,8 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
         self.mmu.soft.with(|sanitizer, memory| sanitizer.operation_ends(memory, operation));
         if bits != Attr::ACCESSED {
             let view = tree.view();
-            view.walk_leaves(on, range, |leaf| assert!(leaf.level <= largest, "{}: {leaf:?}", F::NAME))
-                .unwrap();
+            let fits = |leaf: Mapped| leaf.shift <= F::shift(largest);
+            view.walk_leaves(on, range, |leaf| assert!(fits(leaf), "{}: {leaf:?}", F::NAME)).unwrap();
         }
         self.done[0] += 1;
         self.done[1] += all.len() as u64;
@@ -263,12 +263,14 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
         let frame = Pfn(((64 + self.rng.below(6)) << (F::shift(level) - FRAME_SHIFT)) as u32);
         // A whole one, or some pages of one.
         let (n, largest) = match self.rng.below(3) {
-            0 => (1 + self.rng.below(20), Level::PTE),
+            0 => (1 + self.rng.below(200), Level::PTE),
             _ => (1 << (F::shift(level) - F::PAGE_SHIFT), level),
         };
+        let sizes = Sizes::up_to(largest);
+        let sizes = if self.rng.below(4) == 0 { sizes } else { sizes.with_groups() };
         // SAFETY: 1. no program uses the memory behind the frames.
         let done =
-            unsafe { tree.edit(on).unwrap().map_range_large(range::<F>(first, n), frame, attr, largest) };
+            unsafe { tree.edit(on).unwrap().map_range_large(range::<F>(first, n), frame, attr, sizes) };
         let is_free = self.pages.range(first..first + n).next().is_none();
         assert_eq!(done.is_ok(), is_free, "{done:?}");
         if is_free {
@@ -291,6 +293,18 @@ impl<F: Format, T: MmuTraits> Model<'_, '_, '_, F, T> {
     fn collapse<M: Machine>(&mut self, on: On<'_, M>, tree: &mut Tree<F>) {
         let (level, first) = self.place();
         let at = VirtAddr(first << F::PAGE_SHIFT);
+        if self.rng.below(2) == 0 {
+            let shift = F::PAGE_SHIFT + u32::from(F::GROUP_BITS[0]);
+            let at = VirtAddr(at.0 + (self.rng.below(3) << shift));
+            if tree.edit(on).unwrap().make_group(at, Level::PTE).is_ok() {
+                let leaf = tree.view().query_leaf(on, at).unwrap();
+                let pages = pages_of::<F>(leaf.at.0, leaf.shift);
+                if self.dirty.range(pages.clone()).next().is_some() {
+                    self.dirty.extend(pages);
+                }
+            }
+            return;
+        }
         if tree.edit(on).unwrap().collapse(at, level).is_ok() {
             // All of it is dirty if a part was.
             let pages = pages_of::<F>(at.0, F::shift(level));

@@ -81,9 +81,14 @@ impl<'s, 'h, F: Format, T: MmuTraits> NotingMmu<'s, 'h, F, T> {
             if !attr.has(needs) {
                 return None;
             }
-            let new = F::map_attr(level, raw, |attr| attr | bits);
+            // An entry of a group is written alone, and known for all.
+            let own = F::unhinted(level, F::index(level, va), raw);
+            let is_group = F::is_hinted(level, raw);
+            let new = F::map_attr(level, own, |attr| attr | bits);
+            let new = if is_group { F::hinted(level, new) } else { new };
             if new == raw || slot.exchange(raw, new).is_ok() {
-                let shift = F::shift(level);
+                let group = if is_group { F::GROUP_BITS[level.at()] } else { 0 };
+                let shift = F::shift(level) + u32::from(group);
                 return Some(Leaf { start: va >> shift << shift, shift });
             }
         }

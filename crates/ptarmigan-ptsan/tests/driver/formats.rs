@@ -32,6 +32,9 @@ macro_rules! each_format_with_large_pages {
             npt Npt, Interrupting;
             sv39x4 Sv39x4, Fencing;
             sv48x4 Sv48x4, Fencing;
+            sv39_napot Sv39Napot, Fencing;
+            sv48_napot Sv48Napot, Fencing;
+            sv39x4_napot Sv39x4Napot, Fencing;
         }
     };
 }

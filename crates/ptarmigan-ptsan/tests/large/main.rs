@@ -1,10 +1,11 @@
-//! Random operations on trees of every format, with leaves of all sizes mixed, compared with a map
-//! of pages.
+//! Random operations on trees of every format, with leaves of all sizes and groups mixed, compared
+//! with a map of pages.
 //!
 //! CPUs that have the tree loaded read and write pages where the software MMU finds them, which
 //! decodes entries of all levels as the architecture's manual says and keeps large translations as
 //! such.
 mod areas;
+mod groups;
 mod kernel;
 #[macro_use]
 #[path = "../driver/formats.rs"]
@@ -20,7 +21,7 @@ use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
-use ptarmigan::table::{CollapseError, Free, MapError, Mapped, Tree, TreeMut};
+use ptarmigan::table::{CollapseError, Free, MapError, Mapped, Sizes, Tree, TreeMut};
 use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{MmuTraits, SoftMmu};
@@ -43,9 +44,11 @@ struct Run<'a, 'h, F: Format, T> {
     soft: &'a SoftMmu<'h, F, T>,
     rng: Rng,
     pages: Pages,
-    /// How many large pages were mapped, split and collapsed.
-    done: [u64; 3],
+    /// How many large pages were mapped, split and collapsed, and groups mapped and made.
+    done: Done,
 }
+
+type Done = [u64; 5];
 
 /// As a page that has been used and written: MMUs that do not note it themselves keep no others.
 fn used(attr: Attr) -> Attr {
@@ -63,6 +66,11 @@ fn range<F: Format>(first: u64, pages: u64) -> VirtRange {
 /// Pages of a leaf of a table of `level`.
 fn pages_of<F: Format>(level: Level) -> u64 {
     1 << (F::shift(level) - F::PAGE_SHIFT)
+}
+
+/// Pages of a group of leaves of a table of `level`, or of one leaf if there are no groups.
+fn group_of<F: Format>(level: Level) -> u64 {
+    pages_of::<F>(level) << F::GROUP_BITS[level.at()]
 }
 
 /// The levels above the lowest whose tables have leaves, of those of which some fit into the space.
@@ -97,7 +105,12 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     fn part(&mut self) -> (u64, u64) {
         let (level, first) = self.place();
         let pages = pages_of::<F>(level);
-        let (from, n) = match self.rng.below(6) {
+        let group = group_of::<F>(Level::PTE);
+        let (from, n) = match self.rng.below(if group > 1 { 9 } else { 6 }) {
+            // Around groups of pages.
+            6 => (self.rng.below(4) * group, group),
+            7 => (self.rng.below(4 * group), 1 + self.rng.below(3 * group)),
+            8 => (self.rng.below(3) * group, 4 * group),
             0 => (0, 1),
             1 => (pages - 1, 1),
             2 => (self.rng.below(pages), 1 + self.rng.below(pages)),
@@ -116,8 +129,13 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     }
 
     fn step<M: Machine>(&mut self, on: On<'_, M>, cpu: usize, tree: &mut Tree<F>) {
+        self.change_tree(on, cpu, tree);
+        self.soft.with(|sanitizer, memory| sanitizer.flushes_done(memory));
+    }
+
+    fn change_tree<M: Machine>(&mut self, on: On<'_, M>, cpu: usize, tree: &mut Tree<F>) {
         let mut edit = tree.edit(on).unwrap();
-        match self.rng.below(16) {
+        match self.rng.below(19) {
             0..=2 => self.map_large(&mut edit),
             3 | 4 => self.map_range(&mut edit),
             5 | 6 => self.unmap(&mut edit),
@@ -127,6 +145,11 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             10 => self.split(&mut edit),
             11 | 12 => self.collapse(&mut edit),
             13 => self.cursor(&mut edit),
+            14 => self.map_group(&mut edit),
+            15 | 16 => {
+                drop(edit);
+                self.make_group(on, tree);
+            }
             _ => {
                 drop(edit);
                 for _ in 0..8 {
@@ -169,9 +192,10 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         let off = if self.rng.below(4) == 0 { 1 } else { first % pages_of::<F>(level) };
         let frame = Pfn(self.frame(level).0 + ((off as u32) << F::PAGE_ORDER));
         let attr = attr::<F>(&mut self.rng);
-        let largest = if self.rng.below(4) == 0 { Level::PTE } else { level };
+        let sizes = Sizes::up_to(if self.rng.below(2) == 0 { Level::PTE } else { level });
+        let sizes = if self.rng.below(4) == 0 { sizes } else { sizes.with_groups() };
         // SAFETY: 1. no program uses the memory behind the frames.
-        let done = unsafe { edit.map_range_large(range::<F>(first, pages), frame, used(attr), largest) };
+        let done = unsafe { edit.map_range_large(range::<F>(first, pages), frame, used(attr), sizes) };
         if self.is_free(first, pages) {
             done.unwrap();
             self.put(first, pages, frame, attr);
@@ -189,8 +213,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
                 assert!(gone.insert(va.0 >> F::PAGE_SHIFT, (pfn, plain(attr))).is_none());
             });
         } else {
-            edit.unmap_leaves(range::<F>(first, pages), free, |Mapped { at, frame, attr, level, .. }| {
-                for i in 0..pages_of::<F>(level) {
+            edit.unmap_leaves(range::<F>(first, pages), free, |Mapped { at, frame, attr, shift, .. }| {
+                for i in 0..1u64 << (shift - F::PAGE_SHIFT) {
                     let pfn = Pfn(frame.0 + ((i as u32) << F::PAGE_ORDER));
                     assert!(gone.insert((at.0 >> F::PAGE_SHIFT) + i, (pfn, plain(attr))).is_none());
                 }
@@ -250,6 +274,63 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             }
             // Of pages, one of a higher level is not made at once.
             Err(CollapseError::Differs { .. }) => assert!(!is_uniform || level > Level(1)),
+            Err(e) => panic!("{}: {e}", F::NAME),
+        }
+    }
+
+    /// A level, mostly the lowest, and the first page of a place for a group, or near one.
+    fn place_of_group(&mut self) -> (Level, u64) {
+        // The map is slow for many large pages.
+        if self.rng.below(64) == 0 {
+            let level = large_levels::<F>()[0];
+            let n = F::USER_END >> F::shift(level);
+            return (level, n / 2 * pages_of::<F>(level));
+        }
+        (Level::PTE, self.place().1 + self.rng.below(4) * group_of::<F>(Level::PTE))
+    }
+
+    fn map_group<M: Machine>(&mut self, edit: &mut TreeMut<'_, F, M>) {
+        let (level, first) = self.place_of_group();
+        let pages = group_of::<F>(level);
+        let frames = (pages as u32) << F::PAGE_ORDER;
+        let frame = Pfn(FAR.0.next_multiple_of(frames) + self.rng.below(3) as u32 * frames);
+        let attr = attr::<F>(&mut self.rng);
+        let at = VirtAddr(first << F::PAGE_SHIFT);
+        // SAFETY: 1. no program uses the memory behind the frames.
+        let done = unsafe { edit.map_group(at, level, frame, used(attr), AllocFlags::NORMAL) };
+        if F::GROUP_BITS[level.at()] == 0 {
+            assert!(matches!(done, Err(MapError::NoSuchSize { .. })), "{}: {done:?}", F::NAME);
+        } else if self.is_free(first, pages) {
+            done.unwrap();
+            self.put(first, pages, frame, attr);
+            self.done[3] += 1;
+        } else {
+            assert!(matches!(done, Err(MapError::Occupied { .. })), "{done:?}");
+        }
+    }
+
+    fn make_group<M: Machine>(&mut self, on: On<'_, M>, tree: &mut Tree<F>) {
+        let (level, first) = self.place_of_group();
+        let (pages, at) = (group_of::<F>(level), VirtAddr(first << F::PAGE_SHIFT));
+        let one = self.pages.get(&first).copied();
+        let is_uniform = one.is_some_and(|(pfn, attr)| {
+            u64::from(pfn.0 >> F::PAGE_ORDER).is_multiple_of(pages)
+                && (0..pages).all(|i| {
+                    let own = Pfn(pfn.0 + ((i as u32) << F::PAGE_ORDER));
+                    self.pages.get(&(first + i)) == Some(&(own, attr))
+                })
+        });
+        let mut levels = Vec::new();
+        tree.view().walk_leaves(on, range::<F>(first, pages), |leaf| levels.push(leaf.level)).unwrap();
+        match tree.edit(on).unwrap().make_group(at, level) {
+            Ok(()) => {
+                assert!(is_uniform || levels[0] > level, "{}: {first:#x} became a group", F::NAME);
+                self.done[4] += 1;
+            }
+            Err(CollapseError::Differs { .. }) => {
+                assert!(!is_uniform || levels.iter().any(|found| *found < level), "{}", F::NAME);
+            }
+            Err(CollapseError::BadPlace(_)) => assert_eq!(F::GROUP_BITS[level.at()], 0),
             Err(e) => panic!("{}: {e}", F::NAME),
         }
     }
@@ -317,8 +398,10 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
                 assert_eq!(leaf.at.0 & (leaf.range().len() - 1), 0, "aligned");
                 assert_eq!(tree.view().query_leaf(on, leaf.at), Some(leaf));
                 last = leaf.at.0 + leaf.range().len();
-                reserved += needed::<F>(leaf.level);
-                for i in 0..pages_of::<F>(leaf.level) {
+                let pages = leaf.range().len() >> F::PAGE_SHIFT;
+                reserved += needed::<F>(leaf.level) * (pages / pages_of::<F>(leaf.level));
+                assert_eq!(u64::from(leaf.frame.0 >> F::PAGE_ORDER) & (pages - 1), 0, "aligned");
+                for i in 0..pages {
                     let pfn = Pfn(leaf.frame.0 + ((i as u32) << F::PAGE_ORDER));
                     leaves.insert((leaf.at.0 >> F::PAGE_SHIFT) + i, (pfn, plain(leaf.attr)));
                 }
@@ -334,14 +417,14 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
     }
 }
 
-/// Makes random operations; returns how many large pages were mapped, split and collapsed.
-fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16, cpus: usize) -> [u64; 3] {
+/// Makes random operations; returns the counts of the run.
+fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16, cpus: usize) -> Done {
     let memory = HostConfig { cpus, bytes: 64 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(memory).unwrap();
     let adversary = Some(Adversary::new(seed));
     let config = Config { cpus, asids: asids != 0, adversary, barriers: T::BROADCASTS, ..Config::new(arch) };
     let soft = SoftMmu::<_, T>::like(&host, config);
-    let run = Run { soft: &soft, rng: Rng::new(seed), pages: Pages::new(), done: [0; 3] };
+    let run = Run { soft: &soft, rng: Rng::new(seed), pages: Pages::new(), done: [0; 5] };
     soft.kernel_table_begins();
     let done = soft.told(|| operations(&host, run, steps, asids, cpus));
     host.audit().unwrap();
@@ -353,14 +436,14 @@ fn drive<F: Format, T: MmuTraits>(arch: Arch, seed: u64, steps: u32, asids: u16,
     done
 }
 
-/// Makes the operations; returns how many large pages were mapped, split and collapsed.
+/// Makes the operations; returns the counts of the run.
 fn operations<F: Format, T: MmuTraits>(
     host: &Host<F>,
     mut run: Run<'_, '_, F, T>,
     steps: u32,
     asids: u16,
     cpus: usize,
-) -> [u64; 3] {
+) -> Done {
     let soft = run.soft;
     let policy = Layered::new(soft, host.quicklists().unwrap()).unwrap();
     let costs = CostModel::Costs(Costs::new(1, 64));
@@ -406,14 +489,16 @@ fn operations<F: Format, T: MmuTraits>(
 
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 450;
-    let mut sums = [0; 3];
+    let mut sums = [0; 5];
     for seed in 1..=steps(STEPS) / PIECE {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let done = drive::<F, T>(arch(), seed.into(), PIECE, asids, cpus);
         sums.iter_mut().zip(done).for_each(|(sum, n)| *sum += n);
     }
-    let [mapped, split, collapsed] = sums;
+    let [mapped, split, collapsed, groups, made] = sums;
     assert!(mapped > 50 && split > 50 && collapsed > 5, "{}: {sums:?}", F::NAME);
+    let has_groups = F::GROUP_BITS != [0; 5];
+    assert!(!has_groups || groups > 50 && made > 20, "{}: {sums:?}", F::NAME);
 }
 
 each_format_with_large_pages!();

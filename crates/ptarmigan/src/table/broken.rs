@@ -11,9 +11,13 @@
 //! Meanwhile an access to such a page faults on every CPU. If the flush is refused, or anything
 //! unwinds, the old entries come back: an entry that takes its own place needs no break.
 //!
+//! A [group](super::group) is one element of a batch: its entries differ in bits that MMUs set alone,
+//! and all get those of all.
+//!
 //! The batch is an array on the stack. Rejected: a mark in the entry instead, which would allow one
 //! flush for a range of any size. Each format would need a free bit for it, and its attributes
 //! would have to survive in entries that are not present.
+use super::group::Group;
 #[cfg(doc)]
 use super::node::NeedsBreak;
 use super::node::Node;
@@ -31,14 +35,22 @@ where
     T: Fn(Level, u64) -> Option<Node<'w, F, W>>,
 {
     find: T,
-    /// Addresses, with the level in their lowest bits, which are 0 in those of pages, and old
-    /// entries; those from `len` on are of no use.
+    /// Addresses, with the level and notes in their lowest bits, which are 0 in those of pages, and
+    /// old entries; those from `len` on are of no use. For a group, the leaf of its first entry.
     pages: [(u64, u64); N],
     len: usize,
+    /// Whether groups are made with the hint.
+    hints: bool,
 }
 
 /// The bits of an address that hold the level.
 const LEVEL: u64 = 7;
+/// The element is a group, or the entries of one.
+const GROUP: u64 = 1 << 3;
+/// They had the hint.
+const HINTED: u64 = 1 << 4;
+/// All notes in an address.
+const NOTES: u64 = LEVEL | GROUP | HINTED;
 
 impl<'w, F: Format, W: OpenWindow + 'w, T, const N: usize> Broken<'w, F, W, T, N>
 where
@@ -47,7 +59,14 @@ where
     /// Empty. `find` finds the table of a level that maps an address, for each that
     /// [`add`](Self::add) is given.
     pub fn new(find: T) -> Self {
-        Broken { find, pages: [(0, 0); N], len: 0 }
+        Broken { find, pages: [(0, 0); N], len: 0, hints: true }
+    }
+
+    /// The same, with `hints` for whether [groups](Self::add_group) are made with the hint. They
+    /// come back as they were.
+    pub fn with_hints(mut self, hints: bool) -> Self {
+        self.hints = hints;
+        self
     }
 
     pub fn is_empty(&self) -> bool {
@@ -62,16 +81,29 @@ where
     /// former value. There is room for it.
     pub fn add(&mut self, node: &Node<'_, F, W>, index: usize, va: u64) -> u64 {
         let was = node.break_off(index);
+        self.push(va & !NOTES | u64::from(node.level().0), was);
+        was
+    }
+
+    /// Breaks the entries of a group off, or those that become one. There is room for it.
+    pub fn add_group(&mut self, group: &Group<'_, '_, F, W>) {
+        let hinted = if group.is_hinted() { HINTED } else { 0 };
+        let place = group.va() & !NOTES | u64::from(group.level().0) | GROUP | hinted;
+        let was = group.break_off();
+        self.push(place, was);
+    }
+
+    fn push(&mut self, place: u64, was: u64) {
         if let Some(page) = self.pages.get_mut(self.len) {
-            *page = (va & !LEVEL | u64::from(node.level().0), was);
+            *page = (place, was);
             self.len += 1;
         }
-        was
     }
 
     /// Makes all the entries that `new(level, address, old entry)` returns, after `flush` has had
     /// every CPU forget the old ones, and calls `made(level, address, new entry)` for each. If
-    /// `flush` fails, the old ones are made again.
+    /// `flush` fails, the old ones are made again. Of a group, `new` is asked for the first leaf
+    /// alone, without the hint.
     pub fn make<E>(
         &mut self,
         flush: impl FnOnce() -> Result<(), E>,
@@ -86,31 +118,33 @@ where
             let (level, va) = Self::level_and_address(place);
             let raw = new(level, va, was);
             self.len -= 1;
-            self.put(place, raw);
-            made(level, va, raw);
+            self.put(place, raw, self.hints, &mut |va, raw| made(level, va, raw));
         }
         Ok(())
     }
 
     /// The level and the address of an element of `pages`.
     fn level_and_address(place: u64) -> (Level, u64) {
-        (Level((place & LEVEL) as u8), place & !LEVEL)
+        (Level((place & LEVEL) as u8), place & !NOTES)
     }
 
-    fn put(&self, place: u64, raw: u64) {
+    fn put(&self, place: u64, raw: u64, hint: bool, made: &mut impl FnMut(u64, u64)) {
         let (level, va) = Self::level_and_address(place);
         let node = (self.find)(level, va);
         debug_assert!(node.is_some(), "the table of {va:#x} stays while its entries are broken off");
-        if let Some(node) = node {
-            node.make(va, raw);
+        let Some(node) = node else { return };
+        if place & GROUP != 0 {
+            return Group::around(&node, va).make(raw, hint, made);
         }
+        node.make(va, raw);
+        made(va, raw);
     }
 
     #[cold]
     fn restore(&mut self) {
         while let Some(&(place, was)) = self.pages.get(self.len.wrapping_sub(1)) {
             self.len -= 1;
-            self.put(place, was);
+            self.put(place, was, place & HINTED != 0, &mut |_, _| {});
         }
     }
 }

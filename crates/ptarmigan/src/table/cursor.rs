@@ -1,4 +1,5 @@
 //! Keeps a leaf table open for runs of operations on neighbouring pages.
+use super::group::is_hinted;
 use super::map_error::{MapError, check_frames};
 use super::node::{NeedsBreak, Node, Use};
 use super::tree::{TreeMut, flush_stale, with_attr};
@@ -69,13 +70,17 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         self.leaf.as_ref()
     }
 
-    /// As [`node`](Self::node), for a page that is to change: a large one is split for it.
+    /// As [`node`](Self::node), for a page that is to change: a large one is split for it, and a
+    /// group unfolded.
     fn node_of_page(&mut self) -> Option<&Node<'a, F, M::Window>> {
         if self.is_done() {
             return None;
         }
         if self.node().is_none() {
             self.leaf = self.tree.page_of_large(self.va);
+        }
+        if self.tree.tables.may_be_groups() && !self.tree.unfold_page(self.va) {
+            return None;
         }
         self.leaf.as_ref()
     }
@@ -88,6 +93,9 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
             return if self.is_done() { None } else { self.tree.query(VirtAddr(self.va)) };
         };
         let raw = node.load(index);
+        if is_hinted::<F>(Level::PTE, raw) {
+            return self.tree.query(VirtAddr(self.va));
+        }
         (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
     }
 

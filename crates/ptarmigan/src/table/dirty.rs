@@ -16,7 +16,7 @@
 //!
 //! # Large pages
 //!
-//! A large page has one bit. It is told as a whole; then it may be [split](TreeMut::split), so that
+//! A large page has one bit, and a [group](super::group) too. It is told as a whole; then it may be [split](TreeMut::split), so that
 //! the next call tells its parts. Clean ones are split too: a write would make all of it dirty. A
 //! split comes after the bit is taken, so that no part of it begins with the bit.
 use super::large::{has_leaves, size};
@@ -93,12 +93,20 @@ impl<F: Format> Tables<F> {
                     visit(level, va, old);
                 }
             }
+            Part::Group(group) => {
+                let level = group.level();
+                let without = |raw| without::<F>(level, raw, bits);
+                if let Some(old) = Self::take_from_group(&group, gather, bits, without) {
+                    visit(level, group.va(), old);
+                }
+            }
         });
     }
 
     /// Takes `bits` as [`take_bits`](Self::take_bits) does, and splits large pages of tables above
-    /// `largest` afterwards, as far as they lie in `range`. Write permission is taken from pages in
-    /// `range` alone: large ones that lie partly in it are split first.
+    /// `largest` afterwards, as far as they lie in `range`, and unfolds groups of leaves of
+    /// `largest` or above. Write permission is taken from pages in `range` alone: large ones and
+    /// groups that lie partly in it are split first.
     ///
     /// # Errors
     ///
@@ -138,6 +146,9 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), TlbRefusal> {
         let (on, range) = (gather.on(), range.and(Self::USER));
+        if self.may_be_groups() {
+            self.unfold_range(range, largest, gather)?;
+        }
         // From the largest down: the parts of a split are split again.
         for level in (1..Self::ROOT.0 + 1).rev().map(Level) {
             if level <= largest || !has_leaves::<F>(level) {
@@ -164,10 +175,10 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
     /// are written after the flush of this edit. The memory of the leaves must be read after that
     /// flush: until then CPUs may write to it unnoticed.
     ///
-    /// A large page is told as a whole, also if `range` has only a part of it. Afterwards all large
-    /// pages of tables above `largest` are [split](Self::split) as far as they lie in `range`,
-    /// clean ones too, so that the next call tells their parts. With [`Layout::root`] no page is
-    /// split. The tables were reserved; where the architecture demands a
+    /// A large page or a group is told as a whole, also if `range` has only a part of it. Afterwards
+    /// all large pages of tables above `largest` are [split](Self::split) as far as they lie in
+    /// `range`, and groups of leaves of `largest` or above unfolded, clean ones too, so that the
+    /// next call tells their parts. With [`Layout::root`] no page is split. The tables were reserved; where the architecture demands a
     /// [break](Format::needs_break), each split is flushed.
     ///
     /// Where the MMU does not set the bit, a write to a page without it faults
@@ -239,8 +250,8 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
     /// that had it, in order, with its former attributes. After the flush of this edit each write
     /// to them faults.
     ///
-    /// Large pages that lie partly in `range` are [split](Self::split) first. Afterwards those of
-    /// tables above `largest` are split too, so that the handler can allow writes page by page; see
+    /// Large pages and groups that lie partly in `range` are [split](Self::split) first. Afterwards
+    /// those of tables above `largest` are split too, so that the handler can allow writes page by page; see
     /// [`take_dirty`](Self::take_dirty).
     ///
     /// The handler of such a fault looks its page up among those that it was told, notes it, and

@@ -4,7 +4,7 @@
 //! # Splits never fail
 //!
 //! Code that unmaps or changes a part of a large page [splits](Tables::split_ends) it first, at
-//! most at the two ends of its range. The tables for that were [reserved](super::reserve) when the
+//! most at the two ends of its range, after the [group](super::group) that it is in. The tables for that were [reserved](super::reserve) when the
 //! large page was mapped.
 //!
 //! # Breaks
@@ -17,6 +17,7 @@
 //! A table is always cut off and flushed before a large page takes its place: only then its entries
 //! have all the bits that MMUs set in them.
 use super::broken::Broken;
+use super::group::{SET_BY_MMUS, is_hinted, leaf_shift};
 use super::map_error::{CollapseError, MapError};
 use super::node::{Above, Node, Use};
 use super::range::{indices, is_inside};
@@ -50,9 +51,6 @@ pub(super) fn size<F: Format>(level: Level) -> u64 {
 pub(super) fn is_aligned<F: Format>(pfn: Pfn, level: Level) -> bool {
     pfn.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT
 }
-
-/// Attributes that MMUs set.
-pub(super) const SET_BY_MMUS: Attr = Attr::ACCESSED.with(Attr::DIRTY);
 
 /// The leaf for entry `index` of the table that the leaf `raw` of a table of `level` becomes.
 fn part<F: Format>(level: Level, raw: u64, index: usize) -> u64 {
@@ -162,8 +160,8 @@ fn clear_large<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u6
 }
 
 impl<F: Format> Tables<F> {
-    /// Splits the large pages that lie partly in `range`, so that what is done to the range is done
-    /// to whole leaves. If the architecture demands breaks, and this CPU is in the middle of a
+    /// Splits the large pages that lie partly in `range`, and unfolds groups, so that what is done
+    /// to the range is done to whole leaves. If the architecture demands breaks, and this CPU is in the middle of a
     /// flush, they stay as they are: callers pass over leaves that are not in the range as a whole.
     #[inline]
     pub(super) fn split_ends<M: Machine>(&mut self, range: VirtRange, gather: &mut Gather<'_, M>) {
@@ -181,8 +179,15 @@ impl<F: Format> Tables<F> {
         }
         let page = (1 << F::PAGE_SHIFT) - 1;
         for end in [range.start & !page, (range.end + page) & !page] {
-            while let Some((level, _)) = self.lookup(gather.on(), end) {
-                if end & (size::<F>(level) - 1) == 0 || self.split(end, level, gather).is_err() {
+            while let Some((level, raw)) = self.lookup(gather.on(), end) {
+                let is_end = end & ((1 << leaf_shift::<F>(level, raw)) - 1) == 0;
+                let mut smaller = || {
+                    if is_hinted::<F>(level, raw) {
+                        return self.unfold(end, level, gather);
+                    }
+                    self.split(end, level, gather)
+                };
+                if is_end || smaller().is_err() {
                     break;
                 }
             }
@@ -199,14 +204,13 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'a, M>,
         mut leaf: impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
     ) {
-        if self.may_be_large() {
-            self.unmap_large(range, gather, &mut leaf);
-        }
+        let range = if self.may_be_large() { self.unmap_large(range, gather, &mut leaf) } else { range };
         self.unmap(range, free, gather, leaf);
     }
 
-    /// Clears the large pages in `range`, after those that lie partly in it have been split, and
-    /// calls `leaf(gather, level, address, entry)` for each.
+    /// Clears the large pages and groups in `range`, after those that lie partly in it have been
+    /// split or unfolded, and calls `leaf(gather, level, address, entry)` for each. Returns the
+    /// range without groups at its ends that could not be unfolded.
     #[cold]
     #[inline(never)]
     pub(super) fn unmap_large<'a, M: Machine>(
@@ -214,11 +218,15 @@ impl<F: Format> Tables<F> {
         range: VirtRange,
         gather: &mut Gather<'a, M>,
         leaf: &mut impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
-    ) {
+    ) -> VirtRange {
         self.split_ends(range, gather);
-        let range = range.and(Self::USER);
+        let range = self.without_parts_of_groups(gather.on(), range.and(Self::USER));
         if range.is_empty() {
-            return;
+            return range;
+        }
+        if self.may_be_groups() {
+            let spare = self.clear_groups(range, gather, leaf);
+            self.reserve.lower::<F, M>(gather.on(), spare);
         }
         let root = (self.root(), Self::ROOT);
         // If a callback unwinds, they stay reserved until the tree ends.
@@ -229,9 +237,11 @@ impl<F: Format> Tables<F> {
             clear_large::<F, M, _>(root, 0, range, gather, leaf)
         };
         self.reserve.lower::<F, M>(gather.on(), spare);
+        range
     }
 
-    /// Splits the leaf that maps `va` until it is one of a table of `to`, or lower.
+    /// Splits the leaf that maps `va` until it is one of a table of `to`, or lower, and unfolds a
+    /// group of leaves of `to`.
     ///
     /// # Errors
     ///
@@ -244,7 +254,10 @@ impl<F: Format> Tables<F> {
         to: Level,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), TlbRefusal> {
-        while let Some((level, _)) = self.lookup(gather.on(), va) {
+        while let Some((level, raw)) = self.lookup(gather.on(), va) {
+            if level == to && is_hinted::<F>(level, raw) {
+                return self.unfold(va, level, gather);
+            }
             if level <= to {
                 break;
             }
@@ -270,6 +283,9 @@ impl<F: Format> Tables<F> {
         let start = va & !(size::<F>(level) - 1);
         let Some(node) = self.find(on, va, level) else { return Ok(()) };
         let (below, index) = (Level(level.0 - 1), F::index(level, va));
+        if is_hinted::<F>(level, node.load(index)) {
+            self.unfold(va, level, gather)?;
+        }
         let others = Use::private(gather.is_private());
         let link = F::link(level, PhysAddr(0));
         if const { F::EVER_BREAKS } && others == Use::Walked && F::needs_break(level, node.load(index), link)
@@ -369,7 +385,8 @@ pub(super) fn united<F: Format, M: Machine>(
     level: Level,
 ) -> Result<u64, usize> {
     let below = node.level();
-    let first = node.load(0);
+    let load = |index| F::unhinted(below, index, node.load(index));
+    let first = load(0);
     let is_leaf = |raw| F::entry(below, raw) == Entry::Leaf;
     if !is_leaf(first) || !is_aligned::<F>(F::frame(below, first), level) {
         return Err(0);
@@ -377,7 +394,7 @@ pub(super) fn united<F: Format, M: Machine>(
     let mut attr = F::attr(below, first);
     let whole = F::leaf(level, F::frame(below, first), attr);
     for index in 1..F::entries(below) {
-        let raw = node.load(index);
+        let raw = load(index);
         let own = F::frame(below, part::<F>(level, whole, index));
         if !is_leaf(raw)
             || F::frame(below, raw) != own
@@ -451,11 +468,12 @@ impl<F: Format> Tables<F> {
     }
 
     /// Maps `n` large pages, leaves of the table of `level` that maps `va`, to the frames from
-    /// `first` on. Their tables have been reserved. On failure the tables are as before.
+    /// `first` on; with the `hint`, whole groups. Their tables have been reserved. On failure the
+    /// tables are as before.
     pub(super) fn put_large<M: Machine>(
         &mut self,
         at: (u64, Level),
-        n: usize,
+        (n, hint): (usize, bool),
         first: Pfn,
         attr: Attr,
         flags: AllocFlags,
@@ -481,7 +499,10 @@ impl<F: Format> Tables<F> {
         let mut next = F::leaf(level, first, attr);
         let step = 1u32 << (F::shift(level) - FRAME_SHIFT);
         let grow = F::leaf(level, Pfn(step), attr).wrapping_sub(F::leaf(level, Pfn(0), attr));
-        if n == F::entries(level) && Self::is_unused(&node) {
+        if hint {
+            self.reserve.note_groups();
+        }
+        if !hint && n == F::entries(level) && Self::is_unused(&node) {
             node.fill_all(next, grow);
         } else {
             let mut done = 0;
@@ -490,7 +511,7 @@ impl<F: Format> Tables<F> {
                 debug_assert_eq!(this, F::leaf(level, Pfn(first.0 + done * step), attr), "of {}", F::NAME);
                 next = next.wrapping_add(grow);
                 done += 1;
-                this
+                if hint { F::hinted(level, this) } else { this }
             });
         }
         if const { <M::Shootdown as crate::tlb::Mmu>::NEEDS_ENTRY_VALID } {

@@ -11,6 +11,8 @@
 //! |---|---|---|
 //! | [`TreeMut::map`], [`TreeMut::map_range`], copies and moves | `&mut Tree` | yes; on failure the tree is as before |
 //! | [`TreeMut::map_large`], [`TreeMut::collapse`] | `&mut Tree` | yes, and reserve tables for parts |
+//! | [`TreeMut::map_group`] | `&mut Tree` | yes, and reserve tables for parts |
+//! | [`TreeMut::make_group`] | `&mut Tree` | never |
 //! | [`TreeMut::unmap_range`], [`TreeMut::change_range`], [`TreeMut::split`], [`Tree::end`] | `&mut Tree` | never but what was reserved |
 //! | [`TreeMut::take_dirty`], [`TreeMut::take_accessed`], [`TreeMut::write_protect`] | `&mut Tree` | never but what was reserved |
 //! | [`TreeRef::query`], [`TreeRef::walk`] | `&Tree` | never |
@@ -25,6 +27,7 @@ mod cursor;
 mod dirty;
 mod dump;
 mod gathers;
+mod group;
 mod kernel;
 mod large;
 mod large_spaces;
@@ -34,6 +37,7 @@ mod near;
 mod node;
 mod range;
 mod refill;
+mod regroup;
 mod reserve;
 mod sizes;
 mod stale;
@@ -49,6 +53,7 @@ pub use kernel::{
 };
 pub use map_error::{CollapseError, MapError};
 pub use mapped::Mapped;
+pub use sizes::Sizes;
 pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 pub use unmap::Free;
 

@@ -464,10 +464,12 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     }
 
     /// Lets no MMU use the leaf at `index` until the next change. It is still an entry, so its
-    /// place is not filled again. Returns what it was.
+    /// place is not filled again; it has no hint. Returns what it was.
     #[inline]
     pub fn break_off(&self, index: usize) -> u64 {
-        self.replace(index, Use::Walked, |raw| F::map_attr(self.level, raw, Attr::without_access))
+        self.replace(index, Use::Walked, |raw| {
+            F::map_attr(self.level, F::unhinted(self.level, index, raw), Attr::without_access)
+        })
     }
 
     /// Makes the leaf for `va`, which is [broken off](Self::break_off).

@@ -1,15 +1,18 @@
 //! Changes, walks, copies and moves of ranges: each goes down the tables once and touches every
 //! table in the range once.
 use super::broken::{BATCH, Broken};
+use super::group::{Group, has_groups, is_hinted};
+use super::mapped::Mapped;
 use super::node::{Live, NeedsBreak, Node, Span, Use};
 use super::stale::Stale;
-use super::tables::{NoTable, Tables, page_of};
-use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use super::tables::{NoTable, Tables};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
+use crate::tlb::TlbRefusal;
 use crate::window::OpenWindow;
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
@@ -44,35 +47,37 @@ pub(super) fn is_inside<F: Format>(level: Level, va: u64, range: VirtRange) -> b
     range.start & !page <= va && va + (1 << F::shift(level)) <= (range.end + page) & !page
 }
 
-/// Flushes the gather and makes the entries that are broken off; false if this CPU cannot flush
-/// now, with the old entries in their places.
-fn make_broken<'w, F: Format, M: Machine, T, const N: usize>(
+/// Flushes the gather and makes the entries that are broken off.
+///
+/// # Errors
+///
+/// [`TlbRefusal`] if this CPU cannot flush now; the old entries are in their places then.
+pub(super) fn make_broken<'w, F: Format, M: Machine, T, const N: usize>(
     broken: &mut Broken<'w, F, M::Window, T, N>,
     gather: &mut Gather<'_, M>,
     change: &impl Fn(Level, u64, u64) -> u64,
-) -> bool
+) -> Result<(), TlbRefusal>
 where
     M::Window: 'w,
     T: Fn(Level, u64) -> Option<Node<'w, F, M::Window>>,
 {
     if broken.is_empty() {
-        return true;
+        return Ok(());
     }
     let gather = core::cell::RefCell::new(gather);
-    broken
-        .make(
-            || gather.borrow_mut().flush_so_far(),
-            change,
-            |level, va, raw| gather.borrow().became_valid_leaf(va, F::shift(level), 0, raw),
-        )
-        .is_ok()
+    broken.make(
+        || gather.borrow_mut().flush_so_far(),
+        change,
+        |level, va, raw| gather.borrow().became_valid_leaf(va, F::shift(level), 0, raw),
+    )
 }
 
 impl<F: Format> Tables<F> {
     /// Calls `change(level, address, entry)` for every leaf in `range` and writes the result, which
     /// must be an entry, where it differs. `change` may be called several times for one entry, as
     /// MMUs set bits in between. Records changed pages in the gather. Large pages that lie partly
-    /// in the range are split first.
+    /// in the range are split first, and groups unfolded. It is called for the first leaf of a
+    /// group, without the hint, and the attributes of the result are those of all.
     pub fn change<M: Machine>(
         &mut self,
         range: VirtRange,
@@ -102,6 +107,9 @@ impl<F: Format> Tables<F> {
         change: impl Fn(Level, u64, u64) -> u64,
     ) {
         self.split_ends(range, gather);
+        if self.may_be_groups() {
+            self.change_groups(range, gather, &change);
+        }
         let (on, others) = (gather.on(), Use::private(gather.is_private()));
         if const { F::EVER_BREAKS } && others == Use::Walked {
             self.change_breaking::<M, GAINS>(range, gather, change);
@@ -173,7 +181,7 @@ impl<F: Format> Tables<F> {
                 Ok((old, _)) => old,
                 Err(NeedsBreak) => {
                     if broken.is_full() {
-                        make_broken(&mut broken, gather, &change);
+                        let _ = make_broken(&mut broken, gather, &change);
                     }
                     broken.add(node, index, va)
                 }
@@ -193,8 +201,10 @@ impl<F: Format> Tables<F> {
             }
             // It could not be split.
             Part::Large { .. } => {}
+            // They have been changed.
+            Part::Group(_) => {}
         });
-        make_broken(&mut broken, gather, &change);
+        let _ = make_broken(&mut broken, gather, &change);
     }
 
     /// Changes the entry of the page at `va`, which [needs a break](NeedsBreak); the one that was
@@ -213,7 +223,7 @@ impl<F: Format> Tables<F> {
         let mut broken = Broken::<_, _, _, 1>::new(|level, va| self.find(on, va, level));
         let was = broken.add(&node, F::index(Level::PTE, va), va);
         gather.changed_entry::<F>(va, was);
-        make_broken(&mut broken, gather, &|_, _, raw| change(raw)).then_some(was)
+        make_broken(&mut broken, gather, &|_, _, raw| change(raw)).ok().map(|()| was)
     }
 
     /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
@@ -225,21 +235,21 @@ impl<F: Format> Tables<F> {
     ) {
         let range = range.and(Self::USER);
         self.walk_leaves(on, range, |level, va, raw| {
-            if level == Level::PTE {
+            if level == Level::PTE && !is_hinted::<F>(level, raw) {
                 visit(VirtAddr(va), F::frame(level, raw), F::attr(level, raw));
                 return;
             }
-            let size = 1 << F::shift(level);
-            let part = VirtRange { start: va, end: va + size }.and(range);
+            let leaf = Mapped::of::<F>(level, va, raw);
+            let part = leaf.range().and(range);
             let first = part.start & !((1 << F::PAGE_SHIFT) - 1);
             for page in (first..part.end).step_by(1 << F::PAGE_SHIFT) {
-                let (frame, attr) = page_of::<F>(level, raw, page);
-                visit(VirtAddr(page), frame, attr);
+                let frame = Pfn(leaf.frame.0 + ((page - va) >> FRAME_SHIFT) as u32);
+                visit(VirtAddr(page), frame, leaf.attr);
             }
         });
     }
 
-    /// Calls `visit` for every leaf table and every large page in `range`, in order.
+    /// Calls `visit` for every leaf table, every large page and every group in `range`, in order.
     #[inline]
     pub(super) fn each_part<M: Machine>(
         &self,
@@ -250,7 +260,8 @@ impl<F: Format> Tables<F> {
         if self.may_be_large() {
             let range = range.and(Self::USER);
             if !range.is_empty() {
-                walk_mixed::<F, M>(on, self.root(), Self::ROOT, 0, range, visit);
+                let groups = self.may_be_groups();
+                walk_mixed::<F, M>(on, self.root(), Self::ROOT, 0, range, groups, visit);
             }
             return;
         }
@@ -260,7 +271,7 @@ impl<F: Format> Tables<F> {
     }
 
     /// Calls `visit(level, first address, entry)` for every leaf that maps a part of `range`, in
-    /// order.
+    /// order; once for a group, with the first entry and the bits of all.
     #[inline]
     pub fn walk_leaves<M: Machine>(
         &self,
@@ -273,6 +284,9 @@ impl<F: Format> Tables<F> {
                 visit(Level::PTE, base + ((index as u64) << F::PAGE_SHIFT), raw);
             }),
             Part::Large { node, va, raw, .. } => visit(node.level(), va, raw),
+            Part::Group(group) => {
+                visit(group.level(), group.va(), F::hinted(group.level(), group.leaf()));
+            }
         });
     }
 
@@ -574,10 +588,10 @@ fn walk_links<F: Format, M: Machine>(
     });
 }
 
-/// A leaf table, or a large page, of which a part lies in a range.
+/// A leaf table, a large page or a group, of which a part lies in a range.
 pub(super) enum Part<'n, 'w, F: Format, W: OpenWindow> {
     /// Entries from `first` to `last` (inclusive) of a leaf table that maps addresses from `base`
-    /// on.
+    /// on. None of them has a hint.
     Table {
         /// The table.
         node: &'n Node<'w, F, W>,
@@ -599,6 +613,8 @@ pub(super) enum Part<'n, 'w, F: Format, W: OpenWindow> {
         /// The leaf.
         raw: u64,
     },
+    /// A group, of pages or of large pages.
+    Group(Group<'n, 'w, F, W>),
 }
 
 /// Changes a large page, at `index` of `node`; see [`Tables::change`].
@@ -628,11 +644,37 @@ fn change_large<F: Format, M: Machine, const GAINS: bool>(
     node.replace_seen(index, raw, new, others, |now| change(level, va, now));
 }
 
+/// Calls `visit` for the entries from `first` to `last` (inclusive) of the leaf table `node`, which
+/// maps addresses from `base` on, and for each group of which one is a part, in order.
+pub(super) fn each_part_of_table<F: Format, W: OpenWindow>(
+    node: &Node<'_, F, W>,
+    base: u64,
+    (first, last): (usize, usize),
+    visit: &mut (impl FnMut(Part<'_, '_, F, W>) + ?Sized),
+) {
+    let mut from = first;
+    node.each(first, last, |index, raw| {
+        if index < from || !is_hinted::<F>(Level::PTE, raw) {
+            return;
+        }
+        let group = Group::around(node, base + ((index as u64) << F::PAGE_SHIFT));
+        let end = group.indices().end;
+        if from < index {
+            visit(Part::Table { node, base, first: from, last: index - 1 });
+        }
+        visit(Part::Group(group));
+        from = end;
+    });
+    if from <= last {
+        visit(Part::Table { node, base, first: from, last });
+    }
+}
+
 /// The function that [`walk_mixed`] calls for each leaf table and each large page.
 type VisitParts<'v, F, M> = dyn FnMut(Part<'_, '_, F, <M as Machine>::Window>) + 'v;
 
 /// Visits the leaf tables and large pages in `range` below the table of `level`, above the leaves,
-/// at `at`, in order.
+/// at `at`, in order. `groups` says that leaf tables may have groups.
 #[cold]
 fn walk_mixed<F: Format, M: Machine>(
     on: On<'_, M>,
@@ -640,18 +682,34 @@ fn walk_mixed<F: Format, M: Machine>(
     level: Level,
     base: u64,
     range: VirtRange,
+    groups: bool,
     visit: &mut VisitParts<'_, F, M>,
 ) {
     let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
     let (first, last) = indices::<F>(level, base, range);
+    let mut behind = 0;
     node.each(first, last, |index, raw| {
+        if index < behind {
+            // Of a group that has been visited.
+            return;
+        }
         let va = base + ((index as u64) << F::shift(level));
         match F::linked(level, raw) {
+            None if is_hinted::<F>(level, raw) => {
+                let group = Group::around(&node, va);
+                behind = group.indices().end;
+                visit(Part::Group(group));
+            }
             None => visit(Part::Large { node: &node, index, va, raw }),
-            Some(table) if level > Level(1) => walk_mixed(on, table, Level(level.0 - 1), va, range, visit),
+            Some(table) if level > Level(1) => {
+                walk_mixed(on, table, Level(level.0 - 1), va, range, groups, visit);
+            }
             Some(table) => {
                 let node = Node::<F, M::Window>::open(on.window(), on.frames(), Level::PTE, table);
                 let (first, last) = indices::<F>(Level::PTE, va, range);
+                if const { has_groups::<F>() } && groups {
+                    return each_part_of_table(&node, va, (first, last), visit);
+                }
                 visit(Part::Table { node: &node, base: va, first, last });
             }
         }

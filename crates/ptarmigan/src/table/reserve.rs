@@ -18,12 +18,16 @@ use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Tables that are reserved for large pages of one tree.
 pub(super) struct Reserve {
-    /// How many. An atomic, as shared faults add to it; a caller that holds the tables exclusively
-    /// uses plain loads and stores.
+    /// How many, and [`GROUPS`]. An atomic, as shared faults add to it; a caller that holds the
+    /// tables exclusively uses plain loads and stores.
     tables: AtomicU32,
     /// Where tables have several frames: the blocks that are held, chained through their records.
     held: Pfn,
 }
+
+/// The tree may have groups, which need no tables. In the same word, so that one load tells whether
+/// all leaves are pages. More tables than that many have no room in memory.
+const GROUPS: u32 = 1 << 31;
 
 /// The tables that a leaf in a table of `level` may need: 0 for pages.
 pub(super) fn needed<F: Format>(level: Level) -> u32 {
@@ -44,17 +48,28 @@ impl Reserve {
     /// Tables that are reserved.
     #[inline]
     pub fn tables(&self) -> u32 {
-        self.tables.load(Relaxed)
+        self.tables.load(Relaxed) & !GROUPS
     }
 
     fn set(&self, tables: u32) {
-        self.tables.store(tables, Relaxed);
+        self.tables.store(self.tables.load(Relaxed) & GROUPS | tables, Relaxed);
     }
 
-    /// Whether there is a large page.
+    /// Whether there is a large page, or may be a group.
     #[inline]
     pub fn is_used(&self) -> bool {
-        self.tables() != 0
+        self.tables.load(Relaxed) != 0
+    }
+
+    /// Whether there may be groups.
+    #[inline]
+    pub fn has_groups(&self) -> bool {
+        self.tables.load(Relaxed) & GROUPS != 0
+    }
+
+    /// Notes, for good, that there may be groups. The caller holds the tables exclusively.
+    pub fn note_groups(&mut self) {
+        self.tables.store(self.tables.load(Relaxed) | GROUPS, Relaxed);
     }
 
     /// Binary logarithm of the frames of a table: those below the root have one size.

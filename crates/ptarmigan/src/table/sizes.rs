@@ -1,17 +1,66 @@
 //! Pages of all sizes in a tree.
+use super::group::group_shift;
 use super::large::{has_leaves, is_aligned, size};
 use super::map_error::{CollapseError, MapError, check_frames};
 use super::mapped::Mapped;
 use super::node::Node;
 use super::reserve::needed;
+use super::tables::Tables;
 use super::tree::{TreeMut, flush_stale};
 use super::unmap::Free;
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, NoFrame};
+use crate::gather::Gather;
 use crate::machine::Machine;
 use crate::page::Level;
 use crate::tlb::TlbRefusal;
+
+/// The sizes of the leaves that a range is mapped with.
+///
+/// A [`Level`] is the largest one: leaves of tables of that level or lower, without hints.
+///
+/// ```
+/// use ptarmigan::page::Level;
+/// use ptarmigan::table::Sizes;
+///
+/// assert_eq!(Sizes::from(Level(1)), Sizes::up_to(Level(1)));
+/// assert_ne!(Sizes::up_to(Level(1)).with_groups(), Sizes::up_to(Level(1)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    pub(super) largest: Level,
+    groups: bool,
+}
+
+impl Sizes {
+    /// Leaves of tables of `largest` or lower.
+    pub const fn up_to(largest: Level) -> Self {
+        Sizes { largest, groups: false }
+    }
+
+    /// The same, with the hint in leaves that are whole [groups](Format::GROUP_BITS), where the
+    /// format has groups. A group is changed at no more cost as a whole. A change of a part takes
+    /// the hint from all of it first, for which the architecture may demand a flush.
+    pub const fn with_groups(self) -> Self {
+        Sizes { groups: true, ..self }
+    }
+}
+
+impl From<Level> for Sizes {
+    fn from(largest: Level) -> Self {
+        Sizes::up_to(largest)
+    }
+}
+
+/// Refuses a place that no group of leaves of tables of `level` can have.
+pub(super) fn check_group<F: Format>(at: VirtAddr, level: Level) -> Result<(), MapError> {
+    let page = 1u64 << group_shift::<F>(level);
+    if !has_leaves::<F>(level) || page == size::<F>(level) {
+        return Err(MapError::NoSuchSize { level, format: F::NAME });
+    }
+    if at.0 & (page - 1) != 0 { Err(MapError::Misaligned { at, page }) } else { Ok(()) }
+}
 
 /// Refuses a large page that the format does not have, or that is not aligned to its size.
 fn check_large<F: Format>(va: u64, level: Level) -> Result<(), MapError> {
@@ -38,12 +87,15 @@ pub(super) struct Stretch {
     pub first: Pfn,
     pub level: Level,
     pub n: u64,
+    /// They are whole groups, with the hint.
+    pub hint: bool,
 }
 
 impl Stretch {
-    /// The longest one of the `left` bytes from `va` on, within one table if it is of large pages,
-    /// of the largest leaves of tables of `largest` or lower that fit.
-    fn of<F: Format>(va: u64, left: u64, first: Pfn, largest: Level) -> Self {
+    /// The longest one of the `left` bytes from `va` on, within one table, of the largest leaves of
+    /// `sizes` that fit.
+    fn of<F: Format>(va: u64, left: u64, first: Pfn, sizes: Sizes) -> Self {
+        let Sizes { largest, groups } = sizes;
         let fits = |level: Level| {
             let size = size::<F>(level);
             has_leaves::<F>(level) && va & (size - 1) == 0 && is_aligned::<F>(first, level) && left >= size
@@ -51,8 +103,19 @@ impl Stretch {
         let level = (1..=largest.0).rev().map(Level).find(|level| fits(*level)).unwrap_or(Level::PTE);
         // As far as no larger ones fit, or to the end of the table.
         let above = 1u64 << F::shift(Level(level.0 + 1));
-        let bytes = (above - (va & (above - 1))).min(left);
-        Stretch { va, first, level, n: bytes >> F::shift(level) }
+        let mut bytes = (above - (va & (above - 1))).min(left);
+        let (group, mut hint) = (1u64 << group_shift::<F>(level), false);
+        if groups && group > size::<F>(level) {
+            let place = va & (group - 1);
+            if place != u64::from(first.0) << FRAME_SHIFT & (group - 1) {
+                // No group of frames begins with one of addresses.
+            } else if place != 0 {
+                bytes = bytes.min(group - place);
+            } else if bytes >= group {
+                (bytes, hint) = (bytes & !(group - 1), true);
+            }
+        }
+        Stretch { va, first, level, n: bytes >> F::shift(level), hint }
     }
 
     pub fn bytes<F: Format>(&self) -> u64 {
@@ -66,14 +129,14 @@ pub(super) fn stretches<F: Format>(
     mut va: u64,
     bytes: u64,
     mut first: Pfn,
-    largest: Level,
+    sizes: Sizes,
 ) -> impl Iterator<Item = Stretch> {
     let mut left = bytes;
     core::iter::from_fn(move || {
         if left == 0 {
             return None;
         }
-        let stretch = Stretch::of::<F>(va, left, first, largest);
+        let stretch = Stretch::of::<F>(va, left, first, sizes);
         let bytes = stretch.bytes::<F>();
         (va, left) = (va.wrapping_add(bytes), left - bytes);
         first.0 = first.0.wrapping_add((bytes >> FRAME_SHIFT) as u32);
@@ -116,18 +179,66 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         check_block::<F>(pfn, level)?;
         F::expresses_in_tree(attr)?;
         flush_stale::<F, M>(&mut self.gather, va.0, va.0 + size::<F>(level))?;
-        let tables = needed::<F>(level);
-        self.tables.taking().reserve.raise::<F, M>(self.gather.on(), tables)?;
-        let put = self.tables.taking().put_large((va.0, level), 1, pfn, attr, flags, &mut self.gather);
-        if put.is_err() {
-            self.tables.taking().reserve.lower::<F, M>(self.gather.on(), tables);
+        self.put_reserved(Stretch { va: va.0, first: pfn, level, n: 1, hint: false }, attr, flags)
+    }
+
+    /// Maps a [group](Format::GROUP_BITS), leaves of a table of `level` with the hint, to the frames
+    /// from `first` on. Of large pages, it reserves the tables that they may be
+    /// [split](Self::split) into. [`map_range_large`](Self::map_range_large) maps all groups of a
+    /// range.
+    ///
+    /// An empty table in the place of a large page is given back.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`]; the tree is unchanged then. A hint that would lie is refused:
+    /// [`MapError::NoSuchSize`] where tables of `level` have no groups, [`MapError::Misaligned`] and
+    /// [`MapError::BadFrame`] for an address or frames that are not aligned to the size of all.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`map`](Self::map), for each of the frames.
+    pub unsafe fn map_group(
+        &mut self,
+        va: VirtAddr,
+        level: Level,
+        first: Pfn,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<(), MapError> {
+        check_group::<F>(va, level)?;
+        let bytes = 1u64 << group_shift::<F>(level);
+        if va.0 >= F::USER_END || F::USER_END - va.0 < bytes {
+            return Err(MapError::OutOfRange { at: va });
+        }
+        check_frames::<F>(first, bytes >> F::PAGE_SHIFT)?;
+        if u64::from(first.0) << FRAME_SHIFT & (bytes - 1) != 0 {
+            return Err(MapError::BadFrame { first, format: F::NAME });
+        }
+        F::expresses_in_tree(attr)?;
+        flush_stale::<F, M>(&mut self.gather, va.0, va.0 + bytes)?;
+        let n = bytes >> F::shift(level);
+        self.put_reserved(Stretch { va: va.0, first, level, n, hint: true }, attr, flags)
+    }
+
+    /// Maps a stretch of one table, all that may be split reserved.
+    fn put_reserved(&mut self, stretch: Stretch, attr: Attr, flags: AllocFlags) -> Result<(), MapError> {
+        let (on, n) = (self.gather.on(), stretch.n as u32 * needed::<F>(stretch.level));
+        let tables = self.tables.taking();
+        if n > 0 {
+            tables.reserve.raise::<F, M>(on, n)?;
+        }
+        let put = tables.put_stretch(stretch, attr, flags, &mut self.gather);
+        if put.is_err() && n > 0 {
+            tables.reserve.lower::<F, M>(on, n);
         }
         put
     }
 
     /// Maps `range`, whole pages, to the frames from `first` on, with the largest leaves of tables
-    /// of `largest` or lower that addresses and frames are aligned for: with [`Level::PTE`] it maps
-    /// pages alone. Tables for all that may be split are reserved at once.
+    /// of `sizes` that addresses and frames are aligned for: with [`Level::PTE`] it maps
+    /// pages alone, and with [groups](Sizes::with_groups) each whole group has the hint. Tables for
+    /// all that may be split are reserved at once.
     ///
     /// ```
     /// # use ptarmigan_hosted::{Host, HostConfig, HostMachine, NoTlb};
@@ -177,8 +288,10 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         range: VirtRange,
         first: Pfn,
         attr: Attr,
-        largest: Level,
+        sizes: impl Into<Sizes>,
     ) -> Result<(), MapError> {
+        let sizes: Sizes = sizes.into();
+        let largest = sizes.largest;
         if range.end > F::USER_END {
             return Err(MapError::OutOfRange { at: VirtAddr(F::USER_END.max(range.start)) });
         }
@@ -193,7 +306,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         }
         flush_stale::<F, M>(&mut self.gather, range.start, range.end)?;
         let on = self.gather.on();
-        let stretches = || stretches::<F>(range.start, range.len(), first, largest);
+        let stretches = || stretches::<F>(range.start, range.len(), first, sizes);
         let Some(wanted) = needed_for::<F>(stretches()) else {
             return Err(NoFrame::new(0, on.node(), on.frames().node_free(on.node())).into());
         };
@@ -202,21 +315,13 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         }
         let mut left = wanted;
         for stretch in stretches() {
-            let Stretch { va, first, level, n } = stretch;
-            let put = if level == Level::PTE {
+            let Stretch { va, first, level, n, hint } = stretch;
+            let put = if level == Level::PTE && !hint {
                 let range = VirtRange { start: va, end: va + stretch.bytes::<F>() };
                 // SAFETY: 1. by the caller, for a part of the pages.
                 unsafe { self.map_range(range, first, attr) }
             } else {
-                let at = (va, level);
-                self.tables.taking().put_large(
-                    at,
-                    n as usize,
-                    first,
-                    attr,
-                    AllocFlags::NORMAL,
-                    &mut self.gather,
-                )
+                self.tables.taking().put_stretch(stretch, attr, AllocFlags::NORMAL, &mut self.gather)
             };
             if let Err(e) = put {
                 // Mapped pages give their part of the reserve up when they are unmapped.
@@ -229,8 +334,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Ok(())
     }
 
-    /// Splits the page that maps `va` until it is a leaf of a table of `level` or lower. Mappings
-    /// stay as they are. Operations on parts of large pages do it themselves.
+    /// Splits the page that maps `va` until it is a leaf of a table of `level` or lower, and takes
+    /// the hint from a group of leaves of `level`. Mappings stay as they are. Operations on parts of
+    /// large pages and groups do it themselves.
     ///
     /// # Errors
     ///
@@ -259,8 +365,27 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         self.tables.taking().collapse(va.0, level, &mut self.gather)
     }
 
+    /// Makes a [group](Format::GROUP_BITS) of existing leaves of a table of `level`, from `va` on:
+    /// gives each the hint. They map frames that follow each other, the first one aligned to the
+    /// size of all, with the same attributes but for bits that MMUs set. All are accessed or dirty
+    /// if one of them was.
+    ///
+    /// Where the architecture demands a [break](Format::needs_break), everything that was changed so
+    /// far is flushed, and accesses fault meanwhile. A group, or a larger page, stays.
+    ///
+    /// # Errors
+    ///
+    /// [`CollapseError`]; the leaves are as they were.
+    pub fn make_group(&mut self, va: VirtAddr, level: Level) -> Result<(), CollapseError> {
+        check_group::<F>(va, level).map_err(CollapseError::BadPlace)?;
+        if va.0 >= F::USER_END {
+            return Err(CollapseError::BadPlace(MapError::OutOfRange { at: va }));
+        }
+        self.tables.taking().make_group(va.0, level, &mut self.gather)
+    }
+
     /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does, and calls `leaf`
-    /// once for each, large pages among them.
+    /// once for each, large pages and groups among them.
     pub fn unmap_leaves(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(Mapped)) {
         self.tables.taking().unmap_sizes(range, free, &mut self.gather, |_, level, va, raw| {
             leaf(Mapped::of::<F>(level, va, raw));
@@ -279,11 +404,51 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         self.tables.find(self.gather.on(), va, Level::PTE)
     }
 
+    /// Takes the hint from the page at `va`; false if this CPU cannot flush now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unfold_page(&mut self, va: u64) -> bool {
+        self.tables.unfold(va, Level::PTE, &mut self.gather).is_ok()
+    }
+
     /// Unmaps the page at `va` if it is a part of a large one.
     #[cold]
     #[inline(never)]
     pub(super) fn unmap_in_large(&mut self, va: VirtAddr) -> Option<(Pfn, Attr)> {
         self.page_of_large(va.0)?;
         self.unmap(va)
+    }
+}
+
+impl<F: Format> Tables<F> {
+    /// Maps a stretch of one table, large pages or whole groups. Tables that it may need have been
+    /// reserved. On failure the tables are as before.
+    fn put_stretch<M: Machine>(
+        &mut self,
+        stretch: Stretch,
+        attr: Attr,
+        flags: AllocFlags,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), MapError> {
+        let (on, Stretch { va, first, level, n, hint }) = (gather.on(), stretch);
+        if level > Level::PTE {
+            return self.put_large((va, level), (n as usize, hint), first, attr, flags, gather);
+        }
+        let node = self.leaf_table::<M, false>(on, va, flags);
+        let node = node.map_err(|e| MapError::no_table(e, VirtAddr(va)))?;
+        let from = F::index(Level::PTE, va);
+        if let Some(i) = (0..n as usize).find(|i| !F::is_none(node.load(from + i))) {
+            return Err(MapError::Occupied { at: VirtAddr(va + ((i as u64) << F::PAGE_SHIFT)) });
+        }
+        on.before_mapped::<F>(attr, first, n);
+        self.reserve.note_groups();
+        let mut pfn = first;
+        node.put_run(from, n as usize, || {
+            let raw = F::leaf(Level::PTE, pfn, attr);
+            pfn = Pfn(pfn.0.wrapping_add(1 << F::PAGE_ORDER));
+            F::hinted(Level::PTE, raw)
+        });
+        gather.became_valid(va, n, node.load(from));
+        Ok(())
     }
 }

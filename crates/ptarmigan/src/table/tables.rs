@@ -1,4 +1,5 @@
 //! The tables of one space: the way down to an entry, and tables that are made on the way.
+use super::group::{Group, has_groups, is_hinted, own};
 use super::node::{Node, read};
 use super::reserve::Reserve;
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -553,10 +554,10 @@ impl<F: Format> Tables<F> {
         (!F::is_none(raw)).then_some((Level::PTE, raw))
     }
 
-    /// Whether there may be large pages: each has reserved tables.
+    /// Whether there may be large pages, which have reserved tables, or groups.
     #[inline(always)]
     pub(super) fn may_be_large(&self) -> bool {
-        F::LEAF_LEVELS > 1 && self.reserve.is_used()
+        (F::LEAF_LEVELS > 1 || const { has_groups::<F>() }) && self.reserve.is_used()
     }
 
     /// Whether a large page maps `va`, a user address.
@@ -602,7 +603,23 @@ fn large_from<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> 
 #[cold]
 #[inline(never)]
 fn page_in_large<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> Option<(Pfn, Attr)> {
-    large_from::<F, M>(on, root, va).map(|(level, raw)| page_of::<F>(level, raw, va))
+    let end = descend::<F, _>(on.window(), root, Tables::<F>::ROOT, va, Level::PTE);
+    let raw = read::<F, M::Window>(on.window(), end.level, end.at, F::index(end.level, va));
+    if is_hinted::<F>(end.level, raw) {
+        return Some(page_in_group::<F, M>(on, &end, raw, va));
+    }
+    // It may have become a table meanwhile.
+    (F::entry(end.level, raw) == Entry::Leaf).then(|| page_of::<F>(end.level, raw, va))
+}
+
+/// The page at `va` that is mapped by the group of which `raw` is one entry, in the table where the
+/// way down [ended](Tables::descend).
+#[cold]
+#[inline(never)]
+fn page_in_group<F: Format, M: Machine>(on: On<'_, M>, end: &Descent, raw: u64, va: u64) -> (Pfn, Attr) {
+    let node = Node::<F, M::Window>::open(on.window(), on.frames(), end.level, end.at);
+    let (frame, attr) = page_of::<F>(end.level, raw, va);
+    (frame, attr | Group::around(&node, va).set())
 }
 
 /// The page that is mapped at `va`, a user address, below the root at `root`. `may_be_large`
@@ -622,6 +639,9 @@ fn page_from<F: Format, M: Machine>(
         return page_in_large::<F, M>(on, root, va);
     }
     let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va));
+    if is_hinted::<F>(Level::PTE, raw) {
+        return Some(page_in_group::<F, M>(on, &end, raw, va));
+    }
     (!F::is_none(raw)).then(|| (F::frame(Level::PTE, raw), F::attr(Level::PTE, raw)))
 }
 
@@ -629,7 +649,7 @@ fn page_from<F: Format, M: Machine>(
 #[cold]
 #[inline(never)]
 pub(super) fn page_of<F: Format>(level: Level, raw: u64, va: u64) -> (Pfn, Attr) {
-    let mut frame = F::frame(level, raw);
+    let mut frame = F::frame(level, own::<F>(level, va, raw));
     if level > Level::PTE {
         let page = va >> F::PAGE_SHIFT & ((1 << (F::shift(level) - F::PAGE_SHIFT)) - 1);
         frame.0 += (page as u32) << F::PAGE_ORDER;

@@ -1,4 +1,5 @@
 //! A tree of tables with its TLB state, and changes to it.
+use super::group::{is_hinted, leaves, own};
 use super::map_error::{MapError, check_frames};
 use super::mapped::{Mapped, each_page};
 use super::near::Near;
@@ -232,7 +233,8 @@ impl<'a, F: Format> TreeRef<'a, F> {
         self.on(on).ok()?.query(va)
     }
 
-    /// Returns the leaf that maps `va`, a page or a large page. A tree of another machine has none.
+    /// Returns the leaf that maps `va`, a page, a large page or a group. A tree of another machine
+    /// has none.
     #[inline]
     pub fn query_leaf<M: Machine>(self, on: On<'_, M>, va: VirtAddr) -> Option<Mapped> {
         self.on(on).ok()?.query_leaf(va)
@@ -312,10 +314,14 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
         self.tables.page(self.on, va.0)
     }
 
-    /// Returns the leaf that maps `va`, a page or a large page.
+    /// Returns the leaf that maps `va`, a page, a large page or a group.
     #[inline]
     pub fn query_leaf(self, va: VirtAddr) -> Option<Mapped> {
         let (level, raw) = self.tables.lookup(self.on, va.0)?;
+        if is_hinted::<F>(level, raw) {
+            let (start, raw) = self.tables.group_at(self.on, va.0, level)?;
+            return Some(Mapped::of::<F>(level, start, raw));
+        }
         Some(Mapped::of::<F>(level, va.0 & !((1 << F::shift(level)) - 1), raw))
     }
 
@@ -477,7 +483,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 
     /// Unmaps one page and keeps its tables; returns frame and attributes of the former mapping. A
-    /// large page is [split](Self::split) for it. To free tables that become empty use
+    /// large page is [split](Self::split) for it, and a group unfolded. To free tables that become empty use
     /// [`unmap_range`](Self::unmap_range).
     #[cfg_attr(not(feature = "small"), inline(always))]
     #[cfg_attr(feature = "small", inline)]
@@ -488,6 +494,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let Ok(node) = self.tables.leaf(self.gather.on(), va.0) else {
             return if self.tables.may_be_large() { self.unmap_in_large(va) } else { None };
         };
+        if self.tables.may_be_groups() && !self.unfold_page(va.0) {
+            return None;
+        }
         let old = node.take(F::index(Level::PTE, va.0), Use::private(self.gather.is_private()))?;
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         self.gather.changed_entry::<F>(page, old);
@@ -509,7 +518,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does. For each, `owns`
     /// says whether the entry owned a reference to a data frame; the flush drops those, and gives a
     /// frame back whose last one goes. It is called once for a large page, and the reference is one
-    /// to the block that begins with its first frame.
+    /// to the block that begins with its first frame; and once for a group, each of whose leaves
+    /// owned one.
     ///
     /// # Safety
     ///
@@ -518,9 +528,11 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     pub unsafe fn unmap_owned(&mut self, range: VirtRange, free: Free, mut owns: impl FnMut(Mapped) -> bool) {
         self.tables.taking().unmap_sizes(range, free, &mut self.gather, |gather, level, va, raw| {
             if owns(Mapped::of::<F>(level, va, raw)) {
-                // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
-                // clears, and a tree's gather counts in the tree's pages.
-                unsafe { gather.release::<F>(level, raw) };
+                for leaf in leaves::<F>(level, raw, own::<F>(level, va, raw)) {
+                    // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
+                    // clears, and a tree's gather counts in the tree's pages.
+                    unsafe { gather.release::<F>(level, leaf) };
+                }
             }
         });
     }
@@ -548,6 +560,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             Some(node) => node,
             None => self.page_of_large(va.0)?,
         };
+        if self.tables.may_be_groups() && !self.unfold_page(va.0) {
+            return None;
+        }
         let index = F::index(Level::PTE, va.0);
         let seen = node.load(index);
         if F::is_none(seen) {
@@ -568,7 +583,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 
     /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change`
     /// is called several times for a page: once before any page changes, and as MMUs set bits in
-    /// between. For the same attributes it must return the same.
+    /// between. For the same attributes it must return the same. Large pages and groups are changed
+    /// as a whole where all of one lies in `range`.
     ///
     /// Pages whose change [needs a break](Format::needs_break) are flushed in batches, see
     /// [`protect`](Self::protect).

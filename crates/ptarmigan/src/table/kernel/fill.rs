@@ -122,6 +122,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 mapped = mapped.or(Some(base + index as u64 * Self::PAGE));
             }),
             Part::Large { va, .. } => mapped = mapped.or(Some(va)),
+            Part::Group(group) => mapped = mapped.or(Some(group.va())),
         });
         mapped.map_or(Ok(()), |at| Err(MapError::Occupied { at: VirtAddr(at) }))
     }
@@ -219,6 +220,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                     clear_large(map, on, node, index, reserve);
                     back(F::frame(node.level(), raw));
                 }
+                // None of them has been put.
+                Part::Group(_) => {}
             });
             return filled;
         }
@@ -237,6 +240,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 node.replace(index, Use::Private, |raw| F::map_attr(level, raw, |_| attr));
                 on.became_valid(None, va, F::shift(level), 1, 0, node.load(index));
             }
+            Part::Group(_) => {}
         });
         filled
     }

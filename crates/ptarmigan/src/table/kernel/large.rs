@@ -19,11 +19,12 @@ use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, HighUse, NoFrame};
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::table::large::{SET_BY_MMUS, has_leaves, size, united};
+use crate::table::group::SET_BY_MMUS;
+use crate::table::large::{has_leaves, size, united};
 use crate::table::map_error::{CollapseError, MapError, check_frames};
 use crate::table::node::{Node, Use};
 use crate::table::range::Part;
-use crate::table::sizes::{Stretch, check_block, needed_for, stretches};
+use crate::table::sizes::{Sizes, Stretch, check_block, needed_for, stretches};
 use crate::table::tables::{adopt, descend, free_unlinked};
 use crate::tlb::Runs;
 use crate::window::OpenWindow;
@@ -157,7 +158,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         check_frames::<F>(first, pages)?;
         F::expresses(attr)?;
         Self::has_size(largest)?;
-        let stretches = || stretches::<F>(at.0, pages << F::PAGE_SHIFT, first, largest);
+        let sizes = Sizes::up_to(largest);
+        let stretches = || stretches::<F>(at.0, pages << F::PAGE_SHIFT, first, sizes);
         let Some(wanted) = needed_for::<F>(stretches()) else {
             return Err(NoFrame::new(0, on.node(), on.frames().node_free(on.node())).into());
         };
@@ -169,7 +171,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             self.holdings.reserve.lower::<F, M>(on, wanted);
             return Err(e);
         }
-        for Stretch { va, first, level, n } in stretches() {
+        for Stretch { va, first, level, n, .. } in stretches() {
             if level == Level::PTE {
                 self.put_pages(on, VirtAddr(va), first, n, attr);
             } else {
@@ -201,6 +203,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                     mapped = mapped.or(Some(base + index as u64 * Self::PAGE));
                 }),
                 Part::Large { va, .. } => mapped = mapped.or(Some(va)),
+                Part::Group(group) => mapped = mapped.or(Some(group.va())),
             });
             if let Some(at) = mapped {
                 return Err(MapError::Occupied { at: VirtAddr(at) });

@@ -367,6 +367,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 stale.change_large(va, F::shift(node.level()));
                 node.break_off(index);
             }
+            // Ranges have none.
+            Part::Group(_) => {}
         });
         stale.flush()?;
         let (map, reserve) = (self.map, &mut self.holdings.reserve);
@@ -384,6 +386,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 clear_large(map, on, node, index, reserve);
                 gone(node.level(), va, raw);
             }
+            Part::Group(_) => {}
         });
         Ok(())
     }
@@ -417,6 +420,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 node.each(first, last, |_, raw| express(Level::PTE, raw));
             }
             Part::Large { node, raw, .. } => express(node.level(), raw),
+            Part::Group(_) => {}
         });
         expressed?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
@@ -465,6 +469,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 change_one(node, index, base + index as u64 * Self::PAGE, raw);
             }),
             Part::Large { node, index, va, raw } => change_one(node, index, va, raw),
+            Part::Group(_) => {}
         });
         if !broken.is_empty() {
             broken.make(|| stale.flush_so_far(), |level, _, raw| change(level, raw), valid)?;
