@@ -599,17 +599,23 @@ fn large_from<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> 
     (F::entry(end.level, raw) == Entry::Leaf).then_some((end.level, raw))
 }
 
-/// The page at `va` that a large one maps, below the root at `root`.
+/// The page at `va`, which a large one may map, below the root at `root`. Each entry on the way is
+/// read once, so that a large page is found as such or as the table of its parts.
 #[cold]
 #[inline(never)]
 fn page_in_large<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, va: u64) -> Option<(Pfn, Attr)> {
-    let end = descend::<F, _>(on.window(), root, Tables::<F>::ROOT, va, Level::PTE);
-    let raw = read::<F, M::Window>(on.window(), end.level, end.at, F::index(end.level, va));
-    if is_hinted::<F>(end.level, raw) {
-        return Some(page_in_group::<F, M>(on, &end, raw, va));
+    let (mut at, mut level) = (root, Tables::<F>::ROOT);
+    loop {
+        let raw = read::<F, M::Window>(on.window(), level, at, F::index(level, va));
+        match F::entry(level, raw) {
+            Entry::None => return None,
+            Entry::Leaf if is_hinted::<F>(level, raw) => {
+                return Some(page_in_group::<F, M>(on, &Descent { at, level }, raw, va));
+            }
+            Entry::Leaf => return Some(page_of::<F>(level, raw, va)),
+            Entry::Link(table) => (at, level) = (table, Level(level.0 - 1)),
+        }
     }
-    // It may have become a table meanwhile.
-    (F::entry(end.level, raw) == Entry::Leaf).then(|| page_of::<F>(end.level, raw, va))
 }
 
 /// The page at `va` that is mapped by the group of which `raw` is one entry, in the table where the
