@@ -1,6 +1,6 @@
 //! A machine of models: memory, MMUs, and pools of table pages that each CPU has to itself.
 use crate::mmu::{Lie, Memory, Mmus, Owner, Watched};
-use crate::small::{REAL, Small};
+use crate::small::{ENTRIES, REAL, Small};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::JoinHandle;
 use ptarmigan::addr::{Pfn, PhysAddr};
@@ -8,7 +8,8 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, FormatExt};
 use ptarmigan::frames::{
-    AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, MemorySize, NoFrame, Request, Zero, ZoneClass,
+    AllocFlags, DataFrame, DataFrames, End, Frame, Frames, MemoryRun, MemorySize, NoFrame, Request, Zero,
+    ZoneClass,
 };
 use ptarmigan::gather::Gather;
 use ptarmigan::machine::{Machine, On};
@@ -65,9 +66,12 @@ pub struct Shape {
     pub asids: u16,
     pub park: u32,
     pub lie: Lie,
+    /// Entries that tables have: `REAL`, or all of them where large pages become tables.
+    pub entries: usize,
 }
 
-pub const SHAPE: Shape = Shape { cpus: 2, tables: 2, data: 1, spare: 0, asids: 0, park: 0, lie: Lie::None };
+pub const SHAPE: Shape =
+    Shape { cpus: 2, tables: 2, data: 1, spare: 0, asids: 0, park: 0, lie: Lie::None, entries: REAL };
 
 /// Pools of table pages, which do not order the CPUs' accesses.
 pub struct Pool {
@@ -228,7 +232,7 @@ impl<const L: u8, const B: bool> World<L, B> {
         let pages: Vec<Pfn> =
             (0..tables).map(|_| frames.take(request(1)).unwrap().dirty().into_raw()).collect();
         for pfn in pages {
-            memory.furnish(pfn);
+            memory.furnish(pfn, shape.entries);
             // SAFETY: 1. taken above. 2. it has no entries, which is zero here.
             frames.give(unsafe { Frame::<Zero>::from_raw(machine, pfn, 0) });
         }
@@ -348,6 +352,17 @@ impl<const L: u8, const B: bool> World<L, B> {
         let Ok(frame) = self.data.take(&self.frames, pin, AllocFlags::URGENT) else { return };
         self.memory.give(frame.pfn(), Owner::Nobody);
         assert!(self.data.release(&self.frames, pin, frame).unwrap());
+    }
+
+    /// Takes a block of as many frames as a table has entries.
+    pub fn block(&self) -> DataFrame {
+        let order = ENTRIES.trailing_zeros() as u8;
+        self.data.take_block(&self.frames, &pin(0), order, AllocFlags::URGENT).unwrap()
+    }
+
+    /// Gives a block back.
+    pub fn give_block(&self, block: DataFrame) {
+        assert!(self.data.release(&self.frames, &pin(0), block).unwrap());
     }
 
     /// All CPUs are done: every page is back.

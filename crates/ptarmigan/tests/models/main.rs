@@ -13,6 +13,7 @@ mod detectors;
 mod epoch;
 mod faults;
 mod highmem;
+mod large;
 mod lists;
 mod lock;
 mod machine;

@@ -1,5 +1,5 @@
 //! Memory, and MMUs that use every freedom of hardware when it is most harmful.
-use crate::small::{ENTRIES, Place, REAL, Small};
+use crate::small::{ENTRIES, Place, Small};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Mutex, MutexGuard};
@@ -57,11 +57,12 @@ impl Memory {
         unsafe { DirectMap::new(self.base, self.layout.size() as u64) }.unwrap()
     }
 
-    /// Prepares a frame for tables: all its entries are empty.
-    pub fn furnish(&self, pfn: Pfn) {
+    /// Prepares a frame for tables, of which models use the first `entries` entries: all are empty.
+    pub fn furnish(&self, pfn: Pfn, entries: usize) {
         let first = self.map().open(pfn.addr()).base().cast::<Place>();
         for i in 0..ENTRIES {
-            let place = if i < REAL { Place::Real(ptarmigan::format::Slot64::new()) } else { Place::Nothing };
+            let place =
+                if i < entries { Place::Real(ptarmigan::format::Slot64::new()) } else { Place::Nothing };
             // SAFETY: within the frame, which nobody uses yet.
             unsafe { first.add(i).write(place) };
         }
