@@ -103,3 +103,118 @@ impl Frames {
         low().filter(its).chain(low().filter(move |zone| !its(zone)))
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::bootmem::BootMemory;
+    use crate::cpu::MachineId;
+    use crate::frames::{AllocFlags, MemoryRun, MemorySize, Request, Taken};
+    use core::mem::MaybeUninit;
+    use core::ptr::NonNull;
+    use std::sync::Arc;
+
+    /// Low frames of two nodes.
+    struct World {
+        frames: Frames,
+        _boot: Vec<MaybeUninit<u64>>,
+    }
+
+    // SAFETY: an execution of a model runs on one thread of the host.
+    unsafe impl Send for World {}
+    // SAFETY: as above.
+    unsafe impl Sync for World {}
+
+    const NODES: u32 = 2;
+
+    impl World {
+        /// A machine of two nodes of `each` frames.
+        fn new(each: u32) -> Arc<Self> {
+            let run = |node: u32| MemoryRun {
+                start: crate::addr::Pfn(1 + node * each),
+                frames: each,
+                node: NodeId(node as u8),
+                class: ZoneClass::Low,
+            };
+            let runs = [run(0), run(1)];
+            let bytes = Frames::bytes(&MemorySize::of(&runs));
+            let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
+            // SAFETY: 1. the block is kept beside the frames made of it.
+            let mut boot =
+                unsafe { BootMemory::new(NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
+            // SAFETY: 1. nobody uses the memory. 2. the identity is new.
+            let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &runs) }.unwrap();
+            Arc::new(World { frames, _boot: block })
+        }
+
+        /// A space reserves `n` tables on `node`, draws one, which is returned, and gives the
+        /// others up. It gets what it has reserved.
+        fn splits(&self, node: u8, n: u32) -> Vec<Frame<Dirty>> {
+            let (frames, node) = (&self.frames, NodeId(node));
+            if frames.reserve(node, n).is_err() {
+                return Vec::new();
+            }
+            let table = frames.draw(node).expect("a frame was reserved");
+            frames.unreserve(node, n - 1);
+            vec![table]
+        }
+
+        /// Another user takes frames without a reserve, as many as it gets.
+        fn takes(&self, node: u8, most: usize) -> Vec<Frame<Dirty>> {
+            let request = Request {
+                node: NodeId(node),
+                order: 0,
+                zero: false,
+                class: ZoneClass::Low,
+                end: End::Low,
+                flags: AllocFlags::URGENT,
+            };
+            (0..most).map_while(|_| self.frames.take(request).ok()).map(Taken::dirty).collect()
+        }
+    }
+
+    type Cpu = fn(&World) -> Vec<Frame<Dirty>>;
+
+    /// CPUs work on two nodes of `each` frames, and keep their frames until all are done: no CPU
+    /// waits for another one's, none stays reserved, and none is lost.
+    fn all_are_back<const N: usize>(preemptions: usize, each: u32, cpus: [Cpu; N]) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+        builder.max_branches = 5_000;
+        builder.check(move || {
+            let world = World::new(each);
+            let mut others = Vec::new();
+            for cpu in cpus.into_iter().skip(1) {
+                let world = world.clone();
+                others.push(loom::thread::spawn(move || cpu(&world)));
+            }
+            let mut taken = cpus[0](&world);
+            for other in others {
+                taken.extend(other.join().unwrap());
+            }
+            taken.into_iter().for_each(|frame| world.frames.give(frame));
+            assert_eq!(world.frames.reserved(), 0, "frames stay reserved");
+            assert_eq!(world.frames.counts().free, NODES * each, "frames are missing");
+        });
+    }
+
+    #[test]
+    fn models_of_a_reserve_of_which_nobody_else_takes_a_frame() {
+        // The checker sees no conflict in what is read before the lock: the taker goes first.
+        all_are_back(4, 1, [|w| w.takes(0, 2), |w| w.splits(0, 1)]);
+        all_are_back(4, 1, [|w| w.takes(1, 2), |w| w.splits(0, 2)]);
+        all_are_back(3, 2, [|w| w.takes(0, 4), |w| w.splits(0, 3)]);
+    }
+
+    #[test]
+    fn models_of_a_reserve_that_two_spaces_draw_on() {
+        all_are_back(4, 1, [|w| w.splits(0, 1), |w| w.splits(0, 1)]);
+        all_are_back(3, 2, [|w| w.splits(0, 1), |w| w.splits(0, 1)]);
+        all_are_back(3, 2, [|w| w.splits(0, 2), |w| w.splits(1, 2)]);
+    }
+
+    #[test]
+    fn models_of_a_reserve_of_two_spaces_and_another_user() {
+        all_are_back(1, 2, [|w| w.takes(0, 3), |w| w.splits(0, 2), |w| w.splits(1, 1)]);
+    }
+}
