@@ -107,10 +107,21 @@ where
     pub fn make<E>(
         &mut self,
         flush: impl FnOnce() -> Result<(), E>,
-        mut new: impl FnMut(Level, u64, u64) -> u64,
+        new: impl FnMut(Level, u64, u64) -> u64,
         mut made: impl FnMut(Level, u64, u64),
     ) -> Result<(), E> {
-        if let Err(e) = flush() {
+        self.make_by(&mut (), |()| flush(), new, |(), level, va, raw| made(level, va, raw))
+    }
+
+    /// As [`make`](Self::make), with `by` for those functions that use the same thing.
+    pub fn make_by<E, B>(
+        &mut self,
+        by: &mut B,
+        flush: impl FnOnce(&mut B) -> Result<(), E>,
+        mut new: impl FnMut(Level, u64, u64) -> u64,
+        mut made: impl FnMut(&mut B, Level, u64, u64),
+    ) -> Result<(), E> {
+        if let Err(e) = flush(by) {
             self.restore();
             return Err(e);
         }
@@ -118,7 +129,7 @@ where
             let (level, va) = Self::level_and_address(place);
             let raw = new(level, va, was);
             self.len -= 1;
-            self.put(place, raw, self.hints, &mut |va, raw| made(level, va, raw));
+            self.put(place, raw, self.hints, &mut |va, raw| made(by, level, va, raw));
         }
         Ok(())
     }

@@ -975,6 +975,7 @@ fn touch_lines(record: &FrameMeta, first: u32, last: u32) {
     for word in first / 32..=last / 32 {
         let low = if word == first / 32 { u32::MAX << (first % 32) } else { u32::MAX };
         let high = if word == last / 32 { u32::MAX >> (31 - last % 32) } else { u32::MAX };
-        record.set_lines(word as usize, record.lines(word as usize) | (low & high));
+        let word = word as usize % 2;
+        record.set_lines(word, record.lines(word) | (low & high));
     }
 }

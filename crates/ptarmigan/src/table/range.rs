@@ -64,12 +64,9 @@ where
     if broken.is_empty() {
         return Ok(());
     }
-    let gather = core::cell::RefCell::new(gather);
-    broken.make(
-        || gather.borrow_mut().flush_so_far(),
-        change,
-        |level, va, raw| gather.borrow().became_valid_leaf(va, F::shift(level), 0, raw),
-    )
+    broken.make_by(gather, Gather::flush_so_far, change, |gather, level, va, raw| {
+        gather.became_valid_leaf(va, F::shift(level), 0, raw);
+    })
 }
 
 impl<F: Format> Tables<F> {
