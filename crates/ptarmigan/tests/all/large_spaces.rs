@@ -110,6 +110,7 @@ fn fork_shares_a_large_page_until_one_side_writes_to_it() {
             // The parent is not the only user, as long as the child has pages of it.
             let done = parent.fault(on, va(AT + 9 * PAGE), Access::Write).unwrap();
             assert_eq!(done, if copy { Done::Reused } else { Done::Copied });
+            assert_eq!(host.data().large_splits(), if copy { 0 } else { 2 }, "each space splits its own");
             assert_eq!(frame(&parent, 7), Pfn(first.0 + 7), "what the child has copied is the parent's");
             if !copy {
                 assert_eq!(parent.fault(on, va(AT + 7 * PAGE), Access::Write), Ok(Done::Reused));

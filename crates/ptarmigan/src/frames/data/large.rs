@@ -80,6 +80,12 @@ impl<'a> Large<'a> {
 }
 
 impl DataFrames {
+    /// Returns how many large pages of spaces have been split since the machine was set up, on all
+    /// CPUs. A large page that several spaces show counts once for each that splits it.
+    pub fn large_splits(&self) -> usize {
+        self.splits.load(Relaxed)
+    }
+
     /// The records of the large data frame that begins with `pfn`.
     pub(crate) fn large<'a>(&self, frames: &'a Frames, pfn: Pfn) -> Large<'a> {
         Large { first: frames.meta(pfn), second: frames.meta(Pfn(pfn.0 + (1 << self.order))) }
@@ -160,6 +166,7 @@ impl DataFrames {
         pfn: Pfn,
         wait: impl FnOnce(&dyn Fn() -> bool),
     ) {
+        self.splits.fetch_add(1, Relaxed);
         let large = self.large(frames, pfn);
         let (state, order) = (large.first.state_of_large(), large.order());
         let begin = |count| {

@@ -191,6 +191,8 @@ pub struct DataFrames {
     batch: u8,
     /// Order of a data frame.
     order: u8,
+    /// Large pages that were split.
+    splits: AtomicUsize,
 }
 
 impl DataFrames {
@@ -230,7 +232,8 @@ impl DataFrames {
         })?;
         let batches = boot.take(cpus, |_| Batches::new())?;
         let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
-        Ok(DataFrames { lists, batches, kept, high, most, batch, order })
+        let splits = AtomicUsize::new(0);
+        Ok(DataFrames { lists, batches, kept, high, most, batch, order, splits })
     }
 
     /// Returns the order of a data frame: the binary logarithm of its frames.
