@@ -1,8 +1,8 @@
 //! `replay` on good and bad traces and settings, with the built program.
 use crate::program::{Ran, Temporary, json, program, ptarmigan, reader_goes_away, shipped};
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, Kind, Locking, MapFlags, Method, Name, Prot,
-    Sampled, Writer,
+    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method,
+    Name, Prot, Sampled, Writer,
 };
 use serde_json::Value;
 
@@ -30,8 +30,12 @@ fn forking(tables: u32) -> Vec<(u32, Kind)> {
 }
 
 fn file(name: &str, cpus: u16, kinds: &[(u32, Kind)]) -> Temporary {
-    let header = Header::new(name, cpus, Method::Synthetic);
-    let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
+    written(&Header::new(name, cpus, Method::Synthetic), kinds)
+}
+
+fn written(header: &Header, kinds: &[(u32, Kind)]) -> Temporary {
+    let name = header.name();
+    let mut w = Writer::new(Vec::new(), header, 3).expect("a good header");
     for &(task, kind) in kinds {
         // The writer refuses invalid events; only nonsense contains any.
         if let Err(e) = w.event(&Event { task, cpu: 0, kind }) {
@@ -177,6 +181,34 @@ fn large_pages_are_mapped_where_the_recorded_program_asked_for_them() {
     }
     let tables = |run: &Value| run["peak_live_tables"].as_u64().expect("a count");
     assert!(tables(&large) < tables(&small), "tables in reserve take no memory");
+}
+
+#[test]
+fn where_linux_had_huge_pages_everywhere_they_are_large_but_in_stacks_and_where_refused() {
+    let map = |start: u64, flags: u16| Kind::Mmap { start, pages: 512, prot: RW, flags: MapFlags(flags) };
+    let first = |start| Kind::Fault { page: start, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) };
+    let places: [(u64, u16, Option<u16>); 6] = [
+        (0x20_0000, MapFlags::ANON, None),
+        (0x30_0000, MapFlags::ANON | MapFlags::NO_HUGE, None),
+        (0x40_0000, MapFlags::ANON, Some(15)),
+        (0x50_0000, MapFlags::ANON | MapFlags::NO_HUGE, Some(14)),
+        (0x60_0000, MapFlags::ANON | MapFlags::GROWSDOWN, None),
+        (0x70_0000, MapFlags::ANON | MapFlags::SHARED, None),
+    ];
+    let mut kinds = Vec::new();
+    for (start, flags, advice) in places {
+        kinds.push((0, map(start, flags)));
+        kinds.extend(advice.map(|advice| (0, Kind::Madvise { start, pages: 512, advice })));
+        kinds.push((0, first(start)));
+    }
+    kinds.push((0, Kind::Exit { last: true }));
+    let mut header = Header::new("everywhere", 1, Method::Synthetic);
+    header.huge = HugePages::Always;
+    let trace = written(&header, &kinds);
+    let args = ["replay", trace.path(), "--policy", "ptarmigan", "--sanitize", "--json", "--large-pages"];
+    let run = json(&args)["runs"][0].clone();
+    // The first, and the one of a stack of which the program asks for them all the same.
+    assert_eq!(run["large_pages"], 2, "{run}");
 }
 
 #[test]

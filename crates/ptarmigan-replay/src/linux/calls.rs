@@ -63,7 +63,8 @@ pub fn tables_of<F: Format, M: SpaceMachine>(space: &SpaceMut<'_, F, M>, kind: K
     parts.map(|(piece, _)| of(piece).saturating_sub(1)).sum()
 }
 
-/// Follows advice about huge pages, which otherwise is only noted.
+/// Follows advice about huge pages, which otherwise is only noted, and that of `MAP_STACK` against
+/// them.
 ///
 /// # Errors
 /// [`CallError`] if there was no memory.
@@ -71,10 +72,13 @@ pub fn follow_advice<F: Format, M: SpaceMachine>(
     space: &mut SpaceMut<'_, F, M>,
     kind: Kind,
 ) -> Result<(), CallError> {
-    let Kind::Madvise { start, pages, advice } = kind else { return Ok(()) };
-    let large = match i32::from(advice) {
-        libc::MADV_HUGEPAGE => true,
-        libc::MADV_NOHUGEPAGE => false,
+    let (start, pages, large) = match kind {
+        Kind::Madvise { start, pages, advice } => match i32::from(advice) {
+            libc::MADV_HUGEPAGE => (start, pages, true),
+            libc::MADV_NOHUGEPAGE => (start, pages, false),
+            _ => return Ok(()),
+        },
+        Kind::Mmap { start, pages, flags, .. } if flags.0 & MapFlags::NO_HUGE != 0 => (start, pages, false),
         _ => return Ok(()),
     };
     Ok(space.madvise(range(start, pages), Advice::Large(large))?)

@@ -4,7 +4,7 @@ use super::tags;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::page::Level;
-use ptarmigan::space::{Access, Area, AreaFlags, SpaceMachine, SpaceMut};
+use ptarmigan::space::{Access, Area, AreaFlags, LargePages, SpaceMachine, SpaceMut};
 
 /// Size of a huge page, in bytes: the range that a table of entries of 4 KiB maps.
 const HUGE: u64 = 2 << 20;
@@ -41,6 +41,12 @@ pub enum HugeFaults {
 }
 
 impl HugeFaults {
+    /// Returns how a space of the library uses large pages so that it has them in the same areas.
+    /// As in Linux, a write splits one that fork has shared.
+    pub fn in_spaces(self) -> LargePages {
+        LargePages { in_new_areas: self == HugeFaults::Always, copy: false }
+    }
+
     /// Returns whether a fault at `va` in `area`, with no table there yet, may get a huge page: the
     /// 2 MiB around it lie in the area, which is private and anonymous.
     pub fn reaches(self, area: &Area, va: u64) -> bool {

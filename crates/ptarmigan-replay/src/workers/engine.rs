@@ -15,7 +15,7 @@ use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::Format;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::page::Level;
-use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, LargePages, Space, SpaceRef};
+use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine, SpaceMut, SpaceRef};
 use ptarmigan_hosted::{CpuSlot, Host};
 use ptarmigan_trace::{FaultFlags, Kind};
 
@@ -226,6 +226,7 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         match result {
             Ok(done) => {
                 self.outcome.large_pages += u64::from(done == Done::Large);
+                self.outcome.found_mapped += u64::from(done == Done::Spurious);
                 if let Some(watch) = &mut self.watch {
                     watch.served(usize::from(cpu.0), va, access);
                 }
@@ -246,10 +247,7 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
                     return Ok(());
                 };
                 let pin = self.slots[usize::from(slot)].pin();
-                // Linux counts the table that it keeps in reserve for a huge page.
-                let own = space.edit(self.m.on(&pin)?, |edit| {
-                    edit.tree().tables_below_root() + edit.reserved_tables()
-                })?;
+                let own = space.edit(self.m.on(&pin)?, |edit| counted_tables(&edit))?;
                 self.compare(event, own);
             }
             Op::Fork { space, child, slot } => self.fork(space, child, slot)?,
@@ -315,7 +313,7 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
             return Ok(());
         };
         let made = space.edit(on, |mut edit| {
-            let before = edit.tree().tables_below_root();
+            let before = counted_tables(&edit);
             let tables = tables_of(&edit, kind);
             if tables > all() {
                 return Err(none(tables));
@@ -324,7 +322,7 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
             if large_pages {
                 follow_advice(&mut edit, kind)?;
             }
-            Ok(if found { u64::from(edit.tree().tables_below_root().abs_diff(before)) } else { 0 })
+            Ok(if found { u64::from(counted_tables(&edit).abs_diff(before)) } else { 0 })
         })??;
         self.outcome.found += made;
         Ok(())
@@ -356,8 +354,7 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         if self.large_pages
             && let Ok(space) = &mut made
         {
-            let in_new_areas = self.trace.huge == HugeFaults::Always;
-            space.edit(on)?.set_large_pages(LargePages { in_new_areas, copy: false });
+            space.edit(on)?.set_large_pages(self.trace.huge.in_spaces());
         }
         let written = made.as_ref().map_or(Ok(()), |space| {
             let start = end.saturating_sub(pages.max(1) << F::PAGE_SHIFT);
@@ -392,6 +389,12 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
             self.outcome.differing.push(Sample { event, task, own, linux, at });
         }
     }
+}
+
+/// Returns the tables of a space as Linux counts them: those below the root, and the table that it
+/// keeps in reserve for each huge page.
+fn counted_tables<F: Format, M: SpaceMachine>(space: &SpaceMut<'_, F, M>) -> u32 {
+    space.tree().tables_below_root() + space.reserved_tables()
 }
 
 /// Returns the access of a recorded fault.

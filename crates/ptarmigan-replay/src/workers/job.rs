@@ -101,14 +101,19 @@ impl<'a> Job<'a> {
         for copy in 0..self.copies {
             let slot = host.slot(copy * self.schedule.cpus).ok_or_else(|| Failure::new("a CPU is taken"))?;
             let pin = slot.pin();
-            let first = Space::<F>::new(machine.on(&pin).context("cannot begin")?);
+            let on = machine.on(&pin).context("cannot begin")?;
             let mut spaces = Spaces::new(self.schedule.spaces);
             let what = if self.copies > 1 {
                 "no memory for the first space of each copy"
             } else {
                 "no memory for the first space"
             };
-            spaces.set(0, first.context(what)?);
+            let mut first = Space::<F>::new(on).context(what)?;
+            if self.large_pages {
+                let large = self.trace.huge.in_spaces();
+                first.edit(on).context("cannot begin")?.set_large_pages(large);
+            }
+            spaces.set(0, first);
             copies.push(spaces);
         }
         let progress = Progress::new(self.workers());
@@ -139,7 +144,8 @@ impl<'a> Job<'a> {
         let kmap = machine.drain(&slots)?;
         host.audit().context("after the replay")?;
         let outcomes: Vec<_> = results.into_iter().map(|one| one.outcome).collect();
-        let outcome = Outcome { kmap, ..Outcome::sum(outcomes) };
+        let large_splits = host.data().large_splits() as u64;
+        let outcome = Outcome { kmap, large_splits, ..Outcome::sum(outcomes) };
         Ok(Ran { outcome, elapsed })
     }
 

@@ -30,6 +30,10 @@ pub struct Outcome {
     pub differing: Vec<Sample>,
     /// Faults that mapped a large page.
     pub large_pages: u64,
+    /// Large pages that were split, by all workers together.
+    pub large_splits: u64,
+    /// Faults that found their page mapped, with the permissions that they asked for.
+    pub found_mapped: u64,
     /// Faults outside all areas, or not allowed by their area. In a recording these mostly end in
     /// signals.
     pub outside: u64,
@@ -78,6 +82,7 @@ impl Outcome {
             all.equal += part.equal;
             all.differing.append(&mut part.differing);
             all.large_pages += part.large_pages;
+            all.found_mapped += part.found_mapped;
             all.outside += part.outside;
             all.refused += part.refused;
             all.found += part.found;
