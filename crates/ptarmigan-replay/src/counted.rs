@@ -2,6 +2,7 @@
 use super::instruments::classes::{ByClass, ClassCount, OpClass, TableCounts};
 use super::platform::RecordedX86;
 use super::setup::{Setup, SoloTrace};
+use super::workers::job::Job;
 use super::workers::watch::{Watch, watches};
 use crate::error::{Context, Failure};
 use ptarmigan::machine::Machine;
@@ -21,14 +22,27 @@ pub struct CountedMachine {
     pub budget: Option<u32>,
     /// How TLBs are flushed.
     pub costs: CostModel,
+    /// Whether spaces have large pages where the recorded ones had.
+    pub large_pages: bool,
 }
 
 impl CountedMachine {
     /// Returns a machine as the library sets it up by itself.
     pub fn usual(memory: u64) -> Self {
         let magazine = ListsConfig::new(1).magazine;
-        CountedMachine { memory, magazine, budget: None, costs: CostModel::LINUX }
+        CountedMachine { memory, magazine, budget: None, costs: CostModel::LINUX, large_pages: false }
     }
+}
+
+/// Large pages of one replay.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LargeCounts {
+    /// Faults that mapped one.
+    pub mapped: u64,
+    /// Large pages that were split.
+    pub splits: u64,
+    /// The most tables at once, roots included, with those that were reserved for splits.
+    pub peak_with_reserve: u64,
 }
 
 /// Counts of one replay.
@@ -52,6 +66,10 @@ pub struct CountedRun {
     pub cached: u64,
     /// Flushes.
     pub flushes: FlushCounts,
+    /// Faults that found their page mapped, with the permissions that they asked for.
+    pub found_mapped: u64,
+    /// Large pages.
+    pub large: LargeCounts,
     /// Samples of Linux's count of tables that were compared, and those that were equal.
     pub samples: (u64, u64),
 }
@@ -65,9 +83,10 @@ impl SoloTrace {
         let setup = self.on(on.memory);
         let lists = ListsConfig { magazine: on.magazine, fixed_budget: on.budget, ..setup.lists };
         let tlb = TlbConfig { costs: on.costs, ..setup.tlb };
-        let setup = Setup { lists, tlb, ..setup };
+        let job = Job { large_pages: on.large_pages, ..setup.job };
+        let setup = Setup { job, lists, tlb, ..setup };
         let fresh = setup.fresh()?;
-        let tables = TableCounts::new(fresh.host().frames());
+        let tables = TableCounts::new(fresh.host().frames(), on.large_pages);
         let layered = Layered::new(tables, fresh.quicklists()?).context("layers")?;
         let (tables, policy): (_, &dyn Policy) = (layered.layer(), &layered);
         let machine = fresh.machine(policy, RecordedX86::NO_MMU, Delivery::AtOnce)?;
@@ -88,6 +107,12 @@ impl SoloTrace {
             refills: sum(|level| level.refills) as u64,
             cached: tables.peak_cached(),
             flushes: machine.tlb().counts(),
+            found_mapped: ran.outcome.found_mapped,
+            large: LargeCounts {
+                mapped: ran.outcome.large_pages,
+                splits: ran.outcome.large_splits,
+                peak_with_reserve: tables.peak_with_reserve(),
+            },
             samples: (ran.outcome.checked, ran.outcome.equal),
         })
     }

@@ -56,7 +56,7 @@ mod workers;
 
 pub use arch::{MachineName, PerFormat};
 pub use args::{ReplayArgs, Spread};
-pub use counted::{CountedMachine, CountedRun};
+pub use counted::{CountedMachine, CountedRun, LargeCounts};
 pub use error::{Context, Failure};
 pub use high::KmapReport;
 pub use input::relayout::Tasks;

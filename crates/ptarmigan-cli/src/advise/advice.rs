@@ -64,6 +64,22 @@ pub struct Variant {
     /// Cost of flushes by the model, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_ns: Option<f64>,
+    /// Large pages of the library, if the replay has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large: Option<LargeFigures>,
+}
+
+/// Large pages that the library had in a replay.
+#[derive(Debug, Serialize)]
+pub struct LargeFigures {
+    /// Faults that mapped one.
+    pub mapped: u64,
+    /// Large pages that were split.
+    pub splits: u64,
+    /// Faults that find their page mapped, less those that do so without large pages.
+    pub faults_spared: i64,
+    /// The most tables at once, with those that are reserved for splits.
+    pub tables_peak_with_reserve: u64,
 }
 
 impl Variant {
@@ -80,6 +96,7 @@ impl Variant {
             refills,
             cached_peak,
             flush_ns: None,
+            large: None,
         }
     }
 }

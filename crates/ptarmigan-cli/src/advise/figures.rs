@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 pub struct Figures {
     /// Page faults.
     pub faults: u64,
+    /// Of these, faults that found their page mapped.
+    pub faults_found: u64,
     /// Tables made.
     pub tables_made: u64,
     /// The most tables at once.
@@ -55,6 +57,7 @@ impl Figures {
         let count = |of: fn(&CountedRun) -> u64| rounds.first().map_or(0, of);
         Figures {
             faults: causes[OpClass::Fault.name()].times,
+            faults_found: count(|run| run.found_mapped),
             tables_made: count(|run| run.made),
             tables_peak: count(|run| run.peak),
             tables_at_end: count(|run| run.at_end),

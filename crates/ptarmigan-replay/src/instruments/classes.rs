@@ -101,14 +101,26 @@ pub struct TableCounts<'a> {
     made: AtomicU64,
     freed: AtomicU64,
     peak: AtomicU64,
+    /// The most tables at once, with those that are reserved; 0 if these are not counted.
+    peak_with_reserve: AtomicU64,
+    counts_reserve: bool,
     peak_cached: AtomicU64,
 }
 
 impl<'a> TableCounts<'a> {
-    /// Counts from 0.
-    pub fn new(frames: &'a Frames) -> Self {
+    /// Counts from 0. `counts_reserve` says whether tables that are reserved for splits of large
+    /// pages are counted, too.
+    pub fn new(frames: &'a Frames, counts_reserve: bool) -> Self {
         let zero = || AtomicU64::new(0);
-        TableCounts { frames, made: zero(), freed: zero(), peak: zero(), peak_cached: zero() }
+        TableCounts {
+            frames,
+            made: zero(),
+            freed: zero(),
+            peak: zero(),
+            peak_with_reserve: zero(),
+            counts_reserve,
+            peak_cached: zero(),
+        }
     }
 
     /// Returns how many tables were made, roots included.
@@ -119,6 +131,20 @@ impl<'a> TableCounts<'a> {
     /// Returns the most tables that there were at once, roots included.
     pub fn peak(&self) -> u64 {
         self.peak.load(Relaxed)
+    }
+
+    /// Returns the most tables at once with those that were reserved for splits of large pages; as
+    /// [`peak`](Self::peak) if these are not counted.
+    pub fn peak_with_reserve(&self) -> u64 {
+        self.peak_with_reserve.load(Relaxed).max(self.peak())
+    }
+
+    /// Looks at the reserve: after each operation, and when a table above the leaves is made.
+    fn look_at_reserve(&self) {
+        if self.counts_reserve {
+            let live = self.made.load(Relaxed) - self.freed.load(Relaxed);
+            self.peak_with_reserve.fetch_max(live + u64::from(self.frames.reserved()), Relaxed);
+        }
     }
 
     /// Returns the most pages that the policy kept at once.
@@ -141,13 +167,17 @@ unsafe impl<P: Policy + ?Sized> Layer<P> for TableCounts<'_> {
         &self,
         _: &P,
         _: &Pinned<'_>,
-        _: Level,
+        level: Level,
         _: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;
         let made = self.made.fetch_add(1, Relaxed) + 1;
         self.peak.fetch_max(made - self.freed.load(Relaxed), Relaxed);
+        // A split has its leaf table before it gives up the frame that was reserved for it.
+        if level > Level::PTE {
+            self.look_at_reserve();
+        }
         Ok(page)
     }
 
@@ -202,5 +232,6 @@ impl Watch for ByClass<'_> {
         if let Op::Exec { .. } | Op::Exit { .. } = self.ops[at] {
             self.at_end += freed;
         }
+        self.tables.look_at_reserve();
     }
 }

@@ -4,10 +4,12 @@
 //! * `seen` is a finder's view of a replay; `survey` is the replay that provides it.
 //! * `edit` writes a recording anew.
 //! * `work` prices what Linux does for pages, with prices that are measured on this host.
+//! * `library` counts the large pages that the library has in the recording as it is.
 //! * `huge`, `empty`, `zones` with `pack`, and `share` each know one kind of advice.
 mod edit;
 mod empty;
 mod huge;
+mod library;
 mod pack;
 mod seen;
 mod share;
@@ -184,6 +186,9 @@ impl Look<'_> {
         }
         advice.variants.push(Variant::new("without a table in reserve", &bare));
         advice.variants.extend(split);
+        let (sentence, counted) = library::count(self.recorded, self.whole, self.measure);
+        advice.figure += &sentence;
+        advice.variants.extend(counted);
         Ok(verdict)
     }
 
