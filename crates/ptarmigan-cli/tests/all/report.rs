@@ -1,8 +1,8 @@
 //! `report`, with the built program: its figures against those of `replay`, its page, its files.
 use crate::program::{self, Ran, Temporary, ptarmigan, reader_goes_away, run, shipped};
 use ptarmigan_trace::{
-    Arch, AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Name, Prot, Sampled,
-    Unseen, Writer,
+    Arch, AreaKind, CloneKind, Event, FaultFlags, Header, HugePages, Kind, MapFlags, Method, Name, Prot,
+    Sampled, Unseen, Writer,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -532,6 +532,62 @@ fn a_lossy_trace_or_one_unlike_linux_says_so_on_its_face() {
     let ran = report(&[&shipped("fixture.ptrace"), "-o", &dir.path("page.html")]);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     assert!(!dir.read("page.html").contains("class=\"warn\""), "nothing is wrong with this one");
+}
+
+/// A program fills a region, touches another, forks, and takes a part of the first away.
+fn in_large_pages() -> Vec<(u32, Kind)> {
+    let mut kinds = vec![(0, Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 })];
+    kinds.push((0, anon(0x10_0000, 2 * 512)));
+    kinds.extend((0..512).map(|n| (0, write(0x10_0000 + n))));
+    kinds.push((0, write(0x10_0200)));
+    kinds.extend([
+        (0, Kind::Clone { child: 1, kind: CloneKind::Fork }),
+        (1, Kind::Exit { last: true }),
+        (0, Kind::Madvise { start: 0x10_0000, pages: 1, advice: 4 }),
+        (0, Kind::Exit { last: true }),
+    ]);
+    kinds
+}
+
+#[test]
+fn large_pages_are_counted_where_the_recorded_linux_had_huge_ones_and_nowhere_else() {
+    let dir = Dir::new("large");
+    let of = |name: &str, huge: HugePages| {
+        let mut header = header(name);
+        header.huge = huge;
+        trace(&dir, &format!("{name}.ptrace"), &header, &in_large_pages(), false, 0)
+    };
+    let (always, advised) = (of("always", HugePages::Always), of("advised", HugePages::Advised));
+    let page = |traces: &[&str]| {
+        let ran = report(&[traces, &["-o", &dir.path("page.html"), "--data", &dir.path("data")]].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+        (dir.read("page.html"), dir.json("data/report.json")["traces"].clone())
+    };
+    let (html, traces) = page(&[&always]);
+    let (facts, large) = (&traces[0]["facts"], &traces[0]["large"]);
+    assert_eq!((&large["mapped"], &large["splits"]), (&2.into(), &1.into()), "{large}");
+    assert_eq!(large["faults_found"], 511, "{large}");
+    // Root, two tables above the leaves and one of the stack for each of parent and child, and two
+    // leaf tables each with small pages. At most two of each are reserved.
+    let number = |of: &Value, what: &str| of[what].as_u64().unwrap_or_else(|| panic!("{what}: {of}"));
+    let live = |of: &Value| number(of, "peak_live_tables");
+    assert_eq!(live(facts) - live(large), 4, "{facts} {large}");
+    let bytes = |what: &str| number(large, what);
+    assert_eq!(bytes("peak_table_bytes"), live(large) << 12);
+    assert_eq!(bytes("peak_bytes_with_reserve"), number(facts, "peak_table_bytes"), "as Linux counts");
+    for says in [
+        "<h2>Faults map 2 large pages where the recorded Linux had huge ones</h2>",
+        &format!("<td>memory in tables, at most</td><td>{} KiB</td>", live(facts) * 4),
+        &format!("<td>the same with the reserve</td><td>–</td><td>{} KiB</td>", live(facts) * 4),
+    ] {
+        assert!(html.contains(says), "{says}: {html}");
+    }
+    // It asked for none where they had to be asked for.
+    let (html, traces) = page(&[&advised]);
+    assert!(!html.contains("id=\"large\"") && traces[0].get("large").is_none(), "{traces}");
+    let (html, _) = page(&[&always, &advised]);
+    assert!(html.contains("<h2>Faults map 2 large pages (A) and no large pages (B) where"), "{html}");
+    assert!(html.contains("This recording is of a Linux without huge pages."), "{html}");
 }
 
 #[test]

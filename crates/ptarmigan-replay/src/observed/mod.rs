@@ -17,11 +17,13 @@ pub use causes::Cause;
 pub use programs::{Programs, RecordedProgram};
 pub use repeat::PolicyRun;
 
+use super::counted::{CountedMachine, CountedRun};
 use super::input::schedule::Op;
 use super::input::trace::Trace;
 use super::instruments::lives::{FlushSample, Life, LifeWatch, Lives};
 use super::instruments::measured::Measured;
 use super::instruments::stream::Stream;
+use super::linux::HugeFaults;
 use super::platform::RecordedX86;
 use super::report::{Flushes, TruthReport};
 use super::setup::{Setup, SoloTrace};
@@ -132,6 +134,19 @@ impl ObservedTrace {
 
     fn setup(&self) -> Setup<'_, RecordedX86> {
         self.solo.on(self.memory)
+    }
+
+    /// Replays the recording once more, with large pages where the recorded Linux had huge ones.
+    /// `None` if it had none.
+    ///
+    /// # Errors
+    /// As for [`observe`](Self::observe).
+    pub fn count_large(&self) -> Result<Option<CountedRun>, Failure> {
+        if self.trace().huge == HugeFaults::Never {
+            return Ok(None);
+        }
+        let on = CountedMachine { large_pages: true, ..CountedMachine::usual(self.memory) };
+        self.solo.count(&on, self.clock).map(Some)
     }
 
     /// Replays the recording and looks. The axis is cut into at most `parts` parts.

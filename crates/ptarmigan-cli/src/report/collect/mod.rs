@@ -1,5 +1,6 @@
 //! The figures of a report, one trace at a time.
 mod flushes;
+mod large;
 mod live;
 mod placed;
 mod policies;
@@ -7,6 +8,7 @@ mod tables;
 mod warnings;
 
 pub(super) use flushes::FlushFigures;
+pub(super) use large::LargeFigures;
 pub(super) use live::{Live, LivePoint};
 pub(super) use placed::PlacedFigures;
 pub(super) use policies::PolicyFigures;
@@ -28,6 +30,9 @@ pub(super) struct Figures {
     pub tables: TableFigures,
     pub flushes: FlushFigures,
     pub policies: Vec<PolicyFigures>,
+    /// A replay with large pages, if the recorded Linux had huge ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large: Option<LargeFigures>,
     /// Low memory under each `userpte=`, if requested.
     pub userpte: Vec<PlacedFigures>,
 }
@@ -72,7 +77,8 @@ impl Facts {
 }
 
 impl Figures {
-    /// Replays a trace once and derives all figures but those of `userpte=`.
+    /// Replays a trace once and derives all figures but those of `userpte=`. Where the recorded Linux
+    /// had huge pages, a second replay counts large ones.
     ///
     /// # Errors
     /// If the replay fails, or memory runs out.
@@ -112,7 +118,8 @@ impl Figures {
             odd_calls: seen.odd.1,
         };
         let warnings = warnings::of(&facts);
-        Ok(Figures { facts, warnings, live, tables, flushes, policies, userpte: Vec::new() })
+        let large = observed.count_large()?.map(|run| LargeFigures::new(&run));
+        Ok(Figures { facts, warnings, live, tables, flushes, policies, large, userpte: Vec::new() })
     }
 }
 

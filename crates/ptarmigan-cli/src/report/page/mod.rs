@@ -2,6 +2,7 @@
 mod facts;
 mod flushes;
 mod html;
+mod large;
 mod live;
 mod method;
 mod placed;
@@ -39,6 +40,7 @@ pub(super) fn page(all: &[Figures]) -> String {
     html += &policies::latency(all);
     html += &policies::kept(all);
     html += &flushes::flushes(all);
+    html += &large::large(all);
     html += &placed::placed(all);
     html += &method::method(all);
     html + "</body>\n</html>\n"
