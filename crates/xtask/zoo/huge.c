@@ -58,6 +58,28 @@ CASE(thp_collapse) {
     CHECK(madvise(p, SIZE, ADVICE_COLLAPSE) == 0);
     fork_once();
 }
+/* Nobody asks for these: they are huge with `transparent_hugepage=always`. */
+CASE(unasked_parts) {
+    char *p = aligned(SIZE);
+    write_pages(p, 2 * TABLE);
+    write_each(p + 2 * TABLE, 4 * TABLE, TABLE);
+    read_each(p + 6 * TABLE, TABLE, TABLE);
+    fork_once();
+    write_each(p, 4 * TABLE, TABLE);
+    madvise(p + TABLE, TABLE / 2, MADV_DONTNEED);
+    munmap(p + 3 * TABLE + PAGE, PAGE);
+    mprotect(p + 4 * TABLE, PAGE, PROT_READ);
+    CHECK(madvise(p + 5 * TABLE, TABLE, MADV_NOHUGEPAGE) == 0);
+    write_pages(p + 6 * TABLE, TABLE);
+    fork_once();
+}
+CASE(unasked_refused) {
+    char *p = aligned(SIZE);
+    CHECK(madvise(p, SIZE, MADV_NOHUGEPAGE) == 0);
+    write_each(p, SIZE, TABLE);
+    write_each(map_over(aligned(SIZE), SIZE, RW, PRIVATE | MAP_STACK, -1), SIZE, TABLE);
+    fork_once();
+}
 CASE_BUT(thp_shared_collapse, "huge pages of shared memory raise no event") {
     char *p = map_over(aligned(SIZE), SIZE, RW, MAP_SHARED, memory_file(SIZE));
     write_pages(p, SIZE);

@@ -24,6 +24,8 @@ pub struct Found {
     pub lost: u64,
     /// Tables that the trace knows from pages found at stops only: no rule explains them.
     pub unexplained: u64,
+    /// Large pages that faults mapped, if the replay had some.
+    pub large: u64,
     /// The replay's message about the first difference.
     pub first: String,
 }
@@ -44,6 +46,7 @@ impl Found {
             found.checked = number(&truth["checked"]);
             found.equal = if n == 0 { equal } else { found.equal.min(equal) };
             found.findings += number(&run["sanitizer"]["findings"]);
+            found.large = found.large.max(number(&run["large_pages"]));
             found.odd = found.odd.max(number(&run["odd_calls"]));
             found.unexplained = found.unexplained.max(number(&truth["tables_from_stops"]));
             if found.first.is_empty() && equal != found.checked {
@@ -124,7 +127,7 @@ impl Checker {
         if !status.success() {
             return Err(format!("recording: {}", said.trim()));
         }
-        self.replay(cpus)
+        self.replay(cpus, false)
     }
 
     /// Records a command, which is ended after `most`. Returns its status, and the text that the
@@ -160,15 +163,16 @@ impl Checker {
         if trace.exists() { Ok((status, said)) } else { Err(format!("recording: {}", said.trim())) }
     }
 
-    /// Replays the trace that was recorded last, on `cpus` CPUs.
+    /// Replays the trace that was recorded last, on `cpus` CPUs, with large pages if they are wanted.
     ///
     /// # Errors
     /// If the replay fails.
-    pub fn replay(&self, cpus: u32) -> Result<Found, String> {
+    pub fn replay(&self, cpus: u32, large: bool) -> Result<Found, String> {
         let replayed = Command::new(&self.ptarmigan)
             .arg("replay")
             .arg(self.trace())
             .args(["--policy", POLICIES, "--sanitize", "--json", "--cpus", &cpus.to_string()])
+            .args(large.then_some("--large-pages"))
             .output()
             .map_err(|e| format!("{}: {e}", self.ptarmigan.display()))?;
         let report: Value = serde_json::from_slice(&replayed.stdout)
@@ -229,13 +233,13 @@ mod tests {
     fn samples_are_counted_once_and_every_policy_must_have_them_right() {
         let report = serde_json::json!({ "trace": { "lost": 2 }, "runs": [
             { "truth": { "checked": 7, "equal": 7, "differences": {}, "tables_from_stops": 3 },
-              "sanitizer": { "findings": 0 }, "odd_calls": 1 },
+              "sanitizer": { "findings": 0 }, "odd_calls": 1, "large_pages": 4 },
             { "truth": { "checked": 7, "equal": 5, "differences": { "-2": [2, 0] }, "tables_from_stops": 3 },
               "sanitizer": { "findings": 1 }, "odd_calls": 1, "first_odd_call": "why" },
         ]});
         let found = Found::of(&report);
-        let Found { checked, equal, findings, odd, lost, unexplained, ref first } = found;
-        assert_eq!((checked, equal, findings, odd, lost, unexplained), (7, 5, 1, 1, 2, 3));
+        let Found { checked, equal, findings, odd, lost, unexplained, large, ref first } = found;
+        assert_eq!((checked, equal, findings, odd, lost, unexplained, large), (7, 5, 1, 1, 2, 3, 4));
         assert_eq!(first, r#"{"-2":[2,0]}; why"#);
         assert!(!found.is_right());
     }

@@ -1,5 +1,6 @@
 //! Records the commands of lists and compares the replays with Linux's counts of tables.
 use super::check::{Checker, Found};
+use super::huge::AlwaysHuge;
 use super::list::{Entry, List};
 use clap::Args;
 use std::ffi::OsStr;
@@ -16,6 +17,10 @@ pub struct SuiteArgs {
     /// The zoo: small programs of awkward cases, which are built with `cc`.
     #[arg(long)]
     zoo: bool,
+    /// Records with `transparent_hugepage=always`, which takes root, and replays with large pages,
+    /// too. The setting is the machine's, and comes back after each recording.
+    #[arg(long)]
+    always: bool,
     /// Only the commands with these names.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -48,10 +53,12 @@ struct Totals {
     unexplained: u64,
     lost: u64,
     failed: u64,
+    /// Large pages of replays that have some.
+    large: u64,
 }
 
 /// Runs the comparison. The exit status is 0 if enough samples are equal or have a reason and the
-/// sanitizer has no finding, 2 if this host cannot record.
+/// sanitizer has no finding, 2 if this host cannot record or, with `--always`, cannot set that.
 pub fn run(args: &SuiteArgs) -> ExitCode {
     let checker = match Checker::new(args.ptarmigan.as_deref()).and_then(|c| c.probe().map(|()| c)) {
         Ok(checker) => checker,
@@ -60,6 +67,10 @@ pub fn run(args: &SuiteArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(Err(why)) = args.always.then(AlwaysHuge::set) {
+        eprintln!("suite: skipped, as huge pages cannot be set to `always` here: {why}");
+        return ExitCode::from(2);
+    }
     let entries = match entries(args, checker.dir()) {
         Ok(entries) => entries,
         Err(why) => {
@@ -78,6 +89,12 @@ pub fn run(args: &SuiteArgs) -> ExitCode {
         }
     }
     totals.print();
+    if args.always {
+        println!("{} large pages mapped by faults", totals.large);
+        if totals.large == 0 {
+            return ExitCode::FAILURE;
+        }
+    }
     if totals.is_right(args.least) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -120,24 +137,31 @@ fn zoo(dir: &Path) -> Result<String, String> {
 /// Records a command and replays it. Returns the worst replay, and further remarks.
 fn compare(checker: &Checker, entry: &Entry, args: &SuiteArgs) -> Result<(Found, String), String> {
     let command = entry.words().into_iter().map(OsStr::new);
+    let always = args.always.then(AlwaysHuge::set).transpose()?;
     let (status, _) = checker.record(command, Duration::from_secs(args.seconds))?;
+    drop(always);
     if let Some(keep) = &args.keep {
         checker.keep(keep, &entry.name)?;
     }
     let mut worst: Option<Found> = None;
     let mut note = if status.success() { String::new() } else { format!("; {status}") };
-    for &cpus in &args.cpus {
-        let found = checker.replay(cpus)?;
+    let sizes = || [false, true].into_iter().take(1 + usize::from(args.always));
+    for (cpus, large) in args.cpus.iter().flat_map(|&cpus| sizes().map(move |large| (cpus, large))) {
+        let found = checker.replay(cpus, large)?;
         let Some(before) = &mut worst else {
             worst = Some(found);
             continue;
         };
         if (before.equal, before.unexplained) != (found.equal, found.unexplained) {
-            note += &format!("; {} equal with {cpus} CPUs", found.equal);
+            let pages = if large { " and large pages" } else { "" };
+            note += &format!("; {} equal with {cpus} CPUs{pages}", found.equal);
         }
         before.findings += found.findings;
+        before.large = before.large.max(found.large);
+        before.unexplained = before.unexplained.max(found.unexplained);
         if found.equal < before.equal {
-            *before = Found { findings: before.findings, ..found };
+            let Found { findings, large, unexplained, .. } = *before;
+            *before = Found { findings, large, unexplained, ..found };
         }
     }
     worst.map(|found| (found, note)).ok_or_else(|| "no number of CPUs".to_owned())
@@ -152,6 +176,7 @@ impl Totals {
         self.equal += found.equal;
         self.findings += found.findings;
         self.lost += found.lost;
+        self.large += found.large;
         if entry.reason.is_some() {
             self.explained += unequal;
         } else {
@@ -163,6 +188,7 @@ impl Totals {
             (found.odd, "calls refused"),
             (found.findings, "findings"),
             (found.lost, "lost"),
+            (found.large, "large pages"),
         ] {
             if n > 0 {
                 line += &format!("; {n} {what}");
@@ -187,7 +213,7 @@ impl Totals {
     }
 
     fn print(&self) {
-        let Totals { commands, checked, equal, explained, findings, unexplained, lost, failed } = self;
+        let Totals { commands, checked, equal, explained, findings, unexplained, lost, failed, .. } = self;
         println!("{commands} commands: {equal} of {checked} samples equal; {explained} unequal for a reason");
         println!("{unexplained} tables known from pages found at stops only, without a reason");
         println!("{findings} findings; {lost} events lost; {failed} commands not compared");
