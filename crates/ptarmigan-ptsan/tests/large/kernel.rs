@@ -1,17 +1,18 @@
 //! Random operations on two ranges of the kernel's half that share tables, with leaves of all
-//! sizes mixed, compared with maps of their pages. All CPUs use the pages all the time.
+//! sizes and groups mixed, compared with maps of their pages. All CPUs use the pages all the time.
 use crate::rng::Rng;
 use crate::steps::steps;
-use crate::{Pages, needed, pages_of, plain, used};
+use crate::{Pages, group_of, needed, pages_of, plain, used};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
 use ptarmigan::format::{
-    Aarch64K16Upper, Aarch64K64Upper, Aarch64Upper, Attr, Format, Sv39, Sv48, Sv57, X86_64, X86_64La57,
+    Aarch64K16Upper, Aarch64K64Upper, Aarch64Upper, Attr, Format, Sv39, Sv39Napot, Sv48, Sv57, X86_64,
+    X86_64La57,
 };
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
-use ptarmigan::table::{CollapseError, KernelRange, KernelRangeError, MapError};
+use ptarmigan::table::{CollapseError, KernelRange, KernelRangeError, MapError, Sizes};
 use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
@@ -34,8 +35,9 @@ struct Run<'a, 'h, F: Format, T> {
     host: &'h Host<F>,
     rng: Rng,
     cpus: usize,
-    /// How many large pages were mapped, split and collapsed, and how many splits were refused.
-    done: [u64; 4],
+    /// How many large pages were mapped, split and collapsed, how many splits were refused, and how
+    /// many groups were made or found to change in part.
+    done: [u64; 6],
 }
 
 /// The levels whose tables have leaves in ranges, above the lowest: of pages up to 1 GiB.
@@ -82,7 +84,12 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
     fn part(&mut self, owner: &Owner<'h, F>) -> (u64, u64) {
         let (level, first) = self.place(owner);
         let pages = pages_of::<F>(level);
-        let (from, n) = match self.rng.below(6) {
+        let group = group_of::<F>(Level::PTE);
+        let (from, n) = match self.rng.below(if group > 1 { 9 } else { 6 }) {
+            // Around groups of pages.
+            6 => (self.rng.below(4) * group, group),
+            7 => (self.rng.below(4 * group), 1 + self.rng.below(3 * group)),
+            8 => (self.rng.below(3) * group, 4 * group),
             0 => (0, 1),
             1 => (pages - 1, 1),
             2 => (self.rng.below(pages), 1 + self.rng.below(pages)),
@@ -99,13 +106,14 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
     }
 
     fn step<M: Machine>(&mut self, on: On<'_, M>, owner: &mut Owner<'h, F>) {
-        match self.rng.below(16) {
+        match self.rng.below(18) {
             0..=2 => self.map_large(on, owner),
             3 | 4 => self.map_range(on, owner),
             5..=7 => self.unmap(on, owner),
             8 | 9 => self.protect(on, owner),
             10 => self.split(on, owner),
             11 | 12 => self.collapse(on, owner),
+            13 | 14 => self.make_group(on, owner),
             _ => {
                 for _ in 0..8 {
                     self.access(owner);
@@ -146,9 +154,17 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         let flags = AllocFlags::NORMAL;
         // SAFETY: 1. nobody uses the memory behind the frames.
         let done = unsafe {
-            match self.rng.below(4) {
+            match self.rng.below(6) {
                 0 => owner.range.map(on, at, frame, n, used(attr), flags),
                 1 => owner.range.map_range_large(on, at, frame, n, used(attr), Level::PTE, flags),
+                2 => {
+                    let sizes = Sizes::up_to(Level::PTE).with_groups();
+                    owner.range.map_range_large(on, at, frame, n, used(attr), sizes, flags)
+                }
+                3 | 4 => {
+                    let sizes = Sizes::up_to(level).with_groups();
+                    owner.range.map_range_large(on, at, frame, n, used(attr), sizes, flags)
+                }
                 _ => owner.range.map_range_large(on, at, frame, n, used(attr), level, flags),
             }
         };
@@ -173,6 +189,13 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
                 && owner.range.query_leaf(on, va::<F>(page)).is_some_and(|leaf| leaf.at != va::<F>(page))
         };
         let splits = is_end(first) || is_end(first + n);
+        let is_group = |page: u64| {
+            let leaf = owner.range.query_leaf(on, va::<F>(page));
+            leaf.is_some_and(|leaf| leaf.shift != F::shift(leaf.level))
+        };
+        if is_end(first) && is_group(first) || is_end(first + n) && is_group(first + n) {
+            self.done[5] += 1;
+        }
         loop {
             match change(&mut owner.range) {
                 Ok(()) => break,
@@ -213,7 +236,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
         let (page, _) = self.part(owner);
         owner.range.split(on, va::<F>(page), Level::PTE).unwrap();
         let leaf = owner.range.query_leaf(on, va::<F>(page));
-        assert!(leaf.is_none_or(|leaf| leaf.level == Level::PTE));
+        assert!(leaf.is_none_or(|leaf| leaf.shift == F::PAGE_SHIFT));
         self.done[1] += 1;
     }
 
@@ -234,6 +257,29 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
             }
             // Of pages, one of a higher level is not made at once.
             Err(CollapseError::Differs { .. }) => assert!(!is_uniform || level > Level(1)),
+            Err(e) => panic!("{}: {e}", F::NAME),
+        }
+    }
+
+    fn make_group<M: Machine>(&mut self, on: On<'_, M>, owner: &mut Owner<'h, F>) {
+        let pages = group_of::<F>(Level::PTE);
+        let first = self.place(owner).1 + self.rng.below(4) * pages;
+        let one = owner.pages.get(&first).copied();
+        let is_uniform = one.is_some_and(|(pfn, attr)| {
+            u64::from(pfn.0 >> F::PAGE_ORDER).is_multiple_of(pages)
+                && (0..pages).all(|i| {
+                    let own = Pfn(pfn.0 + ((i as u32) << F::PAGE_ORDER));
+                    owner.pages.get(&(first + i)) == Some(&(own, attr))
+                })
+        });
+        let is_large = owner.range.query_leaf(on, va::<F>(first)).is_some_and(|leaf| leaf.level > Level::PTE);
+        match owner.range.make_group(on, va::<F>(first), Level::PTE) {
+            Ok(()) => {
+                assert!(is_uniform || is_large, "{}: {first:#x} became a group", F::NAME);
+                self.done[4] += 1;
+            }
+            Err(CollapseError::Differs { .. }) => assert!(!is_uniform, "{}: {first:#x}", F::NAME),
+            Err(CollapseError::BadPlace(_)) => assert_eq!(F::GROUP_BITS[0], 0),
             Err(e) => panic!("{}: {e}", F::NAME),
         }
     }
@@ -266,8 +312,9 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
             if *page >= next {
                 let leaf = owner.range.query_leaf(on, va::<F>(*page)).unwrap();
                 assert_eq!((leaf.at, leaf.frame), (va::<F>(*page), *pfn), "all of it is in the map");
-                reserved += needed::<F>(leaf.level);
-                next = page + pages_of::<F>(leaf.level);
+                let pages = 1 << (leaf.shift - F::PAGE_SHIFT);
+                reserved += needed::<F>(leaf.level) * (pages / pages_of::<F>(leaf.level));
+                next = page + pages;
             }
         }
         for _ in 0..64 {
@@ -320,6 +367,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
                 owners[which] = Some(claim(on, places[which]));
             }
             self.step(on, owners[which].as_mut().unwrap());
+            soft.with(|sanitizer, memory| sanitizer.flushes_done(memory));
             if step % 64 == 0 {
                 let reserved = owners.iter().flatten().map(|owner| self.compare(on, owner)).sum();
                 assert_eq!(
@@ -340,7 +388,7 @@ impl<'h, F: Format, T: MmuTraits> Run<'_, 'h, F, T> {
 
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 500;
-    let mut sums = [0; 4];
+    let mut sums = [0; 6];
     for seed in 1..=u64::from(steps(STEPS) / PIECE) {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let host = Host::<F>::new(HostConfig { cpus, bytes: 64 << 20, ..HostConfig::default() }).unwrap();
@@ -348,7 +396,7 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         let config =
             Config { cpus, asids: asids != 0, adversary, barriers: T::BROADCASTS, ..Config::new(arch()) };
         let soft = SoftMmu::<_, T>::like(&host, config);
-        let mut run = Run { soft: &soft, host: &host, rng: Rng::new(seed), cpus, done: [0; 4] };
+        let mut run = Run { soft: &soft, host: &host, rng: Rng::new(seed), cpus, done: [0; 6] };
         soft.told(|| run.operations(PIECE, asids));
         sums.iter_mut().zip(run.done).for_each(|(sum, n)| *sum += n);
         host.audit().unwrap();
@@ -357,9 +405,10 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
             assert_eq!(sanitizer.total(), 0, "{}, seed {seed}: {sanitizer}", F::NAME);
         });
     }
-    let [mapped, split, collapsed, refused] = sums;
+    let [mapped, split, collapsed, refused, groups, parts] = sums;
     assert!(mapped > 50 && split > 50 && collapsed > 5, "{}: {sums:?}", F::NAME);
     assert_eq!(refused > 50, F::EVER_BREAKS, "{}: {sums:?}", F::NAME);
+    assert!(F::GROUP_BITS == [0; 5] || groups > 10 && parts > 5, "{}: {sums:?}", F::NAME);
 }
 
 macro_rules! each_format {
@@ -377,6 +426,7 @@ each_format! {
     kernel_of_sv39 Sv39, Fencing;
     kernel_of_sv48 Sv48, Fencing;
     kernel_of_sv57 Sv57, Fencing;
+    kernel_of_sv39_napot Sv39Napot, Fencing;
     kernel_of_aarch64_4k Aarch64Upper, Broadcasting;
     kernel_of_aarch64_16k Aarch64K16Upper, Broadcasting;
     kernel_of_aarch64_64k Aarch64K64Upper, Broadcasting;

@@ -38,7 +38,7 @@ use super::node::{Node, Use};
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Entry, Format};
 use crate::gather::Gather;
-use crate::machine::Machine;
+use crate::machine::{Machine, On};
 use crate::page::{Level, MAX_LEVELS};
 use crate::window::OpenWindow;
 use core::ops::Range;
@@ -96,8 +96,8 @@ fn neighbour<F: Format>(level: Level, first: u64, i: usize) -> u64 {
 
 /// A group, or entries that may become one.
 pub(super) struct Group<'n, 'w, F: Format, W: OpenWindow> {
-    pub(super) node: &'n Node<'w, F, W>,
-    pub(super) first: usize,
+    node: &'n Node<'w, F, W>,
+    first: usize,
     va: u64,
 }
 
@@ -252,6 +252,21 @@ impl<'n, 'w, F: Format, W: OpenWindow> Group<'n, 'w, F, W> {
     pub fn is_inside(&self, range: VirtRange) -> bool {
         let page = (1 << F::PAGE_SHIFT) - 1;
         range.start & !page <= self.va && self.va + self.bytes() <= (range.end + page) & !page
+    }
+
+    /// Tells the machine that its leaves change, from those of `old` to those of `new`.
+    pub fn before_changed<M: Machine>(&self, on: On<'_, M>, old: u64, new: u64) {
+        for index in self.indices() {
+            let of = |leaf| self.entry(leaf, index, false);
+            on.before_changed::<F>(self.level(), of(old), of(new));
+        }
+    }
+
+    /// Whether the group whose first leaf is `new` may take its place only after a break, where
+    /// MMUs use it.
+    pub fn breaks(&self, new: u64, hint: bool) -> bool {
+        let new = self.entry(new, self.first, hint);
+        F::EVER_BREAKS && F::needs_break(self.level(), self.node.load(self.first), new)
     }
 
     /// Notes all of it at the gather.

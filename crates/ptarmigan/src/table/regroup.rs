@@ -49,12 +49,8 @@ impl<F: Format> Tables<F> {
         if new == old && group.is_hinted() == hint {
             return Ok(());
         }
-        for index in group.indices() {
-            let of = |leaf| group.entry(leaf, index, false);
-            on.before_changed::<F>(level, of(old), of(new));
-        }
-        let breaks = |now| F::needs_break(level, now, group.entry(new, group.first, hint));
-        if const { F::EVER_BREAKS } && others == Use::Walked && breaks(group.node.load(group.first)) {
+        group.before_changed(on, old, new);
+        if others == Use::Walked && group.breaks(new, hint) {
             on.tlb().may_flush(on.pin())?;
             if broken.is_full() {
                 make_broken(broken, gather, change)?;

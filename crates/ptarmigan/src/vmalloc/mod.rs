@@ -11,8 +11,9 @@
 //! # Large pages
 //!
 //! An area that shows frames of the caller's ([`Vmalloc::map`], [`Vmalloc::map_memory`]) has large
-//! pages wherever its frames allow them. Frames of [`Vmalloc::alloc`] are taken one by one, so their
-//! area has none; [`Vmalloc::alloc_large`] takes whole blocks for large pages first. A large page
+//! pages wherever its frames allow them, and [groups](Format::GROUP_BITS) if they are asked for
+//! ([`Vmalloc::with_groups`]). Frames of [`Vmalloc::alloc`] are taken one by one, so their area has
+//! none; [`Vmalloc::alloc_large`] takes whole blocks for large pages first. A large page or a group
 //! goes with its area, as a whole.
 //!
 //! # Flushes
@@ -40,7 +41,7 @@ use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, DataFrame, ORDERS};
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::table::{KernelRange, MapError};
+use crate::table::{KernelRange, MapError, Sizes};
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
 use pages::Pages;
@@ -122,6 +123,8 @@ pub struct Vmalloc<'k, F: Format, W> {
     owing: usize,
     areas: usize,
     pages: u64,
+    /// Whether areas have groups.
+    groups: bool,
 }
 
 impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
@@ -142,10 +145,19 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
             Ok([mut taken, owed, owed_frames]) => {
                 // The guard of the first area.
                 taken.take(1, 1, 0);
-                Ok(Vmalloc { range, taken, owed, owed_frames, owing: 0, areas: 0, pages: 0 })
+                let groups = false;
+                Ok(Vmalloc { range, taken, owed, owed_frames, owing: 0, areas: 0, pages: 0, groups })
             }
             Err(error) => Err(Refused { value: range, error }),
         }
+    }
+
+    /// The same, with [groups](Sizes::with_groups) in areas that show frames of the caller's
+    /// ([`map`](Self::map), [`map_memory`](Self::map_memory)), which are placed for it. Areas change
+    /// as a whole, so that no group has to be taken apart.
+    pub fn with_groups(mut self) -> Self {
+        self.groups = true;
+        self
     }
 
     /// Returns the bytes of boot memory that a range of `bytes` bytes takes.
@@ -240,13 +252,12 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         flags: AllocFlags,
     ) -> Result<Area<'k>, AreaError> {
         // Where there is no such place for it, it has pages alone.
-        let largest = if self.has_large(first, pages) { Level(1) } else { Level::PTE };
-        let align = 1u64 << (F::shift(largest) - F::PAGE_SHIFT);
+        let (sizes, align) = self.sizes(first, pages);
         let start = self.range.start().0 >> F::PAGE_SHIFT;
         let rest = u64::from(first.0 >> F::PAGE_ORDER).wrapping_sub(start) & (align - 1);
         self.add(on, pages, attr, false, (align as usize, rest as usize), |range, at| {
             // SAFETY: 1. by the caller; the area is the kernel's.
-            let mapped = unsafe { range.map_range_large(on, at, first, pages, attr, largest, flags) };
+            let mapped = unsafe { range.map_range_large(on, at, first, pages, attr, sizes, flags) };
             if let Err(MapError::Refused(_)) = mapped {
                 // Empty tables are in the way, and this CPU cannot flush now.
                 // SAFETY: 1. as above.
@@ -256,12 +267,24 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
         })
     }
 
-    /// Whether there is a large page, a leaf of a table of level 1, among the frames of `pages`
-    /// pages from `first` on.
-    fn has_large(&self, first: Pfn, pages: u64) -> bool {
+    /// Returns the sizes of leaves for the frames of `pages` pages from `first` on, and the pages
+    /// that the largest of them has: a large page is a leaf of a table of level 1.
+    fn sizes(&self, first: Pfn, pages: u64) -> (Sizes, u64) {
         let first = u64::from(first.0 >> F::PAGE_ORDER);
-        let end = first.saturating_add(pages);
-        Self::large_pages().is_some_and(|size| first.next_multiple_of(size) + size <= end)
+        let has = |size: u64| first.next_multiple_of(size) + size <= first.saturating_add(pages);
+        let group = |level: Level| 1u64 << F::GROUP_BITS[level.at()];
+        let large = Self::large_pages().filter(|large| has(*large));
+        let (largest, mut align) = large.map_or((Level::PTE, 1), |large| (Level(1), large));
+        let sizes = Sizes::up_to(largest);
+        if !self.groups {
+            return (sizes, align);
+        }
+        for size in [group(Level::PTE), large.map_or(1, |large| large * group(Level(1)))] {
+            if has(size) {
+                align = align.max(size);
+            }
+        }
+        (sizes.with_groups(), align)
     }
 
     /// Makes an area that shows the `bytes` bytes of physical memory from `at` on, which need not

@@ -3,14 +3,14 @@ use common::Rng;
 use common::kernel_tlbs::{KernelTlbs, walk};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::cpu::Refused;
-use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::format::{Aarch64Upper, Attr, Format, Sv39Napot, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Space, SpaceMachine};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan::vmalloc::{Area, AreaError, Vmalloc};
 use ptarmigan::window::DirectMap;
-use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
+use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use std::collections::HashMap;
 
 use crate::common;
@@ -251,6 +251,57 @@ fn areas_that_show_memory_of_a_device_have_large_pages_where_its_frames_do() {
     small.push(area);
     small.into_iter().for_each(|area| areas.free(on, area).unwrap());
     assert_eq!((areas.counts().areas, host.frames().reserved()), (0, 0));
+}
+
+#[test]
+fn areas_have_groups_if_they_are_asked_for() {
+    fn format<F: Format>(start: u64) {
+        let host = Host::<F>::new(HostConfig { bytes: 64 << 20, prefault: 0, ..HostConfig::default() });
+        let host = host.unwrap();
+        let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+        let slots = host.slots();
+        let pin = slots[0].pin();
+        let on = m.on(&pin).unwrap();
+        for groups in [false, true] {
+            let bytes = 16 * LEAF;
+            let range = host.kernel().claim(on, VirtAddr(start + u64::from(groups) * bytes), bytes).unwrap();
+            let mut boot = host.boot(Vmalloc::<F, DirectMap>::bytes(bytes)).unwrap();
+            let areas = Vmalloc::new(&mut boot, range).map_err(|refused| refused.error).unwrap();
+            let mut areas = if groups { areas.with_groups() } else { areas };
+            for (at, bytes, expected) in [
+                // A page, 64 KiB and a page; 2 MiB with 64 KiB on either side.
+                ((1 << 30) + (64 << 10) - PAGE, 18 * PAGE, &[12, 16, 12][..]),
+                ((1 << 30) - (64 << 10), LEAF + (128 << 10), &[16, 21, 16]),
+            ] {
+                // SAFETY: 1. nothing uses the memory.
+                let (area, _) = unsafe { areas.map_memory(on, PhysAddr(at), bytes, RW, NORMAL) }.unwrap();
+                let (mut leaves, mut va) = (Vec::new(), area.start().0);
+                while va < area.start().0 + bytes {
+                    let leaf = areas.range().query_leaf(on, VirtAddr(va)).unwrap();
+                    assert_eq!(u64::from(leaf.frame.0) * PAGE, at + (va - area.start().0));
+                    leaves.push(leaf.shift);
+                    va += leaf.range().len();
+                }
+                if groups {
+                    assert_eq!(leaves, expected, "{}", F::NAME);
+                }
+                assert_eq!(leaves.contains(&16), groups, "{}", F::NAME);
+                areas.protect(on, &area, |attr| attr.without(Attr::WRITE)).unwrap();
+                let leaf = areas.range().query_leaf(on, VirtAddr(area.start().0 + bytes / 2)).unwrap();
+                assert!(leaf.shift > 12 || !groups, "{}: protection takes no group apart", F::NAME);
+                assert!(!leaf.attr.has(Attr::WRITE));
+                areas.free(on, area).unwrap();
+            }
+            areas
+                .into_range()
+                .map_err(|refused| refused.error)
+                .unwrap()
+                .release(on, |_, _| {})
+                .unwrap_or_else(|(e, _)| panic!("{e}"));
+        }
+    }
+    format::<Aarch64Upper>(START);
+    format::<Sv39Napot>(0xffff_ffd0_0000_0000);
 }
 
 fn map_device<'k, M: Machine>(

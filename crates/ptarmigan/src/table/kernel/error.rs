@@ -23,8 +23,8 @@ pub enum KernelRangeError {
     Refused(TlbRefusal),
     /// Entries cannot have the attributes.
     Inexpressible(Inexpressible),
-    /// A part of this large page was to be changed, and the architecture demands that all of the
-    /// page faults meanwhile ([`Format::needs_break`]): [`split`](super::KernelRange::split) it
+    /// A part of this large page, or group, was to be changed, and the architecture demands that all
+    /// of it faults meanwhile ([`Format::needs_break`]): [`split`](super::KernelRange::split) it
     /// first, while no CPU uses it.
     PartOfLarge {
         /// Its first address.
@@ -40,7 +40,10 @@ impl fmt::Display for KernelRangeError {
             KernelRangeError::Refused(e) => e.fmt(f),
             KernelRangeError::Inexpressible(e) => e.fmt(f),
             KernelRangeError::PartOfLarge { at } => {
-                write!(f, "a part of the large page at {at} changes: split it first, while no CPU uses it")
+                write!(
+                    f,
+                    "a part of the large page or group at {at} changes: split it first, while no CPU uses it"
+                )
             }
         }
     }

@@ -117,7 +117,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// Refuses pages of which one is mapped.
     fn accept_empty<M: Machine>(&self, on: On<'_, M>, at: VirtAddr, pages: u64) -> Result<(), MapError> {
         let mut mapped = None;
-        self.map_of().each_part(on, at, pages, |part| match part {
+        self.map_of().each_part(on, at, pages, false, |part| match part {
             Part::Table { node, base, first, last } => node.each(first, last, |index, _| {
                 mapped = mapped.or(Some(base + index as u64 * Self::PAGE));
             }),
@@ -212,7 +212,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         let (map, reserve) = (self.map, &mut self.holdings.reserve);
         if filled.is_err() {
             // No MMU has found, or writes to, entries that are not present.
-            map.each_part(on, at, pages, |part| match part {
+            map.each_part(on, at, pages, false, |part| match part {
                 Part::Table { node, first, last, .. } => {
                     node.clear(first, last, Use::Private, |_, old| back(F::frame(Level::PTE, old)));
                 }
@@ -225,7 +225,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             });
             return filled;
         }
-        map.each_part(on, at, pages, |part| match part {
+        map.each_part(on, at, pages, false, |part| match part {
             Part::Table { node, base, first, last } => {
                 for index in first..=last {
                     on.before_mapped::<F>(attr, F::frame(Level::PTE, node.load(index)), 1);

@@ -10,6 +10,7 @@
 //! one, the table is unlinked, and every CPU forgets it.
 use super::claims::Span;
 use super::error::KernelRangeError;
+use super::groups::rehint;
 use super::owner::cut;
 use super::parts::split_one;
 use super::range::KernelRange;
@@ -19,12 +20,12 @@ use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, HighUse, NoFrame};
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::table::group::SET_BY_MMUS;
+use crate::table::group::{Group, SET_BY_MMUS, group_shift, is_hinted};
 use crate::table::large::{has_leaves, size, united};
 use crate::table::map_error::{CollapseError, MapError, check_frames};
 use crate::table::node::{Node, Use};
 use crate::table::range::Part;
-use crate::table::sizes::{Sizes, Stretch, check_block, needed_for, stretches};
+use crate::table::sizes::{Sizes, Stretch, check_block, check_group, needed_for, stretches};
 use crate::table::tables::{adopt, descend, free_unlinked};
 use crate::tlb::Runs;
 use crate::window::OpenWindow;
@@ -97,9 +98,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     }
 
     /// Maps `pages` pages from `at` on to the frames from `first` on, with the largest leaves of
-    /// tables of `largest` or lower that addresses and frames are aligned for: a direct map, a
-    /// framebuffer, the memory of a device. With [`Level::PTE`] it maps pages alone. Tables for all
-    /// that may be split are reserved at once.
+    /// `sizes` that addresses and frames are aligned for: a direct map, a framebuffer, the memory of
+    /// a device. With [`Level::PTE`] it maps pages alone, and with [groups](Sizes::with_groups) each
+    /// whole group has the hint. Tables for all that may be split are reserved at once.
     ///
     /// Empty tables that are in the way are given back, for which all CPUs are flushed.
     ///
@@ -151,14 +152,14 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         first: Pfn,
         pages: u64,
         attr: Attr,
-        largest: Level,
+        sizes: impl Into<Sizes>,
         flags: AllocFlags,
     ) -> Result<(), MapError> {
+        let sizes: Sizes = sizes.into();
         self.accept_mapping(on, at, pages)?;
         check_frames::<F>(first, pages)?;
         F::expresses(attr)?;
-        Self::has_size(largest)?;
-        let sizes = Sizes::up_to(largest);
+        Self::has_size(sizes.largest)?;
         let stretches = || stretches::<F>(at.0, pages << F::PAGE_SHIFT, first, sizes);
         let Some(wanted) = needed_for::<F>(stretches()) else {
             return Err(NoFrame::new(0, on.node(), on.frames().node_free(on.node())).into());
@@ -171,11 +172,15 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             self.holdings.reserve.lower::<F, M>(on, wanted);
             return Err(e);
         }
-        for Stretch { va, first, level, n, .. } in stretches() {
+        for stretch in stretches() {
+            let Stretch { va, first, level, n, hint } = stretch;
+            if hint {
+                self.holdings.reserve.note_groups();
+            }
             if level == Level::PTE {
-                self.put_pages(on, VirtAddr(va), first, n, attr);
+                self.put_pages(on, VirtAddr(va), first, n, attr, hint);
             } else {
-                self.put_large(on, (va, level), first, n, attr);
+                self.put_large(on, stretch, attr);
             }
         }
         Ok(())
@@ -198,7 +203,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             let from = F::index(level, va);
             in_the_way |= (from..from + n as usize).any(|index| !F::is_none(node.load(index)));
             let mut mapped = None;
-            self.map.each_part(on, VirtAddr(va), n << (F::shift(level) - F::PAGE_SHIFT), |part| match part {
+            let pages = n << (F::shift(level) - F::PAGE_SHIFT);
+            self.map.each_part(on, VirtAddr(va), pages, false, |part| match part {
                 Part::Table { node, base, first, last } => node.each(first, last, |index, _| {
                     mapped = mapped.or(Some(base + index as u64 * Self::PAGE));
                 }),
@@ -260,15 +266,9 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         }
     }
 
-    /// Maps `n` large pages of one table, once all that may fail has been done.
-    fn put_large<M: Machine>(
-        &self,
-        on: On<'_, M>,
-        (va, level): (u64, Level),
-        first: Pfn,
-        n: u64,
-        attr: Attr,
-    ) {
+    /// Maps a stretch of large pages of one table, once all that may fail has been done.
+    fn put_large<M: Machine>(&self, on: On<'_, M>, stretch: Stretch, attr: Attr) {
+        let Stretch { va, first, level, n, hint } = stretch;
         let Some(node) = self.map.find(on, va, level) else { return };
         let pages = 1u64 << (F::shift(level) - F::PAGE_SHIFT);
         on.before_mapped::<F>(attr, first, pages * n);
@@ -278,14 +278,15 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         node.put_run(index, n as usize, || {
             let raw = F::leaf(level, pfn, attr);
             pfn = Pfn(pfn.0.wrapping_add(step));
-            raw
+            if hint { F::hinted(level, raw) } else { raw }
         });
         drop(claims);
         on.became_valid(None, va, F::shift(level), n, 0, node.load(index));
     }
 
-    /// Splits the page that maps `va` until it is a leaf of a table of `level` or lower. Mappings
-    /// stay as they are. Where no break is needed, operations on parts of large pages do it
+    /// Splits the page that maps `va` until it is a leaf of a table of `level` or lower, and takes
+    /// the hint from a group of leaves of `level`. Mappings stay as they are. Where no break is
+    /// needed, operations on parts of large pages do it
     /// themselves.
     ///
     /// Where the architecture demands a [break](Format::needs_break), an access of any CPU to any
@@ -304,10 +305,16 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         let page = va.0 & !(Self::PAGE - 1);
         self.accept(on, VirtAddr(page), 1)?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
-        while let Some((found, _)) = self.map.large_at(on, page)
-            && found > level
-            && split_one(self.map, on, (page, found), &mut self.holdings.reserve, &mut stale)?
-        {}
+        let groups = self.holdings.reserve.has_groups();
+        while let Some((found, raw)) = self.map.leaf_at(on, page) {
+            if groups && found >= level && is_hinted::<F>(found, raw) {
+                rehint(self.map, on, (page, found), false, &mut stale)?;
+            } else if found <= level
+                || !split_one(self.map, on, (page, found), &mut self.holdings.reserve, &mut stale)?
+            {
+                break;
+            }
+        }
         Ok(stale.flush()?)
     }
 
@@ -357,7 +364,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         }
         node.exchange_large(index, if breaks { unused } else { leaf }, Use::Walked);
         let replaced = Replaced::<F, M> { node: &node, index, link };
-        stale.table_goes(va.0, size::<F>(level));
+        stale.change_all(va.0, size::<F>(level));
         if let Err(e) = stale.flush_tables() {
             drop(replaced);
             self.holdings.reserve.lower::<F, M>(on, 1);
@@ -382,5 +389,37 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         unsafe { self.give_tables(on) };
         on.became_valid(None, va.0, F::shift(level), 1, 0, leaf);
         Ok(())
+    }
+
+    /// Makes a [group](Format::GROUP_BITS) of existing leaves of a table of `level`, from `va` on, as
+    /// [`TreeMut::make_group`](crate::table::TreeMut::make_group) does. A group, or a larger page,
+    /// stays.
+    ///
+    /// Where the architecture demands a [break](Format::needs_break), an access of any CPU to the
+    /// pages faults for a while, as for [`split`](Self::split).
+    ///
+    /// # Errors
+    ///
+    /// [`CollapseError`]; the leaves are as they were.
+    pub fn make_group<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        va: VirtAddr,
+        level: Level,
+    ) -> Result<(), CollapseError> {
+        check_group::<F>(va, level).map_err(CollapseError::BadPlace)?;
+        let pages = 1 << (group_shift::<F>(level) - F::PAGE_SHIFT);
+        self.accept_mapping(on, va, pages).map_err(CollapseError::BadPlace)?;
+        let differs = CollapseError::Differs { at: va };
+        if self.map_of().leaf_at(on, va.0).ok_or(differs)?.0 > level {
+            return Ok(());
+        }
+        let node = self.map_of().find(on, va.0, level).ok_or(differs)?;
+        Group::around(&node, va.0).fits().map_err(|at| CollapseError::Differs { at })?;
+        self.pay(on)?;
+        let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
+        self.holdings.reserve.note_groups();
+        rehint(self.map, on, (va.0, level), true, &mut stale)?;
+        Ok(stale.flush()?)
     }
 }

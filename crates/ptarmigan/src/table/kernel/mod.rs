@@ -2,6 +2,7 @@
 mod claims;
 mod error;
 mod fill;
+mod groups;
 mod large;
 mod owner;
 mod parts;

@@ -7,9 +7,11 @@
 //! same. Where the architecture demands a break ([`Format::needs_break`]) all of the large page
 //! would fault for a while, also for code that knows nothing of the change. So such a change is
 //! refused ([`KernelRangeError::PartOfLarge`]), and
-//! [`KernelRange::split`](super::KernelRange::split) is a call of its own.
+//! [`KernelRange::split`](super::KernelRange::split) is a call of its own. A
+//! [group](super::groups) is unfolded in the same way, or refused.
 use super::claims::Span;
 use super::error::KernelRangeError;
+use super::groups::rehint;
 use super::roots::KernelMap;
 use super::stale::Stale;
 use crate::addr::VirtAddr;
@@ -28,7 +30,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     /// its table.
     pub(super) fn large_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Level, u64)> {
         let mut found = None;
-        self.each_part(on, VirtAddr(va), 1, |part| {
+        self.each_part(on, VirtAddr(va), 1, false, |part| {
             if let Part::Large { node, raw, .. } = part {
                 found = Some((node.level(), raw));
             }
@@ -42,7 +44,8 @@ fn breaks<F: Format>(level: Level, raw: u64) -> bool {
     F::EVER_BREAKS && F::needs_break(level, raw, F::link(level, crate::addr::PhysAddr(0)))
 }
 
-/// Splits the large pages of the range `span` that lie partly in `pages` pages from `at` on.
+/// Splits the large pages of the range `span` that lie partly in `pages` pages from `at` on, and
+/// unfolds groups.
 ///
 /// # Errors
 ///
@@ -77,6 +80,11 @@ fn split_around<F: Format, W: OpenWindow, M: Machine>(
     let ends = || [Some(start), (last < span.last).then(|| last + 1)].into_iter().flatten();
     let cut_at = |va: u64| map.large_at(on, va).filter(|(level, _)| va & (size::<F>(*level) - 1) != 0);
     for va in ends() {
+        if reserve.has_groups()
+            && let Some((start, _, true)) = map.group_around(on, va)
+        {
+            return Err(KernelRangeError::PartOfLarge { at: VirtAddr(start) });
+        }
         if let Some((level, raw)) = cut_at(va)
             && breaks::<F>(level, raw)
         {
@@ -84,6 +92,11 @@ fn split_around<F: Format, W: OpenWindow, M: Machine>(
         }
     }
     for va in ends() {
+        if reserve.has_groups()
+            && let Some((_, level, _)) = map.group_around(on, va)
+        {
+            rehint(map, on, (va, level), false, stale)?;
+        }
         while let Some((level, _)) = cut_at(va) {
             if !split_one(map, on, (va, level), reserve, stale)? {
                 break;

@@ -25,6 +25,7 @@
 //! range does.
 use super::claims::{Holdings, Span};
 use super::error::KernelRangeError;
+use super::groups::{change_groups, note};
 use super::parts::{clear_large, split_ends};
 use super::roots::KernelMap;
 use super::stale::Stale;
@@ -35,11 +36,12 @@ use crate::frames::{AllocFlags, HighUse};
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::broken::{BATCH, Broken};
+use crate::table::group::{Group, has_groups, is_hinted};
 use crate::table::large::size;
 use crate::table::map_error::{MapError, check_frames};
 use crate::table::mapped::{Mapped, each_page};
 use crate::table::node::{NeedsBreak, Node, Use};
-use crate::table::range::Part;
+use crate::table::range::{Part, each_part_of_table};
 use crate::table::tables::{Path, descend, page_of};
 use crate::window::OpenWindow;
 
@@ -70,13 +72,15 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     }
 
     /// Calls `visit` for the leaf tables and the large pages of `pages` pages from `at` on, which
-    /// are in a range that the caller owns, in order.
+    /// are in a range that the caller owns, in order. If there may be `groups`, it is called for
+    /// these too; otherwise entries of tables, and large pages, may have a hint.
     #[inline]
     pub(super) fn each_part<M: Machine>(
         &self,
         on: On<'_, M>,
         at: VirtAddr,
         pages: u64,
+        groups: bool,
         mut visit: impl FnMut(Part<'_, '_, F, M::Window>),
     ) {
         let mut done = 0;
@@ -87,9 +91,14 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             let index = F::index(end.level, va);
             if end.level > Level::PTE {
                 let size = 1u64 << F::shift(end.level);
-                let (va, raw) = (va & !(size - 1), node.load(index));
+                let (mut va, raw) = (va & !(size - 1), node.load(index));
+                let mut size = size;
                 // The owner of a range beside this one may have linked a table.
-                if F::entry(end.level, raw) == Entry::Leaf {
+                if groups && is_hinted::<F>(end.level, raw) {
+                    let group = Group::around(&node, va);
+                    (va, size) = (group.va(), group.bytes());
+                    visit(Part::Group(group));
+                } else if F::entry(end.level, raw) == Entry::Leaf {
                     visit(Part::Large { node: &node, index, va, raw });
                 }
                 done += (size - (at.0 + done * (1 << F::PAGE_SHIFT) - va)) >> F::PAGE_SHIFT;
@@ -97,7 +106,12 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             }
             let n = (pages - done).min((F::entries(Level::PTE) - index) as u64);
             let base = va - index as u64 * (1 << F::PAGE_SHIFT);
-            visit(Part::Table { node: &node, base, first: index, last: index + n as usize - 1 });
+            let (first, last) = (index, index + n as usize - 1);
+            if const { has_groups::<F>() } && groups {
+                each_part_of_table(&node, base, (first, last), &mut visit);
+            } else {
+                visit(Part::Table { node: &node, base, first, last });
+            }
             done += n;
         }
     }
@@ -112,7 +126,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         pages: u64,
         mut visit: impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
     ) {
-        self.each_part(on, at, pages, |part| {
+        self.each_part(on, at, pages, false, |part| {
             if let Part::Table { node, base, first, last } = part {
                 visit(node, base, first, last);
             }
@@ -275,11 +289,12 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         check_frames::<F>(first, pages)?;
         F::expresses(attr)?;
         self.prepare(on, at, pages, flags)?;
-        self.put_pages(on, at, first, pages, attr);
+        self.put_pages(on, at, first, pages, attr, false);
         Ok(())
     }
 
-    /// Maps pages, once all that may fail has been [done](Self::prepare).
+    /// Maps pages, once all that may fail has been [done](Self::prepare); with the `hint`, whole
+    /// groups.
     pub(super) fn put_pages<M: Machine>(
         &self,
         on: On<'_, M>,
@@ -287,6 +302,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         first: Pfn,
         pages: u64,
         attr: Attr,
+        hint: bool,
     ) {
         self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
@@ -295,7 +311,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             node.put_run(low, high - low + 1, || {
                 let raw = F::leaf(Level::PTE, pfn, attr);
                 pfn = Pfn(pfn.0.wrapping_add(1 << F::PAGE_ORDER));
-                raw
+                if (const { has_groups::<F>() }) && hint { F::hinted(Level::PTE, raw) } else { raw }
             });
             let va = base + low as u64 * Self::PAGE;
             on.became_valid(None, va, F::PAGE_SHIFT, (high - low + 1) as u64, 0, node.load(low));
@@ -305,26 +321,33 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// Returns the mapping of the page at `va`, which may be a part of a large one.
     pub fn query<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
         let (level, raw) = self.leaf_at(on, va)?;
-        Some(page_of::<F>(level, raw, va.0))
+        let (frame, attr) = page_of::<F>(level, raw, va.0);
+        if is_hinted::<F>(level, raw) {
+            // Bits that an MMU has set in one entry are the group's.
+            return Some((frame, attr | self.query_leaf(on, va)?.attr));
+        }
+        Some((frame, attr))
     }
 
-    /// Returns the page at `va`, large or not.
+    /// Returns the page or group at `va`, large or not.
     pub fn query_leaf<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<Mapped> {
         let (level, raw) = self.leaf_at(on, va)?;
+        if is_hinted::<F>(level, raw) {
+            let node = self.map.find(on, va.0, level)?;
+            let group = Group::around(&node, va.0);
+            return Some(Mapped::of::<F>(level, group.va(), F::hinted(level, group.leaf())));
+        }
         Some(Mapped::of::<F>(level, va.0 & !(size::<F>(level) - 1), raw))
     }
 
     fn leaf_at<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Level, u64)> {
         self.accept(on, VirtAddr(va.0 & !(Self::PAGE - 1)), 1).ok()?;
-        let end = descend::<F, _>(on.window(), self.map.reference(), Self::ROOT, va.0, Level::PTE);
-        let node = Node::<F, M::Window>::open(on.window(), on.frames(), end.level, end.at);
-        let raw = node.load(F::index(end.level, va.0));
-        (F::entry(end.level, raw) == Entry::Leaf).then_some((end.level, raw))
+        self.map.leaf_at(on, va.0)
     }
 
     /// Unmaps `pages` pages from `at` on, has every CPU forget them, and then calls
     /// `gone(address, frame)` for each that was mapped. Does not allocate: large pages that lie
-    /// partly in there are split, for which tables are reserved. Tables stay.
+    /// partly in there are split, for which tables are reserved, and groups unfolded. Tables stay.
     ///
     /// # Errors
     ///
@@ -355,7 +378,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.accept(on, at, pages)?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         split_ends(self.map, on, self.span, (at, pages), &mut self.holdings.reserve, &mut stale)?;
-        self.map.each_part(on, at, pages, |part| match part {
+        let groups = self.holdings.reserve.has_groups();
+        self.map.each_part(on, at, pages, groups, |part| match part {
             Part::Table { node, base, first, last } => {
                 stale.pages_follow();
                 node.each(first, last, |index, _| {
@@ -367,12 +391,15 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 stale.change_large(va, F::shift(node.level()));
                 node.break_off(index);
             }
-            // Ranges have none.
-            Part::Group(_) => {}
+            // Its entries have no hint then.
+            Part::Group(group) => {
+                note(&mut stale, &group);
+                group.break_off();
+            }
         });
         stale.flush()?;
         let (map, reserve) = (self.map, &mut self.holdings.reserve);
-        map.each_part(on, at, pages, |part| match part {
+        map.each_part(on, at, pages, false, |part| match part {
             Part::Table { node, base, first, last } => {
                 // No MMU writes to an entry that is not present, and no entry is hashed.
                 node.clear(first, last, Use::Private, |index, old| {
@@ -386,6 +413,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 clear_large(map, on, node, index, reserve);
                 gone(node.level(), va, raw);
             }
+            // They have been broken off.
             Part::Group(_) => {}
         });
         Ok(())
@@ -395,7 +423,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     /// its own, and has every CPU forget its translations of those that differ. `change` is called
     /// several times for a page: once before any page changes, and as MMUs set bits in between. For
     /// the same attributes it must return the same. Large pages that lie partly in there are
-    /// split, for which tables are reserved.
+    /// split, for which tables are reserved, and groups unfolded. A group is changed as a whole.
     ///
     /// Pages whose change [needs a break](Format::needs_break) are broken off in batches, flushed,
     /// and made. Until then an access of any CPU to them faults: they must not be used meanwhile.
@@ -415,17 +443,21 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         let mut express = |level, raw| {
             expressed = expressed.and_then(|()| F::expresses(change(F::attr(level, raw))));
         };
-        self.map.each_part(on, at, pages, |part| match part {
+        let groups = self.holdings.reserve.has_groups();
+        self.map.each_part(on, at, pages, groups, |part| match part {
             Part::Table { node, first, last, .. } => {
                 node.each(first, last, |_, raw| express(Level::PTE, raw));
             }
             Part::Large { node, raw, .. } => express(node.level(), raw),
-            Part::Group(_) => {}
+            Part::Group(group) => express(group.level(), group.leaf()),
         });
         expressed?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         split_ends(self.map, on, self.span, (at, pages), &mut self.holdings.reserve, &mut stale)?;
         let change = |level, raw| F::map_attr(level, raw, &change);
+        if groups {
+            change_groups(self.map, on, (at, pages), &mut stale, &change)?;
+        }
         let valid = |level, va, raw| on.became_valid(None, va, F::shift(level), 1, 0, raw);
         let mut broken = Broken::<_, _, _, BATCH>::new(|level, va| self.map.find(on, va, level));
         let mut refused = None;
@@ -464,11 +496,12 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 refused = made.err();
             }
         };
-        self.map.each_part(on, at, pages, |part| match part {
+        self.map.each_part(on, at, pages, groups, |part| match part {
             Part::Table { node, base, first, last } => node.each(first, last, |index, raw| {
                 change_one(node, index, base + index as u64 * Self::PAGE, raw);
             }),
             Part::Large { node, index, va, raw } => change_one(node, index, va, raw),
+            // They have been changed.
             Part::Group(_) => {}
         });
         if !broken.is_empty() {

@@ -66,10 +66,10 @@ impl<'a, M: Machine> Stale<'a, M> {
         self.runs.insert(va, va.wrapping_add(1 << shift));
     }
 
-    /// Notes that the table of the pages in `bytes` bytes from `va` on goes, by
-    /// [`flush_tables`](Self::flush_tables).
+    /// Notes that all pages in `bytes` bytes from `va` on change, or that their table goes, by
+    /// [`flush_tables`](Self::flush_tables). No page of them was hashed.
     #[cold]
-    pub fn table_goes(&mut self, va: u64, bytes: u64) {
+    pub fn change_all(&mut self, va: u64, bytes: u64) {
         self.large = 0;
         self.runs.insert(va, va.wrapping_add(bytes));
     }
