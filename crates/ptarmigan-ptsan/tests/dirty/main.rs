@@ -5,6 +5,7 @@
 //! set. CPUs write in the middle of a log, too: while it tells pages, and before its flush. So a
 //! write is told by that log or by the next one.
 mod mmu;
+mod race;
 #[macro_use]
 #[path = "../driver/formats.rs"]
 mod formats;
