@@ -7,6 +7,7 @@ use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::{Aarch64, Aarch64Upper, Attr, Format, MemoryType, X86_64};
 use ptarmigan::frames::{AllocFlags, End, Request, ZoneClass};
 use ptarmigan::machine::Machine;
+use ptarmigan::page::Level;
 use ptarmigan::quicklist::{Layered, Quicklists};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::table::{KernelMap, Tree, TreeMut};
@@ -136,6 +137,50 @@ fn pages_of_a_tree_change_their_memory_type_with_a_break() {
     device(&found, 1);
     let (total, _) = user_pages::<false>(|edit| edit.change_range(all, |attr| attr | DEVICE).unwrap());
     assert!(total > 0, "a library that is not told to break is found");
+}
+
+/// The sanitizer takes a group that comes back without the hint for the same pages: so the test asks
+/// the TLB.
+#[test]
+fn a_group_of_a_tree_loses_its_hint_with_a_flush_of_all_its_pages() {
+    let host = host::<AArch64<true>>(1);
+    let soft = Soft::like(&host, Config { asids: true, ..Config::new(Arch::aarch64_4k(48)) });
+    soft.told(|| {
+        let policy = Layered::new(&soft, host.quicklists().unwrap()).unwrap();
+        let tlb = TlbConfig { asids: 8, ..TlbConfig::new(1) };
+        let machine = HostMachine::with_tlb(&host, policy, &soft, tlb, Delivery::AtOnce).unwrap();
+        let slots = host.slots();
+        let pin = slots[0].pin();
+        let on = machine.on(&pin).unwrap();
+        let mut tree = Tree::<AArch64<true>>::new(on, AllocFlags::NORMAL).unwrap();
+        let mut edit = tree.edit(on).unwrap();
+        let at = VirtAddr(0x4000_0000);
+        // SAFETY: 1. no program uses the memory behind these frames.
+        unsafe { edit.map_group(at, Level::PTE, Pfn(0x1000), USER, AllocFlags::NORMAL).unwrap() };
+        edit.flush();
+        tree.activate(on).unwrap();
+        let in_tlb = || {
+            let found = |i| {
+                let va = at.0 + i * PAGE;
+                soft.with(|san, memory| san.translate(memory, 0, va, ptsan::Access::READ)).unwrap().from_tlb
+            };
+            (0..16).filter(|i| found(*i)).count()
+        };
+        in_tlb();
+        assert_eq!(in_tlb(), 16);
+        let mut edit = tree.edit(on).unwrap();
+        edit.split(VirtAddr(at.0 + 5 * PAGE), Level::PTE).unwrap();
+        assert_eq!(in_tlb(), 0, "of pages without the hint");
+        edit.flush();
+        tree.edit(on).unwrap().make_group(at, Level::PTE).unwrap();
+        // One walk is for all pages of a group.
+        assert_eq!(in_tlb(), 15, "of a group that was made");
+        tree.deactivate(on).unwrap();
+        tree.end(on, |_, _, _| {}).unwrap();
+        machine.drain(&slots);
+    });
+    soft.with(|san, _| san.finish());
+    assert_eq!(soft.with(|san, _| san.total()), 0);
 }
 
 #[test]
