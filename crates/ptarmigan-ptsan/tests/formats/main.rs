@@ -1,4 +1,4 @@
-//! Random operations on spaces of every format, compared with a map of pages.
+//! Random operations on spaces of formats of every kind, compared with a map of pages.
 //!
 //! The map says what each page of each space shows: a number that its program has written last, or
 //! zero. Pages are read and written where the software MMU finds them, which decodes entries as the
@@ -12,11 +12,8 @@ mod drive;
 mod map;
 
 use drive::{Drive, Ran, drive};
-use ptarmigan::format::{
-    Aarch64, Aarch64K16, Aarch64K64, Aarch64Stage2, Ept, I386, Ia64, LoongArch64, Npt, Sparc64, Sv32, Sv39,
-    Sv39x4, Sv48, Sv48x4, Sv57, X86_64, X86_64La57, X86Pae,
-};
-use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, Refilled, Watchable};
+use ptarmigan::format::{Aarch64K16, Ia64, LoongArch64, Sparc64};
+use ptarmigan_ptsan::{Broadcasting, MmuTraits, Refilled, Watchable};
 use steps::steps;
 
 /// Steps of each format: some seconds.
@@ -47,24 +44,29 @@ macro_rules! each_format {
     )* };
 }
 
+// Those that `large_spaces` has not; the others with the feature `formats`.
 each_format! {
-    i386 I386, Interrupting;
-    i386_pae X86Pae, Interrupting;
-    x86_64 X86_64, Interrupting;
-    x86_64_5 X86_64La57, Interrupting;
-    sv32 Sv32, Fencing;
-    sv39 Sv39, Fencing;
-    sv48 Sv48, Fencing;
-    sv57 Sv57, Fencing;
-    aarch64_4k Aarch64, Broadcasting;
     aarch64_16k Aarch64K16, Broadcasting;
-    aarch64_64k Aarch64K64, Broadcasting;
     loongarch64 LoongArch64, Refilled;
     sparc64 Sparc64, Refilled;
     ia64 Ia64, Refilled;
-    aarch64_s2 Aarch64Stage2, Broadcasting;
-    ept Ept, Interrupting;
-    npt Npt, Interrupting;
-    sv39x4 Sv39x4, Fencing;
-    sv48x4 Sv48x4, Fencing;
+}
+
+#[cfg(feature = "formats")]
+each_format! {
+    i386 ptarmigan::format::I386, ptarmigan_ptsan::Interrupting;
+    i386_pae ptarmigan::format::X86Pae, ptarmigan_ptsan::Interrupting;
+    x86_64 ptarmigan::format::X86_64, ptarmigan_ptsan::Interrupting;
+    x86_64_5 ptarmigan::format::X86_64La57, ptarmigan_ptsan::Interrupting;
+    sv32 ptarmigan::format::Sv32, ptarmigan_ptsan::Fencing;
+    sv39 ptarmigan::format::Sv39, ptarmigan_ptsan::Fencing;
+    sv48 ptarmigan::format::Sv48, ptarmigan_ptsan::Fencing;
+    sv57 ptarmigan::format::Sv57, ptarmigan_ptsan::Fencing;
+    aarch64_4k ptarmigan::format::Aarch64, Broadcasting;
+    aarch64_64k ptarmigan::format::Aarch64K64, Broadcasting;
+    aarch64_s2 ptarmigan::format::Aarch64Stage2, Broadcasting;
+    ept ptarmigan::format::Ept, ptarmigan_ptsan::Interrupting;
+    npt ptarmigan::format::Npt, ptarmigan_ptsan::Interrupting;
+    sv39x4 ptarmigan::format::Sv39x4, ptarmigan_ptsan::Fencing;
+    sv48x4 ptarmigan::format::Sv48x4, ptarmigan_ptsan::Fencing;
 }

@@ -3,7 +3,7 @@
 use crate::rng::Rng;
 use crate::{pages_of, plain, used};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
-use ptarmigan::format::{Aarch64K16Upper, Aarch64Upper, Attr, Format, Sv39, Sv48, Sv57, X86_64, X86_64La57};
+use ptarmigan::format::{Aarch64Upper, Attr, Format, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrame, ORDERS};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
@@ -12,7 +12,7 @@ use ptarmigan::tlb::{CostModel, Costs, TlbConfig};
 use ptarmigan::vmalloc::{Area, AreaError, Vmalloc};
 use ptarmigan::window::DirectMap;
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
-use ptarmigan_ptsan::{Broadcasting, Fencing, Interrupting, MmuTraits, SoftMmu, Told, Watchable};
+use ptarmigan_ptsan::{Broadcasting, Interrupting, MmuTraits, SoftMmu, Told, Watchable};
 use ptsan::{Adversary, Arch, Barrier, Config, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -273,10 +273,14 @@ macro_rules! each_format {
 
 each_format! {
     areas_of_x86_64 X86_64, Interrupting;
-    areas_of_x86_64_5 X86_64La57, Interrupting;
-    areas_of_sv39 Sv39, Fencing;
-    areas_of_sv48 Sv48, Fencing;
-    areas_of_sv57 Sv57, Fencing;
     areas_of_aarch64_4k Aarch64Upper, Broadcasting;
-    areas_of_aarch64_16k Aarch64K16Upper, Broadcasting;
+}
+
+#[cfg(feature = "formats")]
+each_format! {
+    areas_of_x86_64_5 ptarmigan::format::X86_64La57, ptarmigan_ptsan::Interrupting;
+    areas_of_sv39 ptarmigan::format::Sv39, ptarmigan_ptsan::Fencing;
+    areas_of_sv48 ptarmigan::format::Sv48, ptarmigan_ptsan::Fencing;
+    areas_of_sv57 ptarmigan::format::Sv57, ptarmigan_ptsan::Fencing;
+    areas_of_aarch64_16k ptarmigan::format::Aarch64K16Upper, ptarmigan_ptsan::Broadcasting;
 }

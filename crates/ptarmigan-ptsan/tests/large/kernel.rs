@@ -4,10 +4,7 @@ use crate::rng::Rng;
 use crate::steps::steps;
 use crate::{Pages, group_of, needed, pages_of, plain, used};
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, VirtAddr};
-use ptarmigan::format::{
-    Aarch64K16Upper, Aarch64K64Upper, Aarch64Upper, Attr, Format, Sv39, Sv39Napot, Sv48, Sv57, X86_64,
-    X86_64La57,
-};
+use ptarmigan::format::{Aarch64Upper, Attr, Format, Sv39Napot, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
@@ -422,12 +419,16 @@ macro_rules! each_format {
 
 each_format! {
     kernel_of_x86_64 X86_64, Interrupting;
-    kernel_of_x86_64_5 X86_64La57, Interrupting;
-    kernel_of_sv39 Sv39, Fencing;
-    kernel_of_sv48 Sv48, Fencing;
-    kernel_of_sv57 Sv57, Fencing;
     kernel_of_sv39_napot Sv39Napot, Fencing;
     kernel_of_aarch64_4k Aarch64Upper, Broadcasting;
-    kernel_of_aarch64_16k Aarch64K16Upper, Broadcasting;
-    kernel_of_aarch64_64k Aarch64K64Upper, Broadcasting;
+}
+
+#[cfg(feature = "formats")]
+each_format! {
+    kernel_of_x86_64_5 ptarmigan::format::X86_64La57, ptarmigan_ptsan::Interrupting;
+    kernel_of_sv39 ptarmigan::format::Sv39, ptarmigan_ptsan::Fencing;
+    kernel_of_sv48 ptarmigan::format::Sv48, ptarmigan_ptsan::Fencing;
+    kernel_of_sv57 ptarmigan::format::Sv57, ptarmigan_ptsan::Fencing;
+    kernel_of_aarch64_16k ptarmigan::format::Aarch64K16Upper, ptarmigan_ptsan::Broadcasting;
+    kernel_of_aarch64_64k ptarmigan::format::Aarch64K64Upper, ptarmigan_ptsan::Broadcasting;
 }
