@@ -180,14 +180,15 @@ impl<F: Format> Tables<F> {
         let page = (1 << F::PAGE_SHIFT) - 1;
         for end in [range.start & !page, (range.end + page) & !page] {
             while let Some((level, raw)) = self.lookup(gather.on(), end) {
-                let is_end = end & ((1 << leaf_shift::<F>(level, raw)) - 1) == 0;
-                let mut smaller = || {
-                    if is_hinted::<F>(level, raw) {
-                        return self.unfold(end, level, gather);
-                    }
-                    self.split(end, level, gather)
+                if end & ((1 << leaf_shift::<F>(level, raw)) - 1) == 0 {
+                    break;
+                }
+                let smaller = if is_hinted::<F>(level, raw) {
+                    self.unfold(end, level, gather)
+                } else {
+                    self.split_leaf(end, level, gather)
                 };
-                if is_end || smaller().is_err() {
+                if smaller.is_err() {
                     break;
                 }
             }
@@ -273,7 +274,23 @@ impl<F: Format> Tables<F> {
     ///
     /// [`TlbRefusal`] if that needs a break in the middle of a flush of this CPU; it is unchanged
     /// then.
+    #[inline(never)]
     pub(super) fn split<M: Machine>(
+        &mut self,
+        va: u64,
+        level: Level,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), TlbRefusal> {
+        if self.may_be_groups() {
+            // Before the other part, whose stack would be there meanwhile.
+            self.unfold(va, level, gather)?;
+        }
+        self.split_leaf(va, level, gather)
+    }
+
+    /// As [`split`](Self::split), of a large page that is in no group.
+    #[inline(never)]
+    fn split_leaf<M: Machine>(
         &mut self,
         va: u64,
         level: Level,
@@ -283,9 +300,6 @@ impl<F: Format> Tables<F> {
         let start = va & !(size::<F>(level) - 1);
         let Some(node) = self.find(on, va, level) else { return Ok(()) };
         let (below, index) = (Level(level.0 - 1), F::index(level, va));
-        if is_hinted::<F>(level, node.load(index)) {
-            self.unfold(va, level, gather)?;
-        }
         let others = Use::private(gather.is_private());
         let link = F::link(level, PhysAddr(0));
         if const { F::EVER_BREAKS } && others == Use::Walked && F::needs_break(level, node.load(index), link)

@@ -149,15 +149,20 @@ impl Reserve {
     pub fn lower<F: Format, M: Machine>(&mut self, on: On<'_, M>, n: u32) {
         debug_assert!(n <= self.tables());
         if Self::order::<F>() == 0 {
-            on.frames().unreserve(on.node(), n);
-            self.set(self.tables() - n);
-            return;
+            return self.lower_counted(on, n);
         }
         for _ in 0..n {
             if let Some(block) = self.let_go::<F, M>(on) {
                 on.frames().give(block);
             }
         }
+    }
+
+    /// As [`lower`](Self::lower), where tables have one frame: these are counted and not held.
+    #[inline(always)]
+    fn lower_counted<M: Machine>(&mut self, on: On<'_, M>, n: u32) {
+        on.frames().unreserve(on.node(), n);
+        self.set(self.tables() - n);
     }
 
     /// Takes a table of `level` for the parts of a large page, of the policy's if it has one, and
@@ -168,7 +173,12 @@ impl Reserve {
     /// [`NoFrame`] if there is none, and none was reserved: never for a large page of this tree.
     pub fn draw<F: Format, M: Machine>(&mut self, on: On<'_, M>, level: Level) -> Result<Clean, NoFrame> {
         if let Ok(page) = on.alloc_table(level, AllocFlags::NORMAL) {
-            self.lower::<F, M>(on, 1);
+            // In line: this is where calls are deepest.
+            if Self::order::<F>() == 0 {
+                self.lower_counted(on, 1);
+            } else {
+                self.lower::<F, M>(on, 1);
+            }
             return Ok(page);
         }
         let frame = if Self::order::<F>() == 0 {
