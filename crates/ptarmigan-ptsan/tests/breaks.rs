@@ -139,8 +139,8 @@ fn pages_of_a_tree_change_their_memory_type_with_a_break() {
     assert!(total > 0, "a library that is not told to break is found");
 }
 
-/// The sanitizer takes a group that comes back without the hint for the same pages: so the test asks
-/// the TLB.
+/// The sanitizer takes a group that comes back without the hint for the same pages: so the test
+/// asks the TLB.
 #[test]
 fn a_group_of_a_tree_loses_its_hint_with_a_flush_of_all_its_pages() {
     let host = host::<AArch64<true>>(1);

@@ -68,8 +68,8 @@ impl CasePages {
         (0..self.large()).map(move |i| (self.virt + i * self.table, self.phys + i * self.table))
     }
 
-    /// Returns the (virtual, physical) pairs of the devices: one of [`DEVICE`] pages in each span of
-    /// addresses that a leaf table maps, each elsewhere in it.
+    /// Returns the (virtual, physical) pairs of the devices: one of [`DEVICE`] pages in each span
+    /// of addresses that a leaf table maps, each elsewhere in it.
     #[inline]
     pub fn devices(self) -> impl Iterator<Item = (usize, usize)> {
         (0..self.large()).map(move |i| {

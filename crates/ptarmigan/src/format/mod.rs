@@ -208,8 +208,8 @@ pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
 
     /// Whether the architecture demands that the entry `old` of a table of `level` is made invalid,
     /// and flushed on all CPUs, before `new` takes its place (AArch64's break-before-make): for
-    /// another frame, memory type or size, for a page that becomes global, or for the hint. Either may be a leaf,
-    /// a link or empty.
+    /// another frame, memory type or size, for a page that becomes global, or for the hint. Either
+    /// may be a leaf, a link or empty.
     fn needs_break(level: Level, old: u64, new: u64) -> bool {
         let _ = (level, old, new);
         false

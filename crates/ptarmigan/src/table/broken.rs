@@ -11,8 +11,8 @@
 //! Meanwhile an access to such a page faults on every CPU. If the flush is refused, or anything
 //! unwinds, the old entries come back: an entry that takes its own place needs no break.
 //!
-//! A [group](super::group) is one element of a batch: its entries differ in bits that MMUs set alone,
-//! and all get those of all.
+//! A [group](super::group) is one element of a batch: its entries differ in bits that MMUs set
+//! alone, and all get those of all.
 //!
 //! The batch is an array on the stack. Rejected: a mark in the entry instead, which would allow one
 //! flush for a range of any size. Each format would need a free bit for it, and its attributes

@@ -16,9 +16,10 @@
 //!
 //! # Large pages
 //!
-//! A large page has one bit, and a [group](super::group) too. It is told as a whole; then it may be [split](TreeMut::split), so that
-//! the next call tells its parts. Clean ones are split too: a write would make all of it dirty. A
-//! split comes after the bit is taken, so that no part of it begins with the bit.
+//! A large page has one bit, and a [group](super::group) too. It is told as a whole; then it may be
+//! [split](TreeMut::split), so that the next call tells its parts. Clean ones are split too: a
+//! write would make all of it dirty. A split comes after the bit is taken, so that no part of it
+//! begins with the bit.
 use super::large::{has_leaves, size};
 use super::mapped::Mapped;
 use super::node::{Node, Use, read};
@@ -175,11 +176,12 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
     /// are written after the flush of this edit. The memory of the leaves must be read after that
     /// flush: until then CPUs may write to it unnoticed.
     ///
-    /// A large page or a group is told as a whole, also if `range` has only a part of it. Afterwards
-    /// all large pages of tables above `largest` are [split](Self::split) as far as they lie in
-    /// `range`, and groups of leaves of `largest` or above unfolded, clean ones too, so that the
-    /// next call tells their parts. With [`Layout::root`] no page is split. The tables were reserved; where the architecture demands a
-    /// [break](Format::needs_break), each split is flushed.
+    /// A large page or a group is told as a whole, also if `range` has only a part of it.
+    /// Afterwards all large pages of tables above `largest` are [split](Self::split) as far as they
+    /// lie in `range`, and groups of leaves of `largest` or above unfolded, clean ones too, so that
+    /// the next call tells their parts. With [`Layout::root`] no page is split. The tables were
+    /// reserved; where the architecture demands a [break](Format::needs_break), each split is
+    /// flushed.
     ///
     /// Where the MMU does not set the bit, a write to a page without it faults
     /// ([`Format::allows`]), and the handler must set it with [`protect`](Self::protect). The MMU
@@ -251,8 +253,8 @@ impl<F: Format, M: Machine> TreeMut<'_, F, M> {
     /// to them faults.
     ///
     /// Large pages and groups that lie partly in `range` are [split](Self::split) first. Afterwards
-    /// those of tables above `largest` are split too, so that the handler can allow writes page by page; see
-    /// [`take_dirty`](Self::take_dirty).
+    /// those of tables above `largest` are split too, so that the handler can allow writes page by
+    /// page; see [`take_dirty`](Self::take_dirty).
     ///
     /// The handler of such a fault looks its page up among those that it was told, notes it, and
     /// gives the attributes back with [`protect`](Self::protect), which splits large pages, or with

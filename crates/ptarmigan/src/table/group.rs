@@ -4,8 +4,9 @@
 //! # A pseudo-level
 //!
 //! A group is told, changed and unmapped as a whole, as a large page is; walks of ranges meet it as
-//! one [`Part`](super::range::Part). Code that changes a part of one *unfolds* it first, as it splits a large page, at
-//! most at the two ends of its range: the hint goes from all entries. That needs no memory.
+//! one [`Part`](super::range::Part). Code that changes a part of one *unfolds* it first, as it
+//! splits a large page, at most at the two ends of its range: the hint goes from all entries. That
+//! needs no memory.
 //!
 //! # No bit is lost
 //!
@@ -31,9 +32,9 @@
 //!
 //! # Who may meet groups
 //!
-//! A tree notes with its [reserve](super::reserve) that it has had groups, for good. A tree that has
-//! had none, and all code for formats without them, looks at no hint. Rejected: a count of groups,
-//! which each way that clears entries would have to keep. Spaces have none.
+//! A tree notes with its [reserve](super::reserve) that it has had groups, for good. A tree that
+//! has had none, and all code for formats without them, looks at no hint. Rejected: a count of
+//! groups, which each way that clears entries would have to keep. Spaces have none.
 use super::node::{Node, Use};
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Entry, Format};

@@ -4,8 +4,8 @@
 //! # Splits never fail
 //!
 //! Code that unmaps or changes a part of a large page [splits](Tables::split_ends) it first, at
-//! most at the two ends of its range, after the [group](super::group) that it is in. The tables for that were [reserved](super::reserve) when the
-//! large page was mapped.
+//! most at the two ends of its range, after the [group](super::group) that it is in. The tables for
+//! that were [reserved](super::reserve) when the large page was mapped.
 //!
 //! # Breaks
 //!
@@ -161,8 +161,9 @@ fn clear_large<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u6
 
 impl<F: Format> Tables<F> {
     /// Splits the large pages that lie partly in `range`, and unfolds groups, so that what is done
-    /// to the range is done to whole leaves. If the architecture demands breaks, and this CPU is in the middle of a
-    /// flush, they stay as they are: callers pass over leaves that are not in the range as a whole.
+    /// to the range is done to whole leaves. If the architecture demands breaks, and this CPU is in
+    /// the middle of a flush, they stay as they are: callers pass over leaves that are not in the
+    /// range as a whole.
     #[inline]
     pub(super) fn split_ends<M: Machine>(&mut self, range: VirtRange, gather: &mut Gather<'_, M>) {
         if self.may_be_large() {

@@ -18,8 +18,8 @@
 //! ([`Node::put_first`]) until another one comes. Most tables of a short program stay so, and go
 //! back without a search.
 //!
-//! The entries of other leaf tables are counted only after somebody has needed the count: records of
-//! four frames share a cache line, so a count that every fault writes would take the line from
+//! The entries of other leaf tables are counted only after somebody has needed the count: records
+//! of four frames share a cache line, so a count that every fault writes would take the line from
 //! other CPUs that fault in tables of their own.
 //!
 //! # Concurrent access

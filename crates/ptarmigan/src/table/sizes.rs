@@ -182,8 +182,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         self.put_reserved(Stretch { va: va.0, first: pfn, level, n: 1, hint: false }, attr, flags)
     }
 
-    /// Maps a [group](Format::GROUP_BITS), leaves of a table of `level` with the hint, to the frames
-    /// from `first` on. Of large pages, it reserves the tables that they may be
+    /// Maps a [group](Format::GROUP_BITS), leaves of a table of `level` with the hint, to the
+    /// frames from `first` on. Of large pages, it reserves the tables that they may be
     /// [split](Self::split) into. [`map_range_large`](Self::map_range_large) maps all groups of a
     /// range.
     ///
@@ -192,8 +192,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// # Errors
     ///
     /// [`MapError`]; the tree is unchanged then. A hint that would lie is refused:
-    /// [`MapError::NoSuchSize`] where tables of `level` have no groups, [`MapError::Misaligned`] and
-    /// [`MapError::BadFrame`] for an address or frames that are not aligned to the size of all.
+    /// [`MapError::NoSuchSize`] where tables of `level` have no groups, [`MapError::Misaligned`]
+    /// and [`MapError::BadFrame`] for an address or frames that are not aligned to the size of all.
     ///
     /// # Safety
     ///
@@ -335,8 +335,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 
     /// Splits the page that maps `va` until it is a leaf of a table of `level` or lower, and takes
-    /// the hint from a group of leaves of `level`. Mappings stay as they are. Operations on parts of
-    /// large pages and groups do it themselves.
+    /// the hint from a group of leaves of `level`. Mappings stay as they are. Operations on parts
+    /// of large pages and groups do it themselves.
     ///
     /// # Errors
     ///
@@ -370,8 +370,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// size of all, with the same attributes but for bits that MMUs set. All are accessed or dirty
     /// if one of them was.
     ///
-    /// Where the architecture demands a [break](Format::needs_break), everything that was changed so
-    /// far is flushed, and accesses fault meanwhile. A group, or a larger page, stays.
+    /// Where the architecture demands a [break](Format::needs_break), everything that was changed
+    /// so far is flushed, and accesses fault meanwhile. A group, or a larger page, stays.
     ///
     /// # Errors
     ///

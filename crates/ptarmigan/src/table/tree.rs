@@ -483,8 +483,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 
     /// Unmaps one page and keeps its tables; returns frame and attributes of the former mapping. A
-    /// large page is [split](Self::split) for it, and a group unfolded. To free tables that become empty use
-    /// [`unmap_range`](Self::unmap_range).
+    /// large page is [split](Self::split) for it, and a group unfolded. To free tables that become
+    /// empty use [`unmap_range`](Self::unmap_range).
     #[cfg_attr(not(feature = "small"), inline(always))]
     #[cfg_attr(feature = "small", inline)]
     pub fn unmap(&mut self, va: VirtAddr) -> Option<(Pfn, Attr)> {

@@ -153,8 +153,8 @@ impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
     }
 
     /// The same, with [groups](Sizes::with_groups) in areas that show frames of the caller's
-    /// ([`map`](Self::map), [`map_memory`](Self::map_memory)), which are placed for it. Areas change
-    /// as a whole, so that no group has to be taken apart.
+    /// ([`map`](Self::map), [`map_memory`](Self::map_memory)), which are placed for it. Areas
+    /// change as a whole, so that no group has to be taken apart.
     pub fn with_groups(mut self) -> Self {
         self.groups = true;
         self

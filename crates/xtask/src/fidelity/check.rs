@@ -163,7 +163,8 @@ impl Checker {
         if trace.exists() { Ok((status, said)) } else { Err(format!("recording: {}", said.trim())) }
     }
 
-    /// Replays the trace that was recorded last, on `cpus` CPUs, with large pages if they are wanted.
+    /// Replays the trace that was recorded last, on `cpus` CPUs, with large pages if they are
+    /// wanted.
     ///
     /// # Errors
     /// If the replay fails.

@@ -77,8 +77,8 @@ impl Facts {
 }
 
 impl Figures {
-    /// Replays a trace once and derives all figures but those of `userpte=`. Where the recorded Linux
-    /// had huge pages, a second replay counts large ones.
+    /// Replays a trace once and derives all figures but those of `userpte=`. Where the recorded
+    /// Linux had huge pages, a second replay counts large ones.
     ///
     /// # Errors
     /// If the replay fails, or memory runs out.

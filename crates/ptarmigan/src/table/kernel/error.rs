@@ -23,9 +23,9 @@ pub enum KernelRangeError {
     Refused(TlbRefusal),
     /// Entries cannot have the attributes.
     Inexpressible(Inexpressible),
-    /// A part of this large page, or group, was to be changed, and the architecture demands that all
-    /// of it faults meanwhile ([`Format::needs_break`]): [`split`](super::KernelRange::split) it
-    /// first, while no CPU uses it.
+    /// A part of this large page, or group, was to be changed, and the architecture demands that
+    /// all of it faults meanwhile ([`Format::needs_break`]): [`split`](super::KernelRange::split)
+    /// it first, while no CPU uses it.
     PartOfLarge {
         /// Its first address.
         at: VirtAddr,

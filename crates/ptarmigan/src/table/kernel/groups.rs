@@ -1,8 +1,8 @@
 //! Groups in ranges of the kernel's half.
 //!
 //! They are made, changed and unfolded as those of trees ([`group`](crate::table::group)). As for
-//! large pages ([`parts`](super::parts)), a call that would have to break a group because it changes
-//! a part of it is refused where the architecture demands breaks.
+//! large pages ([`parts`](super::parts)), a call that would have to break a group because it
+//! changes a part of it is refused where the architecture demands breaks.
 use super::roots::KernelMap;
 use super::stale::Stale;
 use crate::addr::VirtAddr;
