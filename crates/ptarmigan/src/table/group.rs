@@ -38,7 +38,6 @@
 use super::node::{Node, Use};
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Entry, Format};
-use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::{Level, MAX_LEVELS};
 use crate::window::OpenWindow;
@@ -268,15 +267,5 @@ impl<'n, 'w, F: Format, W: OpenWindow> Group<'n, 'w, F, W> {
     pub fn breaks(&self, new: u64, hint: bool) -> bool {
         let new = self.entry(new, self.first, hint);
         F::EVER_BREAKS && F::needs_break(self.level(), self.node.load(self.first), new)
-    }
-
-    /// Notes all of it at the gather.
-    pub fn changes<M: Machine>(&self, gather: &mut Gather<'_, M>) {
-        let (start, end) = (self.va, self.va + self.bytes());
-        if self.level() == Level::PTE {
-            gather.changed(start, end);
-        } else {
-            gather.changed_large(start, end, F::shift(self.level()));
-        }
     }
 }

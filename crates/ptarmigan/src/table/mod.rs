@@ -22,6 +22,7 @@
 //! | faults of a [shared space](crate::space::SharedSpace) | one table at a time | yes |
 //! | [`SharedSpace::query`](crate::space::SharedSpace::query) | no lock; tables are kept from reuse | never |
 mod broken;
+mod changes;
 mod concurrent;
 mod cursor;
 mod dirty;

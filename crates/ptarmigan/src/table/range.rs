@@ -1,6 +1,7 @@
 //! Changes, walks, copies and moves of ranges: each goes down the tables once and touches every
 //! table in the range once.
 use super::broken::{BATCH, Broken};
+use super::changes::make_broken;
 use super::group::{Group, has_groups, is_hinted};
 use super::mapped::Mapped;
 use super::node::{Live, NeedsBreak, Node, Span, Use};
@@ -12,7 +13,6 @@ use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::tlb::TlbRefusal;
 use crate::window::OpenWindow;
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
@@ -45,28 +45,6 @@ fn gain<F: Format>(level: Level, new: u64) -> impl Fn(u64) -> u64 {
 pub(super) fn is_inside<F: Format>(level: Level, va: u64, range: VirtRange) -> bool {
     let page = (1 << F::PAGE_SHIFT) - 1;
     range.start & !page <= va && va + (1 << F::shift(level)) <= (range.end + page) & !page
-}
-
-/// Flushes the gather and makes the entries that are broken off.
-///
-/// # Errors
-///
-/// [`TlbRefusal`] if this CPU cannot flush now; the old entries are in their places then.
-pub(super) fn make_broken<'w, F: Format, M: Machine, T, const N: usize>(
-    broken: &mut Broken<'w, F, M::Window, T, N>,
-    gather: &mut Gather<'_, M>,
-    change: &impl Fn(Level, u64, u64) -> u64,
-) -> Result<(), TlbRefusal>
-where
-    M::Window: 'w,
-    T: Fn(Level, u64) -> Option<Node<'w, F, M::Window>>,
-{
-    if broken.is_empty() {
-        return Ok(());
-    }
-    broken.make_by(gather, Gather::flush_so_far, change, |gather, level, va, raw| {
-        gather.became_valid_leaf(va, F::shift(level), 0, raw);
-    })
 }
 
 impl<F: Format> Tables<F> {

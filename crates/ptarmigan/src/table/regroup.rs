@@ -1,10 +1,11 @@
 //! Gives leaves of a tree the hint of a [group](super::group), takes it from them, and changes and
 //! clears groups.
 use super::broken::{BATCH, Broken};
+use super::changes::{Changes, change_group, make_broken, rehint};
 use super::group::{Group, has_groups, is_hinted, leaf_shift};
 use super::map_error::CollapseError;
-use super::node::{Node, Use};
-use super::range::{Part, make_broken};
+use super::node::Use;
+use super::range::Part;
 use super::reserve::needed;
 use super::tables::Tables;
 use crate::addr::{VirtAddr, VirtRange};
@@ -30,40 +31,6 @@ impl<F: Format> Tables<F> {
         Some((group.va(), F::hinted(level, group.leaf())))
     }
 
-    /// Changes the group to what `change` makes of its [leaf](Group::leaf), with the hint or
-    /// without. If that needs a break, it waits in `broken`.
-    fn change_group<'w, M: Machine, T, const N: usize>(
-        group: &Group<'_, '_, F, M::Window>,
-        hint: bool,
-        broken: &mut Broken<'w, F, M::Window, T, N>,
-        gather: &mut Gather<'_, M>,
-        change: &impl Fn(Level, u64, u64) -> u64,
-    ) -> Result<(), TlbRefusal>
-    where
-        M::Window: 'w,
-        T: Fn(Level, u64) -> Option<Node<'w, F, M::Window>>,
-    {
-        let (on, others) = (gather.on(), Use::private(gather.is_private()));
-        let (level, old) = (group.level(), group.leaf());
-        let new = change(level, group.va(), old);
-        if new == old && group.is_hinted() == hint {
-            return Ok(());
-        }
-        group.before_changed(on, old, new);
-        if others == Use::Walked && group.breaks(new, hint) {
-            on.tlb().may_flush(on.pin())?;
-            if broken.is_full() {
-                make_broken(broken, gather, change)?;
-            }
-            group.changes(gather);
-            broken.add_group(group);
-            return Ok(());
-        }
-        group.changes(gather);
-        group.write(old, new, hint, others);
-        Ok(())
-    }
-
     /// Calls `change(level, address, leaf)` for each group in `range`, with the leaf of its first
     /// entry, and gives all entries the attributes of the result. A group that needs a break, and
     /// cannot be flushed now, stays as it was.
@@ -80,7 +47,7 @@ impl<F: Format> Tables<F> {
             if let Part::Group(group) = part
                 && group.is_inside(range)
             {
-                let _ = Self::change_group(&group, true, &mut broken, gather, change);
+                let _ = change_group(&group, true, &mut broken, gather, change);
             }
         });
         let _ = make_broken(&mut broken, gather, change);
@@ -99,26 +66,8 @@ impl<F: Format> Tables<F> {
         level: Level,
         gather: &mut Gather<'_, M>,
     ) -> Result<(), TlbRefusal> {
-        self.rehint(va, level, false, gather)
-    }
-
-    /// Gives the entries around `va` the hint, or takes it from them.
-    fn rehint<M: Machine>(
-        &self,
-        va: u64,
-        level: Level,
-        hint: bool,
-        gather: &mut Gather<'_, M>,
-    ) -> Result<(), TlbRefusal> {
         let on = gather.on();
-        let Some(node) = self.find(on, va, level) else { return Ok(()) };
-        let group = Group::around(&node, va);
-        if group.is_hinted() == hint {
-            return Ok(());
-        }
-        let mut broken = Broken::<_, _, _, 1>::new(|level, va| self.find(on, va, level)).with_hints(hint);
-        Self::change_group(&group, hint, &mut broken, gather, &|_, _, raw| raw)?;
-        make_broken(&mut broken, gather, &|_, _, raw| raw)
+        rehint(|level, va| self.find(on, va, level), (va, level), false, gather)
     }
 
     /// Takes the hints from the groups of leaves of tables of `lowest` or higher that map a part
@@ -143,7 +92,7 @@ impl<F: Format> Tables<F> {
                 && group.level() >= lowest
                 && done.is_ok()
             {
-                done = Self::change_group(&group, false, &mut broken, gather, &|_, _, raw| raw);
+                done = change_group(&group, false, &mut broken, gather, &|_, _, raw| raw);
             }
         });
         make_broken(&mut broken, gather, &|_, _, raw| raw)?;
@@ -183,7 +132,7 @@ impl<F: Format> Tables<F> {
                 return;
             }
             let level = group.level();
-            group.changes(gather);
+            gather.note_group(&group);
             let old = group.clear(others);
             spare += group.indices().len() as u32 * needed::<F>(level);
             leaf(gather, level, group.va(), F::hinted(level, old));
@@ -204,7 +153,7 @@ impl<F: Format> Tables<F> {
         if F::attr(level, seen).only(bits) == Attr::default() {
             return None;
         }
-        group.changes(gather);
+        gather.note_group(group);
         let old = group.write(seen, without(seen), true, Use::private(gather.is_private()));
         Some(F::hinted(level, old))
     }
@@ -229,6 +178,6 @@ impl<F: Format> Tables<F> {
         let node = self.find(on, start, level).ok_or(differs)?;
         Group::around(&node, start).fits().map_err(|at| CollapseError::Differs { at })?;
         self.reserve.note_groups();
-        Ok(self.rehint(start, level, true, gather)?)
+        Ok(rehint(|level, va| self.find(on, va, level), (start, level), true, gather)?)
     }
 }

@@ -10,6 +10,7 @@ use crate::format::{Entry, Format};
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::broken::{BATCH, Broken};
+use crate::table::changes::{Changes, change_group, make_broken};
 use crate::table::group::{Group, group_shift, is_hinted};
 use crate::table::node::{Node, Use};
 use crate::table::range::Part;
@@ -17,14 +18,36 @@ use crate::table::tables::descend;
 use crate::tlb::TlbRefusal;
 use crate::window::OpenWindow;
 
-/// Notes all of a group as stale.
-pub(super) fn note<F: Format, M: Machine>(stale: &mut Stale<'_, M>, group: &Group<'_, '_, F, M::Window>) {
-    if group.level() == Level::PTE {
-        return stale.change_all(group.va(), group.bytes());
+impl<'a, F: Format, M: Machine> Changes<'a, F, M> for Stale<'a, M> {
+    fn cpu(&self) -> On<'a, M> {
+        self.on()
     }
-    let size = 1 << F::shift(group.level());
-    for i in 0..group.bytes() / size {
-        stale.change_large(group.va() + i * size, F::shift(group.level()));
+
+    fn users(&self) -> Use {
+        Use::Walked
+    }
+
+    /// It could flush when these were begun.
+    fn check_flush(&self) -> Result<(), TlbRefusal> {
+        Ok(())
+    }
+
+    fn note_group(&mut self, group: &Group<'_, '_, F, M::Window>) {
+        if group.level() == Level::PTE {
+            return self.change_all(group.va(), group.bytes());
+        }
+        let size = 1 << F::shift(group.level());
+        for i in 0..group.bytes() / size {
+            self.change_large(group.va() + i * size, F::shift(group.level()));
+        }
+    }
+
+    fn flush_noted(&mut self) -> Result<(), TlbRefusal> {
+        self.flush_so_far()
+    }
+
+    fn valid(&mut self, level: Level, va: u64, raw: u64) {
+        self.on().became_valid(None, va, F::shift(level), 1, 0, raw);
     }
 }
 
@@ -54,60 +77,6 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     }
 }
 
-/// Changes the group to what `change` makes of its leaf, with the hint or without. If that needs a
-/// break, it waits in `broken`.
-fn change_group<'w, F: Format, M: Machine, T, const N: usize>(
-    group: &Group<'_, '_, F, M::Window>,
-    on: On<'_, M>,
-    hint: bool,
-    broken: &mut Broken<'w, F, M::Window, T, N>,
-    stale: &mut Stale<'_, M>,
-    change: &impl Fn(Level, u64) -> u64,
-) -> Result<(), TlbRefusal>
-where
-    M::Window: 'w,
-    T: Fn(Level, u64) -> Option<Node<'w, F, M::Window>>,
-{
-    let (level, old) = (group.level(), group.leaf());
-    let new = change(level, old);
-    if new == old && group.is_hinted() == hint {
-        return Ok(());
-    }
-    group.before_changed(on, old, new);
-    if group.breaks(new, hint) {
-        if broken.is_full() {
-            make(on, broken, stale, change)?;
-        }
-        note(stale, group);
-        broken.add_group(group);
-        return Ok(());
-    }
-    note(stale, group);
-    group.write(old, new, hint, Use::Walked);
-    Ok(())
-}
-
-/// Flushes, and makes the groups that are broken off.
-fn make<'w, F: Format, M: Machine, T, const N: usize>(
-    on: On<'_, M>,
-    broken: &mut Broken<'w, F, M::Window, T, N>,
-    stale: &mut Stale<'_, M>,
-    change: &impl Fn(Level, u64) -> u64,
-) -> Result<(), TlbRefusal>
-where
-    M::Window: 'w,
-    T: Fn(Level, u64) -> Option<Node<'w, F, M::Window>>,
-{
-    if broken.is_empty() {
-        return Ok(());
-    }
-    broken.make(
-        || stale.flush_so_far(),
-        |level, _, raw| change(level, raw),
-        |level, va, raw| on.became_valid(None, va, F::shift(level), 1, 0, raw),
-    )
-}
-
 /// Gives each group of `pages` pages from `at` on, none of which lies partly in there, the
 /// attributes that `change` makes of its leaf.
 #[cold]
@@ -116,7 +85,7 @@ pub(super) fn change_groups<F: Format, W: OpenWindow, M: Machine>(
     on: On<'_, M>,
     (at, pages): (VirtAddr, u64),
     stale: &mut Stale<'_, M>,
-    change: &impl Fn(Level, u64) -> u64,
+    change: &impl Fn(Level, u64, u64) -> u64,
 ) -> Result<(), TlbRefusal> {
     let mut broken = Broken::<_, _, _, BATCH>::new(|level, va| map.find(on, va, level));
     let mut done = Ok(());
@@ -124,29 +93,9 @@ pub(super) fn change_groups<F: Format, W: OpenWindow, M: Machine>(
         if let Part::Group(group) = part
             && done.is_ok()
         {
-            done = change_group(&group, on, true, &mut broken, stale, change);
+            done = change_group(&group, true, &mut broken, stale, change);
         }
     });
-    make(on, &mut broken, stale, change)?;
+    make_broken(&mut broken, stale, change)?;
     done
-}
-
-/// Gives the leaves of tables of `level` around `va`, as many as a group has, the hint, or takes it
-/// from them.
-#[cold]
-pub(super) fn rehint<F: Format, W: OpenWindow, M: Machine>(
-    map: &KernelMap<F, W>,
-    on: On<'_, M>,
-    (va, level): (u64, Level),
-    hint: bool,
-    stale: &mut Stale<'_, M>,
-) -> Result<(), TlbRefusal> {
-    let Some(node) = map.find(on, va, level) else { return Ok(()) };
-    let group = Group::around(&node, va);
-    if group.is_hinted() == hint {
-        return Ok(());
-    }
-    let mut broken = Broken::<_, _, _, 1>::new(|level, va| map.find(on, va, level)).with_hints(hint);
-    change_group(&group, on, hint, &mut broken, stale, &|_, raw| raw)?;
-    make(on, &mut broken, stale, &|_, raw| raw)
 }

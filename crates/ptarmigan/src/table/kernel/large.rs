@@ -10,7 +10,6 @@
 //! one, the table is unlinked, and every CPU forgets it.
 use super::claims::Span;
 use super::error::KernelRangeError;
-use super::groups::rehint;
 use super::owner::cut;
 use super::parts::split_one;
 use super::range::KernelRange;
@@ -20,6 +19,7 @@ use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, HighUse, NoFrame};
 use crate::machine::{Machine, On};
 use crate::page::Level;
+use crate::table::changes::rehint;
 use crate::table::group::{Group, SET_BY_MMUS, group_shift, is_hinted};
 use crate::table::large::{has_leaves, size, united};
 use crate::table::map_error::{CollapseError, MapError, check_frames};
@@ -308,7 +308,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         let groups = self.holdings.reserve.has_groups();
         while let Some((found, raw)) = self.map.leaf_at(on, page) {
             if groups && found >= level && is_hinted::<F>(found, raw) {
-                rehint(self.map, on, (page, found), false, &mut stale)?;
+                rehint(|level, va| self.map.find(on, va, level), (page, found), false, &mut stale)?;
             } else if found <= level
                 || !split_one(self.map, on, (page, found), &mut self.holdings.reserve, &mut stale)?
             {
@@ -419,7 +419,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.pay(on)?;
         let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         self.holdings.reserve.note_groups();
-        rehint(self.map, on, (va.0, level), true, &mut stale)?;
+        rehint(|level, va| self.map.find(on, va, level), (va.0, level), true, &mut stale)?;
         Ok(stale.flush()?)
     }
 }

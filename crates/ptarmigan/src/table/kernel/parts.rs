@@ -11,7 +11,6 @@
 //! [group](super::groups) is unfolded in the same way, or refused.
 use super::claims::Span;
 use super::error::KernelRangeError;
-use super::groups::rehint;
 use super::roots::KernelMap;
 use super::stale::Stale;
 use crate::addr::VirtAddr;
@@ -19,6 +18,7 @@ use crate::format::Format;
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::broken::Broken;
+use crate::table::changes::rehint;
 use crate::table::large::{parts, put_parts, size};
 use crate::table::node::{Node, Use};
 use crate::table::range::Part;
@@ -95,7 +95,7 @@ fn split_around<F: Format, W: OpenWindow, M: Machine>(
         if reserve.has_groups()
             && let Some((_, level, _)) = map.group_around(on, va)
         {
-            rehint(map, on, (va, level), false, stale)?;
+            rehint(|level, va| map.find(on, va, level), (va, level), false, stale)?;
         }
         while let Some((level, _)) = cut_at(va) {
             if !split_one(map, on, (va, level), reserve, stale)? {

@@ -25,7 +25,7 @@
 //! range does.
 use super::claims::{Holdings, Span};
 use super::error::KernelRangeError;
-use super::groups::{change_groups, note};
+use super::groups::change_groups;
 use super::parts::{clear_large, split_ends};
 use super::roots::KernelMap;
 use super::stale::Stale;
@@ -36,6 +36,7 @@ use crate::frames::{AllocFlags, HighUse};
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::table::broken::{BATCH, Broken};
+use crate::table::changes::Changes;
 use crate::table::group::{Group, has_groups, is_hinted};
 use crate::table::large::size;
 use crate::table::map_error::{MapError, check_frames};
@@ -393,7 +394,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             }
             // Its entries have no hint then.
             Part::Group(group) => {
-                note(&mut stale, &group);
+                stale.note_group(&group);
                 group.break_off();
             }
         });
@@ -456,7 +457,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         split_ends(self.map, on, self.span, (at, pages), &mut self.holdings.reserve, &mut stale)?;
         let change = |level, raw| F::map_attr(level, raw, &change);
         if groups {
-            change_groups(self.map, on, (at, pages), &mut stale, &change)?;
+            change_groups(self.map, on, (at, pages), &mut stale, &|level, _, raw| change(level, raw))?;
         }
         let valid = |level, va, raw| on.became_valid(None, va, F::shift(level), 1, 0, raw);
         let mut broken = Broken::<_, _, _, BATCH>::new(|level, va| self.map.find(on, va, level));

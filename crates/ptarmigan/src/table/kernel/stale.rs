@@ -29,6 +29,11 @@ impl<'a, M: Machine> Stale<'a, M> {
         Ok(Stale { on, runs, large: 0, hashed: 0, owed })
     }
 
+    /// The CPU that changes the pages.
+    pub fn on(&self) -> On<'a, M> {
+        self.on
+    }
+
     /// Notes that pages of a leaf table follow, by [`change`](Self::change).
     #[inline]
     pub fn pages_follow(&mut self) {
