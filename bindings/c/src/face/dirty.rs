@@ -1,11 +1,8 @@
 //! Logs of the pages of a tree that are used or written.
-use super::tree::{PtTree, PtVisit, level, range, teller, with};
-use crate::arch::Entries;
-use crate::cpu::{Cpu, PtCpu};
-use crate::error::answer;
+use super::tree::{PtTree, PtVisit, edit_range, level, teller};
+use crate::cpu::PtCpu;
 use crate::object::Arg;
 use core::ffi::c_void;
-use ptarmigan::table::Tree;
 
 /// Takes `PT_ATTR_DIRTY` from all pages in the `bytes` from `va` on, and calls `visit`, unless it
 /// is NULL, for each that had it, in order, with its former attributes. Every CPU has forgotten the
@@ -38,14 +35,9 @@ pub unsafe extern "C" fn pt_tree_take_dirty(
     visit: PtVisit,
     context: *mut c_void,
 ) -> i32 {
-    let take = |cpu: &Cpu, tree: &mut Tree<Entries>| {
-        let (range, largest) = (range(va, bytes)?, level(largest)?);
-        let mut edit = tree.edit(cpu.on())?;
-        edit.take_dirty(range, largest, teller(visit, context))?;
-        edit.flush();
-        Ok(())
-    };
-    answer(with(tree, cpu, take))
+    edit_range((tree, cpu), (va, bytes), |_, range, edit| {
+        Ok(edit.take_dirty(range, level(largest)?, teller(visit, context))?)
+    })
 }
 
 /// Takes `PT_ATTR_WRITE` from all pages in the `bytes` from `va` on, and calls `visit`, unless it is
@@ -70,14 +62,9 @@ pub unsafe extern "C" fn pt_tree_write_protect(
     visit: PtVisit,
     context: *mut c_void,
 ) -> i32 {
-    let take = |cpu: &Cpu, tree: &mut Tree<Entries>| {
-        let (range, largest) = (range(va, bytes)?, level(largest)?);
-        let mut edit = tree.edit(cpu.on())?;
-        edit.write_protect(range, largest, teller(visit, context))?;
-        edit.flush();
-        Ok(())
-    };
-    answer(with(tree, cpu, take))
+    edit_range((tree, cpu), (va, bytes), |_, range, edit| {
+        Ok(edit.write_protect(range, level(largest)?, teller(visit, context))?)
+    })
 }
 
 /// Takes `PT_ATTR_ACCESSED` from all pages in the `bytes` from `va` on, and calls `visit`, unless it
@@ -101,12 +88,8 @@ pub unsafe extern "C" fn pt_tree_take_accessed(
     visit: PtVisit,
     context: *mut c_void,
 ) -> i32 {
-    let take = |cpu: &Cpu, tree: &mut Tree<Entries>| {
-        let range = range(va, bytes)?;
-        let mut edit = tree.edit(cpu.on())?;
+    edit_range((tree, cpu), (va, bytes), |_, range, edit| {
         edit.take_accessed(range, teller(visit, context));
-        edit.flush();
         Ok(())
-    };
-    answer(with(tree, cpu, take))
+    })
 }

@@ -85,6 +85,22 @@ pub(super) fn range(va: u64, bytes: u64) -> Result<VirtRange, PtError> {
     Ok(VirtRange { start: va, end })
 }
 
+/// Edits the user's addresses from `va` on, and flushes what the edit has changed; the answer of
+/// the call.
+pub(super) fn edit_range(
+    (tree, cpu): (Arg<'_, PtTree>, Arg<'_, PtCpu>),
+    (va, bytes): (u64, u64),
+    f: impl FnOnce(&Cpu, VirtRange, &mut TreeMut<'_, Entries, Parts>) -> Result<(), PtError>,
+) -> i32 {
+    answer(with(tree, cpu, |cpu, tree| {
+        let range = range(va, bytes)?;
+        let mut edit = tree.edit(cpu.on())?;
+        f(cpu, range, &mut edit)?;
+        edit.flush();
+        Ok(())
+    }))
+}
+
 /// Looks whether a tree may map a frame: data of the caller's, or no frame of the library's at all.
 fn mappable(cpu: &Cpu, pfn: Pfn) -> Result<(), PtError> {
     let parts = cpu.parts();
@@ -336,14 +352,10 @@ pub unsafe extern "C" fn pt_tree_unmap(
     visit: PtVisit,
     context: *mut c_void,
 ) -> i32 {
-    let run = |cpu: &Cpu, tree: &mut Tree<Entries>| {
-        let range = range(va, bytes)?;
-        let mut edit = tree.edit(cpu.on())?;
-        unmap(cpu, &mut edit, range, visit, context);
-        edit.flush();
+    edit_range((tree, cpu), (va, bytes), |cpu, range, edit| {
+        unmap(cpu, edit, range, visit, context);
         Ok(())
-    };
-    answer(with(tree, cpu, run))
+    })
 }
 
 /// Calls back for a page.
@@ -388,15 +400,11 @@ pub unsafe extern "C" fn pt_tree_protect(
     bytes: u64,
     attr: u32,
 ) -> i32 {
-    let protect = |cpu: &Cpu, tree: &mut Tree<Entries>| {
-        let (attr, range) = (asked(attr)?, range(va, bytes)?);
-        let mut tree = tree.edit(cpu.on())?;
+    edit_range((tree, cpu), (va, bytes), |_, range, edit| {
+        let attr = asked(attr)?;
         let kept = Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
-        tree.change_range(range, |old| attr | Attr(old.0 & kept.0))?;
-        tree.flush();
-        Ok(())
-    };
-    answer(with(tree, cpu, protect))
+        Ok(edit.change_range(range, |old| attr | Attr(old.0 & kept.0))?)
+    })
 }
 
 /// Writes the page that maps `va` to `page`, even where the MMU would not let the access through.
