@@ -185,7 +185,9 @@ impl Programs {
             // With the machines that other builds lack.
             FORMATS => &["--package", "ptarmigan-cli", "--bin", "ptarmigan", "--features", "formats"],
             "table-lines" => &["--package", "ptarmigan", "--example", "table-lines"],
-            "holt-formats" => &["--package", "ptarmigan-bench", "--example", "holt-formats"],
+            "holt-formats" => {
+                &["--package", "ptarmigan-bench", "--example", "holt-formats", "--features", "formats"]
+            }
             _ => return Ok(PathBuf::from(name)),
         };
         let directory = match &self.directory {
