@@ -54,7 +54,8 @@ enum Bench {
         #[arg(long, value_parser = PossibleValuesParser::new(names()))]
         only: Option<String>,
     },
-    /// Table pages, allocated and freed, in nanoseconds per pair.
+    /// Table pages, allocated and freed, in nanoseconds per pair. jemalloc takes part if this was
+    /// built with `--features jemalloc`.
     Quicklist(Options),
     /// Page-table crates as released, and with the library's pages, in nanoseconds per page.
     Adapters {

@@ -11,6 +11,7 @@ use std::ptr;
 use buddy_system_allocator::LockedFrameAllocator;
 use mimalloc::MiMalloc;
 use ptarmigan_bench::pages::{Arena, Entrant, PAGE, PageContender, Pages, Workload, Zeroing};
+#[cfg(feature = "jemalloc")]
 use tikv_jemallocator::Jemalloc;
 
 /// Returns all contenders. A new one is one line here and one `impl PageContender`.
@@ -23,6 +24,7 @@ pub fn all(sizes: &Workload) -> Result<Vec<Box<dyn Entrant>>, String> {
     Ok(vec![
         Box::new(Malloc { name: "glibc", heap: System }),
         Box::new(Malloc { name: "mimalloc", heap: MiMalloc }),
+        #[cfg(feature = "jemalloc")]
         Box::new(Malloc { name: "jemalloc", heap: Jemalloc }),
         Box::new(Zeroing::new("buddy_system_allocator", Buddy::new(sizes.most() + 1)?)),
     ])
