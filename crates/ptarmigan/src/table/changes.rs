@@ -56,6 +56,7 @@ impl<'a, F: Format, M: Machine> Changes<'a, F, M> for Gather<'a, M> {
         self.flush_so_far()
     }
 
+    #[inline(never)]
     fn valid(&mut self, level: Level, va: u64, raw: u64) {
         self.became_valid_leaf(va, F::shift(level), 0, raw);
     }
