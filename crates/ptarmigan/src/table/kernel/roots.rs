@@ -109,6 +109,8 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///
     /// 1. The window must reach the frame that `request` takes, and each root that the map
     ///    [constructs](Construct).
+    // A call: it is made once, and would add to the largest stack frame of a kernel's set-up.
+    #[inline(never)]
     pub unsafe fn new(frames: &Frames, window: W, request: Request) -> Result<Self, KernelMapError> {
         const { check_tables::<F>() };
         check_memory::<F>(frames)?;
