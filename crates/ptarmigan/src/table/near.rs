@@ -21,6 +21,9 @@ pub(super) struct Near<'a, F: Format> {
     above: PhysAddr,
     /// Its record, if there is one.
     record: Option<&'a FrameMeta>,
+    /// The number of the span of addresses that the line of it maps where a table was linked last:
+    /// that line has been marked. [`NOWHERE`] if there is none.
+    line: u64,
 }
 
 /// No table is known: no span has this number.
@@ -29,13 +32,13 @@ const NOWHERE: u64 = u64::MAX;
 impl<'a, F: Format> Near<'a, F> {
     #[inline]
     pub fn new(tables: &'a mut Tables<F>) -> Self {
-        Near { tables, span: NOWHERE, above: PhysAddr(0), record: None }
+        Near { tables, span: NOWHERE, above: PhysAddr(0), record: None, line: NOWHERE }
     }
 
     /// The tables, for a call that may take some of them away.
     #[inline]
     pub fn taking(&mut self) -> &mut Tables<F> {
-        self.span = NOWHERE;
+        (self.span, self.line) = (NOWHERE, NOWHERE);
         self.tables
     }
 
@@ -83,7 +86,7 @@ impl<'a, F: Format> Near<'a, F> {
     /// [`NoTable`]; the tree is unchanged then.
     #[inline(always)]
     pub fn put_in_new<M: Machine>(
-        &self,
+        &mut self,
         on: On<'a, M>,
         va: u64,
         is_above: bool,
@@ -96,7 +99,7 @@ impl<'a, F: Format> Near<'a, F> {
     /// A call, so that the way through existing tables stays short enough to be inlined.
     #[inline(never)]
     fn put_below<M: Machine>(
-        &self,
+        &mut self,
         on: On<'_, M>,
         va: u64,
         flags: AllocFlags,
@@ -105,9 +108,24 @@ impl<'a, F: Format> Near<'a, F> {
         // Where there are large pages, one may lie there.
         if !self.tables.may_be_large()
             && let Some(record) = self.record
-            && self.tables.put_at_hand(on, va, self.above, record, flags, raw)
         {
-            return Ok(());
+            let (above, line) = (&self.above, &mut self.line);
+            let link = |at| {
+                // Looked at last, so that few registers are needed.
+                let above = Node::<F, _>::with_record(on.window(), record, Level(1), *above);
+                let index = F::index(Level(1), va);
+                above.put_unmarked(index, F::link(Level(1), at));
+                // Mostly its neighbour came before.
+                let this = va >> F::shift(Level(1)) >> above.line_shift();
+                if this != *line {
+                    *line = this;
+                    record.touch(above.line_of(index));
+                }
+            };
+            let far = |page| self.tables.put_page(on, va, *above, page, raw);
+            if self.tables.put_at_hand(on, va, flags, raw, link, far) {
+                return Ok(());
+            }
         }
         self.put_far(on, va, flags, raw)
     }

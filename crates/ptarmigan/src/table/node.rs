@@ -236,13 +236,34 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Entries that were empty need no flush: no MMU keeps those.
     #[inline(always)]
     pub fn put(&self, index: usize, raw: u64) {
+        self.put_unmarked(index, raw);
+        if let Some(record) = self.record() {
+            record.touch(self.line_of(index));
+        }
+    }
+
+    /// As [`put`](Self::put), into a line that has been marked already: another entry came there
+    /// before, and tables have not lost entries since.
+    #[inline(always)]
+    pub fn put_unmarked(&self, index: usize, raw: u64) {
         let slot = self.slot(index);
         debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
         slot.store(Self::over(slot, raw));
         if let Some(record) = self.record() {
             self.added(record, 1);
-            record.touch((index >> self.entries().line_shift()) as u32);
         }
+    }
+
+    /// Binary logarithm of the entries that a line of the record's map has.
+    #[inline(always)]
+    pub fn line_shift(&self) -> u32 {
+        self.entries().line_shift()
+    }
+
+    /// Returns the line of the record's map in which the entry at `index` is.
+    #[inline(always)]
+    pub fn line_of(&self, index: usize) -> u32 {
+        (index >> self.entries().line_shift()) as u32
     }
 
     /// `n` entries have been added.

@@ -343,9 +343,15 @@ impl<F: Format> Tables<F> {
     ) -> Result<(), NoFrame> {
         if end.level == Level(1)
             && let Some(record) = on.frames().meta_at_hand(end.at.pfn())
-            && self.put_at_hand(on, va, end.at, record, AllocFlags::NORMAL, raw)
         {
-            return Ok(());
+            let link = |at| {
+                let above = Node::<F, _>::with_record(on.window(), record, Level(1), end.at);
+                above.put(F::index(Level(1), va), F::link(Level(1), at));
+            };
+            let far = |page| self.put_page(on, va, end.at, page, raw);
+            if self.put_at_hand(on, va, AllocFlags::NORMAL, raw, link, far) {
+                return Ok(());
+            }
         }
         self.put_in_new_by(on, va, end, AllocFlags::NORMAL, raw)
     }
@@ -368,7 +374,7 @@ impl<F: Format> Tables<F> {
         let Descent { at, level } = end;
         if level != Level(1) {
             let at = self.grow_path(on, va, at, level, flags).map_err(NoTable::not_large)?;
-            self.node(on, Level::PTE, at).put(F::index(Level::PTE, va), raw);
+            self.node(on, Level::PTE, at).put_first(F::index(Level::PTE, va), raw);
             return Ok(());
         }
         let page = on.alloc_table(Level::PTE, self.place::<M>(flags))?;
@@ -376,9 +382,9 @@ impl<F: Format> Tables<F> {
         Ok(())
     }
 
-    /// As [`put_in_new`](Self::put_in_new), below the table of level 1 at `above`, whose record is
-    /// `record`, if a page is at hand. Returns whether it is done; the tables are unchanged
-    /// otherwise.
+    /// As [`put_in_new`](Self::put_in_new), below a table of level 1 in which `link` links the table
+    /// at the address given, if a page is at hand. For one whose record takes longer to find, `far`
+    /// does all of it. Returns whether it is done; the tables are unchanged otherwise.
     ///
     /// Calls are last on their ways: so none of the registers that a callee keeps are saved.
     #[inline(always)]
@@ -386,21 +392,18 @@ impl<F: Format> Tables<F> {
         &self,
         on: On<'_, M>,
         va: u64,
-        above: PhysAddr,
-        record: &FrameMeta,
         flags: AllocFlags,
         raw: u64,
+        link: impl FnOnce(PhysAddr),
+        far: impl FnOnce(Clean),
     ) -> bool {
         if cfg!(feature = "small") {
             return false;
         }
         let Some(page) = on.table_at_hand(Level::PTE, self.place::<M>(flags)) else { return false };
         match on.frames().meta_at_hand(page.addr().pfn()) {
-            Some(new) => {
-                let above = Node::with_record(on.window(), record, Level(1), above);
-                self.link_with(on, va, &above, page, new, raw);
-            }
-            None => self.put_page(on, va, above, page, raw),
+            Some(record) => link(self.fill_page(on, va, page, record, raw)),
+            None => far(page),
         }
         true
     }
@@ -408,29 +411,38 @@ impl<F: Format> Tables<F> {
     /// Makes `page` the leaf table that maps `va`, below the table of level 1 at `above`.
     #[cold]
     #[inline(never)]
-    fn put_page<M: Machine>(&self, on: On<'_, M>, va: u64, above: PhysAddr, page: Clean, raw: u64) {
-        let record = on.frames().meta(page.addr().pfn());
-        self.link_with(on, va, &self.node(on, Level(1), above), page, record, raw);
-    }
-
-    /// Makes `page`, whose record is `record`, the leaf table that maps `va`, with the leaf `raw`.
-    #[inline(always)]
-    fn link_with<M: Machine>(
+    pub(super) fn put_page<M: Machine>(
         &self,
         on: On<'_, M>,
         va: u64,
-        above: &Node<'_, F, M::Window>,
+        above: PhysAddr,
+        page: Clean,
+        raw: u64,
+    ) {
+        let record = on.frames().meta(page.addr().pfn());
+        let above = self.node(on, Level(1), above);
+        let at = self.fill_page(on, va, page, record, raw);
+        above.put(F::index(Level(1), va), F::link(Level(1), at));
+    }
+
+    /// Makes `page`, whose record is `record`, a leaf table for `va`, with the leaf `raw`, which the
+    /// caller links, and counts it.
+    #[inline(always)]
+    fn fill_page<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
         page: Clean,
         record: &FrameMeta,
         raw: u64,
-    ) {
+    ) -> PhysAddr {
         let at = adopt_clean(record, page);
         self.placed::<M>(on.frames(), at);
         self.add(Level::PTE, 1);
         // Before it is linked.
         let node = Node::<F, _>::with_record(on.window(), record, Level::PTE, at);
         node.put_first(F::index(Level::PTE, va), raw);
-        above.put(F::index(Level(1), va), F::link(Level(1), at));
+        at
     }
 
     /// Takes a page for a leaf table, which the caller links, and counts it. Returns its record,
@@ -466,8 +478,8 @@ impl<F: Format> Tables<F> {
         // The window may unwind: nothing is counted before that is not linked.
         let node = self.node(on, level, parent);
         self.placed::<M>(on.frames(), path.leaf_table());
-        for below in 0..level.0 {
-            self.add(Level(below), 1);
+        for n in self.count.0.iter().take(level.at()) {
+            n.store(n.load(Relaxed).wrapping_add(1), Relaxed);
         }
         node.put(F::index(level, va), F::link(level, path.first()));
         Ok(path.leaf_table())
@@ -519,7 +531,7 @@ impl<F: Format> Tables<F> {
                 }
                 theirs => theirs,
             };
-            path.unmake(on, va);
+            path.free(on);
             let Entry::Link(theirs) = theirs else { return Err(NoTable::LARGE) };
             // Theirs may be complete, or not.
             let end = descend::<F, _>(on.window(), theirs, Level(level.0 - 1), va, Level::PTE);
@@ -745,20 +757,16 @@ impl<F: Format> Path<F> {
         let mut unfinished = Unfinished { on, path };
         let path = &mut unfinished.path;
         for below in 0..level.at() {
-            let page = on.alloc_table(Level(below as u8), flags)?;
-            (path.tables[below], _) = adopt(on.frames(), Level(below as u8), page);
-            path.len += 1;
-        }
-        let path = unfinished.end();
-        for below in 1..path.len {
             let level = Level(below as u8);
-            path.node(on, level).put(F::index(level, va), F::link(level, path.tables[below - 1]));
+            let page = on.alloc_table(level, flags)?;
+            let (at, record) = adopt(on.frames(), level, page);
+            (path.tables[below], path.len) = (at, below + 1);
+            if below > 0 {
+                let node = Node::<F, M::Window>::with_record(on.window(), record, level, at);
+                node.put(F::index(level, va), F::link(level, path.tables[below - 1]));
+            }
         }
-        Ok(path)
-    }
-
-    fn node<'a, M: Machine>(&self, on: On<'a, M>, level: Level) -> Node<'a, F, M::Window> {
-        Node::open(on.window(), on.frames(), level, self.tables[level.at()])
+        Ok(unfinished.end())
     }
 
     /// The highest of the tables.
@@ -770,24 +778,15 @@ impl<F: Format> Path<F> {
         self.tables[0]
     }
 
-    /// Takes it apart: it was never linked to a tree.
+    /// Takes it apart and gives the tables back: it was never linked to a tree.
     #[cold]
-    pub(super) fn unmake<M: Machine>(self, on: On<'_, M>, va: u64) {
-        for level in (1..self.len).map(|below| Level(below as u8)) {
-            let index = F::index(level, va);
-            self.node(on, level).each_link(index, index, |link| link.cut());
-        }
-        self.free(on);
-    }
-
-    /// Gives the tables back, which have no entries.
-    fn free<M: Machine>(self, on: On<'_, M>) {
+    pub(super) fn free<M: Machine>(self, on: On<'_, M>) {
         drop(Unfinished { on, path: self });
     }
 }
 
-/// A path that is linked nowhere. Dropping it gives its tables back, which have no entries: so none
-/// is lost if there is no memory for the next one, or the policy unwinds.
+/// A path that is linked nowhere. Dropping it takes it apart and gives its tables back: so none is
+/// lost if there is no memory for the next one, or the policy unwinds.
 struct Unfinished<'a, F: Format, M: Machine> {
     on: On<'a, M>,
     path: Path<F>,
@@ -808,8 +807,13 @@ impl<F: Format, M: Machine> Drop for Unfinished<'_, F, M> {
         let Path { tables, .. } = self.path;
         // Dropped next, also if the policy unwinds.
         let _others = Unfinished { on: self.on, path: Path { tables, len: level, ..self.path } };
-        // SAFETY: 1. `make` took it. 2. it has no entries, or `unmake` has cleared them. 3. never
-        // linked to a tree, so no walker ever knew it (REQ-37).
-        unsafe { free_unlinked(self.on, Level(level as u8), tables[level]) };
+        let (at, level) = (tables[level], Level(level as u8));
+        if level > Level::PTE {
+            let node = Node::<F, M::Window>::open(self.on.window(), self.on.frames(), level, at);
+            node.each_link(0, F::entries(level) - 1, |link| link.cut());
+        }
+        // SAFETY: 1. `make` took it. 2. its only entry has just been cleared. 3. never linked to a
+        // tree, so no walker ever knew it (REQ-37).
+        unsafe { free_unlinked(self.on, level, at) };
     }
 }

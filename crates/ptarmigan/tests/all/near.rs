@@ -77,7 +77,10 @@ fn edits<F: Format>(edits: &[Vec<Call>]) {
 #[test]
 fn an_edit_does_not_go_to_tables_that_it_has_taken_away() {
     fn of<F: Format>() {
-        let near = 3 << F::shift(Level(1));
+        let table = 1 << F::shift(Level(1));
+        let near = 3 * table;
+        // Another line of the table of level 1.
+        let line = near + 64 * table;
         let all = range(0, F::USER_END);
         let page = range(near, near + PAGE);
         edits::<F>(&[
@@ -91,6 +94,13 @@ fn an_edit_does_not_go_to_tables_that_it_has_taken_away() {
                 Call::Map(F::USER_END - PAGE),
                 Call::Map(near),
                 Call::Map(near + PAGE),
+            ],
+            vec![
+                Call::Map(near),
+                Call::Map(near + table),
+                Call::UnmapRange(all, Free::Empty),
+                Call::Map(line),
+                Call::Map(near + table),
             ],
         ]);
     }

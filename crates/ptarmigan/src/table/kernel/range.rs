@@ -220,7 +220,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             } else {
                 // The owner of a range beside this one was faster.
                 drop(claims);
-                path.unmake(on, va);
+                path.free(on);
             }
         }
     }
