@@ -17,8 +17,8 @@ pub(super) enum End<'a, M: Machine> {
     Hashed(Scrub<M>),
     /// A space.
     Space,
-    /// A space, whose flush came first.
-    SpaceFlushed(&'a Ticket),
+    /// A space, whose flush came first. `None` if it needed none, as no CPU has the space loaded.
+    SpaceFlushed(Option<&'a Ticket>),
 }
 
 impl<M: Machine> End<'_, M> {

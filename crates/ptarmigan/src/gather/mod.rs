@@ -42,7 +42,7 @@ mod settle;
 
 pub(crate) use end::Scrub;
 pub(crate) use hashed::scrub_unhooked;
-pub(crate) use leaves::EndedLeaves;
+pub(crate) use leaves::{EndedLeaves, TOGETHER};
 
 use end::End;
 pub use released::Released;
@@ -233,8 +233,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         gather
     }
 
-    /// A gather for the end of a space, which the caller has for itself for good. All CPUs leave
-    /// the space now; lazy ones later, if chains may be parked. `ticket` is a place for the flush.
+    /// Makes an empty gather, [opened](Self::open) as one that may be private, one for the end of
+    /// its space, which the caller has for itself for good. All CPUs leave the space now; lazy ones
+    /// later, if chains may be parked. `ticket` is a place for the flush.
     ///
     /// This CPU may flush, as `Tlb::may_flush` said: in the middle of another flush the CPUs would
     /// stay in the space, and the gather's pages would be lost.
@@ -242,14 +243,12 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Where the MMU walks no tables, `note` notes the pages that were hashed, and says whether the
     /// entries tell: the hash table loses these then by the cheapest plan. Otherwise it loses all
     /// of the space.
-    pub(crate) fn ending(
-        on: On<'a, M>,
-        space: &'a SpaceTlb,
-        stride: u32,
-        ticket: &'a mut Option<Ticket>,
-        note: impl FnOnce(&mut Self) -> bool,
-    ) -> Self {
-        let mut gather = Self::open(on, space, stride, true);
+    pub(crate) fn end_space(&mut self, ticket: &'a mut Option<Ticket>, note: impl FnOnce(&mut Self) -> bool) {
+        let (on, space) = (self.on, self.space);
+        let gather = self;
+        let stride = gather.runs.shift();
+        // Others cannot begin to load the space, or to read its tables.
+        let is_unloaded = gather.private && const { !<M::Shootdown as Mmu>::BROADCASTS };
         gather.private = true;
         gather.ends = End::Space;
         gather.flags.space_ends = true;
@@ -258,10 +257,15 @@ impl<'a, M: Machine> Gather<'a, M> {
             // The historic policies take tables before the flush, as Linux did: then the flush
             // comes last, as it did.
             gather.changed(0, if const { <M::Shootdown as Mmu>::WALKS_TABLES } { 1 << stride } else { 0 });
-            return gather;
+            return;
+        }
+        if is_unloaded && const { <M::Shootdown as Mmu>::WALKS_TABLES } {
+            // No CPU would be asked, and none remembers the generation of a space without a name.
+            gather.ends = End::SpaceFlushed(None);
+            return;
         }
         if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
-            if !note(&mut gather) || space.owes_flush() {
+            if !note(gather) || space.owes_flush() {
                 gather.nothing_stale();
             } else if !gather.has_changes() {
                 // If no page is named as stale, all are. A page that was not hashed is not found.
@@ -277,9 +281,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         if let Some(ticket) = ticket {
             gather.unknown = ticket.waiting.is_empty();
-            gather.ends = End::SpaceFlushed(ticket);
+            gather.ends = End::SpaceFlushed(Some(ticket));
         }
-        gather
     }
 
     /// The machine and the CPU that it works on.
@@ -651,11 +654,14 @@ impl<'a, M: Machine> Gather<'a, M> {
             // others are promised to (`foreign_table`, 2.).
             unsafe { on.policy().unhooked(&mut tables) };
         }
-        if let End::SpaceFlushed(flushed) = self.ends {
-            *ticket = Some(*flushed);
-            self.ends = End::Space;
-        }
-        if ticket.is_none() && (self.has_work() || !tables.is_empty()) && !self.was_not_hashed() {
+        let is_flushed = match self.ends {
+            End::SpaceFlushed(flushed) => {
+                *ticket = flushed.copied();
+                true
+            }
+            _ => false,
+        };
+        if !is_flushed && (self.has_work() || !tables.is_empty()) && !self.was_not_hashed() {
             let large = self.large;
             self.end_run();
             self.flags.may_park = may_park;
@@ -758,6 +764,18 @@ impl<'a, M: Machine> Gather<'a, M> {
         drop(self);
     }
 
+    /// Gives everything back at the end of a space, of a gather that [is unknown](Self::is_unknown).
+    #[inline(never)]
+    fn give_unknown(&mut self) {
+        let tables = core::mem::take(&mut self.tables);
+        // SAFETY: 1. every CPU has left the space for good, or none ever loaded it (`is_unknown`).
+        self.give_back(tables.flushed(unsafe { FlushProof::claim() }));
+        self.on.policy().gather_end();
+        if settle::may_ever_park(self.on) {
+            self.on.collect();
+        }
+    }
+
     /// Flushes and gives back or parks the rest. A call, so that the ticket is not on the stack
     /// while tables are gone through.
     #[inline(never)]
@@ -766,7 +784,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         let mut ticket = None;
         let tables = self.flush_now(may_park, &mut ticket);
         self.give_back(tables);
-        if self.ends.is_told() && ticket.is_some() {
+        if self.ends.is_told() && (ticket.is_some() || matches!(self.ends, End::SpaceFlushed(_))) {
             self.on.policy().gather_end();
         }
         if may_park {
@@ -861,6 +879,8 @@ impl<M: Machine> Drop for Gather<'_, M> {
     fn drop(&mut self) {
         if self.flushing {
             let _ = self.refused();
+        } else if cfg!(not(feature = "small")) && self.is_unknown() {
+            self.give_unknown();
         } else if self.has_work() || matches!(self.ends, End::SpaceFlushed(_)) {
             Repeat(self).0.flush_rest();
         }

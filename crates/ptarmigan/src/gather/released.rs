@@ -108,6 +108,9 @@ impl<M: Machine> Drop for Data<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         let Data { on, data } = *self;
+        if data.is_empty() {
+            return;
+        }
         let frames = on.frames();
         let give = |pfn: Pfn| {
             // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been

@@ -252,6 +252,15 @@ impl<'t> FlushedLeaves<'t> {
         self.tables.len()
     }
 
+    /// Hands the next `N` out together, by their frames; `None` if fewer are left. They are
+    /// [clean](Clean) tables, which the caller owns.
+    #[inline(always)]
+    pub(crate) fn next_frames<const N: usize>(&mut self) -> Option<&'t [Pfn; N]> {
+        let (first, rest) = self.tables.as_slice().split_first_chunk()?;
+        self.tables = rest.iter();
+        Some(first)
+    }
+
     /// Returns whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {

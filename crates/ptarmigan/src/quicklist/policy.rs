@@ -94,7 +94,8 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Errors
     ///
-    /// The tables: all of them come [flushed](Self::flushed) then, as others of their space do.
+    /// The tables that it does not take: they come [flushed](Self::flushed) then, as others of their
+    /// space do.
     fn flushed_leaves<'t>(
         &self,
         here: Here<'_>,
@@ -355,7 +356,7 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     ///
     /// # Errors
     ///
-    /// The tables, if the policy refuses them.
+    /// The tables that the policy does not take.
     ///
     /// # Safety
     ///

@@ -198,10 +198,11 @@ impl<F: Format> Space<F> {
 
     /// As [`end`](Self::end), for a space of this machine on a CPU that may flush.
     pub(super) fn end_checked<M: SpaceMachine>(self, on: On<'_, M>) {
-        let Space { state: State { tables, areas, .. }, tlb } = self;
+        let Space { state: State { mut tables, areas, .. }, tlb } = self;
         let _areas = LooseAreas { on, areas };
         let mut ticket = None;
-        let mut gather = tables.ending(on, &tlb, &mut ticket);
+        let mut gather = Gather::open(on, &tlb, F::PAGE_SHIFT, true);
+        tables.end_space(&mut gather, &mut ticket);
         let release = |gather: &mut _, level, _, raw| release::<F, M>(gather, level, raw);
         tables.end::<M, true>(&mut gather, release, release);
     }

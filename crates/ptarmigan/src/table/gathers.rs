@@ -40,21 +40,16 @@ impl<F: Format> Tables<F> {
         gather
     }
 
-    /// A gather for the end of these tables and of `space`, which is theirs. As [`Gather::ending`]
-    /// otherwise.
+    /// Makes `gather`, which is [new](Gather::open), one for the end of these tables and of their
+    /// space. As [`Gather::end_space`] otherwise.
     #[inline]
-    pub fn ending<'a, M: Machine>(
-        &self,
-        on: On<'a, M>,
-        space: &'a SpaceTlb,
-        ticket: &'a mut Option<Ticket>,
-    ) -> Gather<'a, M> {
-        Gather::ending(on, space, F::PAGE_SHIFT, ticket, |gather| {
+    pub fn end_space<'a, M: Machine>(&self, gather: &mut Gather<'a, M>, ticket: &'a mut Option<Ticket>) {
+        gather.end_space(ticket, |gather| {
             if const { F::KEPT != 0 } {
                 note_hashed::<F, M>(self.root(), gather);
             }
             F::KEPT != 0
-        })
+        });
     }
 }
 

@@ -588,20 +588,28 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         cleared
     }
 
+    /// Clears the only entry of a leaf table that nobody else sees any more, if its record says which
+    /// that is; returns its index and the former entry.
+    #[inline(always)]
+    pub fn take_sole(&self) -> Option<(usize, u64)> {
+        let record = self.record()?;
+        let index = record.sole()?;
+        let old = Self::clear_slot(self.slot(index), Use::Private);
+        record.set_leaf_table();
+        record.set_live(0);
+        Some((index, old))
+    }
+
     /// Clears every entry of a leaf table that nobody else sees any more, and calls
     /// `gone(index, entry)` for each.
     #[inline]
     pub fn clear_all(&self, mut gone: impl FnMut(usize, u64)) {
+        if let Some((index, old)) = self.take_sole() {
+            return gone(index, old);
+        }
         let Some(record) = self.record() else { return };
         let uncounted = Uncounted { record, shift: self.entries().line_shift() };
         let mut n = 0;
-        if let Some(index) = record.sole() {
-            gone(index, Self::clear_slot(self.slot(index), Use::Private));
-            core::mem::forget(uncounted);
-            record.set_leaf_table();
-            record.set_live(0);
-            return;
-        }
         self.entries().each_line(record, 0, F::entries(self.level) - 1, |line, live| {
             n += live.count_ones();
             each_bit(live, |i| {
@@ -672,6 +680,18 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             }
         });
         cleared.n
+    }
+
+    /// Clears the link at `index`, which [`unlinked`](Self::unlinked) counts off.
+    #[inline(always)]
+    pub fn unlink(&self, index: usize) {
+        self.slot(index).store(0);
+    }
+
+    /// Counts `n` links off that have been cleared by [`unlink`](Self::unlink).
+    #[inline(always)]
+    pub fn unlinked(&self, n: usize) {
+        self.removed(n as u16);
     }
 
     /// Calls `visit` for each entry from `first` to `last` (inclusive) of a table above the leaves.

@@ -148,12 +148,16 @@ impl<F: Format> Tree<F> {
     /// [`Refused`], with the tree, if it is of another machine, or in the middle of a switch or a
     /// flush of this CPU, where no other flush can be. The tree is unchanged then.
     #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
+    #[inline(never)]
     pub fn end<M: Machine>(
-        self,
+        mut self,
         on: On<'_, M>,
         mut leaf: impl FnMut(VirtAddr, Pfn, Attr),
     ) -> Result<(), Refused<Self, TlbRefusal>> {
-        self.end_raw(on, |level, va, raw| each_page::<F>(level, va, raw, &mut leaf))
+        match self.end_raw(on, |level, va, raw| each_page::<F>(level, va, raw, &mut leaf)) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Refused { value: self, error }),
+        }
     }
 
     /// As [`end`](Self::end), with one call of `leaf` for each leaf, large pages among them.
@@ -162,29 +166,32 @@ impl<F: Format> Tree<F> {
     ///
     /// As for [`end`](Self::end).
     #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
+    #[inline(never)]
     pub fn end_leaves<M: Machine>(
-        self,
+        mut self,
         on: On<'_, M>,
         mut leaf: impl FnMut(Mapped),
     ) -> Result<(), Refused<Self, TlbRefusal>> {
-        self.end_raw(on, |level, va, raw| leaf(Mapped::of::<F>(level, va, raw)))
+        match self.end_raw(on, |level, va, raw| leaf(Mapped::of::<F>(level, va, raw))) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Refused { value: self, error }),
+        }
     }
 
+    /// Takes all tables down, for a caller that consumes the tree unless this is refused. It is lent,
+    /// as it would be copied otherwise.
     #[inline]
-    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     fn end_raw<M: Machine>(
-        self,
+        &mut self,
         on: On<'_, M>,
         mut leaf: impl FnMut(Level, u64, u64),
-    ) -> Result<(), Refused<Self, TlbRefusal>> {
-        let machine = on.check(self.tlb.machine()).map_err(TlbRefusal::from);
-        if let Err(error) = machine.and_then(|()| on.tlb().may_flush(on.pin())) {
-            return Err(Refused { value: self, error });
-        }
-        let Tree { tables, tlb } = self;
+    ) -> Result<(), TlbRefusal> {
+        on.check(self.tlb.machine())?;
+        on.tlb().may_flush(on.pin())?;
         let mut ticket = None;
-        let mut gather = tables.ending(on, &tlb, &mut ticket);
-        tables.end::<M, true>(&mut gather, |_, level, va, raw| leaf(level, va, raw), |_, _, _, _| {});
+        let mut gather = Gather::open(on, &self.tlb, F::PAGE_SHIFT, true);
+        self.tables.end_space(&mut gather, &mut ticket);
+        self.tables.end::<M, true>(&mut gather, |_, level, va, raw| leaf(level, va, raw), |_, _, _, _| {});
         Ok(())
     }
 }
@@ -609,7 +616,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Ok(())
     }
 
-    /// Flushes the changes; afterwards no unmapped page is in use, and tables are given back.
+    /// Flushes the changes; afterwards no unmapped page is in use, and tables are given back. So
+    /// does the end of its scope, which does not move it.
     pub fn flush(self) {
         drop(self);
     }

@@ -45,21 +45,8 @@ struct Unmap<'a, 'g, M: Machine, L> {
     leaf: L,
     others: Use,
     counts: &'g TableCounts,
-    /// Leaf tables on their way back, if the whole tree goes. They are no part of the way itself,
-    /// which lies on the stack of unmaps of ranges too.
-    leaves: Option<&'g mut EndedLeaves>,
-}
-
-impl<M: Machine, L> Drop for Unmap<'_, '_, M, L> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if let Some(leaves) = &mut self.leaves
-            && !leaves.is_empty()
-        {
-            // SAFETY: 1. they were made with this way, whose tables are of the gather's space.
-            unsafe { self.gather.give_leaves(leaves) };
-        }
-    }
+    /// The whole tree goes, if the code is for either.
+    all: bool,
 }
 
 /// A way for a range.
@@ -76,14 +63,14 @@ impl<M: Machine, L> Unmap<'_, '_, M, L> {
         match WAY {
             RANGE => false,
             ALL => true,
-            _ => self.leaves.is_some(),
+            _ => self.all,
         }
     }
 }
 
 /// Tables that are being taken down. If that unwinds, this is dropped, and takes the rest down.
 struct Ending<'a, 'g, F: Format, M: Machine, const LARGE: bool> {
-    tables: Tables<F>,
+    tables: &'g mut Tables<F>,
     gather: &'g mut Gather<'a, M>,
     rest: fn(&mut Gather<'a, M>, Level, u64, u64),
 }
@@ -144,28 +131,25 @@ impl<F: Format> Tables<F> {
     ) {
         let others = Use::private(gather.is_private());
         let (on, counts) = (gather.on(), self.counts());
-        let mut ended;
-        let leaves = if WAY == ALL {
-            ended = EndedLeaves::new(gather.is_unknown());
-            Some(&mut ended)
-        } else {
-            None
-        };
+        let all = WAY == ALL;
         if cfg!(feature = "small") {
             let leaf: &mut Unmapped<'_, 'a, M> = &mut leaf;
-            let mut way = Unmap { on, gather, range, free, leaf, others, counts, leaves };
+            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all };
             unmap_table::<F, M, _, EITHER>(&mut way, self.root(), Self::ROOT, 0);
         } else {
-            let mut way = Unmap { on, gather, range, free, leaf, others, counts, leaves };
+            let mut way = Unmap { on, gather, range, free, leaf, others, counts, all };
             unmap_table::<F, M, L, WAY>(&mut way, self.root(), Self::ROOT, 0);
         }
     }
 
-    /// Takes all tables down: every entry cleared, every table on the gather, the root last. The
-    /// gather is one for the end of a space. If `leaf` unwinds, it is done all the same, with
+    /// Takes all tables down, for the owner of the tree that is being consumed: every entry cleared,
+    /// every table on the gather, the root last. Nothing else may be asked of the tables afterwards.
+    /// The gather is one for the end of a space. If `leaf` unwinds, it is done all the same, with
     /// `rest` in its place. `LARGE` says that there may be large pages.
+    ///
+    /// They are lent, as they would be copied otherwise.
     pub fn end<'a, M: Machine, const LARGE: bool>(
-        self,
+        &mut self,
         gather: &mut Gather<'a, M>,
         mut leaf: impl FnMut(&mut Gather<'a, M>, Level, u64, u64),
         rest: fn(&mut Gather<'a, M>, Level, u64, u64),
@@ -198,6 +182,9 @@ fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u6
         });
     }
     if level == Level(1) {
+        if way.is_all::<WAY>() && way.gather.is_unknown() {
+            return end_leaf_tables::<F, M, L>(way, at, base);
+        }
         // Most of the work is here: with the level known, and the leaves' part in line.
         return unmap_links::<F, M, L, WAY>(way, at, Level(1), base, |way, child, base| {
             unmap_leaves::<F, M, L, WAY>(way, child, base)
@@ -255,16 +242,8 @@ fn unmap_links<
             way.counts.add(below, -1);
             // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and
             // gather are of one space. 2. its count is 0. 3. `record` is the result of `inner` for
-            // the child. 4. `leaves` is of this way and gather, and has just been
-            // asked; dropping the way gives them.
-            unsafe {
-                match &mut way.leaves {
-                    Some(leaves) if WAY != RANGE && below == Level::PTE && leaves.takes() => {
-                        way.gather.ended_leaf(leaves, child.pfn(), record);
-                    }
-                    _ => way.gather.table(child.pfn(), record, base, F::shift(level)),
-                }
-            }
+            // the child.
+            unsafe { way.gather.table(child.pfn(), record, base, F::shift(level)) };
         }
     });
     let record = node.record()?;
@@ -295,4 +274,80 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u
     });
     stale.end(if const { F::KEPT == 0 } { cleared } else { Span::NONE });
     if node.is_empty() { node.record() } else { None }
+}
+
+/// The leaf tables of a table of level 1 that go at the end of their space. Dropping it gives them
+/// away, and counts them off.
+struct Ended<'g, 'a, F: Format, M: Machine> {
+    node: Node<'a, F, M::Window>,
+    counts: &'g TableCounts,
+    leaves: EndedLeaves<'g, 'a, M>,
+}
+
+impl<F: Format, M: Machine> Drop for Ended<'_, '_, F, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let n = self.leaves.n();
+        if n > 0 {
+            self.counts.add(Level::PTE, -(n as i32));
+            self.node.unlinked(n);
+        }
+    }
+}
+
+/// As [`unmap_table`], for a table of level 1 of a space that has ended, which no MMU and no reader
+/// knows any more. A call, so that the loop has the registers for itself.
+#[inline(never)]
+fn end_leaf_tables<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level, u64, u64)>(
+    way: &mut Unmap<'a, '_, M, L>,
+    at: PhysAddr,
+    base: u64,
+) -> Option<&'a FrameMeta> {
+    let (window, frames) = (way.on.window(), way.on.frames());
+    let open = || Node::<F, M::Window>::open(window, frames, Level(1), at);
+    // One for the loop, and one for its end, which may be the end of a call that unwinds.
+    let (node, last) = (open(), open());
+    let is_root = Tables::<F>::ROOT == Level(1);
+    let entries = if is_root { F::USER_ROOT_ENTRIES } else { F::entries(Level(1)) };
+    let leaf = &mut way.leaf;
+    let mut ended = Ended { node: last, counts: way.counts, leaves: EndedLeaves::new(&mut *way.gather) };
+    node.each(0, entries - 1, |index, raw| {
+        let Some(child) = F::linked(Level(1), raw) else { return };
+        let base = base + ((index as u64) << F::shift(Level(1)));
+        let record = frames.meta(child.pfn());
+        let table = Node::<F, M::Window>::with_record(window, record, Level::PTE, child);
+        let Some((only, old)) = table.take_sole() else {
+            return end_leaf_table(&mut ended, index, child, record, |gather, i, old| {
+                leaf(gather, Level::PTE, base + ((i as u64) << F::PAGE_SHIFT), old);
+            });
+        };
+        node.unlink(index);
+        // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and gather
+        // are of one space. 2. its only entry has just been taken. 3. looked up above.
+        unsafe { ended.leaves.add(child.pfn(), record) };
+        // The table is done with, also if this unwinds.
+        leaf(ended.leaves.gather(), Level::PTE, base + ((only as u64) << F::PAGE_SHIFT), old);
+    });
+    drop(ended);
+    let record = node.record()?;
+    (record.live_above() == 0).then_some(record)
+}
+
+/// Takes down one leaf table, the one at `child`, whose record is `record` and which the entry at
+/// `index` links, for [`end_leaf_tables`]. A call, so that the way of tables with one entry is short.
+#[inline(never)]
+fn end_leaf_table<'a, F: Format, M: Machine>(
+    ended: &mut Ended<'_, 'a, F, M>,
+    index: usize,
+    child: PhysAddr,
+    record: &'a FrameMeta,
+    mut leaf: impl FnMut(&mut Gather<'a, M>, usize, u64),
+) {
+    let window = ended.leaves.gather().on().window();
+    let table = Node::<F, M::Window>::with_record(window, record, Level::PTE, child);
+    table.clear_all(|i, old| leaf(ended.leaves.gather(), i, old));
+    ended.node.unlink(index);
+    // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and gather are
+    // of one space. 2. its entries have just been cleared. 3. by the caller, which has looked it up.
+    unsafe { ended.leaves.add(child.pfn(), record) };
 }

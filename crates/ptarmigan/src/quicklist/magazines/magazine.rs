@@ -102,24 +102,28 @@ impl<'a> Magazines<'a> {
         self.n() >= self.store.limit
     }
 
+    /// Returns how many more pages fit.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        self.store.limit.saturating_sub(self.n()) as usize
+    }
+
     /// Returns whether `n` more pages fit.
     #[inline(always)]
     pub fn has_room(&self, n: usize) -> bool {
         self.n() as usize + n <= self.store.limit as usize
     }
 
-    /// Puts pages in that [have room](Self::has_room). Returns how many.
+    /// Puts pages in that have [room](Self::room). Returns how many: all of them.
     #[inline(always)]
-    pub fn push_all(&mut self, items: impl Iterator<Item = u32>) -> usize {
+    pub fn push_all<const N: usize>(&mut self, items: &[u32; N]) -> usize {
         let first = self.n() as usize;
-        let places = self.store.items.get_mut(first..).unwrap_or_default();
-        let mut n = 0;
-        for (place, item) in places.iter_mut().zip(items) {
-            *place = item;
-            n += 1;
-        }
-        *self.word += (n as u32) << self.shift();
-        n
+        let Some(places) = self.store.items.get_mut(first..).and_then(<[u32]>::first_chunk_mut) else {
+            return 0;
+        };
+        *places = *items;
+        *self.word += (N as u32) << self.shift();
+        N
     }
 
     /// Sets the magazines' size for a CPU on `node`. Pages in them stay.

@@ -7,6 +7,7 @@ use super::magazine::Magazines;
 use super::{BOUNDED, LEVELS, Quicklists};
 use crate::addr::Pfn;
 use crate::cpu::NodeId;
+use crate::gather::TOGETHER;
 use crate::page::{Clean, Construct, Flushed, FlushedLeaves, Level};
 use crate::window::OpenWindow;
 
@@ -188,9 +189,21 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Takes back all pages of a chain. Nearly all are of one class and of this node.
     #[inline]
     pub(super) fn put_chain(&self, here: &HereCopy<'_>, mut pages: Returned<Flushed>) {
-        let frames = self.source.frames();
-        let mut parcel = Parcel { node: here.node(), n: 0, items: [0; BOUNDED] };
         while let Some(page) = self.put_run(here, &mut pages) {
+            if !self.one_node {
+                return self.put_chain_home(here.again(), page, pages);
+            }
+            self.put_back(here, page);
+        }
+    }
+
+    /// Takes back a page and the rest of a chain, some of which may be of other nodes.
+    #[inline(never)]
+    fn put_chain_home(&self, here: HereCopy<'_>, first: Returned<Clean>, mut pages: Returned<Flushed>) {
+        let (here, frames) = (&here, self.source.frames());
+        let mut parcel = Parcel { node: here.node(), n: 0, items: [0; BOUNDED] };
+        let mut next = Some(first);
+        while let Some(page) = next.take().or_else(|| self.put_run(here, &mut pages)) {
             let level = page.level();
             let node = frames.node_of(page.addr().pfn());
             if level == self.root || node == here.node() {
@@ -241,8 +254,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
     }
 
-    /// Takes back leaf tables that all go into this CPU's magazines, unless they are to be looked
-    /// at; refuses others.
+    /// Takes back leaf tables that go into this CPU's magazines, unless they are to be looked at;
+    /// refuses others.
     #[inline]
     pub(super) fn put_leaves<'t>(
         &self,
@@ -255,11 +268,23 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         let Some(mut cpu) = self.enter(here) else { return Err(pages) };
         let tally = &cpu.shown().tally;
         let mut magazines = Magazines::new(&mut cpu, ZERO);
-        if !magazines.has_room(pages.len()) {
-            return Err(pages);
+        let mut pages = pages.into_inner();
+        let mut n = 0;
+        // Mostly they come so.
+        if magazines.room() >= TOGETHER
+            && let Some(frames) = pages.next_frames::<TOGETHER>()
+        {
+            n = magazines.push_all(&frames.map(|frame| frame.0));
         }
-        let items = pages.into_inner().map(|page| self.item(ZERO, page));
-        tally.level(Level::PTE).frees.add(magazines.push_all(items));
-        Ok(())
+        let room = magazines.room();
+        for page in pages.by_ref().take(room) {
+            n += usize::from(magazines.push(self.item(ZERO, page)));
+        }
+        tally.level(Level::PTE).frees.add(n);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: 1. they are the rest of those that came back.
+        Err(unsafe { Returned::new(pages) })
     }
 }
