@@ -211,12 +211,16 @@ impl<P: Policy, F: Format> TableContender for LibraryTree<'_, P, F> {
         let on = self.machine.on(&pin).expect(OWN);
         for space in shape.spaces() {
             let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).expect("a root");
-            let mut edit = tree.edit(on).expect(OWN);
-            for (at, frame) in space.pages_of(CasePages::of::<F>()) {
-                // SAFETY: 1. no program runs in the tree.
-                unsafe { edit.map(virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map") };
+            {
+                let mut edit = tree.edit(on).expect(OWN);
+                for (at, frame) in space.pages_of(CasePages::of::<F>()) {
+                    // SAFETY: 1. no program runs in the tree.
+                    unsafe {
+                        edit.map(virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map")
+                    };
+                }
+                // It ends where it is, without a move.
             }
-            edit.flush();
             let ended = tree.end(on, |_, pfn, _| {
                 black_box(pfn);
             });
