@@ -2,11 +2,12 @@
 use crate::map::Map;
 use crate::rng::Rng;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::format::{Attr, Format};
+use ptarmigan::format::{Attr, Format, MemoryType};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, Done, LargePages, Space, SpaceMachine};
+use ptarmigan::table::{Mapped as Leaf, Sizes};
 use ptarmigan::tlb::{CostModel, Costs, SpaceId, TlbConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
@@ -18,6 +19,8 @@ use std::ops::Range;
 const SPACES: usize = 5;
 /// Pages of an operation, at most.
 const PAGES: u64 = 12;
+/// The first byte of a device, beyond the memory of the host.
+const DEVICE: u64 = 2 << 30;
 /// Permissions that areas are given, as bits: one without any among them, and one of each alone.
 const FLAGS: [u16; 8] = [3, 3, 1, 7, 5, 0, 4, 2];
 
@@ -40,8 +43,9 @@ pub struct Ran {
     pub passed: u64,
     /// Accesses that an area forbids.
     pub denied: u64,
-    /// Large pages that faults mapped, that were copied as a whole, and that were made of pages.
-    pub large: [u64; 3],
+    /// Large pages that faults mapped, that were copied as a whole, and that were made of pages;
+    /// then large pages of devices that faults mapped, and groups.
+    pub large: [u64; 5],
     pub findings: u64,
     /// The sanitizer's report of them.
     pub report: String,
@@ -73,7 +77,7 @@ pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
         rng: Rng::new(seed),
         spaces: Vec::new(),
         on_cpu: vec![None; cpus],
-        ran: Ran { served: 0, passed: 0, denied: 0, large: [0; 3], findings: 0, report: String::new() },
+        ran: Ran { served: 0, passed: 0, denied: 0, large: [0; 5], findings: 0, report: String::new() },
         next: 0,
         large,
     };
@@ -184,6 +188,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             21..=23 if self.large => self.wide(on, at, flags),
             26 | 27 if self.large => self.move_wide(on, at),
             24 if self.large => self.advise(on, at, &pages),
+            30..=32 if self.large => self.device(on, at, pages, flags),
+            33 if self.large => self.log(on, at),
             25 | 28 | 29 if self.large => {
                 let limits = CollapseLimits {
                     spans: 4,
@@ -249,6 +255,48 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             let pages = near..near + if self.large { 2 * table } else { PAGES };
             edit.mmap(range::<F>(&pages), flags, 0).unwrap();
             map.mmap(pages, flags);
+        }
+    }
+
+    /// Maps memory of a device, with leaves of some sizes: some pages, or about a leaf table of
+    /// them. Mostly the memory is aligned as the addresses are.
+    fn device<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, pages: Range<u64>, flags: AreaFlags) {
+        let table = 1u64 << leaf_bits::<F>();
+        let [whole, _] = self.tables();
+        let group = 1u64 << F::GROUP_BITS[0];
+        let first = whole.start + self.rng.below(table / group) * group;
+        let pages = match self.rng.below(4) {
+            0 => pages,
+            1 => first - self.rng.below(3)..first + group + self.rng.below(2 * group + 1),
+            _ => whole.start - self.rng.below(3)..whole.end + self.rng.below(3),
+        };
+        let apart = if self.rng.below(4) == 0 { 1 + self.rng.below(group) } else { 0 };
+        let memory: Vec<_> = MemoryType::ALL.into_iter().filter(|m| F::RIGHTS.has_memory(*m)).collect();
+        let memory = memory[self.rng.below(memory.len() as u64) as usize];
+        let levels: Vec<_> = (0..3).filter(|level| F::LEAF_LEVELS >> level & 1 != 0).map(Level).collect();
+        let sizes = Sizes::up_to(levels[self.rng.below(levels.len() as u64) as usize]);
+        let sizes = if self.rng.below(2) == 0 { sizes.with_groups() } else { sizes };
+        let first = (DEVICE >> F::PAGE_SHIFT) + pages.start % table + apart;
+        let Mapped { space, map } = &mut self.spaces[at];
+        let mut edit = space.edit(on).unwrap();
+        let phys = PhysAddr(first << F::PAGE_SHIFT);
+        // SAFETY: 1. no program runs in the space.
+        unsafe { edit.map_physical_large(range::<F>(&pages), flags, phys, memory, sizes).unwrap() };
+        map.map_physical(pages.clone(), flags, first, memory);
+        if self.rng.below(4) == 0 {
+            edit.populate(range::<F>(&pages), Access::Read).unwrap();
+        }
+    }
+
+    /// Takes the dirty bits of a leaf table, and splits what maps it down to some size.
+    fn log<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize) {
+        let [whole, _] = self.tables();
+        let largest = Level(self.rng.below(2) as u8);
+        let mut edit = self.spaces[at].space.edit(on).unwrap();
+        match self.rng.below(3) {
+            0 => edit.take_accessed(range::<F>(&whole), |_| {}).unwrap(),
+            1 => edit.write_protect(range::<F>(&whole), largest, |_| {}).unwrap(),
+            _ => edit.take_dirty(range::<F>(&whole), largest, |_| {}).unwrap(),
         }
     }
 
@@ -356,15 +404,21 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             }
             self.ran.served += 1;
             self.ran.large[0] += u64::from(served == Ok(Done::Large));
-            let copy = self.spaces[at].space.tree().query_leaf(on, VirtAddr(va));
-            self.ran.large[1] +=
-                u64::from(served == Ok(Done::Copied) && copy.is_some_and(|leaf| leaf.level > Level::PTE));
+            let leaf = self.spaces[at].space.tree().query_leaf(on, VirtAddr(va)).expect("it is mapped");
+            let (is_large, is_group) = (leaf.level > Level::PTE, leaf.shift != F::shift(leaf.level));
+            self.ran.large[1] += u64::from(served == Ok(Done::Copied) && is_large);
+            self.ran.large[3] += u64::from(served == Ok(Done::Backed) && is_large);
+            self.ran.large[4] += u64::from(served == Ok(Done::Backed) && is_group);
             found = self.translate(cpu, va, kind);
         }
         let Some(phys) = found else {
             panic!("{}: served, and faults again: {access:?} of {va:#x}", F::NAME)
         };
         let map = &mut self.spaces[at].map;
+        if let Some((device, _)) = map.device(page) {
+            assert_eq!(phys >> F::PAGE_SHIFT, device, "{}: {va:#x}", F::NAME);
+            return;
+        }
         assert_eq!(shown(self.host, phys), [map.shows(page); 2], "{}: {va:#x}", F::NAME);
         if access == Access::Write {
             self.next += 1;
@@ -385,20 +439,28 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         for Mapped { space, map } in &self.spaces {
             let mut there = Vec::new();
             let all = VirtRange { start: 0, end: F::USER_END };
-            space.tree().walk(on, all, |va, pfn, _| there.push((va.0 >> F::PAGE_SHIFT, pfn))).unwrap();
-            for (page, pfn) in &there {
+            let mut visit = |va: VirtAddr, pfn, attr| there.push((va.0 >> F::PAGE_SHIFT, pfn, attr));
+            space.tree().walk(on, all, &mut visit).unwrap();
+            for (page, pfn, attr) in &there {
                 assert!(!map.has_none(*page..page + 1), "{}: page {page:#x} is there", F::NAME);
                 assert_eq!(pfn.0 % (1 << F::PAGE_ORDER), 0, "{}: a page is aligned", F::NAME);
+                if let Some((device, memory)) = map.device(*page) {
+                    let shown = (pfn.addr().0 >> F::PAGE_SHIFT, attr.memory());
+                    assert_eq!(shown, (device, memory), "{}: page {page:#x}", F::NAME);
+                    continue;
+                }
                 let shown = shown(self.host, pfn.addr().0);
                 assert_eq!(shown, [map.shows(*page); 2], "{}: page {page:#x}", F::NAME);
             }
-            let pages: Vec<u64> = there.iter().map(|(page, _)| *page).collect();
+            let pages: Vec<u64> = there.iter().map(|(page, ..)| *page).collect();
             let missing =
                 map.written().find(|(page, value)| *value != 0 && pages.binary_search(page).is_err());
             assert_eq!(missing, None, "{}: a page that was written is gone", F::NAME);
             let least = Map::tables(pages.into_iter(), leaf_bits::<F>());
             let mut has = space.tree().count(Level::PTE) as usize;
-            space.tree().walk_leaves(on, all, |leaf| has += usize::from(leaf.level > Level::PTE)).unwrap();
+            let tables = |leaf: Leaf| 1 << (leaf.shift - F::shift(Level(1)));
+            let large = |leaf: Leaf| if leaf.level > Level::PTE { tables(leaf) } else { 0 };
+            space.tree().walk_leaves(on, all, |leaf| has += large(leaf)).unwrap();
             assert!(has >= least, "{}: {has} leaf tables for pages of {least}", F::NAME);
         }
     }

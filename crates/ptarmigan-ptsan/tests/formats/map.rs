@@ -1,5 +1,5 @@
 //! The map of pages: which pages a space has, with which permissions, and what they show.
-use ptarmigan::format::{Attr, Format};
+use ptarmigan::format::{Attr, Format, MemoryType};
 use ptarmigan::space::{Access, AreaFlags};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,6 +9,8 @@ use std::ops::Range;
 pub struct Map {
     areas: BTreeMap<u64, AreaFlags>,
     shows: BTreeMap<u64, u64>,
+    /// The pages of devices, with those of physical memory that they show.
+    devices: BTreeMap<u64, (u64, MemoryType)>,
 }
 
 impl Map {
@@ -35,6 +37,18 @@ impl Map {
         self.shows.get(&page).copied().unwrap_or(0)
     }
 
+    /// Returns the page of physical memory that a page of a device shows, and its type.
+    pub fn device(&self, page: u64) -> Option<(u64, MemoryType)> {
+        self.devices.get(&page).copied()
+    }
+
+    /// As `map_physical`: pages of a device in place of others.
+    pub fn map_physical(&mut self, pages: Range<u64>, flags: AreaFlags, at: u64, memory: MemoryType) {
+        self.mmap(pages.clone(), flags);
+        let there = at.wrapping_sub(pages.start);
+        self.devices.extend(pages.map(|page| (page, (page.wrapping_add(there), memory))));
+    }
+
     /// A program writes `value` to a page.
     pub fn write(&mut self, page: u64, value: u64) {
         self.shows.insert(page, value);
@@ -57,7 +71,7 @@ impl Map {
 
     /// As `mmap`: new pages in place of others.
     pub fn mmap(&mut self, pages: Range<u64>, flags: AreaFlags) {
-        self.discard(pages.clone());
+        self.munmap(pages.clone());
         self.areas.extend(pages.map(|page| (page, flags)));
     }
 
@@ -65,6 +79,7 @@ impl Map {
     pub fn munmap(&mut self, pages: Range<u64>) {
         self.discard(pages.clone());
         self.areas.retain(|page, _| !pages.contains(page));
+        self.devices.retain(|page, _| !pages.contains(page));
     }
 
     /// As `madvise` with `DontNeed`.
@@ -86,6 +101,9 @@ impl Map {
             }
             if let Some(value) = self.shows.remove(&page) {
                 self.shows.insert(there, value);
+            }
+            if let Some(shown) = self.devices.remove(&page) {
+                self.devices.insert(there, shown);
             }
         }
     }

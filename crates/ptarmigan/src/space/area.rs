@@ -1,6 +1,7 @@
 //! Describes an area of an address space.
 use crate::addr::{PhysAddr, VirtRange};
 use crate::format::{Attr, Format, MemoryType};
+use crate::table::{Shown, Sizes};
 use core::fmt;
 
 /// Permissions and properties of an area.
@@ -46,11 +47,13 @@ impl AreaFlags {
     /// [`with_key`](Self::with_key) sets. Only for formats with keys
     /// ([`Keyed`](crate::format::Keyed)).
     pub const KEY: AreaFlags = AreaFlags(0xf << 11);
-    /// May have [large pages](super::LargePages). Only private anonymous memory has them: elsewhere
-    /// the flag is not kept. With [`SHARED`](Self::SHARED) it means [`PHYSICAL`](Self::PHYSICAL).
+    /// May have [large pages](super::LargePages). Only for private anonymous memory: elsewhere the
+    /// flag is not kept. With [`SHARED`](Self::SHARED) it means [`PHYSICAL`](Self::PHYSICAL); such
+    /// areas have [sizes](Area::sizes) of their own.
     pub const LARGE: AreaFlags = AreaFlags(1 << 15);
     /// Shows physical memory, for instance a device's: made by
-    /// [`SpaceMut::map_physical`](super::SpaceMut::map_physical) alone. Other calls refuse it
+    /// [`SpaceMut::map_physical`](super::SpaceMut::map_physical) and
+    /// [`map_physical_large`](super::SpaceMut::map_physical_large) alone. Other calls refuse it
     /// ([`AreaError::Physical`](super::AreaError)).
     pub const PHYSICAL: AreaFlags = Self::LARGE.with(Self::SHARED);
     /// All permissions.
@@ -190,6 +193,10 @@ impl From<u32> for Object {
     }
 }
 
+/// Bits of the number for an area of physical memory that stand for the type of the memory; those
+/// above stand for the sizes of leaves.
+const TYPE_BITS: u32 = 8;
+
 /// A run of pages with the same properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Area {
@@ -202,7 +209,7 @@ pub struct Area {
     /// continue. Of an area of physical memory, the physical address.
     pub offset: u64,
     /// The object behind it, a name that the machine understands; 0 without an object. Of an area
-    /// of physical memory, a number for its [type](Self::memory).
+    /// of physical memory, a number for its [type](Self::memory) and its [sizes](Self::sizes).
     pub object: u32,
     /// Permissions and properties.
     pub flags: AreaFlags,
@@ -219,10 +226,17 @@ impl Area {
         if area.has_object() { area } else { Area { offset: range.start, ..area } }
     }
 
-    /// An area of the physical memory from `at` on.
-    pub(super) fn physical(range: VirtRange, flags: AreaFlags, at: PhysAddr, memory: MemoryType) -> Self {
+    /// An area of the physical memory from `at` on, in leaves of `sizes`.
+    pub(super) fn physical(
+        range: VirtRange,
+        flags: AreaFlags,
+        at: PhysAddr,
+        memory: MemoryType,
+        sizes: Sizes,
+    ) -> Self {
         let flags = flags.with(AreaFlags::PHYSICAL);
-        Self::new(range, flags, Object { id: memory as u32 + 1, offset: at.0 })
+        let id = memory as u32 + 1 | sizes.number() << TYPE_BITS;
+        Self::new(range, flags, Object { id, offset: at.0 })
     }
 
     /// Returns the type of the memory that pages of the area show. Only areas of physical memory
@@ -230,11 +244,31 @@ impl Area {
     #[inline]
     pub const fn memory(&self) -> MemoryType {
         // 0 is no object.
-        let number = if self.flags.has(AreaFlags::PHYSICAL) { self.object.wrapping_sub(1) } else { 0 };
+        let number = self.object & ((1 << TYPE_BITS) - 1);
+        let number = if self.flags.has(AreaFlags::PHYSICAL) { number.wrapping_sub(1) } else { 0 };
         match MemoryType::numbered(number) {
             Some(memory) => memory,
             None => MemoryType::Device,
         }
+    }
+
+    /// Returns the sizes of the leaves that faults map in an area of physical memory, where
+    /// addresses and memory are aligned for them. Of other areas, [`Sizes::PAGES`]: their large
+    /// pages are those of [`AreaFlags::LARGE`].
+    #[inline]
+    pub const fn sizes(&self) -> Sizes {
+        let number = if self.flags.has(AreaFlags::PHYSICAL) { self.object >> TYPE_BITS } else { 0 };
+        Sizes::numbered(number)
+    }
+
+    /// The addresses of an area of physical memory, and what they show.
+    pub(super) fn shown(&self) -> Shown {
+        Shown { range: self.range(), at: PhysAddr(self.offset), sizes: self.sizes() }
+    }
+
+    /// The same area of physical memory, in pages alone.
+    pub(super) const fn in_pages(self) -> Self {
+        Area { object: self.object & ((1 << TYPE_BITS) - 1), ..self }
     }
 
     /// Returns the physical memory that the area shows, from its start on; `None` if its pages are

@@ -22,7 +22,7 @@ pub enum Done {
     Zero,
     /// A fresh frame was mapped.
     Fresh,
-    /// A frame of the backing object was mapped, or one of physical memory.
+    /// A frame of the backing object was mapped, or physical memory, in a page or a larger leaf.
     Backed,
     /// A private copy was made.
     Copied,

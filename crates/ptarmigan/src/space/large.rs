@@ -183,8 +183,9 @@ impl<F: Format> State<F> {
         Ok(put.is_ok().then_some(Outcome::Again))
     }
 
-    /// Gives an access to the large page at `va` that it does not allow, and its area does. `None`
-    /// if the page at `va` is none, or not any more: it has been split for a write.
+    /// Gives an access to the large page at `va` that it does not allow, and its area does, or maps
+    /// one of physical memory. `None` if the page at `va` is none, or not any more: it has been
+    /// split for a write.
     #[cold]
     #[inline(never)]
     pub(super) fn fault_in_large<M: SpaceMachine>(
@@ -194,11 +195,15 @@ impl<F: Format> State<F> {
         va: u64,
         access: Access,
     ) -> Result<Option<Done>, FaultError> {
-        if !Tables::<F>::HAS_LARGE || va >= F::USER_END {
+        let Some(area) = self.areas.find(on, va) else { return Ok(None) };
+        if area.flags.has(AreaFlags::PHYSICAL) {
+            let page = va & !((1 << F::PAGE_SHIFT) - 1);
+            return self.fault_physical_alone(on, tlb, page, access, &area);
+        }
+        if !Tables::<F>::HAS_LARGE {
             return Ok(None);
         }
         let (Entry::Leaf, raw) = self.tables.large_entry(on, va) else { return Ok(None) };
-        let Some(area) = self.areas.find(on, va) else { return Ok(None) };
         on.tlb().may_flush(on.pin())?;
         let start = va & !(Tables::<F>::large_size() - 1);
         let range = VirtRange { start, end: start + Tables::<F>::large_size() };
@@ -271,20 +276,25 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Tables::<F>::HAS_LARGE.then(Tables::<F>::large_size)
     }
 
-    /// Returns the tables that are reserved for splits of large pages, one for each. They take no
-    /// memory until then: so many frames are kept free.
+    /// Returns the tables that are reserved for splits of large pages: one for each, and more for
+    /// those of physical memory that are larger. They take no memory until then: so many frames are
+    /// kept free.
     pub fn reserved_tables(&self) -> u32 {
         self.state.tables.reserved()
     }
 
     /// Lets areas in `range` have large pages, or not from now on: large pages that are there are
-    /// split then. Areas that cannot have any stay as they are.
+    /// split then. Areas that cannot have any stay as they are, and so do those of physical memory
+    /// that may have some.
     pub(super) fn advise_large(&mut self, range: VirtRange, large: bool) -> Result<(), AreaError> {
         if !large {
             self.may_flush()?;
         }
         self.state.areas.change_range(self.on, range, |a| {
             let flags = if large { a.flags.with(AreaFlags::LARGE) } else { a.flags };
+            if !large && a.flags.has(AreaFlags::PHYSICAL) {
+                *a = a.in_pages();
+            }
             if !a.flags.has(AreaFlags::SHARED) {
                 a.flags =
                     if large { flags.may_be_large::<F>(false) } else { flags.without(AreaFlags::LARGE) };

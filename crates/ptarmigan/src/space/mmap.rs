@@ -21,7 +21,8 @@ pub enum Advice {
     /// `MADV_WIPEONFORK` (true) and `MADV_KEEPONFORK` (false).
     WipeOnFork(bool),
     /// `MADV_HUGEPAGE` (true) and `MADV_NOHUGEPAGE` (false): areas may have [large
-    /// pages](super::LargePages), or not any more; those that are there are split then.
+    /// pages](super::LargePages), or not any more; those that are there are split then. Areas of
+    /// physical memory have pages alone from then on.
     Large(bool),
     /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
     Populate(Access),
@@ -529,7 +530,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             match self.fault(VirtAddr(va), access) {
                 Err(FaultError::NoFrame(e)) => return Err(e.into()),
                 Err(_) => return Ok(()),
-                Ok(_) => va += 1 << F::PAGE_SHIFT,
+                Ok(_) => va = self.state.tables.end_of_leaf(self.on, va),
             }
         }
         Ok(())

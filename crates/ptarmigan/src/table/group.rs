@@ -34,7 +34,8 @@
 //!
 //! A tree notes with its [reserve](super::reserve) that it has had groups, for good. A tree that
 //! has had none, and all code for formats without them, looks at no hint. Rejected: a count of
-//! groups, which each way that clears entries would have to keep. Spaces have none.
+//! groups, which each way that clears entries would have to keep. Spaces have them in areas of physical
+//! memory alone.
 use super::node::{Node, Use};
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Entry, Format};
@@ -106,6 +107,11 @@ impl<'n, 'w, F: Format, W: OpenWindow> Group<'n, 'w, F, W> {
     pub fn around(node: &'n Node<'w, F, W>, va: u64) -> Self {
         let start = va & !((1 << group_shift::<F>(node.level())) - 1);
         Group { node, first: F::index(node.level(), start), va: start }
+    }
+
+    /// Its table.
+    pub fn node(&self) -> &'n Node<'w, F, W> {
+        self.node
     }
 
     /// The level of its table.

@@ -1,6 +1,7 @@
 //! Large pages of spaces: put by faults, copied by fork, moved.
 //!
-//! Spaces have one size of large pages: that of leaves in tables of [level 1](Tables::LARGE).
+//! Anonymous memory has one size of large pages: that of leaves in tables of [level
+//! 1](Tables::LARGE). Areas of physical memory have [others](super::large_physical), and groups.
 //!
 //! Faults put large pages in parallel, under the lock of the table that they are in, as they link
 //! tables there. All else, splits among it, is for callers that have the tables for themselves:
@@ -8,8 +9,9 @@
 //! parallel again.
 use super::broken::Broken;
 use super::concurrent::TableLock;
+use super::group::group_shift;
 use super::large::{Relink, has_leaves, size};
-use super::node::Use;
+use super::node::{Node, Use};
 use super::range::Part;
 use super::reserve::needed;
 use super::tables::{NoTable, Tables};
@@ -20,6 +22,7 @@ use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::tlb::TlbRefusal;
+use core::ops::Range;
 
 impl<F: Format> Tables<F> {
     /// Tables whose leaves are the large pages of spaces.
@@ -117,34 +120,43 @@ impl<F: Format> Tables<F> {
     ) -> Result<(), NoFrame> {
         self.split_ends(range, gather);
         let (on, others) = (gather.on(), Use::private(gather.is_private()));
-        let mut result = Ok(());
-        self.each_part(on, range, &mut |part| {
-            let Part::Large { node, index, va, raw } = part else { return };
-            if result.is_err() {
-                return;
-            }
+        if self.may_be_groups() {
+            // Those of pages are copied with their tables.
+            to.reserve.note_groups();
+        }
+        let change = |level, raw| if protect { F::write_protected(level, raw) } else { raw };
+        let mut copy = |node: &Node<'_, F, M::Window>, indices: Range<usize>, va: u64| {
             let level = node.level();
-            result = to.reserve.raise::<F, M>(on, needed::<F>(level));
-            if result.is_err() {
-                return;
-            }
-            let there = match to.table(on, va, level, AllocFlags::NORMAL) {
-                Ok(there) => there,
-                Err(e) => {
-                    to.reserve.lower::<F, M>(on, needed::<F>(level));
-                    result = Err(e.not_large());
-                    return;
+            debug_assert!(!protect || indices.len() == 1, "groups are in areas that fork shares");
+            let n = indices.len() as u32 * needed::<F>(level);
+            to.reserve.raise::<F, M>(on, n)?;
+            let there = to.table(on, va, level, AllocFlags::NORMAL).map_err(|e| {
+                to.reserve.lower::<F, M>(on, n);
+                e.not_large()
+            })?;
+            let first = indices.start;
+            for index in indices {
+                let va = va + (index - first) as u64 * size::<F>(level);
+                let raw = node.load(index);
+                share(level, raw);
+                let mut copy = change(level, raw);
+                if copy != raw {
+                    gather.changed_large(va, va + size::<F>(level), F::shift(level));
+                    // Bits that an MMU has set since go to the copy, too.
+                    (_, copy) = node.replace_seen(index, raw, copy, others, |raw| change(level, raw));
                 }
-            };
-            share(level, raw);
-            let change = |raw| if protect { F::write_protected(level, raw) } else { raw };
-            let mut copy = change(raw);
-            if copy != raw {
-                gather.changed_large(va, va + size::<F>(level), F::shift(level));
-                // Bits that an MMU has set since go to the copy, too.
-                (_, copy) = node.replace_seen(index, raw, copy, others, change);
+                there.put(F::index(level, va), copy);
             }
-            there.put(F::index(level, va), copy);
+            Ok(())
+        };
+        let mut result = Ok(());
+        self.each_part(on, range, &mut |part| match part {
+            _ if result.is_err() => {}
+            Part::Large { node, index, va, .. } => result = copy(node, index..index + 1, va),
+            Part::Group(group) if group.level() > Level::PTE => {
+                result = copy(group.node(), group.indices(), group.va());
+            }
+            Part::Group(_) | Part::Table { .. } => {}
         });
         result
     }
@@ -160,18 +172,33 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'_, M>,
     ) {
         self.split_ends(range, gather);
-        let on = gather.on();
-        let size = Self::large_size();
-        let aligned = (range.start ^ to) & (size - 1) == 0;
-        for va in (range.start & !(size - 1)..range.end).step_by(size as usize) {
-            if self.large_at(on, va).is_none() {
-                continue;
+        let (on, apart) = (gather.on(), range.start ^ to);
+        let fit = |shift: u32| apart & ((1 << shift) - 1) == 0;
+        let mut levels = (0..=Self::ROOT.0).map(Level);
+        if self.may_be_groups()
+            && let Some(lowest) = levels.find(|level| !fit(group_shift::<F>(*level)))
+        {
+            let unfolded = self.unfold_range(range, lowest, gather);
+            debug_assert!(unfolded.is_ok(), "the caller may flush");
+        }
+        let mut va = range.start;
+        while va < range.end {
+            let mut step = Self::large_size();
+            if let Some((level, _)) = self.large_at(on, va) {
+                let target = va.wrapping_sub(range.start).wrapping_add(to);
+                let fits = |level: &Level| {
+                    let entry = |node: Node<'_, F, M::Window>| node.entry(F::index(*level, target));
+                    let there = self.find(on, target, *level).map_or(Entry::None, entry);
+                    has_leaves::<F>(*level) && fit(F::shift(*level)) && there == Entry::None
+                };
+                let whole = (1..=level.0).rev().map(Level).find(fits).unwrap_or(Level::PTE);
+                if whole < level {
+                    let split = self.split_down(va, whole, gather);
+                    debug_assert!(split.is_ok(), "the caller may flush");
+                }
+                step = step.max(size::<F>(whole));
             }
-            let target = va.wrapping_sub(range.start).wrapping_add(to);
-            if !aligned || self.find(on, target, Level::PTE).is_some() {
-                let split = self.split_down(va, Level::PTE, gather);
-                debug_assert!(split.is_ok(), "the caller may flush");
-            }
+            va = (va | (step - 1)).saturating_add(1);
         }
     }
 

@@ -31,6 +31,7 @@ mod gathers;
 mod group;
 mod kernel;
 mod large;
+mod large_physical;
 mod large_spaces;
 mod map_error;
 mod mapped;
@@ -59,5 +60,6 @@ pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 pub use unmap::Free;
 
 pub(crate) use concurrent::{Leaf, Locked, PutError};
+pub(crate) use large_physical::Shown;
 pub(crate) use node::{NeedsBreak, Use};
 pub(crate) use tables::{Descent, Tables};

@@ -34,6 +34,9 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// Pages alone.
+    pub const PAGES: Sizes = Sizes::up_to(Level::PTE);
+
     /// Leaves of tables of `largest` or lower.
     pub const fn up_to(largest: Level) -> Self {
         Sizes { largest, groups: false }
@@ -45,7 +48,35 @@ impl Sizes {
     pub const fn with_groups(self) -> Self {
         Sizes { groups: true, ..self }
     }
+
+    /// Returns the level of the tables of the largest leaves.
+    pub const fn largest(self) -> Level {
+        self.largest
+    }
+
+    /// Returns whether there may be groups.
+    pub const fn has_groups(self) -> bool {
+        self.groups
+    }
+
+    /// A number below 256 for them: 0 for [pages](Self::PAGES).
+    pub(crate) const fn number(self) -> u32 {
+        self.largest.0 as u32 & !GROUPS | if self.groups { GROUPS } else { 0 }
+    }
+
+    /// Those that a [number](Self::number) stands for.
+    pub(crate) const fn numbered(n: u32) -> Self {
+        Sizes { largest: Level((n & (GROUPS - 1)) as u8), groups: n & GROUPS != 0 }
+    }
+
+    /// Whether the format has leaves of the largest one.
+    pub(crate) const fn are_of<F: Format>(self) -> bool {
+        has_leaves::<F>(self.largest)
+    }
 }
+
+/// The bit for groups in the number of [`Sizes`].
+const GROUPS: u32 = 1 << 7;
 
 impl From<Level> for Sizes {
     fn from(largest: Level) -> Self {
@@ -82,7 +113,7 @@ pub(super) fn check_block<F: Format>(first: Pfn, level: Level) -> Result<(), Map
 
 /// A part of a range that is mapped alike: `n` leaves of `level`.
 #[derive(Clone, Copy)]
-pub(super) struct Stretch {
+pub(crate) struct Stretch {
     pub va: u64,
     pub first: Pfn,
     pub level: Level,
@@ -120,6 +151,11 @@ impl Stretch {
 
     pub fn bytes<F: Format>(&self) -> u64 {
         self.n << F::shift(self.level)
+    }
+
+    /// Whether its leaves are pages without a hint.
+    pub fn is_plain(&self) -> bool {
+        self.level == Level::PTE && !self.hint
     }
 }
 
@@ -179,7 +215,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         check_block::<F>(pfn, level)?;
         F::expresses_in_tree(attr)?;
         flush_stale::<F, M>(&mut self.gather, va.0, va.0 + size::<F>(level))?;
-        self.put_reserved(Stretch { va: va.0, first: pfn, level, n: 1, hint: false }, attr, flags)
+        let stretch = Stretch { va: va.0, first: pfn, level, n: 1, hint: false };
+        self.tables.taking().put_reserved(stretch, attr, flags, &mut self.gather)
     }
 
     /// Maps a [group](Format::GROUP_BITS), leaves of a table of `level` with the hint, to the
@@ -218,21 +255,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         F::expresses_in_tree(attr)?;
         flush_stale::<F, M>(&mut self.gather, va.0, va.0 + bytes)?;
         let n = bytes >> F::shift(level);
-        self.put_reserved(Stretch { va: va.0, first, level, n, hint: true }, attr, flags)
-    }
-
-    /// Maps a stretch of one table, all that may be split reserved.
-    fn put_reserved(&mut self, stretch: Stretch, attr: Attr, flags: AllocFlags) -> Result<(), MapError> {
-        let (on, n) = (self.gather.on(), stretch.n as u32 * needed::<F>(stretch.level));
-        let tables = self.tables.taking();
-        if n > 0 {
-            tables.reserve.raise::<F, M>(on, n)?;
-        }
-        let put = tables.put_stretch(stretch, attr, flags, &mut self.gather);
-        if put.is_err() && n > 0 {
-            tables.reserve.lower::<F, M>(on, n);
-        }
-        put
+        let stretch = Stretch { va: va.0, first, level, n, hint: true };
+        self.tables.taking().put_reserved(stretch, attr, flags, &mut self.gather)
     }
 
     /// Maps `range`, whole pages, to the frames from `first` on, with the largest leaves of tables
@@ -421,6 +445,26 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 }
 
 impl<F: Format> Tables<F> {
+    /// Maps a stretch of one table, large pages or whole groups. It reserves the tables that they
+    /// may be split into. On failure the tables are as before.
+    pub(super) fn put_reserved<M: Machine>(
+        &mut self,
+        stretch: Stretch,
+        attr: Attr,
+        flags: AllocFlags,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), MapError> {
+        let (on, n) = (gather.on(), stretch.n as u32 * needed::<F>(stretch.level));
+        if n > 0 {
+            self.reserve.raise::<F, M>(on, n)?;
+        }
+        let put = self.put_stretch(stretch, attr, flags, gather);
+        if put.is_err() && n > 0 {
+            self.reserve.lower::<F, M>(on, n);
+        }
+        put
+    }
+
     /// Maps a stretch of one table, large pages or whole groups. Tables that it may need have been
     /// reserved. On failure the tables are as before.
     fn put_stretch<M: Machine>(

@@ -61,6 +61,9 @@ mod kernel_ranges;
 mod kernel_ranges_shared;
 #[cfg(not(miri))]
 mod large;
+#[cfg(not(miri))]
+mod large_physical;
+#[cfg(not(miri))]
 mod large_spaces;
 #[cfg(not(miri))]
 mod layers;

@@ -28,10 +28,18 @@ pub enum AreaError {
         /// The number of levels, of which 0 is the lowest.
         levels: u8,
     },
+    /// The format has no leaves in tables of that level.
+    NoSuchSize {
+        /// The level.
+        level: Level,
+        /// The format.
+        format: &'static str,
+    },
     /// Entries cannot have the attributes.
     Inexpressible(Inexpressible),
     /// Areas of physical memory are made by
-    /// [`SpaceMut::map_physical`](crate::space::SpaceMut::map_physical) alone, and do not grow.
+    /// [`SpaceMut::map_physical`](crate::space::SpaceMut::map_physical) and `map_physical_large`
+    /// alone, and do not grow.
     Physical(VirtRange),
     /// Entries cannot name the physical memory from this address on: it is not aligned to a page,
     /// or ends too high.
@@ -52,6 +60,9 @@ impl fmt::Display for AreaError {
             AreaError::NoArea(r) => write!(f, "no area lies in {r:?}"),
             AreaError::NoSuchLevel { level, levels } => {
                 write!(f, "no tables of level {}: trees have {levels} levels, from 0 on", level.0)
+            }
+            AreaError::NoSuchSize { level, format } => {
+                write!(f, "{format} has no pages in tables of level {}: use another size", level.0)
             }
             AreaError::Inexpressible(e) => e.fmt(f),
             AreaError::Physical(r) => {
