@@ -235,7 +235,7 @@ impl Area {
         sizes: Sizes,
     ) -> Self {
         let flags = flags.with(AreaFlags::PHYSICAL);
-        let id = memory as u32 + 1 | sizes.number() << TYPE_BITS;
+        let id = (memory as u32 + 1) | (sizes.number() << TYPE_BITS);
         Self::new(range, flags, Object { id, offset: at.0 })
     }
 

@@ -467,6 +467,8 @@ impl<F: Format> Tables<F> {
 
     /// Maps a stretch of one table, large pages or whole groups. Tables that it may need have been
     /// reserved. On failure the tables are as before.
+    #[cfg_attr(not(feature = "small"), inline(always))]
+    #[cfg_attr(feature = "small", inline)]
     fn put_stretch<M: Machine>(
         &mut self,
         stretch: Stretch,

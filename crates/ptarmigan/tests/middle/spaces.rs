@@ -3,13 +3,13 @@
 use crate::{NORMAL, Point, fails, for_every_k_at, with_frames_left};
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
-use ptarmigan::format::{Attr, Format, I386, X86_64, X86Pae};
+use ptarmigan::format::{Attr, Format, I386, MemoryType, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::machine::On;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, LargePages, Space, SpaceMachine};
-use ptarmigan::table::{Free, Tree};
+use ptarmigan::table::{Free, Sizes, Tree};
 use ptarmigan_hosted::{Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{SoftMmu, Watchable};
 
@@ -232,6 +232,28 @@ fn call<F: Watchable, M: SpaceMachine>(
                 Err(_) => false,
             }
         }
+        // A device in large pages: mapped, given more rights, cut, protected, copied and moved.
+        18 => {
+            let mut edit = space.edit(on).unwrap();
+            let size = edit.large_page_size().unwrap_or(SPAN);
+            let all = VirtRange { start: 64 * SPAN, end: 64 * SPAN + 2 * size + PAGE };
+            let (device, sizes) = (PhysAddr(2 << 30), Sizes::up_to(Level(1)).with_groups());
+            // SAFETY: 1. the software MMUs make no accesses to it.
+            let mapped = unsafe { edit.map_physical_large(all, rw(), device, MemoryType::WriteBack, sizes) };
+            let populated = mapped.is_ok() && edit.populate(all, Access::Read).is_ok();
+            if !(populated && space.fault(on, VirtAddr(all.start + 5 * PAGE), Access::Write).is_ok()) {
+                return false;
+            }
+            let mut edit = space.edit(on).unwrap();
+            let marked = edit.copy_on_fork(VirtAddr(all.start)).is_ok();
+            let cut = edit.munmap(pages(all.start + 3 * PAGE, 2)).is_ok();
+            let protected = edit.mprotect(pages(all.start + size + PAGE, 2), AreaFlags::READ).is_ok();
+            let forked = edit.fork().map(|child| made.spaces.push(child)).is_ok();
+            let mut edit = space.edit(on).unwrap();
+            let (from, n) = (all.start + size + 8 * PAGE, size / PAGE - 8);
+            let moved = edit.mremap(pages(from, n), pages(80 * SPAN, n), false).is_ok();
+            marked && cut && protected && forked && moved
+        }
         // A space from its beginning to its end.
         _ => match Space::<F>::new(on) {
             Ok(new) => {
@@ -249,7 +271,7 @@ fn call<F: Watchable, M: SpaceMachine>(
     }
 }
 
-pub const CALLS: usize = 19;
+pub const CALLS: usize = 20;
 
 /// Two CPUs' MMUs, which know the zero frame.
 pub fn watched<F: Watchable>(host: &Host<F>) -> SoftMmu<'_, F> {
