@@ -455,7 +455,7 @@ impl<F: Format> Tables<F> {
     ///
     /// [`MapError::Occupied`] if something is mapped there, and [`MapError::Refused`] if TLBs
     /// cannot be made to forget the tables now.
-    fn make_room<M: Machine>(
+    fn make_room<M: Machine, const RANGE: bool>(
         &mut self,
         va: u64,
         level: Level,
@@ -484,8 +484,8 @@ impl<F: Format> Tables<F> {
 
     /// Maps `n` large pages, leaves of the table of `level` that maps `va`, to the frames from
     /// `first` on; with the `hint`, whole groups. Their tables have been reserved. On failure the
-    /// tables are as before.
-    pub(super) fn put_large<M: Machine>(
+    /// tables are as before. `RANGE` as for `put_stretch`.
+    pub(super) fn put_large<M: Machine, const RANGE: bool>(
         &mut self,
         at: (u64, Level),
         (n, hint): (usize, bool),
@@ -495,7 +495,7 @@ impl<F: Format> Tables<F> {
         gather: &mut Gather<'_, M>,
     ) -> Result<(), MapError> {
         let (on, (va, level)) = (gather.on(), at);
-        self.make_room(va, level, n, gather)?;
+        self.make_room::<M, RANGE>(va, level, n, gather)?;
         let node = match self.table(on, va, level, flags) {
             Ok(node) => node,
             Err(e) => {

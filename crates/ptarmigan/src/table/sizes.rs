@@ -345,7 +345,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                 // SAFETY: 1. by the caller, for a part of the pages.
                 unsafe { self.map_range(range, first, attr) }
             } else {
-                self.tables.taking().put_stretch(stretch, attr, AllocFlags::NORMAL, &mut self.gather)
+                let tables = self.tables.taking();
+                tables.put_stretch::<M, true>(stretch, attr, AllocFlags::NORMAL, &mut self.gather)
             };
             if let Err(e) = put {
                 // Mapped pages give their part of the reserve up when they are unmapped.
@@ -447,6 +448,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 impl<F: Format> Tables<F> {
     /// Maps a stretch of one table, large pages or whole groups. It reserves the tables that they
     /// may be split into. On failure the tables are as before.
+    #[inline(never)]
     pub(super) fn put_reserved<M: Machine>(
         &mut self,
         stretch: Stretch,
@@ -458,7 +460,7 @@ impl<F: Format> Tables<F> {
         if n > 0 {
             self.reserve.raise::<F, M>(on, n)?;
         }
-        let put = self.put_stretch(stretch, attr, flags, gather);
+        let put = self.put_stretch::<M, false>(stretch, attr, flags, gather);
         if put.is_err() && n > 0 {
             self.reserve.lower::<F, M>(on, n);
         }
@@ -466,10 +468,9 @@ impl<F: Format> Tables<F> {
     }
 
     /// Maps a stretch of one table, large pages or whole groups. Tables that it may need have been
-    /// reserved. On failure the tables are as before.
-    #[cfg_attr(not(feature = "small"), inline(always))]
-    #[cfg_attr(feature = "small", inline)]
-    fn put_stretch<M: Machine>(
+    /// reserved. On failure the tables are as before. `RANGE` says that it is one of many: their
+    /// code is a copy of its own, in line.
+    fn put_stretch<M: Machine, const RANGE: bool>(
         &mut self,
         stretch: Stretch,
         attr: Attr,
@@ -478,7 +479,7 @@ impl<F: Format> Tables<F> {
     ) -> Result<(), MapError> {
         let (on, Stretch { va, first, level, n, hint }) = (gather.on(), stretch);
         if level > Level::PTE {
-            return self.put_large((va, level), (n as usize, hint), first, attr, flags, gather);
+            return self.put_large::<M, RANGE>((va, level), (n as usize, hint), first, attr, flags, gather);
         }
         let node = self.leaf_table::<M, false>(on, va, flags);
         let node = node.map_err(|e| MapError::no_table(e, VirtAddr(va)))?;

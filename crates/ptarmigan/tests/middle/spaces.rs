@@ -248,11 +248,12 @@ fn call<F: Watchable, M: SpaceMachine>(
             let marked = edit.copy_on_fork(VirtAddr(all.start)).is_ok();
             let cut = edit.munmap(pages(all.start + 3 * PAGE, 2)).is_ok();
             let protected = edit.mprotect(pages(all.start + size + PAGE, 2), AreaFlags::READ).is_ok();
-            let forked = edit.fork().map(|child| made.spaces.push(child)).is_ok();
-            let mut edit = space.edit(on).unwrap();
+            let Ok(child) = edit.fork() else { return false };
+            made.spaces.push(child);
+            let mut edit = made.spaces.last_mut().unwrap().edit(on).unwrap();
             let (from, n) = (all.start + size + 8 * PAGE, size / PAGE - 8);
             let moved = edit.mremap(pages(from, n), pages(80 * SPAN, n), false).is_ok();
-            marked && cut && protected && forked && moved
+            marked && cut && protected && moved
         }
         // A space from its beginning to its end.
         _ => match Space::<F>::new(on) {
