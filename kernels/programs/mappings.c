@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -255,6 +256,85 @@ static void files(void) {
     munmap(BASE + 39 * PAGE, PAGE);
 }
 
+/* Faults that mapped a page of an object, as the kernel counts them; -1 on Linux. */
+static long faults_of_objects(void) {
+    static char text[4096];
+    int file = open("/proc/ptarmigan", O_RDONLY);
+    long n = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    close(file);
+    char *found = n > 0 ? strstr(text, "faults backed: ") : 0;
+    return found ? atol(found + 15) : -1;
+}
+
+/* Reads a byte of each of so many pages; the page whose byte is not this many more than its number, or -1. */
+static int reads(char *at, int pages, int hole, int more) {
+    int wrong = -1;
+    for (int i = 0; i < pages; i++)
+        if (((volatile char *)at)[i * PAGE] != (i == hole ? 0 : i + more))
+            wrong = i;
+    return wrong;
+}
+
+/* A fault that reads a page of a file may map others around it: the file's, and nothing else, with the same rights. */
+static void around(void) {
+    enum { PAGES = 64, HOLE = 20 };
+    const char *name = "/mappings-around";
+    int file = open(name, O_RDWR | O_CREAT, 0600), status;
+    char byte;
+    for (int i = 0; i < PAGES; i++)
+        if (i != HOLE)
+            byte = (char)(i + 1), (void)!pwrite(file, &byte, 1, i * PAGE);
+    munmap(BASE, 64 * PAGE);
+    mmap(BASE, PAGES * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0);
+    /* Once before: so that the program's own pages are there. The hole stays one. */
+    faults_of_objects();
+    check("pages of a file", reads(BASE, 16, HOLE, 1) == -1);
+    mmap(BASE, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0);
+    long faults = faults_of_objects();
+    int wrong = reads(BASE, PAGES, HOLE, 1);
+    faults = faults_of_objects() - faults;
+    check("pages of a file, anew", wrong == -1);
+    printf("AROUND %d pages, %ld faults\n", PAGES, faults);
+    /* A copy is the program's own. */
+    BASE[5 * PAGE] = 99;
+    BASE[HOLE * PAGE] = 98;
+    check("the file stays", pread(file, &byte, 1, 5 * PAGE) == 1 && byte == 6);
+    check("the hole stays", pread(file, &byte, 1, HOLE * PAGE) == 1 && byte == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        BASE[6 * PAGE] = 97;
+        _exit(BASE[5 * PAGE] == 99 && BASE[7 * PAGE] == 8 ? 7 : 8);
+    }
+    waitpid(child, &status, 0);
+    check("a child has the pages", WIFEXITED(status) && WEXITSTATUS(status) == 7 && BASE[6 * PAGE] == 7);
+    /* Shared: a page that was mapped to be read is the file's when it is written. */
+    mmap(BASE, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+    check("shared pages", BASE[0] == 1 && BASE[4 * PAGE] == 5);
+    BASE[4 * PAGE] = 96;
+    check("a page that is written", pread(file, &byte, 1, 4 * PAGE) == 1 && byte == 96);
+    byte = 95;
+    check("a file that is written", pwrite(file, &byte, 1, 3 * PAGE) == 1 && BASE[3 * PAGE] == 95);
+    /* In the middle of other areas: what lies beside stays as it is. */
+    area(16, 3);
+    BASE[2 * PAGE] = 94;
+    mmap(BASE + 4 * PAGE, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 32 * PAGE);
+    munmap(BASE + 3 * PAGE, PAGE);
+    mmap(BASE + 9 * PAGE, PAGE, PROT_NONE, MAP_PRIVATE | MAP_FIXED, file, 37 * PAGE);
+    check("four pages of the file", reads(BASE + 4 * PAGE, 4, -1, 33) == -1);
+    check("nothing before them", touch(BASE + 3 * PAGE, 0) == SIGSEGV && BASE[2 * PAGE] == 94);
+    check("memory behind them", BASE[8 * PAGE] == 0 && touch(BASE + 8 * PAGE, 1) == 0);
+    check("a page that nobody may read", touch(BASE + 9 * PAGE, 0) == SIGSEGV);
+    check("pages that may be read", touch(BASE + 5 * PAGE, 1) == SIGSEGV);
+    /* The end of the file. */
+    (void)!ftruncate(file, 10 * PAGE);
+    mmap(BASE, 16 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0);
+    check("what lies before the end", BASE[0] == 1 && BASE[9 * PAGE] == 10);
+    check("what lies behind it", touch(BASE + 10 * PAGE, 0) == SIGBUS && touch(BASE + 15 * PAGE, 0) == SIGBUS);
+    unlink(name);
+    close(file);
+    munmap(BASE, 64 * PAGE);
+}
+
 /* Shared memories at a time, of which parts come and go: each is the memory that it was. */
 static void objects(void) {
     enum { OBJECTS = 60 };
@@ -353,6 +433,8 @@ static void many(void) {
 
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
+    mkdir("/proc", 0755);
+    mount("proc", "/proc", "proc", 0, 0);
     signal(SIGSEGV, jump);
     signal(SIGBUS, jump);
     rest_of_bss();
@@ -361,6 +443,7 @@ int main(void) {
     advises();
     moves();
     files();
+    around();
     objects();
     limits();
     many();

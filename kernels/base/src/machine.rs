@@ -187,7 +187,7 @@ unsafe impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> Space
         self.parts.fault_around()
     }
 
-    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
-        self.parts.frame_at_hand(object, page)
+    fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
+        self.parts.frames_at_hand(object, first, frames);
     }
 }

@@ -24,6 +24,11 @@ impl<A: Arch> Kernel<A> {
             say!("kernel: command line: {e}; it is left out");
             params::LargePolicy::Never
         });
+        let around = params::fault_around(command_line.text()).unwrap_or_else(|e| {
+            say!("kernel: command line: {e}; it is left out");
+            params::AROUND
+        });
+        self.machine.get().set_fault_around(around);
         if archive.is_empty() {
             fail(format_args!(
                 "there is no initial file system: pass a cpio archive (newc), as kernels/linux does"

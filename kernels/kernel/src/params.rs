@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use ptarmigan::addr::FRAME_SHIFT;
 use ptarmigan::params::{ParamError, Params, Why};
 
 /// Bytes of a command line at the most.
@@ -162,6 +163,33 @@ pub fn large_pages(text: &str) -> Result<LargePolicy, ParamError<'_>> {
     Ok(found.map_or(LargePolicy::Never, |(_, policy)| policy))
 }
 
+/// Pages that a fault which reads a page of a file maps at most: those of Linux's 64 KiB.
+pub const AROUND: u32 = 16;
+/// The most bytes that [`fault_around`] takes: those of a leaf table.
+const MOST_AROUND: u64 = 2 << 20;
+
+/// Returns the pages that a fault which reads a page of a file maps at most, of the last
+/// `fault_around_bytes=65536` or `fault_around_bytes=64K`; without one, [`AROUND`]. As on Linux, it
+/// is rounded down to a power of two, and fewer bytes than two pages mean that page alone.
+///
+/// # Errors
+///
+/// [`ParamError`] if the value is no number of bytes up to 2 MiB.
+pub fn fault_around(text: &str) -> Result<u32, ParamError<'_>> {
+    let Some((at, what)) = value_at(text, "fault_around_bytes") else { return Ok(AROUND) };
+    let (digits, unit) = what.strip_suffix('K').map_or((what, 1), |digits| (digits, 1024));
+    match number(digits).map(|number| number * unit) {
+        Some(bytes @ 1..=MOST_AROUND) => Ok(1 << (bytes >> FRAME_SHIFT).max(1).ilog2()),
+        _ => Err(ParamError { at, what, why: Why::BadNumber(1, MOST_AROUND) }),
+    }
+}
+
+/// Returns a number of digits alone; `None` for one of more than 32 bits.
+fn number(digits: &str) -> Option<u64> {
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse::<u32>().ok().map(u64::from) } else { None }
+}
+
 /// Returns the bytes that the last `key=48M` says, which is 48 MiB.
 ///
 /// # Errors
@@ -170,10 +198,8 @@ pub fn large_pages(text: &str) -> Result<LargePolicy, ParamError<'_>> {
 pub fn mebibytes<'a>(text: &'a str, key: &str) -> Result<Option<u64>, ParamError<'a>> {
     let Some((at, what)) = value_at(text, key) else { return Ok(None) };
     let digits = what.strip_suffix('M').unwrap_or(what);
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = if is_number { digits.parse::<u32>().ok() } else { None };
-    match number {
-        Some(mib @ 1..) => Ok(Some(u64::from(mib) << 20)),
+    match number(digits) {
+        Some(mib @ 1..) => Ok(Some(mib << 20)),
         _ => Err(ParamError { at, what, why: Why::BadNumber(1, u32::MAX.into()) }),
     }
 }
@@ -248,6 +274,24 @@ mod tests {
         assert_eq!(large_pages(twice), Ok(LargePolicy::Always));
         let wrong = large_pages("transparent_hugepage=yes").map_err(|e| (e.at, e.what));
         assert_eq!(wrong, Err((21, "yes")));
+    }
+
+    #[test]
+    fn pages_around_a_fault_are_a_power_of_two() {
+        fn pages(text: &str) -> Result<u32, (usize, &str)> {
+            fault_around(text).map_err(|e| (e.at, e.what))
+        }
+        assert_eq!(pages("init=/x"), Ok(AROUND));
+        assert_eq!(pages("fault_around_bytes=4096 fault_around_bytes=32768"), Ok(8));
+        for (bytes, wanted) in [("1", 1), ("4096", 1), ("8191", 1), ("8192", 2), ("64K", 16), ("100K", 16)] {
+            let text = format!("fault_around_bytes={bytes}");
+            assert_eq!(pages(&text), Ok(wanted), "{bytes}");
+        }
+        assert_eq!(pages("fault_around_bytes=2048K"), Ok(512));
+        for bad in ["", "K", "0", "+1", "-1", "64k", "1M", "2049K", "2097153", "4294967296", "4294967295K"] {
+            let text = format!("a fault_around_bytes={bad}");
+            assert_eq!(pages(&text), Err((21, bad)));
+        }
     }
 
     #[test]

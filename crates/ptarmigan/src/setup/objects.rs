@@ -8,7 +8,7 @@ use crate::addr::Pfn;
 /// An implementation promises:
 ///
 /// 1. Programs may do with the pages that [`frame`](Self::frame) and
-///    [`frame_at_hand`](Self::frame_at_hand) name what the area that shows
+///    [`frames_at_hand`](Self::frames_at_hand) name what the area that shows
 ///    them allows, as long as any space shows them; no data frame of the machine is among them. A
 ///    page of the machine's format that has several frames is aligned to its size.
 pub unsafe trait Objects: Sync {
@@ -26,10 +26,9 @@ pub unsafe trait Objects: Sync {
         1
     }
 
-    /// As [`frame`](Self::frame), if that takes no wait and no other work.
-    fn frame_at_hand(&self, _object: u32, _page: u64) -> Option<Pfn> {
-        None
-    }
+    /// As [`frame`](Self::frame), for the pages from `first` on, as far as that takes no wait and no
+    /// other work; see [`SpaceMachine::frames_at_hand`](crate::space::SpaceMachine::frames_at_hand).
+    fn frames_at_hand(&self, _object: u32, _first: u64, _frames: &mut [Pfn]) {}
 }
 
 /// No objects: areas with a backing fault as beyond the end of a file.
@@ -57,7 +56,7 @@ unsafe impl<O: Objects + ?Sized> Objects for &O {
     }
 
     #[inline]
-    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
-        (**self).frame_at_hand(object, page)
+    fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
+        (**self).frames_at_hand(object, first, frames);
     }
 }

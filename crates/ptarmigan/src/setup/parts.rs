@@ -159,7 +159,7 @@ where
     }
 
     #[inline]
-    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
-        self.objects.frame_at_hand(object, page)
+    fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
+        self.objects.frames_at_hand(object, first, frames);
     }
 }

@@ -4,11 +4,14 @@
 use super::SpaceMachine;
 use super::areas::Hint;
 use super::state::State;
-use crate::addr::VirtRange;
+use crate::addr::{Pfn, VirtRange};
 use crate::format::{Attr, Format};
 use crate::machine::On;
 use crate::page::Level;
 use crate::tlb::SpaceTlb;
+
+/// Pages that the machine is asked for at once.
+const AT_ONCE: usize = 16;
 
 impl<F: Format> State<F> {
     /// Maps pages around the one at `page`, which a fault has just mapped for reading, as far as
@@ -29,20 +32,31 @@ impl<F: Format> State<F> {
         let start = page - page % bytes;
         let window = VirtRange { start, end: start + bytes }.and(area.range());
         let attr = Self::attr(area.flags) | Attr::SPECIAL;
-        for at in (window.start..window.end).step_by(1 << F::PAGE_SHIFT) {
-            let Ok(leaf) = self.tables.leaf(on, at) else { return };
-            if !F::is_none(leaf.load()) {
-                continue;
-            }
-            let number = area.offset_at(at) >> F::PAGE_SHIFT;
-            let Some(frame) = m.frame_at_hand(area.object, number) else { continue };
-            on.before_mapped::<F>(attr, frame, 1);
-            let raw = F::leaf(Level::PTE, frame, attr);
-            match self.tables.put::<M, SHARED>(on, at, Ok(leaf), raw) {
-                Ok(true) => on.became_valid(Some(tlb), at, F::PAGE_SHIFT, 1, 0, raw),
-                Ok(false) => {}
-                // The table is locked, and this CPU cannot wait: its own page is mapped.
-                Err(_) => return,
+        let Ok(leaf) = self.tables.leaf(on, page) else { return };
+        // Entries of frames that ascend grow evenly (`Format`, 5.).
+        let [none, one] = [0, 1 << F::PAGE_ORDER].map(|frame| F::leaf(Level::PTE, Pfn(frame), attr));
+        let grow = one.wrapping_sub(none);
+        let mut at = window.start;
+        while at < window.end {
+            let pages = ((window.end - at) >> F::PAGE_SHIFT).min(AT_ONCE as u64) as usize;
+            let mut frames = [Pfn::NONE; AT_ONCE];
+            let frames = &mut frames[..pages];
+            m.frames_at_hand(area.object, area.offset_at(at) >> F::PAGE_SHIFT, frames);
+            for frame in frames {
+                let va = at;
+                at += 1 << F::PAGE_SHIFT;
+                if *frame == Pfn::NONE || !leaf.is_empty_at(va) {
+                    continue;
+                }
+                on.before_mapped::<F>(attr, *frame, 1);
+                let raw = none.wrapping_add(grow.wrapping_mul(u64::from(frame.0 >> F::PAGE_ORDER)));
+                debug_assert_eq!(raw, F::leaf(Level::PTE, *frame, attr));
+                match leaf.put_at::<SHARED>(on, va, raw) {
+                    Ok(true) => on.became_valid(Some(tlb), va, F::PAGE_SHIFT, 1, 0, raw),
+                    Ok(false) => {}
+                    // The table is locked, and this CPU cannot wait: its own page is mapped.
+                    Err(_) => return,
+                }
             }
         }
     }

@@ -46,8 +46,8 @@ use crate::machine::Machine;
 /// 1. Programs may read the page that [`zero_frame`](Self::zero_frame) names, and nobody ever
 ///    writes to it.
 /// 2. Programs may access the pages that [`backing_frame`](Self::backing_frame) and
-///    [`frame_at_hand`](Self::frame_at_hand) name as the area that shows them allows, as long as any
-///    space shows them; no data frame of [`Machine::data`] is among them.
+///    [`frames_at_hand`](Self::frames_at_hand) name as the area that shows them allows, as long as
+///    any space shows them; no data frame of [`Machine::data`] is among them.
 /// 3. Pages of 2^[`PAGE_SHIFT`](Self::PAGE_SHIFT) bytes are what [data](Machine::data) frames are,
 ///    and the blocks of frames that these calls name.
 pub unsafe trait SpaceMachine: Machine {
@@ -79,15 +79,14 @@ pub unsafe trait SpaceMachine: Machine {
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn>;
 
     /// Returns how many pages a fault that reads a page of a backing object maps at most, a power
-    /// of two: those around it that are [at hand](Self::frame_at_hand), in the aligned block of so
+    /// of two: those around it that are [at hand](Self::frames_at_hand), in the aligned block of so
     /// many pages (Linux's `fault_around_bytes`, 16 pages). 1 if it maps that page alone.
     fn fault_around(&self) -> u32 {
         1
     }
 
-    /// As [`backing_frame`](Self::backing_frame), if that takes no wait and no other work: `None`
-    /// also for a page that has to be read from a disk first.
-    fn frame_at_hand(&self, _object: u32, _page: u64) -> Option<Pfn> {
-        None
-    }
+    /// As [`backing_frame`](Self::backing_frame), for the pages from `first` on, one for each of
+    /// `frames`, as far as that takes no wait and no other work. A page that has to be read from a
+    /// disk first, or that is beyond the end of a file, keeps the [`Pfn::NONE`] that is there.
+    fn frames_at_hand(&self, _object: u32, _first: u64, _frames: &mut [Pfn]) {}
 }

@@ -91,6 +91,42 @@ impl<'a, F: Format, M: Machine> Leaf<'a, F, M> {
         self.node.load(self.index)
     }
 
+    /// Returns whether the entry of another address that the table maps is empty.
+    #[inline]
+    pub fn is_empty_at(&self, va: u64) -> bool {
+        F::is_none(self.node.load(F::index(Level::PTE, va)))
+    }
+
+    /// Puts the leaf `raw` into the empty entry of `va`, an address that the table maps. False if
+    /// another CPU has put one there meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the table is locked, and this CPU is in the middle of a flush.
+    #[inline]
+    pub fn put_at<const SHARED: bool>(&self, on: On<'_, M>, va: u64, raw: u64) -> Result<bool, TlbRefusal> {
+        self.put_entry::<SHARED>(on, F::index(Level::PTE, va), raw)
+    }
+
+    /// As [`put_at`](Self::put_at), into the entry with an index.
+    #[inline]
+    fn put_entry<const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        index: usize,
+        raw: u64,
+    ) -> Result<bool, TlbRefusal> {
+        if !SHARED {
+            self.node.put(index, raw);
+            return Ok(true);
+        }
+        let _lock = match self.node.record() {
+            Some(record) if !F::Slot::FILLS_AT_ONCE => Some(TableLock::take(on, record)?),
+            _ => None,
+        };
+        Ok(self.node.fill(index, raw))
+    }
+
     /// Makes the entry ready for being changed.
     ///
     /// # Errors
@@ -170,7 +206,7 @@ impl<F: Format> Tables<F> {
         leaf: Result<Leaf<'a, F, M>, Descent>,
         raw: u64,
     ) -> Result<bool, PutError> {
-        let Leaf { node, index } = match leaf {
+        let leaf = match leaf {
             Ok(leaf) => leaf,
             Err(end) if !SHARED => {
                 self.put_in_new(on, va, end, raw)?;
@@ -184,15 +220,7 @@ impl<F: Format> Tables<F> {
                 Leaf { node, index: F::index(Level::PTE, va) }
             }
         };
-        if !SHARED {
-            node.put(index, raw);
-            return Ok(true);
-        }
-        let _lock = match node.record() {
-            Some(record) if !F::Slot::FILLS_AT_ONCE => Some(TableLock::take(on, record)?),
-            _ => None,
-        };
-        Ok(node.fill(index, raw))
+        Ok(leaf.put_entry::<SHARED>(on, leaf.index, raw)?)
     }
 
     /// Links a path that has been made for `level`; the entry that is there already if others were

@@ -444,8 +444,10 @@ unsafe impl Objects for Cached {
     fn fault_around(&self) -> u32 {
         16
     }
-    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
-        self.frame(object, page).filter(|_| !page.is_multiple_of(3))
+    fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
+        for (page, frame) in (first..).zip(frames).filter(|(page, _)| !page.is_multiple_of(3)) {
+            *frame = self.frame(object, page).unwrap_or(Pfn::NONE);
+        }
     }
 }
 

@@ -262,8 +262,10 @@ unsafe impl<P: Policy> SpaceMachine for RoughMachine<'_, P> {
     fn fault_around(&self) -> u32 {
         4
     }
-    fn frame_at_hand(&self, object: u32, page: u64) -> Option<Pfn> {
-        self.backing_frame(object, page)
+    fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
+        for (page, frame) in (first..).zip(frames) {
+            *frame = self.backing_frame(object, page).expect("an endless object");
+        }
     }
 }
 
@@ -360,9 +362,9 @@ pub const POINTS: [(Point, &[&str]); 33] = [
         Point::BackingFrame,
         &[
             "SpaceMachine::backing_frame",
-            "SpaceMachine::frame_at_hand",
+            "SpaceMachine::frames_at_hand",
             "Objects::frame",
-            "Objects::frame_at_hand",
+            "Objects::frames_at_hand",
         ],
     ),
 ];

@@ -1,5 +1,7 @@
 //! The library's view of the machine.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use ptarmigan::addr::{FRAME_SHIFT, Pfn};
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::Format as _;
@@ -14,6 +16,7 @@ use super::objects::{ObjectTable, Objects};
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::counts::Count;
+use crate::params::AROUND;
 use crate::without::{Part, leaves_out};
 
 /// The parts that set-up makes.
@@ -28,6 +31,8 @@ pub struct Machine<A: Arch> {
     /// instructions a fork.
     id: MachineId,
     objects: ObjectTable,
+    /// Pages that a fault which reads one of an object maps at most, a power of two.
+    around: AtomicU32,
     /// Free frames when all was set up.
     pub before: u32,
 }
@@ -131,13 +136,28 @@ unsafe impl<A: Arch> SpaceMachine for Machine<A> {
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
         self.objects().page_for_fault(object, page)
     }
+
+    #[inline]
+    fn fault_around(&self) -> u32 {
+        self.around.load(Ordering::Relaxed)
+    }
+
+    /// All pages but holes are at hand: files are in memory.
+    fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
+        self.objects().pages_at_hand(object, first, frames);
+    }
 }
 
 impl<A: Arch> Machine<A> {
     pub(super) fn new(parts: Parts<A>) -> Self {
         const { assert!(A::Format::PAGE_SHIFT == FRAME_SHIFT, "pages of the kernel are single frames") };
         let (id, before) = (parts.id(), parts.frames().counts().free);
-        Machine { parts, id, objects: ObjectTable::new(), before }
+        Machine { parts, id, objects: ObjectTable::new(), around: AtomicU32::new(AROUND), before }
+    }
+
+    /// Has faults that read a page of an object map so many pages at most, a power of two.
+    pub(crate) fn set_fault_around(&self, pages: u32) {
+        self.around.store(pages, Ordering::Relaxed);
     }
 
     #[inline]
@@ -163,7 +183,7 @@ impl<A: Arch> Kernel<A> {
     #[inline]
     pub fn pin(&self) -> Pinned<'static> {
         let cpu = A::cpu();
-        let node = self.cpus[cpu].node.load(core::sync::atomic::Ordering::Relaxed);
+        let node = self.cpus[cpu].node.load(Ordering::Relaxed);
         // SAFETY: 1. The kernel is not preempted: it gives its CPU up only by entering user mode or
         // by waiting for an interrupt, and handlers of interrupts return before the interrupted
         // code goes on. 2. `Arch`, point 1; `set_up` sets nodes that the machine has.

@@ -40,6 +40,13 @@ struct Object {
     size: u64,
 }
 
+impl Object {
+    /// Returns the number of its pages, holes among them.
+    fn pages(&self) -> u64 {
+        if self.users > 0 { self.size.div_ceil(FRAME_SIZE as u64) } else { 0 }
+    }
+}
+
 /// Places of objects. Object `n` has number `n + 1`.
 pub struct ObjectTable(SpinLock<[Object; OBJECTS]>);
 
@@ -148,11 +155,30 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     /// memory.
     pub fn page_for_fault(&self, object: u32, page: u64) -> Option<Pfn> {
         let mut all = self.all.lock();
-        let found = all.get_mut(index(object)).filter(|object| object.users > 0)?;
-        if page >= found.size.div_ceil(FRAME_SIZE as u64) {
-            return None;
-        }
+        let found = all.get_mut(index(object)).filter(|object| page < object.pages())?;
         self.find(found.top, page).or_else(|| self.make(found, page).ok())
+    }
+
+    /// Finds the frames of pages from `first` on, one for each of `frames`. A hole, which stays one,
+    /// and a page beyond the end are left out.
+    pub fn pages_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
+        let all = self.all.lock();
+        let Some(object) = all.get(index(object)) else { return };
+        let mut pages = first..object.pages().min(first.saturating_add(frames.len() as u64));
+        let mut rest = frames;
+        while let Some((upper, lower)) = places(pages.start).filter(|_| !pages.is_empty()) {
+            let n = (NUMBERS - lower).min((pages.end - pages.start) as usize);
+            let (part, others) = rest.split_at_mut(n);
+            self.with_numbers(object.top, upper, |numbers| {
+                for (frame, number) in part.iter_mut().zip(&numbers[lower..]) {
+                    match number.load(Ordering::Relaxed) {
+                        HOLE => {}
+                        number => *frame = Pfn(number),
+                    }
+                }
+            });
+            (pages.start, rest) = (pages.start + n as u64, others);
+        }
     }
 
     /// Sets the size. The part that is cut off reads as zeroes if the object grows again.
@@ -243,9 +269,22 @@ impl<W: OpenWindow> Objects<'_, W> {
 
     /// Runs `f` on the number of a page, if there is a frame of numbers for it.
     fn with_number<R>(&self, top: u32, page: u64, f: impl FnOnce(&AtomicU32) -> R) -> Option<R> {
-        let (upper, lower) = places(page).filter(|_| top != HOLE)?;
+        let (upper, lower) = places(page)?;
+        self.with_numbers(top, upper, |pages| f(&pages[lower]))
+    }
+
+    /// Runs `f` on a frame of numbers of pages, if there is one.
+    fn with_numbers<R>(
+        &self,
+        top: u32,
+        upper: usize,
+        f: impl FnOnce(&[AtomicU32; NUMBERS]) -> R,
+    ) -> Option<R> {
+        if top == HOLE {
+            return None;
+        }
         let middle = self.numbers(top, |tops| tops[upper].load(Ordering::Relaxed));
-        (middle != HOLE).then(|| self.numbers(middle, |pages| f(&pages[lower])))
+        (middle != HOLE).then(|| self.numbers(middle, f))
     }
 
     fn find(&self, top: u32, page: u64) -> Option<Pfn> {
