@@ -23,8 +23,10 @@ use ptarmigan::arch::aarch64::Features;
 use ptarmigan::format::Aarch64;
 use ptarmigan_kernel_base::aarch64::{irq, psci, virt};
 use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct, physical};
+use ptarmigan_kernel_base::smp::groups::{self, Mistake};
 use ptarmigan_kernel_base::smp::{self, measure, stack};
 use ptarmigan_kernel_base::{board, fail, fail_if, fdt, pass, say};
+use without::{Part, leaves_out};
 
 ptarmigan_kernel_base::panic_handler!();
 
@@ -60,6 +62,12 @@ extern "C" fn kernel_main() -> ! {
     irq::allow();
     mmu::instructions_changed();
     measure::calls(&TASKS, machine::program().bytes(), stack);
+    // Not in an image as a kernel would be shipped, which has no groups.
+    if cfg!(debug_assertions) {
+        groups::check::<Aarch64, _>(machine::on(&machine::pin()), |mistake| {
+            mistake == Mistake::Unfold && leaves_out(Part::Unfold)
+        });
+    }
     machine::drain(true);
     machine::check_balance();
     device::check();

@@ -19,4 +19,6 @@ ptarmigan_kernel_base::parts! {
     Asids = "asids",
     /// CPUs keep what they know of the space before when they load another one.
     Load = "load",
+    /// The frame in an entry that was of a group of pages.
+    Unfold = "unfold",
 }

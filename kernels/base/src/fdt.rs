@@ -19,6 +19,8 @@ pub struct Board {
     pub cpu_ids: [u64; CPUS],
     /// How many CPUs there are.
     pub cpus: usize,
+    /// How many have groups of pages (RISC-V's extension Svnapot).
+    pub napots: usize,
     /// The boot arguments: the text after QEMU's `-append`.
     pub arguments: &'static str,
 }
@@ -60,11 +62,16 @@ pub unsafe fn read(at: *const u32) -> Option<Board> {
     parse(unsafe { core::slice::from_raw_parts(at.cast::<u8>(), size as usize) })
 }
 
+/// Whether a text as of `riscv,isa` names an extension: `rv64imafdc_zba_svnapot`.
+fn has_extension(isa: &str, name: &str) -> bool {
+    isa.split('_').skip(1).any(|extension| extension == name)
+}
+
 /// Reads a tree; `None` if it is cut.
 fn parse(bytes: &'static [u8]) -> Option<Board> {
     let blob = Blob(bytes);
     let (mut next, strings) = (blob.word(8)? as usize, blob.word(12)? as usize);
-    let mut board = Board { memory: 0, bytes: 0, cpu_ids: [0; CPUS], cpus: 0, arguments: "" };
+    let mut board = Board { memory: 0, bytes: 0, cpu_ids: [0; CPUS], cpus: 0, napots: 0, arguments: "" };
     // Names of the nodes that lead to where `next` is: the second and the third level tell all that
     // is wanted.
     let (mut depth, mut second, mut third) = (0, "", "");
@@ -97,6 +104,9 @@ fn parse(bytes: &'static [u8]) -> Option<Board> {
                             board.cpus += 1;
                         }
                     }
+                    (3, "cpus", "riscv,isa") => {
+                        board.napots += usize::from(has_extension(blob.text(value)?, "svnapot"));
+                    }
                     _ => {}
                 }
                 next = (value + len).next_multiple_of(4);
@@ -115,7 +125,7 @@ mod tests {
     use super::*;
 
     fn tree() -> Vec<u8> {
-        let names = b"reg\0bootargs\0";
+        let names = b"reg\0bootargs\0riscv,isa\0";
         let mut body = Vec::new();
         let word = |body: &mut Vec<u8>, value: u32| body.extend(value.to_be_bytes());
         let begin = |body: &mut Vec<u8>, name: &str| {
@@ -138,6 +148,7 @@ mod tests {
         begin(&mut body, "cpus");
         begin(&mut body, "cpu@3");
         property(&mut body, 0, &3u32.to_be_bytes());
+        property(&mut body, 13, b"rv64imafdc_zba_svnapot\0");
         [END_NODE, END_NODE, END_NODE, 9].iter().for_each(|token| word(&mut body, *token));
         let mut all = Vec::new();
         let strings = 40 + body.len() as u32;
@@ -153,7 +164,13 @@ mod tests {
         let board = parse(tree().leak()).expect("a tree");
         assert_eq!((board.memory, board.bytes), (0x8000_0000, 0x800_0000));
         assert_eq!((board.cpus, board.cpu_ids[0]), (1, 3));
-        assert_eq!(board.arguments, "without=flush");
+        assert_eq!((board.arguments, board.napots), ("without=flush", 1));
+    }
+
+    #[test]
+    fn an_extension_is_a_whole_word_behind_the_first() {
+        assert!(has_extension("rv64gc_svnapot_svpbmt", "svnapot"));
+        assert!(!has_extension("rv64gc_svnapots", "svnapot") && !has_extension("svnapot", "svnapot"));
     }
 
     #[test]

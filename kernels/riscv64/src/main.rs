@@ -17,10 +17,13 @@ mod without;
 use core::arch::global_asm;
 
 use port::TASKS;
+use ptarmigan::format::Sv39Napot;
 use ptarmigan_kernel_base::riscv::{harts, irq, sbi, virt};
+use ptarmigan_kernel_base::smp::groups::{self, Mistake};
 use ptarmigan_kernel_base::smp::{self, measure, stack};
 use ptarmigan_kernel_base::{board, fail, fail_if, fdt, pass, say};
 use ptarmigan_kernel_mailbox as mailbox;
+use without::{Part, leaves_out};
 
 ptarmigan_kernel_base::panic_handler!();
 
@@ -56,6 +59,14 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     irq::allow(irq::SOFTWARE | irq::TIMER);
     mmu::instructions_changed();
     measure::calls(&TASKS, machine::program().bytes(), stack);
+    // Not in an image as a kernel would be shipped, which has no groups, nor where a recorder reads
+    // tables as those of Sv39.
+    if cfg!(debug_assertions) && board.napots == board.cpus && !announces {
+        groups::check::<Sv39Napot, _>(machine::on(&machine::pin()), |mistake| match mistake {
+            Mistake::Size => leaves_out(Part::Size),
+            Mistake::Unfold => leaves_out(Part::Unfold),
+        });
+    }
     machine::drain(true);
     machine::machine().check_balance(0);
 

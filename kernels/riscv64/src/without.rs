@@ -15,4 +15,8 @@ ptarmigan_kernel_base::parts! {
     LoadFence = "load-fence",
     /// The fence when the kernel's root is loaded.
     UnloadFence = "unload-fence",
+    /// The size in an entry of a group of pages.
+    Size = "size",
+    /// The frame in an entry that was of a group of pages.
+    Unfold = "unfold",
 }

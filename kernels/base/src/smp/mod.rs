@@ -1,6 +1,7 @@
 //! Images with several CPUs: how CPUs start and wait for each other, the programs that they run,
-//! checks of the kernel's half, stacks and what calls take of them.
+//! checks of groups of pages and of the kernel's half, stacks and what calls take of them.
 
+pub mod groups;
 pub mod kernel_half;
 pub mod measure;
 pub mod stack;
