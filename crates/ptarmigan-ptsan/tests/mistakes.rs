@@ -22,7 +22,7 @@ fn stale(list: &str, source: impl Fn(&str) -> Option<String>) -> (Vec<String>, u
 
 #[test]
 fn the_text_of_every_mistake_is_in_its_file() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     for list in ["mutations", "invariants", "owners"] {
         let text = fs::read_to_string(root.join("models").join(list)).expect("the list is there");
         let source = |file: &str| fs::read_to_string(root.join("crates/ptarmigan/src").join(file)).ok();

@@ -55,7 +55,7 @@ const CRATES: &[&str] = &[
 ];
 
 fn crate_root(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name).join("src")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(name).join("src")
 }
 
 /// The module path of a file: `["table", "node"]` for `table/node.rs`, `["table"]` for

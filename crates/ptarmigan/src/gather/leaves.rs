@@ -4,11 +4,8 @@ use super::end::End;
 use crate::addr::Pfn;
 use crate::frames::{FrameMeta, Use};
 use crate::machine::Machine;
-use crate::page::FlushedLeaves;
+use crate::page::{FlushedLeaves, TOGETHER};
 use crate::tlb::Mmu;
-
-/// Leaf tables that go back together.
-pub(crate) const TOGETHER: usize = 16;
 
 /// Leaf tables of a space that ends, on their way to the policy: they need not wait on the gather's
 /// chain, and each record is looked at once. Dropping it gives them to the policy.

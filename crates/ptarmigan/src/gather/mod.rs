@@ -42,7 +42,7 @@ mod settle;
 
 pub(crate) use end::Scrub;
 pub(crate) use hashed::scrub_unhooked;
-pub(crate) use leaves::{EndedLeaves, TOGETHER};
+pub(crate) use leaves::EndedLeaves;
 
 use end::End;
 pub use released::Released;

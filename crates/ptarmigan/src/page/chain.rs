@@ -223,6 +223,9 @@ impl Unhooked {
     }
 }
 
+/// Leaf tables of a space that ends that go back together, mostly.
+pub(crate) const TOGETHER: usize = 16;
+
 /// Leaf tables that no MMU can reach any more, in an array: few, on the shortest way back. Their
 /// frames' records say [`Use::Taken`] already.
 ///

@@ -12,6 +12,7 @@ mod construct;
 mod foreign;
 mod level;
 
+pub(crate) use chain::TOGETHER;
 pub use chain::{FlushProof, Flushed, FlushedLeaves, Unhooked};
 pub use clean::Clean;
 pub use construct::{Construct, NoConstruct};

@@ -7,8 +7,7 @@ use super::magazine::Magazines;
 use super::{BOUNDED, LEVELS, Quicklists};
 use crate::addr::Pfn;
 use crate::cpu::NodeId;
-use crate::gather::TOGETHER;
-use crate::page::{Clean, Construct, Flushed, FlushedLeaves, Level};
+use crate::page::{Clean, Construct, Flushed, FlushedLeaves, Level, TOGETHER};
 use crate::window::OpenWindow;
 
 /// Pages on their way to another node's [depot](super::depot::Depot): as many as one call may give
