@@ -377,3 +377,11 @@ impl<F: Format> FormatExt for F {
         Self::leaf(level, Self::frame(level, raw), change(Self::attr(level, raw)))
     }
 }
+
+/// Returns by how much the entries of leaves of tables of `level` grow from one to the next, whose
+/// frames follow each other: evenly ([`Format`], 5.).
+#[inline(always)]
+pub(crate) fn growth<F: Format>(level: Level, attr: Attr) -> u64 {
+    let next = Pfn(1 << (F::shift(level) - FRAME_SHIFT));
+    F::leaf(level, next, attr).wrapping_sub(F::leaf(level, Pfn(0), attr))
+}

@@ -5,7 +5,7 @@ use super::SpaceMachine;
 use super::areas::Hint;
 use super::state::State;
 use crate::addr::{Pfn, VirtRange};
-use crate::format::{Attr, Format};
+use crate::format::{Attr, Format, growth};
 use crate::machine::On;
 use crate::page::Level;
 use crate::tlb::SpaceTlb;
@@ -33,9 +33,7 @@ impl<F: Format> State<F> {
         let window = VirtRange { start, end: start + bytes }.and(area.range());
         let attr = Self::attr(area.flags) | Attr::SPECIAL;
         let Ok(leaf) = self.tables.leaf(on, page) else { return };
-        // Entries of frames that ascend grow evenly (`Format`, 5.).
-        let [none, one] = [0, 1 << F::PAGE_ORDER].map(|frame| F::leaf(Level::PTE, Pfn(frame), attr));
-        let grow = one.wrapping_sub(none);
+        let (first, grow) = (F::leaf(Level::PTE, Pfn(0), attr), growth::<F>(Level::PTE, attr));
         let mut at = window.start;
         while at < window.end {
             let pages = ((window.end - at) >> F::PAGE_SHIFT).min(AT_ONCE as u64) as usize;
@@ -49,7 +47,7 @@ impl<F: Format> State<F> {
                     continue;
                 }
                 on.before_mapped::<F>(attr, *frame, 1);
-                let raw = none.wrapping_add(grow.wrapping_mul(u64::from(frame.0 >> F::PAGE_ORDER)));
+                let raw = first.wrapping_add(grow.wrapping_mul(u64::from(frame.0 >> F::PAGE_ORDER)));
                 debug_assert_eq!(raw, F::leaf(Level::PTE, *frame, attr));
                 match leaf.put_at::<SHARED>(on, va, raw) {
                     Ok(true) => on.became_valid(Some(tlb), va, F::PAGE_SHIFT, 1, 0, raw),

@@ -25,7 +25,7 @@ use super::reserve::{Reserve, needed};
 use super::tables::{NoTable, Tables, adopt, descend};
 use super::unmap::{Free, Unmapped};
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
-use crate::format::{Attr, Entry, Format};
+use crate::format::{Attr, Entry, Format, growth};
 use crate::frames::AllocFlags;
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
@@ -513,7 +513,7 @@ impl<F: Format> Tables<F> {
         on.before_mapped::<F>(attr, first, pages * n as u64);
         let mut next = F::leaf(level, first, attr);
         let step = 1u32 << (F::shift(level) - FRAME_SHIFT);
-        let grow = F::leaf(level, Pfn(step), attr).wrapping_sub(F::leaf(level, Pfn(0), attr));
+        let grow = growth::<F>(level, attr);
         if hint {
             self.reserve.note_groups();
         }

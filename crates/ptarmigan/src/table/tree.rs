@@ -8,7 +8,7 @@ use super::tables::Tables;
 use super::unmap::Free;
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
-use crate::format::{Attr, Format, Inexpressible};
+use crate::format::{Attr, Format, Inexpressible, growth};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
@@ -440,9 +440,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         flush_stale::<F, M>(&mut self.gather, range.start, range.end)?;
         let span = 1u64 << F::shift(Level(1));
         let (mut pfn, mut raw) = (first, F::leaf(Level::PTE, first, attr));
-        // Frames ascend: the entry grows by the same amount each time (`Format`, 5.).
-        let second = Pfn(1 << F::PAGE_ORDER);
-        let grow = F::leaf(Level::PTE, second, attr).wrapping_sub(F::leaf(Level::PTE, Pfn(0), attr));
+        let grow = growth::<F>(Level::PTE, attr);
         let mut va = range.start;
         while va < range.end {
             let node = match self.tables.leaf_table::<M, false>(on, va, AllocFlags::NORMAL) {
