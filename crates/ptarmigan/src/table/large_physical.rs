@@ -28,14 +28,15 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// The stretches that could show `va`, an address of the range: the leaf and the group of each
-    /// size that lies in the range, and whose memory is aligned as its addresses are; the largest
-    /// first, the page last.
-    fn stretches<F: Format>(self, va: u64) -> impl Iterator<Item = Stretch> {
+    /// The stretches larger than a page that could show `va`, an address of the range: the leaf and
+    /// the group of each size that lies in the range, and whose memory is aligned as its addresses
+    /// are; the largest first.
+    fn larger<F: Format>(self, va: u64) -> impl Iterator<Item = Stretch> {
         let levels = (0..=self.sizes.largest.0).rev().map(Level).filter(|level| has_leaves::<F>(*level));
         levels.flat_map(|level| [(level, true), (level, false)]).filter_map(move |(level, hint)| {
             let shift = if hint { group_shift::<F>(level) } else { F::shift(level) };
-            if hint && (!self.sizes.has_groups() || shift == F::shift(level)) {
+            let smaller = if hint { F::shift(level) } else { F::PAGE_SHIFT };
+            if shift == smaller || hint && !self.sizes.has_groups() {
                 return None;
             }
             let bytes = 1u64 << shift;
@@ -112,8 +113,7 @@ impl<F: Format> Tables<F> {
 
     /// Whether a leaf larger than a page, or a group, could show `va`, where nothing is mapped.
     pub fn may_be_whole<M: Machine>(&self, on: On<'_, M>, va: u64, shown: &Shown) -> bool {
-        let mut larger = shown.stretches::<F>(va).filter(|stretch| !stretch.is_plain());
-        larger.any(|stretch| self.is_free(on, &stretch))
+        shown.larger::<F>(va).any(|stretch| self.is_free(on, &stretch))
     }
 
     /// Maps the largest leaf, or group, that can show `va`, where nothing is mapped. The size below
@@ -127,7 +127,7 @@ impl<F: Format> Tables<F> {
         attr: Attr,
         gather: &mut Gather<'_, M>,
     ) -> bool {
-        for stretch in shown.stretches::<F>(va).filter(|stretch| !stretch.is_plain()) {
+        for stretch in shown.larger::<F>(va) {
             if self.is_free(gather.on(), &stretch)
                 && self.put_reserved(stretch, attr, AllocFlags::NORMAL, gather).is_ok()
             {

@@ -2,7 +2,7 @@
 //! clears groups.
 use super::broken::{BATCH, Broken};
 use super::changes::{Changes, change_group, make_broken, rehint};
-use super::group::{Group, has_groups, is_hinted, leaf_shift};
+use super::group::{Group, has_groups};
 use super::map_error::CollapseError;
 use super::node::Use;
 use super::range::Part;
@@ -106,12 +106,11 @@ impl<F: Format> Tables<F> {
         }
         let page = (1 << F::PAGE_SHIFT) - 1;
         let cut = |at: u64| {
-            let (level, raw) = self.lookup(on, at)?;
-            let bytes = 1u64 << leaf_shift::<F>(level, raw);
-            (is_hinted::<F>(level, raw) && at & (bytes - 1) != 0).then_some((at & !(bytes - 1), bytes))
+            let leaf = self.leaf_at(on, at)?;
+            (leaf.hint && leaf.range.start != at).then_some(leaf.range)
         };
-        let start = cut(range.start & !page).map_or(range.start, |(start, bytes)| start + bytes);
-        let end = cut((range.end + page) & !page).map_or(range.end, |(start, _)| start);
+        let start = cut(range.start & !page).map_or(range.start, |group| group.end);
+        let end = cut((range.end + page) & !page).map_or(range.end, |group| group.start);
         VirtRange { start, end: end.max(start) }
     }
 

@@ -152,11 +152,6 @@ impl Stretch {
     pub fn bytes<F: Format>(&self) -> u64 {
         self.n << F::shift(self.level)
     }
-
-    /// Whether its leaves are pages without a hint.
-    pub fn is_plain(&self) -> bool {
-        self.level == Level::PTE && !self.hint
-    }
 }
 
 /// The stretches of `bytes` bytes from `va` on that are mapped to the frames from `first` on, in

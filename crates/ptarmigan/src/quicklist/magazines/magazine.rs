@@ -108,12 +108,6 @@ impl<'a> Magazines<'a> {
         self.store.limit.saturating_sub(self.n()) as usize
     }
 
-    /// Returns whether `n` more pages fit.
-    #[inline(always)]
-    pub fn has_room(&self, n: usize) -> bool {
-        self.n() as usize + n <= self.store.limit as usize
-    }
-
     /// Puts pages in that have [room](Self::room). Returns how many: all of them.
     #[inline(always)]
     pub fn push_all<const N: usize>(&mut self, items: &[u32; N]) -> usize {
@@ -149,7 +143,7 @@ impl<'a> Magazines<'a> {
 
     /// Returns whether the pages of a group but one fit.
     pub fn has_room_for_group(&self) -> bool {
-        self.has_room(GROUP)
+        self.room() >= GROUP
     }
 
     /// Moves all but the newest magazine, of two full ones or more, as far as `store` takes them.
