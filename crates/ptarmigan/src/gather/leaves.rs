@@ -66,7 +66,8 @@ impl<M: Machine> Drop for EndedLeaves<'_, '_, M> {
     }
 }
 
-/// Gives leaf tables of the gather's space to the policy; puts them on the chain if it refuses them.
+/// Gives leaf tables of the gather's space to the policy; puts them on the chain if it refuses
+/// them.
 ///
 /// # Safety
 ///

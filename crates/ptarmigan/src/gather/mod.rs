@@ -764,7 +764,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         drop(self);
     }
 
-    /// Gives everything back at the end of a space, of a gather that [is unknown](Self::is_unknown).
+    /// Gives everything back at the end of a space, of a gather that [is
+    /// unknown](Self::is_unknown).
     #[inline(never)]
     fn give_unknown(&mut self) {
         let tables = core::mem::take(&mut self.tables);

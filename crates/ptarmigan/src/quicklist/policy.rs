@@ -94,8 +94,8 @@ pub unsafe trait Policy: Sync {
     ///
     /// # Errors
     ///
-    /// The tables that it does not take: they come [flushed](Self::flushed) then, as others of their
-    /// space do.
+    /// The tables that it does not take: they come [flushed](Self::flushed) then, as others of
+    /// their space do.
     fn flushed_leaves<'t>(
         &self,
         here: Here<'_>,

@@ -26,8 +26,9 @@ pub unsafe trait Objects: Sync {
         1
     }
 
-    /// As [`frame`](Self::frame), for the pages from `first` on, as far as that takes no wait and no
-    /// other work; see [`SpaceMachine::frames_at_hand`](crate::space::SpaceMachine::frames_at_hand).
+    /// As [`frame`](Self::frame), for the pages from `first` on, as far as that takes no wait and
+    /// no other work; see
+    /// [`SpaceMachine::frames_at_hand`](crate::space::SpaceMachine::frames_at_hand).
     fn frames_at_hand(&self, _object: u32, _first: u64, _frames: &mut [Pfn]) {}
 }
 

@@ -122,8 +122,8 @@ impl<F: Format> SharedSpace<F> {
         on.deactivate(&self.tlb)
     }
 
-    /// Serves a fault at `va`, in parallel with others. A stack that has to grow takes the space for
-    /// itself, and so do a large page that changes and one of physical memory.
+    /// Serves a fault at `va`, in parallel with others. A stack that has to grow takes the space
+    /// for itself, and so do a large page that changes and one of physical memory.
     ///
     /// # Errors
     ///

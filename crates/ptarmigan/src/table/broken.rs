@@ -139,8 +139,8 @@ where
         (Level((place & LEVEL) as u8), place & !NOTES)
     }
 
-    /// Makes an entry, or a group. Apart from the callers, which call others with their own frames on
-    /// the stack.
+    /// Makes an entry, or a group. Apart from the callers, which call others with their own frames
+    /// on the stack.
     #[inline(never)]
     fn put(&self, place: u64, raw: u64, hint: bool, made: &mut impl FnMut(u64, u64)) {
         let (level, va) = Self::level_and_address(place);

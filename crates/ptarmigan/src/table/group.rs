@@ -34,8 +34,8 @@
 //!
 //! A tree notes with its [reserve](super::reserve) that it has had groups, for good. A tree that
 //! has had none, and all code for formats without them, looks at no hint. Rejected: a count of
-//! groups, which each way that clears entries would have to keep. Spaces have them in areas of physical
-//! memory alone.
+//! groups, which each way that clears entries would have to keep. Spaces have them in areas of
+//! physical memory alone.
 use super::node::{Node, Use};
 use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Entry, Format};

@@ -588,8 +588,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         cleared
     }
 
-    /// Clears the only entry of a leaf table that nobody else sees any more, if its record says which
-    /// that is; returns its index and the former entry.
+    /// Clears the only entry of a leaf table that nobody else sees any more, if its record says
+    /// which that is; returns its index and the former entry.
     #[inline(always)]
     pub fn take_sole(&self) -> Option<(usize, u64)> {
         let record = self.record()?;

@@ -382,9 +382,9 @@ impl<F: Format> Tables<F> {
         Ok(())
     }
 
-    /// As [`put_in_new`](Self::put_in_new), below a table of level 1 in which `link` links the table
-    /// at the address given, if a page is at hand. For one whose record takes longer to find, `far`
-    /// does all of it. Returns whether it is done; the tables are unchanged otherwise.
+    /// As [`put_in_new`](Self::put_in_new), below a table of level 1 in which `link` links the
+    /// table at the address given, if a page is at hand. For one whose record takes longer to find,
+    /// `far` does all of it. Returns whether it is done; the tables are unchanged otherwise.
     ///
     /// Calls are last on their ways: so none of the registers that a callee keeps are saved.
     #[inline(always)]
@@ -425,8 +425,8 @@ impl<F: Format> Tables<F> {
         above.put(F::index(Level(1), va), F::link(Level(1), at));
     }
 
-    /// Makes `page`, whose record is `record`, a leaf table for `va`, with the leaf `raw`, which the
-    /// caller links, and counts it.
+    /// Makes `page`, whose record is `record`, a leaf table for `va`, with the leaf `raw`, which
+    /// the caller links, and counts it.
     #[inline(always)]
     fn fill_page<M: Machine>(
         &self,

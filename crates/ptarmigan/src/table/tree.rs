@@ -178,8 +178,8 @@ impl<F: Format> Tree<F> {
         }
     }
 
-    /// Takes all tables down, for a caller that consumes the tree unless this is refused. It is lent,
-    /// as it would be copied otherwise.
+    /// Takes all tables down, for a caller that consumes the tree unless this is refused. It is
+    /// lent, as it would be copied otherwise.
     #[inline]
     fn end_raw<M: Machine>(
         &mut self,

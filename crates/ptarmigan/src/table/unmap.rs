@@ -142,10 +142,10 @@ impl<F: Format> Tables<F> {
         }
     }
 
-    /// Takes all tables down, for the owner of the tree that is being consumed: every entry cleared,
-    /// every table on the gather, the root last. Nothing else may be asked of the tables afterwards.
-    /// The gather is one for the end of a space. If `leaf` unwinds, it is done all the same, with
-    /// `rest` in its place. `LARGE` says that there may be large pages.
+    /// Takes all tables down, for the owner of the tree that is being consumed: every entry
+    /// cleared, every table on the gather, the root last. Nothing else may be asked of the tables
+    /// afterwards. The gather is one for the end of a space. If `leaf` unwinds, it is done all the
+    /// same, with `rest` in its place. `LARGE` says that there may be large pages.
     ///
     /// They are lent, as they would be copied otherwise.
     pub fn end<'a, M: Machine, const LARGE: bool>(
@@ -334,7 +334,8 @@ fn end_leaf_tables<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, Level
 }
 
 /// Takes down one leaf table, the one at `child`, whose record is `record` and which the entry at
-/// `index` links, for [`end_leaf_tables`]. A call, so that the way of tables with one entry is short.
+/// `index` links, for [`end_leaf_tables`]. A call, so that the way of tables with one entry is
+/// short.
 #[inline(never)]
 fn end_leaf_table<'a, F: Format, M: Machine>(
     ended: &mut Ended<'_, 'a, F, M>,
@@ -348,6 +349,7 @@ fn end_leaf_table<'a, F: Format, M: Machine>(
     table.clear_all(|i, old| leaf(ended.leaves.gather(), i, old));
     ended.node.unlink(index);
     // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and gather are
-    // of one space. 2. its entries have just been cleared. 3. by the caller, which has looked it up.
+    // of one space. 2. its entries have just been cleared. 3. by the caller, which has looked it
+    // up.
     unsafe { ended.leaves.add(child.pfn(), record) };
 }

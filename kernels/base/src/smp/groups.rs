@@ -127,8 +127,8 @@ impl<F: Format, M: Machine> Groups<'_, F, M> {
         direct(self.first.addr().0 + frame * PAGE)
     }
 
-    /// Reads each page, and writes to it if `writes` says so; `shown` is the frame that a page has to
-    /// show.
+    /// Reads each page, and writes to it if `writes` says so; `shown` is the frame that a page has
+    /// to show.
     fn check(&self, when: &str, shown: impl Fn(u64) -> u64, writes: impl Fn(u64) -> bool) {
         for frame in 0..FRAMES {
             // SAFETY: 1. The frame is one of `check`'s, in the direct map.
@@ -165,8 +165,8 @@ fn entry(table: PhysAddr, index: usize) -> *mut u64 {
     direct::<u64>(table.0).wrapping_add(index)
 }
 
-/// Maps groups of pages of format `F`, changes parts of them, makes groups of pages again, and reads
-/// and writes each page meanwhile. `makes` says which mistakes this run makes.
+/// Maps groups of pages of format `F`, changes parts of them, makes groups of pages again, and
+/// reads and writes each page meanwhile. `makes` says which mistakes this run makes.
 pub fn check<F: Format, M: Machine>(on: On<'_, M>, makes: impl Fn(Mistake) -> bool) {
     let request = Request {
         node: NodeId(0),
@@ -229,8 +229,8 @@ pub fn check<F: Format, M: Machine>(on: On<'_, M>, makes: impl Fn(Mistake) -> bo
     groups.unmap(0..PAGES);
     must("a switch", groups.tree.deactivate(on));
     must("the end", groups.tree.end(on, |_, _, _| {}).map_err(|refused| refused.error));
-    // SAFETY: 1. It came from `take`, and no tree shows it any more. 2. `Dirty` makes no claim about
-    // the content.
+    // SAFETY: 1. It came from `take`, and no tree shows it any more. 2. `Dirty` makes no claim
+    // about the content.
     on.frames().give(unsafe { Frame::<Dirty>::from_raw(on.frames().machine(), first, ORDER) });
     say!("pages in groups of {} KiB show their frames", (GROUP * PAGE) >> 10);
 }

@@ -159,8 +159,8 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         self.find(found.top, page).or_else(|| self.make(found, page).ok())
     }
 
-    /// Finds the frames of pages from `first` on, one for each of `frames`. A hole, which stays one,
-    /// and a page beyond the end are left out.
+    /// Finds the frames of pages from `first` on, one for each of `frames`. A hole, which stays
+    /// one, and a page beyond the end are left out.
     pub fn pages_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
         let all = self.all.lock();
         let Some(object) = all.get(index(object)) else { return };
