@@ -504,8 +504,13 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
 
     #[inline(always)]
     fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
-        let is_low = flags.high == HighUse::Never || self.source.class(level, flags.high) != ZoneClass::High;
-        if level < self.root && is_low { self.take_at_hand(&here, ZERO, level) } else { None }
+        if level >= self.root {
+            None
+        } else if flags.high != HighUse::Never && self.source.class(level, flags.high) == ZoneClass::High {
+            self.take_at_hand(&here, HIGH, level)
+        } else {
+            self.take_at_hand(&here, ZERO, level)
+        }
     }
 
     #[inline(always)]
