@@ -7,7 +7,9 @@
 //!
 //! * A frame of the largest span, which is every frame of most machines, costs one subtraction, one
 //!   compare and one load.
-//! * Any other costs a call and a binary search over the spans.
+//! * A frame of the second largest costs a call, one subtraction and one compare more: what is left
+//!   on one side of a hole is small, and small blocks are handed out first.
+//! * Any other costs a binary search over the spans as well.
 //!
 //! Rejected: sections (a table of pointers by the upper bits of the number), as they cost a second
 //! load, which depends on the first, for every frame of every machine; and a search over all spans
@@ -26,11 +28,22 @@ struct Span {
     at: u32,
 }
 
+impl Span {
+    /// Returns the index of a frame's record, if the frame is in it.
+    #[inline]
+    fn record(&self, pfn: Pfn) -> Option<usize> {
+        let offset = pfn.0.wrapping_sub(self.start);
+        (offset < self.frames).then(|| self.at.wrapping_add(offset) as usize)
+    }
+}
+
 /// The records of all frames.
 pub(crate) struct FrameTable {
     /// First frame of the largest span.
     base: u32,
     records: BootSlice<FrameMeta>,
+    /// The largest of the others.
+    second: Span,
     /// The spans but the largest, in order.
     others: BootSlice<Span>,
     other_records: BootSlice<FrameMeta>,
@@ -58,7 +71,8 @@ impl FrameTable {
     pub fn new(boot: &mut BootMemory, runs: &[MemoryRun]) -> Result<Self, BootMemoryShort> {
         let none = Span { start: 0, frames: 0, at: 0 };
         // The first of the largest.
-        let main = spans(runs).fold(none, |main, span| if span.frames > main.frames { span } else { main });
+        let larger = |a: Span, b: Span| if b.frames > a.frames { b } else { a };
+        let main = spans(runs).fold(none, larger);
         let mut others = spans(runs).filter(|span| span.start != main.start);
         let (count, mut total) = (others.by_ref().count(), 0);
         let mut others = spans(runs).filter(|span| span.start != main.start);
@@ -72,6 +86,7 @@ impl FrameTable {
         Ok(FrameTable {
             base: main.start,
             records: records(main.frames)?,
+            second: others.iter().copied().fold(none, larger),
             others,
             other_records: records(total)?,
         })
@@ -140,12 +155,16 @@ impl FrameTable {
     }
 
     /// Finds the record of a frame that is not of the largest span, among those of such frames.
+    #[cfg_attr(not(feature = "small"), inline)]
+    pub fn find(&self, pfn: Pfn) -> Option<usize> {
+        self.second.record(pfn).or_else(|| self.search(pfn))
+    }
+
+    /// As [`find`](Self::find), by a search over the spans.
     #[cold]
     #[inline(never)]
-    pub fn find(&self, pfn: Pfn) -> Option<usize> {
+    fn search(&self, pfn: Pfn) -> Option<usize> {
         let behind = self.others.partition_point(|span| span.start <= pfn.0);
-        let span = self.others.get(behind.checked_sub(1)?)?;
-        let offset = pfn.0 - span.start;
-        (offset < span.frames).then(|| (span.at + offset) as usize)
+        self.others.get(behind.checked_sub(1)?)?.record(pfn)
     }
 }
