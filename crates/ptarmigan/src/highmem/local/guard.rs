@@ -60,8 +60,10 @@ impl Drop for Scope<'_> {
     fn drop(&mut self) {
         // Its guards have gone by now, but for those that were forgotten. Slots above and below
         // them may be those of other scopes, whose guards live.
-        let taken = self.taken.get();
-        for at in (0..MAX_DEPTH).filter(|at| taken >> at & 1 != 0) {
+        let mut taken = self.taken.get();
+        while taken != 0 {
+            let at = taken.trailing_zeros() as usize;
+            taken &= taken - 1;
             if self.stack.state(at) == LIVE {
                 self.stack.set_state(at, FORGOTTEN);
             }

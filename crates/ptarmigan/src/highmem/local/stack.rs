@@ -36,25 +36,32 @@ impl Default for LocalSlot {
 }
 
 impl Stack {
+    #[inline]
     pub fn depth(&self) -> usize {
         usize::from(self.depth.load(Relaxed))
     }
 
+    #[inline]
     pub fn set_depth(&self, depth: usize) {
         self.depth.store(depth as u8, Relaxed);
     }
 
+    #[inline]
     pub fn state(&self, at: usize) -> u8 {
         self.slots[at].state.load(Relaxed)
     }
 
+    #[inline]
     pub fn set_state(&self, at: usize, state: u8) {
         self.slots[at].state.store(state, Relaxed);
     }
 
+    #[inline]
     pub fn frame(&self, at: usize) -> Pfn {
         Pfn(self.slots[at].frame.load(Relaxed))
     }
+
+    #[inline]
     pub fn set_frame(&self, at: usize, pfn: Pfn) {
         self.slots[at].frame.store(pfn.0, Relaxed);
     }
