@@ -152,7 +152,11 @@ impl Pending {
 
     /// Takes all signals out.
     pub fn clear(&mut self) {
-        *self = Pending::new();
+        self.set = 0;
+        // The information in a place that is free is never read.
+        for (kept, _) in &mut self.kept {
+            *kept = 0;
+        }
     }
 }
 

@@ -71,6 +71,12 @@ impl Signals {
         Signals { pending: Pending::new(), blocked: 0, suspended: None, stack: SignalStack::NONE }
     }
 
+    /// Makes them those of a new task, whose mask and stack for handlers are given.
+    pub fn begin(&mut self, blocked: u64, stack: SignalStack) {
+        self.pending.clear();
+        (self.blocked, self.suspended, self.stack) = (blocked, None, stack);
+    }
+
     /// Sets the mask; signals that cannot be masked are not.
     pub fn set_blocked(&mut self, mask: u64) {
         self.blocked = mask & !ALWAYS;

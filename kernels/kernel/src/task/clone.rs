@@ -5,7 +5,7 @@ use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
 use crate::memory::TaskSpace;
-use crate::signal::Signals;
+use crate::signal::SignalStack;
 use crate::syscall::Sys;
 
 /// The properties of a new task.
@@ -54,12 +54,9 @@ impl<A: Arch> Sys<'_, A> {
         let task = tasks.get_mut(slot);
         (task.tid, task.clear_tid) = (tid, new.clear_tid);
         (task.deadline, task.in_call, task.woken, task.vforked) = (0, false, false, 0);
-        task.signals = Signals::new();
-        task.signals.blocked = blocked;
         // A thread has a stack of its own, and so no stack for its handlers.
-        if !new.shares_space || new.is_vfork {
-            task.signals.stack = stack;
-        }
+        let is_own = !new.shares_space || new.is_vfork;
+        task.signals.begin(blocked, if is_own { stack } else { SignalStack::NONE });
         task.is_leaving = false;
         if new.is_thread {
             task.process = process;
