@@ -21,7 +21,7 @@ use core::arch::global_asm;
 use port::TASKS;
 use ptarmigan::arch::aarch64::Features;
 use ptarmigan::format::Aarch64;
-use ptarmigan_kernel_base::aarch64::{irq, psci, virt};
+use ptarmigan_kernel_base::aarch64::{irq, memory, psci, virt};
 use ptarmigan_kernel_base::direct::{DIRECT_MAP_LIMIT, direct, physical};
 use ptarmigan_kernel_base::smp::groups::{self, Mistake};
 use ptarmigan_kernel_base::smp::{self, measure, stack};
@@ -62,8 +62,9 @@ extern "C" fn kernel_main() -> ! {
     irq::allow();
     mmu::instructions_changed();
     measure::calls(&TASKS, machine::program().bytes(), stack);
-    // Not in an image as a kernel would be shipped, which has no groups.
+    // Not in an image as a kernel would be shipped.
     if cfg!(debug_assertions) {
+        memory::check();
         groups::check::<Aarch64, _>(machine::on(&machine::pin()), |mistake| {
             mistake == Mistake::Unfold && leaves_out(Part::Unfold)
         });

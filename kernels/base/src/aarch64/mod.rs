@@ -6,6 +6,7 @@ use core::arch::global_asm;
 
 pub mod clock;
 pub mod irq;
+pub mod memory;
 pub mod psci;
 pub mod trap;
 pub mod virt;
