@@ -81,6 +81,11 @@
 // below.
 #define PT_LEVEL_BITS 9
 
+// With `largest` of `pt_tree_map_range_large`: groups, too. Entries of 16 pages that follow each
+// other, or of 16 large pages, have a hint there with which the MMU may keep them as one. AArch64
+// alone.
+#define PT_GROUPS 256
+
 // The most runs of memory.
 #define PT_MAX_RUNS 32
 
@@ -318,13 +323,15 @@ struct PT_ALIGNED(64) pt_tree {
     uint64_t opaque[PT_TREE_WORDS];
 };
 
-// A page of a tree, or a large page: where it is mapped to and its permissions. It has
-// `PT_PAGE_SIZE << level * PT_LEVEL_BITS` bytes.
+// A page of a tree, a large page, or a group of either that the MMU may keep as one: where it is
+// mapped to and its permissions.
 struct pt_page {
     // Its first address.
     uint64_t va;
     // The physical address of its first frame. The others follow it.
     uint64_t phys;
+    // Its bytes: `PT_PAGE_SIZE << level * PT_LEVEL_BITS`, more for a group.
+    uint64_t bytes;
     // Values of `enum pt_attr`, combined with `|`.
     uint32_t attr;
     // The level of the table that has its entry: 0 for a page of `PT_PAGE_SIZE`, more for a large
@@ -752,15 +759,16 @@ int32_t pt_tree_walk(struct pt_tree *tree,
 
 // Maps the `bytes` from `va` on to the frames from `phys` on, with `attr` of `enum pt_attr`: with
 // the largest pages that fit, entries of tables of level `largest` or lower. A large page fits
-// where its first address and its first frame are aligned to its size. If one fails, no page is
-// mapped.
+// where its first address and its first frame are aligned to its size. With `largest | PT_GROUPS`
+// each group that fits has the hint. If one fails, no page is mapped.
 //
 // The frames are not the library's: a device's, or memory that no run of the configuration names.
 // Tables for pages that may be split later are reserved now, so that no other call for large pages
 // needs memory, except `pt_tree_collapse`.
 //
 // Fails, without a change, with `PT_ERROR_FOREIGN` if a frame is the library's, with
-// `PT_ERROR_ARGUMENT` if entries of `largest` map no pages, and otherwise as `pt_tree_map` does.
+// `PT_ERROR_ARGUMENT` if entries of `largest` map no pages or the format has no groups, and
+// otherwise as `pt_tree_map` does.
 // Whether the CPUs of a machine have pages of that size is the caller's to know: those of 1 GiB
 // are an option on x86-64.
 //
@@ -775,9 +783,29 @@ int32_t pt_tree_map_range_large(struct pt_tree *tree,
                                 uint32_t attr,
                                 uint32_t largest);
 
+// Gives the entries from `va` on of a table of `level` the hint that they are a group, which the
+// MMU may keep as one. They map frames that follow each other, of which the first one is aligned to
+// the size of all, with the same attributes but for `PT_ATTR_ACCESSED` and `PT_ATTR_DIRTY`; each
+// has each of these two if one of them has it. A group, or a larger page, stays.
+//
+// Accesses to the pages fault meanwhile. The handler repeats them after the call.
+//
+// Fails, without a change, with `PT_ERROR_DIFFERS` if the pages are not mapped like that,
+// `PT_ERROR_RANGE` for an address that is not aligned to the size of all, and `PT_ERROR_ARGUMENT`
+// if there are no groups of that level.
+//
+// # Safety
+//
+// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+int32_t pt_tree_make_group(struct pt_tree *tree,
+                           struct pt_cpu *cpu,
+                           uint64_t va,
+                           uint32_t level);
+
 // Splits the large page that maps `va` until `va` is mapped by an entry of a table of `level` or
-// lower. A page that is as small already stays, and so does an address that is not mapped. Calls
-// for a part of a large page split it themselves. Never needs memory.
+// lower, and takes the hint from a group of entries of `level`. A page that is as small already
+// stays, and so does an address that is not mapped. Calls for a part of a large page or a group do
+// it themselves. Never needs memory.
 //
 // Fails with `PT_ERROR_RANGE`, and with `PT_ERROR_ARGUMENT` for a level that there is not.
 //
@@ -952,6 +980,21 @@ int32_t pt_gather_begin(struct pt_gather *gather,
 // `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
 int32_t pt_gather_changed(struct pt_gather *gather, uint64_t va, uint64_t bytes);
 
+// As `pt_gather_changed`, for large pages, entries of tables of `level`: as long as a gather is
+// told of no smaller ones, its flush names each page once.
+//
+// Fails with `PT_ERROR_RANGE` for addresses that are not the user's or not aligned to the size, and
+// with `PT_ERROR_ARGUMENT` if entries of `level` are no large pages.
+//
+// # Safety
+//
+// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+// - No smaller page was mapped in the `bytes` from `va` on. Its entry would stay in the TLBs.
+int32_t pt_gather_changed_large(struct pt_gather *gather,
+                                uint64_t va,
+                                uint64_t bytes,
+                                uint32_t level);
+
 // Takes over a table of `pt_quicklist_alloc` that has just been unlinked; it mapped addresses from
 // `va` on. Entries reported by `pt_table_touched` are cleared now; after the flush the page goes
 // to the lists. Tables below it go to the same gather, or went before. A root goes to
@@ -1046,5 +1089,5 @@ PT_STATIC_ASSERT(sizeof(struct pt_cpu) == 8 * PT_CPU_WORDS, "struct pt_cpu");
 PT_STATIC_ASSERT(sizeof(struct pt_space) == 8 * PT_SPACE_WORDS, "struct pt_space");
 PT_STATIC_ASSERT(sizeof(struct pt_gather) == 8 * PT_GATHER_WORDS, "struct pt_gather");
 PT_STATIC_ASSERT(sizeof(struct pt_tree) == 8 * PT_TREE_WORDS, "struct pt_tree");
-PT_STATIC_ASSERT(sizeof(struct pt_page) == 24, "struct pt_page");
+PT_STATIC_ASSERT(sizeof(struct pt_page) == 32, "struct pt_page");
 PT_STATIC_ASSERT(sizeof(struct pt_run) == (sizeof(void *) == 8 ? 24 : 20), "struct pt_run");

@@ -60,6 +60,27 @@ pub(crate) const fn level_bytes(level: Level) -> u64 {
     PT_PAGE_SIZE << (level.0 as u32 * PT_LEVEL_BITS)
 }
 
+/// With `largest` of `pt_tree_map_range_large`: groups, too. Entries of 16 pages that follow each
+/// other, or of 16 large pages, have a hint there with which the MMU may keep them as one. AArch64
+/// alone.
+pub const PT_GROUPS: u32 = 0x100;
+
+/// Whether the entries of any table can be groups.
+pub(crate) const HAS_GROUPS: bool = {
+    let (mut level, mut any) = (0, false);
+    while level < PT_LEVELS as usize {
+        any |= Entries::GROUP_BITS[level] != 0;
+        level += 1;
+    }
+    any
+};
+
+/// Returns the bytes that a group of entries of a table of `level` maps, if there are groups.
+pub(crate) fn group_bytes(level: Level) -> Option<u64> {
+    let bits = *Entries::GROUP_BITS.get(usize::from(level.0))?;
+    (bits != 0).then(|| level_bytes(level) << bits)
+}
+
 /// Whether tables of `level` have entries for large pages, or pages.
 pub(crate) const fn has_pages(level: Level) -> bool {
     Entries::LEAF_LEVELS >> level.0 & 1 != 0

@@ -2,8 +2,8 @@
 use crate::error::PtError;
 use ptarmigan::format::{Attr, MemoryType};
 
-/// A page of a tree, or a large page: where it is mapped to and its permissions. It has
-/// `PT_PAGE_SIZE << level * PT_LEVEL_BITS` bytes.
+/// A page of a tree, a large page, or a group of either that the MMU may keep as one: where it is
+/// mapped to and its permissions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PtPage {
@@ -11,6 +11,8 @@ pub struct PtPage {
     pub va: u64,
     /// The physical address of its first frame. The others follow it.
     pub phys: u64,
+    /// Its bytes: `PT_PAGE_SIZE << level * PT_LEVEL_BITS`, more for a group.
+    pub bytes: u64,
     /// Values of `enum pt_attr`, combined with `|`.
     pub attr: u32,
     /// The level of the table that has its entry: 0 for a page of `PT_PAGE_SIZE`, more for a large

@@ -3,7 +3,7 @@
 use super::page::{no_more, own};
 use super::quicklist::{foreign, is_clean, own_table};
 use super::space::{PtSpace, Space};
-use crate::arch::{Entries, PT_PAGE_SIZE, PT_USER_END};
+use crate::arch::{Entries, PT_PAGE_SIZE, PT_USER_END, has_pages, level_bytes};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
 use crate::machine::Parts;
@@ -113,6 +113,43 @@ pub unsafe extern "C" fn pt_gather_changed(gather: Arg<'_, PtGather>, va: u64, b
     let range = || super::tree::range(va, bytes);
     answer(Open::with(gather, range, |_, gather, range| {
         gather.changed(range.start, range.end);
+        Ok(())
+    }))
+}
+
+/// As `pt_gather_changed`, for large pages, entries of tables of `level`: as long as a gather is
+/// told of no smaller ones, its flush names each page once.
+///
+/// Fails with `PT_ERROR_RANGE` for addresses that are not the user's or not aligned to the size, and
+/// with `PT_ERROR_ARGUMENT` if entries of `level` are no large pages.
+///
+/// # Safety
+///
+/// - `gather` is NULL or points to a `struct pt_gather` that the calling CPU has begun.
+/// - No smaller page was mapped in the `bytes` from `va` on. Its entry would stay in the TLBs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_gather_changed_large(
+    gather: Arg<'_, PtGather>,
+    va: u64,
+    bytes: u64,
+    level: u32,
+) -> i32 {
+    let pages = || {
+        let level = super::tree::level(level)?;
+        if level == Level::PTE || !has_pages(level) {
+            return Err(PtError::Argument);
+        }
+        let range = super::tree::range(va, bytes)?;
+        if (va | bytes) & (level_bytes(level) - 1) != 0 {
+            return Err(PtError::Range);
+        }
+        Ok((range, level_bytes(level).trailing_zeros()))
+    };
+    answer(Open::with(gather, pages, |_, gather, (range, shift)| {
+        if range.start < range.end {
+            // SAFETY: 1. by the caller.
+            unsafe { gather.large_changed(range.start, range.end, shift) }.map_err(|_| PtError::Argument)?;
+        }
         Ok(())
     }))
 }

@@ -1,7 +1,9 @@
 //! Large pages of trees.
 use super::page;
 use super::tree::{PtTree, level, range, unmap, with};
-use crate::arch::{Entries, PT_PAGE_SIZE, PT_USER_END, has_pages, level_bytes};
+use crate::arch::{
+    Entries, HAS_GROUPS, PT_GROUPS, PT_PAGE_SIZE, PT_USER_END, group_bytes, has_pages, level_bytes,
+};
 use crate::attr::asked;
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
@@ -14,15 +16,16 @@ use ptarmigan::table::Tree;
 
 /// Maps the `bytes` from `va` on to the frames from `phys` on, with `attr` of `enum pt_attr`: with
 /// the largest pages that fit, entries of tables of level `largest` or lower. A large page fits
-/// where its first address and its first frame are aligned to its size. If one fails, no page is
-/// mapped.
+/// where its first address and its first frame are aligned to its size. With `largest | PT_GROUPS`
+/// each group that fits has the hint. If one fails, no page is mapped.
 ///
 /// The frames are not the library's: a device's, or memory that no run of the configuration names.
 /// Tables for pages that may be split later are reserved now, so that no other call for large pages
 /// needs memory, except `pt_tree_collapse`.
 ///
 /// Fails, without a change, with `PT_ERROR_FOREIGN` if a frame is the library's, with
-/// `PT_ERROR_ARGUMENT` if entries of `largest` map no pages, and otherwise as `pt_tree_map` does.
+/// `PT_ERROR_ARGUMENT` if entries of `largest` map no pages or the format has no groups, and
+/// otherwise as `pt_tree_map` does.
 /// Whether the CPUs of a machine have pages of that size is the caller's to know: those of 1 GiB
 /// are an option on x86-64.
 ///
@@ -40,8 +43,9 @@ pub unsafe extern "C" fn pt_tree_map_range_large(
     largest: u32,
 ) -> i32 {
     let map = |cpu: &Cpu, tree: &mut Tree<Entries>| {
-        let (attr, largest) = (asked(attr)?, level(largest)?);
-        if !has_pages(largest) {
+        let groups = largest & PT_GROUPS != 0;
+        let (attr, largest) = (asked(attr)?, level(largest & !PT_GROUPS)?);
+        if !has_pages(largest) || groups && !HAS_GROUPS {
             return Err(PtError::Argument);
         }
         let range = range(va, bytes)?;
@@ -54,28 +58,69 @@ pub unsafe extern "C" fn pt_tree_map_range_large(
         let (mut va, mut phys) = (range.start, phys);
         // Not by the library's own call for ranges: it has another copy of the code that maps.
         while va < range.end {
-            let fits = |level: &Level| {
-                let bytes = level_bytes(*level);
-                has_pages(*level) && (va | phys) & (bytes - 1) == 0 && bytes <= range.end - va
-            };
-            let level = (1..=largest.0).rev().map(Level).find(fits).unwrap_or(Level::PTE);
-            let pfn = PhysAddr(phys).pfn();
+            let fits = |bytes: u64| (va | phys) & (bytes - 1) == 0 && bytes <= range.end - va;
+            let is_group = |level| groups && group_bytes(level).is_some_and(fits);
+            let is_page = |level| level == Level::PTE || has_pages(level) && fits(level_bytes(level));
+            let levels = (0..=largest.0).rev().map(Level);
+            let level = { levels }.find(|level| is_group(*level) || is_page(*level)).unwrap_or(Level::PTE);
+            let (at, pfn) = (VirtAddr(va), PhysAddr(phys).pfn());
             // SAFETY: 1. by the caller; frames that may be handed out again were refused.
-            if let Err(e) = unsafe { edit.map_large(VirtAddr(va), level, pfn, attr, AllocFlags::NORMAL) } {
+            let (put, bytes) = unsafe {
+                if is_group(level) {
+                    let put = edit.map_group(at, level, pfn, attr, AllocFlags::NORMAL);
+                    (put, group_bytes(level).unwrap_or_default())
+                } else {
+                    (edit.map_large(at, level, pfn, attr, AllocFlags::NORMAL), level_bytes(level))
+                }
+            };
+            if let Err(e) = put {
                 unmap(cpu, &mut edit, VirtRange { start: range.start, end: va }, None, ptr::null_mut());
                 return Err(e.into());
             }
-            va += level_bytes(level);
-            phys += level_bytes(level);
+            va += bytes;
+            phys += bytes;
         }
         Ok(())
     };
     answer(with(tree, cpu, map))
 }
 
+/// Gives the entries from `va` on of a table of `level` the hint that they are a group, which the
+/// MMU may keep as one. They map frames that follow each other, of which the first one is aligned to
+/// the size of all, with the same attributes but for `PT_ATTR_ACCESSED` and `PT_ATTR_DIRTY`; each
+/// has each of these two if one of them has it. A group, or a larger page, stays.
+///
+/// Accesses to the pages fault meanwhile. The handler repeats them after the call.
+///
+/// Fails, without a change, with `PT_ERROR_DIFFERS` if the pages are not mapped like that,
+/// `PT_ERROR_RANGE` for an address that is not aligned to the size of all, and `PT_ERROR_ARGUMENT`
+/// if there are no groups of that level.
+///
+/// # Safety
+///
+/// `tree` is NULL or points to a `struct pt_tree`, `cpu` to the `struct pt_cpu` of the calling CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pt_tree_make_group(
+    tree: Arg<'_, PtTree>,
+    cpu: Arg<'_, PtCpu>,
+    va: u64,
+    level: u32,
+) -> i32 {
+    let make = |cpu: &Cpu, tree: &mut Tree<Entries>| {
+        let level = self::level(level)?;
+        range(va, group_bytes(level).ok_or(PtError::Argument)?)?;
+        let mut edit = tree.edit(cpu.on())?;
+        edit.make_group(VirtAddr(va), level)?;
+        edit.flush();
+        Ok(())
+    };
+    answer(with(tree, cpu, make))
+}
+
 /// Splits the large page that maps `va` until `va` is mapped by an entry of a table of `level` or
-/// lower. A page that is as small already stays, and so does an address that is not mapped. Calls
-/// for a part of a large page split it themselves. Never needs memory.
+/// lower, and takes the hint from a group of entries of `level`. A page that is as small already
+/// stays, and so does an address that is not mapped. Calls for a part of a large page or a group do
+/// it themselves. Never needs memory.
 ///
 /// Fails with `PT_ERROR_RANGE`, and with `PT_ERROR_ARGUMENT` for a level that there is not.
 ///

@@ -372,7 +372,13 @@ pub(super) fn teller(visit: PtVisit, context: *mut c_void) -> impl FnMut(Mapped)
 }
 
 fn described(page: Mapped) -> PtPage {
-    PtPage { va: page.at.0, phys: page.frame.addr().0, attr: page.attr.0, level: page.level.0.into() }
+    PtPage {
+        va: page.at.0,
+        phys: page.frame.addr().0,
+        bytes: 1 << page.shift,
+        attr: page.attr.0,
+        level: page.level.0.into(),
+    }
 }
 
 /// Refuses a level that there is not.

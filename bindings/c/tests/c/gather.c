@@ -88,6 +88,27 @@ int main(void) {
         for (unsigned i = 0; i < 64; i++)
             OK(pt_page_free(&cpu, frames[i]));
 
+        /* A large page of a device: one call, and one for each smaller page beside it. */
+        uint64_t large = UINT64_C(600) << 21, size = UINT64_C(1) << 21;
+        unsigned alls = hooks.alls;
+        pages = hooks.pages;
+        OK(pt_gather_begin(&gather, &cpu, &space));
+        RETURNS(pt_gather_changed_large(&gather, large, size, 0), PT_ERROR_ARGUMENT);
+        RETURNS(pt_gather_changed_large(&gather, large, size, PT_LEVELS), PT_ERROR_ARGUMENT);
+        RETURNS(pt_gather_changed_large(&gather, large + 4096, size, 1), PT_ERROR_RANGE);
+        RETURNS(pt_gather_changed_large(&gather, large, size + 4096, 1), PT_ERROR_RANGE);
+        RETURNS(pt_gather_changed_large(&gather, PT_USER_END, size, 1), PT_ERROR_RANGE);
+        OK(pt_gather_changed_large(&gather, large, 0, 1));
+        OK(pt_gather_changed_large(&gather, large, size, 1));
+        OK(pt_gather_finish(&gather));
+        CHECK(hooks.pages == pages + 1 && hooks.va == large && hooks.alls == alls);
+        OK(pt_gather_begin(&gather, &cpu, &space));
+        OK(pt_gather_changed_large(&gather, large, size, 1));
+        OK(pt_gather_changed(&gather, large + size, 4096));
+        OK(pt_gather_finish(&gather));
+        CHECK(hooks.alls > alls || hooks.pages == pages + 1 + 513); /* it is counted in pages now */
+        RETURNS(pt_gather_changed_large(&gather, large, size, 1), PT_ERROR_OBJECT);
+
         /* Its table, unlinked: the same. */
         uint64_t *above = root;
         for (unsigned level = PT_LEVELS - 1; level > 1; level--)

@@ -26,7 +26,8 @@ static void note(void *context, const struct pt_page *page) {
     } while (0)
 
 static int is(const struct pt_page *page, uint64_t va, uint64_t phys, uint32_t attr, uint32_t level) {
-    return page->va == va && page->phys == phys && (page->attr & ~SET) == attr && page->level == level;
+    return page->va == va && page->phys == phys && (page->attr & ~SET) == attr && page->level == level
+        && page->bytes == (uint64_t)PAGE << level * PT_LEVEL_BITS;
 }
 
 /* The entry that maps `va`, and the level of its table. */
@@ -246,6 +247,47 @@ static void logs(void) {
     CHECK(found.attr == RO && found.level == 1);
 }
 
+/* Groups: 16 entries with the hint that the MMU may keep them as one. */
+static void groups(void) {
+#if defined(__aarch64__)
+    const uint64_t hint = (uint64_t)1 << 52, bytes = 16 * PAGE, from = AT - PAGE;
+    struct pt_page found;
+    unsigned level;
+    /* A page, two groups, a page; without the flag there are pages alone. */
+    OK(pt_tree_map_range_large(&tree, &cpu, from, 2 * bytes + 2 * PAGE, DEVICE - PAGE, RW, 1));
+    TELLS(pt_tree_unmap(&tree, &cpu, from, 2 * bytes + 2 * PAGE, note, &told), 34);
+    OK(pt_tree_map_range_large(&tree, &cpu, from, 2 * bytes + 2 * PAGE, DEVICE - PAGE, RW, 1 | PT_GROUPS));
+    TELLS(pt_tree_walk(&tree, &cpu, from, 2 * bytes + 2 * PAGE, note, &told), 4);
+    CHECK(is(&told.pages[0], from, DEVICE - PAGE, RW, 0) && told.pages[1].bytes == bytes);
+    OK(pt_tree_query(&tree, &cpu, AT + bytes + 5 * PAGE, &found));
+    CHECK(found.va == AT + bytes && found.phys == DEVICE + bytes && found.bytes == bytes && found.level == 0);
+    for (uint64_t va = from; va <= AT + 2 * bytes; va += PAGE)
+        CHECK(!(*entry(va, &level) & hint) == (va == from || va == AT + 2 * bytes));
+    /* A part that changes takes the hint from its own group, and the pages can have it again. */
+    OK(pt_tree_protect(&tree, &cpu, AT + 3 * PAGE, PAGE, RO));
+    CHECK(!(*entry(AT, &level) & hint) && *entry(AT + bytes, &level) & hint);
+    RETURNS(pt_tree_make_group(&tree, &cpu, AT, 0), PT_ERROR_DIFFERS);
+    OK(pt_tree_protect(&tree, &cpu, AT + 3 * PAGE, PAGE, RW));
+    RETURNS(pt_tree_make_group(&tree, &cpu, AT + PAGE, 0), PT_ERROR_RANGE);
+    OK(pt_tree_make_group(&tree, &cpu, AT, 0));
+    OK(pt_tree_make_group(&tree, &cpu, AT, 0)); /* it stays */
+    CHECK(*entry(AT + 15 * PAGE, &level) & hint);
+    OK(pt_tree_split(&tree, &cpu, AT, 0));
+    CHECK(!(*entry(AT, &level) & hint) && *entry(AT + bytes, &level) & hint);
+    TELLS(pt_tree_unmap(&tree, &cpu, from, 2 * bytes + 2 * PAGE, note, &told), 1 + 16 + 1 + 1);
+
+    /* Of large pages: 32 MiB. */
+    OK(pt_tree_map_range_large(&tree, &cpu, AT, 17 * M2, 2 * AT, RW, 1 | PT_GROUPS));
+    TELLS(pt_tree_unmap(&tree, &cpu, AT, 17 * M2, note, &told), 2);
+    CHECK(told.pages[0].bytes == 16 * M2 && told.pages[0].level == 1 && is(&told.pages[1], AT + 16 * M2, 2 * AT + 16 * M2, RW, 1));
+#else
+    RETURNS(pt_tree_map_range_large(&tree, &cpu, AT, M2, DEVICE, RW, 1 | PT_GROUPS), PT_ERROR_ARGUMENT);
+    RETURNS(pt_tree_make_group(&tree, &cpu, AT, 0), PT_ERROR_ARGUMENT);
+#endif
+    RETURNS(pt_tree_make_group(&tree, &cpu, AT, PT_LEVELS), PT_ERROR_ARGUMENT);
+    RETURNS(pt_tree_make_group(NULL, &cpu, AT, 0), PT_ERROR_POINTER);
+}
+
 int main(void) {
     ram = reserve(LOW_BYTES);
     begin(configured());
@@ -254,6 +296,8 @@ int main(void) {
     refused();
     owned();
     logs();
+    OK(pt_tree_unmap(&tree, &cpu, AT, AT, NULL, NULL));
+    groups();
     /* What is still mapped goes with the tree, and so do the tables that are reserved. */
     OK(pt_tree_map_range_large(&tree, &cpu, 2 * AT, 3 * M2, DEVICE, RW, 1));
     OK(pt_tree_exit(&tree, &cpu));

@@ -311,9 +311,34 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
     }
 
-    /// As [`changed`](Self::changed), for leaves of 2^`shift` bytes, in a table above the leaves.
-    /// As long as a gather is told of no smaller ones, its flush names the first
-    /// address of each: MMUs forget a large page as a whole.
+    /// As [`changed`](Self::changed), for large pages of 2^`shift` bytes each; `start` and `end` are
+    /// aligned to that, other bits are not looked at. As long as a gather is told of no smaller
+    /// ones, its flush names the first address of each: MMUs forget a large page as a whole.
+    ///
+    /// # Errors
+    ///
+    /// [`GatherError::Stride`] for pages that are not larger than those that the gather was made
+    /// for, or have more than 2^63 bytes.
+    ///
+    /// # Safety
+    ///
+    /// 1. No page in `start..end` was smaller than 2^`shift` bytes: TLBs that are told to forget its
+    ///    first address forget all of it.
+    pub unsafe fn large_changed(&mut self, start: u64, end: u64, shift: u32) -> Result<(), GatherError> {
+        if shift <= self.runs.shift() || shift >= u64::BITS {
+            return Err(GatherError::Stride(shift));
+        }
+        let within = !((1 << shift) - 1);
+        let (start, end) = (start & within, end & within);
+        if start < end {
+            self.changed_large(start, end, shift);
+        } else {
+            self.changed(start, end);
+        }
+        Ok(())
+    }
+
+    /// As [`large_changed`](Self::large_changed), for leaves of a format, with `start` below `end`.
     pub(crate) fn changed_large(&mut self, start: u64, end: u64, shift: u32) {
         if self.has_changes() && self.large == 0 {
             return self.changed_run(start, end);
