@@ -523,6 +523,12 @@ fn a_gather_of_pages_larger_than_a_frame_is_a_promise_of_the_callers() {
     let large = |stride| unsafe { Gather::with_large_pages(on, tree.tlb(), stride) };
     assert!(large(21).is_ok());
     assert_eq!(large(64).err(), Some(GatherError::Stride(64)));
+    let mut pages = Gather::new(on, tree.tlb(), 12).unwrap();
+    for stride in [0, 12, 64, u32::MAX] {
+        // SAFETY: 1. nothing is mapped there.
+        let refused = unsafe { pages.large_changed(VA, VA + (1 << 21), stride) };
+        assert_eq!(refused, Err(GatherError::Stride(stride)));
+    }
 }
 
 /// A TLB keeps global translations when it leaves a space.
