@@ -161,8 +161,10 @@ mod tests {
 
     #[test]
     fn contexts_and_segments_have_segment_numbers_of_their_own() {
+        // An interpreter takes many minutes for all of them.
+        let contexts = if cfg!(miri) { 64 } else { 4096 };
         let mut seen = std::collections::BTreeSet::new();
-        for context in 0..4096 {
+        for context in 0..contexts {
             for segment in 0..16 {
                 assert!(seen.insert(Tag::of(context, segment << 28).vsid()), "{context} {segment}");
             }
