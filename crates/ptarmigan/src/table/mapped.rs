@@ -28,9 +28,10 @@ impl Mapped {
         Mapped { at: VirtAddr(va), frame, attr, level, shift: leaf_shift::<F>(level, raw) }
     }
 
-    /// Returns the addresses that it maps.
+    /// Returns the addresses that it maps. No [`VirtRange`] has the last byte of the address space:
+    /// that of a leaf that maps it ends before.
     pub fn range(&self) -> VirtRange {
-        VirtRange { start: self.at.0, end: self.at.0 + (1 << self.shift) }
+        VirtRange { start: self.at.0, end: self.at.0.saturating_add(1 << self.shift) }
     }
 }
 
@@ -50,5 +51,18 @@ pub(super) fn each_page<F: Format>(
     }
     for page in 0..1u64 << (leaf_shift::<F>(level, raw) - F::PAGE_SHIFT) {
         visit(VirtAddr(va + (page << F::PAGE_SHIFT)), Pfn(first + ((page as u32) << F::PAGE_ORDER)), attr);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::X86_64;
+
+    #[test]
+    fn the_last_leaf_of_the_address_space_has_a_range() {
+        let raw = X86_64::leaf(Level(1), Pfn(0x200), Attr::READ);
+        let last = Mapped::of::<X86_64>(Level(1), 0xffff_ffff_ffe0_0000, raw);
+        assert_eq!(last.range(), VirtRange { start: 0xffff_ffff_ffe0_0000, end: u64::MAX });
     }
 }
