@@ -11,8 +11,9 @@
 //! The lock of a table is a bit in its frame's record. Its holder may flush while it holds it, so a
 //! CPU that waits for it serves the requests of others meanwhile. A CPU that is in the middle of a
 //! flush does not wait: it may be the holder itself, called back.
+use super::grow::Path;
 use super::node::{NeedsBreak, Node, Use};
-use super::tables::{Descent, Path, Tables};
+use super::tables::{Descent, Tables};
 use crate::addr::PhysAddr;
 use crate::error::from;
 use crate::format::{Entry, Format, Slot};

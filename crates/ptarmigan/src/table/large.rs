@@ -16,13 +16,14 @@
 //!
 //! A table is always cut off and flushed before a large page takes its place: only then its entries
 //! have all the bits that MMUs set in them.
+use super::adopt::adopt;
 use super::broken::Broken;
 use super::group::{SET_BY_MMUS, is_hinted, leaf_shift};
 use super::map_error::{CollapseError, MapError};
 use super::node::{Above, Node, Use};
 use super::range::{indices, is_inside};
 use super::reserve::{Reserve, needed};
-use super::tables::{NoTable, Tables, adopt, descend};
+use super::tables::{NoTable, Tables, descend};
 use super::unmap::{Free, Unmapped};
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Entry, Format, growth};

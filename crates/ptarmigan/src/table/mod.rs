@@ -21,6 +21,7 @@
 //! | [`KernelRange::unmap`], [`KernelRange::protect`], [`KernelRange::split`] | `&mut KernelRange`; large pages that go: the spin lock | never but what was reserved |
 //! | faults of a [shared space](crate::space::SharedSpace) | one table at a time | yes |
 //! | [`SharedSpace::query`](crate::space::SharedSpace::query) | no lock; tables are kept from reuse | never |
+mod adopt;
 mod broken;
 mod changes;
 mod concurrent;
@@ -29,6 +30,7 @@ mod dirty;
 mod dump;
 mod gathers;
 mod group;
+mod grow;
 mod kernel;
 mod large;
 mod large_physical;

@@ -19,6 +19,7 @@ use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, HighUse, NoFrame};
 use crate::machine::{Machine, On};
 use crate::page::Level;
+use crate::table::adopt::{adopt, free_unlinked};
 use crate::table::changes::rehint;
 use crate::table::group::{Group, SET_BY_MMUS, group_shift, is_hinted};
 use crate::table::large::{has_leaves, size, united};
@@ -26,7 +27,7 @@ use crate::table::map_error::{CollapseError, MapError, check_frames};
 use crate::table::node::{Node, Use};
 use crate::table::range::Part;
 use crate::table::sizes::{Sizes, Stretch, check_block, check_group, needed_for, stretches};
-use crate::table::tables::{adopt, descend, free_unlinked};
+use crate::table::tables::descend;
 use crate::tlb::Runs;
 use crate::window::OpenWindow;
 

@@ -38,12 +38,13 @@ use crate::page::Level;
 use crate::table::broken::{BATCH, Broken};
 use crate::table::changes::Changes;
 use crate::table::group::{Group, has_groups, is_hinted};
+use crate::table::grow::Path;
 use crate::table::large::size;
 use crate::table::map_error::{MapError, check_frames};
 use crate::table::mapped::{Mapped, each_page};
 use crate::table::node::{NeedsBreak, Node, Use};
 use crate::table::range::{Part, each_part_of_table};
-use crate::table::tables::{Path, descend, page_of};
+use crate::table::tables::{descend, page_of};
 use crate::window::OpenWindow;
 
 /// A part of the kernel's half that its owner maps pages in. Dropping it keeps its pages mapped,
