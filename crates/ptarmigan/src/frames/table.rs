@@ -142,11 +142,22 @@ impl FrameTable {
         }
     }
 
-    /// The one place that panics, for all callers.
+    /// As [`meta`](Self::meta), for a frame that is not of the largest span.
     #[cold]
     #[inline(never)]
     fn other(&self, pfn: Pfn) -> &FrameMeta {
-        match self.find(pfn).and_then(|index| self.other_records.get(index)) {
+        let record = self.second.record(pfn).and_then(|index| self.other_records.get(index));
+        match record {
+            Some(record) => record,
+            None => self.far(pfn),
+        }
+    }
+
+    /// As [`meta`](Self::meta), by a search. The one place that panics, for all callers.
+    #[cold]
+    #[inline(never)]
+    fn far(&self, pfn: Pfn) -> &FrameMeta {
+        match self.search(pfn).and_then(|index| self.other_records.get(index)) {
             Some(record) => record,
             // Formatted text takes code.
             None if cfg!(feature = "small") => panic!("a frame is not under management"),
@@ -162,7 +173,6 @@ impl FrameTable {
 
     /// As [`find`](Self::find), by a search over the spans.
     #[cold]
-    #[inline(never)]
     fn search(&self, pfn: Pfn) -> Option<usize> {
         let behind = self.others.partition_point(|span| span.start <= pfn.0);
         self.others.get(behind.checked_sub(1)?)?.record(pfn)
