@@ -190,4 +190,8 @@ unsafe impl<F: Format, S: Shootdown, O: Objects, L: Layer<Lists<F, S, O>>> Space
     fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
         self.parts.frames_at_hand(object, first, frames);
     }
+
+    fn backing_block(&self, object: u32, page: u64, pages: u32) -> Option<Pfn> {
+        self.parts.backing_block(object, page, pages)
+    }
 }

@@ -7,10 +7,11 @@ use crate::addr::Pfn;
 ///
 /// An implementation promises:
 ///
-/// 1. Programs may do with the pages that [`frame`](Self::frame) and
-///    [`frames_at_hand`](Self::frames_at_hand) name what the area that shows
-///    them allows, as long as any space shows them; no data frame of the machine is among them. A
-///    page of the machine's format that has several frames is aligned to its size.
+/// 1. Programs may do with the pages that [`frame`](Self::frame),
+///    [`frames_at_hand`](Self::frames_at_hand) and [`block`](Self::block) name, all pages of a
+///    block, what the area that shows them allows, as long as any space shows them; no data frame
+///    of the machine is among them. A page of the machine's format that has several frames is
+///    aligned to its size.
 pub unsafe trait Objects: Sync {
     /// Returns the first frame of the page in which page `page` (counted from its start) of object
     /// `object` is kept, not counted; `None` if there is none (beyond the end of a file).
@@ -30,6 +31,13 @@ pub unsafe trait Objects: Sync {
     /// no other work; see
     /// [`SpaceMachine::frames_at_hand`](crate::space::SpaceMachine::frames_at_hand).
     fn frames_at_hand(&self, _object: u32, _first: u64, _frames: &mut [Pfn]) {}
+
+    /// Returns the first frame of the block in which the `pages` pages of `object` from `page` on
+    /// are kept, for a large page; `None` if they are not kept in one. See
+    /// [`SpaceMachine::backing_block`](crate::space::SpaceMachine::backing_block).
+    fn block(&self, _object: u32, _page: u64, _pages: u32) -> Option<Pfn> {
+        None
+    }
 }
 
 /// No objects: areas with a backing fault as beyond the end of a file.
@@ -59,5 +67,10 @@ unsafe impl<O: Objects + ?Sized> Objects for &O {
     #[inline]
     fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
         (**self).frames_at_hand(object, first, frames);
+    }
+
+    #[inline]
+    fn block(&self, object: u32, page: u64, pages: u32) -> Option<Pfn> {
+        (**self).block(object, page, pages)
     }
 }

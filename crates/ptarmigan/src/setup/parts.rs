@@ -162,4 +162,9 @@ where
     fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
         self.objects.frames_at_hand(object, first, frames);
     }
+
+    #[inline]
+    fn backing_block(&self, object: u32, page: u64, pages: u32) -> Option<Pfn> {
+        self.objects.block(object, page, pages)
+    }
 }

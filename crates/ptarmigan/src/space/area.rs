@@ -38,7 +38,8 @@ impl AreaFlags {
     pub const PRIVATE_PAGES: AreaFlags = AreaFlags(128);
     /// Not passed on by fork (`MADV_DONTFORK`).
     pub const NO_FORK: AreaFlags = AreaFlags(256);
-    /// Passed on empty by fork (`MADV_WIPEONFORK`).
+    /// Passed on empty by fork (`MADV_WIPEONFORK`). Only for private memory, as in Linux: beside
+    /// [`SHARED`](Self::SHARED) it means [`PHYSICAL`](Self::PHYSICAL).
     pub const WIPE_ON_FORK: AreaFlags = AreaFlags(512);
     /// Private pages were passed on by fork to this space. The area does not join one without
     /// private pages (in Linux an `anon_vma` with parents).
@@ -47,15 +48,20 @@ impl AreaFlags {
     /// [`with_key`](Self::with_key) sets. Only for formats with keys
     /// ([`Keyed`](crate::format::Keyed)).
     pub const KEY: AreaFlags = AreaFlags(0xf << 11);
-    /// May have [large pages](super::LargePages). Only for private anonymous memory: elsewhere the
-    /// flag is not kept. With [`SHARED`](Self::SHARED) it means [`PHYSICAL`](Self::PHYSICAL); such
-    /// areas have [sizes](Area::sizes) of their own.
+    /// May have [large pages](super::LargePages): of fresh zeroes, or of the object behind it
+    /// ([`backing_block`](super::SpaceMachine::backing_block)). Not kept where the format has none,
+    /// and beside [`SPECIAL`](Self::SPECIAL). Areas of physical memory have
+    /// [sizes](Area::sizes) of their own.
     pub const LARGE: AreaFlags = AreaFlags(1 << 15);
     /// Shows physical memory, for instance a device's: made by
     /// [`SpaceMut::map_physical`](super::SpaceMut::map_physical) and
     /// [`map_physical_large`](super::SpaceMut::map_physical_large) alone. Other calls refuse it
-    /// ([`AreaError::Physical`](super::AreaError)).
-    pub const PHYSICAL: AreaFlags = Self::LARGE.with(Self::SHARED);
+    /// ([`AreaError::Physical`](super::AreaError)). No bit is left for it alone: it is
+    /// [`WIPE_ON_FORK`](Self::WIPE_ON_FORK) beside [`SHARED`](Self::SHARED), with
+    /// [`LARGE`](Self::LARGE), so that faults look at one bit for both.
+    pub const PHYSICAL: AreaFlags = Self::LARGE.with(Self::WIPED_SHARED);
+    /// What no area has but those of physical memory.
+    pub(super) const WIPED_SHARED: AreaFlags = Self::SHARED.with(Self::WIPE_ON_FORK);
     /// All permissions.
     pub const PERMISSIONS: AreaFlags = AreaFlags(7);
     /// The facts recorded about private pages.
@@ -73,10 +79,16 @@ impl AreaFlags {
         AreaFlags(self.0 | other.0)
     }
 
-    /// Whether an area with them may have large pages.
+    /// Whether an area with them may have large pages of fresh zeroes.
     #[inline]
-    pub(super) const fn is_large(self) -> bool {
-        self.has(Self::LARGE) && !self.has(Self::SHARED)
+    pub(super) const fn may_have_zeroes(self) -> bool {
+        self.has(Self::LARGE) && !self.has_object()
+    }
+
+    /// Whether an area with them has something behind it that says which frame a page is in.
+    #[inline]
+    pub(super) const fn has_object(self) -> bool {
+        self.0 & Self::BACKED.with(Self::SHARED).0 != 0
     }
 
     /// Those of the area in the copy that fork makes.
@@ -165,7 +177,7 @@ impl fmt::Debug for AreaFlags {
     }
 }
 
-/// How a space uses large pages.
+/// How a space uses large pages of fresh zeroes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LargePages {
     /// Areas of private anonymous memory that are mapped from now on may have them, but for stacks
@@ -223,7 +235,7 @@ impl Area {
     pub fn new(range: VirtRange, flags: AreaFlags, object: impl Into<Object>) -> Self {
         let Object { id, offset } = object.into();
         let area = Area { start: range.start, end: range.end, offset, object: id, flags, tag: 0 };
-        if area.has_object() { area } else { Area { offset: range.start, ..area } }
+        if flags.has_object() { area } else { Area { offset: range.start, ..area } }
     }
 
     /// An area of the physical memory from `at` on, in leaves of `sizes`.
@@ -277,12 +289,6 @@ impl Area {
         self.flags.has(AreaFlags::PHYSICAL).then_some(PhysAddr(self.offset))
     }
 
-    /// Whether something lies behind it that says which frame a page is in.
-    #[inline]
-    pub(super) fn has_object(&self) -> bool {
-        self.flags.has(AreaFlags::BACKED) || self.flags.has(AreaFlags::SHARED)
-    }
-
     /// Where in the object behind it `va` lies, in bytes. Also for addresses next to the area, as
     /// it may come to reach.
     #[inline]
@@ -314,6 +320,6 @@ impl Area {
     pub(super) fn is_copied(&self) -> bool {
         let flags = self.flags;
         (flags.has(AreaFlags::PRIVATE_PAGES) || flags.has(AreaFlags::SPECIAL))
-            && !flags.has(AreaFlags::WIPE_ON_FORK)
+            && flags.0 & AreaFlags::WIPED_SHARED.0 != AreaFlags::WIPE_ON_FORK.0
     }
 }

@@ -1,4 +1,4 @@
-//! Large pages of private anonymous memory: what Linux calls transparent huge pages.
+//! Large pages of private anonymous memory and of objects: what Linux calls transparent huge pages.
 //!
 //! An area may have them if it has the flag [`LARGE`](AreaFlags::LARGE). The first write to a span
 //! of the size of a large page, all of it in the area and none of it touched yet, maps one. Where
@@ -8,6 +8,11 @@
 //!
 //! Operations on a part of a large page split it; fork shares it until one side writes to it, which
 //! [splits or copies](LargePages::copy) it. [`SpaceMut::collapse`] makes large pages of pages.
+//!
+//! An area of an object may have them as well, if it is asked to. A fault maps one where the object
+//! has its pages in a block of frames ([`SpaceMachine::backing_block`]). It holds no reference, as
+//! pages of objects hold none. A write to a private one splits it, and copies the page. A span that
+//! has pages keeps them: `collapse` passes over areas of objects.
 //!
 //! Rejected: a large page of zeroes for reads, which Linux has. It saves a table until the first
 //! write, and has to be split or replaced then.
@@ -22,7 +27,7 @@ use crate::frames::{DataFrames, NoFrame, TakenData};
 use crate::gather::{Gather, release_flushed, release_large_flushed};
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::table::Tables;
+use crate::table::{Tables, is_aligned};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 
 /// What [`SpaceMut::collapse`] has done.
@@ -100,11 +105,12 @@ impl AreaFlags {
     /// Those of a new area, which may have large pages if they are asked for, or in all `new`
     /// areas, and it is of a kind that can have them.
     pub(super) fn may_be_large<F: Format>(self, new: bool) -> AreaFlags {
-        if self.has(Self::SHARED) {
+        if self.has(Self::PHYSICAL) {
             return self;
         }
-        let fits = Tables::<F>::HAS_LARGE && !self.has(Self::BACKED) && !self.has(Self::SPECIAL);
-        if fits && (self.has(Self::LARGE) || new && !self.has(Self::GROWS_DOWN)) {
+        let fits = Tables::<F>::HAS_LARGE && !self.has(Self::SPECIAL);
+        let new = new && !self.has_object() && !self.has(Self::GROWS_DOWN);
+        if fits && (self.has(Self::LARGE) || new) {
             self.with(Self::LARGE)
         } else {
             self.without(Self::LARGE)
@@ -139,6 +145,9 @@ impl<F: Format> State<F> {
                 Ok(Some(Outcome::Done(Done::Spurious)))
             }
             (Entry::Leaf, _) => Ok(Some(Outcome::Exclusive)),
+            (Entry::None, _) if area.flags.has_object() => {
+                Ok(self.fault_block::<M, SHARED>(on, tlb, start, access, &area))
+            }
             (Entry::None, _) if access == Access::Write => {
                 let put = self.fault_whole::<M, SHARED>(on, tlb, start, &area)?;
                 if matches!(put, Some(Outcome::Done(_))) && !area.flags.has(AreaFlags::PRIVATE_PAGES) {
@@ -159,8 +168,7 @@ impl<F: Format> State<F> {
         start: u64,
         area: &Area,
     ) -> Result<Option<Outcome>, FaultError> {
-        let (level, size) = (Tables::<F>::LARGE, Tables::<F>::large_size());
-        if start < area.start || area.end - start < size {
+        if start < area.start || area.end - start < Tables::<F>::large_size() {
             return Ok(None);
         }
         if SHARED && !self.tables.has_large_table(on, start) {
@@ -168,19 +176,63 @@ impl<F: Format> State<F> {
         }
         let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(None) };
         let attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
-        on.before_mapped::<F>(attr, block.pfn, size >> F::PAGE_SHIFT);
-        if self.tables.reserve_large(on).is_err() {
-            return Ok(None);
+        let (first, done) = (block.pfn, Done::Large);
+        Ok(self.put_block::<M, SHARED>(on, tlb, start, (first, attr), done, Some(block)))
+    }
+
+    /// Maps a large page of the object behind `area` at `start`, if it fits into the area, the
+    /// object has a block for it and there is memory for its tables; `None` otherwise, and for a
+    /// write that makes a private copy.
+    fn fault_block<M: SpaceMachine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        start: u64,
+        access: Access,
+        area: &Area,
+    ) -> Option<Outcome> {
+        let (size, writes) = (Tables::<F>::large_size(), access == Access::Write);
+        if start < area.start || area.end - start < size || writes && !area.flags.has(AreaFlags::SHARED) {
+            return None;
         }
-        let raw = F::leaf(level, block.pfn, attr);
+        let (page, pages) = (area.offset_at(start) >> F::PAGE_SHIFT, (size >> F::PAGE_SHIFT) as u32);
+        let first = on.machine().backing_block(area.object, page, pages)?;
+        if !is_aligned::<F>(first, Tables::<F>::LARGE) {
+            return None;
+        }
+        if SHARED && !self.tables.has_large_table(on, start) {
+            return Some(Outcome::Exclusive);
+        }
+        let extra = if writes { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
+        let attr = Self::attr(area.flags) | Attr::SPECIAL | extra;
+        self.put_block::<M, SHARED>(on, tlb, start, (first, attr), Done::Backed, None)
+    }
+
+    /// Maps a large page at `start` to the block of frames from `first` on, which is `done` then;
+    /// `own` is the block, if the entry is to hold a reference to it. `None` if there is no memory
+    /// for its tables.
+    fn put_block<M: SpaceMachine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        start: u64,
+        (first, attr): (Pfn, Attr),
+        done: Done,
+        own: Option<UnmappedLarge<'_, M>>,
+    ) -> Option<Outcome> {
+        let level = Tables::<F>::LARGE;
+        on.before_mapped::<F>(attr, first, Tables::<F>::large_size() >> F::PAGE_SHIFT);
+        self.tables.reserve_large(on).ok()?;
+        let raw = F::leaf(level, first, attr);
         let put = self.tables.put_large_page::<M, SHARED>(on, start, raw);
         if put == Ok(true) {
-            block.keep();
+            // Before code of the machine that may unwind.
+            core::mem::forget(own);
             on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
-            return Ok(Some(Outcome::Done(Done::Large)));
+            return Some(Outcome::Done(done));
         }
         self.tables.unreserve_large(on);
-        Ok(put.is_ok().then_some(Outcome::Again))
+        put.is_ok().then_some(Outcome::Again)
     }
 
     /// Gives an access to the large page at `va` that it does not allow, and its area does, or maps
@@ -209,19 +261,18 @@ impl<F: Format> State<F> {
         let range = VirtRange { start, end: start + Tables::<F>::large_size() };
         let allowed = Self::attr(area.flags);
         let mut gather = self.tables.gather(on, tlb, true);
-        if access != Access::Write {
-            self.tables.change(range, &mut gather, |level, _, raw| Self::gained(level, raw, allowed));
-            return Ok(Some(Done::Reused));
-        }
         let writable = allowed | Attr::WRITE | Attr::DIRTY;
-        if is_sole::<F, M>(on, Tables::<F>::LARGE, raw) {
-            self.tables.change(range, &mut gather, |level, _, raw| {
-                let keep = F::attr(level, raw).only(Attr::SOFT);
-                F::leaf(level, F::frame(level, raw), writable | keep)
-            });
+        let writes = access == Access::Write;
+        let shared = area.flags.has(AreaFlags::SHARED);
+        if !writes || shared || is_sole::<F, M>(on, Tables::<F>::LARGE, raw) {
+            let attr = if writes { writable } else { allowed };
+            self.tables
+                .change_permissions(range, &mut gather, |level, _, raw| Self::gained(level, raw, attr));
             return Ok(Some(Done::Reused));
         }
-        if self.large.copy && self.copy_large(on, start, raw, writable, &mut gather)? {
+        // A write to a page of an object copies that page alone.
+        let copies = self.large.copy && !F::is_special(Tables::<F>::LARGE, raw);
+        if copies && self.copy_large(on, start, raw, writable, &mut gather)? {
             return Ok(Some(Done::Copied));
         }
         self.tables.split_down(va, Level::PTE, &mut gather)?;
@@ -285,19 +336,18 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
 
     /// Lets areas in `range` have large pages, or not from now on: large pages that are there are
     /// split then. Areas that cannot have any stay as they are, and so do those of physical memory
-    /// that may have some.
+    /// if they are to have some.
     pub(super) fn advise_large(&mut self, range: VirtRange, large: bool) -> Result<(), AreaError> {
         if !large {
             self.may_flush()?;
         }
         self.state.areas.change_range(self.on, range, |a| {
-            let flags = if large { a.flags.with(AreaFlags::LARGE) } else { a.flags };
-            if !large && a.flags.has(AreaFlags::PHYSICAL) {
+            if large {
+                a.flags = a.flags.with(AreaFlags::LARGE).may_be_large::<F>(false);
+            } else if a.flags.has(AreaFlags::PHYSICAL) {
                 *a = a.in_pages();
-            }
-            if !a.flags.has(AreaFlags::SHARED) {
-                a.flags =
-                    if large { flags.may_be_large::<F>(false) } else { flags.without(AreaFlags::LARGE) };
+            } else {
+                a.flags = a.flags.without(AreaFlags::LARGE);
             }
         })?;
         if !large {
@@ -313,7 +363,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// then, with time to spare (what Linux's `khugepaged` does): it looks at no more than
     /// [`spans`](CollapseLimits::spans) spans, and says where to go on.
     ///
-    /// A span becomes a large page if no more than [`missing`](CollapseLimits::missing) pages of it
+    /// Areas of objects are passed over: only faults map their blocks. A span becomes a large page if no more than [`missing`](CollapseLimits::missing) pages of it
     /// are missing, at least one has been written, and no other space shares one. Nothing else
     /// changes: there may be no block for one, or the span may not qualify.
     ///
@@ -330,7 +380,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         while let Some(area) = self.state.areas.at_or_after(self.on, at) {
             let first = area.start.max(at).checked_next_multiple_of(size);
             let Some(first) =
-                first.filter(|first| area.flags.is_large() && area.end.saturating_sub(*first) >= size)
+                first.filter(|first| area.flags.may_have_zeroes() && area.end.saturating_sub(*first) >= size)
             else {
                 at = area.end;
                 continue;

@@ -18,10 +18,11 @@ pub enum Advice {
     DontNeed,
     /// `MADV_DONTFORK` (true) and `MADV_DOFORK` (false).
     DontFork(bool),
-    /// `MADV_WIPEONFORK` (true) and `MADV_KEEPONFORK` (false).
+    /// `MADV_WIPEONFORK` (true) and `MADV_KEEPONFORK` (false). Shared areas stay as they are, where
+    /// Linux refuses the call: fork passes on what is behind them.
     WipeOnFork(bool),
     /// `MADV_HUGEPAGE` (true) and `MADV_NOHUGEPAGE` (false): areas may have [large
-    /// pages](super::LargePages), or not any more; those that are there are split then. Areas of
+    /// pages](AreaFlags::LARGE), or not any more; those that are there are split then. Areas of
     /// physical memory have pages alone from then on.
     Large(bool),
     /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
@@ -53,11 +54,12 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// # Errors
     ///
-    /// As [`mmap`](Self::mmap).
+    /// As [`mmap`](Self::mmap). [`AreaError::Physical`] for [`AreaFlags::SHARED`] beside
+    /// [`AreaFlags::WIPE_ON_FORK`].
     #[inline(never)]
     pub fn map_area(&mut self, area: Area) -> Result<(), AreaError> {
         let range = State::<F>::pages(area.range())?;
-        if area.flags.has(AreaFlags::PHYSICAL) {
+        if area.flags.has(AreaFlags::WIPED_SHARED) {
             return Err(AreaError::Physical(range));
         }
         if area.flags.0 & AreaFlags::KEY.0 != 0 {
@@ -414,7 +416,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
         let whole = area.range() == moved;
         // An area without pages of its own does not depend yet on its address.
-        let fresh = !area.has_object() && !area.flags.has(AreaFlags::PRIVATE_PAGES);
+        let fresh = !area.flags.has_object() && !area.flags.has(AreaFlags::PRIVATE_PAGES);
         let offset = if fresh { to.start } else { area.offset_at(from.start) };
         area = Area { start: to.start, end: to.end, offset, ..area };
         if let Err(e) = self.state.areas.insert(self.on, area) {
@@ -514,7 +516,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
 
     fn mark(&mut self, range: VirtRange, flag: AreaFlags, on: bool) -> Result<(), AreaError> {
         self.state.areas.change_range(self.on, range, |a| {
-            a.flags = if on { a.flags.with(flag) } else { a.flags.without(flag) }
+            // Beside `SHARED`, it says that the area is one of physical memory.
+            if flag == AreaFlags::WIPE_ON_FORK && a.flags.has(AreaFlags::SHARED) {
+                return;
+            }
+            a.flags = if on { a.flags.with(flag) } else { a.flags.without(flag) };
         })
     }
 

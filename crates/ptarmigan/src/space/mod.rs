@@ -45,9 +45,10 @@ use crate::machine::Machine;
 ///
 /// 1. Programs may read the page that [`zero_frame`](Self::zero_frame) names, and nobody ever
 ///    writes to it.
-/// 2. Programs may access the pages that [`backing_frame`](Self::backing_frame) and
-///    [`frames_at_hand`](Self::frames_at_hand) name as the area that shows them allows, as long as
-///    any space shows them; no data frame of [`Machine::data`] is among them.
+/// 2. Programs may access the pages that [`backing_frame`](Self::backing_frame),
+///    [`frames_at_hand`](Self::frames_at_hand) and [`backing_block`](Self::backing_block) name, all
+///    pages of a block, as the area that shows them allows, as long as any space shows them; no
+///    data frame of [`Machine::data`] is among them.
 /// 3. Pages of 2^[`PAGE_SHIFT`](Self::PAGE_SHIFT) bytes are what [data](Machine::data) frames are,
 ///    and the blocks of frames that these calls name.
 pub unsafe trait SpaceMachine: Machine {
@@ -89,4 +90,22 @@ pub unsafe trait SpaceMachine: Machine {
     /// `frames`, as far as that takes no wait and no other work. A page that has to be read from a
     /// disk first, or that is beyond the end of a file, keeps the [`Pfn::NONE`] that is there.
     fn frames_at_hand(&self, _object: u32, _first: u64, _frames: &mut [Pfn]) {}
+
+    /// Returns the first frame of the block in which the `pages` pages of backing object `object`
+    /// from page `page` on are kept: frames that follow each other as the pages do. `None` if they
+    /// are kept otherwise, or one is beyond the end: they are mapped one by one then, and so are
+    /// those of a block that is not aligned to its size.
+    ///
+    /// `pages` is the number of pages in a large page. A fault asks in areas that may have large
+    /// pages ([`AreaFlags::LARGE`]), once for each span that it finds empty, under the rules of
+    /// [`backing_frame`](Self::backing_frame), which must name the same frames.
+    ///
+    /// An object that loses pages, or moves them to other frames, must take three steps in this
+    /// order, with blocks and without: no call names the old frames any more; each space that shows
+    /// them unmaps the pages ([`Advice::DontNeed`], which splits a large page for a part of it and
+    /// needs no memory); the frames are used for something else. A fault that was told of a frame
+    /// before the first step has mapped it when the second one begins.
+    fn backing_block(&self, _object: u32, _page: u64, _pages: u32) -> Option<Pfn> {
+        None
+    }
 }

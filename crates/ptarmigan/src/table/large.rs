@@ -49,7 +49,7 @@ pub(super) fn size<F: Format>(level: Level) -> u64 {
 
 /// Whether `pfn` may be the first frame of a leaf of a table of `level`.
 #[inline]
-pub(super) fn is_aligned<F: Format>(pfn: Pfn, level: Level) -> bool {
+pub(crate) fn is_aligned<F: Format>(pfn: Pfn, level: Level) -> bool {
     pfn.0.trailing_zeros() >= F::shift(level) - FRAME_SHIFT
 }
 

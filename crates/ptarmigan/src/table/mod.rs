@@ -62,6 +62,7 @@ pub use tree::{Tree, TreeMut, TreeRef, TreeView};
 pub use unmap::Free;
 
 pub(crate) use concurrent::{Leaf, Locked, PutError};
+pub(crate) use large::is_aligned;
 pub(crate) use large_physical::Shown;
 pub(crate) use node::{NeedsBreak, Use};
 pub(crate) use tables::{Descent, Tables};

@@ -62,6 +62,10 @@ mod kernel_ranges_shared;
 #[cfg(not(miri))]
 mod large;
 #[cfg(not(miri))]
+mod large_objects;
+#[cfg(not(miri))]
+mod large_objects_failing;
+#[cfg(not(miri))]
 mod large_physical;
 #[cfg(not(miri))]
 mod large_spaces;
@@ -73,6 +77,9 @@ mod linux_areas;
 mod low_memory;
 #[cfg(not(miri))]
 mod near;
+#[cfg(not(miri))]
+#[path = "../common/objects.rs"]
+mod objects;
 #[cfg(not(miri))]
 mod owners;
 #[cfg(not(miri))]

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A CPU that does not translate, and keeps the root that it was told of.
 #[derive(Default)]
-struct Cpu {
+pub struct Cpu {
     root: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ const FIRST: u32 = 256;
 const LIMIT: u64 = 1 << 26;
 
 /// Memory from frame `FIRST` on. The last `KEPT` frames are the kernel's: its root is there.
-struct Memory {
+pub struct Memory {
     base: *mut u8,
     frames: u32,
 }
@@ -56,7 +56,7 @@ impl Memory {
         Layout::from_size_align((frames + KEPT) as usize * FRAME_SIZE, 1 << 16).expect("a layout")
     }
 
-    fn new(frames: u32) -> Self {
+    pub fn new(frames: u32) -> Self {
         // SAFETY: the size is not 0.
         let base = unsafe { alloc(Self::layout(frames)) };
         assert!(!base.is_null());
@@ -71,7 +71,7 @@ impl Memory {
         self.base.wrapping_sub(FIRST as usize * FRAME_SIZE)
     }
 
-    fn run(&self) -> MemoryRun {
+    pub fn run(&self) -> MemoryRun {
         MemoryRun { start: Pfn(FIRST), frames: self.frames, node: NodeId(0), class: ZoneClass::Low }
     }
 
@@ -86,7 +86,7 @@ impl Memory {
     }
 
     /// The machine on one run.
-    fn setup<'a>(&self, runs: &'a [MemoryRun]) -> Setup<'a, DirectMap, Cpu> {
+    pub fn setup<'a>(&self, runs: &'a [MemoryRun]) -> Setup<'a, DirectMap, Cpu> {
         let setup = Setup::direct_map(runs, self.zero(), LIMIT, Cpu::default()).expect("it fits");
         setup.kernel_root(self.root())
     }
@@ -99,10 +99,10 @@ impl Drop for Memory {
     }
 }
 
-type Parts<'m, F, O = ptarmigan::setup::NoObjects> = MachineParts<'m, F, DirectMap, Cpu, O>;
+pub type Parts<'m, F, O = ptarmigan::setup::NoObjects> = MachineParts<'m, F, DirectMap, Cpu, O>;
 
 /// Makes a machine of `setup` in `place`.
-fn build<'m, F: Format, O: Objects>(
+pub fn build<'m, F: Format, O: Objects>(
     setup: Setup<'_, DirectMap, Cpu, O>,
     place: &'m Place<F, DirectMap>,
 ) -> Result<Parts<'m, F, O>, SetupError> {
@@ -111,7 +111,7 @@ fn build<'m, F: Format, O: Objects>(
     unsafe { setup.build_in(place) }.map(|(parts, _)| parts)
 }
 
-fn pin<M: Machine>(m: &M) -> Pinned<'static> {
+pub fn pin<M: Machine>(m: &M) -> Pinned<'static> {
     // SAFETY: 1. the test is the only thread of the machine's. 2. each has CPU 0 and node 0.
     unsafe { Pinned::assume(m.id(), CpuId(0), NodeId(0)) }
 }

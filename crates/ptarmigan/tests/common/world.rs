@@ -481,8 +481,12 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let here = on(self.m, &pin);
         let process = &mut self.processes[at];
         process.edit(here).madvise(Self::bytes(start, end), advice).or_else(no_frame)?;
+        // Shared areas are not emptied by fork.
+        let refused = |flags: AreaFlags| flag == AreaFlags::WIPE_ON_FORK && flags.has(AreaFlags::SHARED);
         for (_, page) in process.model.pages.range_mut(start..end) {
-            page.flags = if set { page.flags.with(flag) } else { page.flags.without(flag) };
+            if !refused(page.flags) {
+                page.flags = if set { page.flags.with(flag) } else { page.flags.without(flag) };
+            }
         }
         Ok(())
     }

@@ -267,6 +267,11 @@ unsafe impl<P: Policy> SpaceMachine for RoughMachine<'_, P> {
             *frame = self.backing_frame(object, page).expect("an endless object");
         }
     }
+    fn backing_block(&self, _: u32, _: u64, _: u32) -> Option<Pfn> {
+        at(Point::BackingFrame);
+        // Of an object that is shared, whose pages nobody copies.
+        Some(Pfn(1 << 19))
+    }
 }
 
 /// Accounts that count what is charged.
@@ -363,8 +368,10 @@ pub const POINTS: [(Point, &[&str]); 33] = [
         &[
             "SpaceMachine::backing_frame",
             "SpaceMachine::frames_at_hand",
+            "SpaceMachine::backing_block",
             "Objects::frame",
             "Objects::frames_at_hand",
+            "Objects::block",
         ],
     ),
 ];

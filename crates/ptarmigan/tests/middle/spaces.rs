@@ -255,6 +255,22 @@ fn call<F: Watchable, M: SpaceMachine>(
             let moved = edit.mremap(pages(from, n), pages(80 * SPAN, n), false).is_ok();
             marked && cut && protected && moved
         }
+        // A shared object in large pages, where it has blocks: mapped, written, cut, and mapped
+        // again.
+        19 => {
+            let mut edit = space.edit(on).unwrap();
+            let size = edit.large_page_size().unwrap_or(SPAN);
+            let all = VirtRange { start: 64 * SPAN, end: 64 * SPAN + 2 * size };
+            let flags = rw().with(AreaFlags::SHARED).with(AreaFlags::LARGE);
+            let mapped = edit.mmap(all, flags, 1).is_ok();
+            if !(mapped && space.fault(on, VirtAddr(all.start), Access::Read).is_ok()) {
+                return false;
+            }
+            let written = space.fault(on, VirtAddr(all.start), Access::Write).is_ok();
+            let mut edit = space.edit(on).unwrap();
+            let cut = edit.madvise(pages(all.start + 3 * PAGE, 2), Advice::DontNeed).is_ok();
+            written && cut && edit.populate(pages(all.start, 8), Access::Read).is_ok()
+        }
         // A space from its beginning to its end.
         _ => match Space::<F>::new(on) {
             Ok(new) => {
@@ -272,7 +288,7 @@ fn call<F: Watchable, M: SpaceMachine>(
     }
 }
 
-pub const CALLS: usize = 20;
+pub const CALLS: usize = 21;
 
 /// Two CPUs' MMUs, which know the zero frame.
 pub fn watched<F: Watchable>(host: &Host<F>) -> SoftMmu<'_, F> {
