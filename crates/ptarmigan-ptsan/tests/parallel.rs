@@ -1,6 +1,10 @@
 //! Two to four CPUs, a thread each, make random calls on two shared spaces under the sanitizer:
 //! they fault, access, map, unmap, protect, move, advise, fork and switch. Correct code gives no
 //! finding; a machine on which now and then a CPU does not forget gives some.
+#[path = "../../ptarmigan/tests/common/objects.rs"]
+mod objects;
+
+use objects::{IN_BLOCKS, IN_PAGES, Store, WithObjects};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::X86_64;
@@ -75,6 +79,7 @@ const WHOLE: VirtRange = VirtRange { start: 0x20_0000, end: 0x80_0000 };
 fn work<M: SpaceMachine>(
     on: ptarmigan::machine::On<'_, M>,
     mmu: &SoftMmu<'_, X86_64>,
+    store: &Store,
     spaces: &[SharedSpace<X86_64>],
     numbers: &mut Numbers,
     (steps, large): (usize, bool),
@@ -91,7 +96,7 @@ fn work<M: SpaceMachine>(
         let at = BASE + 4 * PAGE + numbers.below(8) * PAGE + second;
         let range = VirtRange { start: at, end: at + (1 + numbers.below(6)) * PAGE };
         let write = numbers.below(2) == 0;
-        match numbers.below(if large { 23 } else { 20 }) {
+        match numbers.below(if large { 26 } else { 20 }) {
             0 | 1 => {
                 if let Some(left) = current.take() {
                     let lazily = numbers.below(2) == 0;
@@ -124,6 +129,15 @@ fn work<M: SpaceMachine>(
             3..=12 => {
                 let _ = space.query(on, VirtAddr(at));
             }
+            25 => {
+                // The objects are cut short, or get pages again.
+                store.resize(if write { store.most() } else { numbers.below(store.most()) });
+                for space in spaces {
+                    let operation = mmu.with(|san, _| san.operation_begins());
+                    space.lock(on).unwrap().edit().madvise(WHOLE, Advice::DontNeed).unwrap();
+                    mmu.with(|san, memory| san.operation_ends(memory, operation));
+                }
+            }
             call => {
                 let operation = mmu.with(|san, _| san.operation_begins());
                 let mut guard = space.lock(on).unwrap();
@@ -145,6 +159,11 @@ fn work<M: SpaceMachine>(
                         guard.edit().collapse(VirtAddr(0), limits).unwrap();
                     }
                     22 => drop(guard.edit().madvise(WHOLE, Advice::Large(write))),
+                    23 | 24 => {
+                        let kind = if call == 23 { AreaFlags::SHARED } else { AreaFlags::BACKED };
+                        let object = if write { IN_BLOCKS } else { IN_PAGES };
+                        let _ = guard.edit().mmap(WHOLE, rw.with(kind).with(AreaFlags::LARGE), object);
+                    }
                     _ => {
                         let child = guard.edit().fork();
                         drop(guard);
@@ -178,6 +197,7 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
         ..ptsan::Config::new(<X86_64 as Watchable>::arch())
     };
     let mmu = SoftMmu::new(&host, config);
+    let store = Store::new(&host, if large { 3 } else { 0 });
     let zero = host.zero_frame().addr().0;
     mmu.with(|san, memory| san.table_allocated(memory, zero, PAGE, None, ptsan::Content::Zero));
     let forgetful = Forgetful { inner: &mmu, skips, calls: AtomicU32::new(0) };
@@ -185,7 +205,8 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
     let config = TlbConfig { asids: if asids { 3 } else { 0 }, park, ..TlbConfig::new(cpus) };
     let delivery = if seed & 32 != 0 { Delivery::Adverse(seed) } else { Delivery::AtOnce };
     let policy = Layered::new(&mmu, host.quicklists().unwrap()).unwrap();
-    let machine = HostMachine::with_tlb(&host, policy, &forgetful, config, delivery).unwrap();
+    let inner = HostMachine::with_tlb(&host, policy, &forgetful, config, delivery).unwrap();
+    let machine = WithObjects { inner, objects: &store };
     let spaces: Vec<SharedSpace<X86_64>> = {
         let slot = host.slot(0).unwrap();
         let pin = slot.pin();
@@ -201,7 +222,7 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
     let together = Barrier::new(cpus);
     std::thread::scope(|scope| {
         for cpu in 0..cpus {
-            let (host, machine, mmu, spaces) = (&host, &machine, &mmu, &spaces);
+            let (host, machine, mmu, store, spaces) = (&host, &machine, &mmu, &store, &spaces);
             let (left, together) = (&left, &together);
             scope.spawn(move || {
                 let slot = host.slot(cpu).unwrap();
@@ -210,12 +231,12 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
                 let random = (seed * 31 + cpu as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
                 together.wait();
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    work(on, mmu, spaces, &mut Numbers(random), (steps, large));
+                    work(on, mmu, store, spaces, &mut Numbers(random), (steps, large));
                 }));
                 left.fetch_sub(1, SeqCst);
                 if let Err(panic) = done {
                     // Others stop waiting for this CPU.
-                    machine.tlb().hardware().messages().abandoned().store(true, SeqCst);
+                    machine.inner.tlb().hardware().messages().abandoned().store(true, SeqCst);
                     std::panic::resume_unwind(panic);
                 }
                 while left.load(SeqCst) > 0 {
@@ -232,8 +253,9 @@ fn findings(seed: u64, skips: u32, steps: usize) -> (u64, u32) {
     for space in spaces {
         space.end(on).unwrap();
     }
-    machine.drain(&slots);
+    machine.inner.drain(&slots);
     drop(machine);
+    store.end(&host);
     host.audit().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let found = mmu.with(|san, _| {
         if skips == 0 && san.total() != 0 {

@@ -96,7 +96,7 @@ fn leaf(host: &Host<Aarch64>, root: PhysAddr, va: u64) -> Option<u64> {
     unreachable!("a leaf table has no links")
 }
 
-// SAFETY: 1. and 2. the frames are those of the inner machine.
+// SAFETY: 1. and 2. the frames are those of the inner machine, and a block that no code reads.
 unsafe impl<P: Policy> SpaceMachine for Told<'_, P> {
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()
@@ -104,8 +104,15 @@ unsafe impl<P: Policy> SpaceMachine for Told<'_, P> {
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
         self.inner.backing_frame(object, page)
     }
+    fn backing_block(&self, _: u32, _: u64, pages: u32) -> Option<Pfn> {
+        assert_eq!(u64::from(pages), BLOCK_PAGES);
+        Some(BLOCK)
+    }
 }
 
+/// A block of every object, beyond the host's memory.
+const BLOCK: Pfn = Pfn(1 << 19);
+const BLOCK_PAGES: u64 = 512;
 const RX: AreaFlags = AreaFlags(5);
 const RWX: AreaFlags = AreaFlags(7);
 const RW: AreaFlags = AreaFlags(3);
@@ -148,6 +155,11 @@ fn the_machine_is_told_before_an_entry_allows_instructions_to_be_fetched() {
     // It loses another permission, and keeps this one.
     space.edit(on).unwrap().mprotect(page, AreaFlags(4)).unwrap();
     assert_eq!(told(), []);
+    // A block of an object is told of as a whole.
+    let large = VirtRange { start: AT, end: AT + BLOCK_PAGES * PAGE };
+    space.edit(on).unwrap().mmap(large, RX.with(AreaFlags::SHARED).with(AreaFlags::LARGE), 1).unwrap();
+    space.fault(on, VirtAddr(AT + 5 * PAGE), Access::Exec).unwrap();
+    assert_eq!(told(), [(BLOCK, BLOCK_PAGES)]);
     space.end(on).unwrap();
 
     // A tree: pages, runs of pages, attributes that change.

@@ -1,12 +1,15 @@
 //! Random operations, each made on a space and on its map.
-use crate::map::Map;
+use crate::map::{Map, Shown};
+use crate::objects::{IN_BLOCKS, IN_PAGES, Store, WithObjects};
 use crate::rng::Rng;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format, MemoryType};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Layered;
-use ptarmigan::space::{Access, Advice, AreaFlags, CollapseLimits, Done, LargePages, Space, SpaceMachine};
+use ptarmigan::space::{
+    Access, Advice, AreaFlags, CollapseLimits, Done, LargePages, Object, Space, SpaceMachine,
+};
 use ptarmigan::table::{Mapped as Leaf, Sizes};
 use ptarmigan::tlb::{CostModel, Costs, SpaceId, TlbConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
@@ -44,8 +47,9 @@ pub struct Ran {
     /// Accesses that an area forbids.
     pub denied: u64,
     /// Large pages that faults mapped, that were copied as a whole, and that were made of pages;
-    /// then large pages of devices that faults mapped, and groups.
-    pub large: [u64; 5],
+    /// then large pages of devices that faults mapped, and groups; and large pages of objects that
+    /// faults mapped, that they gave the right to be written, and that they split.
+    pub large: [u64; 8],
     pub findings: u64,
     /// The sanitizer's report of them.
     pub report: String,
@@ -67,6 +71,11 @@ pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
     let memory =
         HostConfig { cpus, bytes: 256 << 20, touch_data: true, prefault: 0, ..HostConfig::default() };
     let host = Host::<F>::new(memory).unwrap();
+    // Two blocks and a half.
+    let store = Store::new(&host, if large { 3 } else { 0 });
+    for page in 0..store.pages() {
+        show(&host, store.page(page).unwrap().addr().0, 0);
+    }
     let adversary = Some(Adversary::new(seed));
     let barriers = T::BROADCASTS;
     let config = Config { cpus, asids: asids != 0, adversary, barriers, ..Config::new(arch) };
@@ -74,17 +83,20 @@ pub fn drive<F: Format, T: MmuTraits>(arch: Arch, what: &Drive) -> Ran {
     let mut run = Run {
         host: &host,
         soft: &soft,
+        contents: vec![0; store.pages() as usize],
+        store: &store,
         rng: Rng::new(seed),
         spaces: Vec::new(),
         on_cpu: vec![None; cpus],
-        ran: Ran { served: 0, passed: 0, denied: 0, large: [0; 5], findings: 0, report: String::new() },
+        ran: Ran { served: 0, passed: 0, denied: 0, large: [0; 8], findings: 0, report: String::new() },
         next: 0,
         large,
     };
     soft.kernel_table_begins();
     soft.told(|| operations(&mut run, steps, asids, cpus));
-    host.audit().unwrap();
     let Run { ran, .. } = run;
+    store.end(&host);
+    host.audit().unwrap();
     soft.kernel_table_ended();
     soft.with(|sanitizer, _| {
         sanitizer.finish();
@@ -100,7 +112,8 @@ fn operations<F: Format, T: MmuTraits>(run: &mut Run<'_, '_, F, T>, steps: u32, 
     let costs = CostModel::Costs(Costs::new(1, 64));
     let tlb = TlbConfig { asids, costs, ..TlbConfig::new(cpus) };
     {
-        let machine = HostMachine::with_tlb(host, policy, soft, tlb, Delivery::AtOnce).unwrap();
+        let inner = HostMachine::with_tlb(host, policy, soft, tlb, Delivery::AtOnce).unwrap();
+        let machine = WithObjects { inner, objects: run.store };
         let slots = host.slots();
         for step in 0..steps {
             let cpu = run.rng.below(cpus as u64) as usize;
@@ -115,13 +128,16 @@ fn operations<F: Format, T: MmuTraits>(run: &mut Run<'_, '_, F, T>, steps: u32, 
         let on = machine.on(&pin).unwrap();
         run.compare(on);
         run.spaces.drain(..).for_each(|mapped| mapped.space.end(on).unwrap());
-        machine.drain(&slots);
+        machine.inner.drain(&slots);
     }
 }
 
 struct Run<'a, 'h, F: Format, T> {
     host: &'a Host<F>,
     soft: &'a SoftMmu<'h, F, T>,
+    store: &'a Store,
+    /// What the pages of the objects show.
+    contents: Vec<u64>,
     rng: Rng,
     spaces: Vec<Mapped<F>>,
     /// The space that each CPU has loaded.
@@ -190,6 +206,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             24 if self.large => self.advise(on, at, &pages),
             30..=32 if self.large => self.device(on, at, pages, flags),
             33 if self.large => self.log(on, at),
+            34..=37 if self.large => self.object(on, at, pages, flags),
+            38 if self.large => self.resize(on),
             25 | 28 | 29 if self.large => {
                 let limits = CollapseLimits {
                     spans: 4,
@@ -286,6 +304,68 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         if self.rng.below(4) == 0 {
             edit.populate(range::<F>(&pages), Access::Read).unwrap();
         }
+    }
+
+    /// Maps an object, shared or private: some pages, or about two leaf tables of them. Mostly the
+    /// object's blocks are aligned as the addresses are.
+    fn object<M: SpaceMachine>(&mut self, on: On<'_, M>, at: usize, pages: Range<u64>, flags: AreaFlags) {
+        let table = 1u64 << leaf_bits::<F>();
+        let [whole, _] = self.tables();
+        let pages = match self.rng.below(4) {
+            0 => pages,
+            1 => whole.start - self.rng.below(3)..whole.end + self.rng.below(3),
+            _ => whole,
+        };
+        let apart = if self.rng.below(4) == 0 { 1 + self.rng.below(4) } else { 0 };
+        let first = self.rng.below(3) * table + pages.start % table + apart;
+        let shared = self.rng.below(2) == 0;
+        let kind = if shared { AreaFlags::SHARED } else { AreaFlags::BACKED };
+        let kind = if self.rng.below(4) == 0 { kind } else { kind.with(AreaFlags::LARGE) };
+        let id = if self.rng.below(4) == 0 { IN_PAGES } else { IN_BLOCKS };
+        let object = Object { id, offset: first << F::PAGE_SHIFT };
+        let Mapped { space, map } = &mut self.spaces[at];
+        let mut edit = space.edit(on).unwrap();
+        edit.mmap(range::<F>(&pages), flags.with(kind), object).unwrap();
+        map.map_object(pages.clone(), flags, first, shared);
+        if self.rng.below(4) == 0 {
+            edit.populate(range::<F>(&pages), Access::Read).unwrap();
+        }
+    }
+
+    /// Cuts the objects short, or gives them pages of zeroes again. The frames of pages that are gone
+    /// get other contents.
+    fn resize<M: SpaceMachine>(&mut self, on: On<'_, M>) {
+        let (old, most) = (self.store.pages(), self.store.most());
+        if old < most {
+            self.store.resize(most);
+            for page in old..most {
+                self.contents[page as usize] = 0;
+                show(self.host, self.store.page(page).unwrap().addr().0, 0);
+            }
+            return;
+        }
+        let new = self.rng.below(most);
+        let gone: Vec<_> = (new..most).map(|page| self.store.page(page).unwrap()).collect();
+        self.store.resize(new);
+        for Mapped { space, map } in &mut self.spaces {
+            for pages in map.of_objects(new) {
+                space.edit(on).unwrap().madvise(range::<F>(&pages), Advice::DontNeed).unwrap();
+                map.discard(pages);
+            }
+        }
+        gone.iter().for_each(|frame| show(self.host, frame.addr().0, u64::MAX));
+    }
+
+    /// Returns whether an access to a page is one that the area allows and the object has.
+    fn allows(&self, at: usize, page: u64, access: Access) -> bool {
+        let map = &self.spaces[at].map;
+        let there = map.object(page).is_none_or(|shown| shown.page < self.store.pages());
+        there && map.allows::<F>(page, access)
+    }
+
+    /// Returns what a page shows.
+    fn shows(&self, map: &Map, page: u64) -> u64 {
+        map.object(page).map_or_else(|| map.shows(page), |shown| self.contents[shown.page as usize])
     }
 
     /// Takes the dirty bits of a leaf table, and splits what maps it down to some size.
@@ -385,7 +465,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             (Access::Exec, ptsan::Access::EXEC),
         ];
         let (access, kind) = kinds[self.rng.below(4) as usize];
-        let allowed = self.spaces[at].map.allows::<F>(page, access);
+        let allowed = self.allows(at, page, access);
+        let large_before = self.large_object(on, at, page);
         let mut found = self.translate(cpu, va, kind);
         if found.is_some() {
             // Some formats have no permission to execute: what may be read may be executed.
@@ -407,24 +488,44 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
             let leaf = self.spaces[at].space.tree().query_leaf(on, VirtAddr(va)).expect("it is mapped");
             let (is_large, is_group) = (leaf.level > Level::PTE, leaf.shift != F::shift(leaf.level));
             self.ran.large[1] += u64::from(served == Ok(Done::Copied) && is_large);
-            self.ran.large[3] += u64::from(served == Ok(Done::Backed) && is_large);
-            self.ran.large[4] += u64::from(served == Ok(Done::Backed) && is_group);
+            let object = self.spaces[at].map.object(page).is_some();
+            self.ran.large[3] += u64::from(served == Ok(Done::Backed) && is_large && !object);
+            self.ran.large[4] += u64::from(served == Ok(Done::Backed) && is_group && !object);
+            self.ran.large[5] += u64::from(served == Ok(Done::Backed) && is_large && object);
+            self.ran.large[6] += u64::from(served == Ok(Done::Reused) && is_large && large_before);
+            self.ran.large[7] += u64::from(served == Ok(Done::Copied) && !is_large && large_before);
             found = self.translate(cpu, va, kind);
         }
         let Some(phys) = found else {
             panic!("{}: served, and faults again: {access:?} of {va:#x}", F::NAME)
         };
-        let map = &mut self.spaces[at].map;
+        let map = &self.spaces[at].map;
         if let Some((device, _)) = map.device(page) {
             assert_eq!(phys >> F::PAGE_SHIFT, device, "{}: {va:#x}", F::NAME);
             return;
         }
-        assert_eq!(shown(self.host, phys), [map.shows(page); 2], "{}: {va:#x}", F::NAME);
+        if let Some(Shown { page: number, shared }) = map.object(page) {
+            let own = self.store.page(number).unwrap().addr().0;
+            let copied = access == Access::Write && !shared;
+            assert_eq!(phys >> F::PAGE_SHIFT != own >> F::PAGE_SHIFT, copied, "{}: {va:#x}", F::NAME);
+        }
+        let map = &self.spaces[at].map;
+        assert_eq!(shown(self.host, phys), [self.shows(map, page); 2], "{}: {va:#x}", F::NAME);
         if access == Access::Write {
             self.next += 1;
-            map.write(page, self.next);
+            match map.object(page) {
+                Some(Shown { page, shared: true }) => self.contents[page as usize] = self.next,
+                _ => self.spaces[at].map.write(page, self.next),
+            }
             show(self.host, phys, self.next);
         }
+    }
+
+    /// Returns whether a large page of an object is mapped at `page`.
+    fn large_object<M: SpaceMachine>(&self, on: On<'_, M>, at: usize, page: u64) -> bool {
+        let Mapped { space, map } = &self.spaces[at];
+        let leaf = space.tree().query_leaf(on, VirtAddr(page << F::PAGE_SHIFT));
+        map.object(page).is_some() && leaf.is_some_and(|leaf| leaf.level > Level::PTE)
     }
 
     fn translate(&self, cpu: usize, va: u64, kind: ptsan::Access) -> Option<u64> {
@@ -449,8 +550,11 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
                     assert_eq!(shown, (device, memory), "{}: page {page:#x}", F::NAME);
                     continue;
                 }
+                if let Some(Shown { page: number, .. }) = map.object(*page) {
+                    assert_eq!(Some(*pfn), self.store.page(number), "{}: page {page:#x}", F::NAME);
+                }
                 let shown = shown(self.host, pfn.addr().0);
-                assert_eq!(shown, [map.shows(*page); 2], "{}: page {page:#x}", F::NAME);
+                assert_eq!(shown, [self.shows(map, *page); 2], "{}: page {page:#x}", F::NAME);
             }
             let pages: Vec<u64> = there.iter().map(|(page, ..)| *page).collect();
             let missing =

@@ -3,6 +3,8 @@
 //! The map says what each page of each space shows: a number that its program has written last, or
 //! zero. Pages are read and written where the software MMU finds them, which decodes entries as the
 //! architecture's manual says, and where the library finds them.
+#[path = "../../../ptarmigan/tests/common/objects.rs"]
+mod objects;
 #[path = "../driver/rng.rs"]
 mod rng;
 #[path = "../driver/steps.rs"]

@@ -11,6 +11,17 @@ pub struct Map {
     shows: BTreeMap<u64, u64>,
     /// The pages of devices, with those of physical memory that they show.
     devices: BTreeMap<u64, (u64, MemoryType)>,
+    /// The pages of areas of objects, with those of the object that they show.
+    objects: BTreeMap<u64, Shown>,
+}
+
+/// A page of an object that a page of a space shows.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// Its number in the object.
+    pub page: u64,
+    /// Whether writes go to the object; otherwise the first one makes a copy.
+    pub shared: bool,
 }
 
 impl Map {
@@ -49,6 +60,30 @@ impl Map {
         self.devices.extend(pages.map(|page| (page, (page.wrapping_add(there), memory))));
     }
 
+    /// Returns the page of an object that a page shows: not one that a write has copied.
+    pub fn object(&self, page: u64) -> Option<Shown> {
+        self.objects.get(&page).copied().filter(|_| !self.shows.contains_key(&page))
+    }
+
+    /// As `mmap`, of an object from its page `first` on.
+    pub fn map_object(&mut self, pages: Range<u64>, flags: AreaFlags, first: u64, shared: bool) {
+        self.mmap(pages.clone(), flags);
+        let start = pages.start;
+        self.objects.extend(pages.map(|page| (page, Shown { page: page - start + first, shared })));
+    }
+
+    /// Returns the pages that lie in areas of objects, behind page `first` of the object, in runs.
+    pub fn of_objects(&self, first: u64) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for page in self.objects.iter().filter(|(_, shown)| shown.page >= first).map(|(page, _)| *page) {
+            match runs.last_mut() {
+                Some(run) if run.end == page => run.end += 1,
+                _ => runs.push(page..page + 1),
+            }
+        }
+        runs
+    }
+
     /// A program writes `value` to a page.
     pub fn write(&mut self, page: u64, value: u64) {
         self.shows.insert(page, value);
@@ -80,6 +115,7 @@ impl Map {
         self.discard(pages.clone());
         self.areas.retain(|page, _| !pages.contains(page));
         self.devices.retain(|page, _| !pages.contains(page));
+        self.objects.retain(|page, _| !pages.contains(page));
     }
 
     /// As `madvise` with `DontNeed`.
@@ -104,6 +140,9 @@ impl Map {
             }
             if let Some(shown) = self.devices.remove(&page) {
                 self.devices.insert(there, shown);
+            }
+            if let Some(shown) = self.objects.remove(&page) {
+                self.objects.insert(there, shown);
             }
         }
     }

@@ -3,6 +3,8 @@
 #[macro_use]
 #[path = "../driver/formats.rs"]
 mod formats;
+#[path = "../../../ptarmigan/tests/common/objects.rs"]
+mod objects;
 #[path = "../driver/rng.rs"]
 mod rng;
 #[path = "../driver/steps.rs"]
@@ -25,7 +27,7 @@ const STEPS: u32 = 40_000;
 /// Runs the steps in pieces, each with a seed and numbers for TLBs of its own.
 fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
     const PIECE: u32 = 1_000;
-    let mut sums = [0; 5];
+    let mut sums = [0; 8];
     for seed in 1..=steps(STEPS) / PIECE {
         let (asids, cpus) = ([0, 5, 200][seed as usize % 3], 1 + seed as usize % 4);
         let what = Drive { seed: seed.into(), steps: PIECE, asids, cpus, large: true };
@@ -33,10 +35,11 @@ fn format<F: Format, T: MmuTraits>(arch: fn() -> Arch) {
         assert_eq!(ran.findings, 0, "{}, seed {seed}: {}", F::NAME, ran.report);
         sums.iter_mut().zip(ran.large).for_each(|(sum, n)| *sum += n);
     }
-    let [faulted, copied, collapsed, of_devices, groups] = sums;
+    let [faulted, copied, collapsed, of_devices, groups, of_objects, written, split] = sums;
     // Faults reserve no tables of several frames.
     if F::LAYOUT.table_shift[0] == 12 {
         assert!(faulted > 100 && copied > 0 && collapsed > 4, "{}: {sums:?}", F::NAME);
+        assert!(of_objects > 20 && written > 4 && split > 4, "{}: {sums:?}", F::NAME);
     }
     assert!(of_devices > 20, "{}: {sums:?}", F::NAME);
     assert_eq!(groups > 20, F::GROUP_BITS[0] != 0, "{}: {sums:?}", F::NAME);
