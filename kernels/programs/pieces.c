@@ -1,5 +1,6 @@
 /* Process 1, or any process of Linux: programs that change pieces of large pages at random: unmap them, map them anew,
  * protect them, move them, give them back, fork while they are there. After each call all pages have to show what a list says.
+ * Others do so with memory that they share.
  * `transparent_hugepage=always` on the command line lets the kernel make large pages; the programs also ask for them. */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROGRAMS = 4, CALLS = 150, FORKED_CALLS = 6, PAGE = 4096, IN_SPAN = 512, PAGES = 4 * IN_SPAN };
+enum { PROGRAMS = 4, SHARERS = 3, CALLS = 150, FORKED_CALLS = 6, PAGE = 4096, IN_SPAN = 512, PAGES = 4 * IN_SPAN };
 
 /* What a page has to show: it is missing, may be read, or may be written; and its number. */
 static struct page {
@@ -199,6 +200,48 @@ static int rest(void) {
     return look("rest");
 }
 
+/* One of the programs that share memory of so many pages: it writes pages of its own, takes pieces from its space and
+ * protects some, and sees its pages still. */
+static int sharer(int own, int count) {
+    for (int i = own; i < count; i += SHARERS)
+        if (!write_page(i, (unsigned)i + 1))
+            return wrong("shared writes", i);
+    for (int i = IN_SPAN / 2; i + 9 < count; i += IN_SPAN) {
+        char *at = memory + (size_t)i * PAGE;
+        if (munmap(at, 3 * PAGE) || madvise(at + 3 * PAGE, 3 * PAGE, MADV_DONTNEED) ||
+            mprotect(at + 6 * PAGE, 3 * PAGE, PROT_READ))
+            return wrong("shared pieces", i);
+        if (shows(i, (unsigned)i + 1) || write_page(i + 6, 1))
+            return wrong("shared pieces", i);
+    }
+    for (int i = own; i < count; i += SHARERS) {
+        int piece = (i + IN_SPAN / 2) % IN_SPAN;
+        if (piece >= 3 && !shows(i, (unsigned)i + 1))
+            return wrong("shared reads", i);
+    }
+    return 0;
+}
+
+/* Memory that programs share, which the kernel may keep in blocks. The first one to touch it is a child. */
+static int share(void) {
+    int count = 3 * IN_SPAN + 5, bad = 0;
+    size_t size = (size_t)count * PAGE;
+    memory = mmap(0, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || madvise(memory, size, MADV_HUGEPAGE))
+        return 1;
+    for (int own = 0; own < SHARERS; own++)
+        if (fork() == 0) {
+            bad = sharer(own, count);
+            fflush(stdout);
+            _exit(bad);
+        }
+    for (int i = 0, status; i < SHARERS; i++)
+        bad |= wait(&status) < 0 || status;
+    for (int i = 0; i < count && !bad; i++)
+        bad = !shows(i, (unsigned)i + 1) && wrong("shared", i);
+    return bad || munmap(memory, size);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) {
         state = (unsigned)atoi(argv[1]);
@@ -213,7 +256,9 @@ int main(int argc, char **argv) {
         fflush(stdout);
         return bad;
     }
-    int bad = 0;
+    signal(SIGSEGV, jump);
+    int bad = share();
+    signal(SIGSEGV, SIG_DFL);
     for (int i = 0; i < PROGRAMS; i++)
         if (fork() == 0) {
             char text[12];

@@ -22,6 +22,7 @@ counts! {
     FaultFresh        "faults fresh"       "Faults that mapped a fresh frame."
     FaultLarge        "faults large"       "Faults that mapped a large page of fresh frames."
     FaultBacked       "faults backed"      "Faults that mapped a page of an object."
+    FaultBlock        "faults in blocks"   "Faults for which an object had a block of frames."
     FaultCopied       "faults copied"      "Faults that copied a page."
     FaultReused       "faults reused"      "Faults that gave a page back for writing."
     FaultSpurious     "faults spurious"    "Faults that found everything in order."
@@ -41,7 +42,7 @@ counts! {
 }
 
 /// How many counts there are.
-pub const COUNTS: usize = 20;
+pub const COUNTS: usize = 21;
 
 /// The counts of one CPU, which alone adds to them. They wrap around where words have 32 bits.
 #[repr(align(128))]

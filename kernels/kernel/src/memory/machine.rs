@@ -146,6 +146,12 @@ unsafe impl<A: Arch> SpaceMachine for Machine<A> {
     fn frames_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
         self.objects().pages_at_hand(object, first, frames);
     }
+
+    fn backing_block(&self, object: u32, page: u64, pages: u32) -> Option<Pfn> {
+        let first = self.objects().block_for_fault(object, page, pages)?;
+        A::kernel().count(Count::FaultBlock);
+        Some(first)
+    }
 }
 
 impl<A: Arch> Machine<A> {

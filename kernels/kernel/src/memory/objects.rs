@@ -7,6 +7,9 @@
 //! that was never written is a hole, which reads as zeroes; it gets a frame when a program touches
 //! it through a mapping.
 //!
+//! Shared anonymous memory may have its pages in blocks, for large pages: a span of holes gets a
+//! block of frames when a program touches one of them. A block goes with the object, as a whole.
+//!
 //! # Life
 //!
 //! An object has users: its place in the file system, open files, and every task that has it
@@ -32,13 +35,21 @@ const NUMBERS: usize = FRAME_SIZE / 4;
 pub const MOST_BYTES: u64 = NUMBERS as u64 * NUMBERS as u64 * FRAME_SIZE as u64;
 /// No frame: cleared memory reads as this number, and no frame that is handed out has number 0.
 const HOLE: u32 = 0;
+/// Marks the number of a page in a block. No machine of the kernel's has so many frames.
+const IN_BLOCK: u32 = 1 << 31;
 
 #[derive(Clone, Copy)]
 struct Object {
-    users: u32,
+    /// Tasks and open files, of which there are some hundred.
+    users: u16,
+    /// Binary logarithm of the pages of a block; 0 if it has no blocks.
+    block_order: u8,
     top: u32,
     size: u64,
 }
+
+// The stack of set-up holds the table, which is moved into its place.
+const _: () = assert!(size_of::<Object>() == 16);
 
 impl Object {
     /// Returns the number of its pages, holes among them.
@@ -53,7 +64,7 @@ pub struct ObjectTable(SpinLock<[Object; OBJECTS]>);
 impl ObjectTable {
     /// Makes a table without objects.
     pub const fn new() -> Self {
-        ObjectTable(SpinLock::new([Object { users: 0, top: HOLE, size: 0 }; OBJECTS]))
+        ObjectTable(SpinLock::new([Object { users: 0, block_order: 0, top: HOLE, size: 0 }; OBJECTS]))
     }
 }
 
@@ -85,10 +96,20 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     ///
     /// [`Errno::ENOMEM`] if there are too many objects, or it is too large.
     pub fn create(&self, size: u64) -> Result<u32, Errno> {
+        self.create_in_blocks(size, 0)
+    }
+
+    /// As [`create`](Self::create), of an object that may have its pages in blocks of
+    /// 2^`block_order` pages.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn create_in_blocks(&self, size: u64, block_order: u8) -> Result<u32, Errno> {
         Errno::ENOMEM.when(size > MOST_BYTES)?;
         let mut all = self.all.lock();
         let free = all.iter().position(|object| object.users == 0).ok_or(Errno::ENOMEM)?;
-        all[free] = Object { users: 1, top: HOLE, size };
+        all[free] = Object { users: 1, block_order, top: HOLE, size };
         Ok(free as u32 + 1)
     }
 
@@ -107,7 +128,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         if found.users > 0 {
             return;
         }
-        let top = core::mem::replace(&mut found.top, HOLE);
+        let (top, order) = (core::mem::replace(&mut found.top, HOLE), found.block_order);
         found.size = 0;
         if top == HOLE {
             return;
@@ -116,16 +137,17 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
             for middle in tops.iter().map(|n| n.load(Ordering::Relaxed)).filter(|n| *n != HOLE) {
                 self.numbers(middle, |pages| {
                     for page in pages.iter().map(|n| n.load(Ordering::Relaxed)).filter(|n| *n != HOLE) {
-                        // SAFETY: 1. A page of the object, whose last user has gone.
-                        unsafe { self.give(page) };
+                        // SAFETY: 1. A page of the object, whose last user has gone; its block
+                        // goes with its first page.
+                        unsafe { self.give_page(page, order) };
                     }
                 });
                 // SAFETY: 1. A frame of numbers of the object, which is not read any more.
-                unsafe { self.give(middle) };
+                unsafe { self.give(middle, 0) };
             }
         });
         // SAFETY: 1. As above.
-        unsafe { self.give(top) };
+        unsafe { self.give(top, 0) };
     }
 
     /// Returns the size of an object, in bytes.
@@ -159,6 +181,47 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         self.find(found.top, page).or_else(|| self.make(found, page).ok())
     }
 
+    /// Returns the first frame of the block in which `pages` pages from `page` on are kept, and makes
+    /// one of zeroes if all are holes; `None` if they are kept otherwise, beyond the end, and for
+    /// lack of a block.
+    pub fn block_for_fault(&self, object: u32, page: u64, pages: u32) -> Option<Pfn> {
+        let order = pages.ilog2() as u8;
+        if !page.is_multiple_of(pages.into()) || pages as usize > NUMBERS {
+            return None;
+        }
+        let find = |all: &[Object; OBJECTS]| {
+            let found = all.get(index(object)).filter(|object| object.block_order == order)?;
+            let fits = page.checked_add(pages.into()).is_some_and(|end| end <= found.pages());
+            fits.then(|| self.span(found.top, page, pages))
+        };
+        match find(&self.all.lock())? {
+            Span::Block(first) => return Some(first),
+            Span::Pages => return None,
+            Span::Holes => {}
+        }
+        // Cleared without the lock.
+        let block = self.take(order).ok()?;
+        let mut all = self.all.lock();
+        let span = find(&all).unwrap_or(Span::Pages);
+        if let Span::Holes = span
+            && let Some((upper, lower)) = places(page)
+            && let Ok(middle) = self.middle(&mut all[index(object)], upper)
+        {
+            self.numbers(middle, |numbers| {
+                for (number, frame) in numbers[lower..][..pages as usize].iter().zip(block..) {
+                    number.store(frame | IN_BLOCK, Ordering::Relaxed);
+                }
+            });
+            return Some(Pfn(block));
+        }
+        // SAFETY: 1. No object has it.
+        unsafe { self.give(block, order) };
+        match span {
+            Span::Block(first) => Some(first),
+            Span::Holes | Span::Pages => None,
+        }
+    }
+
     /// Finds the frames of pages from `first` on, one for each of `frames`. A hole, which stays
     /// one, and a page beyond the end are left out.
     pub fn pages_at_hand(&self, object: u32, first: u64, frames: &mut [Pfn]) {
@@ -173,7 +236,7 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
                 for (frame, number) in part.iter_mut().zip(&numbers[lower..]) {
                     match number.load(Ordering::Relaxed) {
                         HOLE => {}
-                        number => *frame = Pfn(number),
+                        number => *frame = Pfn(number & !IN_BLOCK),
                     }
                 }
             });
@@ -194,16 +257,17 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         if size >= old || found.top == HOLE {
             return Ok(());
         }
-        let sole = found.users == 1;
+        // A block goes as a whole, with the object.
+        let sole = found.users == 1 && found.block_order == 0;
         let first = size / FRAME_SIZE as u64;
         for page in first..old.div_ceil(FRAME_SIZE as u64) {
             let Some(pfn) = self.find(found.top, page) else { continue };
             let kept = if page == first { (size % FRAME_SIZE as u64) as usize } else { 0 };
             if kept == 0 && sole {
                 self.with_number(found.top, page, |number| number.store(HOLE, Ordering::Relaxed));
-                // SAFETY: 1. A page of the object that no space maps and no code reads: there is
-                // one user.
-                unsafe { self.give(pfn.0) };
+                // SAFETY: 1. A page of the object, in no block, that no space maps and no code
+                // reads: there is one user.
+                unsafe { self.give(pfn.0, 0) };
                 continue;
             }
             let guard = self.window.open_low(pfn.addr());
@@ -217,16 +281,27 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
     }
 }
 
+/// Where a span of pages is kept.
+enum Span {
+    /// None of them has a frame.
+    Holes,
+    /// In one block, from this frame on.
+    Block(Pfn),
+    /// Otherwise.
+    Pages,
+}
+
 fn places(page: u64) -> Option<(usize, usize)> {
     let upper = usize::try_from(page / NUMBERS as u64).ok()?;
     (upper < NUMBERS).then_some((upper, (page % NUMBERS as u64) as usize))
 }
 
 impl<W: OpenWindow> Objects<'_, W> {
-    fn take(&self) -> Result<u32, Errno> {
+    /// Takes 2^`order` frames of zeroes; the number of the first one.
+    fn take(&self, order: u8) -> Result<u32, Errno> {
         let request = Request {
             node: NodeId(0),
-            order: 0,
+            order,
             zero: true,
             class: ZoneClass::Low,
             end: End::High,
@@ -234,9 +309,9 @@ impl<W: OpenWindow> Objects<'_, W> {
         };
         let taken = self.frames.take(request)?;
         // SAFETY: 1. The window reaches all memory (`Arch`, point 5).
-        let frame = unsafe { taken.zeroed(self.window) }.into_raw();
-        self.stored(frame);
-        Ok(frame.0)
+        let first = unsafe { taken.zeroed(self.window) }.into_raw();
+        (first.0..).take(1 << order).for_each(|frame| self.stored(Pfn(frame)));
+        Ok(first.0)
     }
 
     /// Notes that the kernel has written to a frame.
@@ -246,15 +321,34 @@ impl<W: OpenWindow> Objects<'_, W> {
         }
     }
 
-    /// Gives a frame of an object back.
+    /// Gives 2^`order` frames of an object back.
     ///
     /// # Safety
     ///
-    /// 1. `number` came from [`take`](Self::take), and no code uses the frame or gives it back
-    ///    again.
-    unsafe fn give(&self, number: u32) {
+    /// 1. `number` came from [`take`](Self::take) of that order, and no code uses the frames or
+    ///    gives them back again.
+    unsafe fn give(&self, number: u32, order: u8) {
         // SAFETY: 1. Point 1 is passed on. 2. `Dirty` makes no claim about the content.
-        self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), Pfn(number), 0) });
+        self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), Pfn(number), order) });
+    }
+
+    /// Gives the page back that `number` names in a frame of numbers, or with the first page of a
+    /// block the block.
+    ///
+    /// # Safety
+    ///
+    /// 1. An object with blocks of 2^`order` pages has the page, and no code uses it, or its block,
+    ///    or gives it back again.
+    unsafe fn give_page(&self, number: u32, order: u8) {
+        let frame = number & !IN_BLOCK;
+        if number & IN_BLOCK == 0 {
+            // SAFETY: 1. `make` took it alone; no code uses it.
+            unsafe { self.give(frame, 0) };
+        } else if frame.trailing_zeros() >= order.into() {
+            // SAFETY: 1. `block_for_fault` took it with this order: blocks are aligned to their
+            // size, and have one size. No code uses it.
+            unsafe { self.give(frame, order) };
+        }
     }
 
     /// Runs `f` on the numbers in a frame of them.
@@ -289,24 +383,46 @@ impl<W: OpenWindow> Objects<'_, W> {
 
     fn find(&self, top: u32, page: u64) -> Option<Pfn> {
         let found = self.with_number(top, page, |number| number.load(Ordering::Relaxed))?;
-        (found != HOLE).then_some(Pfn(found))
+        (found != HOLE).then_some(Pfn(found & !IN_BLOCK))
+    }
+
+    /// Says where a span of pages is kept, which are numbered in one frame.
+    fn span(&self, top: u32, page: u64, pages: u32) -> Span {
+        let Some((upper, lower)) = places(page) else { return Span::Pages };
+        let span = self.with_numbers(top, upper, |numbers| {
+            let mut span = numbers[lower..][..pages as usize].iter().map(|n| n.load(Ordering::Relaxed));
+            match span.next() {
+                // The pages of a block have come together.
+                Some(first) if first & IN_BLOCK != 0 => Span::Block(Pfn(first & !IN_BLOCK)),
+                Some(HOLE) if span.all(|number| number == HOLE) => Span::Holes,
+                _ => Span::Pages,
+            }
+        });
+        span.unwrap_or(Span::Holes)
     }
 
     fn make(&self, object: &mut Object, page: u64) -> Result<Pfn, Errno> {
         let (upper, lower) = places(page).ok_or(Errno::ENOMEM)?;
+        let middle = self.middle(object, upper)?;
+        self.fill(middle, lower).map(|number| Pfn(number & !IN_BLOCK))
+    }
+
+    /// Returns the frame of numbers at `upper`, and makes it if it is missing.
+    fn middle(&self, object: &mut Object, upper: usize) -> Result<u32, Errno> {
         if object.top == HOLE {
-            object.top = self.take()?;
+            object.top = self.take(0)?;
         }
-        let fill = |table: u32, at: usize| -> Result<u32, Errno> {
-            let there = self.numbers(table, |all| all[at].load(Ordering::Relaxed));
-            if there != HOLE {
-                return Ok(there);
-            }
-            let new = self.take()?;
-            self.numbers(table, |all| all[at].store(new, Ordering::Relaxed));
-            Ok(new)
-        };
-        let middle = fill(object.top, upper)?;
-        fill(middle, lower).map(Pfn)
+        self.fill(object.top, upper)
+    }
+
+    /// Returns the number at `at` in a frame of them, and takes a frame if it is a hole.
+    fn fill(&self, table: u32, at: usize) -> Result<u32, Errno> {
+        let there = self.numbers(table, |all| all[at].load(Ordering::Relaxed));
+        if there != HOLE {
+            return Ok(there);
+        }
+        let new = self.take(0)?;
+        self.numbers(table, |all| all[at].store(new, Ordering::Relaxed));
+        Ok(new)
     }
 }

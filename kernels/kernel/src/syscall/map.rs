@@ -3,8 +3,9 @@
 //! Errors, and the order in which they are looked for, are Linux's 6.1.
 
 use ptarmigan::addr::{FRAME_SIZE, VirtAddr, VirtRange};
-use ptarmigan::format::{Access, Format};
+use ptarmigan::format::{Access, Format, FormatExt};
 use ptarmigan::machine::On;
+use ptarmigan::page::Level;
 use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, FaultError, Object, SpaceMut};
 
 use super::Sys;
@@ -12,6 +13,7 @@ use crate::arch::Arch;
 use crate::errno::Errno;
 use crate::fs::{Device, Kind, What};
 use crate::memory::Machine;
+use crate::memory::objects::MOST_BYTES;
 use crate::params::LargePolicy;
 
 const PAGE: u64 = FRAME_SIZE as u64;
@@ -176,19 +178,33 @@ impl<A: Arch> Sys<'_, A> {
             area = area.with(AreaFlags::GROWS_DOWN);
         }
         let range = self.place(at, len, flags)?;
-        let objects = self.kernel.objects();
         // Shared anonymous memory is an object that only mappings use.
-        let (id, own) = match object {
-            Some(id) => (id, false),
-            None if shared => (objects.create(len)?, true),
-            None => (0, false),
+        let (object, own) = match object {
+            Some(id) => (Object { id, offset }, false),
+            None if shared => (self.shared_memory(range)?, true),
+            None => (Object { id: 0, offset }, false),
         };
-        let object = Object { id, offset: if own { 0 } else { offset } };
+        if own && self.state.large_pages == LargePolicy::Always {
+            area = area.with(AreaFlags::LARGE);
+        }
         let result = self.map_at(mapped(range, area, object, tag), flags);
         if own {
-            self.kernel.release_object(id);
+            self.kernel.release_object(object.id);
         }
         result
+    }
+
+    /// Makes an object of shared anonymous memory for the addresses in `range`. If programs may have
+    /// large pages, its blocks are aligned as the addresses are: it begins with holes before them.
+    fn shared_memory(&self, range: VirtRange) -> Result<Object, Errno> {
+        let objects = self.kernel.objects();
+        let block = 1u64 << A::Format::shift(Level(1));
+        let offset = range.start % block;
+        if self.state.large_pages == LargePolicy::Never || offset + range.len() > MOST_BYTES {
+            return Ok(objects.create(range.len())?.into());
+        }
+        let order = (block / PAGE).ilog2() as u8;
+        Ok(Object { id: objects.create_in_blocks(offset + range.len(), order)?, offset })
     }
 
     /// Maps an area, which shows the object that it names; the caller is a user of that.
