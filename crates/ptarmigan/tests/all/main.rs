@@ -13,12 +13,12 @@ mod remembering;
 mod bootmem;
 mod frames;
 mod memory;
-mod memory_types;
 
 #[cfg(not(miri))]
 mod areas;
 #[cfg(not(miri))]
 mod arguments;
+#[cfg(not(miri))]
 mod attributes;
 #[cfg(not(miri))]
 mod bounds;
@@ -75,6 +75,8 @@ mod layers;
 mod linux_areas;
 #[cfg(not(miri))]
 mod low_memory;
+#[cfg(not(miri))]
+mod memory_types;
 #[cfg(not(miri))]
 mod near;
 #[cfg(not(miri))]
