@@ -363,9 +363,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// then, with time to spare (what Linux's `khugepaged` does): it looks at no more than
     /// [`spans`](CollapseLimits::spans) spans, and says where to go on.
     ///
-    /// Areas of objects are passed over: only faults map their blocks. A span becomes a large page if no more than [`missing`](CollapseLimits::missing) pages of it
-    /// are missing, at least one has been written, and no other space shares one. Nothing else
-    /// changes: there may be no block for one, or the span may not qualify.
+    /// Areas of objects are passed over: only faults map their blocks. A span becomes a large page if
+    /// no more than [`missing`](CollapseLimits::missing) pages of it are missing, at least one has been
+    /// written, and no other space shares one. Nothing else changes: there may be no block for one, or
+    /// the span may not qualify.
     ///
     /// # Errors
     ///
