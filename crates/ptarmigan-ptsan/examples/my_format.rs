@@ -1,6 +1,7 @@
 //! A format of one's own, here Alpha (Architecture Handbook, "Page Table Entry"), from both sides.
 #[rustfmt::skip] #[path = "../tests/formats/drive.rs"] mod drive;
 #[rustfmt::skip] #[path = "../tests/formats/map.rs"] mod map;
+#[rustfmt::skip] #[path = "../../ptarmigan/tests/common/objects.rs"] mod objects;
 #[rustfmt::skip] #[path = "../tests/driver/rng.rs"] mod rng;
 
 use drive::{Drive, Ran, drive};
