@@ -423,6 +423,16 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         self.node(node).set_limits(|| self.basis(node), limits, !self.one_node);
     }
 
+    /// Takes a page at hand for a table of `level`, below the root; returns its class, too.
+    #[inline(always)]
+    fn take_below_root(&self, here: &Here<'_>, level: Level, flags: AllocFlags) -> (Option<Clean>, usize) {
+        if flags.high != HighUse::Never && self.source.class(level, flags.high) == ZoneClass::High {
+            (self.take_at_hand(here, HIGH, level), HIGH)
+        } else {
+            (self.take_at_hand(here, ZERO, level), ZERO)
+        }
+    }
+
     /// Gives a CPU's magazines of a class the size that they should have. A CPU without pages there
     /// takes part from now on.
     fn resize(&self, here: &HereCopy<'_>, magazines: &mut Magazines<'_>, class: usize) {
@@ -483,11 +493,7 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
         let (at_hand, class) = if level == self.root {
             (self.take_at_hand(here, ROOT, level), ROOT)
         } else if level < self.root {
-            if flags.high != HighUse::Never && self.source.class(level, flags.high) == ZoneClass::High {
-                (self.take_at_hand(here, HIGH, level), HIGH)
-            } else {
-                (self.take_at_hand(here, ZERO, level), ZERO)
-            }
+            self.take_below_root(here, level, flags)
         } else {
             return Err(self.source.none(here.node(), level));
         };
@@ -504,13 +510,7 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
 
     #[inline(always)]
     fn alloc_at_hand(&self, here: Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
-        if level >= self.root {
-            None
-        } else if flags.high != HighUse::Never && self.source.class(level, flags.high) == ZoneClass::High {
-            self.take_at_hand(&here, HIGH, level)
-        } else {
-            self.take_at_hand(&here, ZERO, level)
-        }
+        if level < self.root { self.take_below_root(&here, level, flags).0 } else { None }
     }
 
     #[inline(always)]
