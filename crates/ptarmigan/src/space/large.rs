@@ -176,8 +176,8 @@ impl<F: Format> State<F> {
         }
         let Ok(block) = UnmappedLarge::take::<F>(on, true) else { return Ok(None) };
         let attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
-        let (first, done) = (block.pfn, Done::Large);
-        Ok(self.put_block::<M, SHARED>(on, tlb, start, (first, attr), done, Some(block)))
+        let first = block.pfn;
+        Ok(self.put_block::<M, SHARED>(on, tlb, start, (first, attr), Some(block)))
     }
 
     /// Maps a large page of the object behind `area` at `start`, if it fits into the area, the
@@ -205,19 +205,18 @@ impl<F: Format> State<F> {
         }
         let extra = if writes { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
         let attr = Self::attr(area.flags) | Attr::SPECIAL | extra;
-        self.put_block::<M, SHARED>(on, tlb, start, (first, attr), Done::Backed, None)
+        self.put_block::<M, SHARED>(on, tlb, start, (first, attr), None)
     }
 
-    /// Maps a large page at `start` to the block of frames from `first` on, which is `done` then;
-    /// `own` is the block, if the entry is to hold a reference to it. `None` if there is no memory
-    /// for its tables.
+    /// Maps a large page at `start` to the block of frames from `first` on. `own` is the block, if
+    /// the entry is to hold a reference to it; otherwise an object has it. `None` if there is no
+    /// memory for its tables.
     fn put_block<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
         tlb: &SpaceTlb,
         start: u64,
         (first, attr): (Pfn, Attr),
-        done: Done,
         own: Option<UnmappedLarge<'_, M>>,
     ) -> Option<Outcome> {
         let level = Tables::<F>::LARGE;
@@ -226,6 +225,7 @@ impl<F: Format> State<F> {
         let raw = F::leaf(level, first, attr);
         let put = self.tables.put_large_page::<M, SHARED>(on, start, raw);
         if put == Ok(true) {
+            let done = if own.is_some() { Done::Large } else { Done::Backed };
             // Before code of the machine that may unwind.
             core::mem::forget(own);
             on.became_valid(Some(tlb), start, F::shift(level), 1, 0, raw);
@@ -363,10 +363,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// then, with time to spare (what Linux's `khugepaged` does): it looks at no more than
     /// [`spans`](CollapseLimits::spans) spans, and says where to go on.
     ///
-    /// Areas of objects are passed over: only faults map their blocks. A span becomes a large page if
-    /// no more than [`missing`](CollapseLimits::missing) pages of it are missing, at least one has been
-    /// written, and no other space shares one. Nothing else changes: there may be no block for one, or
-    /// the span may not qualify.
+    /// Areas of objects are passed over: only faults map their blocks. A span becomes a large page
+    /// if no more than [`missing`](CollapseLimits::missing) pages of it are missing, at least one
+    /// has been written, and no other space shares one. Nothing else changes: there may be no block
+    /// for one, or the span may not qualify.
     ///
     /// # Errors
     ///
