@@ -784,9 +784,9 @@ int32_t pt_tree_map_range_large(struct pt_tree *tree,
                                 uint32_t largest);
 
 // Gives the entries from `va` on of a table of `level` the hint that they are a group, which the
-// MMU may keep as one. They map frames that follow each other, of which the first one is aligned to
-// the size of all, with the same attributes but for `PT_ATTR_ACCESSED` and `PT_ATTR_DIRTY`; each
-// has each of these two if one of them has it. A group, or a larger page, stays.
+// MMU may keep as one. They map frames that follow each other, of which the first one is aligned
+// to the size of all, with the same attributes but for `PT_ATTR_ACCESSED` and `PT_ATTR_DIRTY`;
+// each has each of these two if one of them has it. A group, or a larger page, stays.
 //
 // Accesses to the pages fault meanwhile. The handler repeats them after the call.
 //
@@ -983,8 +983,8 @@ int32_t pt_gather_changed(struct pt_gather *gather, uint64_t va, uint64_t bytes)
 // As `pt_gather_changed`, for large pages, entries of tables of `level`: as long as a gather is
 // told of no smaller ones, its flush names each page once.
 //
-// Fails with `PT_ERROR_RANGE` for addresses that are not the user's or not aligned to the size, and
-// with `PT_ERROR_ARGUMENT` if entries of `level` are no large pages.
+// Fails with `PT_ERROR_RANGE` for addresses that are not the user's or not aligned to the size,
+// and with `PT_ERROR_ARGUMENT` if entries of `level` are no large pages.
 //
 // # Safety
 //

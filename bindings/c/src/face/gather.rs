@@ -120,8 +120,8 @@ pub unsafe extern "C" fn pt_gather_changed(gather: Arg<'_, PtGather>, va: u64, b
 /// As `pt_gather_changed`, for large pages, entries of tables of `level`: as long as a gather is
 /// told of no smaller ones, its flush names each page once.
 ///
-/// Fails with `PT_ERROR_RANGE` for addresses that are not the user's or not aligned to the size, and
-/// with `PT_ERROR_ARGUMENT` if entries of `level` are no large pages.
+/// Fails with `PT_ERROR_RANGE` for addresses that are not the user's or not aligned to the size,
+/// and with `PT_ERROR_ARGUMENT` if entries of `level` are no large pages.
 ///
 /// # Safety
 ///

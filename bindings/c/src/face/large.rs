@@ -86,9 +86,9 @@ pub unsafe extern "C" fn pt_tree_map_range_large(
 }
 
 /// Gives the entries from `va` on of a table of `level` the hint that they are a group, which the
-/// MMU may keep as one. They map frames that follow each other, of which the first one is aligned to
-/// the size of all, with the same attributes but for `PT_ATTR_ACCESSED` and `PT_ATTR_DIRTY`; each
-/// has each of these two if one of them has it. A group, or a larger page, stays.
+/// MMU may keep as one. They map frames that follow each other, of which the first one is aligned
+/// to the size of all, with the same attributes but for `PT_ATTR_ACCESSED` and `PT_ATTR_DIRTY`;
+/// each has each of these two if one of them has it. A group, or a larger page, stays.
 ///
 /// Accesses to the pages fault meanwhile. The handler repeats them after the call.
 ///

@@ -332,8 +332,8 @@ impl<F: Format, T: MmuTraits> Run<'_, '_, F, T> {
         }
     }
 
-    /// Cuts the objects short, or gives them pages of zeroes again. The frames of pages that are gone
-    /// get other contents.
+    /// Cuts the objects short, or gives them pages of zeroes again. The frames of pages that are
+    /// gone get other contents.
     fn resize<M: SpaceMachine>(&mut self, on: On<'_, M>) {
         let (old, most) = (self.store.pages(), self.store.most());
         if old < most {

@@ -18,8 +18,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
     }
 
-    /// As [`changed`](Self::changed), for large pages of 2^`shift` bytes each; `start` and `end` are
-    /// aligned to that, other bits are not looked at. As long as a gather is told of no smaller
+    /// As [`changed`](Self::changed), for large pages of 2^`shift` bytes each; `start` and `end`
+    /// are aligned to that, other bits are not looked at. As long as a gather is told of no smaller
     /// ones, its flush names the first address of each: MMUs forget a large page as a whole.
     ///
     /// # Errors
@@ -29,8 +29,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///
     /// # Safety
     ///
-    /// 1. No page in `start..end` was smaller than 2^`shift` bytes: TLBs that are told to forget its
-    ///    first address forget all of it.
+    /// 1. No page in `start..end` was smaller than 2^`shift` bytes: TLBs that are told to forget
+    ///    its first address forget all of it.
     pub unsafe fn large_changed(&mut self, start: u64, end: u64, shift: u32) -> Result<(), GatherError> {
         if shift <= self.runs.shift() || shift >= u64::BITS {
             return Err(GatherError::Stride(shift));

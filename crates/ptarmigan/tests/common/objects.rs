@@ -78,8 +78,8 @@ fn request(order: u8) -> ptarmigan::frames::Request {
     Request { node, order, zero: false, class, end, flags: AllocFlags::NORMAL }
 }
 
-// SAFETY: 1. the blocks are the test's for as long as a space shows them, and no data frames. Each is
-// aligned to its size.
+// SAFETY: 1. the blocks are the test's for as long as a space shows them, and no data frames. Each
+// is aligned to its size.
 unsafe impl Objects for Store {
     fn frame(&self, _: u32, page: u64) -> Option<Pfn> {
         self.page(page)

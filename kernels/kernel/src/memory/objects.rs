@@ -181,9 +181,9 @@ impl<'m, W: OpenWindow> Objects<'m, W> {
         self.find(found.top, page).or_else(|| self.make(found, page).ok())
     }
 
-    /// Returns the first frame of the block in which `pages` pages from `page` on are kept, and makes
-    /// one of zeroes if all are holes; `None` if they are kept otherwise, beyond the end, and for
-    /// lack of a block.
+    /// Returns the first frame of the block in which `pages` pages from `page` on are kept, and
+    /// makes one of zeroes if all are holes; `None` if they are kept otherwise, beyond the end, and
+    /// for lack of a block.
     pub fn block_for_fault(&self, object: u32, page: u64, pages: u32) -> Option<Pfn> {
         let order = pages.ilog2() as u8;
         if !page.is_multiple_of(pages.into()) || pages as usize > NUMBERS {

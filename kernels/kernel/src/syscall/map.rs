@@ -194,8 +194,9 @@ impl<A: Arch> Sys<'_, A> {
         result
     }
 
-    /// Makes an object of shared anonymous memory for the addresses in `range`. If programs may have
-    /// large pages, its blocks are aligned as the addresses are: it begins with holes before them.
+    /// Makes an object of shared anonymous memory for the addresses in `range`. If programs may
+    /// have large pages, its blocks are aligned as the addresses are: it begins with holes before
+    /// them.
     fn shared_memory(&self, range: VirtRange) -> Result<Object, Errno> {
         let objects = self.kernel.objects();
         let block = 1u64 << A::Format::shift(Level(1));
