@@ -1,5 +1,5 @@
 //! Large pages of objects where memory runs out, and on machines of every format.
-use crate::common::{FailAt, Starved, any_frame, range, va};
+use crate::common::{FailAt, Starved, any_frame, each_allocation_fails, ends_without_memory, range, va};
 use crate::formats::small;
 use crate::objects::{IN_BLOCKS, IN_PAGES, Store, WithObjects};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
@@ -157,10 +157,9 @@ fn where_no_table_can_be_reserved_a_fault_maps_a_page() {
 #[test]
 fn whichever_allocation_fails_spaces_that_show_an_object_lose_nothing() {
     for flags in [SHARED, PRIVATE] {
-        on_machine!(|host, on, fail| {
+        on_machine!(|_host, on, fail| {
             let far = AT + (1 << 39);
-            let mut k = 0;
-            loop {
+            each_allocation_fails(4, |k| {
                 let mut space = space(on, flags, IN_BLOCKS);
                 let mut failed = false;
                 fail.set(k);
@@ -179,22 +178,12 @@ fn whichever_allocation_fails_spaces_that_show_an_object_lose_nothing() {
                 }
                 let (from, to) = (range(AT + PAGE, AT + 3 * M2), range(far + PAGE, far + 3 * M2));
                 failed |= space.edit(on).unwrap().mremap(from, to, false).is_err();
-                fail.set(0);
-                // Parts go while every allocation fails.
-                let mut edit = space.edit(on).unwrap();
-                for base in [AT, far] {
-                    edit.munmap(range(base + 3 * PAGE, base + 5 * PAGE)).unwrap();
-                    edit.munmap(range(base + M2 + PAGE, base + 3 * M2 - PAGE)).unwrap();
-                }
-                fail.set(usize::MAX);
-                space.end(on).unwrap();
-                assert_eq!(host.frames().reserved(), 0, "allocation {k}");
-                k += 1;
-                if !failed {
-                    break;
-                }
-            }
-            assert!(k > 4, "{k} allocations were refused");
+                let parts = [AT, far].map(|base| {
+                    [range(base + 3 * PAGE, base + 5 * PAGE), range(base + M2 + PAGE, base + 3 * M2 - PAGE)]
+                });
+                ends_without_memory(on, fail, space, parts.as_flattened(), k);
+                failed
+            });
         });
     }
 }

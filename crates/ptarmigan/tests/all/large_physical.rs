@@ -1,6 +1,6 @@
 //! Large pages and groups of areas of physical memory: which sizes faults map, what operations on
 //! parts make of them, and lack of memory.
-use crate::common::{Starved, any_frame, range, va};
+use crate::common::{Starved, any_frame, each_allocation_fails, ends_without_memory, range, va};
 use crate::formats::{on_failing_machine, on_machine, small};
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{
@@ -324,11 +324,10 @@ fn a_log_of_a_device_tells_a_large_page_once_and_then_its_parts() {
 
 #[test]
 fn whichever_allocation_fails_a_device_loses_nothing() {
-    on_failing_machine(|host, on, fail| {
+    on_failing_machine(|_, on, fail| {
         let far = AT + (1 << 39);
         let all = range(AT - M2, AT + G1 + M2 + 2 * PAGE);
-        let mut k = 0;
-        loop {
+        each_allocation_fails(6, |k| {
             let mut space = Space::<X86_64>::new(on).unwrap();
             map(on, &mut space, all, G1 - M2, Sizes::up_to(Level(2)).with_groups());
             let mut failed = false;
@@ -354,22 +353,12 @@ fn whichever_allocation_fails_a_device_loses_nothing() {
                 let pages = |leaves: &[(u64, u32)]| leaves.iter().map(|(_, shift)| 1 << shift).sum::<u64>();
                 assert_eq!(pages(&is(&space)), pages(&before), "allocation {k}: all are back");
             }
-            fail.set(0);
-            // Parts go while every allocation fails.
-            let mut edit = space.edit(on).unwrap();
-            for base in [AT, far] {
-                edit.munmap(range(base + 3 * PAGE, base + 5 * PAGE)).unwrap();
-                edit.munmap(range(base + 2 * M2 + PAGE, base + G1 - PAGE)).unwrap();
-            }
-            fail.set(usize::MAX);
-            space.end(on).unwrap();
-            assert_eq!(host.frames().reserved(), 0, "allocation {k}");
-            k += 1;
-            if !failed {
-                break;
-            }
-        }
-        assert!(k > 6, "{k} allocations were refused");
+            let parts = [AT, far].map(|base| {
+                [range(base + 3 * PAGE, base + 5 * PAGE), range(base + 2 * M2 + PAGE, base + G1 - PAGE)]
+            });
+            ends_without_memory(on, fail, space, parts.as_flattened(), k);
+            failed
+        });
     });
 }
 

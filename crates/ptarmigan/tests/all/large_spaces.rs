@@ -1,6 +1,6 @@
 //! Large pages of spaces: which faults map one, what fork and collapse make of it, and lack of
 //! memory.
-use crate::common::{Starved, any_frame, range, va};
+use crate::common::{Starved, any_frame, each_allocation_fails, ends_without_memory, range, va};
 use crate::formats::{on_failing_machine, on_machine, small};
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::format::{Format, X86_64};
@@ -223,10 +223,9 @@ fn a_part_of_a_large_page_goes_without_any_memory() {
 
 #[test]
 fn whichever_allocation_fails_faults_forks_and_moves_lose_nothing() {
-    on_failing_machine(|host, on, fail| {
+    on_failing_machine(|_, on, fail| {
         let far = AT + (1 << 39);
-        let mut k = 0;
-        loop {
+        each_allocation_fails(6, |k| {
             let mut space = space(on, 4 * M2);
             let mut failed = false;
             fail.set(k);
@@ -244,22 +243,12 @@ fn whichever_allocation_fails_faults_forks_and_moves_lose_nothing() {
             let (from, to) = (range(AT + PAGE, AT + 3 * M2), range(far + PAGE, far + 3 * M2));
             let moved = space.edit(on).unwrap().mremap(from, to, false).is_ok();
             failed |= !moved;
-            fail.set(0);
-            // Parts go while every allocation fails.
-            let mut edit = space.edit(on).unwrap();
-            for base in [AT, far] {
-                edit.munmap(range(base + 3 * PAGE, base + 5 * PAGE)).unwrap();
-                edit.munmap(range(base + 2 * M2 + PAGE, base + 4 * M2 - PAGE)).unwrap();
-            }
-            fail.set(usize::MAX);
-            space.end(on).unwrap();
-            assert_eq!(host.frames().reserved(), 0, "allocation {k}");
-            k += 1;
-            if !failed {
-                break;
-            }
-        }
-        assert!(k > 6, "{k} allocations were refused");
+            let parts = [AT, far].map(|base| {
+                [range(base + 3 * PAGE, base + 5 * PAGE), range(base + 2 * M2 + PAGE, base + 4 * M2 - PAGE)]
+            });
+            ends_without_memory(on, fail, space, parts.as_flattened(), k);
+            failed
+        });
     });
 }
 

@@ -11,7 +11,7 @@ use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, ORDERS, Reque
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
-use ptarmigan::space::Space;
+use ptarmigan::space::{Space, SpaceMachine};
 use ptarmigan::table::{KernelMap, TreeRef};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
 use ptarmigan::window::DirectMap;
@@ -262,6 +262,31 @@ impl FailAt {
     pub fn set(&self, k: usize) {
         self.left.store(k, Ordering::Relaxed);
     }
+}
+
+/// Calls `run` with the number of an allocation that is to fail, from 0 on, until it returns false:
+/// there was no such allocation. It must have been called more than `least` times.
+pub fn each_allocation_fails(least: usize, mut run: impl FnMut(usize) -> bool) {
+    let runs = 1 + (0..).take_while(|k| run(*k)).count();
+    assert!(runs > least, "{runs} allocations were refused");
+}
+
+/// Unmaps `parts` of a space while every allocation fails, and ends it. No table stays reserved.
+pub fn ends_without_memory<F: Format, M: SpaceMachine>(
+    on: On<'_, M>,
+    fail: &FailAt,
+    mut space: Space<F>,
+    parts: &[VirtRange],
+    k: usize,
+) {
+    fail.set(0);
+    let mut edit = space.edit(on).unwrap();
+    for part in parts {
+        edit.munmap(*part).unwrap();
+    }
+    fail.set(usize::MAX);
+    space.end(on).unwrap();
+    assert_eq!(on.machine().frames().reserved(), 0, "allocation {k}");
 }
 
 // SAFETY: 1. the page is `inner`'s.
