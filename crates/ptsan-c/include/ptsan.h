@@ -23,6 +23,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* First in a hook: reports leave the function out and name the line that called it. */
+#define PTSAN_HARNESS(san) ((void)ptsan_mark_harness((san), __func__))
+
+/* Once in a file that has nothing but hooks and tests: reports leave all of its functions out. */
+#define PTSAN_HARNESS_FILE(san) ((void)ptsan_mark_harness((san), __FILE__))
+
 // The result of functions that carried out the call. Errors are negative (`ptsan_error`), the
 // faults of an access positive (`ptsan_fault`).
 #define PTSAN_OK 0
@@ -644,12 +650,25 @@ uint64_t ptsan_watch_stores(struct ptsan *san);
 //
 // A pattern with a `/` or a `.` is the end of a file's path, in whole components: `"hooks.h"`,
 // `"host/hooks.h"`, `"tests/"` for all files in such a directory, `__FILE__`. Another pattern is
-// the name of a function. A `*` stands for anything: `"hw_*"`. It is copied.
+// the name of a function. A `*` stands for anything: `"hw_*"`. It is copied, and a pattern that is
+// marked again has no effect, so that a hook may begin with `PTSAN_HARNESS(san)`.
 //
 // # Safety
 // `pattern` is NULL, which is refused, or a string.
 int32_t ptsan_mark_harness(struct ptsan *san,
                            const char *pattern);
+
+// Lets every function of this library call `code(user)` first, on the calling thread, before it
+// takes the sanitizer's lock. For harnesses that learn of a store before it is made, such as
+// `ptsan_stores.c`: they tell of it here, so that no flush overtakes it. Calls that `code` makes
+// itself do not call it again. NULL ends that.
+//
+// # Safety
+// `code` is NULL or keeps to `ptsan_code`, on every thread, until it is replaced and the calls
+// under way have returned.
+int32_t ptsan_before_calls(struct ptsan *san,
+                           ptsan_code code,
+                           void *user);
 
 // Returns the number of findings so far, repetitions included, or `PTSAN_NONE`.
 uint64_t ptsan_total(struct ptsan *san);

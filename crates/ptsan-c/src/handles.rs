@@ -64,7 +64,12 @@ pub(crate) fn call<R>(
     body: impl FnOnce(&Machine) -> Result<R, Refusal>,
 ) -> Result<R, PtsanError> {
     let machine = guarded(name, || find(san)).map_err(|refusal| refusal.code)?;
-    guarded(name, || Machine::is_free().and_then(|()| body(&machine))).map_err(|refusal| {
+    let run = || {
+        Machine::is_free()?;
+        machine.begin_call();
+        body(&machine)
+    };
+    guarded(name, run).map_err(|refusal| {
         machine.refuse(&refusal.why);
         refusal.code
     })

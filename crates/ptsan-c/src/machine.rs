@@ -6,8 +6,8 @@ use crate::threads::Threads;
 use ptsan::watch::Watch;
 use ptsan::{Memory, Operation, Sanitizer, Shared};
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::ffi::{CString, c_char};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +24,16 @@ pub(crate) enum Checker {
     Watched(Watch),
 }
 
+/// A function that the program wants to be called before each call of the library.
+#[derive(Clone, Copy)]
+pub(crate) struct Before {
+    pub(crate) code: unsafe extern "C" fn(user: *mut c_void),
+    pub(crate) user: *mut c_void,
+}
+
+// SAFETY: `ptsan_before_calls` requires a function that may be called with `user` on every thread.
+unsafe impl Send for Before {}
+
 /// One sanitizer with the state that a C program needs beside it.
 pub(crate) struct Machine {
     pub(crate) checker: Checker,
@@ -35,6 +45,11 @@ pub(crate) struct Machine {
     /// Notes of findings, which do not change once they are made. C has pointers to them.
     notes: Mutex<HashMap<usize, CString>>,
     refused: Mutex<Refused>,
+    /// The patterns that are marked as harness.
+    harness: Mutex<HashSet<String>>,
+    before: Mutex<Option<Before>>,
+    /// Whether there is a function in `before`, which most programs do not have.
+    has_before: AtomicBool,
     finished: AtomicBool,
 }
 
@@ -48,6 +63,8 @@ struct Refused {
 thread_local! {
     /// Whether this thread has the sanitizer.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread runs the function that comes before calls.
+    static BEFORE: Cell<bool> = const { Cell::new(false) };
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -63,6 +80,9 @@ impl Machine {
             operations: Mutex::default(),
             notes: Mutex::default(),
             refused: Mutex::default(),
+            harness: Mutex::default(),
+            before: Mutex::default(),
+            has_before: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         }
     }
@@ -113,6 +133,33 @@ impl Machine {
             return Err(Refusal { code: PtsanError::Reentered, why: why.to_owned() });
         }
         Ok(())
+    }
+
+    /// Marks files or functions as harness. A hook may do so each time: again has no effect.
+    pub(crate) fn mark_harness(&self, pattern: &str) {
+        let mut marked = lock(&self.harness);
+        if !marked.contains(pattern) {
+            marked.insert(pattern.to_owned());
+            self.check(|sanitizer, _| sanitizer.mark_harness(pattern));
+        }
+    }
+
+    /// Replaces the function that comes before calls.
+    pub(crate) fn before_calls(&self, before: Option<Before>) {
+        *lock(&self.before) = before;
+        self.has_before.store(before.is_some(), Ordering::Release);
+    }
+
+    /// Runs the function that comes before calls, unless this call comes from it.
+    pub(crate) fn begin_call(&self) {
+        if !self.has_before.load(Ordering::Acquire) || BEFORE.get() {
+            return;
+        }
+        let Some(Before { code, user }) = *lock(&self.before) else { return };
+        BEFORE.set(true);
+        // SAFETY: `ptsan_before_calls` was promised that the function may be called so.
+        unsafe { code(user) };
+        BEFORE.set(false);
     }
 
     /// Returns the number of the CPU that an argument means.

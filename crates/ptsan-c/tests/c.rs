@@ -43,8 +43,18 @@ fn library() -> &'static Path {
 
 /// Compiles a program and returns its path.
 fn compiled(name: &str, directory: &Path, sources: &[&str], flags: &[&str]) -> PathBuf {
+    compiled_by(tool("CC", "cc"), name, directory, sources, flags)
+}
+
+fn compiled_by(
+    mut compiler: Command,
+    name: &str,
+    directory: &Path,
+    sources: &[&str],
+    flags: &[&str],
+) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let made = tool("CC", "cc")
+    let made = compiler
         .current_dir(directory)
         .args(["-std=c11", "-g", "-O1"])
         .args(WARNINGS)
@@ -68,19 +78,70 @@ fn run(program: &Path) -> (i32, String, Output) {
     (output.status.code().unwrap_or(-1), report, output)
 }
 
-/// The machines of the example that run here: one told of stores, and one that sees them.
-const MACHINES: &[&str] =
-    if cfg!(all(target_os = "linux", target_arch = "x86_64")) { &["host", "watched"] } else { &["host"] };
+/// The machines of the example that run here: one told of stores, one whose stores the compiler
+/// tells, and one that sees them.
+const MACHINES: &[&str] = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+    &["host", "stores", "watched"]
+} else {
+    &["host", "stores"]
+};
 
 /// Runs the example's kernel with a bug on a machine.
 fn kernel(machine: &str, bug: u32) -> (i32, String) {
     let (define, include) = (format!("-DBUG={bug}"), format!("-I{machine}"));
-    let flags = [define.as_str(), "-I.", include.as_str()];
-    let sources = ["paging.c", "main.c"];
+    let kit = kit();
+    let flags = [define.as_str(), "-I.", include.as_str(), kit.as_str()];
     let name = format!("kernel-{machine}-{bug}");
-    let (code, report, output) = run(&compiled(&name, &root().join("examples/kernel"), &sources, &flags));
+    let directory = root().join("examples/kernel");
+    let program = if machine == "stores" {
+        with_told(|| tool("CC", "cc"), &name, &directory, ["paging.c", "main.c"], &flags)
+    } else {
+        compiled(&name, &directory, &["paging.c", "main.c"], &flags)
+    };
+    let (code, report, output) = run(&program);
     assert_eq!(output.stdout, b"", "bug {bug}");
     (code, report)
+}
+
+/// The flag with which files of the kit are found.
+fn kit() -> String {
+    format!("-I{}", root().join("kit").display())
+}
+
+/// The flags of code whose stores the compiler tells, as the README has them.
+const TOLD: [&str; 5] = [
+    "-fsanitize=thread",
+    "-fno-builtin",
+    "-Dmemset=ptsan_stores_memset",
+    "-Dmemcpy=ptsan_stores_memcpy",
+    "-Dmemmove=ptsan_stores_memmove",
+];
+
+/// Compiles a program of code under test, whose stores the compiler tells, and a test.
+fn with_told(
+    compiler: impl Fn() -> Command,
+    name: &str,
+    directory: &Path,
+    [code, test]: [&str; 2],
+    flags: &[&str],
+) -> PathBuf {
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-told.o"));
+    let made = compiler()
+        .current_dir(directory)
+        .args(["-std=c11", "-g", "-O1"])
+        .args(WARNINGS)
+        .args(TOLD)
+        .args(flags)
+        .arg("-I")
+        .arg(root().join("include"))
+        .args(["-c", code, "-o"])
+        .arg(&object)
+        .output()
+        .expect("a C compiler runs");
+    assert!(made.status.success(), "{name}: {}", shown(&made));
+    let kit = root().join("kit/ptsan_stores.c");
+    let sources = [object.to_str(), Some(test), kit.to_str()].map(|path| path.expect("text"));
+    compiled_by(compiler(), name, directory, &sources, flags)
 }
 
 #[test]
@@ -143,7 +204,7 @@ fn one_wrong_line_is_one_cause_whatever_follows_from_it() {
         // Each function whose stores nobody flushed, and two that take a table again.
         let causes = summary.split(", ").find(|part| part.contains("cause")).unwrap_or_default();
         let causes: u32 = causes.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or_default();
-        assert!((1..=7).contains(&causes), "{machine}: {report}");
+        assert!((1..=8).contains(&causes), "{machine}: {report}");
     }
 }
 
@@ -183,6 +244,40 @@ fn functions_return_addresses_answers_and_findings() {
     assert_eq!((code, output.as_str()), (6, ""), "{report}");
     assert!(report.contains("allowed and not seen: stale-use"), "{report}");
     assert!(report.contains("ptsan refused a call:\n  ptsan_flush_all: CPU -55;"), "{report}");
+}
+
+/// The C compilers that are here: that of `$CC`, and `clang`.
+fn compilers() -> Vec<(&'static str, Box<dyn Fn() -> Command>)> {
+    let mut all: Vec<(_, Box<dyn Fn() -> Command>)> = vec![("cc", Box::new(|| tool("CC", "cc")))];
+    if Command::new("clang").arg("--version").output().is_ok() {
+        all.push(("clang", Box::new(|| Command::new("clang"))));
+    }
+    all
+}
+
+#[test]
+fn the_compiler_tells_of_every_store() {
+    for (compiler, command) in compilers() {
+        let (name, directory) = (format!("stores-{compiler}"), root().join("tests/c"));
+        let program = with_told(command, &name, &directory, ["stores_code.c", "stores.c"], &[&kit()]);
+        let (code, report, output) = run(&program);
+        assert_eq!((code, report.as_str()), (0, ""), "{compiler}: {}", shown(&output));
+    }
+}
+
+#[test]
+fn the_kit_is_plain_c() {
+    for (compiler, command) in compilers() {
+        for file in ["ptsan_stores.c"] {
+            let made = command()
+                .current_dir(root().join("kit"))
+                .args(["-std=c99", "-fsyntax-only", "-I../include", file])
+                .args(WARNINGS)
+                .output()
+                .expect("a C compiler runs");
+            assert!(made.status.success(), "{compiler} {file}: {}", shown(&made));
+        }
+    }
 }
 
 #[test]
@@ -315,6 +410,35 @@ fn the_readme_shows_the_first_program_and_what_it_prints() {
     std::fs::write(directory.join("right.c"), right).expect("a file can be written");
     let (code, report, _) = run(&compiled("right", directory, &["right.c"], &[]));
     assert_eq!((code, report.as_str()), (0, ""));
+}
+
+/// Runs the commands of the README that compile programs, in a copy of the crate.
+#[test]
+fn the_commands_of_the_readme_compile_programs_that_find_the_bug() {
+    let here = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
+    _ = std::fs::remove_dir_all(&here);
+    std::fs::create_dir_all(&here).expect("a directory can be made");
+    for directory in ["include", "kit", "examples"] {
+        let copied = Command::new("cp").arg("-r").arg(root().join(directory)).arg(&here).status();
+        assert!(copied.expect("cp runs").success());
+    }
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
+    let blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut programs = 0;
+    for commands in blocks.filter(|block| block.contains("cc ")) {
+        let library = library().to_str().expect("text");
+        let output = Command::new("sh")
+            .args(["-c", &commands.replace("libptsan_c.a", library)])
+            .current_dir(&here)
+            .env_remove("PTSAN_BACKTRACE")
+            .output()
+            .expect("sh runs");
+        let report = String::from_utf8_lossy(&output.stderr);
+        assert!(report.contains("-before-flush: "), "{commands}{}", shown(&output));
+        assert_ne!(output.status.code(), Some(0), "{commands}");
+        programs += 1;
+    }
+    assert!(programs >= 3, "{programs} programs in the README");
 }
 
 #[test]

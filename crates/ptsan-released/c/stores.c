@@ -8,57 +8,13 @@
 #include <sys/mman.h>
 
 ptsan *san;
-static uint64_t pending;
 static uint64_t state;
 static uint64_t issued[4096];
 static size_t issues;
 
-static bool in_ram(uint64_t address) {
-    return address >= RAM_START && address < RAM_START + RAM_BYTES;
-}
+void settle(void) { ptsan_stores_settle(); }
 
-void settle(void) {
-    uint64_t address = pending;
-    if (!address) {
-        return;
-    }
-    pending = 0;
-    ptsan_entry_written(san, address);
-    ptsan_adversary_step(san);
-}
-
-static void storing(void *to) {
-    settle();
-    if (in_ram((uint64_t)to) && san) {
-        pending = (uint64_t)to & ~7ull;
-    }
-}
-
-/* The functions that the compiler calls. */
-#define LOADS(n)                                                                                             \
-    void __tsan_read##n(void *from) { (void)from, settle(); }                                                \
-    void __tsan_unaligned_read##n(void *from) { (void)from, settle(); }                                      \
-    void __tsan_write##n(void *to) { storing(to); }                                                          \
-    void __tsan_unaligned_write##n(void *to) { storing(to); }
-LOADS(1)
-LOADS(2)
-LOADS(4)
-LOADS(8)
-LOADS(16)
-void __tsan_read_range(void *from, size_t bytes) { (void)from, (void)bytes, settle(); }
-void __tsan_write_range(void *to, size_t bytes) { (void)bytes, storing(to); }
-void __tsan_func_entry(void *caller) { (void)caller, settle(); }
-void __tsan_func_exit(void) { settle(); }
-void __tsan_init(void) {}
-
-void *told_memset(void *to, int byte, size_t bytes) {
-    settle();
-    memset(to, byte, bytes);
-    for (uint64_t at = (uint64_t)to; at < (uint64_t)to + bytes && in_ram(at); at += 8) {
-        ptsan_entry_written(san, at);
-    }
-    return to;
-}
+void *told_memset(void *to, int byte, size_t bytes) { return ptsan_stores_memset(to, byte, bytes); }
 
 void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed) {
     void *ram = mmap((void *)RAM_START, RAM_BYTES, PROT_READ | PROT_WRITE,
@@ -79,29 +35,26 @@ void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed) {
     }
     ptsan_mark_harness(san, "ptsan-released/c/");
     ptsan_space_created(san, SPACE);
+    ptsan_stores_begin(san, ram, RAM_BYTES, RAM_START, 8);
     state = seed;
     issues = 0;
 }
 
 void load_everywhere(uint64_t root) {
-    settle();
     for (int cpu = 0; cpu < CPUS; cpu++) {
         ptsan_switch(san, cpu, root, SPACE);
     }
 }
 
 void flush_page_everywhere(uint64_t va) {
-    settle();
     ptsan_flush_page(san, PTSAN_EVERY_CPU, SPACE, va, false);
 }
 
 void flush_everything(void) {
-    settle();
     ptsan_flush_all(san, PTSAN_EVERY_CPU);
 }
 
 void tlbi_page_everywhere(uint64_t va) {
-    settle();
     if (issues == sizeof issued / sizeof *issued) {
         fprintf(stderr, "too many invalidations without a DSB\n");
         exit(2);
@@ -117,13 +70,11 @@ void dsb(void) {
 }
 
 void expect(uint64_t va, uint64_t phys, uint64_t size, uint32_t perms) {
-    settle();
     ptsan_expected says = {.phys = phys, .size = size, .perms = perms};
     ptsan_expect(san, 0, va, phys == PTSAN_NONE ? NULL : &says);
 }
 
 bool may(int cpu, uint64_t va, uint32_t kind) {
-    settle();
     return ptsan_access(san, cpu, va, kind, false, NULL) == PTSAN_OK;
 }
 
@@ -143,9 +94,12 @@ static bool has(const char *names, const char *name) {
 }
 
 void verdict(const char *title, const char *must, const char *may_follow) {
-    settle();
     bool wrong = ptsan_refused(san) != 0;
     printf("%s %s\n", *must ? "==" : "-- silent:", title);
+    if (!ptsan_stores_told()) {
+        printf("FAILED: no store was told; was the code compiled with -fsanitize=thread?\n");
+        wrong = true;
+    }
     if (ptsan_total(san) || wrong) {
         char *report = ptsan_report(san);
         printf("%s\n", report);
@@ -159,6 +113,7 @@ void verdict(const char *title, const char *must, const char *may_follow) {
             wrong = true;
         }
     }
+    ptsan_stores_end();
     ptsan_destroy(san);
     san = NULL;
     munmap((void *)RAM_START, RAM_BYTES);

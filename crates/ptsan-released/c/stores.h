@@ -1,16 +1,13 @@
 /*
- * Every store of C code to table memory, told to the sanitizer, without a change to the code.
- *
- * The code under test is compiled with -fsanitize=thread and linked without that sanitizer's
- * runtime. The compiler then calls a function before each load and store. stores.c has these
- * functions: a store is told at the next such call, or at the next hook below, when it is done.
+ * The shared parts of the tests. Stores of the code under test are told by ptsan_stores.c, of the
+ * kit of ptsan-c.
  *
  * Memory is mapped where physical addresses and pointers are equal.
  */
 #ifndef STORES_H
 #define STORES_H
 
-#include "ptsan.h"
+#include "ptsan_stores.h"
 
 #define RAM_START 0x100000000ull
 #define RAM_BYTES (4ull << 20)
@@ -23,7 +20,7 @@ extern ptsan *san;
  * of a run has a number, which is the adversary's seed. */
 void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed);
 
-/* Tells the last store. To be called before anything that hardware does. */
+/* Tells the last store: before a test itself reads or writes tables. */
 void settle(void);
 
 /* Clears or fills memory and tells the stores. */

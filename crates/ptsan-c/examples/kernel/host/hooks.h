@@ -3,6 +3,8 @@
 #define HOOKS_H
 
 #include "ptsan.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RAM_BYTES (512 * 4096)
@@ -11,9 +13,15 @@
 extern ptsan *san;
 extern uint8_t *ram; /* RAM_BYTES from physical address 0 on */
 
-/* Reports name lines of the kernel, not of these files. */
-static inline void hw_mark_harness(void) {
-    ptsan_mark_harness(san, "hooks.h"), ptsan_mark_harness(san, "machine.h"), ptsan_mark_harness(san, "main.c");
+/* To be called when there should be a sanitizer. Reports name lines of the kernel, not of these
+ * files. */
+static inline void hw_begin(void) {
+    if (!san) {
+        fprintf(stderr, "%s\n", ptsan_last_error());
+        exit(2);
+    }
+    PTSAN_HARNESS_FILE(san);
+    ptsan_mark_harness(san, "machine.h"), ptsan_mark_harness(san, "main.c");
 }
 
 static inline int hw_cpu(void) { return ptsan_this_cpu(san); }

@@ -20,7 +20,7 @@ static inline void machine_run(const ptsan_options *options, void (*kernel)(void
     static _Alignas(4096) uint8_t memory[RAM_BYTES];
     ram = memset(memory, 0x5b, sizeof memory); /* it is not zero when a kernel starts */
     san = ptsan_new(options, memory, sizeof memory, 0);
-    hw_mark_harness();
+    hw_begin();
     kernel(NULL);
 }
 

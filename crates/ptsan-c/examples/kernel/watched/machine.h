@@ -12,7 +12,7 @@ static inline uint64_t hw_exchange(volatile uint64_t *entry, uint64_t value) {
 
 static inline void machine_run(const ptsan_options *options, void (*kernel)(void *)) {
     san = ptsan_watch_new(options, RAM_BYTES, 0);
-    hw_mark_harness();
+    hw_begin();
     ram = memset(ptsan_watch_base(san), 0x5b, RAM_BYTES); /* it is not zero when a kernel starts */
     ptsan_watch_run(san, kernel, NULL);
 }
