@@ -117,9 +117,18 @@ impl Sanitizer {
             return "a flush came before a barrier that orders the store before it".to_owned();
         }
         if self.is_incomplete(cpu, debt.since) {
-            return "no barrier has completed its flush".to_owned();
+            return self.incomplete().to_owned();
         }
         self.explain_flush(cpu, space, Some(debt.va), None, Some(debt.since))
+    }
+
+    fn incomplete(&self) -> &'static str {
+        match self.config.errata.dsb_misses_stores {
+            true => {
+                "a flush and a barrier have to follow its flush and barrier: see Errata::dsb_misses_stores"
+            }
+            false => "no barrier has completed its flush",
+        }
     }
 
     fn is_incomplete(&self, cpu: usize, since: u64) -> bool {
@@ -144,7 +153,7 @@ impl Sanitizer {
         let why = if debt.unordered {
             "a flush came before a barrier that orders the store before it".to_owned()
         } else if self.is_incomplete(cpu, debt.since) {
-            "no barrier has completed its flush".to_owned()
+            self.incomplete().to_owned()
         } else {
             self.explain_flush(cpu, debt.space, Some(debt.va), held, Some(debt.since))
         };

@@ -21,6 +21,12 @@ impl Sanitizer {
         };
         let why = if since.is_some_and(|s| event <= s) {
             "came before that"
+        } else if self.config.is_without_effect(flush) {
+            "drops nothing on this processor: see Errata::sfence_drops_only_all"
+        } else if self.config.spares_globals()
+            && matches!(flush.target, Target::Page { va: of, .. } if Some(of >> 12) == va.map(|va| va >> 12))
+        {
+            "spares global translations on this processor: see Errata::invlpg_spares_globals"
         } else {
             self.shortfall(flush, space, va, rule)
         };

@@ -82,7 +82,15 @@ impl Sanitizer {
 
     fn complete_flushes(&mut self) {
         let two_stages = self.config.two_stages;
-        for Issued { cpu, flush, loaded, before, .. } in std::mem::take(&mut self.issued) {
+        let (now, last) = (self.event, self.last_issued);
+        let takes_two = self.config.errata.dsb_misses_stores;
+        for mut issued in std::mem::take(&mut self.issued) {
+            if takes_two && issued.waited.is_none_or(|first| first > last) {
+                issued.waited.get_or_insert(now);
+                self.issued.push(issued);
+                continue;
+            }
+            let Issued { cpu, flush, loaded, before, .. } = issued;
             self.debts.pay(cpu, Cover { arch: &self.config.arch, flush, loaded, before, two_stages });
         }
     }
@@ -92,6 +100,7 @@ impl Sanitizer {
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
         let loaded = c.loaded.map(|l| l.space);
+        let spares_globals = self.config.spares_globals();
         match flush.target {
             Target::All => {
                 c.visits.flushed_all();
@@ -105,6 +114,8 @@ impl Sanitizer {
             }
             _ => {}
         }
+        // The space of which a flush by address reaches global translations.
+        let loaded = loaded.filter(|_| !spares_globals);
         let two_stages = self.config.two_stages;
         let ordering = if self.config.barriers { arch.ordering } else { StoreOrdering::Implicit };
         let before = match ordering {
@@ -112,8 +123,9 @@ impl Sanitizer {
             StoreOrdering::Completed | StoreOrdering::Fenced => self.last_barrier,
         };
         if ordering == StoreOrdering::Completed {
+            self.last_issued = self.event;
             if !self.debts.is_empty() {
-                self.issued.push(Issued { cpu, flush, loaded, before, event: self.event });
+                self.issued.push(Issued { cpu, flush, loaded, before, event: self.event, waited: None });
             }
         } else {
             self.debts.pay(cpu, Cover { arch, flush, loaded, before, two_stages });

@@ -187,8 +187,13 @@ impl Sanitizer {
         if self.config.arch.hashed.is_some() {
             return self.invalidate_hashed(memory, cpu, flush);
         }
+        if self.config.is_without_effect(flush) {
+            self.cpus[cpu].note_flush(self.event, flush);
+            return;
+        }
         self.flushed(cpu, flush);
         let (asids, event) = (self.config.asids, self.event);
+        let spares_globals = self.config.spares_globals();
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
         c.note_flush(event, flush);
@@ -209,7 +214,7 @@ impl Sanitizer {
                 let drop = |context: &mut Context| context.flush_page(arch, va, leaf_only);
                 // Invalidation by address reaches global translations if the space is the loaded
                 // one.
-                if c.runs(space) {
+                if c.runs(space) && !spares_globals {
                     drop(&mut c.globals);
                 }
                 c.context_of(space, asids).into_iter().for_each(drop);
@@ -229,11 +234,15 @@ impl Sanitizer {
             }
             let drop = |context: &mut Context| context.flush_range(arch, range, leaf_only);
             let Some(space) = space else {
-                self.cpus[cpu].everything().for_each(drop);
+                let c = &mut self.cpus[cpu];
+                match spares_globals {
+                    true => c.contexts.iter_mut().for_each(drop),
+                    false => c.everything().for_each(drop),
+                }
                 return;
             };
             let c = &mut self.cpus[cpu];
-            if c.runs(space) {
+            if c.runs(space) && !spares_globals {
                 drop(&mut c.globals);
             }
             c.context_of(space, asids).into_iter().for_each(drop);

@@ -8,7 +8,7 @@ use crate::cpu::{Flush, Strides, Target};
 pub(crate) struct Cover<'a> {
     pub(crate) arch: &'a Arch,
     pub(crate) flush: Flush,
-    /// The space that the CPU has loaded.
+    /// The space that the CPU has loaded, if a flush by address of it reaches global translations.
     pub(crate) loaded: Option<u64>,
     /// Stores from this event on were not ordered before the flush.
     pub(crate) before: u64,

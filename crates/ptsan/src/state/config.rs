@@ -1,5 +1,6 @@
 //! Configures the simulated machine, the checks and the number of findings kept.
 use super::chance::Adversary;
+use super::errata::Errata;
 use crate::arch::Arch;
 use crate::report::{Allow, Suppressions};
 use std::sync::OnceLock;
@@ -54,6 +55,8 @@ pub struct Config {
     /// Reports a frame that user mode may write at one address and execute at another, in whatever
     /// spaces ([`crate::Kind::WriteExecute`]). Needs told stores.
     pub write_xor_execute: bool,
+    /// Processors that forget less than their architecture says: see [`Errata`].
+    pub errata: Errata,
     /// The most flushes that CPUs may owe at a time; further ones are counted
     /// ([`crate::Stats::debts_dropped`]) and not checked. One takes some 150 bytes.
     pub debts: usize,
@@ -103,6 +106,7 @@ impl Config {
             accessed_dirty: false,
             two_stages: false,
             write_xor_execute: false,
+            errata: Errata::default(),
             debts: 1 << 16,
             tlb: usize::MAX,
             keep: 64,

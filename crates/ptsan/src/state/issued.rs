@@ -11,4 +11,7 @@ pub(crate) struct Issued {
     /// Stores before this event were ordered before it.
     pub(crate) before: u64,
     pub(crate) event: u64,
+    /// Event of the first barrier after it, where it takes another invalidation and another barrier
+    /// ([`crate::Errata::dsb_misses_stores`]).
+    pub(crate) waited: Option<u64>,
 }

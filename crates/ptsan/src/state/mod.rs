@@ -2,6 +2,7 @@
 //! under way.
 mod chance;
 mod config;
+mod errata;
 mod hashed;
 mod issued;
 mod operations;
@@ -13,6 +14,7 @@ pub use chance::Adversary;
 pub(crate) use chance::Chance;
 pub use config::Config;
 pub(crate) use config::parse_seed;
+pub use errata::Errata;
 pub(crate) use hashed::Owner;
 pub(crate) use issued::Issued;
 pub use operations::Operation;

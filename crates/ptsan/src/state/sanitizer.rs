@@ -50,6 +50,8 @@ pub struct Sanitizer {
     pub(crate) runs: Runs,
     /// Room for the ways to an entry.
     pub(crate) ways: Vec<(FrameRef, u64)>,
+    /// Event of the last flush, where a barrier has to complete it.
+    pub(crate) last_issued: u64,
     /// Event of the last barrier.
     pub(crate) last_barrier: u64,
     /// The CPU that carries out the stores that are told.
@@ -94,6 +96,7 @@ impl Sanitizer {
             issued: Vec::new(),
             runs: Runs::default(),
             ways: Vec::new(),
+            last_issued: 0,
             last_barrier: 0,
             running: None,
             tells: false,
