@@ -5,7 +5,8 @@
 //! bits, or 52 with the 64 KiB granule. The dirty state is set by hardware if
 //! [`crate::Config::accessed_dirty`] says so. Hardware that sets the access flag is not modelled.
 use super::format::{
-    Arch, Canonical, Contiguous, Entry, HardwareBits, Level, MemoryType, StoreOrdering, StructureScope,
+    Arch, ByGuestAddress, Canonical, Contiguous, Entry, HardwareBits, Level, MemoryType, SecondStage,
+    StoreOrdering, StructureScope,
 };
 use super::perms::Perms;
 
@@ -110,7 +111,9 @@ impl Arch {
             Some(levels) => tree(name, granule, ipa_bits, levels, 4, decode),
             None => tree(name, granule, 0, 1, 4, decode),
         };
-        Self { hardware_bits: Some(stage2_hardware_bits), memory: stage2_memory, ..arch }
+        let by_address = ByGuestAddress::SparesCombined;
+        let second_stage = Some(SecondStage { by_address, host: None });
+        Self { hardware_bits: Some(stage2_hardware_bits), memory: stage2_memory, second_stage, ..arch }
     }
 
     /// Returns the same format for the upper of two trees (`TTBR1`): the bits above
@@ -158,6 +161,7 @@ fn tree(
             Granule::K64 => |level, raw| run(level, raw, &[5, 5]),
         }),
         hashed: None,
+        second_stage: None,
         memory: stage1_memory,
         decode,
     };

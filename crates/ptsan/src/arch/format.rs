@@ -138,6 +138,35 @@ pub enum StoreOrdering {
     Fenced,
 }
 
+/// The tables of a hypervisor, which translate a guest's physical addresses: how CPUs forget what
+/// they have combined of both stages, and which numbers guests have.
+/// ```
+/// use ptsan::{Arch, ByGuestAddress, SecondStage};
+///
+/// let ept = Arch::ept().second_stage.unwrap();
+/// assert_eq!(ept, SecondStage { by_address: ByGuestAddress::Never, host: None });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondStage {
+    /// The invalidation of one guest-physical address.
+    pub by_address: ByGuestAddress,
+    /// The number that the host runs under, and no guest may.
+    pub host: Option<u64>,
+}
+
+/// The invalidation of one guest-physical address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByGuestAddress {
+    /// There is none. A flush is of a guest or of everything: `INVEPT` (Intel SDM vol. 3, "Operations
+    /// that invalidate cached mappings"), `TLB_CONTROL` of `VMRUN` (AMD APM vol. 2, "TLB control").
+    Never,
+    /// It spares translations that are combined of both stages. An invalidation of stage 1 has to
+    /// follow: see [`crate::Sanitizer::stage1_flushed`] (AArch64 `TLBI IPAS2E1IS`).
+    SparesCombined,
+    /// It drops what was combined of the address (RISC-V `HFENCE.GVMA`).
+    DropsCombined,
+}
+
 /// The state of the bits of a present entry that hardware sets by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardwareBits {
@@ -215,6 +244,8 @@ pub struct Arch {
     /// its tables: whether an entry says that its page was put into the hash table since it was
     /// flushed last. See [`crate::Kind::HashTable`].
     pub hashed: Option<fn(level: u8, raw: u64) -> bool>,
+    /// How CPUs forget, if the tables are those of stage 2.
+    pub second_stage: Option<SecondStage>,
     /// The bits of an entry that hardware sets by itself, if it sets any. See
     /// [`crate::Config::accessed_dirty`].
     pub hardware_bits: Option<fn(level: u8, raw: u64) -> HardwareBits>,

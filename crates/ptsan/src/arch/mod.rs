@@ -17,8 +17,8 @@ mod x86_32;
 
 pub use aarch64::Granule;
 pub use format::{
-    Arch, Canonical, Contiguous, Entry, HardwareBits, Level, MAX_LEVELS, MemoryType, StoreOrdering,
-    StructureScope,
+    Arch, ByGuestAddress, Canonical, Contiguous, Entry, HardwareBits, Level, MAX_LEVELS, MemoryType,
+    SecondStage, StoreOrdering, StructureScope,
 };
 pub(crate) use hashed::{HashEntry, SEGMENTS, Tag, segment_of};
 pub use hashed::{HashLayout, HashTable};

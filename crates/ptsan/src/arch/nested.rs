@@ -1,6 +1,6 @@
 //! The second stages of x86: extended page tables (Intel SDM vol. 3, 29.3) and nested paging (AMD
 //! APM vol. 2, 15.25).
-use super::format::{Arch, Canonical, Entry, HardwareBits, MemoryType};
+use super::format::{Arch, ByGuestAddress, Canonical, Entry, HardwareBits, MemoryType, SecondStage};
 use super::perms::Perms;
 use super::x86::long_mode;
 
@@ -24,6 +24,7 @@ impl Arch {
                 "EPT PML4 (level 3)",
             ],
             canonical: Canonical::ZeroExtended,
+            second_stage: Some(SecondStage { by_address: ByGuestAddress::Never, host: None }),
             hardware_bits: Some(ept_hardware_bits),
             memory: ept_memory,
             decode: ept,
@@ -39,6 +40,7 @@ impl Arch {
         Self {
             name: "NPT",
             canonical: Canonical::ZeroExtended,
+            second_stage: Some(SecondStage { by_address: ByGuestAddress::Never, host: Some(0) }),
             decode: |level, raw| match long_mode(level, raw) {
                 Entry::Leaf { phys, perms, accessed, memory_type, .. } => {
                     Entry::Leaf { phys, perms, global: false, accessed, memory_type }

@@ -34,6 +34,7 @@ impl Arch {
             break_before_make: false,
             keeps_denied: false,
             ordering: StoreOrdering::Implicit,
+            second_stage: None,
             hardware_bits: None,
             sets_dirty: false,
             contiguous: None,

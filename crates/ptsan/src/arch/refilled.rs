@@ -89,6 +89,7 @@ fn refilled(
         sets_dirty: false,
         contiguous: None,
         hashed: None,
+        second_stage: None,
         memory,
         decode,
     }

@@ -1,6 +1,7 @@
 //! RISC-V Sv32, Sv39, Sv48 and Sv57 (privileged architecture, supervisor level).
 use super::format::{
-    Arch, Canonical, Contiguous, Entry, HardwareBits, Level, MemoryType, StoreOrdering, StructureScope,
+    Arch, ByGuestAddress, Canonical, Contiguous, Entry, HardwareBits, Level, MemoryType, SecondStage,
+    StoreOrdering, StructureScope,
 };
 use super::perms::Perms;
 
@@ -89,6 +90,8 @@ fn g_stage(name: &'static str, levels: u8) -> Arch {
         root.table_bytes *= 4;
     }
     arch.decode = |level, raw| decode(level, raw & !GLOBAL, 9);
+    let by_address = ByGuestAddress::DropsCombined;
+    arch.second_stage = Some(SecondStage { by_address, host: None });
     arch
 }
 
@@ -110,6 +113,7 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         sets_dirty: false,
         contiguous: Some(contiguous),
         hashed: None,
+        second_stage: None,
         memory,
         decode: |level, raw| one_stage(level, raw, 9),
     }

@@ -50,6 +50,7 @@ impl Arch {
             sets_dirty: false,
             contiguous: None,
             hashed: None,
+            second_stage: None,
             memory,
             decode: long_mode,
         }
@@ -129,6 +130,7 @@ impl Arch {
             sets_dirty: false,
             contiguous: None,
             hashed: None,
+            second_stage: None,
             memory,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),

@@ -39,6 +39,7 @@ impl Arch {
             sets_dirty: false,
             contiguous: None,
             hashed: None,
+            second_stage: None,
             memory,
             decode,
         }

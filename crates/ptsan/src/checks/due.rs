@@ -1,6 +1,6 @@
 //! Reports debts that are due: CPUs that still owe a flush when it must have been carried out.
 use crate::arch::{Entry, Perms, StoreOrdering};
-use crate::cpu::{Cpu, CpuState, Loaded, TlbEntry};
+use crate::cpu::{CombinedEntry, Cpu, CpuState, GuestPage, Loaded, TlbEntry};
 use crate::memory::Memory;
 use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt, is_state};
 use crate::report::{Kind, Place, Rule};
@@ -249,7 +249,7 @@ impl Sanitizer {
         let Some(found) = (0..self.cpus.len()).find_map(|cpu| {
             self.own_to(memory, cpu, phys, size).or_else(|| self.global_to(memory, cpu, phys, size))
         }) else {
-            return;
+            return self.check_data_combined(memory, (phys, size), (kind, rule));
         };
         let InTlb { cpu, space, global, va, level, entry, stale } = found;
         let place = Place { frame: Some(phys), va: Some(va), cpu: Some(cpu), level: Some(level), space };
@@ -263,6 +263,43 @@ impl Sanitizer {
         if self.tells {
             let space = if global { Some(GLOBAL) } else { space };
             self.debts.note_reported(space.unwrap_or(GLOBAL), va, level);
+        }
+    }
+
+    /// Reports the frame if a CPU has combined a translation to it of both stages, for the guest that
+    /// it runs, and stage 2 no longer gives it.
+    fn check_data_combined(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (phys, size): (u64, u64),
+        rule: (Kind, Rule),
+    ) {
+        let held = |cpu: usize| {
+            let c = &self.cpus[cpu];
+            let loaded = c.loaded.filter(|_| c.state == CpuState::Active)?;
+            let stale = |held: &(GuestPage, CombinedEntry)| {
+                let CombinedEntry { gpa, entry, .. } = held.1;
+                let inside = entry.phys >= phys && entry.phys < phys.saturating_add(size);
+                let gives = || self.look(memory, loaded.root, gpa).is_ok_and(|now| now.phys == entry.phys);
+                inside && !self.is_reported(loaded.space, gpa) && !gives()
+            };
+            let found = c.combined.of(loaded.space).filter(stale);
+            let (page, held) = found.min_by_key(|(page, held)| (held.gpa, page.number, page.va))?;
+            Some((cpu, loaded, page, held))
+        };
+        let Some((cpu, loaded, page, held)) = (0..self.cpus.len()).find_map(held) else { return };
+        let CombinedEntry { gpa, level, entry } = held;
+        let (frame, space) = (Some(phys), Some(loaded.space));
+        let place = Place { frame, va: Some(gpa), cpu: Some(cpu), level: Some(level), space };
+        let why = self.explain_flush(cpu, loaded.space, Some(gpa), None, Some(entry.since));
+        self.report(rule.0, rule.1, place, || {
+            let GuestPage { number, va } = page;
+            format!(
+                "CPU {cpu} has combined {va:#x} of the guest's space {number:#x} and {gpa:#x} to it; {why}"
+            )
+        });
+        if self.tells {
+            self.debts.note_reported(loaded.space, gpa, level);
         }
     }
 

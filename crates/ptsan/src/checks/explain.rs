@@ -40,6 +40,11 @@ impl Sanitizer {
             {
                 return "was for another space";
             }
+            Target::Page { va: of, .. }
+                if rule == Some(Rule::CombinedStale) && Some(of >> 12) == va.map(|va| va >> 12) =>
+            {
+                return "spares what was combined of both stages";
+            }
             Target::Page { va, .. } => Some((va, va)),
             Target::Range { start, end, .. } | Target::EverySpace { start, end, .. } => {
                 Some((start, end.saturating_sub(1)))

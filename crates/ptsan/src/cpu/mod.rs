@@ -2,6 +2,7 @@
 //! translation.
 //!
 //! Entries stay until something drops them: the worst that hardware may do.
+mod combined;
 mod context;
 mod entry;
 mod flush;
@@ -11,6 +12,8 @@ mod slots;
 mod translation;
 mod visits;
 
+pub(crate) use combined::CombinedEntry;
+pub use combined::GuestPage;
 pub(crate) use context::Context;
 pub(crate) use entry::{Table, TlbEntry};
 pub(crate) use flush::Strides;

@@ -1,10 +1,11 @@
 //! One CPU: the roots that it has loaded and the entries that it holds.
+use super::combined::Combined;
 use super::context::Context;
 use super::entry::Table;
 use super::flush::{Flush, Strides, Target};
 use super::hashed::HashedTlb;
 use super::visits::{Visit, Visits};
-use crate::arch::{Arch, Perms, StructureScope};
+use crate::arch::{Arch, ByGuestAddress, Perms, SecondStage, StructureScope};
 use crate::hash::FastMap;
 use crate::shadow::FrameRef;
 
@@ -55,6 +56,8 @@ pub(crate) struct Cpu {
     spare: Vec<u32>,
     /// Global translations. It has no paging-structure entries.
     pub(crate) globals: Context,
+    /// Translations combined of both stages, if the tables are those of stage 2.
+    pub(crate) combined: Combined,
     /// The most entries of each kind in a context.
     tlb: usize,
     /// The TLB, if CPUs look pages up in a hash table.
@@ -90,6 +93,7 @@ impl Cpu {
             by_space: FastMap::default(),
             spare: Vec::new(),
             globals: Context::new(u64::MAX, tlb),
+            combined: Combined::default(),
             tlb,
             hashed: HashedTlb::default(),
             registers: Vec::new(),
@@ -161,11 +165,33 @@ impl Cpu {
 
     /// Switches to another root.
     pub(crate) fn load(&mut self, loaded: Loaded, asids: bool) {
+        if !asids {
+            self.combined.clear();
+        }
         self.settled = !asids;
         self.loaded = Some(loaded);
         self.state = CpuState::Active;
         self.last_flush = None;
         self.flights.clear();
+    }
+
+    /// Drops what the flush of a second stage drops of the translations combined from it.
+    pub(crate) fn flush_combined(&mut self, flush: Flush, second: SecondStage) {
+        let (guest, range) = match flush.target {
+            Target::All => return self.combined.clear(),
+            Target::Space(guest) => return self.combined.drop_guest(guest),
+            _ if second.by_address != ByGuestAddress::DropsCombined => return,
+            Target::Page { space, va } => {
+                (Some(space), Strides { start: va & !0xfff, end: (va | 0xfff).saturating_add(1), stride: 1 })
+            }
+            Target::Range { space, start, end, stride } => {
+                (Some(space), Strides { start, end, stride: stride.max(1) })
+            }
+            Target::EverySpace { start, end, stride } => {
+                (None, Strides { start, end, stride: stride.max(1) })
+            }
+        };
+        self.combined.drop_addresses(guest, |gpa| range.hit(gpa, 1 << 12));
     }
 
     /// Ends the walks in flight whose tables the flush would drop from a paging-structure cache.
@@ -203,6 +229,7 @@ impl Cpu {
             self.spare.push(index);
         }
         self.visits.forget(space);
+        self.combined.drop_guest(space);
     }
 
     /// Returns whether the CPU runs in the space, and uses entries cached there before `since`.

@@ -66,20 +66,6 @@ impl Sanitizer {
         });
     }
 
-    /// Tells that a CPU invalidates all that it has cached of stage 1 for the guest that it runs.
-    /// Called on the sanitizer of stage 2, with [`Config::two_stages`](crate::Config::two_stages).
-    ///
-    /// CPUs cache translations that are combined of both stages. An invalidation by intermediate
-    /// physical address (AArch64 `TLBI IPAS2E1IS`) does not drop these, so that it has to be
-    /// followed by this one (`VMALLE1IS`).
-    pub fn stage1_flushed(&mut self, cpu: usize) {
-        self.hook(|s| {
-            if s.has_cpu(cpu) {
-                s.debts.combined_flushed(cpu);
-            }
-        });
-    }
-
     fn complete_flushes(&mut self) {
         let two_stages = self.config.two_stages;
         let (now, last) = (self.event, self.last_issued);

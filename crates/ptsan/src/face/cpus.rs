@@ -84,6 +84,7 @@ impl Sanitizer {
         if !aligned || memory.read(root, level.entry_bytes).is_none() {
             self.misuse(Rule::BadRoot, place);
         }
+        self.check_number(cpu, root, space);
         let frame = self.reached(memory, root, None, place, false);
         if let Some(f) = self.frames.get_mut(frame) {
             f.history.push(self.event, Happened::RootLoaded { cpu });
@@ -187,6 +188,9 @@ impl Sanitizer {
         if self.config.arch.hashed.is_some() {
             return self.invalidate_hashed(memory, cpu, flush);
         }
+        if !self.is_possible(cpu, flush) {
+            return;
+        }
         if self.config.is_without_effect(flush) {
             self.cpus[cpu].note_flush(self.event, flush);
             return;
@@ -198,6 +202,9 @@ impl Sanitizer {
         let c = &mut self.cpus[cpu];
         c.note_flush(event, flush);
         c.end_flights(arch, flush);
+        if let Some(second) = arch.second_stage {
+            c.flush_combined(flush, second);
+        }
         let leaf_only = flush.leaf_only;
         let mut reload = false;
         let (space, range) = match flush.target {

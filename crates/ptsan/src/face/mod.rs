@@ -7,9 +7,11 @@ mod frames;
 mod harness;
 mod hashed;
 mod misuse;
+mod numbers;
 mod operations;
 mod recorded;
 mod results;
+mod stages;
 mod stores;
 mod tables;
 

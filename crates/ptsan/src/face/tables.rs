@@ -148,6 +148,7 @@ impl Sanitizer {
         } else {
             self.check_unlinked(at);
         }
+        self.numbers.release(phys);
         self.frames.free(at, self.event);
         if self.config.track_origins
             && let Some(f) = self.frames.get_mut(at)

@@ -4,7 +4,9 @@
 //! memory, which [`GuestMemory`] reads through stage 2, as the walker does.
 use super::shared::Shared;
 use crate::arch::Access;
+use crate::cpu::{Fault, GuestPage};
 use crate::memory::Memory;
+use crate::state::Sanitizer;
 
 /// The memory of a guest: each read is translated by stage 2 first, on a CPU, with whatever that
 /// CPU has cached.
@@ -32,6 +34,7 @@ use crate::memory::Memory;
 /// stage1.switch(&guest, 0, 0x1000, 1);
 /// let ipa = stage1.translate(&guest, 0, 0x5123, Access::READ).unwrap().phys;
 /// assert_eq!(stage2.translate(&ram, 0, ipa, Access::READ).unwrap().phys, 0x9123);
+/// assert_eq!(guest.access(&mut stage1, 1, 0x5123, Access::READ), Ok(0x9123)); // both, and cached as one
 /// ```
 #[derive(Debug)]
 pub struct GuestMemory<'a, M: ?Sized> {
@@ -45,6 +48,21 @@ impl<'a, M: Memory + ?Sized> GuestMemory<'a, M> {
     /// machine.
     pub fn new(stage2: &'a Shared, cpu: usize, memory: &'a M) -> Self {
         Self { stage2, cpu, memory }
+    }
+
+    /// Accesses `va` as a program of the guest does, through both stages: the tables of stage 1, of
+    /// the sanitizer `stage1`, and those of stage 2. The CPU caches what it combines of both.
+    /// Returns the physical address. `number` is that of the guest's space (ASID, PCID).
+    ///
+    /// # Errors
+    /// Returns the fault, of whichever stage.
+    pub fn access(&self, stage1: &mut Sanitizer, number: u64, va: u64, access: Access) -> Result<u64, Fault> {
+        let gpa = stage1.translate(self, self.cpu, va, access)?.phys;
+        let page = GuestPage { number, va };
+        let mut stage2 = self.stage2.lock();
+        // All accesses of a guest are those of a user to stage 2.
+        let access = Access { user: true, ..access };
+        stage2.translate_combined(self.memory, self.cpu, page, gpa, access).map(|found| found.phys)
     }
 
     fn at(&self, address: u64) -> Option<u64> {

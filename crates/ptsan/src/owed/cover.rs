@@ -1,6 +1,6 @@
 //! The extent of a flush.
 use super::debt::{GLOBAL, PageDebt, TableDebt};
-use crate::arch::{Arch, StoreOrdering, StructureScope};
+use crate::arch::{Arch, ByGuestAddress, StoreOrdering, StructureScope};
 use crate::cpu::{Flush, Strides, Target};
 
 /// A flush on a CPU that runs in a space.
@@ -69,7 +69,10 @@ impl Cover<'_> {
     /// Pays a debt that the flush covers, if the store came before it.
     pub(super) fn settle(&self, cpu: usize, debt: &mut PageDebt) {
         if self.is_ordered(cpu, debt.since, debt.by) {
-            if self.two_stages && !matches!(self.flush.target, Target::All | Target::Space(_)) {
+            let drops_combined =
+                self.arch.second_stage.is_some_and(|s| s.by_address == ByGuestAddress::DropsCombined);
+            let whole = matches!(self.flush.target, Target::All | Target::Space(_));
+            if self.two_stages && !whole && !drops_combined {
                 debt.combined.insert(cpu);
             } else {
                 debt.cpus.remove(cpu);

@@ -70,6 +70,10 @@ impl Group {
             | K::TableMapped
             | K::WriteExecute
             | K::BitLost
+            | K::WrongNumber
+            | K::FreeUnderReader
+            | K::TornEntry
+            | K::UnlockedWrite
             | K::FreeWhileLinked
             | K::LinkedBeforeCleared
             | K::NotZero

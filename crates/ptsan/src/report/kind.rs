@@ -28,6 +28,14 @@ pub enum Kind {
     DataFreedBeforeFlush,
     /// A data frame was handed out again, or made a table, while a CPU could still translate to it.
     DataReusedBeforeFlush,
+    /// A root was loaded with the number of another one, or was given one that another has.
+    WrongNumber,
+    /// A table was freed while software that walks without a lock could still read it.
+    FreeUnderReader,
+    /// An entry of several words was changed in pieces while a device could read it.
+    TornEntry,
+    /// An entry was stored to without the lock of its tables.
+    UnlockedWrite,
     /// A page table is mapped writable to user mode.
     TableMapped,
     /// A frame may be written at one address and executed at another.
@@ -70,7 +78,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, the worst first.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 30] = [
         Self::StaleUse,
         Self::Disagreement,
         Self::FreeBeforeFlush,
@@ -78,6 +86,10 @@ impl Kind {
         Self::FlushMissing,
         Self::DataFreedBeforeFlush,
         Self::DataReusedBeforeFlush,
+        Self::WrongNumber,
+        Self::FreeUnderReader,
+        Self::TornEntry,
+        Self::UnlockedWrite,
         Self::TableMapped,
         Self::WriteExecute,
         Self::BitLost,
@@ -110,6 +122,10 @@ impl Kind {
             Self::FlushMissing => "flush-missing",
             Self::DataFreedBeforeFlush => "data-freed-before-flush",
             Self::DataReusedBeforeFlush => "data-reused-before-flush",
+            Self::WrongNumber => "wrong-number",
+            Self::FreeUnderReader => "free-under-reader",
+            Self::TornEntry => "torn-entry",
+            Self::UnlockedWrite => "unlocked-write",
             Self::TableMapped => "table-mapped",
             Self::WriteExecute => "write-execute",
             Self::BitLost => "bit-lost",

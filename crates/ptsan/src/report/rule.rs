@@ -45,6 +45,8 @@ rules! {
     Remapped = "memory maps the page elsewhere, but a cached translation was used; a flush is missing",
     /// The cached translation allows an access that memory forbids.
     PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
+    /// A translation that a CPU combined of both stages outlived a change of stage 2.
+    CombinedStale = "stage 2 no longer gives what a CPU has combined of both stages; flush all of the guest, or stage 1 after the address",
     /// The page is mapped, but the registers that hold the root's entries do not say so.
     NotReloaded = "memory maps the page, but the root's entries held in registers do not; reload the root",
     /// A permission was added, the CPU faulted, and it faults again: its TLB keeps entries that
@@ -70,6 +72,14 @@ rules! {
     UnlinkNotFlushed = "a table was unlinked and freed, and a CPU that may hold it was not flushed in between",
     /// A number of a space stands for another root, and entries of the old one were not flushed.
     NumberReused = "the number of an address space stands for another root; flush it on each CPU that used the old one",
+    /// A root was given the number of another one.
+    NumberTaken = "a root was given a number that another root has; give each root one of its own",
+    /// A root was loaded with another number than it was given, or with another root's.
+    OtherNumber = "a root was loaded with another number than it was given, or with another root's; load both together",
+    /// Two CPUs run different roots under one number.
+    NumberShared = "two CPUs run different roots under one number; give each root a number of its own",
+    /// A guest was given the number of the host.
+    NumberOfHost = "a guest has the number that the host runs under; give it another one",
     /// A data frame was given away, and a CPU may still translate to it.
     DataNotFlushed = "a CPU may still translate to a data frame that was given away; flush it first",
     /// A data frame was given away while an entry maps it.
@@ -162,6 +172,8 @@ rules! {
     NoSuchCpu = "there is no such CPU",
     /// The space was never loaded or announced.
     NoSuchSpace = "the address space was never loaded nor announced, or is gone",
+    /// The format has no invalidation of one guest-physical address.
+    NoSuchFlush = "these tables of a second stage have no invalidation by address; call flush with Flush::space or Flush::all",
     /// The call needs a loaded root.
     NoRoot = "the CPU has no root loaded",
     /// The root has no memory behind it or is misaligned.

@@ -25,6 +25,10 @@ pub struct Config {
     /// A table may then be freed while a CPU that has *another* space loaded holds it. It must be
     /// flushed before that CPU uses the space again; a walk that shows otherwise is reported.
     pub asids: bool,
+    /// A number of a space stands for the same root on all CPUs: two that run different roots under
+    /// one number are a finding ([`crate::Kind::WrongNumber`]). CPUs that share a TLB need it
+    /// (AArch64 with `TTBR.CnP`), and so does code whose invalidations by number are broadcast.
+    pub common_numbers: bool,
     /// Frames may be tables of several levels: an entry of the root points at the root itself.
     pub recursive: bool,
     /// Reports old entries in a table that a walk reaches first, without a told link. Code that
@@ -98,6 +102,7 @@ impl Config {
             cpus: 1,
             arch,
             asids: false,
+            common_numbers: false,
             recursive: false,
             infer_leftovers: false,
             eager_walkers: false,

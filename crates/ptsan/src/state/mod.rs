@@ -5,6 +5,7 @@ mod config;
 mod errata;
 mod hashed;
 mod issued;
+mod numbers;
 mod operations;
 mod sanitizer;
 mod stats;

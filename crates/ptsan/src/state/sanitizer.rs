@@ -3,6 +3,7 @@ use super::chance::Chance;
 use super::config::Config;
 use super::hashed::Hashed;
 use super::issued::Issued;
+use super::numbers::Numbers;
 use super::operations::Operations;
 use super::stats::Stats;
 use crate::cpu::Cpu;
@@ -37,6 +38,8 @@ pub struct Sanitizer {
     pub(crate) event: u64,
     pub(crate) stats: Stats,
     pub(crate) spaces: FastMap<u64, ()>,
+    /// The numbers that roots were given.
+    pub(crate) numbers: Numbers,
     /// The flushes that CPUs owe.
     pub(crate) debts: Debts,
     /// Tables that were reported when they were freed: later findings about them have the same
@@ -90,6 +93,7 @@ impl Sanitizer {
             event: 0,
             stats: Stats::default(),
             spaces: FastMap::default(),
+            numbers: Numbers::default(),
             debts: Debts::new(config.debts),
             blamed: FastMap::default(),
             mappings: Mappings::default(),

@@ -12,6 +12,7 @@ mod expect;
 mod flood;
 mod formats;
 mod fuzz;
+mod guests;
 mod hashed;
 mod kinds;
 mod leftovers;

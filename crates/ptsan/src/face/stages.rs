@@ -1,0 +1,137 @@
+//! The hooks of a hypervisor: invalidations of stage 1, and accesses of a guest.
+//!
+//! All are called on the sanitizer of stage 2. A space is a guest there: its number is the VMID, the
+//! ASID of the host (AMD), or the address of the root of the EPT.
+use crate::arch::{Access, ByGuestAddress};
+use crate::checks::stale;
+use crate::cpu::{CombinedEntry, Fault, Flush, GuestPage, Loaded, Target, TlbEntry, Translation};
+use crate::memory::Memory;
+use crate::report::{Kind, Place, Rule};
+use crate::shadow::FrameRef;
+use crate::state::Sanitizer;
+
+impl Sanitizer {
+    /// Tells that a CPU invalidates all that it has cached of stage 1 for the guest that it runs,
+    /// with what it has combined of both stages: `TLBI VMALLE1IS`, `HFENCE.VVMA` without operands,
+    /// `INVVPID` of the guest's number. Translations of stage 2 alone stay.
+    ///
+    /// AArch64 needs it after an invalidation by intermediate physical address (`TLBI IPAS2E1IS`),
+    /// which spares what was combined ([`crate::Config::two_stages`]).
+    pub fn stage1_flushed(&mut self, cpu: usize) {
+        self.hook(|s| {
+            if s.has_cpu(cpu) {
+                s.debts.combined_flushed(cpu);
+                s.drop_stage1(cpu, None, None);
+            }
+        });
+    }
+
+    /// Tells that a CPU invalidates what it has cached of stage 1 for one space of the guest that it
+    /// runs (`number`, or all), at one address (`va`, or all): `TLBI VAE1IS`, `INVLPGA`,
+    /// `HFENCE.VVMA` with operands, `INVVPID` of an address. A guest does so itself.
+    ///
+    /// It helps against no change of stage 2: which addresses of the guest a frame has, the
+    /// hypervisor does not know.
+    pub fn stage1_part_flushed(&mut self, cpu: usize, number: Option<u64>, va: Option<u64>) {
+        self.hook(|s| {
+            if s.has_cpu(cpu) {
+                s.drop_stage1(cpu, number, va);
+            }
+        });
+    }
+
+    fn drop_stage1(&mut self, cpu: usize, number: Option<u64>, va: Option<u64>) {
+        let c = &mut self.cpus[cpu];
+        if let Some(loaded) = c.loaded {
+            c.combined.drop_stage1(loaded.space, number, va);
+        }
+    }
+
+    /// Translates an access of a guest that stage 1 has translated to the guest-physical address
+    /// `gpa`. The CPU caches what it combines of both stages, under `page`, and answers from that
+    /// until an invalidation drops it. [`crate::GuestMemory::access`] calls it.
+    ///
+    /// An answer that stage 2 no longer gives is a finding ([`Rule::CombinedStale`]).
+    ///
+    /// # Errors
+    /// Returns the fault of stage 2.
+    pub fn translate_combined(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        page: GuestPage,
+        gpa: u64,
+        access: Access,
+    ) -> Result<Translation, Fault> {
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.notice(gpa);
+            let loaded = s.loaded(memory, cpu, gpa)?;
+            match s.combined(cpu, loaded, page, gpa).filter(|held| held.perms.allows(access)) {
+                Some(held) => {
+                    s.stats.translations += 1;
+                    s.stats.tlb_hits += 1;
+                    s.compare_combined(memory, (cpu, loaded), (page, gpa), access, held);
+                    Ok(held)
+                }
+                None => {
+                    let found = s.access(memory, cpu, gpa, access)?;
+                    s.combine(cpu, loaded, page, gpa, found);
+                    Ok(found)
+                }
+            }
+        })
+    }
+
+    /// Returns what the CPU has combined for a page of the guest. What stage 1 maps elsewhere now was
+    /// invalidated there.
+    fn combined(&self, cpu: usize, loaded: Loaded, page: GuestPage, gpa: u64) -> Option<Translation> {
+        let held = self.cpus[cpu].combined.get(loaded.space, page).filter(|held| held.gpa == gpa & !0xfff)?;
+        let TlbEntry { phys, perms, memory_type, .. } = held.entry;
+        let phys = phys | gpa & 0xfff;
+        let (global, accessed, from_tlb) = (false, true, true);
+        Some(Translation { phys, perms, level: held.level, global, memory_type, accessed, from_tlb })
+    }
+
+    fn combine(&mut self, cpu: usize, loaded: Loaded, page: GuestPage, gpa: u64, found: Translation) {
+        let Translation { phys, perms, level, memory_type, .. } = found;
+        let (phys, since, via) = (phys & !0xfff, self.event, FrameRef::UNKNOWN);
+        let entry = TlbEntry { phys, since, via, perms, memory_type, denied: false };
+        let held = CombinedEntry { gpa: gpa & !0xfff, entry, level };
+        self.cpus[cpu].combined.insert(loaded.space, page, held, self.config.tlb);
+    }
+
+    fn compare_combined(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        (page, gpa): (GuestPage, u64),
+        access: Access,
+        used: Translation,
+    ) {
+        let truth = self.look(memory, loaded.root, gpa);
+        if stale(access, Ok(used), truth).is_some()
+            && !self.debts.was_reported(&self.config.arch, loaded.space, gpa)
+            && !self.operations.suspect(cpu, loaded.space, gpa, access, self.event)
+        {
+            let when = format!(
+                "combined of both stages for {:#x} in space {:#x} of the guest; ",
+                page.va & !0xfff,
+                page.number
+            );
+            let rule = Rule::CombinedStale;
+            self.report_stale((cpu, loaded.space), gpa, access, rule, Ok(used), truth, &when);
+        }
+    }
+
+    /// Returns whether the format has such an invalidation, and reports one that it has not.
+    pub(super) fn is_possible(&mut self, cpu: usize, flush: Flush) -> bool {
+        let never = self.config.arch.second_stage.is_some_and(|s| s.by_address == ByGuestAddress::Never);
+        if !never || matches!(flush.target, Target::All | Target::Space(_)) {
+            return true;
+        }
+        let place = Place { cpu: Some(cpu), ..Place::default() };
+        self.report(Kind::Misuse, Rule::NoSuchFlush, place, || format!("{flush}"));
+        false
+    }
+}
