@@ -69,6 +69,7 @@ impl Sanitizer {
     fn complete_flushes(&mut self) {
         let two_stages = self.config.two_stages;
         let (now, last) = (self.event, self.last_issued);
+        let spares_globals = self.config.spares_globals();
         let takes_two = self.config.errata.dsb_misses_stores;
         for mut issued in std::mem::take(&mut self.issued) {
             if takes_two && issued.waited.is_none_or(|first| first > last) {
@@ -77,7 +78,8 @@ impl Sanitizer {
                 continue;
             }
             let Issued { cpu, flush, loaded, before, .. } = issued;
-            self.debts.pay(cpu, Cover { arch: &self.config.arch, flush, loaded, before, two_stages });
+            let arch = &self.config.arch;
+            self.debts.pay(cpu, Cover { arch, flush, loaded, spares_globals, before, two_stages });
         }
     }
 
@@ -114,7 +116,7 @@ impl Sanitizer {
                 self.issued.push(Issued { cpu, flush, loaded, before, event: self.event, waited: None });
             }
         } else {
-            self.debts.pay(cpu, Cover { arch, flush, loaded, before, two_stages });
+            self.debts.pay(cpu, Cover { arch, flush, loaded, spares_globals, before, two_stages });
         }
     }
 }

@@ -272,7 +272,14 @@ impl Sanitizer {
             let (asids, event, two_stages) = (s.config.asids, s.event, s.config.two_stages);
             let Some(c) = s.cpus.get_mut(cpu) else { return };
             // No space is loaded of which the flush would reach global translations.
-            let cover = Cover { arch: &arch, flush, loaded: None, before: u64::MAX, two_stages };
+            let cover = Cover {
+                arch: &arch,
+                flush,
+                loaded: None,
+                spares_globals: false,
+                before: u64::MAX,
+                two_stages,
+            };
             s.debts.pay(cpu, cover);
             c.note_flush(event, flush);
             c.end_flights(&arch, flush);

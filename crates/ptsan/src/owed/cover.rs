@@ -10,6 +10,8 @@ pub(crate) struct Cover<'a> {
     pub(crate) flush: Flush,
     /// The space that the CPU has loaded, if a flush by address of it reaches global translations.
     pub(crate) loaded: Option<u64>,
+    /// No flush by address reaches global translations: see [`crate::Errata`].
+    pub(crate) spares_globals: bool,
     /// Stores from this event on were not ordered before the flush.
     pub(crate) before: u64,
     /// The addresses are those of stage 2: CPUs keep translations that combine both stages.
@@ -32,7 +34,10 @@ impl Cover<'_> {
             Target::Range { space, start, end, stride } => {
                 self.reaches(space, debt.space) && strides(start, end, stride).hit(debt.va, size)
             }
-            Target::EverySpace { start, end, stride } => strides(start, end, stride).hit(debt.va, size),
+            Target::EverySpace { start, end, stride } => {
+                let spared = self.spares_globals && debt.space == GLOBAL;
+                !spared && strides(start, end, stride).hit(debt.va, size)
+            }
         }
     }
 
