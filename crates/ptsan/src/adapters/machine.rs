@@ -229,7 +229,7 @@ impl Machine {
     /// Drops on every CPU the translations of `va` in the space that it runs, or all of that space.
     pub fn flush_loaded(&self, va: Option<u64>) {
         self.hook(|san, memory| {
-            for cpu in 0..san.cpus.len() {
+            for cpu in 0..san.config.cpus {
                 let Some(loaded) = san.cpus[cpu].loaded else { continue };
                 let flush = va.map_or(Flush::space(loaded.space), |va| Flush::page(loaded.space, va));
                 san.flush(memory, cpu, flush);

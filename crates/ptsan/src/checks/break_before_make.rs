@@ -246,14 +246,14 @@ impl Sanitizer {
         let frame = at.and_then(|s| self.frames.get(s.table)).map(|f| f.phys);
         let place =
             Place { frame, va: Some(va), cpu: Some(cpu), level: Some(level), space: Some(loaded.space) };
-        let why = self.explain_flush(cpu, loaded.space, Some(va), None, None);
+        let (reader, why) = (self.reader(cpu), self.explain_flush(cpu, loaded.space, Some(va), None, None));
         self.report_of(store.as_ref(), (Kind::BreakBeforeMake, rule), place, || {
             let entry = at.map_or_else(String::new, |s| format!(" by the entry at {:#x}", s.entry));
             let (held, new) = (show(held), show(new));
             let cleared = since.map_or_else(String::new, |event| {
                 format!(" (the entry was cleared at event {event}, and not flushed since)")
             });
-            format!("CPU {cpu} may hold {held}{cleared}; memory says {new}{entry} now; {why}")
+            format!("{reader} may hold {held}{cleared}; memory says {new}{entry} now; {why}")
         });
         // The flushes that it owes there are the same mistake.
         let bytes = 1u64 << self.config.arch.levels[usize::from(level)].shift;

@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt, is_state};
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::{FrameRef, Mapping, State};
-use crate::state::{EntryAt, Sanitizer};
+use crate::state::{EntryAt, Queued, Sanitizer};
 
 impl Sanitizer {
     /// Reports the flushes that CPUs owe now. An operation has ended, or a barrier of the user's
@@ -20,7 +20,7 @@ impl Sanitizer {
         }
         let (cpus, operations) = (&self.cpus, &self.operations);
         let due = |debt: &PageDebt| match operations.ended(debt.begun) {
-            true => only(&debt.cpus, |cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since)),
+            true => debt.cpus.only(|cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since)),
             false => CpuMask::default(),
         };
         let taken = self.debts.take_pages(due);
@@ -52,7 +52,7 @@ impl Sanitizer {
         let owes = |debt: &PageDebt| {
             // Debts made since it came back are due as usual.
             let due = debt.space == loaded.space && debt.since < returned && operations.ended(debt.begun);
-            if due { only(&debt.cpus, |c| c == cpu) } else { CpuMask::default() }
+            if due { debt.cpus.only(|c| c == cpu) } else { CpuMask::default() }
         };
         let taken = self.debts.take_pages(owes);
         self.report_missing(memory, taken);
@@ -97,13 +97,13 @@ impl Sanitizer {
         let low = debts.iter().map(|d| d.va).min().unwrap_or_default();
         let size = |d: &PageDebt| 1u64 << self.config.arch.levels[usize::from(d.level)].shift;
         let high = debts.iter().map(|d| d.va.saturating_add(size(d))).max().unwrap_or_default();
-        let number = debts.len();
+        let (number, who) = (debts.len(), self.readers(&cpus));
         self.report_of(first.store.as_ref(), (kind, rule), place, || {
             let pages = match number {
                 1 => format!("{low:#x} to {:#x} ({})", first.phys, first.perms),
                 n => format!("{n} pages in {low:#x}..{high:#x}"),
             };
-            format!("{} may still translate {pages}, since event {}; {why}", names(&cpus), first.since)
+            format!("{} may still translate {pages}, since event {}; {why}", who, first.since)
         });
     }
 
@@ -113,6 +113,9 @@ impl Sanitizer {
             return "what it combined of both stages was not flushed after that: call stage1_flushed"
                 .to_owned();
         }
+        if let Some(why) = self.is_waiting(cpu, debt.since, debt.unordered) {
+            return why;
+        }
         if debt.unordered {
             return "a flush came before a barrier that orders the store before it".to_owned();
         }
@@ -120,6 +123,31 @@ impl Sanitizer {
             return self.incomplete().to_owned();
         }
         self.explain_flush(cpu, space, Some(debt.va), None, Some(debt.since))
+    }
+
+    /// Names CPUs and devices: `CPU 1`, `CPUs 1, 2`, `CPU 1, device 0`.
+    fn readers(&self, all: &CpuMask) -> String {
+        let devices = all.iter().any(|number| self.is_device(number));
+        let name = |n: usize| if devices { self.reader(n) } else { n.to_string() };
+        let list: Vec<String> = all.iter().map(name).collect();
+        match (list.as_slice(), devices) {
+            ([_], _) => self.reader(all.iter().next().unwrap_or_default()),
+            (many, false) if many.len() > 8 => {
+                format!("{} CPUs, the first {}", many.len(), many[..4].join(", "))
+            }
+            (many, false) => format!("CPUs {}", many.join(", ")),
+            (many, true) => many.join(", "),
+        }
+    }
+
+    /// Says of a device that its invalidation is in the queue still, or was before the store.
+    fn is_waiting(&self, device: usize, since: u64, unordered: bool) -> Option<String> {
+        if let Some(queued) = self.queue.iter().find(|q| q.device == device && q.event > since) {
+            let Queued { flush, event, .. } = queued;
+            return Some(format!("its invalidation ({flush}, event {event}) was queued, and not waited for"));
+        }
+        let early = unordered && self.is_device(device);
+        early.then(|| "its invalidation was queued before the store".to_owned())
     }
 
     fn incomplete(&self) -> &'static str {
@@ -138,7 +166,7 @@ impl Sanitizer {
     /// Reports a table that CPUs may hold since it was unlinked, and returns whether any does.
     pub(crate) fn check_unlinked(&mut self, at: FrameRef) -> bool {
         let cpus = &self.cpus;
-        let due = |debt: &TableDebt| only(&debt.cpus, |cpu| cpus[cpu].runs(debt.space));
+        let due = |debt: &TableDebt| debt.cpus.only(|cpu| cpus[cpu].runs(debt.space));
         let Some(debt) = self.debts.take_table(at, due) else { return false };
         let Some(cpu) = debt.cpus.iter().next() else { return false };
         let phys = self.frames.get(at).map(|f| f.phys);
@@ -150,16 +178,19 @@ impl Sanitizer {
             space: Some(debt.space),
         };
         let held = Some(Rule::HeldInStructureCache);
-        let why = if debt.unordered {
+        let why = if let Some(why) = self.is_waiting(cpu, debt.since, debt.unordered) {
+            why
+        } else if debt.unordered {
             "a flush came before a barrier that orders the store before it".to_owned()
         } else if self.is_incomplete(cpu, debt.since) {
             self.incomplete().to_owned()
         } else {
             self.explain_flush(cpu, debt.space, Some(debt.va), held, Some(debt.since))
         };
+        let who = self.readers(&debt.cpus);
         let rule = (Kind::FreeBeforeFlush, Rule::UnlinkNotFlushed);
         self.report_of(debt.store.as_ref(), rule, place, || {
-            format!("{} may hold it, since event {}; {why}", names(&debt.cpus), debt.since)
+            format!("{} may hold it, since event {}; {why}", who, debt.since)
         });
         self.forgive_table(debt.space, debt.va, debt.level);
         self.blame(at);
@@ -221,9 +252,7 @@ impl Sanitizer {
             };
             let cpus = &self.cpus;
             let due = |debt: &PageDebt| match overlaps(debt) && gone(debt) {
-                true => {
-                    only(&debt.cpus, |cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since))
-                }
+                true => debt.cpus.only(|cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since)),
                 false => CpuMask::default(),
             };
             let taken = debts.take_pages(due);
@@ -254,11 +283,12 @@ impl Sanitizer {
         let InTlb { cpu, space, global, va, level, entry, stale } = found;
         let place = Place { frame: Some(phys), va: Some(va), cpu: Some(cpu), level: Some(level), space };
         let why = self.explain_flush(cpu, space.unwrap_or_default(), Some(va), None, Some(entry.since));
+        let reader = self.reader(cpu);
         let rule = if stale { rule } else { Rule::DataStillMapped };
         self.report(kind, rule, place, || {
             let (perms, since) = (entry.perms, entry.since);
             let global = if global { ", global" } else { "" };
-            format!("CPU {cpu} translates {va:#x} to it ({perms}{global}), since event {since}; {why}")
+            format!("{reader} translates {va:#x} to it ({perms}{global}), since event {since}; {why}")
         });
         if self.tells {
             let space = if global { Some(GLOBAL) } else { space };
@@ -292,10 +322,11 @@ impl Sanitizer {
         let (frame, space) = (Some(phys), Some(loaded.space));
         let place = Place { frame, va: Some(gpa), cpu: Some(cpu), level: Some(level), space };
         let why = self.explain_flush(cpu, loaded.space, Some(gpa), None, Some(entry.since));
+        let reader = self.reader(cpu);
         self.report(rule.0, rule.1, place, || {
             let GuestPage { number, va } = page;
             format!(
-                "CPU {cpu} has combined {va:#x} of the guest's space {number:#x} and {gpa:#x} to it; {why}"
+                "{reader} has combined {va:#x} of the guest's space {number:#x} and {gpa:#x} to it; {why}"
             )
         });
         if self.tells {
@@ -386,20 +417,4 @@ struct InTlb {
     entry: TlbEntry,
     /// Memory no longer gives it.
     stale: bool,
-}
-
-fn only(cpus: &CpuMask, which: impl Fn(usize) -> bool) -> CpuMask {
-    let mut left = CpuMask::default();
-    cpus.iter().filter(|&cpu| which(cpu)).for_each(|cpu| left.insert(cpu));
-    left
-}
-
-/// Names CPUs: `CPU 1`, `CPUs 1, 2`.
-fn names(cpus: &CpuMask) -> String {
-    let list: Vec<String> = cpus.iter().map(|cpu| cpu.to_string()).collect();
-    match list.as_slice() {
-        [one] => format!("CPU {one}"),
-        many if many.len() > 8 => format!("{} CPUs, the first {}", many.len(), many[..4].join(", ")),
-        many => format!("CPUs {}", many.join(", ")),
-    }
 }

@@ -2,7 +2,7 @@
 use crate::arch::StructureScope;
 use crate::cpu::{Flush, Target};
 use crate::report::Rule;
-use crate::state::Sanitizer;
+use crate::state::{Queued, Sanitizer};
 
 impl Sanitizer {
     /// Describes the last flush of a CPU, and why the entry that the CPU holds for `space` (and
@@ -16,8 +16,12 @@ impl Sanitizer {
         rule: Option<Rule>,
         since: Option<u64>,
     ) -> String {
+        if let Some(Queued { flush, event, .. }) = self.queue.iter().find(|q| q.device == cpu) {
+            return format!("its invalidation ({flush}, event {event}) was queued, and not waited for");
+        }
         let Some((event, flush)) = self.cpus.get(cpu).and_then(|c| c.last_flush()) else {
-            return "it has flushed nothing since it loaded the root".to_owned();
+            let loaded = if self.is_device(cpu) { "was attached" } else { "loaded the root" };
+            return format!("it has flushed nothing since it {loaded}");
         };
         let why = if since.is_some_and(|s| event <= s) {
             "came before that"

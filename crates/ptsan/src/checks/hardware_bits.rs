@@ -38,7 +38,10 @@ impl Sanitizer {
             let runs = c.state == CpuState::Active && c.loaded.is_some_and(|l| l.frame == root);
             runs && self.running != Some(cpu)
         };
-        if !before.sets_dirty || after.dirty || (self.running.is_none() && self.cpus.len() == 1) {
+        if !before.sets_dirty
+            || after.dirty
+            || (self.running.is_none() && self.config.cpus == 1 && self.cpus.len() == 1)
+        {
             return true;
         }
         let found = ways.iter().find_map(|&(root, va)| {
@@ -49,8 +52,9 @@ impl Sanitizer {
         let space = self.cpus[cpu].loaded.map(|l| l.space);
         let frame = self.frames.get(at.table).map(|f| f.phys);
         let place = Place { frame, va: Some(va), cpu: Some(cpu), level: Some(at.level), space };
+        let reader = self.reader(cpu);
         self.report(Kind::BitLost, Rule::DirtyLost, place, || {
-            format!("CPU {cpu} may write the page; the entry at {:#x} held {old:#x}", at.entry)
+            format!("{reader} may write the page; the entry at {:#x} held {old:#x}", at.entry)
         });
         true
     }

@@ -93,9 +93,10 @@ impl Sanitizer {
         let space = held.space.unwrap_or_default();
         let why = self.explain_flush(held.cpu, space, held.va, Some(held.rule), held.since);
         let store = self.debts.store_of_table(at).cloned();
+        let reader = self.reader(held.cpu);
         self.report_of(store.as_ref(), (kind, held.rule), place, || {
             let since = held.since.map_or_else(String::new, |e| format!(", since event {e}"));
-            format!("CPU {} is {state}{since}; {why}", held.cpu)
+            format!("{reader} is {state}{since}; {why}")
         });
         self.blame(at);
         true

@@ -133,8 +133,7 @@ impl Sanitizer {
             let Some(rule) = self.loss(memory, phys, page, above, at, new).or(state) else { continue };
             let Page { va, level, phys: mapped, perms, global } = page;
             let holders = if global { self.may_hold_global(root, before.since) } else { CpuMask::default() };
-            let nobody = if global { holders.is_empty() } else { may_hold.is_empty() };
-            if nobody {
+            if holders.is_empty() && may_hold.is_empty() {
                 continue;
             }
             let store = self.reports.stored(since);
@@ -156,12 +155,17 @@ impl Sanitizer {
                 cpus,
                 combined: CpuMask::default(),
             };
-            if global {
+            if global && !holders.is_empty() {
                 self.debts.add_page(debt(GLOBAL, holders));
-                continue;
             }
-            for (space, cpus) in &may_hold {
-                self.debts.add_page(debt(*space, cpus.clone()));
+            // A device holds a global page under its own number.
+            let cpus = self.config.cpus;
+            let owing = may_hold.iter().map(|(space, all)| match global {
+                true => (*space, all.only(|reader| reader >= cpus)),
+                false => (*space, all.clone()),
+            });
+            for (space, readers) in owing.filter(|(_, readers)| !readers.is_empty()) {
+                self.debts.add_page(debt(space, readers));
             }
         }
         let caches = self.config.arch.structures != StructureScope::None;
@@ -196,7 +200,8 @@ impl Sanitizer {
 
     fn may_hold_global(&self, root: FrameRef, since: u64) -> CpuMask {
         let mut cpus = CpuMask::default();
-        let held = self.cpus.iter().enumerate().filter(|(_, c)| c.visits.may_hold_global(root, since));
+        let held = self.cpus.iter().take(self.config.cpus).enumerate();
+        let held = held.filter(|(_, c)| c.visits.may_hold_global(root, since));
         held.for_each(|(cpu, _)| cpus.insert(cpu));
         cpus
     }

@@ -83,8 +83,9 @@ impl Sanitizer {
         }
     }
 
-    /// Pays the debts that the flush covers: at once, or when a barrier has completed it.
-    pub(super) fn flushed(&mut self, cpu: usize, flush: Flush) {
+    /// Pays the debts that the flush covers: at once, or when a barrier has completed it. `queued` is
+    /// the event at which it was given to a device, which needs no barrier of a CPU.
+    pub(super) fn flushed(&mut self, cpu: usize, flush: Flush, queued: Option<u64>) {
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
         let loaded = c.loaded.map(|l| l.space);
@@ -105,9 +106,10 @@ impl Sanitizer {
         // The space of which a flush by address reaches global translations.
         let loaded = loaded.filter(|_| !spares_globals);
         let two_stages = self.config.two_stages;
-        let ordering = if self.config.barriers { arch.ordering } else { StoreOrdering::Implicit };
+        let ordered = self.config.barriers && queued.is_none();
+        let ordering = if ordered { arch.ordering } else { StoreOrdering::Implicit };
         let before = match ordering {
-            StoreOrdering::Implicit => u64::MAX,
+            StoreOrdering::Implicit => queued.unwrap_or(u64::MAX),
             StoreOrdering::Completed | StoreOrdering::Fenced => self.last_barrier,
         };
         if ordering == StoreOrdering::Completed {

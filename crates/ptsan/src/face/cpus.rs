@@ -89,8 +89,9 @@ impl Sanitizer {
         if let Some(f) = self.frames.get_mut(frame) {
             f.history.push(self.event, Happened::RootLoaded { cpu });
         }
-        let (asids, event) = (self.config.asids, self.event);
+        let (asids, event) = (self.is_tagged(cpu), self.event);
         let mapped = memory.is_zero(root, u64::from(level.table_bytes)) == Some(false);
+        let device = self.is_device(cpu);
         let c = &mut self.cpus[cpu];
         let context = c.enter(space, asids);
         c.visits.leave(event, asids);
@@ -103,6 +104,8 @@ impl Sanitizer {
         c.returned = asids.then_some(event);
         c.unsynchronized = self.config.barriers;
         c.load(Loaded { space, root, frame, context }, asids);
+        // A device uses the tables as soon as it is attached.
+        c.settled |= device;
         if !asids {
             self.debts.root_changed(cpu);
         }
@@ -129,7 +132,7 @@ impl Sanitizer {
         if !self.has_cpu(cpu) {
             return;
         }
-        let (asids, event) = (self.config.asids, self.event);
+        let (asids, event) = (self.is_tagged(cpu), self.event);
         let c = &mut self.cpus[cpu];
         c.visits.leave(event, asids);
         if let Some(loaded) = c.loaded.take()
@@ -174,14 +177,22 @@ impl Sanitizer {
             if let Target::Page { va, .. } | Target::Range { start: va, .. } = flush.target {
                 s.notice(va);
             }
-            s.invalidate(memory, cpu, flush);
+            s.invalidate(memory, cpu, flush, None);
             if let Some(c) = s.cpus.get_mut(cpu) {
                 c.settled = true;
             }
         });
     }
 
-    fn invalidate(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
+    /// Carries out an invalidation on a CPU or a device. `queued` is the event at which it was given
+    /// to a device: later stores are not ordered before it.
+    pub(super) fn invalidate(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        flush: Flush,
+        queued: Option<u64>,
+    ) {
         if !self.has_cpu(cpu) {
             return;
         }
@@ -195,8 +206,8 @@ impl Sanitizer {
             self.cpus[cpu].note_flush(self.event, flush);
             return;
         }
-        self.flushed(cpu, flush);
-        let (asids, event) = (self.config.asids, self.event);
+        self.flushed(cpu, flush, queued);
+        let (asids, event) = (self.is_tagged(cpu), self.event);
         let spares_globals = self.config.spares_globals();
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
@@ -296,9 +307,9 @@ impl Sanitizer {
         }
     }
 
-    /// Tells that every CPU carries out the invalidation.
+    /// Tells that every CPU carries out the invalidation, and no device.
     pub fn flush_everywhere(&mut self, memory: &(impl Memory + ?Sized), flush: Flush) {
-        for cpu in 0..self.cpus.len() {
+        for cpu in 0..self.config.cpus {
             self.flush(memory, cpu, flush);
         }
     }

@@ -2,6 +2,7 @@
 mod accesses;
 mod barriers;
 mod cpus;
+mod devices;
 mod expect;
 mod frames;
 mod harness;

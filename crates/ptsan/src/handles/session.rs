@@ -61,7 +61,7 @@ impl<M: Memory> Session<M> {
     /// Calls `body` for each CPU, which the calls in it are about.
     pub fn each_cpu(&mut self, mut body: impl FnMut(&mut Self)) {
         let before = self.cpu;
-        for cpu in 0..self.sanitizer.cpus.len() {
+        for cpu in 0..self.sanitizer.config.cpus {
             body(self.on(cpu));
         }
         self.cpu = before;

@@ -67,7 +67,7 @@ impl Shared {
         if !self.is_scheduled() {
             return self.lock().flush_everywhere(memory, flush);
         }
-        let cpus = self.lock().cpus.len();
+        let cpus = self.lock().config.cpus;
         (0..cpus).for_each(|cpu| self.flush(memory, cpu, flush));
     }
 

@@ -52,6 +52,13 @@ impl CpuMask {
         }
     }
 
+    /// Returns those of the CPUs that `which` names.
+    pub(crate) fn only(&self, which: impl Fn(usize) -> bool) -> Self {
+        let mut left = Self::default();
+        self.iter().filter(|&cpu| which(cpu)).for_each(|cpu| left.insert(cpu));
+        left
+    }
+
     /// Lists the CPUs, lowest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let words = std::iter::once(&self.low).chain(&self.high).enumerate();

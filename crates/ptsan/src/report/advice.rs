@@ -1,17 +1,19 @@
 //! Advises a correction for a finding, where the sentence of its rule does not say it.
+use super::machine::Machine;
 use super::place::Place;
 use super::rule::Rule;
 
 /// Returns the advice, with the names of the hooks and the numbers of the place. It is empty if the
 /// rule's sentence says enough.
-pub(super) fn advice(rule: Rule, place: &Place) -> String {
+pub(super) fn advice(rule: Rule, place: &Place, machine: &Machine) -> String {
     let cpu = place.cpu.unwrap_or_default();
+    let reader = machine.reader(cpu);
     let space = place.space.unwrap_or_default();
     let frame = place.frame.unwrap_or_default();
     match rule {
         Rule::Unmapped | Rule::Remapped | Rule::PermissionRemoved => {
             format!(
-                "invalidate the page in space {space:#x} on CPU {cpu} after the store, and call flush where that is done"
+                "invalidate the page in space {space:#x} on {reader} after the store, and call flush where that is done"
             )
         }
         Rule::UnmapNotFlushed
@@ -19,15 +21,15 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
         | Rule::RestrictNotFlushed
         | Rule::DirtyNotFlushed
         | Rule::TypeNotFlushed => format!(
-            "invalidate the pages in space {space:#x} on CPU {cpu} after the store, and call flush where that is done"
+            "invalidate the pages in space {space:#x} on {reader} after the store, and call flush where that is done"
         ),
         Rule::GlobalNotFlushed => {
             format!(
-                "invalidate the pages by address or everything on CPU {cpu}: a load of the root spares them"
+                "invalidate the pages by address or everything on {reader}: a load of the root spares them"
             )
         }
         Rule::UnlinkNotFlushed => format!(
-            "clear the entry that points at the table, flush its range on CPU {cpu}, and only then call \
+            "clear the entry that points at the table, flush its range on {reader}, and only then call \
             table_freed({frame:#x})"
         ),
         Rule::WriteAndExecute => {
@@ -39,7 +41,7 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
         Rule::MappedElsewhere | Rule::OtherSize | Rule::OtherPermissions => {
             "correct the code's answer, or the entry".to_owned()
         }
-        Rule::HeldAsRoot => format!("call switch or leave on CPU {cpu} before table_freed({frame:#x})"),
+        Rule::HeldAsRoot => format!("call switch or leave on {reader} before table_freed({frame:#x})"),
         Rule::WalkedAfterFree => format!(
             "clear the entry that points at it and flush, on each CPU, before table_freed({frame:#x})"
         ),
@@ -82,7 +84,7 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
         Rule::NoSuchSpace => format!(
             "call space_destroyed({space:#x}) once, for a space that was loaded or announced with space_created"
         ),
-        Rule::NoRoot => format!("call switch on CPU {cpu} first, with a root and a space"),
+        Rule::NoRoot => format!("call switch on {reader} first, with a root and a space"),
         Rule::BadRoot => "give switch the address of the root table alone, without flags of the register, \
             aligned to the size of the table"
             .to_owned(),
@@ -96,7 +98,7 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
             None => "call hash_table first".to_owned(),
         },
         Rule::SpaceLoaded => {
-            format!("call switch or leave on CPU {cpu} before space_destroyed({space:#x})")
+            format!("call switch or leave on {reader} before space_destroyed({space:#x})")
         }
         Rule::BadArch => "give the Arch 1 to 8 levels that join without a gap, entries of 4 or 8 bytes, and \
             tables as large as their index"
@@ -114,7 +116,11 @@ mod tests {
         for rule in Rule::ALL {
             // The hook's note does it for this one.
             let said = *rule == Rule::BadArgument || rule.text().contains("; ");
-            assert!(said || !advice(*rule, &Place::default()).is_empty(), "{}", rule.name());
+            assert!(
+                said || !advice(*rule, &Place::default(), &Machine::default()).is_empty(),
+                "{}",
+                rule.name()
+            );
         }
     }
 
@@ -123,7 +129,7 @@ mod tests {
         let place =
             Place { frame: Some(0x1000), va: Some(0x2000), cpu: Some(3), level: Some(0), space: Some(7) };
         for rule in [Rule::Unmapped, Rule::HeldAsRoot, Rule::NoSuchSpace, Rule::SpaceLoaded, Rule::NoRoot] {
-            let advice = advice(rule, &place);
+            let advice = advice(rule, &place, &Machine::default());
             assert!(["CPU 3", "(0x7)", "0x1000"].iter().any(|number| advice.contains(number)), "{advice}");
         }
     }

@@ -1,5 +1,5 @@
 //! Records the events of a table frame.
-use crate::arch::level_name;
+use super::machine::Machine;
 use std::fmt;
 
 /// Something that happened to a table frame.
@@ -45,17 +45,17 @@ pub struct HistoryEvent {
 }
 
 impl Happened {
-    /// Describes the event, with these names of levels.
-    pub(super) fn text(self, names: &[&str]) -> String {
+    /// Describes the event, with the names of levels, CPUs and devices.
+    pub(super) fn text(self, machine: &Machine) -> String {
         match self {
             Self::Allocated => "allocated".to_owned(),
             Self::Freed => "freed".to_owned(),
             Self::Linked { entry } => format!("linked by the entry at {entry:#x}"),
             Self::Unhooked { entry } => format!("unhooked by a store to the entry at {entry:#x}"),
             Self::Walked { cpu, level, va } => {
-                format!("walked by CPU {cpu} at {} for {va:#x}", level_name(names, level))
+                format!("walked by {} at {} for {va:#x}", machine.reader(cpu), machine.level(level))
             }
-            Self::RootLoaded { cpu } => format!("loaded as root by CPU {cpu}"),
+            Self::RootLoaded { cpu } => format!("loaded as root by {}", machine.reader(cpu)),
         }
     }
 }
@@ -96,7 +96,7 @@ pub(super) fn lines(history: &[HistoryEvent], differ: impl Fn(usize, usize) -> b
 
 impl fmt::Display for HistoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "event {}: {}", self.event, self.what.text(&[]))
+        write!(f, "event {}: {}", self.event, self.what.text(&Machine::default()))
     }
 }
 

@@ -3,13 +3,13 @@ use super::caller::TraceFrame;
 use super::consequence::Consequence;
 use super::event::HistoryEvent;
 use super::kind::Kind;
+use super::machine::Machine;
 use super::place::Place;
 use super::recorded::{Names, Recorded, events_in, in_units};
 use super::rule::Rule;
 use super::severity::{self, Severity};
 use super::spread::Spread;
 use super::trace::Trace;
-use crate::arch::level_name;
 
 /// A defect: a rule that was broken for one cause, and where that was first seen.
 ///
@@ -56,8 +56,8 @@ pub struct Finding {
     pub store: Option<Trace>,
     /// The callers that allocated and freed the table, if [`crate::Config::track_origins`] is set.
     pub origins: Origins,
-    /// The names of the format's levels.
-    pub(super) level_names: &'static [&'static str],
+    /// The names of levels, CPUs and devices.
+    pub(super) machine: Machine,
     /// How events are named, if they were recorded elsewhere.
     pub(super) recorded: Option<Names>,
 }
@@ -104,7 +104,7 @@ impl Finding {
     /// Returns the format's name for the level of the table.
     #[must_use]
     pub fn level_name(&self) -> Option<String> {
-        self.place.level.map(|level| level_name(self.level_names, level))
+        self.place.level.map(|level| self.machine.level(level))
     }
 
     /// Returns the numbers of the events that the finding mentions besides its own: those of its
@@ -176,9 +176,9 @@ impl Finding {
             }
         };
         add(place.frame.map(|n| format!("table frame {n:#x}")));
-        add(place.level.map(|level| level_name(self.level_names, level)));
+        add(place.level.map(|level| self.machine.level(level)));
         add(place.va.map(|n| format!("address {n:#x}")));
-        add(place.cpu.map(|n| format!("CPU {n}")));
+        add(place.cpu.map(|n| self.machine.reader(n)));
         add(place.space.map(|n| format!("space {n:#x}")));
         text
     }

@@ -19,7 +19,7 @@ impl fmt::Display for Finding {
             wrap::line(f, 2, &format!("fix: {}", self.advice))?;
         }
         wrap::line(f, 2, &self.whereabouts(self.event, &self.place))?;
-        self.spread.write(f, self.count)?;
+        self.spread.write(f, self.count, &self.machine)?;
         if !self.note.is_empty() {
             wrap::line(f, 2, &self.note)?;
         }
@@ -31,7 +31,7 @@ impl fmt::Display for Finding {
         let differ = |a, b| self.callers_of(a).map(innermost) != self.callers_of(b).map(innermost);
         for line in lines(&self.history, differ) {
             let HistoryEvent { event, what } = self.history[line.first];
-            let mut text = format!("{}: {}", self.event_text(event), what.text(self.level_names));
+            let mut text = format!("{}: {}", self.event_text(event), what.text(&self.machine));
             if line.count > 1 {
                 let last = self.event_text(self.history[line.last].event);
                 text.push_str(&format!(" ({} times, last at {last})", line.count));

@@ -3,6 +3,7 @@
 use super::caller::TraceFrame;
 use super::finding::Finding;
 use super::kind::Kind;
+use super::machine::Machine;
 use super::place::Place;
 use super::reports::Reports;
 use super::severity::Severity;
@@ -40,6 +41,7 @@ fn run(reports: &Reports) -> String {
 }
 
 fn finding(finding: &Finding) -> String {
+    let first: Vec<_> = finding.spread.first.iter().map(|at| place(at, &finding.machine)).collect();
     let mut object = Object::new("finding");
     object.string("severity", Some(finding.severity().name()));
     object.string("kind", Some(finding.kind.name()));
@@ -51,7 +53,7 @@ fn finding(finding: &Finding) -> String {
     object.number("count", finding.count).number("places", finding.spread.places);
     object.number("total", finding.total());
     object.raw("at", &finding.innermost().as_ref().map_or("null".to_owned(), caller));
-    object.raw("first", &array(&finding.spread.first.iter().map(place).collect::<Vec<_>>()));
+    object.raw("first", &array(&first));
     object.raw("frames", &range(finding.spread.frames));
     object.raw("addresses", &range(finding.spread.addresses));
     object.string("level_name", finding.level_name().as_deref());
@@ -66,7 +68,7 @@ fn finding(finding: &Finding) -> String {
     }
     let history = finding.history.iter().enumerate().map(|(index, h)| {
         let mut object = Object::default();
-        object.number("event", h.event).string("what", Some(&h.what.text(finding.level_names)));
+        object.number("event", h.event).string("what", Some(&h.what.text(&finding.machine)));
         if let Some(callers) = finding.callers_of(index) {
             object.raw("in", &callers_in(callers));
         }
@@ -87,19 +89,23 @@ fn finding(finding: &Finding) -> String {
         let mut object = Object::default();
         object.string("kind", Some(c.kind.name())).string("rule", Some(c.rule.name()));
         object.number("event", c.event).number("count", c.count).number("places", c.places);
-        object.raw("first", &place(&c.place));
+        object.raw("first", &place(&c.place, &finding.machine));
         object.end()
     });
     object.raw("consequences", &array(&consequences.collect::<Vec<_>>()));
     object.end()
 }
 
-fn place(place: &Place) -> String {
+fn place(place: &Place, machine: &Machine) -> String {
+    let (devices, cpus): (Vec<_>, Vec<_>) = place.cpu.into_iter().partition(|&n| machine.is_device(n));
     let mut object = Object::default();
     object.string("frame", place.frame.map(hex).as_deref());
     object.string("address", place.va.map(hex).as_deref());
     object.string("space", place.space.map(hex).as_deref());
-    object.raw("cpu", &place.cpu.map_or("null".to_owned(), |cpu| cpu.to_string()));
+    object.raw("cpu", &cpus.first().map_or("null".to_owned(), |cpu| cpu.to_string()));
+    if let Some(device) = devices.first() {
+        object.number("device", (device - machine.cpus) as u64);
+    }
     object.raw("level", &place.level.map_or("null".to_owned(), |level| level.to_string()));
     object.end()
 }

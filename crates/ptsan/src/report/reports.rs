@@ -7,6 +7,7 @@ use super::finding::{Details, Finding};
 use super::format::Choice;
 use super::harness::Harness;
 use super::kind::Kind;
+use super::machine::Machine;
 use super::place::Place;
 use super::recorded::Recorded;
 use super::rule::Rule;
@@ -94,7 +95,7 @@ pub(crate) struct Reports {
     suppressions: Suppressions,
     /// How often each entry of the list was needed.
     allowed: Vec<u64>,
-    level_names: &'static [&'static str],
+    machine: Machine,
     choice: Choice,
     /// The seed with which the adversary repeats its choices.
     seed: Option<u64>,
@@ -110,7 +111,7 @@ impl Reports {
         traces: bool,
         suppressions: Suppressions,
         seed: Option<u64>,
-        level_names: &'static [&'static str],
+        machine: Machine,
         (harness, stores): (Harness, usize),
     ) -> Self {
         let thread = std::thread::current();
@@ -130,7 +131,7 @@ impl Reports {
             is_late: false,
             allowed: vec![0; suppressions.list().len()],
             suppressions,
-            level_names,
+            machine,
             choice: Choice::from_variable(std::env::var("PTSAN_FORMAT").ok()),
             seed,
             test: thread.name().filter(|name| *name != "main").map(str::to_owned),
@@ -293,14 +294,14 @@ impl Reports {
             spread: Spread::new(&place),
             event,
             count: 1,
-            advice: advice(rule, &place),
+            advice: advice(rule, &place, &self.machine),
             note,
             history,
             trace,
             store,
             consequences: Vec::new(),
             origins,
-            level_names: self.level_names,
+            machine: self.machine,
             recorded: None,
         });
     }

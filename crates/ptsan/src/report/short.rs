@@ -28,7 +28,7 @@ fn line(finding: &Finding) -> String {
         text.push_str(&format!(" {address:#x}"));
     }
     if let Some(cpu) = place.cpu {
-        text.push_str(&format!(" CPU {cpu}"));
+        text.push_str(&format!(" {}", finding.machine.reader(cpu)));
     }
     if spread.places > 1 {
         text.push_str(&format!(", {} more places", spread.places - 1));

@@ -1,4 +1,5 @@
 //! The places at which one cause was found.
+use super::machine::Machine;
 use super::place::Place;
 use super::wrap;
 use std::fmt;
@@ -57,7 +58,7 @@ impl Spread {
     }
 
     /// Writes the lines of a report on the places beyond the first, if there are any.
-    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, count: u64) -> fmt::Result {
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, count: u64, machine: &Machine) -> fmt::Result {
         if self.places > 1 {
             let (what, range, one): (_, _, fn(&Place) -> Option<u64>) = match (self.frames, self.addresses) {
                 (Some(range), _) => ("table frames", Some(range), |p| p.frame),
@@ -80,8 +81,12 @@ impl Spread {
                 wrap::line(f, 2, &format!("for addresses from {low:#x} to {high:#x}"))?;
             }
         }
+        let devices = self.cpus.iter().any(|&n| machine.is_device(n));
+        // `CPUs 1, 2`, or `by CPU 1, device 0`.
+        let readers = if devices { "by" } else { "CPUs" };
+        let number = |&n: &usize| if devices { machine.reader(n) } else { n.to_string() };
         for (what, all) in [
-            ("CPUs", self.cpus.iter().map(ToString::to_string).collect::<Vec<_>>()),
+            (readers, self.cpus.iter().map(number).collect::<Vec<_>>()),
             ("spaces", self.spaces.iter().map(|space| format!("{space:#x}")).collect()),
         ] {
             if all.len() > 1 {

@@ -17,6 +17,9 @@ use std::sync::OnceLock;
 pub struct Config {
     /// The number of CPUs, at most 65,535.
     pub cpus: usize,
+    /// The number of devices that walk the tables too (behind an IOMMU, or sharing the address space
+    /// of a process): see [`crate::Sanitizer::device`].
+    pub devices: usize,
     /// The page-table format.
     pub arch: Arch,
     /// Cached entries are tagged with their address space and survive a switch to another (PCID,
@@ -100,6 +103,7 @@ impl Config {
     pub fn new(arch: Arch) -> Self {
         Self {
             cpus: 1,
+            devices: 0,
             arch,
             asids: false,
             common_numbers: false,

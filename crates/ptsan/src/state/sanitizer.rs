@@ -5,11 +5,12 @@ use super::hashed::Hashed;
 use super::issued::Issued;
 use super::numbers::Numbers;
 use super::operations::Operations;
+use super::queue::Queued;
 use super::stats::Stats;
 use crate::cpu::Cpu;
 use crate::hash::FastMap;
 use crate::owed::{Debts, Runs};
-use crate::report::{Details, Harness, Kind, Place, Reports, Rule, Stored};
+use crate::report::{Details, Harness, Kind, Machine, Place, Reports, Rule, Stored};
 use crate::shadow::{Frame, FrameRef, FrameTable, Mappings};
 use std::time::Instant;
 
@@ -47,6 +48,8 @@ pub struct Sanitizer {
     pub(crate) blamed: FastMap<FrameRef, ()>,
     /// The entries that map frames to user mode.
     pub(crate) mappings: Mappings,
+    /// Invalidations of devices that nobody has waited for.
+    pub(crate) queue: Vec<Queued>,
     /// Flushes that no barrier has completed.
     pub(crate) issued: Vec<Issued>,
     /// Runs of entries to which stores were told.
@@ -78,7 +81,11 @@ impl Sanitizer {
         let seed = config.adversary.map(|a| a.seed);
         let mut harness = Harness::default();
         config.harness.iter().for_each(|pattern| harness.mark(pattern));
-        let cpus = (0..config.cpus.min(usize::from(u16::MAX))).map(|_| Cpu::new(config.tlb)).collect();
+        let most = usize::from(u16::MAX);
+        config.cpus = config.cpus.min(most);
+        config.devices = config.devices.min(most - config.cpus);
+        let readers = (config.cpus, config.devices);
+        let cpus = (0..readers.0 + readers.1).map(|_| Cpu::new(config.tlb)).collect();
         let mut new = Self {
             cpus,
             frames: FrameTable::default(),
@@ -87,7 +94,7 @@ impl Sanitizer {
                 config.backtraces,
                 config.suppressions.clone(),
                 seed,
-                config.arch.level_names,
+                Machine { level_names: config.arch.level_names, cpus: readers.0, devices: readers.1 },
                 (harness, config.stores),
             ),
             event: 0,
@@ -97,6 +104,7 @@ impl Sanitizer {
             debts: Debts::new(config.debts),
             blamed: FastMap::default(),
             mappings: Mappings::default(),
+            queue: Vec::new(),
             issued: Vec::new(),
             runs: Runs::default(),
             ways: Vec::new(),
@@ -113,9 +121,27 @@ impl Sanitizer {
             new.misuse(Rule::BadArch, Place::default());
             // Without CPUs and levels no entry is ever decoded.
             new.cpus.clear();
+            (new.config.cpus, new.config.devices) = (0, 0);
             new.config.arch.levels.clear();
         }
         new
+    }
+
+    /// Returns whether a number stands for a device: see [`Sanitizer::device`].
+    pub(crate) fn is_device(&self, number: usize) -> bool {
+        number >= self.config.cpus
+    }
+
+    /// Returns whether what a CPU or device caches is tagged with the space, and survives a switch.
+    /// For a device the domain is the tag: another one does not drop its entries.
+    pub(crate) fn is_tagged(&self, number: usize) -> bool {
+        self.config.asids || self.is_device(number)
+    }
+
+    /// Names a CPU or a device.
+    pub(crate) fn reader(&self, number: usize) -> String {
+        let Config { cpus, devices, .. } = self.config;
+        Machine { cpus, devices, ..Machine::default() }.reader(number)
     }
 
     pub(crate) fn has_cpu(&mut self, cpu: usize) -> bool {

@@ -198,6 +198,8 @@ impl Sanitizer {
     }
 
     fn fill(&mut self, cpu: usize, loaded: Loaded, va: u64, level: u8, entry: TlbEntry, global: bool) {
+        // For a device the number is the tag of every entry.
+        let global = global && !self.is_device(cpu);
         let arch = &self.config.arch;
         let position = arch.position(level, va);
         let c = &mut self.cpus[cpu];

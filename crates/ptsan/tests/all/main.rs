@@ -7,6 +7,7 @@ mod break_before_make;
 mod common;
 mod contiguous;
 mod detects;
+mod devices;
 mod errata;
 mod expect;
 mod flood;

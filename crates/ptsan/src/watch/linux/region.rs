@@ -78,7 +78,7 @@ struct Seen {
 
 impl Region {
     pub(super) fn new(ram: Ram, san: Sanitizer) -> Self {
-        let cpus = san.cpus.len();
+        let cpus = san.config.cpus;
         let (tagged, five_levels) = (san.config.asids, san.config.arch.levels.len() == 5);
         let controls = (0..cpus).map(|_| Control::new(tagged, five_levels)).collect();
         let subject = Subject { san, on_store: None, found: Vec::new(), panic: None, controls };
