@@ -59,8 +59,11 @@ impl Memory for [u8] {
     fn is_zero(&self, phys: u64, bytes: u64) -> Option<bool> {
         let start = usize::try_from(phys).ok()?;
         let raw = self.get(start..start.checked_add(usize::try_from(bytes).ok()?)?)?;
-        // Compares cache lines, without a branch for each byte.
-        Some(raw.chunks(64).all(|line| line.iter().fold(0, |any, byte| any | byte) == 0))
+        // Compares cache lines, without a branch for each word.
+        let any = |words: &[[u8; 8]]| words.iter().fold(0, |any, word| any | u64::from_ne_bytes(*word));
+        let (words, tail) = raw.as_chunks::<8>();
+        let (lines, rest) = words.as_chunks::<8>();
+        Some(lines.iter().all(|line| any(line) == 0) && any(rest) == 0 && tail.iter().all(|byte| *byte == 0))
     }
 }
 
@@ -108,5 +111,20 @@ mod tests {
         for at in [0, 8, 16, !7] {
             assert_eq!(words.read(at, 8), bytes.read(at, 8), "{at}");
         }
+    }
+
+    #[test]
+    fn bytes_are_zero_if_each_of_them_is_wherever_they_begin_and_end() {
+        for (at, bytes) in [(0u64, 64u64), (8, 56), (8, 200), (64, 136), (24, 8), (72, 12), (0, 0)] {
+            let mut memory = vec![1u8; 512];
+            memory[at as usize..][..bytes as usize].fill(0);
+            assert_eq!(memory.is_zero(at, bytes), Some(true), "{at} {bytes}");
+            for one in (at..at + bytes).step_by(3).chain((at + bytes).checked_sub(1).filter(|_| bytes > 0)) {
+                memory[one as usize] = 0x80;
+                assert_eq!(memory.is_zero(at, bytes), Some(false), "{at} {bytes} {one}");
+                memory[one as usize] = 0;
+            }
+        }
+        assert_eq!(vec![0u8; 64].is_zero(0, 72), None);
     }
 }

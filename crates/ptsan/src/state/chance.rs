@@ -47,6 +47,7 @@ impl Chance {
         Self { state: adversary.seed, rate: adversary.rate, recent: [0; RECENT], seen: 0 }
     }
 
+    #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,11 +55,13 @@ impl Chance {
         z ^ z >> 31
     }
 
+    #[inline]
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         if n == 0 { 0 } else { self.next() % n }
     }
 
     /// Remembers an address that was used or mapped.
+    #[inline]
     pub(crate) fn remember(&mut self, va: u64) {
         self.recent[self.seen % RECENT] = va;
         self.seen += 1;

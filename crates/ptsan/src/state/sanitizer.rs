@@ -7,6 +7,7 @@ use super::numbers::Numbers;
 use super::operations::Operations;
 use super::queue::Queued;
 use super::stats::Stats;
+use crate::arch::Entry;
 use crate::cpu::Cpu;
 use crate::hash::FastMap;
 use crate::owed::{Debts, Runs};
@@ -68,6 +69,8 @@ pub struct Sanitizer {
     pub(crate) operations: Operations,
     /// The hash table and the segments of spaces.
     pub(crate) hashed: Hashed,
+    /// Whether an entry of zero is empty at all levels, as in all formats that exist.
+    pub(crate) zero_is_empty: bool,
     /// The choices of the adversary.
     pub(crate) chance: Option<Box<Chance>>,
 }
@@ -114,6 +117,8 @@ impl Sanitizer {
             tells: false,
             operations: Operations::default(),
             hashed: Hashed::default(),
+            zero_is_empty: (0..=config.arch.top())
+                .all(|level| (config.arch.decode)(level, 0) == Entry::Empty),
             chance: config.adversary.map(|a| Box::new(Chance::new(a))),
             config,
         };

@@ -11,12 +11,15 @@ use crate::arch::Entry;
 use crate::cpu::{Flight, Loaded};
 use crate::memory::Memory;
 use crate::state::{Chance, Sanitizer};
+use std::ops::Range;
 
 /// The most walks of a CPU in flight.
 const FLIGHTS: usize = 4;
 /// The number of entries of a table that are searched for one that leads on: usually, and at times.
 const LOOKS: u64 = 32;
 const LONG_LOOKS: u64 = 512;
+/// The number of bytes of entries that are compared with zero at once.
+const LINE: u64 = 64;
 
 impl Sanitizer {
     #[inline]
@@ -35,7 +38,7 @@ impl Sanitizer {
         let cpus = self.cpus.len();
         let first = chance.below(cpus as u64) as usize;
         let can_walk = |cpu: usize| Some((cpu, self.cpus[cpu].loaded.filter(|_| self.cpus[cpu].settled)?));
-        let found = (0..cpus).map(|i| (first + i) % cpus).find_map(can_walk);
+        let found = (first..cpus).chain(0..first).find_map(can_walk);
         let Some((cpu, loaded)) = found else { return };
         self.stats.adversary_steps += 1;
         if self.config.arch.hashed.is_some() {
@@ -105,18 +108,9 @@ impl Sanitizer {
         let (mut table, mut va, mut mapped) = (loaded.root, 0, false);
         for (level, l) in arch.levels.iter().enumerate().rev() {
             self.frames.find(table)?;
-            let (entries, first) = (l.entries() as u64, chance.next());
-            let way = (0..looks.min(entries)).map(|i| first.wrapping_add(i) % entries).find_map(|index| {
-                let raw = memory.read(table.wrapping_add(index * u64::from(l.entry_bytes)), l.entry_bytes)?;
-                match (arch.decode)(level as u8, raw) {
-                    Entry::Table { phys, .. } => {
-                        self.frames.find(phys).is_some().then_some((index, Some(phys)))
-                    }
-                    Entry::Leaf { .. } => Some((index, None)),
-                    Entry::Empty | Entry::Malformed => None,
-                }
-            });
-            let (index, below) = way.unwrap_or((first % entries, None));
+            let first = chance.next() & (l.entries() as u64 - 1);
+            let way = self.way_on(memory, (table, level as u8), first, looks);
+            let (index, below) = way.unwrap_or((first, None));
             va |= index << l.shift;
             mapped = way.is_some();
             let Some(below) = below else { break };
@@ -127,6 +121,58 @@ impl Sanitizer {
             chance.remember(va);
         }
         Some(va)
+    }
+
+    /// Returns the first of `looks` entries of a table from `first` on, in a circle, that leads on:
+    /// its index, and the table to which it leads.
+    fn way_on(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        (table, level): (u64, u8),
+        first: u64,
+        looks: u64,
+    ) -> Option<(u64, Option<u64>)> {
+        let l = &self.config.arch.levels[usize::from(level)];
+        let entries = l.entries() as u64;
+        let end = first + looks.min(entries);
+        let before = self.way_on_between(memory, (table, level), first..end.min(entries));
+        before.or_else(|| self.way_on_between(memory, (table, level), 0..end.saturating_sub(entries)))
+    }
+
+    fn way_on_between(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        (table, level): (u64, u8),
+        entries: Range<u64>,
+    ) -> Option<(u64, Option<u64>)> {
+        let arch = &self.config.arch;
+        let bytes = arch.levels[usize::from(level)].entry_bytes;
+        let at = |index: u64| table.wrapping_add(index * u64::from(bytes));
+        // Most entries are zero, and many of them are quickly compared.
+        let line = LINE >> bytes.trailing_zeros();
+        let zero = |from: u64, count: u64| {
+            let (at, size) = (at(from), count * u64::from(bytes));
+            (at | size).is_multiple_of(8) && memory.is_zero(at, size) == Some(true)
+        };
+        if self.zero_is_empty && zero(entries.start, entries.end - entries.start) {
+            return None;
+        }
+        let mut index = entries.start;
+        while index < entries.end {
+            let whole = at(index).is_multiple_of(LINE) && entries.end - index >= line;
+            if self.zero_is_empty && whole && zero(index, line) {
+                index += line;
+                continue;
+            }
+            match memory.read(at(index), bytes).map(|raw| (arch.decode)(level, raw)) {
+                Some(Entry::Table { phys, .. }) if self.frames.find(phys).is_some() => {
+                    return Some((index, Some(phys)));
+                }
+                Some(Entry::Leaf { .. }) => return Some((index, None)),
+                _ => index += 1,
+            }
+        }
+        None
     }
 
     /// Begins a walk, and pauses it when it has read the entry for the table of level `stop`.
@@ -158,6 +204,36 @@ impl Sanitizer {
         if is_table && self.is_known_way(memory, table.phys, level, va) {
             self.cache_table(cpu, loaded, va, level, table);
             let _ = self.descend(memory, (cpu, loaded), va, None, (table, level));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Arch;
+    use crate::state::Config;
+
+    #[test]
+    fn a_search_that_skips_zeros_finds_what_one_entry_after_the_other_finds() {
+        for arch in [Arch::x86_64(), Arch::x86_2level()] {
+            let san = Sanitizer::new(Config::new(arch.clone()));
+            let (entries, bytes) = (arch.levels[0].entries() as u64, usize::from(arch.entry_bytes()));
+            let mut chance = Chance::new(crate::state::Adversary::new(7));
+            for round in 0..2000 {
+                let mut memory = vec![0u8; 4096];
+                for _ in 0..chance.below(4) {
+                    // A page, or an entry that is neither zero nor present.
+                    let at = chance.below(entries) as usize * bytes;
+                    memory[at] = chance.below(2) as u8 | 2;
+                }
+                let (first, looks) = (chance.below(entries), chance.below(entries + 9));
+                let present = |index: u64| memory[index as usize * bytes] & 1 != 0;
+                let circle = (0..looks.min(entries)).map(|step| (first + step) % entries);
+                let want = circle.into_iter().find(|&index| present(index));
+                let found = san.way_on(&memory, (0, 0), first, looks);
+                assert_eq!(found, want.map(|index| (index, None)), "{} round {round}", arch.name);
+            }
         }
     }
 }
