@@ -310,6 +310,7 @@ impl Arch {
     }
 
     /// Returns the address with the translated bits of `va` and the bits above as they must be.
+    #[inline]
     pub(crate) fn extend(&self, va: u64) -> u64 {
         let unused = 64u32.saturating_sub(u32::from(self.va_bits)).min(63);
         match self.canonical {
@@ -325,6 +326,7 @@ impl Arch {
     }
 
     /// Returns the size of an entry in bytes, which is the same at all levels.
+    #[inline]
     pub(crate) fn entry_bytes(&self) -> u8 {
         self.levels.first().map_or(8, |l| l.entry_bytes)
     }

@@ -104,7 +104,7 @@ impl Sanitizer {
         let Some(f) = self.frames.get(table).filter(|f| f.level == Some(level)) else { return };
         let l = &arch.levels[usize::from(level)];
         let Some(offset) = entry.checked_sub(f.phys) else { return };
-        let index = offset / u64::from(l.entry_bytes);
+        let index = offset >> l.entry_bytes.trailing_zeros();
         if index >= l.entries() as u64 {
             return;
         }

@@ -30,6 +30,8 @@ pub(crate) struct Context {
     pages: Slots<Held>,
     /// The number of translations of each level that are held, or may be.
     held: [u64; MAX_LEVELS],
+    /// The levels that have any, one bit each.
+    levels: u8,
     /// The number of translations read from the table at each position.
     read: Slots<u32>,
     tables: Slots<Table>,
@@ -58,6 +60,7 @@ impl Context {
             most: most.max(1),
             pages: Slots::default(),
             held: [0; MAX_LEVELS],
+            levels: 0,
             read: Slots::default(),
             tables: Slots::default(),
             maybe_tables: Slots::default(),
@@ -85,8 +88,12 @@ impl Context {
     /// Lists the levels that have translations.
     #[inline]
     fn levels(&self) -> impl Iterator<Item = usize> + use<> {
-        let held = self.held;
-        (0..MAX_LEVELS).filter(move |level| held[*level] > 0)
+        let mut left = self.levels;
+        std::iter::from_fn(move || {
+            let level = (left != 0).then_some(left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(level)
+        })
     }
 
     /// Returns the paging-structure entry for a position.
@@ -159,6 +166,7 @@ impl Context {
             return;
         }
         self.held[usize::from(level)] += 1;
+        self.levels |= 1 << level;
         let position = arch.position(level, va);
         match self.read.get_mut(position) {
             Some(count) => *count += 1,
@@ -175,6 +183,9 @@ impl Context {
     /// Counts a translation that is held no more.
     fn dropped(&mut self, arch: &Arch, level: usize, va: u64) {
         self.held[level] -= 1;
+        if self.held[level] == 0 {
+            self.levels &= !(1 << level);
+        }
         let position = arch.position(level as u8, va);
         match self.read.get_mut(position) {
             Some(count) if *count > 1 => *count -= 1,
@@ -188,6 +199,7 @@ impl Context {
         self.pages.clear();
         self.read.clear();
         self.held = [0; MAX_LEVELS];
+        self.levels = 0;
         self.drop_tables();
     }
 

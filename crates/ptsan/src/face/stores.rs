@@ -56,8 +56,8 @@ impl Sanitizer {
 
     fn link(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>, exchanged: bool) {
         let parent = self.frames.find(entry).filter(|&p| self.is_table(p));
-        let level = parent.and_then(|p| self.frames.get(p)).and_then(|f| f.level);
-        let index = parent.and_then(|p| self.frames.get(p)).map_or(0, |f| self.index_in(f, entry));
+        let (level, index) =
+            parent.and_then(|p| self.frames.get(p)).map_or((None, 0), |f| (f.level, self.index_in(f, entry)));
         let raw = memory.read(entry, self.config.arch.entry_bytes());
         let seen = level.zip(raw).map(|(level, raw)| self.config.arch.entry(level, index, raw));
         if let Some(table) = parent {
@@ -65,7 +65,7 @@ impl Sanitizer {
         }
         if let (Some(frame), Some(raw)) = (parent, raw) {
             // A told link does not cover other stores to the entry.
-            let before = if told.is_none() { self.replace_told(frame, entry, raw) } else { None };
+            let before = if told.is_none() { self.replace_told(frame, index, raw) } else { None };
             if let (Some(level), Some(new)) = (level, seen) {
                 let at = EntryAt { entry, table: frame, level };
                 self.stored(memory, at, index, before, (raw, new), exchanged);
@@ -93,15 +93,14 @@ impl Sanitizer {
 
     /// Records the value that a told store left, and returns the one that the store before had
     /// left.
-    fn replace_told(&mut self, table: FrameRef, entry: u64, raw: u64) -> Option<Told> {
-        let index = self.index_in(self.frames.get(table)?, entry);
+    fn replace_told(&mut self, table: FrameRef, index: u64, raw: u64) -> Option<Told> {
         let new = Told { raw, since: self.event };
         // A table has at most 2^28 bytes.
         self.frames.get_mut(table)?.told.replace(index as usize, new)
     }
 
     fn index_in(&self, f: &Frame, entry: u64) -> u64 {
-        entry.saturating_sub(f.phys) / u64::from(self.config.arch.entry_bytes())
+        entry.saturating_sub(f.phys) >> self.config.arch.entry_bytes().trailing_zeros()
     }
 
     /// Checks a store to an entry of a table whose level is known.

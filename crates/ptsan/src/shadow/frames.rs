@@ -1,26 +1,13 @@
 //! All table frames, found by their physical address.
-use super::frame::{Frame, FrameRef, State};
+use super::frame::{Frame, FrameRef, Link, State};
 use super::history::History;
+use super::pages::{One, Pages};
 use super::told::ToldEntries;
-use crate::hash::FastMap;
 use crate::report::Happened;
 
 /// Tables are looked up by the 4 KiB page they start in; a smaller table shares its page with
 /// others.
 const PAGE_SHIFT: u32 = 12;
-
-/// The frames whose tables touch one page: nearly always one.
-#[derive(Default)]
-struct PageSlot {
-    first: Option<u32>,
-    rest: Vec<u32>,
-}
-
-impl PageSlot {
-    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.first.iter().chain(&self.rest).copied()
-    }
-}
 
 /// All frames that are or were tables.
 #[derive(Default)]
@@ -28,7 +15,7 @@ pub(crate) struct FrameTable {
     frames: Vec<Frame>,
     /// Records no longer on any page.
     unused: Vec<u32>,
-    pages: FastMap<u64, PageSlot>,
+    pages: Pages,
     pub(crate) live: u64,
 }
 
@@ -37,9 +24,20 @@ impl FrameTable {
     /// freed last.
     #[inline]
     pub(crate) fn find(&self, phys: u64) -> Option<FrameRef> {
-        let slot = self.pages.get(&(phys >> PAGE_SHIFT))?;
+        match self.pages.one(phys >> PAGE_SHIFT) {
+            One::None => None,
+            One::Frame(index) => {
+                let frame = &self.frames[index as usize];
+                frame.contains(phys).then_some(FrameRef { index, generation: frame.generation })
+            }
+            One::Several => self.find_of_several(phys),
+        }
+    }
+
+    #[cold]
+    fn find_of_several(&self, phys: u64) -> Option<FrameRef> {
         let mut freed = None;
-        for index in slot.iter() {
+        for index in self.pages.of(phys >> PAGE_SHIFT) {
             let frame = &self.frames[index as usize];
             if frame.contains(phys) {
                 let found = FrameRef { index, generation: frame.generation };
@@ -50,6 +48,16 @@ impl FrameTable {
             }
         }
         freed
+    }
+
+    /// Returns the table at `phys` if it has been reached through `link` at `level` last, so that
+    /// this is no news.
+    #[inline]
+    pub(crate) fn reached_before(&self, phys: u64, link: Link, level: u8) -> Option<FrameRef> {
+        let at = self.find(phys)?;
+        let f = &self.frames[at.index as usize];
+        let same = f.link == Some(link) && f.level == Some(level);
+        (same && f.state == State::Allocated && f.leftovers.is_none()).then_some(at)
     }
 
     /// Returns the frame behind a reference, or `None` if it was allocated again since or is
@@ -68,8 +76,7 @@ impl FrameTable {
     pub(crate) fn overlapping(&self, phys: u64, size: u64) -> Vec<FrameRef> {
         let mut found: Vec<FrameRef> = Vec::new();
         for page in pages(phys, size) {
-            let Some(slot) = self.pages.get(&page) else { continue };
-            for index in slot.iter() {
+            for index in self.pages.of(page) {
                 let f = &self.frames[index as usize];
                 let at = FrameRef { index, generation: f.generation };
                 let overlap = f.phys < phys.saturating_add(size) && phys < f.phys.saturating_add(f.size);
@@ -89,7 +96,7 @@ impl FrameTable {
         if size >> PAGE_SHIFT > self.frames.len() as u64 {
             return self.frames.iter().find(overlaps).map(|f| f.phys);
         }
-        let of_page = |page| self.pages.get(&page).into_iter().flat_map(PageSlot::iter);
+        let of_page = |page| self.pages.of(page);
         let frames = pages(phys, size).flat_map(of_page).map(|index| &self.frames[index as usize]);
         frames.into_iter().find(overlaps).map(|f| f.phys)
     }
@@ -98,8 +105,8 @@ impl FrameTable {
     /// is the usual case of [`FrameTable::overlapping`], without its list.
     #[inline]
     pub(crate) fn sole_freed(&self, phys: u64, size: u64) -> Option<FrameRef> {
-        let slot = self.pages.get(&(phys >> PAGE_SHIFT))?;
-        let index = slot.first.filter(|_| slot.rest.is_empty())?;
+        let mut frames = self.pages.of(phys >> PAGE_SHIFT);
+        let index = frames.next().filter(|_| frames.next().is_none())?;
         let f = &self.frames[index as usize];
         let same = f.phys == phys && f.size == size && f.state == State::Freed;
         (same && size <= 1 << PAGE_SHIFT).then_some(FrameRef { index, generation: f.generation })
@@ -153,11 +160,7 @@ impl FrameTable {
             None => self.frames.push(frame),
         }
         for page in pages(phys, size) {
-            let slot = self.pages.entry(page).or_default();
-            match slot.first {
-                None => slot.first = Some(index),
-                Some(_) => slot.rest.push(index),
-            }
+            self.pages.insert(page, index);
         }
         self.live += 1;
         FrameRef { index, generation }
@@ -168,11 +171,7 @@ impl FrameTable {
         let Some(f) = self.get(at) else { return };
         let (phys, size, state) = (f.phys, f.size, f.state);
         for page in pages(phys, size) {
-            let Some(slot) = self.pages.get_mut(&page) else { continue };
-            slot.rest.retain(|&i| i != at.index);
-            if slot.first == Some(at.index) {
-                slot.first = slot.rest.pop();
-            }
+            self.pages.remove(page, at.index);
         }
         let f = &mut self.frames[at.index as usize];
         f.generation = f.generation.wrapping_add(1);

@@ -4,6 +4,7 @@ mod frames;
 mod history;
 mod leftovers;
 mod mappings;
+mod pages;
 mod told;
 
 pub(crate) use frame::{Frame, FrameRef, GLOBALS, Holder, Link, REGISTERS, State};

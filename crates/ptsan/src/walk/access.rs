@@ -1,5 +1,5 @@
 //! Accesses and speculative walks: a TLB lookup, a walk on a miss, and the checks of both.
-use super::walker::Walked;
+use super::walker::{Start, Walked};
 use crate::arch::Access;
 use crate::checks::stale;
 use crate::cpu::{CpuState, Fault, Loaded, TlbEntry, Translation};
@@ -105,6 +105,18 @@ impl Sanitizer {
         if self.config.arch.hashed.is_some() {
             return self.probe_hashed(memory, cpu, loaded, va);
         }
+        let start = self.start(cpu, loaded, va).ok();
+        self.probe_from(memory, (cpu, loaded), va, start);
+    }
+
+    /// As [`Self::probe`], from where [`Self::start`] says.
+    pub(super) fn probe_from(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        start: Option<Start>,
+    ) {
         let beside = self.config.arch.break_before_make;
         if let Some(hit) = self.cached(cpu, loaded.context, va) {
             if beside && let Ok(truth) = self.look(memory, loaded.root, va) {
@@ -112,7 +124,11 @@ impl Sanitizer {
             }
             return;
         }
-        let walked = self.walk(memory, cpu, loaded, va, None);
+        let Some(start) = start else {
+            self.stats.walks += 1;
+            return;
+        };
+        let walked = self.walk_from(memory, (cpu, loaded), va, None, start);
         if beside && walked.cached {
             let truth = self.look(memory, loaded.root, va);
             self.check_walk_beside(memory, (cpu, loaded), va, &walked, truth);

@@ -64,7 +64,7 @@ impl Sanitizer {
             let stop = chance.below(u64::from(start.level)) as u8;
             self.take_off(memory, cpu, loaded, va, start, stop);
         } else {
-            self.probe(memory, cpu, loaded, va);
+            self.probe_from(memory, (cpu, loaded), va, Some(start));
         }
     }
 

@@ -66,19 +66,31 @@ impl Sanitizer {
         va: u64,
         access: Option<Access>,
     ) -> Walked {
-        self.stats.walks += 1;
         match self.start(cpu, loaded, va) {
-            Err(fault) => Walked { result: Err(fault), from: None, cached: true },
-            Ok(start) => {
-                let Start { table, level, cached } = start;
-                self.stats.structure_hits += u64::from(cached);
-                if cached {
-                    self.check_cached_table(cpu, loaded, va, table, level);
-                }
-                let result = self.descend(memory, (cpu, loaded), va, access, (table, level));
-                Walked { result, from: cached.then_some((table, level)), cached }
+            Ok(start) => self.walk_from(memory, (cpu, loaded), va, access, start),
+            Err(fault) => {
+                self.stats.walks += 1;
+                Walked { result: Err(fault), from: None, cached: true }
             }
         }
+    }
+
+    /// As [`Self::walk`], from where [`Self::start`] says.
+    pub(super) fn walk_from(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        access: Option<Access>,
+        Start { table, level, cached }: Start,
+    ) -> Walked {
+        self.stats.walks += 1;
+        self.stats.structure_hits += u64::from(cached);
+        if cached {
+            self.check_cached_table(cpu, loaded, va, table, level);
+        }
+        let result = self.descend(memory, (cpu, loaded), va, access, (table, level));
+        Walked { result, from: cached.then_some((table, level)), cached }
     }
 
     /// Reads entries from a table downwards, and caches them.
@@ -110,7 +122,7 @@ impl Sanitizer {
     ) -> Next {
         let l = self.config.arch.levels[level as usize];
         let at = table.phys.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
-        let place = Place {
+        let place = || Place {
             frame: Some(table.phys),
             va: Some(va),
             cpu: Some(cpu),
@@ -118,7 +130,7 @@ impl Sanitizer {
             space: Some(loaded.space),
         };
         let Some(raw) = memory.read(at, l.entry_bytes) else {
-            self.report(Kind::OutsideMemory, Rule::NoMemory, place, || format!("read of {at:#x}"));
+            self.report(Kind::OutsideMemory, Rule::NoMemory, place(), || format!("read of {at:#x}"));
             return Next::End(Err(Fault::OutsideMemory { level }));
         };
         match self.config.arch.entry(level, l.index(va), raw) {
@@ -145,15 +157,17 @@ impl Sanitizer {
                 Next::End(Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb }))
             }
             Entry::Table { phys, perms } if level > 0 => {
-                let link = Some(Link { entry: at, parent: table.frame });
-                let place = Place { frame: Some(phys), level: Some(level - 1), ..place };
-                let frame = self.reached(memory, phys, link, place, true);
+                let link = Link { entry: at, parent: table.frame };
+                let frame = self.frames.reached_before(phys, link, level - 1).unwrap_or_else(|| {
+                    let place = Place { frame: Some(phys), level: Some(level - 1), ..place() };
+                    self.reached(memory, phys, Some(link), place, true)
+                });
                 let table = Table { phys, frame, perms: table.perms & perms };
                 self.cache_table(cpu, loaded, va, level - 1, table);
                 Next::Down(table)
             }
             Entry::Table { .. } | Entry::Malformed => {
-                self.report(Kind::MalformedEntry, Rule::Reserved, place, || {
+                self.report(Kind::MalformedEntry, Rule::Reserved, place(), || {
                     format!("the entry at {at:#x} is {raw:#x}")
                 });
                 Next::End(Err(Fault::Malformed { level }))
