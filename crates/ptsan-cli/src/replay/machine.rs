@@ -2,11 +2,11 @@
 use super::callers::Callers;
 use super::lie::{Facts, Lie};
 use super::memory::{Full, Pages};
-use super::recent::{Origin, Recent};
+use super::noted::Noted;
+use super::recent::Origin;
 use crate::symbols::Symbols;
 use ptsan::{
-    Access, AccessKind, Adversary, Arch, Barrier, Config, Content, Flush, Kind, Operation, Recorded,
-    Sanitizer, Target,
+    Access, AccessKind, Adversary, Arch, Barrier, Config, Content, Flush, Kind, Operation, Sanitizer, Target,
 };
 use ptsan_log::{self as log, Entry, Header, Record, Scope};
 use std::collections::{BTreeSet, HashMap};
@@ -41,17 +41,13 @@ pub(super) enum Limit {
 pub(super) struct Machine {
     pub(super) sanitizer: Sanitizer,
     pub(super) counts: Counts,
-    /// For each finding kept, the records of the events that it names.
-    pub(super) made: Vec<HashMap<u64, Origin>>,
+    pub(super) noted: Noted,
     /// The first lies, and how many there were.
     pub(super) lies: (Vec<Lie>, u64),
     /// The record that ended the log, if it says that all tables should be free.
     pub(super) ended: Option<bool>,
-    /// How often anything was found.
-    total: u64,
     memory: Pages,
     facts: Facts,
-    recent: Recent,
     callers: Callers,
     operations: HashMap<u64, Operation>,
     /// CPUs that have loaded a root. Others hold no entry that an invalidation could drop.
@@ -90,13 +86,11 @@ impl Machine {
         Self {
             sanitizer,
             counts: Counts::default(),
-            made: Vec::new(),
+            noted: Noted::default(),
             lies: (Vec::new(), 0),
             ended: None,
             memory: Pages::new(most),
             facts,
-            total: 0,
-            recent: Recent::default(),
             callers: Callers::new(symbols),
             operations: HashMap::new(),
             used: BTreeSet::new(),
@@ -116,7 +110,7 @@ impl Machine {
         if self.facts.pages() > MOST_TABLE_PAGES {
             return Err(Limit::Tables);
         }
-        self.recent.push(self.sanitizer.event() + 1, origin);
+        self.noted.begins(&self.sanitizer, origin);
         self.sanitizer.called_from(Some(self.callers.of(entry.pc)));
         let misuses = self.sanitizer.count(Kind::Misuse);
         self.carry_out(&record).map_err(|Full| Limit::Memory)?;
@@ -125,7 +119,7 @@ impl Machine {
             let instead = "record what the kernel did, in the order in which it happened";
             self.lie(Lie { origin, kind: record.name(), what, instead });
         }
-        self.note(origin);
+        self.noted.ended(&self.sanitizer, origin);
         Ok(())
     }
 
@@ -136,15 +130,10 @@ impl Machine {
             let origin = Origin { record: records, pc: None };
             self.sanitizer.called_from(Some(self.callers.of(None)));
             self.sanitizer.finish_with(&self.memory);
-            self.note(origin);
+            self.noted.ended(&self.sanitizer, origin);
         }
         let callers = &mut self.callers;
-        let mut recorded = |(event, origin): (&u64, &Origin)| {
-            (*event, Recorded { number: origin.record, callers: origin.pc.map(|pc| callers.of(Some(pc))) })
-        };
-        let named: Vec<HashMap<u64, Recorded>> =
-            self.made.iter().map(|events| events.iter().map(&mut recorded).collect()).collect();
-        self.sanitizer.name_events("record", |index, event| named.get(index)?.get(&event).cloned());
+        self.noted.name(&mut self.sanitizer, "record", |pc| callers.of(Some(pc)));
     }
 
     /// Returns the functions at the address of an instruction.
@@ -168,24 +157,6 @@ impl Machine {
         self.lies.1 += 1;
         if self.lies.0.len() < MOST_LIES {
             self.lies.0.push(lie);
-        }
-    }
-
-    /// Notes which records the findings that are new name.
-    fn note(&mut self, origin: Origin) {
-        let total = self.sanitizer.total();
-        if std::mem::replace(&mut self.total, total) == total {
-            return;
-        }
-        for (index, finding) in self.sanitizer.findings().iter().enumerate() {
-            if index == self.made.len() {
-                let known = finding.events().filter_map(|event| Some((event, self.recent.find(event)?)));
-                self.made.push(known.chain([(finding.event, origin)]).collect());
-            }
-            // Consequences of the same cause may come later.
-            for consequence in &finding.consequences {
-                self.made[index].entry(consequence.event).or_insert(origin);
-            }
         }
     }
 

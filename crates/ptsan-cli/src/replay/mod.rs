@@ -1,16 +1,18 @@
 //! `ptsan replay`: runs the sanitizer over a log.
 mod callers;
+mod casemate;
 mod format;
 mod lie;
 mod machine;
 mod memory;
+mod noted;
 mod recent;
 mod report;
 #[cfg(test)]
 mod tests;
 
 use crate::failure::{BAD_INPUT, FINDINGS, Failure};
-use crate::input::Input;
+use crate::input::{Input, Source};
 use crate::symbols::Symbols;
 use clap::{Args, ValueEnum};
 use machine::{Limit, Machine};
@@ -28,6 +30,9 @@ use std::process::ExitCode;
 pub struct ReplayArgs {
     /// The log; - is standard input
     log: PathBuf,
+    /// The format of the log; without it, the first bytes tell
+    #[arg(long, value_enum)]
+    from: Option<From>,
     /// The kernel's image: names the functions of instructions
     #[arg(long, value_name = "ELF")]
     symbols: Option<PathBuf>,
@@ -49,9 +54,31 @@ pub struct ReplayArgs {
     /// Leaves a function or a file out of reports: the next caller is named; may be repeated
     #[arg(long, value_name = "PATTERN")]
     harness: Vec<String>,
+    /// Logs of Casemate: does not check that stores hold the lock of their tree
+    #[arg(long)]
+    racy: bool,
+    /// Logs of Casemate: changes under the lock of a tree must be flushed before it is released
+    #[arg(long)]
+    flush_before_unlock: bool,
     /// Keeps so many MiB of the machine's memory that are not zero
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     memory: u32,
+}
+
+impl ReplayArgs {
+    /// Returns the seed of the random walks.
+    fn seed(&self) -> Option<u64> {
+        (!self.no_seed).then_some(self.seed)
+    }
+}
+
+/// The format of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum From {
+    /// The log of ptsan.
+    Ptsan,
+    /// A trace of Casemate.
+    Casemate,
 }
 
 /// How a report is printed.
@@ -94,10 +121,24 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let format = if args.json { Format::Json } else { args.format };
     let whole_paths = matches!(format, Format::Github | Format::Json);
     let symbols = Symbols::open(args.symbols.as_deref(), whole_paths)?;
-    let mut input = Input::open(&args.log)?;
+    let mut source = Source::open(&args.log)?;
+    let from = match args.from {
+        Some(from) => from,
+        None if casemate::is_trace(source.first_bytes()?) => From::Casemate,
+        None => From::Ptsan,
+    };
+    if from == From::Casemate {
+        let done = casemate::replay(source, args, format.of_report())?;
+        return print(&done.text, done.findings, done.sound);
+    }
+    if args.racy || args.flush_before_unlock {
+        let option = if args.racy { "--racy" } else { "--flush-before-unlock" };
+        return Err(Failure::new(format!("{option} is for logs of Casemate; the log of ptsan has no locks")));
+    }
+    let mut input = Input::of(source)?;
     let header = *input.reader.header();
     let arch = format::arch(&header).map_err(|e| Failure::at(&input.name, e))?;
-    let seed = (!args.no_seed).then_some(args.seed);
+    let seed = args.seed();
     let pages = args.memory as usize * 256;
     let mut machine = Machine::new(&header, arch, seed, (args.keep, pages), symbols);
     args.harness.iter().for_each(|pattern| machine.sanitizer.mark_harness(pattern));
@@ -122,13 +163,18 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let overview = Overview::new(&header, read, damage.as_ref(), &mut machine);
     let text = overview.report(&machine.sanitizer, format.of_report());
     let text = text.map_err(|e| Failure::at("report", e))?;
+    print(&text, report::total(&machine.sanitizer), overview.is_sound())
+}
+
+/// Prints a report, and returns the exit status that goes with it.
+fn print(text: &str, findings: u64, sound: bool) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever stops reading still gets the exit status.
+        // A reader that has gone still gets the exit status.
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => return Err(Failure::output(&e)),
         _ => {}
     }
-    Ok(match (report::total(&machine.sanitizer), overview.is_sound()) {
+    Ok(match (findings, sound) {
         (1.., _) => ExitCode::from(FINDINGS),
         (0, true) => ExitCode::SUCCESS,
         (0, false) => ExitCode::from(BAD_INPUT),

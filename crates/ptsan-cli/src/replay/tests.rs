@@ -83,7 +83,7 @@ proptest! {
         }
         machine.ended = Some(true);
         machine.finish(40);
-        prop_assert_eq!(machine.made.len(), machine.sanitizer.findings().len());
+        prop_assert_eq!(machine.noted.made.len(), machine.sanitizer.findings().len());
         prop_assert_eq!(machine.sanitizer.count(ptsan::Kind::Misuse), 0);
     }
 }

@@ -23,6 +23,9 @@ pub enum Barrier {
     /// AArch64 `DSB` (`ISHST` before an invalidation, `ISH` after it): earlier stores can be seen
     /// by walkers, earlier invalidations have taken effect.
     Data,
+    /// AArch64 `DSB ISHST`: earlier stores can be seen by walkers. Invalidations may still be under
+    /// way.
+    Stores,
     /// AArch64 `ISB`: a root that was loaded takes effect.
     Instruction,
     /// RISC-V `FENCE RW, RW`: earlier stores can be seen by walkers of other CPUs.
@@ -58,6 +61,7 @@ impl Sanitizer {
             }
             match barrier {
                 Barrier::Instruction => s.cpus[cpu].unsynchronized = false,
+                Barrier::Stores => s.last_barrier = s.event,
                 Barrier::Data | Barrier::Fence => {
                     s.last_barrier = s.event;
                     s.complete_flushes();

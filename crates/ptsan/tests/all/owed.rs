@@ -258,6 +258,21 @@ fn on_aarch64_a_flush_counts_between_two_barriers() {
 }
 
 #[test]
+fn a_barrier_of_stores_orders_them_and_completes_no_flush() {
+    for (before, after, expected) in
+        [(Barrier::Stores, Barrier::Data, 0), (Barrier::Data, Barrier::Stores, 1)]
+    {
+        let (mut ram, mut san, _) = large(Arch::aarch64_4k(39), arm);
+        clear(&mut ram, &mut san);
+        san.barrier(0, before);
+        (0..2).for_each(|cpu| san.flush(&ram, cpu, Flush::page(1, 0)));
+        san.barrier(0, after);
+        san.flushes_done(&ram);
+        assert_eq!(san.total(), expected, "{before:?} {after:?}: {san}");
+    }
+}
+
+#[test]
 fn on_aarch64_a_root_is_used_after_a_barrier() {
     for barrier in [true, false] {
         let (ram, mut san, _) = large(Arch::aarch64_4k(39), arm);
