@@ -23,12 +23,12 @@ fn stale(list: &str, source: impl Fn(&str) -> Option<String>) -> (Vec<String>, u
 #[test]
 fn the_text_of_every_mistake_is_in_its_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    for list in ["mutations", "invariants", "owners"] {
+    for (list, least) in [("mutations", 21), ("invariants", 21), ("owners", 21), ("museum", 8)] {
         let text = fs::read_to_string(root.join("models").join(list)).expect("the list is there");
         let source = |file: &str| fs::read_to_string(root.join("crates/ptarmigan/src").join(file)).ok();
         let (stale, all) = stale(&text, source);
         assert!(stale.is_empty(), "{list}: {stale:#?}");
-        assert!(all > 20, "{list}: {all}");
+        assert!(all >= least, "{list}: {all}");
     }
 }
 

@@ -1,0 +1,143 @@
+//! The museum: famous bugs of page-table code as models. Each is found by name, and silent when it
+//! is corrected. `docs/museum.md` is its catalogue.
+mod exhibits;
+
+use exhibits::{ALL, Exhibit};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// With the defect, the finding of the exhibit comes first, whatever the seed. Without it there is
+/// none.
+fn found_and_silent(test: &str) {
+    let exhibit = ALL.iter().find(|exhibit| exhibit.name.replace('-', "_") == test).expect("an exhibit");
+    let name = exhibit.name;
+    for seed in 1..=20 {
+        let run = exhibit.run(seed, true, false);
+        let is_it = run.first.is_some_and(|(kind, rule)| exhibit.is_found_as(kind, rule));
+        assert!(is_it, "{name} seed {seed}: first {:?}\n{}", run.first, run.san);
+        assert!(!run.sequence.is_empty(), "{name}: the step has no hooks");
+    }
+    for seed in 1..=200 {
+        let run = exhibit.run(seed, false, false);
+        assert_eq!(run.san.total(), 0, "{name} corrected, seed {seed}: {}", run.san);
+    }
+}
+
+macro_rules! exhibits {
+    ($($name:ident)+) => {
+        $(
+            #[test]
+            fn $name() {
+                found_and_silent(stringify!($name));
+            }
+        )+
+
+        const TESTS: &[&str] = &[$(stringify!($name)),+];
+    };
+}
+
+exhibits! {
+    mremap_late_flush
+    mremap_moved_table
+    munmap_pfnmap
+    reclaim_batch
+    table_batch_slow_path
+    collapse_lazy_cpu
+    switching_cpu_skipped
+    riscv_leaf_sfence
+    i915_no_flush
+    i915_masked_register
+    amdgpu_gart
+    vtd_pasid_table
+    amd_iommu_completion_wait
+    iommupt_short_gather
+    kvm_arm64_end_of_space
+    freebsd_pcid_generation
+    freebsd_promotion
+    freebsd_invlpgb_stride
+    xen_large_page_bit
+    xen_linear_tables
+    xen_shadow_pcid
+    xen_iommu_deferral
+    xen_wrong_variable
+    xen_ept_deferred
+    pkvm_superpage_unmap
+    xnu_dangling_entry
+    illumos_break_before_make
+    asterinas_shared_asid
+    phoenix_not_global
+    asterinas_copy_on_write
+    litebox_free_first
+    svsm_ghcb_drop
+    nanvix_stale_directory
+}
+
+#[test]
+fn every_exhibit_has_a_test() {
+    let names: Vec<String> = ALL.iter().map(|exhibit| exhibit.name.replace('-', "_")).collect();
+    assert_eq!(names, TESTS);
+}
+
+#[test]
+fn no_two_exhibits_break_one_rule_by_the_same_hooks() {
+    let mut seen: Vec<(&Exhibit, BTreeSet<Vec<&str>>)> = Vec::new();
+    for exhibit in ALL {
+        let sequences: BTreeSet<_> = (1..=20).map(|seed| exhibit.run(seed, true, false).sequence).collect();
+        for (other, theirs) in &seen {
+            let rule = exhibit.kind == other.kind && exhibit.rules.iter().any(|r| other.rules.contains(r));
+            let same = sequences.intersection(theirs).next();
+            assert!(!rule || same.is_none(), "{} and {}: {same:?}", exhibit.name, other.name);
+        }
+        seen.push((exhibit, sequences));
+    }
+}
+
+#[test]
+fn no_two_exhibits_stand_for_the_same_check() {
+    let checks: BTreeSet<&str> = ALL.iter().map(|exhibit| exhibit.check).collect();
+    assert_eq!(checks.len(), ALL.len());
+}
+
+/// Returns the text of the catalogue, or `None` if the package is tested alone.
+fn catalogue() -> Option<String> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    docs.is_dir().then(|| std::fs::read_to_string(docs.join("museum.md")).expect("docs/museum.md"))
+}
+
+#[test]
+fn the_catalogue_has_the_exhibits_in_their_order() {
+    let Some(text) = catalogue() else { return };
+    let listed: Vec<Vec<String>> = text
+        .lines()
+        .filter(|line| line.starts_with("| ["))
+        .map(|line| line.trim_matches('|').split(" | ").take(5).map(|cell| cell.trim().to_owned()).collect())
+        .collect();
+    let exhibits: Vec<Vec<String>> = ALL
+        .iter()
+        .map(|exhibit| {
+            let Exhibit { name, numbers, project, year, kind, pattern, .. } = exhibit;
+            let project = if *pattern { format!("{project}, pattern") } else { (*project).to_owned() };
+            let rule = exhibit.rules[0].name();
+            vec![
+                format!("[{name}](#{name})"),
+                (*numbers).to_owned(),
+                project,
+                year.to_string(),
+                format!("`{kind}`, `{rule}`"),
+            ]
+        })
+        .collect();
+    assert_eq!(listed, exhibits);
+}
+
+#[test]
+fn each_exhibit_has_a_section_with_its_check() {
+    let Some(text) = catalogue() else { return };
+    for exhibit in ALL {
+        let heading = format!("\n### {}\n", exhibit.name);
+        let section = text.split(&heading).nth(1).unwrap_or_else(|| panic!("no section {}", exhibit.name));
+        let section = section.split("\n#").next().unwrap_or_default().replace('\n', " ");
+        let check = format!("Check: {}.", exhibit.check);
+        assert!(section.contains(&check), "{}: the section does not say \"{check}\"", exhibit.name);
+    }
+}
