@@ -24,6 +24,7 @@ mod look;
 mod mapped;
 mod owe;
 mod reached;
+mod readers;
 mod stale;
 
 pub(crate) use owe::{Change, takes_away};

@@ -108,6 +108,7 @@ impl Sanitizer {
         let Change { at, root, va, before, old, new, state } = change;
         let Some(phys) = self.frames.get(root).map(|f| f.phys) else { return };
         let may_hold = self.may_hold(root, before.since);
+        let read = !self.readers.walking.is_empty();
         let global = matches!(old, Entry::Leaf { global: true, .. });
         if may_hold.is_empty() && !global && !matches!(old, Entry::Table { .. }) {
             return;
@@ -127,6 +128,9 @@ impl Sanitizer {
                 }
             }
             Entry::Empty | Entry::Malformed => return,
+        }
+        if read {
+            self.leave_to_readers(phys, below.tables.iter().map(|(table, ..)| *table));
         }
         let (begun, since, by) = (self.operations.begun(), self.event, self.running);
         for page in below.pages {

@@ -2,6 +2,7 @@
 mod accesses;
 mod barriers;
 mod cpus;
+mod device_entries;
 mod devices;
 mod expect;
 mod frames;
@@ -10,6 +11,7 @@ mod hashed;
 mod misuse;
 mod numbers;
 mod operations;
+mod readers;
 mod recorded;
 mod results;
 mod stages;

@@ -144,6 +144,14 @@ rules! {
     StillLinked = "an entry that a walk can reach still points at the table; clear it and flush first",
     /// A walk read the table after it was freed.
     WalkedAfterFree = "a walk read a freed table",
+    /// Software that holds no lock read a table after it was freed.
+    ReadAfterFree = "software that walks without a lock read a freed table; free it after all that began before it was unlinked have ended",
+    /// A table was freed while software that holds no lock could be in it.
+    HeldByReader = "software that walks without a lock may still be in the table; wait until it has ended before the free",
+    /// The words of a valid entry were changed one after the other.
+    ChangedInPieces = "a valid entry of several words was changed in pieces; make it invalid first, and valid with the last store",
+    /// An entry of a device is valid again, with another content than the device may hold.
+    EntryNotFlushed = "a device may hold an entry as it was before it was made invalid; have it forget the entry first",
     /// An entry was made to point at a table after it was freed.
     LinkedAfterFree = "an entry points at a freed table",
     /// The table was linked with old content.

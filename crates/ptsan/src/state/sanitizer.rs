@@ -1,11 +1,13 @@
 //! Holds the sanitizer's parts, and does the common work of all hooks.
 use super::chance::Chance;
 use super::config::Config;
+use super::device_entries::DeviceEntries;
 use super::hashed::Hashed;
 use super::issued::Issued;
 use super::numbers::Numbers;
 use super::operations::Operations;
 use super::queue::Queued;
+use super::readers::Readers;
 use super::stats::Stats;
 use crate::arch::Entry;
 use crate::cpu::Cpu;
@@ -51,6 +53,10 @@ pub struct Sanitizer {
     pub(crate) mappings: Mappings,
     /// Invalidations of devices that nobody has waited for.
     pub(crate) queue: Vec<Queued>,
+    /// Entries of several words that devices read.
+    pub(crate) device_entries: DeviceEntries,
+    /// Software that walks tables without a lock.
+    pub(crate) readers: Readers,
     /// Flushes that no barrier has completed.
     pub(crate) issued: Vec<Issued>,
     /// Runs of entries to which stores were told.
@@ -108,6 +114,8 @@ impl Sanitizer {
             blamed: FastMap::default(),
             mappings: Mappings::default(),
             queue: Vec::new(),
+            device_entries: DeviceEntries::default(),
+            readers: Readers::default(),
             issued: Vec::new(),
             runs: Runs::default(),
             ways: Vec::new(),

@@ -35,6 +35,10 @@ impl Sanitizer {
     }
 
     fn adversary_acts_once(&mut self, memory: &(impl Memory + ?Sized), chance: &mut Chance) {
+        if !self.readers.walking.is_empty() && chance.below(4) == 0 {
+            self.stats.adversary_steps += 1;
+            return self.reader_wanders(memory, chance);
+        }
         let cpus = self.cpus.len();
         let first = chance.below(cpus as u64) as usize;
         let can_walk = |cpu: usize| Some((cpu, self.cpus[cpu].loaded.filter(|_| self.cpus[cpu].settled)?));

@@ -22,6 +22,7 @@ mod operations;
 mod owed;
 mod pae;
 mod random;
+mod readers;
 mod recorded;
 mod reports;
 mod smp;

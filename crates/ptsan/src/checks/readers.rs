@@ -1,0 +1,85 @@
+//! Tables that software reads without a lock.
+use crate::arch::Entry;
+use crate::memory::Memory;
+use crate::report::{Kind, Place, Rule};
+use crate::shadow::FrameRef;
+use crate::state::{Chance, Reader, Sanitizer};
+
+impl Sanitizer {
+    /// Notes that tables were taken out of the tree below a root: readers of it may be in them.
+    pub(super) fn leave_to_readers(&mut self, root: u64, tables: impl Iterator<Item = FrameRef> + Clone) {
+        let event = self.event;
+        for walking in self.readers.walking.iter_mut().filter(|w| w.root == root) {
+            tables.clone().for_each(|table| walking.hold(table, event));
+        }
+    }
+
+    /// Notes that a reader reads a table, and reports one that was freed.
+    pub(crate) fn read_by_software(&mut self, reader: Reader, table: u64) {
+        let place = Place { frame: Some(table), ..Place::default() };
+        let (event, at) = (self.event, self.frames.find(table));
+        let live = at.is_some_and(|at| self.is_table(at));
+        match at {
+            Some(at) if live => {
+                if let Some(walking) = self.readers.get(reader) {
+                    walking.hold(at, event);
+                }
+            }
+            Some(at) if !self.blamed.contains_key(&at) => {
+                self.report(Kind::UseAfterFree, Rule::ReadAfterFree, place, String::new);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports a table that is freed while a reader may be in it.
+    pub(crate) fn check_readers(&mut self, at: FrameRef) {
+        if self.readers.walking.is_empty() {
+            return;
+        }
+        let root = self.frames.get(at).map(|f| f.phys);
+        let found = self.readers.walking.iter().find_map(|w| {
+            let since = w.holds(at).or_else(|| Some(w.since).filter(|_| root == Some(w.root)))?;
+            Some((w.root, w.since, since))
+        });
+        let Some((of, began, since)) = found else { return };
+        self.readers.walking.iter_mut().for_each(|w| w.forget(at));
+        let level = self.frames.get(at).and_then(|f| f.level);
+        let place = Place { frame: root, level, ..Place::default() };
+        self.report(Kind::FreeUnderReader, Rule::HeldByReader, place, || {
+            format!("a reader of the tables at {of:#x} began at event {began}, and may be in it since event {since}")
+        });
+        self.blame(at);
+    }
+
+    /// Lets a reader go on, to any table below its root.
+    pub(crate) fn reader_wanders(&mut self, memory: &(impl Memory + ?Sized), chance: &mut Chance) {
+        let which = chance.below(self.readers.walking.len() as u64) as usize;
+        let Some(walking) = self.readers.walking.get(which) else { return };
+        let (reader, mut table) = (walking.reader, walking.root);
+        for level in (1..=self.config.arch.top()).rev() {
+            let Some(at) = self.frames.find(table).filter(|at| self.is_table(*at)) else { return };
+            let event = self.event;
+            if let Some(walking) = self.readers.get(reader) {
+                walking.hold(at, event);
+            }
+            let l = self.config.arch.levels[usize::from(level)];
+            let (entries, first) = (l.entries() as u64, chance.next());
+            let below = (0..entries.min(512)).map(|n| first.wrapping_add(n) % entries).find_map(|index| {
+                let at = table.wrapping_add(index * u64::from(l.entry_bytes));
+                match (self.config.arch.decode)(level, memory.read(at, l.entry_bytes)?) {
+                    Entry::Table { phys, .. } => Some(phys),
+                    _ => None,
+                }
+            });
+            let Some(below) = below else { return };
+            table = below;
+        }
+        if let Some(at) = self.frames.find(table).filter(|at| self.is_table(*at)) {
+            let event = self.event;
+            if let Some(walking) = self.readers.get(reader) {
+                walking.hold(at, event);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Software that walks tables without a lock.
+use crate::hash::FastMap;
+use crate::shadow::FrameRef;
+
+/// The most readers at a time.
+const MOST: usize = 1 << 12;
+/// The most tables that one is remembered to have.
+const MOST_HELD: usize = 1 << 16;
+
+/// A walk by software that holds no lock: from [`crate::Sanitizer::reader_begins`] to
+/// [`crate::Sanitizer::reader_ends`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reader(pub(crate) u64);
+
+/// A reader under way.
+pub(crate) struct Walking {
+    pub(crate) reader: Reader,
+    pub(crate) root: u64,
+    /// Event at which it began.
+    pub(crate) since: u64,
+    /// The tables that it has read an entry to, or may have: with the event at which they were taken
+    /// out of the tree, or read.
+    held: FastMap<FrameRef, u64>,
+}
+
+impl Walking {
+    pub(crate) fn hold(&mut self, table: FrameRef, event: u64) {
+        if self.held.len() < MOST_HELD {
+            self.held.entry(table).or_insert(event);
+        }
+    }
+
+    pub(crate) fn holds(&self, table: FrameRef) -> Option<u64> {
+        self.held.get(&table).copied()
+    }
+
+    /// Forgets a table that was reported.
+    pub(crate) fn forget(&mut self, table: FrameRef) {
+        self.held.remove(&table);
+    }
+}
+
+/// All readers under way, in the order in which they began.
+#[derive(Default)]
+pub(crate) struct Readers {
+    pub(crate) walking: Vec<Walking>,
+    next: u64,
+}
+
+impl Readers {
+    pub(crate) fn begin(&mut self, root: u64, since: u64) -> Reader {
+        self.next += 1;
+        let reader = Reader(self.next);
+        if self.walking.len() < MOST {
+            self.walking.push(Walking { reader, root, since, held: FastMap::default() });
+        }
+        reader
+    }
+
+    /// Ends a reader. Returns whether it was under way.
+    pub(crate) fn end(&mut self, reader: Reader) -> bool {
+        let before = self.walking.len();
+        self.walking.retain(|w| w.reader != reader);
+        self.walking.len() < before || (self.next >= reader.0 && before >= MOST)
+    }
+
+    pub(crate) fn get(&mut self, reader: Reader) -> Option<&mut Walking> {
+        self.walking.iter_mut().find(|w| w.reader == reader)
+    }
+}
