@@ -41,4 +41,4 @@ pub use report::{
     Allow, Consequence, Finding, Format, Happened, HistoryEvent, Kind, Origins, Place, Recorded, Report,
     Rule, Severity, Spread, Summary, SuppressionError, Suppressions, Trace, TraceFrame,
 };
-pub use state::{Adversary, Config, DeviceEntry, Errata, Operation, Reader, Sanitizer, Stats};
+pub use state::{Adversary, Config, DeviceEntry, Errata, Guard, Hold, Operation, Reader, Sanitizer, Stats};

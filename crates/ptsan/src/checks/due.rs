@@ -24,7 +24,7 @@ impl Sanitizer {
             false => CpuMask::default(),
         };
         let taken = self.debts.take_pages(due);
-        self.report_missing(memory, taken);
+        self.report_missing(memory, taken, None);
     }
 
     /// Reports the debts of a CPU that has come back to a space and does something other than
@@ -55,14 +55,20 @@ impl Sanitizer {
             if due { debt.cpus.only(|c| c == cpu) } else { CpuMask::default() }
         };
         let taken = self.debts.take_pages(owes);
-        self.report_missing(memory, taken);
+        self.report_missing(memory, taken, None);
     }
 
-    /// Reports pages that CPUs may still translate, if memory has not given them back since.
-    fn report_missing(&mut self, memory: &(impl Memory + ?Sized), mut taken: Vec<PageDebt>) {
+    /// Reports pages that CPUs may still translate, if memory has not given them back since. `other` is
+    /// the rule that is broken in place of that of each debt.
+    pub(crate) fn report_missing(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        mut taken: Vec<PageDebt>,
+        other: Option<Rule>,
+    ) {
         taken.retain_mut(|debt| match self.owed_rule(memory, debt) {
             Some(rule) => {
-                debt.rule = rule;
+                debt.rule = other.unwrap_or(rule);
                 true
             }
             None => false,

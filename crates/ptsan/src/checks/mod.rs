@@ -20,6 +20,7 @@ mod held;
 mod leftovers;
 mod levels;
 mod linked;
+mod locks;
 mod look;
 mod mapped;
 mod owe;

@@ -8,6 +8,7 @@ mod expect;
 mod frames;
 mod harness;
 mod hashed;
+mod locks;
 mod misuse;
 mod numbers;
 mod operations;

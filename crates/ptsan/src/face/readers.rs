@@ -32,7 +32,9 @@ impl Sanitizer {
             let level = Some(s.config.arch.top());
             let place = Place { frame: Some(root), level, ..Place::default() };
             // Tables that were announced without a level get theirs.
-            s.reached(memory, root, None, place, false);
+            if !s.config.arch.levels.is_empty() {
+                s.reached(memory, root, None, place, false);
+            }
             s.readers.begin(root, s.event)
         })
     }

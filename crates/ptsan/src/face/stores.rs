@@ -113,6 +113,9 @@ impl Sanitizer {
         (raw, new): (u64, Entry),
         exchanged: bool,
     ) {
+        if self.config.locks {
+            self.check_lock(memory, at, exchanged);
+        }
         let old = before.map(|b| self.config.arch.entry(at.level, index, b.raw));
         let resized = self.touch_run(at, index, self.event, (before.map(|b| b.raw), raw));
         if let Some(Entry::Table { phys, .. }) = old

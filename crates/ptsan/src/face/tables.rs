@@ -150,6 +150,7 @@ impl Sanitizer {
             self.check_unlinked(at);
         }
         self.numbers.release(phys);
+        self.locks.forget(phys);
         self.frames.free(at, self.event);
         if self.config.track_origins
             && let Some(f) = self.frames.get_mut(at)

@@ -80,6 +80,14 @@ rules! {
     NumberShared = "two CPUs run different roots under one number; give each root a number of its own",
     /// A guest was given the number of the host.
     NumberOfHost = "a guest has the number that the host runs under; give it another one",
+    /// An entry was stored to, and its lock was not held by the CPU that stored.
+    NotLocked = "an entry was stored to without the lock of its table; take the lock first",
+    /// An entry was plainly stored to under a lock that others may hold too.
+    SharedLock = "an entry was plainly stored to under a lock that is held shared; exchange it, or hold the lock alone",
+    /// A table that CPUs use has no lock.
+    NoLock = "an entry was stored to whose tables have no lock; tell which one guards them with lock_guards",
+    /// A lock was released before the flush of what changed under it.
+    ReleasedBeforeFlush = "a lock was released before the flush of what changed under it; flush first",
     /// A data frame was given away, and a CPU may still translate to it.
     DataNotFlushed = "a CPU may still translate to a data frame that was given away; flush it first",
     /// A data frame was given away while an entry maps it.

@@ -59,6 +59,10 @@ pub struct Config {
     /// cache translations that are combined of both stages. A flush by address then needs
     /// [`crate::Sanitizer::stage1_flushed`] after it. Flushes of the whole space drop both.
     pub two_stages: bool,
+    /// Locks are told ([`crate::Sanitizer::lock_guards`], [`crate::Sanitizer::lock_taken`],
+    /// [`crate::Sanitizer::lock_released`]), and a store without the lock of its table is a finding
+    /// ([`crate::Kind::UnlockedWrite`]). Needs told stores.
+    pub locks: bool,
     /// Reports a frame that user mode may write at one address and execute at another, in whatever
     /// spaces ([`crate::Kind::WriteExecute`]). Needs told stores.
     pub write_xor_execute: bool,
@@ -114,6 +118,7 @@ impl Config {
             barriers: false,
             accessed_dirty: false,
             two_stages: false,
+            locks: false,
             write_xor_execute: false,
             errata: Errata::default(),
             debts: 1 << 16,

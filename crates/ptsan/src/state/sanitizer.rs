@@ -4,6 +4,7 @@ use super::config::Config;
 use super::device_entries::DeviceEntries;
 use super::hashed::Hashed;
 use super::issued::Issued;
+use super::locks::Locks;
 use super::numbers::Numbers;
 use super::operations::Operations;
 use super::queue::Queued;
@@ -42,6 +43,8 @@ pub struct Sanitizer {
     pub(crate) event: u64,
     pub(crate) stats: Stats,
     pub(crate) spaces: FastMap<u64, ()>,
+    /// The locks of tables, and who holds them.
+    pub(crate) locks: Locks,
     /// The numbers that roots were given.
     pub(crate) numbers: Numbers,
     /// The flushes that CPUs owe.
@@ -109,6 +112,7 @@ impl Sanitizer {
             event: 0,
             stats: Stats::default(),
             spaces: FastMap::default(),
+            locks: Locks::default(),
             numbers: Numbers::default(),
             debts: Debts::new(config.debts),
             blamed: FastMap::default(),

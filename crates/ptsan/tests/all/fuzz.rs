@@ -2,8 +2,8 @@
 //! always end.
 use proptest::prelude::*;
 use ptsan::{
-    Access, Adversary, Arch, Barrier, Config, Content, Expected, Flush, Granule, Kind, Operation, Sanitizer,
-    Target, Tree,
+    Access, Adversary, Arch, Barrier, Config, Content, DeviceEntry, Errata, Expected, Flush, Granule, Guard,
+    GuestPage, Hold, Kind, Operation, Reader, Sanitizer, Target, Tree,
 };
 
 const PAGE: u64 = 4096;
@@ -25,6 +25,12 @@ enum Op {
     Mapped { space: u64, va: u64 },
     Cpu { cpu: usize, what: u8 },
     Done { what: u8 },
+    Guest { cpu: usize, va: u64, gpa: u64, what: u8 },
+    Number { root: u64, space: u64 },
+    Device { device: usize, flush: Flush, what: u8 },
+    Entry { device: usize, phys: u64, bytes: u8, what: u8 },
+    Reader { table: u64, what: u8 },
+    Lock { cpu: usize, lock: u64, table: u64, what: u8 },
     Adversary,
     Finish,
 }
@@ -104,6 +110,14 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..4u64, va()).prop_map(|(space, va)| Op::Mapped { space, va }),
         2 => (cpus, 0..5u8).prop_map(|(cpu, what)| Op::Cpu { cpu, what }),
         3 => (0..4u8).prop_map(|what| Op::Done { what }),
+        2 => (0..3usize, va(), va(), 0..3u8).prop_map(|(cpu, va, gpa, what)| Op::Guest { cpu, va, gpa, what }),
+        1 => (phys(), 0..5u64).prop_map(|(root, space)| Op::Number { root, space }),
+        2 => (0..6usize, flush(), 0..2u8).prop_map(|(device, flush, what)| Op::Device { device, flush, what }),
+        2 => (0..6usize, phys(), any::<u8>(), 0..6u8)
+            .prop_map(|(device, phys, bytes, what)| Op::Entry { device, phys, bytes, what }),
+        2 => (phys(), 0..4u8).prop_map(|(table, what)| Op::Reader { table, what }),
+        2 => (0..3usize, 0..3u64, phys(), 0..5u8)
+            .prop_map(|(cpu, lock, table, what)| Op::Lock { cpu, lock, table, what }),
         2 => Just(Op::Adversary),
         1 => Just(Op::Finish),
     ]
@@ -151,7 +165,12 @@ fn arch() -> impl Strategy<Value = Arch> {
     })
 }
 
-fn run(san: &mut Sanitizer, ram: &mut Vec<u8>, open: &mut Vec<Operation>, op: &Op) {
+fn run(
+    san: &mut Sanitizer,
+    ram: &mut Vec<u8>,
+    (open, readers): (&mut Vec<Operation>, &mut Vec<Reader>),
+    op: &Op,
+) {
     match *op {
         Op::Alloc { phys, size, level, content } => {
             let content = [Content::Zero, Content::Unknown, Content::Unchecked][usize::from(content)];
@@ -209,6 +228,45 @@ fn run(san: &mut Sanitizer, ram: &mut Vec<u8>, open: &mut Vec<Operation>, op: &O
                 }
             }
         },
+        Op::Guest { cpu, va, gpa, what } => match what {
+            0 => san.stage1_part_flushed(cpu, Some(1), Some(va)),
+            _ => {
+                let page = GuestPage { number: u64::from(what), va };
+                let _ = san.translate_combined(&*ram, cpu, page, gpa, Access::WRITE);
+            }
+        },
+        Op::Number { space: 4, .. } => san.numbers_taken_back(),
+        Op::Number { root, space } => san.number_given(root, space),
+        Op::Device { device, flush, what: 0 } => san.flush_queued(device, flush),
+        Op::Device { device, .. } => san.queue_completed(&*ram, device),
+        Op::Entry { device, phys, bytes, what: 0 } => {
+            let bytes = [8, 16, 32, 64, bytes][usize::from(bytes % 5)];
+            san.device_entry(&*ram, device, phys, DeviceEntry { bytes, valid: (bytes % 3, 1) });
+        }
+        Op::Entry { device, phys, what: 1, .. } => san.device_entries_flushed(device, Some(phys)),
+        Op::Entry { phys, bytes, .. } => {
+            let at = phys.wrapping_add(u64::from(bytes % 8) * 8);
+            if let Some(word) = ram.get_mut((at as usize) & !7..).and_then(|ram| ram.first_mut()) {
+                *word = bytes;
+            }
+            san.device_entry_written(&*ram, at);
+        }
+        Op::Reader { table, what } => match (what, readers.last().copied()) {
+            (0, _) | (_, None) => readers.push(san.reader_begins(&*ram, table)),
+            (1, Some(reader)) => {
+                san.reader_ends(reader);
+                if table > PAGE {
+                    readers.pop();
+                }
+            }
+            (_, Some(reader)) => san.reader_reads(&*ram, reader, table),
+        },
+        Op::Lock { cpu, lock, table, what } => match what {
+            0 => san.lock_guards(table, Guard { lock, flush_first: lock == 1 }),
+            1 => san.lock_taken(cpu, lock, Hold::Shared),
+            2 => san.lock_taken(cpu, lock, Hold::Exclusive),
+            _ => san.lock_released(&*ram, cpu, lock),
+        },
         Op::Adversary => san.adversary_step(&*ram),
         Op::Finish => san.finish(),
     }
@@ -223,13 +281,19 @@ proptest! {
         (asids, recursive, infer_leftovers, eager_walkers) in any::<(bool, bool, bool, bool)>(),
         (barriers, accessed_dirty, write_xor_execute, two_stages) in any::<(bool, bool, bool, bool)>(),
         (debts, tlb) in (0..40usize, 0..40usize),
+        (locks, common_numbers, devices, errata) in (any::<bool>(), any::<bool>(), 0..3usize, 0..4u8),
         seed: Option<u64>,
         entries in prop::collection::vec((phys(), 0..512u64, entry()), 0..60),
         ops in prop::collection::vec(op(), 1..120),
     ) {
         let adversary = seed.map(|seed| Adversary { seed, rate: 1500 });
+        let errata = Errata {
+            invlpg_spares_globals: errata == 1,
+            sfence_drops_only_all: errata == 2,
+            dsb_misses_stores: errata == 3,
+        };
         let config = Config {
-            cpus: 3, asids, recursive, infer_leftovers, eager_walkers, adversary, backtraces: false,
+            locks, common_numbers, devices, errata, cpus: 3, asids, recursive, infer_leftovers, eager_walkers, adversary, backtraces: false,
             barriers, accessed_dirty, write_xor_execute, two_stages, debts, tlb,
             ..Config::new(arch)
         };
@@ -241,10 +305,11 @@ proptest! {
         let mut first = Sanitizer::new(config.clone());
         let mut second = Sanitizer::new(config);
         let mut again = ram.clone();
-        let mut open = (Vec::new(), Vec::new());
+        let mut open = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
         for op in &ops {
-            run(&mut first, &mut ram, &mut open.0, op);
-            run(&mut second, &mut again, &mut open.1, op);
+            let [one, two] = &mut open;
+            run(&mut first, &mut ram, (&mut one.0, &mut one.1), op);
+            run(&mut second, &mut again, (&mut two.0, &mut two.1), op);
         }
         // The same hooks and the same seed: the same findings, to the letter.
         prop_assert_eq!(first.to_string(), second.to_string());

@@ -18,6 +18,7 @@ mod hashed;
 mod kinds;
 mod leftovers;
 mod levels;
+mod locks;
 mod operations;
 mod owed;
 mod pae;

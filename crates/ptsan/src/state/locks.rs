@@ -1,0 +1,83 @@
+//! The locks of tables.
+use crate::hash::FastMap;
+
+/// The most locks that are held at a time, and tables that have one.
+const MOST: usize = 1 << 16;
+
+/// The lock that guards a table, and those below it that have none of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The lock, by any number.
+    pub lock: u64,
+    /// Whether the flushes of what changed under the lock have to be over when it is released:
+    /// whoever takes it next may free what is mapped no more.
+    pub flush_first: bool,
+}
+
+/// How a CPU holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hold {
+    /// With others: entries are exchanged, not plainly stored to.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// A lock that a CPU holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) lock: u64,
+    pub(crate) cpu: usize,
+    pub(crate) hold: Hold,
+    /// Event at which it was taken.
+    pub(crate) since: u64,
+}
+
+/// Which locks guard which tables, and who holds them.
+#[derive(Default)]
+pub(crate) struct Locks {
+    guards: FastMap<u64, Guard>,
+    held: Vec<Held>,
+}
+
+impl Locks {
+    pub(crate) fn guard(&mut self, table: u64, guard: Guard) {
+        if self.guards.len() < MOST {
+            self.guards.insert(table, guard);
+        }
+    }
+
+    /// Returns the lock of a table itself.
+    pub(crate) fn guard_of(&self, table: u64) -> Option<Guard> {
+        self.guards.get(&table).copied()
+    }
+
+    /// Forgets the lock of a table that was freed.
+    pub(crate) fn forget(&mut self, table: u64) {
+        self.guards.remove(&table);
+    }
+
+    /// Takes a lock. Returns the CPU that holds it in a way that excludes that.
+    pub(crate) fn take(&mut self, new: Held) -> Option<usize> {
+        let excludes = |h: &&Held| {
+            h.lock == new.lock
+                && (h.hold == Hold::Exclusive || new.hold == Hold::Exclusive || h.cpu == new.cpu)
+        };
+        let other = self.held.iter().find(excludes).map(|h| h.cpu);
+        if other.is_none() && self.held.len() < MOST {
+            self.held.push(new);
+        }
+        other
+    }
+
+    /// Releases a lock, and returns how it was held.
+    pub(crate) fn release(&mut self, lock: u64, cpu: usize) -> Option<Held> {
+        let at = self.held.iter().position(|h| h.lock == lock && h.cpu == cpu)?;
+        Some(self.held.swap_remove(at))
+    }
+
+    /// Returns how a lock is held by a CPU, or by any.
+    pub(crate) fn holder(&self, lock: u64, cpu: Option<usize>) -> Option<Held> {
+        self.held.iter().find(|h| h.lock == lock && cpu.is_none_or(|cpu| cpu == h.cpu)).copied()
+    }
+}
