@@ -17,6 +17,10 @@ void settle(void) { ptsan_stores_settle(); }
 void *told_memset(void *to, int byte, size_t bytes) { return ptsan_stores_memset(to, byte, bytes); }
 
 void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed) {
+    begin_as((ptsan_options){.arch = arch, .va_bits = va_bits, .adversary_rate = 500, .seed = seed});
+}
+
+void begin_as(ptsan_options options) {
     void *ram = mmap((void *)RAM_START, RAM_BYTES, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (ram != (void *)RAM_START && munmap(ram, RAM_BYTES) == 0) {
@@ -26,8 +30,7 @@ void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed) {
     for (uint64_t at = 0; at < RAM_BYTES; at += 8) {
         *(uint64_t *)(RAM_START + at) = 0xdeadb067;
     }
-    ptsan_options options = {
-        .arch = arch, .cpus = CPUS, .va_bits = va_bits, .adversary_rate = 500, .seed = seed};
+    options.cpus = CPUS;
     san = ptsan_new(&options, ram, RAM_BYTES, RAM_START);
     if (!san) {
         fprintf(stderr, "%s\n", ptsan_last_error());
@@ -36,7 +39,7 @@ void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed) {
     ptsan_mark_harness(san, "ptsan-released/c/");
     ptsan_space_created(san, SPACE);
     ptsan_stores_begin(san, ram, RAM_BYTES, RAM_START, 8);
-    state = seed;
+    state = options.seed;
     issues = 0;
 }
 

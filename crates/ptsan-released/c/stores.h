@@ -20,6 +20,9 @@ extern ptsan *san;
  * of a run has a number, which is the adversary's seed. */
 void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed);
 
+/* The same with other options; the number of CPUs is CPUS. */
+void begin_as(ptsan_options options);
+
 /* Tells the last store: before a test itself reads or writes tables. */
 void settle(void);
 

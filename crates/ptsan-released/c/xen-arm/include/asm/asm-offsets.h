@@ -1,0 +1,1 @@
+/* The build of Xen makes this for its assembler files. */
