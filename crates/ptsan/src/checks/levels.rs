@@ -18,9 +18,11 @@ impl Sanitizer {
     pub(super) fn level_learned(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, walk: bool) {
         let Some(f) = self.frames.get(at) else { return };
         let Some(level) = f.level else { return };
-        let (phys, clean) = (f.phys, !f.was_dirty);
+        let (phys, clean, since) = (f.phys, !f.was_dirty, f.since);
         let told: Vec<_> = if f.told.is_empty() { Vec::new() } else { f.told.iter().collect() };
         for &(index, told) in &told {
+            // A compact entry has an event of before.
+            let told = Told { since: told.since.max(since), ..told };
             self.look_at_recorded(memory, at, (phys, level), index as u64, told);
         }
         if level == 0 || walk || !self.tells || !clean {

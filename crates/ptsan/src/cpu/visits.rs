@@ -50,6 +50,11 @@ impl Visits {
         }
     }
 
+    /// Lists the events at which roots were left.
+    pub(crate) fn departures(&self) -> impl Iterator<Item = u64> + '_ {
+        self.list.iter().map(|v| v.until).filter(|until| *until != u64::MAX)
+    }
+
     /// Tells that the root that is loaded has an entry.
     pub(crate) fn has_entry(&mut self) {
         self.list.iter_mut().filter(|v| v.until == u64::MAX).for_each(|v| v.walked = true);

@@ -95,6 +95,7 @@ impl Sanitizer {
         let c = &mut self.cpus[cpu];
         let context = c.enter(space, asids);
         c.visits.leave(event, asids);
+        self.last_departure = event;
         c.other_root = c.visits.other_root(frame, space).filter(|_| asids);
         let frames = &self.frames;
         c.visits.enter(frame, space, |root| frames.get(root).is_some());
@@ -135,6 +136,7 @@ impl Sanitizer {
         let (asids, event) = (self.is_tagged(cpu), self.event);
         let c = &mut self.cpus[cpu];
         c.visits.leave(event, asids);
+        self.last_departure = event;
         if let Some(loaded) = c.loaded.take()
             && !asids
         {

@@ -96,7 +96,19 @@ impl Sanitizer {
     fn replace_told(&mut self, table: FrameRef, index: u64, raw: u64) -> Option<Told> {
         let new = Told { raw, since: self.event };
         // A table has at most 2^28 bytes.
-        self.frames.get_mut(table)?.told.replace(index as usize, new)
+        self.tell(table, index as usize, new)
+    }
+
+    /// Records the value of an entry, and returns the one that was told before.
+    pub(crate) fn tell(&mut self, table: FrameRef, index: usize, new: Told) -> Option<Told> {
+        let cpus = &self.cpus;
+        let departures = || {
+            let mut all: Vec<u64> = cpus.iter().flat_map(|c| c.visits.departures()).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        self.frames.tell(table, index, new, (self.last_departure, &departures))
     }
 
     fn index_in(&self, f: &Frame, entry: u64) -> u64 {

@@ -2,7 +2,7 @@
 use super::frame::{Frame, FrameRef, Link, State};
 use super::history::History;
 use super::pages::{One, Pages};
-use super::told::ToldEntries;
+use super::told::{Budget, Told, ToldEntries};
 use crate::report::Happened;
 
 /// Tables are looked up by the 4 KiB page they start in; a smaller table shares its page with
@@ -16,10 +16,30 @@ pub(crate) struct FrameTable {
     /// Records no longer on any page.
     unused: Vec<u32>,
     pages: Pages,
+    /// How many entries that were told are exact.
+    told: Budget,
     pub(crate) live: u64,
 }
 
 impl FrameTable {
+    /// Makes a table of frames in which `told` entries at first have the event of their store.
+    pub(crate) fn new(told: usize) -> Self {
+        Self { told: Budget::new(told), ..Self::default() }
+    }
+
+    /// Records a store to an entry, and returns what the told store before it left. See
+    /// [`ToldEntries::replace`].
+    pub(crate) fn tell(
+        &mut self,
+        at: FrameRef,
+        index: usize,
+        new: Told,
+        departures: (u64, &dyn Fn() -> Vec<u64>),
+    ) -> Option<Told> {
+        let f = self.frames.get_mut(at.index as usize).filter(|f| f.generation == at.generation)?;
+        f.told.replace(index, new, &mut self.told, departures)
+    }
+
     /// Returns the frame that holds a table at `phys`: the allocated one, else the one that was
     /// freed last.
     #[inline]
@@ -123,7 +143,7 @@ impl FrameTable {
         f.link = None;
         f.other_links.clear();
         f.leftovers = None;
-        f.told.clear();
+        f.told.clear(&mut self.told);
         f.holders.clear();
         f.history.push(event, Happened::Allocated);
         self.live += 1;
@@ -175,6 +195,7 @@ impl FrameTable {
         }
         let f = &mut self.frames[at.index as usize];
         f.generation = f.generation.wrapping_add(1);
+        f.told.clear(&mut self.told);
         f.size = 0;
         f.state = State::Freed;
         self.unused.push(at.index);
@@ -185,10 +206,11 @@ impl FrameTable {
 
     /// Marks the frame freed. Its holders stay for the check at its next allocation.
     pub(crate) fn free(&mut self, at: FrameRef, event: u64) {
-        let Some(f) = self.get_mut(at) else { return };
+        let found = self.frames.get_mut(at.index as usize).filter(|f| f.generation == at.generation);
+        let Some(f) = found else { return };
         f.state = State::Freed;
         f.leftovers = None;
-        f.told.clear();
+        f.told.clear(&mut self.told);
         f.history.push(event, Happened::Freed);
         self.live -= 1;
     }

@@ -80,6 +80,15 @@ pub struct Config {
     /// With one, an access may find less that is stale. The entries that a CPU may hold after a
     /// told store are found all the same.
     pub tlb: usize,
+    /// The number of entries, of all tables, whose told store is remembered with its event: 16 bytes
+    /// each. Of further entries the sanitizer remembers when a CPU last left a root before the
+    /// store, at some 7 bytes each. Findings are the same. Only the event of a store that was made
+    /// before the level of its table was known may be given as an earlier one, in histories and for
+    /// runs of entries.
+    ///
+    /// 64 neighbouring entries take 16 bytes each all the same if they have more than 8 different
+    /// attributes, or if CPUs still hold something of more than 15 roots left between their stores.
+    pub told: usize,
     /// The number of findings kept in full. All are counted.
     pub keep: usize,
     /// Kept findings name the callers of the hook. The environment variable `PTSAN_BACKTRACE=0`
@@ -123,6 +132,7 @@ impl Config {
             errata: Errata::default(),
             debts: 1 << 16,
             tlb: usize::MAX,
+            told: 1 << 20,
             keep: 64,
             backtraces: true,
             track_origins: false,

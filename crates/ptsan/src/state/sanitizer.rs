@@ -68,6 +68,8 @@ pub struct Sanitizer {
     pub(crate) ways: Vec<(FrameRef, u64)>,
     /// Event of the last flush, where a barrier has to complete it.
     pub(crate) last_issued: u64,
+    /// Event at which a CPU left a root last.
+    pub(crate) last_departure: u64,
     /// Event of the last barrier.
     pub(crate) last_barrier: u64,
     /// The CPU that carries out the stores that are told.
@@ -100,7 +102,7 @@ impl Sanitizer {
         let cpus = (0..readers.0 + readers.1).map(|_| Cpu::new(config.tlb)).collect();
         let mut new = Self {
             cpus,
-            frames: FrameTable::default(),
+            frames: FrameTable::new(config.told),
             reports: Reports::new(
                 config.keep,
                 config.backtraces,
@@ -124,6 +126,7 @@ impl Sanitizer {
             runs: Runs::default(),
             ways: Vec::new(),
             last_issued: 0,
+            last_departure: 0,
             last_barrier: 0,
             running: None,
             tells: false,

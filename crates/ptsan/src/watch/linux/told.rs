@@ -28,11 +28,11 @@ impl Sanitizer {
         if let Some(frame) = self.frames.find(entry).filter(|&f| self.is_table(f)) {
             let bytes = u64::from(self.config.arch.entry_bytes());
             let since = self.event;
-            if let Some(f) = self.frames.get_mut(frame) {
+            if let Some(f) = self.frames.get(frame) {
                 let index = ((entry - f.phys) / bytes) as usize;
                 // A value that was not told before may have come just now.
                 if f.told.get(index).is_none_or(|told| told.raw != old) {
-                    f.told.replace(index, Told { raw: old, since });
+                    self.tell(frame, index, Told { raw: old, since });
                 }
             }
         }

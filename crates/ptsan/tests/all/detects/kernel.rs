@@ -150,6 +150,8 @@ impl Kernel {
             barriers: !format.is_x86(),
             accessed_dirty: true,
             adversary: Some(Adversary::new(seed)),
+            // Every other run remembers told stores in the compact form.
+            told: if seed.is_multiple_of(2) { 0 } else { 1 << 20 },
             ..Config::new(format.arch())
         };
         let mut k = Self {
