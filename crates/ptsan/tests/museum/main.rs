@@ -51,6 +51,9 @@ exhibits! {
     vtd_pasid_table
     amd_iommu_completion_wait
     iommupt_short_gather
+    sva_kernel_table
+    arm64_repeat_tlbi
+    intel_invlpg_globals
     kvm_arm64_end_of_space
     freebsd_pcid_generation
     freebsd_promotion

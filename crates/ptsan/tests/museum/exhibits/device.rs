@@ -1,8 +1,11 @@
-//! Graphics devices: CPUs stand for the engines, which have TLBs as CPUs do.
+//! Graphics devices, whose engines have TLBs.
 use super::Exhibit;
 use super::format::Format;
-use super::machine::{Machine, four};
+use super::machine::{Machine, Setup, four};
 use ptsan::{Flush, Kind, Rule};
+
+/// The engines of a device.
+const ENGINES: usize = 4;
 
 pub const NO_FLUSH: Exhibit = Exhibit {
     name: "i915-no-flush",
@@ -13,7 +16,7 @@ pub const NO_FLUSH: Exhibit = Exhibit {
     kind: Kind::DataFreedBeforeFlush,
     rules: &[Rule::DataNotFlushed],
     check: "debts of pages that were mapped elsewhere, due at frame_freed",
-    setup: four(Format::X86),
+    setup: Setup { devices: ENGINES, ..four(Format::X86) },
     model: no_flush,
 };
 
@@ -21,16 +24,16 @@ pub const NO_FLUSH: Exhibit = Exhibit {
 /// system. No engine is told.
 fn no_flush(m: &mut Machine, broken: bool) {
     let space = m.space();
-    m.everywhere(space);
+    m.attach_all(space);
     m.work();
     let va = m.address();
     let (object, scratch) = (m.map(space, va), m.frame());
     let at = m.entry(space, va, 0);
-    m.touch_everywhere(space, va);
+    m.touch_by_devices(va);
     m.step(|m| {
         m.write(at, m.format.page(scratch));
         if !broken {
-            m.flush_everywhere(Flush::page(space, va));
+            m.flush_devices(Flush::page(space, va));
         }
         m.free_frame(object);
     });
@@ -45,8 +48,8 @@ pub const MASKED_REGISTER: Exhibit = Exhibit {
     pattern: true,
     kind: Kind::FlushMissing,
     rules: &[Rule::UnmapNotFlushed],
-    check: "debts of pages of those CPUs that a shootdown did not reach, due at operation_ends",
-    setup: four(Format::X86),
+    check: "debts of pages of those devices that a flush did not reach, due at operation_ends",
+    setup: Setup { devices: ENGINES, ..four(Format::X86) },
     model: masked_register,
 };
 
@@ -71,22 +74,22 @@ impl Register {
 /// The driver stores the request to every engine. Engines whose register is masked ignore it.
 fn masked_register(m: &mut Machine, broken: bool) {
     let space = m.space();
-    m.everywhere(space);
+    m.attach_all(space);
     m.work();
     let va = m.address();
     let object = m.map(space, va);
     let at = m.entry(space, va, 0);
-    m.touch_everywhere(space, va);
-    let mut engines = vec![Register::Plain; m.cpus()];
-    let (video, compute) = m.two_cpus();
-    (engines[video], engines[compute]) = (Register::Masked, Register::Masked);
+    m.touch_by_devices(va);
+    let mut engines = [Register::Plain; ENGINES];
+    let video = m.below(ENGINES as u64) as usize;
+    engines[video] = Register::Masked;
     m.step(|m| {
         let request = if broken { 1 } else { 1 << 16 | 1 };
         let unbinding = m.begin();
         m.exchange(at, 0);
         for (engine, register) in engines.iter().enumerate() {
             if register.takes(request) {
-                m.flush(engine, Flush::page(space, va));
+                m.flush_device(engine, Flush::page(space, va));
             }
         }
         m.end(unbinding);
@@ -104,7 +107,7 @@ pub const GART: Exhibit = Exhibit {
     kind: Kind::LinkedBeforeCleared,
     rules: &[Rule::OldContent],
     check: "entries from before the allocation in a root that is loaded",
-    setup: four(Format::X86),
+    setup: Setup { devices: ENGINES, ..four(Format::X86) },
     model: gart,
 };
 
@@ -112,9 +115,9 @@ pub const GART: Exhibit = Exhibit {
 /// entries hold what was in memory before.
 fn gart(m: &mut Machine, broken: bool) {
     let space = m.space();
-    m.everywhere(space);
+    m.attach_all(space);
     m.work();
-    let (va, device) = (m.address(), m.two_cpus().0);
+    let (va, device) = (m.address(), m.below(ENGINES as u64) as usize);
     let root = m.frame();
     for _ in 0..1 + m.below(8) {
         // Not the entry that will be stored.
@@ -129,7 +132,7 @@ fn gart(m: &mut Machine, broken: bool) {
             m.clear(root);
         }
         m.write(root, shared);
-        m.switch_to(device, root, 100);
+        m.attach(device, root, 100);
     });
-    let _ = m.touch(device, va);
+    m.touch_by_devices(va);
 }

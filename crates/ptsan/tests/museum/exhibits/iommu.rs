@@ -1,7 +1,7 @@
-//! IOMMUs: CPUs stand for their walkers and IOTLBs.
+//! Devices behind an IOMMU.
 use super::Exhibit;
 use super::format::Format;
-use super::machine::{LARGE, Machine, PAGE, four};
+use super::machine::{LARGE, Machine, PAGE, Setup, four};
 use ptsan::{Flush, Kind, Rule};
 
 pub const PASID_TABLE: Exhibit = Exhibit {
@@ -13,7 +13,7 @@ pub const PASID_TABLE: Exhibit = Exhibit {
     kind: Kind::LinkedBeforeCleared,
     rules: &[Rule::OldContent],
     check: "entries from before the allocation in a table that an entry links",
-    setup: four(Format::X86),
+    setup: Setup { devices: 2, ..four(Format::X86) },
     model: pasid_table,
 };
 
@@ -21,7 +21,7 @@ pub const PASID_TABLE: Exhibit = Exhibit {
 /// for it the table has old content until the zeros are written back.
 fn pasid_table(m: &mut Machine, broken: bool) {
     let space = m.space();
-    m.everywhere(space);
+    m.attach_all(space);
     m.work();
     let va = m.address();
     let directory = m.entry(space, va, 1);
@@ -41,7 +41,7 @@ fn pasid_table(m: &mut Machine, broken: bool) {
             m.write(directory, m.format.table(table));
         }
     });
-    let _ = m.touch(0, va);
+    m.touch_by_devices(va);
     m.work();
 }
 
@@ -50,62 +50,75 @@ pub const COMPLETION_WAIT: Exhibit = Exhibit {
     numbers: "CVE-2026-68329",
     project: "Linux (AMD IOMMU)",
     year: 2026,
-    pattern: true,
+    pattern: false,
     kind: Kind::FlushMissing,
     rules: &[Rule::UnmapNotFlushed],
-    check: "debts of pages, due at operation_ends although the flush comes later",
-    setup: four(Format::X86),
+    check: "invalidations in the queue of a device: they pay when they were waited for",
+    setup: Setup { devices: 1, ..four(Format::X86) },
     model: completion_wait,
 };
-
-/// The commands that the device has not carried out yet.
-#[derive(Default)]
-struct Queue {
-    commands: Vec<Flush>,
-    /// A command was queued and no wait behind it.
-    need_sync: bool,
-}
-
-impl Queue {
-    fn push(&mut self, flush: Flush) {
-        self.commands.push(flush);
-        self.need_sync = true;
-    }
-
-    /// Queues a wait for all commands before it.
-    fn push_wait(&mut self) {
-        self.need_sync = false;
-    }
-
-    fn carry_out(&mut self, m: &mut Machine) {
-        for flush in self.commands.drain(..) {
-            m.flush_everywhere(flush);
-        }
-    }
-}
 
 /// Two threads queue invalidations. One queues the wait for both; the other sees that a wait is in
 /// the queue, and returns as if the device had come to it.
 fn completion_wait(m: &mut Machine, broken: bool) {
+    let domain = m.space();
+    m.attach_all(domain);
+    m.work();
+    let iova = m.address();
+    let phys = m.map(domain, iova);
+    let at = m.entry(domain, iova, 0);
+    m.touch_by_devices(iova);
+    m.step(|m| {
+        let unmapping = m.begin();
+        m.exchange(at, 0);
+        m.queue(0, Flush::page(domain, iova));
+        let mut need_sync = true;
+        // The other thread queues its wait, and has not come to the end of it.
+        need_sync &= false;
+        if need_sync || !broken {
+            m.wait_for(0);
+        }
+        m.end(unmapping);
+        m.wait_for(0);
+    });
+    m.free_frame(phys);
+    m.work();
+}
+
+pub const SVA_KERNEL_TABLE: Exhibit = Exhibit {
+    name: "sva-kernel-table",
+    numbers: "CVE-2025-71202",
+    project: "Linux (x86, SVA)",
+    year: 2026,
+    pattern: false,
+    kind: Kind::FreeBeforeFlush,
+    rules: &[Rule::HeldInStructureCache, Rule::HeldByWalker],
+    check: "tables in the walk cache of a device at table_freed",
+    setup: Setup { devices: 1, ..four(Format::X86) },
+    model: sva_kernel_table,
+};
+
+/// A device walks the tables of a process, which contain those of the kernel. `vfree` takes a table
+/// of the kernel out, flushes all CPUs, and frees it. The device was not told.
+fn sva_kernel_table(m: &mut Machine, broken: bool) {
     let space = m.space();
     m.everywhere(space);
+    m.attach_all(space);
     m.work();
     let va = m.address();
     let phys = m.map(space, va);
-    let at = m.entry(space, va, 0);
+    let (directory, leaf) = (m.entry(space, va, 1), m.entry(space, va, 0));
     m.touch_everywhere(space, va);
+    m.touch_by_devices(va);
     m.step(|m| {
-        let mut queue = Queue::default();
-        let unmapping = m.begin();
-        m.exchange(at, 0);
-        queue.push(Flush::page(space, va));
-        // The other thread.
-        queue.push_wait();
-        if queue.need_sync || !broken {
-            queue.carry_out(m);
+        m.exchange(leaf, 0);
+        m.exchange(directory, 0);
+        m.flush_everywhere(Flush::page(space, va));
+        if !broken {
+            m.flush_device(0, Flush::page(space, va));
         }
-        m.end(unmapping);
-        queue.carry_out(m);
+        m.free_table(leaf & !(PAGE - 1));
+        m.flush_device(0, Flush::space(space));
     });
     m.free_frame(phys);
     m.work();
@@ -120,7 +133,7 @@ pub const SHORT_GATHER: Exhibit = Exhibit {
     kind: Kind::FlushMissing,
     rules: &[Rule::UnmapNotFlushed],
     check: "debts of the pages beyond the end of a range that was flushed",
-    setup: four(Format::Arm),
+    setup: Setup { devices: 2, ..four(Format::Arm) },
     model: short_gather,
 };
 
@@ -132,7 +145,7 @@ const CONTIGUOUS: u64 = 1 << 52;
 /// what was asked for.
 fn short_gather(m: &mut Machine, broken: bool) {
     let space = m.space();
-    m.everywhere(space);
+    m.attach_all(space);
     m.work();
     let start = m.address() & !(RUN * PAGE - 1);
     let phys = m.large_frame() + m.below(LARGE / PAGE / RUN) * RUN * PAGE;
@@ -143,14 +156,14 @@ fn short_gather(m: &mut Machine, broken: bool) {
         run.push(at);
     }
     let asked = 1 + m.below(RUN - 1);
-    m.touch_everywhere(space, start + (RUN - 1) * PAGE);
+    m.touch_by_devices(start + (RUN - 1) * PAGE);
     m.step(|m| {
         let unmapping = m.begin();
         run.iter().for_each(|&at| {
             m.exchange(at, 0);
         });
         let pages = if broken { asked } else { RUN };
-        m.flush_everywhere(Flush::range(space, start, start + pages * PAGE, PAGE));
+        m.flush_devices(Flush::range(space, start, start + pages * PAGE, PAGE));
         m.end(unmapping);
     });
     m.work();

@@ -2,7 +2,8 @@
 //! seed. It is correct; an exhibit puts its own step into it.
 use super::format::Format;
 use ptsan::{
-    Access, Adversary, Arch, Config, Content, Entry, Fault, Flush, Operation, Sanitizer, Target, Translation,
+    Access, Adversary, Arch, Barrier, Config, Content, Entry, Errata, Fault, Flush, Operation, Sanitizer,
+    Target, Translation,
 };
 use std::collections::BTreeMap;
 
@@ -25,11 +26,17 @@ pub struct Setup {
     pub asids: bool,
     /// A root points at itself.
     pub recursive: bool,
+    /// Devices that walk the tables as well.
+    pub devices: usize,
+    /// Barriers are told.
+    pub barriers: bool,
+    pub errata: fn() -> Errata,
 }
 
 /// A machine of four CPUs without address-space numbers.
 pub const fn four(format: Format) -> Setup {
-    Setup { format, cpus: 4, asids: false, recursive: false }
+    let (asids, recursive, devices, barriers) = (false, false, 0, false);
+    Setup { format, cpus: 4, asids, recursive, devices, barriers, errata: Errata::default }
 }
 
 struct Space {
@@ -50,6 +57,10 @@ pub struct Machine {
     spaces: BTreeMap<u64, Space>,
     /// The space that each CPU has loaded.
     loaded: Vec<Option<u64>>,
+    devices: usize,
+    barriers: bool,
+    /// An invalidation has to be repeated.
+    repeats: bool,
     tables: Vec<u64>,
     /// First address of the half that the root translates.
     base: u64,
@@ -66,6 +77,9 @@ impl Machine {
             cpus: setup.cpus,
             asids: setup.asids,
             recursive: setup.recursive,
+            devices: setup.devices,
+            barriers: setup.barriers,
+            errata: (setup.errata)(),
             adversary: Some(Adversary::new(seed)),
             backtraces,
             ..Config::new(arch.clone())
@@ -81,6 +95,9 @@ impl Machine {
             dirt,
             spaces: BTreeMap::new(),
             loaded: vec![None; setup.cpus],
+            devices: setup.devices,
+            barriers: setup.barriers,
+            repeats: (setup.errata)().dsb_misses_stores,
             tables: Vec::new(),
             base: setup.format.base(),
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d,
@@ -241,6 +258,10 @@ impl Machine {
         self.called("switch");
         self.san.switch(&self.ram, cpu, root, space);
         self.loaded[cpu] = Some(space);
+        if self.barriers {
+            self.order();
+            self.san.barrier(cpu, Barrier::Instruction);
+        }
     }
 
     /// Loads a space on all CPUs.
@@ -273,6 +294,72 @@ impl Machine {
     pub fn flush_everywhere(&mut self, flush: Flush) {
         (0..self.cpus()).for_each(|cpu| self.flush(cpu, flush));
     }
+
+    /// Waits until stores and invalidations have taken effect, where the format needs it.
+    pub fn order(&mut self) {
+        if self.barriers {
+            self.called("barrier");
+            self.san.barrier(0, Barrier::Data);
+        }
+    }
+
+    /// Flushes everybody in the right way: with barriers, devices too, and as errata ask for.
+    fn shootdown(&mut self, flush: Flush) {
+        for _ in 0..1 + usize::from(self.repeats) {
+            self.order();
+            self.flush_everywhere(flush);
+            self.order();
+        }
+        self.flush_devices(flush);
+    }
+
+    // Devices.
+
+    /// Lets all devices walk the tables of a space.
+    pub fn attach_all(&mut self, space: u64) {
+        (0..self.devices).for_each(|device| self.attach(device, self.root(space), space));
+    }
+
+    /// Lets a device walk the tables below a root.
+    pub fn attach(&mut self, device: usize, root: u64, number: u64) {
+        self.called("attach");
+        self.san.switch(&self.ram, self.san.device(device), root, number);
+    }
+
+    /// All devices read.
+    pub fn touch_by_devices(&mut self, va: u64) {
+        for device in 0..self.devices {
+            self.called("translate of a device");
+            let _ = self.san.translate(&self.ram, self.san.device(device), va, Access::READ);
+        }
+    }
+
+    /// A device invalidates, and the caller waits for it.
+    pub fn flush_device(&mut self, device: usize, flush: Flush) {
+        self.called(match flush.target {
+            Target::Range { .. } => "flush of a range of a device",
+            _ => "flush of a device",
+        });
+        self.san.flush(&self.ram, self.san.device(device), flush);
+    }
+
+    pub fn flush_devices(&mut self, flush: Flush) {
+        (0..self.devices).for_each(|device| self.flush_device(device, flush));
+    }
+
+    /// Puts an invalidation into the queue of a device.
+    pub fn queue(&mut self, device: usize, flush: Flush) {
+        self.called("flush_queued");
+        self.san.flush_queued(self.san.device(device), flush);
+    }
+
+    /// Waits for all that is in the queue of a device.
+    pub fn wait_for(&mut self, device: usize) {
+        self.called("queue_completed");
+        self.san.queue_completed(&self.ram, self.san.device(device));
+    }
+
+    // Programs.
 
     /// A program reads.
     ///
@@ -346,7 +433,7 @@ impl Machine {
         self.exchange(at, 0);
         // No instruction invalidates by the address of a guest's memory.
         let whole = self.format == Format::Ept;
-        self.flush_everywhere(if whole { Flush::space(space) } else { Flush::page(space, va) });
+        self.shootdown(if whole { Flush::space(space) } else { Flush::page(space, va) });
         self.free_frame(phys);
         self.end(operation);
     }
@@ -389,10 +476,10 @@ impl Machine {
     /// Ends all spaces: every CPU leaves, flushes, and all tables are freed.
     pub fn finish(&mut self) {
         self.san.flushes_done(&self.ram);
-        for cpu in 0..self.cpus() {
-            self.san.leave(cpu);
-            self.san.flush(&self.ram, cpu, Flush::all());
+        for reader in 0..self.cpus() + self.devices {
+            self.san.leave(reader);
         }
+        self.shootdown(Flush::all());
         for table in std::mem::take(&mut self.tables).into_iter().rev() {
             self.san.table_freed(&self.ram, table, PAGE);
         }

@@ -1,6 +1,7 @@
 //! The exhibits of the museum: bugs of page-table code as small models, written from their public
 //! descriptions. `docs/museum.md` has a section for each.
 mod device;
+mod errata;
 mod format;
 mod freebsd;
 mod gather;
@@ -26,7 +27,7 @@ pub struct Exhibit {
     pub project: &'static str,
     /// The year of the correction.
     pub year: u16,
-    /// The code of a device or of its driver is not what is modelled: CPUs stand for it.
+    /// The code of a driver, a device or an emulator is not what is modelled.
     pub pattern: bool,
     /// The finding that comes first.
     pub kind: Kind,
@@ -80,6 +81,9 @@ pub const ALL: &[&Exhibit] = &[
     &iommu::PASID_TABLE,
     &iommu::COMPLETION_WAIT,
     &iommu::SHORT_GATHER,
+    &iommu::SVA_KERNEL_TABLE,
+    &errata::REPEAT_TLBI,
+    &errata::SPARED_GLOBALS,
     &overlap::END_OF_SPACE,
     &freebsd::PCID_GENERATION,
     &freebsd::PROMOTION,

@@ -101,7 +101,7 @@ pub const IOMMU_DEFERRAL: Exhibit = Exhibit {
     kind: Kind::DataReusedBeforeFlush,
     rules: &[Rule::DataNotFlushed],
     check: "debts of pages, due at frame_reused",
-    setup: four(Format::X86),
+    setup: Setup { devices: 2, ..four(Format::X86) },
     model: iommu_deferral,
 };
 
@@ -109,14 +109,14 @@ pub const IOMMU_DEFERRAL: Exhibit = Exhibit {
 /// page may be given to somebody else while the device can still reach it.
 fn iommu_deferral(m: &mut Machine, broken: bool) {
     let guest = m.space();
-    m.everywhere(guest);
+    m.attach_all(guest);
     m.work();
     let start = m.address();
     let n = 2 + m.below(6);
     let mut pages = Vec::new();
     for va in (0..n).map(|page| start + page * PAGE) {
         pages.push((m.entry(guest, va, 0), m.map(guest, va)));
-        m.touch_everywhere(guest, va);
+        m.touch_by_devices(va);
     }
     m.step(|m| {
         let mut held = Vec::new();
@@ -128,7 +128,7 @@ fn iommu_deferral(m: &mut Machine, broken: bool) {
                 held.push(phys);
             }
         }
-        m.flush_everywhere(Flush::range(guest, start, start + n * PAGE, PAGE));
+        m.flush_devices(Flush::range(guest, start, start + n * PAGE, PAGE));
         held.into_iter().for_each(|phys| m.reuse_frame(phys));
     });
     m.work();
