@@ -120,6 +120,10 @@ typedef enum ptsan_flag {
     // Reports a frame that user mode may write at one address and execute at another. Needs stores
     // that are told or watched.
     PTSAN_FLAG_WRITE_XOR_EXECUTE = 512,
+    // The tables are those of stage 2, a hypervisor's with a guest's tables on top, and CPUs cache
+    // translations that are combined of both stages. A flush by address then needs
+    // `ptsan_stage1_flushed` after it. Flushes of the whole space drop both.
+    PTSAN_FLAG_TWO_STAGES = 1024,
 } ptsan_flag;
 
 // The content of a frame when it is announced as a table.
@@ -380,6 +384,18 @@ int32_t ptsan_table_freed(struct ptsan *san,
                           uint64_t phys,
                           uint64_t size);
 
+// Tells that the table was given to a list from which frames are taken only after the next full
+// flush: the allocator promises the order, not the caller. The free is checked as by
+// `ptsan_table_freed`, but when the frame is allocated as a table or handed out
+// (`ptsan_frame_reused`).
+//
+// A flush of everything or of a space, or a load of a root, makes it final without a finding if
+// after it no CPU can hold the table and no entry points at it. A free that is not final at the end
+// of the run is no leak.
+int32_t ptsan_table_freed_at_flush(struct ptsan *san,
+                                   uint64_t phys,
+                                   uint64_t size);
+
 // Tells that the entry at physical address `entry` was stored to. Optional: tell all stores, or
 // leave all out. It finds a table that is linked before it is cleared. A watch tells all stores by
 // itself.
@@ -499,6 +515,13 @@ int32_t ptsan_flush_space(struct ptsan *san, int32_t cpu, uint64_t space);
 
 // Tells that the CPU invalidates everything, global translations too.
 int32_t ptsan_flush_all(struct ptsan *san, int32_t cpu);
+
+// Tells that the CPU invalidates all that it has cached of stage 1 for the guest that it runs
+// (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`). For sanitizers of stage 2 with
+// `PTSAN_FLAG_TWO_STAGES`: a flush by intermediate physical address (`tlbi ipas2e1`) does not drop
+// translations that are combined of both stages, so that it has to be followed by this one.
+int32_t ptsan_stage1_flushed(struct ptsan *san,
+                             int32_t cpu);
 
 // Tells that the CPU carries out a barrier, an `enum ptsan_barrier_kind`. Only checked with
 // `PTSAN_FLAG_BARRIERS`.

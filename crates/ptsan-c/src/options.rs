@@ -71,6 +71,10 @@ pub enum PtsanFlag {
     /// Reports a frame that user mode may write at one address and execute at another. Needs stores
     /// that are told or watched.
     WriteXorExecute = 512,
+    /// The tables are those of stage 2, a hypervisor's with a guest's tables on top, and CPUs cache
+    /// translations that are combined of both stages. A flush by address then needs
+    /// `ptsan_stage1_flushed` after it. Flushes of the whole space drop both.
+    TwoStages = 1024,
 }
 
 /// The simulated machine. Set all members to zero, then those that matter:
@@ -103,7 +107,7 @@ pub struct PtsanOptions {
     pub suppressions: *const c_char,
 }
 
-const ALL_FLAGS: u32 = 1023;
+const ALL_FLAGS: u32 = 2047;
 
 impl PtsanOptions {
     fn has(&self, flag: PtsanFlag) -> bool {
@@ -135,6 +139,7 @@ impl PtsanOptions {
             barriers: self.has(PtsanFlag::Barriers),
             accessed_dirty: self.has(PtsanFlag::AccessedDirty),
             write_xor_execute: self.has(PtsanFlag::WriteXorExecute),
+            two_stages: self.has(PtsanFlag::TwoStages),
             adversary: (rate > 0).then_some(Adversary { seed: self.seed, rate }),
             ..Config::new(self.format()?)
         };
@@ -194,8 +199,14 @@ impl PtsanOptions {
         let (name, va_bits, start_level) = (arch.name, self.va_bits, self.start_level);
         let is_stage2 = is_fixed.is_none() && self.arch >= A::Aarch64Stage2_4k as u32;
         if is_fixed.is_some() && va_bits != 0 || !is_stage2 && start_level != 0 {
+            let member = if is_fixed.is_some() && va_bits != 0 {
+                format!("va_bits {va_bits}")
+            } else {
+                format!("start_level {start_level}")
+            };
+            let which = member.split(' ').next().unwrap_or_default();
             return Err(Refusal::argument(format!(
-                "{name} has no such choice; leave va_bits or start_level 0"
+                "{member}, and {name} has no such choice; leave {which} 0"
             )));
         }
         if arch.levels.is_empty() {
@@ -265,12 +276,13 @@ mod tests {
         let all = config(PtsanOptions { flags: ALL_FLAGS, ..options(9) }).unwrap();
         assert!(all.asids && all.recursive && all.eager_walkers && all.infer_leftovers && all.track_origins);
         assert!(!all.backtraces && all.barriers && all.accessed_dirty && all.write_xor_execute);
+        assert!(all.two_stages);
         assert_eq!(all.arch.canonical, ptsan::Canonical::OnesExtended);
         let none = config(options(9)).unwrap();
         assert!(!none.asids && !none.recursive && !none.eager_walkers && !none.infer_leftovers);
-        assert!(!none.barriers && !none.accessed_dirty && !none.write_xor_execute);
+        assert!(!none.barriers && !none.accessed_dirty && !none.write_xor_execute && !none.two_stages);
         assert!(none.backtraces && none.cpus == 1 && none.adversary.is_none());
-        assert!(config(PtsanOptions { flags: 1024, ..options(9) }).is_err());
+        assert!(config(PtsanOptions { flags: 2048, ..options(9) }).is_err());
     }
 
     #[test]
@@ -288,6 +300,17 @@ mod tests {
             PtsanOptions { suppressions: c"\xff".as_ptr(), ..options(3) },
         ] {
             assert!(config(wrong).is_err(), "{wrong:?}");
+        }
+        for (wrong, text) in [
+            (
+                PtsanOptions { va_bits: 48, ..options(3) },
+                "va_bits 48, and x86-64 has no such choice; leave va_bits 0",
+            ),
+            (PtsanOptions { start_level: 1, ..options(3) }, "leave start_level 0"),
+            (PtsanOptions { start_level: 1, ..options(9) }, "start_level 1, and AArch64 4K stage 1 has"),
+        ] {
+            let why = config(wrong).unwrap_err();
+            assert!(why.contains(text), "{why}");
         }
         assert_eq!(config(options(9)).unwrap().debts, 65536);
         assert_eq!(config(PtsanOptions { debts: 5, ..options(9) }).unwrap().debts, 5);

@@ -246,13 +246,14 @@ fn functions_return_addresses_answers_and_findings() {
     assert!(report.contains("ptsan refused a call:\n  ptsan_flush_all: CPU -55;"), "{report}");
 }
 
+/// Makes the command of a compiler.
+type Compiler = fn() -> Command;
+
 /// The C compilers that are here: that of `$CC`, and `clang`.
-fn compilers() -> Vec<(&'static str, Box<dyn Fn() -> Command>)> {
-    let mut all: Vec<(_, Box<dyn Fn() -> Command>)> = vec![("cc", Box::new(|| tool("CC", "cc")))];
-    if Command::new("clang").arg("--version").output().is_ok() {
-        all.push(("clang", Box::new(|| Command::new("clang"))));
-    }
-    all
+fn compilers() -> Vec<(&'static str, Compiler)> {
+    let all: [(&str, Compiler); 2] = [("cc", || tool("CC", "cc")), ("clang", || Command::new("clang"))];
+    let is_here = |(_, command): &(&str, Compiler)| command().arg("--version").output().is_ok();
+    all.into_iter().filter(is_here).collect()
 }
 
 #[test]
@@ -268,7 +269,7 @@ fn the_compiler_tells_of_every_store() {
 #[test]
 fn the_kit_is_plain_c() {
     for (compiler, command) in compilers() {
-        for file in ["ptsan_stores.c"] {
+        for file in ["ptsan_stores.c", "ptsan_log.c"] {
             let made = command()
                 .current_dir(root().join("kit"))
                 .args(["-std=c99", "-fsyntax-only", "-I../include", file])
@@ -277,6 +278,24 @@ fn the_kit_is_plain_c() {
                 .expect("a C compiler runs");
             assert!(made.status.success(), "{compiler} {file}: {}", shown(&made));
         }
+    }
+    for header in ["ptsan_stores.h", "ptsan_log.h"] {
+        let made = tool("CXX", "c++")
+            .current_dir(root().join("kit"))
+            .args([
+                "-std=c++11",
+                "-fsyntax-only",
+                "-I../include",
+                "-x",
+                "c++",
+                "-include",
+                header,
+                "/dev/null",
+            ])
+            .args(WARNINGS)
+            .output()
+            .expect("a C++ compiler runs");
+        assert!(made.status.success(), "{header}: {}", shown(&made));
     }
 }
 

@@ -76,7 +76,8 @@ pub(crate) fn header_line(header: &Header) -> String {
     let upper = if header.upper { ", upper half" } else { "" };
     let barriers = if header.barriers { ", barriers" } else { "" };
     let bits = if header.accessed_dirty { ", accessed and dirty bits" } else { "" };
-    format!("{}, {} CPU{plural}{asids}{upper}{barriers}{bits}", header.architecture, header.cpus)
+    let stages = if header.two_stages { ", two stages" } else { "" };
+    format!("{}, {} CPU{plural}{asids}{upper}{barriers}{bits}{stages}", header.architecture, header.cpus)
 }
 
 /// Describes a record in a line.
@@ -113,7 +114,11 @@ pub(crate) fn describe(record: &Record<'_>) -> String {
             let flushes = if flushes { " flushes" } else { "" };
             format!("{name} cpu {cpu} {root:#x} space {space:#x}{flushes}")
         }
-        Record::Lazy { cpu } | Record::Resume { cpu } | Record::Leave { cpu } | Record::Running { cpu } => {
+        Record::Lazy { cpu }
+        | Record::Resume { cpu }
+        | Record::Leave { cpu }
+        | Record::Running { cpu }
+        | Record::Stage1Flushed { cpu } => {
             format!("{name} cpu {cpu}")
         }
         Record::Barrier { cpu, kind } => {

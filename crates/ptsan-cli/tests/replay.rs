@@ -483,8 +483,6 @@ fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
         (Record::Resume { cpu: 9 }, "CPU 9", "number CPUs from 0"),
         (Record::Leave { cpu: 9 }, "CPU 9", "number CPUs from 0"),
         (other, "CPU 1 has no root loaded", "root-loaded"),
-        (flush(Scope::Space(77)), "space 0x4d", "space-created"),
-        (flush(Scope::Page { space: 77, va: 0 }), "space 0x4d", "space-created"),
         (
             flush(Scope::Range { space: 1, start: 9, end: 3, stride: 1 }),
             "from 0x9 to 0x3",
@@ -499,6 +497,7 @@ fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
         (Record::DataMapped { space: 77, va: 0 }, "space 0x4d", "space-created"),
         (Record::Barrier { cpu: 2, kind: BarrierKind::Data }, "CPU 2", "number CPUs from 0"),
         (Record::Running { cpu: 9 }, "CPU 9", "number CPUs from 0"),
+        (Record::Stage1Flushed { cpu: 9 }, "CPU 9", "number CPUs from 0"),
         (Record::OperationEnds { id: 3 }, "operation 3 is not under way", "operation-begins"),
     ];
     let honest = with_flush();
@@ -590,6 +589,55 @@ fn memory_beyond_the_limit_ends_the_replay() {
     assert_eq!(replay(&log(&machine(), &records), &[]).0, 0);
 }
 
+/// A kernel flushes a number before it uses it.
+#[test]
+fn a_flush_of_a_space_that_nobody_announced_is_no_lie() {
+    let flush = |scope| Record::Invalidate { cpu: Some(0), scope, leaf_only: false };
+    let mut records = with_flush();
+    records.splice(0..0, [flush(Scope::Space(77)), flush(Scope::Page { space: 77, va: 0 })]);
+    let (status, text) = replay(&log(&machine(), &records), &["--no-seed"]);
+    assert!(status == 0 && text.contains("no findings"), "{text}");
+}
+
+/// A hypervisor's tables: an invalidation by address spares translations of both stages.
+#[test]
+fn a_log_of_two_stages_needs_a_flush_of_stage_1_after_that_by_address() {
+    let table = |level: u8| Record::TableAllocated {
+        phys: 0x3000 - u64::from(level) * 0x1000,
+        size: 0,
+        level: Some(level),
+        content: Content::Zero,
+    };
+    let store = |phys, value| Record::Store { phys, value, bytes: 8 };
+    let page = |va| Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va }, leaf_only: false };
+    let replayed = |two_stages, flushes: &[Record<'static>]| {
+        let header =
+            Header { va_bits: 39, start_level: 1, two_stages, ..Header::new(Architecture::Stage2K4, 1) };
+        let begin = [
+            table(2),
+            table(1),
+            table(0),
+            store(0x3000, 0x9000 | 0x7ff),
+            store(0x2000, 0x3000 | 3),
+            store(0x1000, 0x2000 | 3),
+            Record::RootLoaded { cpu: 0, root: 0x1000, space: 1, flushes: false },
+            store(0x3000, 0),
+        ];
+        let free = |phys| Record::TableFreed { phys, size: 0 };
+        let end = [Record::FlushesDone, Record::Leave { cpu: 0 }, free(0x1000), free(0x2000), free(0x3000)];
+        let records = [&begin[..], flushes, &end].concat();
+        replay(&log(&header, &records), &["--no-seed"])
+    };
+    let stage1 = Record::Stage1Flushed { cpu: 0 };
+    let (status, text) = replayed(true, &[page(0)]);
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(status == 1 && text.contains("flush-missing") && flat.contains("call stage1_flushed"), "{text}");
+    for (two_stages, flushes) in [(true, &[page(0), stage1][..]), (false, &[page(0)])] {
+        let (status, text) = replayed(two_stages, flushes);
+        assert!(status == 0 && text.contains("no findings"), "{text}");
+    }
+}
+
 #[test]
 fn a_dump_has_a_line_for_each_record() {
     let new = vec![
@@ -599,6 +647,7 @@ fn a_dump_has_a_line_for_each_record() {
         Record::Exchange { phys: 0x4008, value: 0xb007, bytes: 4 },
         Record::Barrier { cpu: 1, kind: BarrierKind::Instruction },
         Record::Running { cpu: 1 },
+        Record::Stage1Flushed { cpu: 1 },
         Record::FlushesDone,
     ];
     let records = [with_flush(), new].concat();
@@ -610,12 +659,13 @@ fn a_dump_has_a_line_for_each_record() {
     assert_eq!((lines[0], lines.len()), ("x86-64, 2 CPUs", records.len() + 2));
     assert_eq!(lines[9], "       9 root-loaded cpu 0 0x1000 space 0x1 pc 0xffff800000100008");
     assert!(lines.iter().all(|line| line.chars().count() <= 80 && !line.contains('\u{1b}')), "{text}");
-    for (line, what) in lines[lines.len() - 7..].iter().zip([
+    for (line, what) in lines[lines.len() - 8..].iter().zip([
         "data-mapped space 0x1 0x7000 pc",
         "data-freed 0x9000 0x1000 bytes pc",
         "exchange 0x4008 = 0xb007 (4) pc",
         "barrier cpu 1 instruction pc",
         "running cpu 1 pc",
+        "stage1-flushed cpu 1 pc",
         "flushes-done pc",
         "end",
     ]) {

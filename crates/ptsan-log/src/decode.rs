@@ -194,6 +194,7 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
         },
         kind::FLUSHES_DONE => Record::FlushesDone,
         kind::RUNNING => Record::Running { cpu: f.small("CPU")? },
+        kind::STAGE1_FLUSHED => Record::Stage1Flushed { cpu: f.small("CPU")? },
         kind::DATA_FREED => Record::DataFreed { phys: f.number("address")?, size: f.number("size")? },
         kind::DATA_REUSED => Record::DataReused { phys: f.number("address")?, size: f.number("size")? },
         kind::OPERATION_BEGINS => Record::OperationBegins { id: f.number("operation")? },

@@ -171,6 +171,7 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
         Record::Barrier { cpu, kind } => numbers(kind::BARRIER, &[cpu.into(), kind as u64]),
         Record::FlushesDone => kind::FLUSHES_DONE,
         Record::Running { cpu } => numbers(kind::RUNNING, &[cpu.into()]),
+        Record::Stage1Flushed { cpu } => numbers(kind::STAGE1_FLUSHED, &[cpu.into()]),
         Record::DataFreed { phys, size } => numbers(kind::DATA_FREED, &[phys, size]),
         Record::DataReused { phys, size } => numbers(kind::DATA_REUSED, &[phys, size]),
         Record::OperationBegins { id } => numbers(kind::OPERATION_BEGINS, &[id]),

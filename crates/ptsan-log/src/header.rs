@@ -17,6 +17,7 @@ const WITH_ASIDS: u8 = 1;
 const UPPER: u8 = 1 << 1;
 const BARRIERS: u8 = 1 << 2;
 const ACCESSED_DIRTY: u8 = 1 << 3;
+const TWO_STAGES: u8 = 1 << 4;
 
 macro_rules! architectures {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal $text:literal,)+) => {
@@ -100,6 +101,11 @@ pub struct Header {
     /// Whether the kernel relies on the accessed and dirty bits that hardware sets: a plain store
     /// over an entry through which another CPU may write is a finding.
     pub accessed_dirty: bool,
+    /// Whether a guest's tables lie on top of these, and CPUs cache translations that are combined of
+    /// both stages: an invalidation by address needs [`Record::Stage1Flushed`] after it.
+    ///
+    /// [`Record::Stage1Flushed`]: crate::Record::Stage1Flushed
+    pub two_stages: bool,
 }
 
 impl Header {
@@ -116,6 +122,7 @@ impl Header {
             upper: false,
             barriers: false,
             accessed_dirty: false,
+            two_stages: false,
         }
     }
 
@@ -131,6 +138,7 @@ impl Header {
             (self.upper, UPPER),
             (self.barriers, BARRIERS),
             (self.accessed_dirty, ACCESSED_DIRTY),
+            (self.two_stages, TWO_STAGES),
         ];
         bytes[13] = flags.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
         bytes[14..16].copy_from_slice(&self.cpus.to_le_bytes());
@@ -171,6 +179,7 @@ impl Header {
             upper: b[1] & UPPER != 0,
             barriers: b[1] & BARRIERS != 0,
             accessed_dirty: b[1] & ACCESSED_DIRTY != 0,
+            two_stages: b[1] & TWO_STAGES != 0,
             cpus: u16::from_le_bytes([b[2], b[3]]),
             table_bytes: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
             va_bits: b[8],

@@ -223,6 +223,12 @@ pub enum Record<'a> {
         /// The CPU. It is CPU 0 before the first of these records.
         cpu: u16,
     },
+    /// A CPU invalidated all that it has cached of stage 1 for the guest that it runs, and with it
+    /// what it combined of both stages. For logs of stage 2 whose header says two stages.
+    Stage1Flushed {
+        /// The CPU.
+        cpu: u16,
+    },
     /// An operation that changes tables begins. Until it ends, CPUs may use entries that they hold.
     OperationBegins {
         /// A number that no other operation under way has.
@@ -283,6 +289,7 @@ pub(crate) mod kind {
     pub(crate) const FLUSHES_DONE: u8 = 0x41;
     pub(crate) const DATA_MAPPED: u8 = 0x42;
     pub(crate) const RUNNING: u8 = 0x43;
+    pub(crate) const STAGE1_FLUSHED: u8 = 0x44;
     /// Set in the kind: the payload begins with the address of an instruction.
     pub(crate) const WITH_PC: u8 = 0x80;
 
@@ -317,6 +324,7 @@ impl Record<'_> {
             Record::Barrier { .. } => "barrier",
             Record::FlushesDone => "flushes-done",
             Record::Running { .. } => "running",
+            Record::Stage1Flushed { .. } => "stage1-flushed",
             Record::OperationBegins { .. } => "operation-begins",
             Record::OperationEnds { .. } => "operation-ends",
             Record::Access { .. } => "access",

@@ -86,6 +86,7 @@ fn plain() -> impl Strategy<Value = Record<'static>> {
         (cpu(), barrier).prop_map(|(cpu, kind)| Record::Barrier { cpu, kind }),
         Just(Record::FlushesDone),
         cpu().prop_map(|cpu| Record::Running { cpu }),
+        cpu().prop_map(|cpu| Record::Stage1Flushed { cpu }),
         n().prop_map(|id| Record::OperationBegins { id }),
         n().prop_map(|id| Record::OperationEnds { id }),
         (cpu(), n(), access, any::<bool>()).prop_map(|(cpu, va, kind, user)| Record::Access {
@@ -107,12 +108,12 @@ fn made() -> impl Strategy<Value = Made> {
 
 fn header() -> impl Strategy<Value = Header> {
     let architecture = proptest::sample::select(Architecture::ALL);
-    let flags = any::<[bool; 4]>();
+    let flags = any::<[bool; 5]>();
     (architecture, 1..=u16::MAX, flags, any::<u32>(), any::<u8>(), any::<u8>()).prop_map(
         |(
             architecture,
             cpus,
-            [asids, upper, barriers, accessed_dirty],
+            [asids, upper, barriers, accessed_dirty, two_stages],
             table_bytes,
             va_bits,
             start_level,
@@ -126,6 +127,7 @@ fn header() -> impl Strategy<Value = Header> {
             upper,
             barriers,
             accessed_dirty,
+            two_stages,
         },
     )
 }
@@ -186,6 +188,7 @@ fn sample() -> Vec<u8> {
         Record::Barrier { cpu: 0, kind: BarrierKind::Instruction },
         Record::FlushesDone,
         Record::Running { cpu: 1 },
+        Record::Stage1Flushed { cpu: 1 },
         Record::OperationBegins { id: 7 },
         Record::OperationEnds { id: 7 },
         Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Write, user: true },
@@ -260,7 +263,7 @@ proptest! {
 fn a_log_cut_at_any_byte_says_so_and_all_records_before_are_read() {
     let whole = sample();
     let (all, done) = read(&whole);
-    assert!(done.is_ok() && all == 24, "{all} {done:?}");
+    assert!(done.is_ok() && all == 25, "{all} {done:?}");
     let mut before = 0;
     for length in 0..whole.len() {
         let (records, done) = read(&whole[..length]);

@@ -59,6 +59,26 @@ pub extern "C" fn ptsan_flush_all(san: *mut Ptsan, cpu: i32) -> i32 {
     flush("ptsan_flush_all", san, cpu, Flush::all())
 }
 
+/// Tells that the CPU invalidates all that it has cached of stage 1 for the guest that it runs
+/// (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`). For sanitizers of stage 2 with
+/// `PTSAN_FLAG_TWO_STAGES`: a flush by intermediate physical address (`tlbi ipas2e1`) does not drop
+/// translations that are combined of both stages, so that it has to be followed by this one.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_stage1_flushed(san: *mut Ptsan, cpu: i32) -> i32 {
+    hook("ptsan_stage1_flushed", san, |machine| {
+        if cpu == PTSAN_EVERY_CPU {
+            machine.check(|s, _| {
+                let cpus = (0..).take_while(|cpu| s.cpu_state(*cpu).is_some()).count();
+                (0..cpus).for_each(|cpu| s.stage1_flushed(cpu));
+            });
+        } else {
+            let cpu = machine.cpu(cpu)?;
+            machine.check(|s, _| s.stage1_flushed(cpu));
+        }
+        Ok(())
+    })
+}
+
 fn flush(name: &str, san: *mut Ptsan, cpu: i32, what: Flush) -> i32 {
     hook(name, san, |machine| {
         if cpu == PTSAN_EVERY_CPU {

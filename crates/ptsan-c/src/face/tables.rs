@@ -60,3 +60,19 @@ pub extern "C" fn ptsan_table_freed(san: *mut Ptsan, phys: u64, size: u64) -> i3
         Ok(())
     })
 }
+
+/// Tells that the table was given to a list from which frames are taken only after the next full
+/// flush: the allocator promises the order, not the caller. The free is checked as by
+/// `ptsan_table_freed`, but when the frame is allocated as a table or handed out
+/// (`ptsan_frame_reused`).
+///
+/// A flush of everything or of a space, or a load of a root, makes it final without a finding if
+/// after it no CPU can hold the table and no entry points at it. A free that is not final at the end
+/// of the run is no leak.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_table_freed_at_flush(san: *mut Ptsan, phys: u64, size: u64) -> i32 {
+    hook("ptsan_table_freed_at_flush", san, |machine| {
+        machine.check(|s, memory| s.table_freed_at_flush(memory, phys, size));
+        Ok(())
+    })
+}

@@ -103,7 +103,7 @@ static void findings(void) {
     ptsan_table_linked(san, UINT64_MAX, UINT64_MAX, 0);
     ptsan_flush_range(san, 0, 1, 9, 8, 1, false); /* wraps */
     ptsan_flush_range(san, 0, 1, 8, 9, 0, false); /* goes nowhere */
-    ptsan_flush_space(san, PTSAN_EVERY_CPU, 17);  /* never loaded */
+    ptsan_flush_space(san, PTSAN_EVERY_CPU, 17);  /* never loaded, which is legal */
     ptsan_lazy(san, 0);                           /* no root loaded */
     ptsan_space_destroyed(san, 18);
     ptsan_hash_table(san, 0, 65536, PTSAN_HASH_LAYOUT_BITS32); /* of another format */
@@ -113,7 +113,7 @@ static void findings(void) {
     ptsan_frame_mapped(san, UINT64_MAX, UINT64_MAX); /* no CPU runs there: no effect */
     ptsan_entry_exchanged(san, UINT64_MAX);
     CHECK(ptsan_flushes_done(san) == PTSAN_OK && ptsan_debts_dropped(san) == 0);
-    CHECK(ptsan_count(san, "misuse") >= before + 15);
+    CHECK(ptsan_count(san, "misuse") >= before + 13);
     CHECK(ptsan_access(san, 0, 0, PTSAN_READ, true, NULL) == PTSAN_FAULT_NO_ROOT);
     CHECK(ptsan_refused(san) == 0);
 }

@@ -88,7 +88,9 @@ impl Facts {
                     "record root-loaded before; there is none after leave",
                 ))
             }
-            Record::Barrier { cpu, .. } | Record::Running { cpu } => self.cpu(cpu),
+            Record::Barrier { cpu, .. } | Record::Running { cpu } | Record::Stage1Flushed { cpu } => {
+                self.cpu(cpu)
+            }
             Record::DataFreed { phys, size } | Record::DataReused { phys, size } => {
                 if size > 0 && phys.checked_add(size).is_some_and(|end| end <= END) {
                     return Ok(());
@@ -106,7 +108,7 @@ impl Facts {
             }
             Record::Invalidate { cpu, scope, .. } => {
                 cpu.map_or(Ok(()), |cpu| self.cpu(cpu))?;
-                self.scope(scope)
+                range(scope)
             }
             Record::SpaceCreated { space } => {
                 self.spaces.insert(space);
@@ -185,24 +187,6 @@ impl Facts {
         ))
     }
 
-    fn scope(&self, scope: Scope) -> Result<(), Wrong> {
-        match scope {
-            Scope::Range { start, end, stride, .. } | Scope::EverySpace { start, end, stride }
-                if stride == 0 || end < start =>
-            {
-                return Err((
-                    format!("a range from {start:#x} to {end:#x} by {stride:#x}"),
-                    "record the first address, the one behind the last, and the bytes of a page between them",
-                ));
-            }
-            _ => {}
-        }
-        match scope {
-            Scope::Page { space, .. } | Scope::Range { space, .. } | Scope::Space(space) => self.space(space),
-            _ => Ok(()),
-        }
-    }
-
     fn space(&self, space: u64) -> Result<(), Wrong> {
         if self.spaces.contains(&space) {
             return Ok(());
@@ -227,5 +211,21 @@ impl Facts {
             format!("space {space:#x} was never loaded nor created, or is destroyed"),
             "record space-created when a space begins; do not destroy a number that stands for another space later",
         ))
+    }
+}
+
+/// Checks the extent of an invalidation.
+fn range(scope: Scope) -> Result<(), Wrong> {
+    match scope {
+        Scope::Range { start, end, stride, .. } | Scope::EverySpace { start, end, stride }
+            if stride == 0 || end < start =>
+        {
+            Err((
+                format!("a range from {start:#x} to {end:#x} by {stride:#x}"),
+                "record the first address, the one behind the last, and the bytes of a page between them",
+            ))
+        }
+        // A kernel may flush a number before it uses it.
+        _ => Ok(()),
     }
 }

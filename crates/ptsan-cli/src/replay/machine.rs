@@ -74,6 +74,7 @@ impl Machine {
             asids: header.asids,
             barriers: header.barriers,
             accessed_dirty: header.accessed_dirty,
+            two_stages: header.two_stages,
             adversary: seed.map(Adversary::new),
             keep,
             track_origins: true,
@@ -238,6 +239,7 @@ impl Machine {
             }
             Record::FlushesDone => san.flushes_done(memory),
             Record::Running { cpu } => san.running_on(usize::from(cpu)),
+            Record::Stage1Flushed { cpu } => san.stage1_flushed(usize::from(cpu)),
             Record::OperationBegins { id } => _ = self.operations.insert(id, san.operation_begins()),
             Record::OperationEnds { id } => {
                 if let Some(operation) = self.operations.remove(&id) {

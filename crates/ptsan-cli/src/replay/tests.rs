@@ -56,6 +56,7 @@ fn record() -> impl Strategy<Value = Record<'static>> {
         1 => (cpu(), barrier).prop_map(|(cpu, kind)| Record::Barrier { cpu, kind }),
         1 => Just(Record::FlushesDone),
         1 => cpu().prop_map(|cpu| Record::Running { cpu }),
+        1 => cpu().prop_map(|cpu| Record::Stage1Flushed { cpu }),
         1 => n().prop_map(|id| Record::OperationBegins { id }),
         1 => n().prop_map(|id| Record::OperationEnds { id }),
         4 => (cpu(), n(), access, any::<bool>()).prop_map(|(cpu, va, kind, user)| Record::Access {
@@ -69,11 +70,11 @@ proptest! {
     #[test]
     fn random_records_are_carried_out_or_are_lies_and_misuse_is_never_the_kernel_s(
         architecture in proptest::sample::select(Architecture::ALL),
-        [asids, barriers, accessed_dirty] in any::<[bool; 3]>(),
+        [asids, barriers, accessed_dirty, two_stages] in any::<[bool; 4]>(),
         seed in proptest::option::of(any::<u64>()),
         records in vec(record(), 1..40),
     ) {
-        let header = Header { asids, barriers, accessed_dirty, cpus: 3, ..header_of(architecture) };
+        let header = Header { asids, barriers, accessed_dirty, two_stages, cpus: 3, ..header_of(architecture) };
         let mut machine = Machine::new(&header, arch(&header).unwrap(), seed, (8, 64), Symbols::open(None, false).unwrap());
         for (n, record) in (1..).zip(&records) {
             let entry = Entry { number: n, offset: 0, pc: Some(n), record: *record };

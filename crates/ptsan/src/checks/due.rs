@@ -169,6 +169,11 @@ impl Sanitizer {
         self.issued.iter().any(|i| i.cpu == cpu && i.event > since)
     }
 
+    /// Returns whether a CPU that runs in the space may hold a table since it was unlinked.
+    pub(super) fn owe_unlinked(&self, at: FrameRef) -> bool {
+        self.debts.table(at).is_some_and(|(cpus, space)| cpus.iter().any(|cpu| self.cpus[cpu].runs(space)))
+    }
+
     /// Reports a table that CPUs may hold since it was unlinked, and returns whether any does.
     pub(crate) fn check_unlinked(&mut self, at: FrameRef) -> bool {
         let cpus = &self.cpus;

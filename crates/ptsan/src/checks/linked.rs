@@ -12,12 +12,23 @@ impl Sanitizer {
     /// walked.
     pub(crate) fn check_linked(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef) {
         let Some(f) = self.frames.get(at) else { return };
-        let mut seen = Vec::new();
-        let walked =
-            |link: &Link| self.points_at(memory, *link, f) && self.reachable(memory, link.parent, &mut seen);
-        let Some(link) = f.links().find(walked) else { return };
+        let Some(link) = self.walked_link(memory, at) else { return };
         let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
         self.report(Kind::FreeWhileLinked, Rule::StillLinked, place, || pointed_at_by(Some(link)));
+    }
+
+    /// Returns whether a CPU may hold the table, or can walk to it.
+    pub(crate) fn in_use(&self, memory: &(impl Memory + ?Sized), at: FrameRef) -> bool {
+        let Some(f) = self.frames.get(at) else { return false };
+        self.held(memory, at, f).is_some() || self.owe_unlinked(at) || self.walked_link(memory, at).is_some()
+    }
+
+    /// Returns an entry that points at the table and can be walked.
+    fn walked_link(&self, memory: &(impl Memory + ?Sized), at: FrameRef) -> Option<Link> {
+        let f = self.frames.get(at)?;
+        let mut seen = Vec::new();
+        f.links()
+            .find(|link| self.points_at(memory, *link, f) && self.reachable(memory, link.parent, &mut seen))
     }
 
     /// Returns whether a walk on some CPU can reach this table: as a loaded root, from a cache, or

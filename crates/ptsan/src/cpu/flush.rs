@@ -101,6 +101,11 @@ impl Flush {
         Self { target: Target::All, leaf_only: false }
     }
 
+    /// Returns whether it invalidates all of a space at least.
+    pub(crate) const fn is_full(&self) -> bool {
+        matches!(self.target, Target::All | Target::Space(_))
+    }
+
     /// Limits the invalidation to the last level.
     #[must_use]
     pub const fn leaf_only(self) -> Self {

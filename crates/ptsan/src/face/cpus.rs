@@ -11,8 +11,7 @@ use crate::shadow::{Holder, Link, REGISTERS};
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// Announces an address space. Only needed before a flush of a space that no CPU has loaded
-    /// yet.
+    /// Announces an address space that no CPU has loaded yet.
     pub fn space_created(&mut self, space: u64) {
         self.hook(|s| s.spaces.insert(space, ()));
     }
@@ -62,6 +61,7 @@ impl Sanitizer {
         self.hook(|s| {
             s.adversary_acts(memory);
             s.load_root(memory, cpu, root, space);
+            s.settle_deferred(memory);
         });
     }
 
@@ -160,8 +160,9 @@ impl Sanitizer {
     /// moment at which that CPU does its part. For hardware that broadcasts, call
     /// [`Sanitizer::flush_everywhere`].
     ///
-    /// Flushing a space that the CPU does not hold is legal. Flushing one that was never loaded
-    /// anywhere is a misuse.
+    /// Flushing a space that the CPU does not hold is legal. So is one that was never loaded
+    /// anywhere, as kernels do at boot and when numbers roll over. It is counted
+    /// ([`crate::Stats::unknown_spaces_flushed`]), because it may also be a wrong number.
     /// ```
     /// use ptsan::{Arch, Config, Flush, Sanitizer, Target};
     ///
@@ -180,6 +181,7 @@ impl Sanitizer {
                 s.notice(va);
             }
             s.invalidate(memory, cpu, flush, None);
+            s.deferred_flushed(memory, flush);
             if let Some(c) = s.cpus.get_mut(cpu) {
                 c.settled = true;
             }
@@ -270,7 +272,7 @@ impl Sanitizer {
         if reload {
             self.load_registers(memory, cpu);
         }
-        self.check_space(cpu, space);
+        self.count_unknown(space);
     }
 
     /// Invalidates one address in one space as `invpcid` of type 0 promises it (Intel SDM vol. 3,
@@ -301,11 +303,10 @@ impl Sanitizer {
         });
     }
 
-    /// Reports a flush of a space that is not there.
-    pub(super) fn check_space(&mut self, cpu: usize, space: Option<u64>) {
-        if let Some(space) = space.filter(|s| !self.spaces.contains_key(s)) {
-            let place = Place { cpu: Some(cpu), space: Some(space), ..Place::default() };
-            self.misuse(Rule::NoSuchSpace, place);
+    /// Counts a flush of a space that is not there.
+    pub(super) fn count_unknown(&mut self, space: Option<u64>) {
+        if space.is_some_and(|space| !self.spaces.contains_key(&space)) {
+            self.stats.unknown_spaces_flushed += 1;
         }
     }
 

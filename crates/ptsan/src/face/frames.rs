@@ -50,6 +50,9 @@ impl Sanitizer {
             return self.misuse(Rule::BadArgument, place);
         }
         self.adversary_acts(memory);
+        if kind == Kind::DataReusedBeforeFlush {
+            self.deferred_reused(memory, phys, size);
+        }
         self.check_data(memory, (phys, size), (kind, Rule::DataNotFlushed));
     }
 

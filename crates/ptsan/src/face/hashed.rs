@@ -84,7 +84,7 @@ impl Sanitizer {
             Target::Space(space) => {
                 let hashed = &self.hashed;
                 self.cpus[cpu].hashed.drop_segments(|vsid| hashed.is_own(space, vsid));
-                return self.check_space(cpu, Some(space));
+                return self.count_unknown(Some(space));
             }
             Target::Page { space, va } => (Some(space), va, va.saturating_add(1), PAGE),
             Target::Range { space, start, end, stride } => (Some(space), start, end, stride),
@@ -108,7 +108,7 @@ impl Sanitizer {
                 }
             }
         }
-        self.check_space(cpu, space);
+        self.count_unknown(space);
     }
 
     /// Forgets the entries of a space that is gone, and its segments.

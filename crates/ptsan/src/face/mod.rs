@@ -4,6 +4,7 @@ mod barriers;
 mod cpus;
 mod device_entries;
 mod devices;
+mod deferred;
 mod expect;
 mod frames;
 mod harness;

@@ -20,6 +20,7 @@ impl Sanitizer {
     fn finish_run(&mut self, last: impl FnOnce(&mut Self)) {
         self.hook(|s| {
             last(s);
+            s.end_deferred();
             s.reports.finish();
             for f in s.frames.allocated() {
                 let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };

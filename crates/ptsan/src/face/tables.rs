@@ -75,11 +75,14 @@ impl Sanitizer {
             self.bad_argument(place, needs);
             return;
         }
+        let is_checked = self.deferred_reused(memory, phys, size);
         self.check_writable(phys, size);
         self.check_data(memory, (phys, size), (Kind::DataReusedBeforeFlush, Rule::DataMadeTable));
         let at = match self.frames.sole_freed(phys, size) {
             Some(at) => {
-                self.check_held(memory, at, Kind::ReuseBeforeFlush);
+                if !is_checked {
+                    self.check_held(memory, at, Kind::ReuseBeforeFlush);
+                }
                 self.frames.reallocate(at, level, self.event)
             }
             None => self.take_place(memory, phys, size, level, place),
@@ -109,7 +112,8 @@ impl Sanitizer {
     ///
     /// By then no CPU may hold it, active or lazy ([`Kind::FreeBeforeFlush`]), and no entry that a
     /// walk can reach may point at it ([`Kind::FreeWhileLinked`]). For a list whose frames are
-    /// taken only after a flush, call this when the frame leaves that list.
+    /// taken only after a flush, call this when the frame leaves that list, or
+    /// [`Sanitizer::table_freed_at_flush`] when it gets there.
     pub fn table_freed(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
         self.hook(|s| {
             s.adversary_acts(memory);
@@ -117,7 +121,7 @@ impl Sanitizer {
         });
     }
 
-    fn give_back(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
+    pub(super) fn give_back(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
         let place = Place { frame: Some(phys), ..Place::default() };
         let Some(at) = self.frames.find(phys) else {
             self.report(Kind::ForeignFree, Rule::NotATable, place, String::new);
@@ -131,7 +135,7 @@ impl Sanitizer {
             });
             return;
         }
-        if f.state == State::Freed {
+        if f.state == State::Freed || self.deferred.contains_key(&phys) {
             self.report(Kind::DoubleFree, Rule::AlreadyFree, place, String::new);
             return;
         }

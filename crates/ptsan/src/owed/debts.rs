@@ -276,6 +276,11 @@ impl Debts {
         taken
     }
 
+    /// Returns the CPUs that owe a flush of a table, and the space.
+    pub(crate) fn table(&self, frame: FrameRef) -> Option<(&CpuMask, u64)> {
+        self.tables.iter().find(|debt| debt.frame == frame).map(|debt| (&debt.cpus, debt.space))
+    }
+
     /// Takes the debt of a table.
     pub(crate) fn take_table(
         &mut self,

@@ -78,9 +78,6 @@ pub(super) fn advice(rule: Rule, place: &Place, machine: &Machine) -> String {
         Rule::NoSuchCpu => {
             format!("count CPUs from 0, and set Config::cpus to {} or more", cpu.saturating_add(1))
         }
-        Rule::NoSuchSpace if place.cpu.is_some() => {
-            format!("call space_created({space:#x}) before flushing a space that no CPU has loaded")
-        }
         Rule::NoSuchSpace => format!(
             "call space_destroyed({space:#x}) once, for a space that was loaded or announced with space_created"
         ),

@@ -16,6 +16,7 @@ use crate::hash::FastMap;
 use crate::owed::{Debts, Runs};
 use crate::report::{Details, Harness, Kind, Machine, Place, Reports, Rule, Stored};
 use crate::shadow::{Frame, FrameRef, FrameTable, Mappings};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// A software MMU per CPU, and the shadow state of every table frame.
@@ -82,6 +83,8 @@ pub struct Sanitizer {
     pub(crate) hashed: Hashed,
     /// Whether an entry of zero is empty at all levels, as in all formats that exist.
     pub(crate) zero_is_empty: bool,
+    /// Tables whose frees are final at the next full flush: address and bytes.
+    pub(crate) deferred: BTreeMap<u64, u64>,
     /// The choices of the adversary.
     pub(crate) chance: Option<Box<Chance>>,
 }
@@ -134,6 +137,7 @@ impl Sanitizer {
             hashed: Hashed::default(),
             zero_is_empty: (0..=config.arch.top())
                 .all(|level| (config.arch.decode)(level, 0) == Entry::Empty),
+            deferred: BTreeMap::new(),
             chance: config.adversary.map(|a| Box::new(Chance::new(a))),
             config,
         };

@@ -19,6 +19,9 @@ pub struct Stats {
     pub structure_hits: u64,
     /// Flushes that CPUs owed beyond [`crate::Config::debts`], which were not checked.
     pub debts_dropped: u64,
+    /// Flushes of spaces that nobody had loaded or announced. They are legal, and may show that a
+    /// hook is given wrong numbers.
+    pub unknown_spaces_flushed: u64,
     /// Faults on cached entries that memory contradicts. They are legal: the handler retries.
     pub spurious_faults: u64,
 }

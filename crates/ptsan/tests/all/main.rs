@@ -6,6 +6,7 @@ mod break_before_make;
 #[path = "../common/mod.rs"]
 mod common;
 mod contiguous;
+mod deferred;
 mod detects;
 mod devices;
 mod errata;

@@ -1,0 +1,275 @@
+/* See ptsan_log.h. */
+#include "ptsan_log.h"
+
+#define MOST_TEXT 200
+#define MOST_NUMBER 10
+
+/* Kinds of records. */
+enum {
+    TABLE_ALLOCATED = 0x01,
+    TABLE_FREED,
+    STORE,
+    FILL,
+    MEMORY,
+    ROOT_LOADED,
+    LAZY,
+    RESUME,
+    LEAVE,
+    INVALIDATE,
+    SPACE_CREATED,
+    SPACE_DESTROYED,
+    DATA_FREED,
+    DATA_REUSED,
+    OPERATION_BEGINS,
+    OPERATION_ENDS,
+    ACCESS,
+    MARK,
+    END,
+    BARRIER = 0x40,
+    FLUSHES_DONE,
+    DATA_MAPPED,
+    RUNNING,
+    STAGE1_FLUSHED,
+    WITH_PC = 0x80
+};
+
+/* Scopes of an invalidation. */
+enum { PAGE, RANGE, EVERY_SPACE, SPACE, ALL, LEAF_ONLY = 0x80 };
+
+/* A record that is being put together: kind, length, payload, check. The longest payload is an
+ * address of an instruction, another number, and a text or bytes. */
+typedef struct record {
+    uint8_t bytes[2 + 2 * MOST_NUMBER + MOST_TEXT + 2];
+    unsigned length;
+} record;
+
+static uint16_t check_of(uint16_t check, const uint8_t *bytes, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        check = (uint16_t)(check ^ (unsigned)bytes[i] << 8);
+        for (int bit = 0; bit < 8; bit++) {
+            check = (uint16_t)((unsigned)check << 1 ^ (check & 0x8000u ? 0x1021u : 0));
+        }
+    }
+    return check;
+}
+
+static void put_byte(record *r, unsigned byte) { r->bytes[r->length++] = (uint8_t)byte; }
+
+static void put(record *r, uint64_t number) {
+    for (; number >= 0x80; number >>= 7) {
+        put_byte(r, (unsigned)(number & 0x7f) | 0x80);
+    }
+    put_byte(r, (unsigned)number);
+}
+
+static void put_bytes(record *r, const uint8_t *bytes, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        put_byte(r, bytes[i]);
+    }
+}
+
+static record begin(ptsan_log *log, unsigned kind) {
+    record r;
+    r.length = 2;
+    r.bytes[0] = (uint8_t)kind;
+    if (log->has_pc) {
+        r.bytes[0] |= WITH_PC;
+        put(&r, log->pc);
+        log->has_pc = false;
+    }
+    return r;
+}
+
+static bool hand_over(ptsan_log *log, const void *bytes, size_t length) {
+    log->lost = log->lost || !log->write(log->to, bytes, length);
+    return !log->lost;
+}
+
+static bool end(ptsan_log *log, record *r) {
+    r->bytes[1] = (uint8_t)(r->length - 2);
+    log->check = check_of(log->check, r->bytes, r->length);
+    put_byte(r, log->check & 0xff);
+    put_byte(r, log->check >> 8);
+    return hand_over(log, r->bytes, r->length);
+}
+
+/* A record whose fields are numbers. */
+static bool numbers(ptsan_log *log, unsigned kind, unsigned count, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    uint64_t all[4];
+    all[0] = a, all[1] = b, all[2] = c, all[3] = d;
+    record r = begin(log, kind);
+    for (unsigned i = 0; i < count; i++) {
+        put(&r, all[i]);
+    }
+    return end(log, &r);
+}
+
+static void little_endian(uint8_t *to, uint32_t value, unsigned bytes) {
+    for (unsigned i = 0; i < bytes; i++) {
+        to[i] = (uint8_t)(value >> (8 * i));
+    }
+}
+
+bool ptsan_log_begin(ptsan_log *log, ptsan_log_write write, void *to, const ptsan_log_machine *machine) {
+    uint8_t header[26] = {0x89, 'P', 'T', 'L', '\r', '\n', 0x1a, '\n', 1, 0, 12, 0};
+    header[12] = machine->arch;
+    header[13] = machine->flags;
+    little_endian(header + 14, machine->cpus, 2);
+    little_endian(header + 16, machine->table_bytes, 4);
+    header[20] = machine->va_bits;
+    header[21] = machine->start_level;
+    log->write = write, log->to = to, log->pc = 0, log->has_pc = false, log->lost = false;
+    log->check = check_of(0xffff, header, 24);
+    little_endian(header + 24, log->check, 2);
+    return hand_over(log, header, sizeof header);
+}
+
+void ptsan_log_at(ptsan_log *log, uint64_t pc) { log->pc = pc, log->has_pc = true; }
+
+bool ptsan_log_table_allocated(ptsan_log *log, uint64_t phys, uint64_t size, int level, ptsan_log_content content) {
+    return numbers(log, TABLE_ALLOCATED, 4, phys, size, (uint64_t)(level + 1), (uint64_t)content);
+}
+
+bool ptsan_log_table_freed(ptsan_log *log, uint64_t phys, uint64_t size) {
+    return numbers(log, TABLE_FREED, 2, phys, size, 0, 0);
+}
+
+bool ptsan_log_store(ptsan_log *log, uint64_t phys, unsigned bytes, uint64_t value) {
+    return numbers(log, STORE, 3, phys, bytes, value, 0);
+}
+
+bool ptsan_log_exchange(ptsan_log *log, uint64_t phys, unsigned bytes, uint64_t value) {
+    return numbers(log, STORE, 4, phys, bytes, value, 1);
+}
+
+bool ptsan_log_fill(ptsan_log *log, uint64_t phys, uint64_t bytes, uint64_t value) {
+    return numbers(log, FILL, 3, phys, bytes, value, 0);
+}
+
+bool ptsan_log_memory(ptsan_log *log, uint64_t phys, const void *content, size_t bytes) {
+    const uint8_t *from = (const uint8_t *)content;
+    while (bytes > 0) {
+        size_t part = bytes < MOST_TEXT ? bytes : MOST_TEXT;
+        record r = begin(log, MEMORY);
+        put(&r, phys);
+        put_bytes(&r, from, part);
+        if (!end(log, &r)) {
+            break;
+        }
+        phys += part, from += part, bytes -= part;
+    }
+    return !log->lost;
+}
+
+bool ptsan_log_root_loaded(ptsan_log *log, unsigned cpu, uint64_t root, uint64_t space, bool flushes) {
+    return numbers(log, ROOT_LOADED, 4, cpu, root, space, flushes);
+}
+
+bool ptsan_log_lazy(ptsan_log *log, unsigned cpu) { return numbers(log, LAZY, 1, cpu, 0, 0, 0); }
+
+bool ptsan_log_resume(ptsan_log *log, unsigned cpu) { return numbers(log, RESUME, 1, cpu, 0, 0, 0); }
+
+bool ptsan_log_leave(ptsan_log *log, unsigned cpu) { return numbers(log, LEAVE, 1, cpu, 0, 0, 0); }
+
+static bool invalidate(ptsan_log *log, int cpu, unsigned scope, bool leaf_only, const uint64_t *fields,
+                       unsigned count) {
+    record r = begin(log, INVALIDATE);
+    put(&r, (uint64_t)(cpu + 1));
+    put_byte(&r, scope | (leaf_only ? LEAF_ONLY : 0));
+    for (unsigned i = 0; i < count; i++) {
+        put(&r, fields[i]);
+    }
+    return end(log, &r);
+}
+
+bool ptsan_log_flush_page(ptsan_log *log, int cpu, uint64_t space, uint64_t va, bool leaf_only) {
+    uint64_t fields[2];
+    fields[0] = space, fields[1] = va;
+    return invalidate(log, cpu, PAGE, leaf_only, fields, 2);
+}
+
+bool ptsan_log_flush_range(ptsan_log *log, int cpu, uint64_t space, uint64_t start, uint64_t behind, uint64_t stride,
+                           bool leaf_only) {
+    uint64_t fields[4];
+    fields[0] = space, fields[1] = start, fields[2] = behind, fields[3] = stride;
+    return invalidate(log, cpu, RANGE, leaf_only, fields, 4);
+}
+
+bool ptsan_log_flush_every_space(ptsan_log *log, int cpu, uint64_t start, uint64_t behind, uint64_t stride,
+                                 bool leaf_only) {
+    uint64_t fields[3];
+    fields[0] = start, fields[1] = behind, fields[2] = stride;
+    return invalidate(log, cpu, EVERY_SPACE, leaf_only, fields, 3);
+}
+
+bool ptsan_log_flush_space(ptsan_log *log, int cpu, uint64_t space) {
+    return invalidate(log, cpu, SPACE, false, &space, 1);
+}
+
+bool ptsan_log_flush_all(ptsan_log *log, int cpu) {
+    uint64_t none = 0;
+    return invalidate(log, cpu, ALL, false, &none, 0);
+}
+
+bool ptsan_log_space_created(ptsan_log *log, uint64_t space) {
+    return numbers(log, SPACE_CREATED, 1, space, 0, 0, 0);
+}
+
+bool ptsan_log_space_destroyed(ptsan_log *log, uint64_t space) {
+    return numbers(log, SPACE_DESTROYED, 1, space, 0, 0, 0);
+}
+
+bool ptsan_log_data_freed(ptsan_log *log, uint64_t phys, uint64_t bytes) {
+    return numbers(log, DATA_FREED, 2, phys, bytes, 0, 0);
+}
+
+bool ptsan_log_data_reused(ptsan_log *log, uint64_t phys, uint64_t bytes) {
+    return numbers(log, DATA_REUSED, 2, phys, bytes, 0, 0);
+}
+
+bool ptsan_log_operation_begins(ptsan_log *log, uint64_t number) {
+    return numbers(log, OPERATION_BEGINS, 1, number, 0, 0, 0);
+}
+
+bool ptsan_log_operation_ends(ptsan_log *log, uint64_t number) {
+    return numbers(log, OPERATION_ENDS, 1, number, 0, 0, 0);
+}
+
+bool ptsan_log_access(ptsan_log *log, unsigned cpu, uint64_t va, ptsan_log_access_kind kind, bool user) {
+    return numbers(log, ACCESS, 3, cpu, va, (uint64_t)kind | (user ? 4 : 0), 0);
+}
+
+bool ptsan_log_mark(ptsan_log *log, const char *text) {
+    const uint8_t *bytes = (const uint8_t *)text;
+    size_t length = 0;
+    while (length <= MOST_TEXT && bytes[length]) {
+        length++;
+    }
+    if (length > MOST_TEXT) {
+        /* Back to the first byte of the character that does not fit. */
+        for (length = MOST_TEXT; length > 0 && (bytes[length] & 0xc0) == 0x80;) {
+            length--;
+        }
+    }
+    record r = begin(log, MARK);
+    put_bytes(&r, bytes, length);
+    return end(log, &r);
+}
+
+bool ptsan_log_end(ptsan_log *log, bool all_freed) { return numbers(log, END, 1, all_freed, 0, 0, 0); }
+
+bool ptsan_log_barrier(ptsan_log *log, unsigned cpu, ptsan_log_barrier_kind kind) {
+    return numbers(log, BARRIER, 2, cpu, (uint64_t)kind, 0, 0);
+}
+
+bool ptsan_log_flushes_done(ptsan_log *log) { return numbers(log, FLUSHES_DONE, 0, 0, 0, 0, 0); }
+
+bool ptsan_log_data_mapped(ptsan_log *log, uint64_t space, uint64_t va) {
+    return numbers(log, DATA_MAPPED, 2, space, va, 0, 0);
+}
+
+bool ptsan_log_running(ptsan_log *log, unsigned cpu) { return numbers(log, RUNNING, 1, cpu, 0, 0, 0); }
+
+bool ptsan_log_stage1_flushed(ptsan_log *log, unsigned cpu) {
+    return numbers(log, STAGE1_FLUSHED, 1, cpu, 0, 0, 0);
+}
