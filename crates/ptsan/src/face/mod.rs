@@ -2,9 +2,9 @@
 mod accesses;
 mod barriers;
 mod cpus;
+mod deferred;
 mod device_entries;
 mod devices;
-mod deferred;
 mod expect;
 mod frames;
 mod harness;

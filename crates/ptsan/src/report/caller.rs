@@ -1,4 +1,5 @@
 //! One caller of a hook, as a backtrace names it.
+use super::cpp;
 
 /// A caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(super) fn parse(printed: &str) -> Vec<TraceFrame> {
         } else if let Some((number, symbol)) = line.split_once(": ")
             && number.bytes().all(|b| b.is_ascii_digit())
         {
-            frames.push(TraceFrame { symbol: symbol.to_owned(), at: None });
+            frames.push(TraceFrame { symbol: cpp::plain(symbol), at: None });
         }
     }
     frames

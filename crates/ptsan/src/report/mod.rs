@@ -4,6 +4,7 @@ mod allow;
 mod caller;
 mod cause;
 mod consequence;
+mod cpp;
 mod event;
 mod finding;
 mod format;
