@@ -1,7 +1,9 @@
 //! The memory of a machine: plain memory beside the sanitizer, or memory of which every store is
 //! seen.
 use super::locked::locked;
-use super::ram::{FRAME, Ram};
+#[cfg(feature = "watch")]
+use super::ram::FRAME;
+use super::ram::Ram;
 use crate::{Memory, Sanitizer};
 use std::sync::Mutex;
 
