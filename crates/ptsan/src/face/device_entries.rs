@@ -60,9 +60,10 @@ impl Sanitizer {
     /// once for each. A device may read the entry between two of them.
     ///
     /// A valid entry whose words are changed by several stores is torn ([`Kind::TornEntry`]), and so
-    /// is one that is made valid before its last word is there. Make it invalid first, have the
-    /// device forget it ([`device_entries_flushed`](Self::device_entries_flushed)), and set the valid
-    /// bit last; or change it by one store. Stores with another hook in between are two updates.
+    /// is one that is made valid before its last word is there, or invalid after its first word has
+    /// gone. Make it invalid first, have the device forget it
+    /// ([`device_entries_flushed`](Self::device_entries_flushed)), and set the valid bit last; or
+    /// change it by one store. Stores with another hook in between are two updates.
     ///
     /// An entry that is made valid again with another content while the device may still hold the
     /// old one is [`Kind::FlushMissing`].
@@ -92,7 +93,7 @@ impl Sanitizer {
                 known.held.get_or_insert((old, event));
             }
             let device = known.device;
-            let torn = was && is && old != now && before.is_some_and(|other| other != word);
+            let torn = was && old != now && before.is_some_and(|other| other != word);
             let stale = is && !was && known.held.is_some_and(|(held, _)| held != now);
             let since = known.held.map_or(0, |(_, since)| since);
             if known.reported {

@@ -210,6 +210,18 @@ fn a_valid_entry_is_changed_by_one_store_or_made_invalid_first() {
 }
 
 #[test]
+fn an_entry_is_made_invalid_by_its_first_store() {
+    for (words, expected) in [([1, 0], &[TORN][..]), ([0, 1], &[])] {
+        let mut entry = Entry::new();
+        entry.store(1, 0x302);
+        entry.store(0, 0x5001);
+        entry.pause();
+        words.into_iter().for_each(|word| entry.store(word, 0));
+        assert_eq!(entry.found(), expected);
+    }
+}
+
+#[test]
 fn an_entry_that_is_valid_again_was_forgotten_before() {
     let stale = [(Kind::FlushMissing, Rule::EntryNotFlushed)];
     let again = |forget: fn(&mut Entry), word| {
