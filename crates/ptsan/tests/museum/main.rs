@@ -42,6 +42,8 @@ exhibits! {
     munmap_pfnmap
     reclaim_batch
     table_batch_slow_path
+    hugetlb_gup_fast
+    migrate_device_unlocked
     collapse_lazy_cpu
     switching_cpu_skipped
     riscv_leaf_sfence
@@ -49,6 +51,7 @@ exhibits! {
     i915_masked_register
     amdgpu_gart
     vtd_pasid_table
+    vtd_context_entry
     amd_iommu_completion_wait
     iommupt_short_gather
     sva_kernel_table

@@ -124,6 +124,44 @@ fn sva_kernel_table(m: &mut Machine, broken: bool) {
     m.work();
 }
 
+pub const CONTEXT_ENTRY: Exhibit = Exhibit {
+    name: "vtd-context-entry",
+    numbers: "CVE-2026-45944",
+    project: "Linux (VT-d)",
+    year: 2026,
+    pattern: false,
+    kind: Kind::TornEntry,
+    rules: &[Rule::ChangedInPieces],
+    check: "entries of several words that a device may read between two stores",
+    setup: Setup { devices: 2, ..four(Format::X86) },
+    model: context_entry,
+};
+
+/// An entry of two words is torn down word by word, while the bit says that it is present. The device
+/// may read it in between.
+fn context_entry(m: &mut Machine, broken: bool) {
+    let domain = m.space();
+    m.attach_all(domain);
+    m.work();
+    let (device, table) = (m.below(2) as usize, m.frame());
+    m.clear(table);
+    let (low, high) = (table + m.below(256) * 16, 8);
+    m.device_entry(device, low);
+    m.write_word(low + high, 2 | (1 + m.root(domain)) << 8);
+    m.write_word(low, m.root(domain) | 1);
+    m.work();
+    m.step(|m| {
+        if !broken {
+            m.write_word(low, m.get(low) & !1);
+            m.flush_device_entry(device, low);
+        }
+        m.write_word(low + high, 0);
+        m.write_word(low, 0);
+        m.flush_device_entry(device, low);
+    });
+    m.work();
+}
+
 pub const SHORT_GATHER: Exhibit = Exhibit {
     name: "iommupt-short-gather",
     numbers: "CVE-2026-31735",

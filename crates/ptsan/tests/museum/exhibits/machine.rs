@@ -2,8 +2,8 @@
 //! seed. It is correct; an exhibit puts its own step into it.
 use super::format::Format;
 use ptsan::{
-    Access, Adversary, Arch, Barrier, Config, Content, Entry, Errata, Fault, Flush, Operation, Sanitizer,
-    Target, Translation,
+    Access, Adversary, Arch, Barrier, Config, Content, DeviceEntry, Entry, Errata, Fault, Flush, Guard, Hold,
+    Operation, Reader, Sanitizer, Target, Translation,
 };
 use std::collections::BTreeMap;
 
@@ -13,6 +13,8 @@ pub const LARGE: u64 = 2 << 20;
 const FRAMES: u64 = 192;
 /// Memory: the frames that are handed out lie below the first block, the rest is for exhibits.
 const BYTES: u64 = 2 * LARGE;
+/// The lock of all trees.
+const TREE: u64 = 1;
 /// Where random work has its pages, and where exhibits have theirs.
 const WORK: u64 = 0x1000_0000;
 const ADDRESSES: u64 = 0x2000_0000;
@@ -30,13 +32,15 @@ pub struct Setup {
     pub devices: usize,
     /// Barriers are told.
     pub barriers: bool,
+    /// Locks are told: one for each tree, and those of an exhibit.
+    pub locks: bool,
     pub errata: fn() -> Errata,
 }
 
 /// A machine of four CPUs without address-space numbers.
 pub const fn four(format: Format) -> Setup {
-    let (asids, recursive, devices, barriers) = (false, false, 0, false);
-    Setup { format, cpus: 4, asids, recursive, devices, barriers, errata: Errata::default }
+    let (asids, recursive, devices, barriers, locks) = (false, false, 0, false, false);
+    Setup { format, cpus: 4, asids, recursive, devices, barriers, locks, errata: Errata::default }
 }
 
 struct Space {
@@ -59,6 +63,10 @@ pub struct Machine {
     loaded: Vec<Option<u64>>,
     devices: usize,
     barriers: bool,
+    /// The locks that a store takes, if locks are told.
+    locks: Vec<u64>,
+    /// The step has taken them.
+    holds: bool,
     /// An invalidation has to be repeated.
     repeats: bool,
     tables: Vec<u64>,
@@ -79,6 +87,7 @@ impl Machine {
             recursive: setup.recursive,
             devices: setup.devices,
             barriers: setup.barriers,
+            locks: setup.locks,
             errata: (setup.errata)(),
             adversary: Some(Adversary::new(seed)),
             backtraces,
@@ -97,6 +106,8 @@ impl Machine {
             loaded: vec![None; setup.cpus],
             devices: setup.devices,
             barriers: setup.barriers,
+            locks: if setup.locks { vec![TREE] } else { Vec::new() },
+            holds: false,
             repeats: (setup.errata)().dsb_misses_stores,
             tables: Vec::new(),
             base: setup.format.base(),
@@ -159,7 +170,7 @@ impl Machine {
     pub fn write(&mut self, at: u64, raw: u64) {
         self.called("entry_written");
         self.poke(at, raw);
-        self.san.entry_written(&self.ram, at);
+        self.locked(|m| m.san.entry_written(&m.ram, at));
     }
 
     /// Exchanges an entry by an atomic instruction, and returns the old one.
@@ -167,8 +178,42 @@ impl Machine {
         self.called("entry_exchanged");
         let old = self.get(at);
         self.poke(at, raw);
-        self.san.entry_exchanged(&self.ram, at);
+        self.locked(|m| m.san.entry_exchanged(&m.ram, at));
         old
+    }
+
+    // Locks.
+
+    /// Gives a table a lock of its own, which is held until the flush is over.
+    pub fn guard(&mut self, table: u64) {
+        let lock = TREE + self.locks.len() as u64;
+        self.locks.push(lock);
+        self.san.lock_guards(table, Guard { lock, flush_first: true });
+    }
+
+    pub fn take_locks(&mut self) {
+        self.called("lock_taken");
+        self.holds = true;
+        self.locks.iter().for_each(|&lock| self.san.lock_taken(0, lock, Hold::Exclusive));
+    }
+
+    pub fn release_locks(&mut self) {
+        self.called("lock_released");
+        self.holds = false;
+        self.locks.iter().rev().for_each(|&lock| self.san.lock_released(&self.ram, 0, lock));
+    }
+
+    /// Runs a store under the locks, if the step has not taken them.
+    fn locked(&mut self, store: impl FnOnce(&mut Self)) {
+        if self.holds || self.locks.is_empty() {
+            return store(self);
+        }
+        let steps = self.steps.take();
+        self.san.running_on(0);
+        self.take_locks();
+        store(self);
+        self.release_locks();
+        self.steps = steps;
     }
 
     /// Hands out a frame, with whatever is in it.
@@ -234,6 +279,9 @@ impl Machine {
     /// Makes a space and returns its number.
     pub fn space(&mut self) -> u64 {
         let root = self.table(self.top());
+        if !self.locks.is_empty() {
+            self.san.lock_guards(root, Guard { lock: TREE, flush_first: false });
+        }
         let space = self.spaces.len() as u64 + 1;
         self.san.space_created(space);
         self.spaces.insert(space, Space { root, pages: BTreeMap::new() });
@@ -357,6 +405,36 @@ impl Machine {
     pub fn wait_for(&mut self, device: usize) {
         self.called("queue_completed");
         self.san.queue_completed(&self.ram, self.san.device(device));
+    }
+
+    /// Tells of an entry of two words in a table of a device.
+    pub fn device_entry(&mut self, device: usize, at: u64) {
+        self.san.device_entry(&self.ram, self.san.device(device), at, DeviceEntry::new(16));
+    }
+
+    /// Stores a word of such an entry.
+    pub fn write_word(&mut self, at: u64, value: u64) {
+        self.called("device_entry_written");
+        self.poke(at, value);
+        self.san.device_entry_written(&self.ram, at);
+    }
+
+    /// A device forgets such an entry.
+    pub fn flush_device_entry(&mut self, device: usize, at: u64) {
+        self.called("device_entries_flushed");
+        self.san.device_entries_flushed(self.san.device(device), Some(at));
+    }
+
+    // Software that walks without a lock.
+
+    pub fn reader(&mut self, space: u64) -> Reader {
+        self.called("reader_begins");
+        self.san.reader_begins(&self.ram, self.root(space))
+    }
+
+    pub fn reader_ends(&mut self, reader: Reader) {
+        self.called("reader_ends");
+        self.san.reader_ends(reader);
     }
 
     // Programs.

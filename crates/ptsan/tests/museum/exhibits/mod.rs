@@ -11,6 +11,7 @@ mod mremap;
 mod number;
 mod order;
 mod overlap;
+mod reader;
 mod still_mapped;
 mod unlinked;
 mod x86_switch;
@@ -72,6 +73,8 @@ pub const ALL: &[&Exhibit] = &[
     &gather::PFNMAP,
     &gather::RECLAIM_BATCH,
     &gather::SLOW_PATH,
+    &reader::GUP_FAST,
+    &reader::MIGRATE,
     &x86_switch::COLLAPSE_LAZY,
     &x86_switch::SWITCHING,
     &unlinked::LEAF_SFENCE,
@@ -79,6 +82,7 @@ pub const ALL: &[&Exhibit] = &[
     &device::MASKED_REGISTER,
     &device::GART,
     &iommu::PASID_TABLE,
+    &iommu::CONTEXT_ENTRY,
     &iommu::COMPLETION_WAIT,
     &iommu::SHORT_GATHER,
     &iommu::SVA_KERNEL_TABLE,
