@@ -58,7 +58,7 @@ pub struct ReplayArgs {
     #[arg(long)]
     racy: bool,
     /// Logs of Casemate: changes under the lock of a tree must be flushed before it is released
-    #[arg(long)]
+    #[arg(long, conflicts_with = "racy")]
     flush_before_unlock: bool,
     /// Keeps so many MiB of the machine's memory that are not zero
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]

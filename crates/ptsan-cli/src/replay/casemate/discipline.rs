@@ -1,9 +1,10 @@
-//! Checks the rules that Casemate has beside those of the hardware: which lock a tree belongs to,
-//! who may store without it, and which number belongs to a root.
+//! Checks the rules that Casemate alone has: owners of tables and entries, the order of stores, and
+//! locks that are taken twice. The sanitizer checks that stores hold the lock of their tree, and
+//! that roots have numbers of their own.
 use super::step::Stage;
 use super::trace::Entry;
 use super::trees::{PAGE, Trees, linked};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The most broken rules that are kept. All are counted.
 const MOST: usize = 64;
@@ -43,8 +44,8 @@ pub(super) struct Discipline {
     held: HashMap<u64, Held>,
     /// The page that links a page.
     parent: HashMap<u64, u64>,
-    /// For each stage, the number of each root that was loaded.
-    numbers: [HashMap<u64, u64>; 2],
+    /// The roots that were loaded.
+    roots: HashSet<u64>,
     pub(super) breaches: Vec<Breach>,
     pub(super) total: u64,
 }
@@ -69,9 +70,25 @@ impl Discipline {
         self.lock_of.insert(root, lock);
     }
 
-    /// Returns whether a lock is that of a tree.
-    pub(super) fn is_of_tree(&self, lock: u64) -> bool {
-        self.lock_of.values().any(|of| *of == lock)
+    /// Returns the lock of a root.
+    pub(super) fn lock_of(&self, root: u64) -> Option<u64> {
+        self.lock_of.get(&root).copied()
+    }
+
+    /// Returns whether a root was loaded, and has not been released since.
+    pub(super) fn is_loaded(&self, root: u64) -> bool {
+        self.roots.contains(&root)
+    }
+
+    /// Returns whether an entry belongs to a thread, and not to the lock of its tree.
+    pub(super) fn is_of_thread(&self, at: u64) -> bool {
+        self.thread_of.contains_key(&at)
+    }
+
+    /// Returns the lock of the tree that a table is part of, and the thread that holds it.
+    pub(super) fn lock_over(&self, at: u64) -> Option<(u64, Option<u16>)> {
+        let lock = self.lock_of(self.tree(at)?)?;
+        Some((lock, self.held.get(&lock).map(|held| held.by)))
     }
 
     /// Makes a page part of a tree. Returns whether it was part of another.
@@ -82,8 +99,7 @@ impl Discipline {
     /// Returns the root of the tree that a page is part of, by a hint or as the root itself.
     pub(super) fn tree(&self, at: u64) -> Option<u64> {
         let itself = (at / PAGE) * PAGE;
-        let is_root = self.numbers.iter().any(|known| known.contains_key(&itself))
-            || self.lock_of.contains_key(&itself);
+        let is_root = self.roots.contains(&itself) || self.lock_of.contains_key(&itself);
         self.owner.get(&(at / PAGE)).copied().or(is_root.then_some(itself))
     }
 
@@ -96,38 +112,46 @@ impl Discipline {
         self.owner.remove(&page);
         self.parent.remove(&page);
         self.lock_of.remove(&(page * PAGE));
-        self.numbers.iter_mut().for_each(|known| _ = known.remove(&(page * PAGE)));
+        self.roots.remove(&(page * PAGE));
         self.thread_of.retain(|at, _| at / PAGE != page);
     }
 
-    pub(super) fn locked(&mut self, entry: &Entry, lock: u64) {
-        if let Some(held) = self.held.get(&lock)
-            && self.locks
-        {
-            let what =
-                format!("thread {} takes the lock {lock:#x}, which thread {} holds", entry.thread, held.by);
-            self.breach(
-                entry,
-                "lock-held",
-                what,
-                "record lock when the lock was taken, and unlock before it is released",
-            );
+    /// A thread takes a lock. Returns whether it was free.
+    pub(super) fn locked(&mut self, entry: &Entry, lock: u64) -> bool {
+        let by = self.held.get(&lock).map(|held| held.by);
+        if let Some(by) = by {
+            let what = format!("thread {} takes the lock {lock:#x}, which thread {by} holds", entry.thread);
+            let instead = "record lock when the lock was taken, and unlock before it is released";
+            self.breach_of_locks(entry, "lock-held", what, instead);
+        } else {
+            self.held.insert(lock, Held { by: entry.thread, stored: false });
         }
-        self.held.insert(lock, Held { by: entry.thread, stored: false });
+        by.is_none()
     }
 
-    pub(super) fn unlocked(&mut self, entry: &Entry, lock: u64) {
-        let by = self.held.remove(&lock).map(|held| held.by);
-        if by != Some(entry.thread) && self.locks {
+    /// A thread releases a lock. Returns whether it held it.
+    pub(super) fn unlocked(&mut self, entry: &Entry, lock: u64) -> bool {
+        let own = self.held.get(&lock).is_some_and(|held| held.by == entry.thread);
+        if own {
+            self.held.remove(&lock);
+        } else {
             let what = format!("thread {} releases the lock {lock:#x}, which it does not hold", entry.thread);
-            self.breach(entry, "lock-not-held", what, "the thread that takes a lock must release it");
+            let instead = "the thread that takes a lock must release it";
+            self.breach_of_locks(entry, "lock-not-held", what, instead);
+        }
+        own
+    }
+
+    fn breach_of_locks(&mut self, entry: &Entry, rule: &'static str, what: String, instead: &'static str) {
+        if self.locks {
+            self.breach(entry, rule, what, instead);
         }
     }
 
-    /// A thread loads a root with a number.
-    pub(super) fn loaded(&mut self, entry: &Entry, stage: Stage, root: u64, number: u64) {
-        let name = stage.register();
+    /// A thread loads a root with a number. Returns whether the root is new.
+    pub(super) fn loaded(&mut self, entry: &Entry, stage: Stage, root: u64, number: u64) -> bool {
         if stage == Stage::One && number != 0 {
+            let name = stage.register();
             let what = format!("{name} is loaded with the ASID {number}, and these bits are reserved");
             self.breach(
                 entry,
@@ -135,34 +159,8 @@ impl Discipline {
                 what,
                 "load the root of EL2 alone; it has no ASID without VHE",
             );
-            return;
         }
-        let known = &mut self.numbers[stage.index()];
-        match known.get(&root).copied() {
-            Some(before) if before == number => {}
-            Some(before) => {
-                let what = format!("the root {root:#x} is loaded with the number {number}, and has {before}");
-                self.breach(
-                    entry,
-                    "number-changed",
-                    what,
-                    "load a root with its own number; release the table before it gets another",
-                );
-            }
-            None => {
-                let other = known.iter().find(|(_, n)| **n == number).map(|(other, _)| *other);
-                known.insert(root, number);
-                if let Some(other) = other {
-                    let what = format!("the root {root:#x} is loaded with the number {number} of {other:#x}");
-                    self.breach(
-                        entry,
-                        "number-overlap",
-                        what,
-                        "give each root a number of its own; release the table that had it before",
-                    );
-                }
-            }
-        }
+        self.roots.insert(root)
     }
 
     /// Returns the loaded root that leads to a page.
@@ -170,7 +168,7 @@ impl Discipline {
         let mut at = page;
         // A tree has at most four levels; tables that a lying log links in a circle have no root.
         for _ in 0..=4 {
-            if self.numbers.iter().any(|known| known.contains_key(&(at * PAGE))) {
+            if self.roots.contains(&(at * PAGE)) {
                 return Some(at * PAGE);
             }
             at = *self.parent.get(&at)?;
@@ -214,30 +212,13 @@ impl Discipline {
             self.breach(entry, "no-owner", what, "hint set_owner_root before the table is linked");
             return;
         }
-        let Some(lock) = owner.and_then(|owner| self.lock_of.get(&owner).copied()) else {
-            let what = format!("a store to {at:#x}, and the tree of the root {root:#x} has no lock");
-            self.breach(entry, "no-lock", what, "hint set_root_lock before the root is loaded");
-            return;
-        };
         let (plain, touches_valid) = (!store.release, (store.old | store.new) & 1 != 0);
-        match self.held.get_mut(&lock) {
-            Some(held) if held.by == entry.thread => {
-                let again = std::mem::replace(&mut held.stored, true);
-                if again && plain && touches_valid {
-                    let what = format!("a plain store to {at:#x}, the second under the lock {lock:#x}");
-                    self.breach(
-                        entry,
-                        "plain-store",
-                        what,
-                        "store with release order, so that walkers see earlier stores first",
-                    );
-                }
-            }
-            _ => {
-                let what =
-                    format!("a store to {at:#x} by thread {} without the lock {lock:#x}", entry.thread);
-                self.breach(entry, "unlocked-store", what, "take the lock of the tree around the store");
-            }
+        let Some(lock) = owner.and_then(|owner| self.lock_of(owner)) else { return };
+        let Some(held) = self.held.get_mut(&lock).filter(|held| held.by == entry.thread) else { return };
+        if std::mem::replace(&mut held.stored, true) && plain && touches_valid {
+            let what = format!("a plain store to {at:#x}, the second under the lock {lock:#x}");
+            let instead = "store with release order, so that walkers see earlier stores first";
+            self.breach(entry, "plain-store", what, instead);
         }
     }
 }

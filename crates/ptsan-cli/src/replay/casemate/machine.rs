@@ -9,7 +9,7 @@ use crate::replay::memory::{END, Full, Pages};
 use crate::replay::noted::Noted;
 use crate::replay::recent::Origin;
 use ptsan::{
-    Adversary, Arch, Barrier, Config, Content, Flush, Kind, Memory, Operation, Sanitizer, TraceFrame,
+    Adversary, Arch, Barrier, Config, Content, Flush, Guard, Hold, Kind, Memory, Sanitizer, TraceFrame,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -67,8 +67,8 @@ pub(super) struct Machine {
     broadcasting: HashSet<u16>,
     /// The control registers, as they were first.
     control: [Option<u64>; 2],
-    /// The changes under each lock that is held, if they must be flushed before it is released.
-    operations: Option<HashMap<u64, Vec<Operation>>>,
+    /// Whether changes under a lock must be flushed before it is released.
+    flush_first: bool,
 }
 
 /// The choices of a replay, beside the log.
@@ -104,6 +104,7 @@ impl Machine {
                 asids: true,
                 barriers: true,
                 two_stages: stage == Stage::Two,
+                locks: options.locks,
                 adversary: options.seed.map(Adversary::new),
                 keep: options.keep,
                 track_origins: true,
@@ -132,7 +133,7 @@ impl Machine {
             vmids: HashMap::new(),
             broadcasting: HashSet::new(),
             control: [None, None],
-            operations: options.flush_before_unlock.then(HashMap::new),
+            flush_first: options.flush_before_unlock,
         }
     }
 
@@ -222,7 +223,12 @@ impl Machine {
             Step::Tlbi(tlbi) => self.invalidate(entry.thread, tlbi),
             Step::Sysreg { register, value } => self.register(entry, register, value),
             Step::Hint { hint, at, value } => match hint {
-                Hint::RootLock => self.discipline.root_lock(at, value),
+                Hint::RootLock => {
+                    self.discipline.root_lock(at, value);
+                    if self.discipline.is_loaded(at) {
+                        self.guard(at, value);
+                    }
+                }
                 Hint::OwnerRoot => {
                     if self.discipline.owner_root(at, value) {
                         self.moved(at / PAGE);
@@ -232,19 +238,17 @@ impl Machine {
                 Hint::ThreadOwner => self.discipline.thread_owner(at, value),
             },
             Step::Lock { at } => {
-                self.discipline.locked(entry, at);
-                if let Some(operations) = &mut self.operations
-                    && self.discipline.is_of_tree(at)
-                {
-                    let begin = |checked: &mut Checked| checked.sanitizer.operation_begins();
-                    operations.entry(at).or_insert_with(|| self.stages.iter_mut().map(begin).collect());
+                if self.discipline.locked(entry, at) {
+                    let cpu = usize::from(entry.thread);
+                    let take = |checked: &mut Checked| checked.sanitizer.lock_taken(cpu, at, Hold::Exclusive);
+                    self.stages.iter_mut().for_each(take);
                 }
             }
             Step::Unlock { at } => {
-                self.discipline.unlocked(entry, at);
-                let under = self.operations.as_mut().and_then(|operations| operations.remove(&at));
-                for (checked, operation) in self.stages.iter_mut().zip(under.into_iter().flatten()) {
-                    checked.sanitizer.operation_ends(&self.memory, operation);
+                if self.discipline.unlocked(entry, at) {
+                    for checked in &mut self.stages {
+                        checked.sanitizer.lock_released(&self.memory, usize::from(entry.thread), at);
+                    }
                 }
             }
         }
@@ -262,14 +266,29 @@ impl Machine {
         self.adopt(at, value);
         let trees = &self.trees;
         let told = |checked: &&mut Checked| trees.is_table(checked.stage, at);
+        // An entry of a thread needs no lock: the store is told as the holder's.
+        let owned = self.discipline.is_of_thread(at);
+        let lock = self.discipline.lock_over(at).filter(|_| owned);
         for checked in self.stages.iter_mut().filter(told) {
             // Walkers may come just before a store, too.
             checked.sanitizer.adversary_step(&self.memory);
         }
         self.memory.write(at, &value.to_le_bytes())?;
         self.counts.stores += 1;
+        let cpu = usize::from(entry.thread);
         for checked in self.stages.iter_mut().filter(told) {
-            checked.sanitizer.entry_written(&self.memory, at);
+            let san = &mut checked.sanitizer;
+            match lock {
+                Some((lock, None)) => san.lock_taken(cpu, lock, Hold::Exclusive),
+                Some((_, Some(holder))) => san.running_on(usize::from(holder)),
+                None => {}
+            }
+            san.entry_written(&self.memory, at);
+            match lock {
+                Some((lock, None)) => san.lock_released(&self.memory, cpu, lock),
+                Some((_, Some(_))) => san.running_on(cpu),
+                None => {}
+            }
         }
         Ok(())
     }
@@ -442,13 +461,25 @@ impl Machine {
             return;
         }
         self.counts.roots += 1;
-        self.discipline.loaded(entry, stage, root, number);
+        let new = self.discipline.loaded(entry, stage, root, number);
         let number = if stage == Stage::One { 0 } else { number };
+        if new {
+            checked.sanitizer.number_given(root, number);
+        }
         checked.sanitizer.switch(&self.memory, cpu, root, number);
         // The exception return that follows synchronizes it, and logs do not have that.
         checked.sanitizer.barrier(cpu, Barrier::Instruction);
         if stage == Stage::Two {
             self.vmids.insert(entry.thread, number);
         }
+        if let Some(lock) = self.discipline.lock_of(root).filter(|_| new) {
+            self.guard(root, lock);
+        }
+    }
+
+    /// Tells of the lock of a tree, which stores to it need from now on.
+    fn guard(&mut self, root: u64, lock: u64) {
+        let guard = Guard { lock, flush_first: self.flush_first };
+        self.stages.iter_mut().for_each(|checked| checked.sanitizer.lock_guards(root, guard));
     }
 }
