@@ -90,6 +90,17 @@ typedef enum ptsan_arch {
     PTSAN_ARCH_AARCH64_STAGE2_64K = 14,
     // 32-bit PowerPC with a hash table: see `ptsan_hash_table`.
     PTSAN_ARCH_POWERPC = 15,
+    // Intel's extended page tables, 4 levels. Addresses are guest-physical; see
+    // `PTSAN_FLAG_TWO_STAGES`.
+    PTSAN_ARCH_EPT = 16,
+    // AMD's nested page tables, 4 levels. Addresses are guest-physical.
+    PTSAN_ARCH_NPT = 17,
+    // The G-stage of RISC-V, Sv39x4. Addresses are guest-physical.
+    PTSAN_ARCH_RISCV_SV39_X4 = 18,
+    // The G-stage of RISC-V, Sv48x4. Addresses are guest-physical.
+    PTSAN_ARCH_RISCV_SV48_X4 = 19,
+    // LoongArch, 64 bits, 4 KiB pages. Software fills the TLB.
+    PTSAN_ARCH_LOONGARCH64 = 20,
 } ptsan_arch;
 
 // Flags for `ptsan_options.flags`, combined with `|`.
@@ -517,9 +528,10 @@ int32_t ptsan_flush_space(struct ptsan *san, int32_t cpu, uint64_t space);
 int32_t ptsan_flush_all(struct ptsan *san, int32_t cpu);
 
 // Tells that the CPU invalidates all that it has cached of stage 1 for the guest that it runs
-// (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`). For sanitizers of stage 2 with
-// `PTSAN_FLAG_TWO_STAGES`: a flush by intermediate physical address (`tlbi ipas2e1`) does not drop
-// translations that are combined of both stages, so that it has to be followed by this one.
+// (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`; RISC-V `hfence.vvma` without operands;
+// x86 `invvpid` of the guest's number). For sanitizers of stage 2 with `PTSAN_FLAG_TWO_STAGES`: on
+// AArch64 a flush by intermediate physical address (`tlbi ipas2e1`) does not drop translations that
+// are combined of both stages, so that it has to be followed by this one.
 int32_t ptsan_stage1_flushed(struct ptsan *san,
                              int32_t cpu);
 

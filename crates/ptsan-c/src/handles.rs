@@ -63,13 +63,20 @@ pub(crate) fn call<R>(
     san: *const Ptsan,
     body: impl FnOnce(&Machine) -> Result<R, Refusal>,
 ) -> Result<R, PtsanError> {
-    let machine = guarded(name, || find(san)).map_err(|refusal| refusal.code)?;
-    let run = || {
-        Machine::is_free()?;
+    call_alone(name, san, |machine| {
         machine.begin_call();
-        body(&machine)
-    };
-    guarded(name, run).map_err(|refusal| {
+        body(machine)
+    })
+}
+
+/// Does the same as [`call`] without the function of the program that comes before calls.
+pub(crate) fn call_alone<R>(
+    name: &str,
+    san: *const Ptsan,
+    body: impl FnOnce(&Machine) -> Result<R, Refusal>,
+) -> Result<R, PtsanError> {
+    let machine = guarded(name, || find(san)).map_err(|refusal| refusal.code)?;
+    guarded(name, || Machine::is_free().and_then(|()| body(&machine))).map_err(|refusal| {
         machine.refuse(&refusal.why);
         refusal.code
     })

@@ -39,6 +39,19 @@ pub enum PtsanArch {
     Aarch64Stage2_64k = 14,
     /// 32-bit PowerPC with a hash table: see `ptsan_hash_table`.
     Powerpc = 15,
+    /// Intel's extended page tables, 4 levels. Addresses are guest-physical; see
+    /// `PTSAN_FLAG_TWO_STAGES`.
+    Ept = 16,
+    /// AMD's nested page tables, 4 levels. Addresses are guest-physical.
+    Npt = 17,
+    /// The G-stage of RISC-V, Sv39x4. Addresses are guest-physical.
+    #[allow(non_camel_case_types, reason = "the header has a word of its own for it")]
+    RiscvSv39_x4 = 18,
+    /// The G-stage of RISC-V, Sv48x4. Addresses are guest-physical.
+    #[allow(non_camel_case_types, reason = "the header has a word of its own for it")]
+    RiscvSv48_x4 = 19,
+    /// LoongArch, 64 bits, 4 KiB pages. Software fills the TLB.
+    Loongarch64 = 20,
 }
 
 /// Flags for `ptsan_options.flags`, combined with `|`.
@@ -171,7 +184,7 @@ impl PtsanOptions {
             Arch::aarch64_stage2(granule, bits(40), start)
         };
         let is = |arch: A| self.arch == arch as u32;
-        let fixed: [(A, fn() -> Arch); 9] = [
+        let fixed: [(A, fn() -> Arch); 14] = [
             (A::X86, Arch::x86_2level),
             (A::X86Pae, Arch::x86_pae),
             (A::X86_64, Arch::x86_64),
@@ -181,6 +194,11 @@ impl PtsanOptions {
             (A::RiscvSv48, Arch::riscv_sv48),
             (A::RiscvSv57, Arch::riscv_sv57),
             (A::Powerpc, Arch::ppc32),
+            (A::Ept, Arch::ept),
+            (A::Npt, Arch::npt),
+            (A::RiscvSv39_x4, Arch::riscv_sv39x4),
+            (A::RiscvSv48_x4, Arch::riscv_sv48x4),
+            (A::Loongarch64, Arch::loongarch64),
         ];
         let is_fixed = fixed.iter().find(|(arch, _)| is(*arch));
         let arch = match is_fixed {
@@ -250,7 +268,7 @@ mod tests {
 
     #[test]
     fn every_number_of_a_format_is_another_format_and_no_other_number_is_one() {
-        let names: Vec<_> = (1..=15_u32)
+        let names: Vec<_> = (1..=20_u32)
             .map(|n| {
                 config(PtsanOptions {
                     start_level: [1, 2, 2].get(n.wrapping_sub(12) as usize).copied().unwrap_or(0),
@@ -264,9 +282,9 @@ mod tests {
         let mut distinct = names.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        assert_eq!(distinct.len(), 15, "{names:?}");
+        assert_eq!(distinct.len(), 20, "{names:?}");
         assert_eq!(names[PtsanArch::X86_64 as usize - 1], Arch::x86_64().name);
-        for n in [0, 16, u32::MAX] {
+        for n in [0, 21, u32::MAX] {
             assert!(config(options(n)).unwrap_err().contains("ptsan_arch"), "{n}");
         }
     }

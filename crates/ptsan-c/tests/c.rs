@@ -266,6 +266,41 @@ fn the_compiler_tells_of_every_store() {
     }
 }
 
+/// The kernel's allocator and its callers are in one file, and the file is as it is.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_allocator_in_the_file_under_test_is_heard() {
+    for (compiler, command) in compilers() {
+        for (bug, findings) in [(0, 0), (1, 1)] {
+            let directory = root().join("examples/allocator");
+            let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("allocator-{compiler}-{bug}"));
+            let (object, shared) = (place.with_extension("o"), place.with_extension("so"));
+            let (define, kit) = (format!("-DBUG={bug}"), kit());
+            let made = command()
+                .current_dir(&directory)
+                .args(["-std=c99", "-g", "-O1", "-fPIC", "-fno-inline", "-fsemantic-interposition"])
+                .args(WARNINGS)
+                .args(TOLD)
+                .args([&define, "-c", "kernel.c", "-o"])
+                .arg(&object)
+                .output()
+                .expect("a C compiler runs");
+            assert!(made.status.success(), "{compiler}: {}", shown(&made));
+            let made = command().arg("-shared").arg(&object).arg("-o").arg(&shared).output();
+            assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{compiler}: {made:?}");
+            let stores = root().join("kit/ptsan_stores.c");
+            let sources = [Some("test.c"), stores.to_str(), shared.to_str()].map(|path| path.expect("text"));
+            let name = format!("allocator-{compiler}-{bug}");
+            let program = compiled_by(command(), &name, &directory, &sources, &[&kit, "-rdynamic"]);
+            let (code, report, _) = run(&program);
+            assert_eq!(code, findings, "{compiler}: {report}");
+            let lines = report.matches("\n    unmap\n      at ./examples/allocator/kernel.c:").count();
+            assert_eq!(lines > 0, bug == 1, "{compiler}: {report}");
+            assert!(!report.contains("test.c:"), "{compiler}: {report}");
+        }
+    }
+}
+
 #[test]
 fn the_kit_is_plain_c() {
     for (compiler, command) in compilers() {
@@ -488,7 +523,7 @@ fn the_commands_of_the_readme_compile_programs_that_find_the_bug() {
         assert_ne!(output.status.code(), Some(0), "{commands}");
         programs += 1;
     }
-    assert!(programs >= 3, "{programs} programs in the README");
+    assert!(programs >= 4, "{programs} programs in the README");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The part of a program that is not under test.
 use super::PtsanCode;
-use crate::error::Refusal;
-use crate::handles::{Ptsan, hook};
+use crate::error::{PTSAN_OK, Refusal};
+use crate::handles::{Ptsan, answer, call_alone, hook};
 use crate::machine::Before;
 use crate::text;
 use std::ffi::{c_char, c_void};
@@ -18,15 +18,17 @@ use std::ffi::{c_char, c_void};
 /// `pattern` is NULL, which is refused, or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptsan_mark_harness(san: *mut Ptsan, pattern: *const c_char) -> i32 {
-    hook("ptsan_mark_harness", san, |machine| {
+    // A store that is told before must not name the function that is about to be marked.
+    let marked = call_alone("ptsan_mark_harness", san, |machine| {
         // SAFETY: the caller promises it.
         let pattern = unsafe { text::argument(pattern, "the pattern") }?;
         if pattern.trim().is_empty() {
             return Err(Refusal::argument("the pattern is empty; give a file or a function"));
         }
         machine.mark_harness(pattern);
-        Ok(())
-    })
+        Ok(PTSAN_OK)
+    });
+    answer(marked)
 }
 
 /// Lets every function of this library call `code(user)` first, on the calling thread, before it

@@ -350,6 +350,22 @@ static void two_stages(void) {
     }
 }
 
+/* Extended page tables: INVEPT is of all of a guest, or of all. */
+static void guests(void) {
+    for (unsigned flushed = 0; flushed < 2; flushed++) {
+        prepare_for((ptsan_options){.arch = PTSAN_ARCH_EPT});
+        CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x4018 / 8] = 0;
+        ptsan_entry_written(san, 0x104018);
+        CHECK(!flushed || ptsan_flush_space(san, 0, 7) == PTSAN_OK);
+        CHECK(ptsan_frame_freed(san, 0x105000, 4096) == PTSAN_OK);
+        COUNT("data-freed-before-flush", 1 - flushed);
+        CHECK(ptsan_flush_page(san, 0, 7, 0x3000, false) == PTSAN_OK);
+        COUNT("misuse", 1); /* there is no such instruction */
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
 /* The allocator hands frames out after a full flush only. */
 static void frees_at_flush(void) {
     for (int flushed = 0; flushed < 2; flushed++) {
@@ -464,6 +480,7 @@ int main(void) {
     debts();
     barriers();
     two_stages();
+    guests();
     frees_at_flush();
     bits();
     prepare("leak  # the tests end here\nstale-use");
