@@ -24,8 +24,8 @@ impl Sanitizer {
             s.reports.finish();
             for f in s.frames.allocated() {
                 let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
-                let details = || details_of(Some(f), format!("{} bytes", f.size));
-                s.reports.add(s.event, (Kind::Leak, Rule::StillAllocated), place, None, details);
+                let mut details = || details_of(Some(f), format!("{} bytes", f.size));
+                s.reports.add(s.event, (Kind::Leak, Rule::StillAllocated), place, None, &mut details);
             }
         });
     }

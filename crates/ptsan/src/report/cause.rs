@@ -162,7 +162,7 @@ impl Causes {
         &mut self,
         new: &Candidate<'_>,
         kept: &[Finding],
-        callers: Option<impl FnOnce() -> Vec<TraceFrame>>,
+        callers: Option<&mut dyn FnMut() -> Vec<TraceFrame>>,
     ) -> Cause {
         if !self.groups.contains_key(&new.group()) {
             return Cause::New(None);

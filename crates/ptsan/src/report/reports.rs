@@ -148,32 +148,20 @@ impl Reports {
         rule: (Kind, Rule),
         place: Place,
         store: Option<&Stored>,
-        details: impl FnOnce() -> Details,
+        details: &mut dyn FnMut() -> Details,
     ) {
-        if rule.0 == Kind::Misuse {
-            let details = details();
-            let identity = place.identity_of_misuse(&details.note);
-            self.add_at(event, Key { rule, identity }, place, store, || details);
-        } else {
-            self.add_at(event, Key { rule, identity: place.identity() }, place, store, details);
-        }
-    }
-
-    /// Compiled for each of some hundred callers, so it does no more than to call `details`.
-    fn add_at(
-        &mut self,
-        event: u64,
-        key: Key,
-        place: Place,
-        store: Option<&Stored>,
-        details: impl FnOnce() -> Details,
-    ) {
-        match self.look(event, key, &place, store) {
+        // A misuse is told apart by its note.
+        let known = (rule.0 == Kind::Misuse).then(&mut *details);
+        let identity = known.as_ref().map_or_else(|| place.identity(), |d| place.identity_of_misuse(&d.note));
+        match self.look(event, Key { rule, identity }, &place, store) {
             Look::Allowed => return,
             Look::Known => {}
-            Look::New(new) => self.keep(event, new, place, (store, details())),
+            Look::New(new) => {
+                let details = known.unwrap_or_else(details);
+                self.keep(event, new, place, (store, details));
+            }
         }
-        self.count_one(key.rule);
+        self.count_one(rule);
     }
 
     fn count_one(&mut self, (kind, rule): (Kind, Rule)) {
@@ -245,7 +233,9 @@ impl Reports {
     ) {
         let stored_at = store.map_or(0, Stored::depth);
         let new = Candidate { rule: key.rule, place: &place, details: &details, store, depth };
-        let callers = self.traces.then_some(|| stack.trace().frames());
+        let mut callers = || stack.trace().frames();
+        let callers: Option<&mut dyn FnMut() -> Vec<TraceFrame>> =
+            if self.traces { Some(&mut callers) } else { None };
         let before = match known {
             Some(Seen::Kept(before, _)) => Some(before),
             _ => None,

@@ -201,8 +201,20 @@ impl Sanitizer {
         place: Place,
         note: impl FnOnce() -> String,
     ) {
+        let mut note = Some(note);
+        self.report_noted(store, rule, place, &mut || note.take().map_or_else(String::new, |note| note()));
+    }
+
+    /// As [`Self::report_of`], compiled once for all its callers.
+    fn report_noted(
+        &mut self,
+        store: Option<&Stored>,
+        rule: (Kind, Rule),
+        place: Place,
+        note: &mut dyn FnMut() -> String,
+    ) {
         let frame = || place.frame.and_then(|p| self.frames.find(p)).and_then(|f| self.frames.get(f));
-        self.reports.add(self.event, rule, place, store, || details_of(frame(), note()));
+        self.reports.add(self.event, rule, place, store, &mut || details_of(frame(), note()));
     }
 
     /// Runs the body of a hook: counts it, and times it if configured.
