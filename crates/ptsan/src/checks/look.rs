@@ -113,9 +113,11 @@ impl Sanitizer {
             ways.push((table, arch.extend(va)));
             return;
         }
-        for link in f.links().filter(|&link| self.points_at(memory, link, f)) {
-            let above = EntryAt { entry: link.entry, table: link.parent, level: level + 1 };
-            self.climb(memory, above, va, ways, left);
-        }
+        f.each_link(|link| {
+            if self.points_at(memory, link, f) {
+                let above = EntryAt { entry: link.entry, table: link.parent, level: level + 1 };
+                self.climb(memory, above, va, ways, left);
+            }
+        });
     }
 }

@@ -8,6 +8,8 @@ use std::hash::Hasher;
 
 /// The number of slots of a table that holds anything.
 const LEAST: usize = 16;
+/// The number of slots that a table may keep when it is emptied.
+const KEPT: usize = 256;
 
 #[derive(Clone, Copy)]
 struct Slot<V> {
@@ -152,9 +154,13 @@ impl<V: Copy> Slots<V> {
         self.remove(key).map(|value| (key, value))
     }
 
-    /// Takes everything out. Keeps the memory.
+    /// Takes everything out. A table that has become much too large is halved; one of no more than
+    /// [`KEPT`] slots keeps its memory.
     pub(super) fn clear(&mut self) {
         self.filling += 1;
+        if self.slots.len() > KEPT && self.len < self.slots.len() / 16 {
+            self.slots.truncate(self.slots.len() / 2);
+        }
         self.len = 0;
     }
 
@@ -177,6 +183,21 @@ impl<V: Copy> Slots<V> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn a_table_that_was_large_once_becomes_small_again() {
+        let mut slots = Slots::default();
+        (0..10_000).for_each(|key| _ = slots.insert(key, key));
+        assert_eq!(slots.slots.len(), 32_768);
+        slots.clear();
+        assert_eq!(slots.slots.len(), 32_768, "it was full");
+        for round in 0..100 {
+            (0..10).for_each(|key| _ = slots.insert(key * 977, round));
+            assert!((0..10).all(|key| slots.get(key * 977) == Some(&round)) && slots.len() == 10);
+            slots.clear();
+        }
+        assert_eq!((slots.slots.len(), slots.iter().count()), (KEPT, 0));
+    }
 
     #[test]
     fn it_holds_what_a_map_holds_after_any_calls() {

@@ -23,9 +23,7 @@ struct Place {
 #[derive(Default)]
 pub(crate) struct Debts {
     pages: FastMap<Key, Place>,
-    /// The number of places of each level, of spaces and of global translations. A flush skips
-    /// levels without places.
-    counts: [[usize; MAX_LEVELS]; 2],
+    counts: Counts,
     tables: Vec<TableDebt>,
     /// The most debts that are kept.
     most: usize,
@@ -34,9 +32,34 @@ pub(crate) struct Debts {
     reported: FastMap<Key, ()>,
 }
 
-/// Returns where the places of a key are counted.
-fn count_of((space, at): Key) -> (usize, usize) {
-    (usize::from(space == GLOBAL), (at & 7) as usize)
+/// The number of places of each level, of spaces and of global translations. A flush skips levels
+/// without places.
+#[derive(Default)]
+struct Counts {
+    places: [[usize; MAX_LEVELS]; 2],
+    /// The levels that have any, one bit each.
+    levels: [u8; 2],
+}
+
+impl Counts {
+    fn place(&mut self, (space, at): Key) -> (&mut usize, &mut u8, u8) {
+        let (global, level) = (usize::from(space == GLOBAL), (at & 7) as usize);
+        (&mut self.places[global][level], &mut self.levels[global], 1 << level)
+    }
+
+    fn add(&mut self, key: Key) {
+        let (count, levels, bit) = self.place(key);
+        *count += 1;
+        *levels |= bit;
+    }
+
+    fn remove(&mut self, key: Key) {
+        let (count, levels, bit) = self.place(key);
+        *count -= 1;
+        if *count == 0 {
+            *levels &= !bit;
+        }
+    }
 }
 
 fn key(space: u64, va: u64, level: u8) -> Key {
@@ -68,8 +91,7 @@ impl Debts {
         match self.pages.get_mut(&key) {
             None if full => self.dropped += 1,
             None => {
-                let (global, level) = count_of(key);
-                self.counts[global][level] += 1;
+                self.counts.add(key);
                 self.pages.insert(key, Place { first: new, more: Vec::new() });
             }
             Some(place) => {
@@ -125,16 +147,17 @@ impl Debts {
         let mut va = range.start;
         while va < range.end && !self.pages.is_empty() {
             for (which, space) in std::iter::once(space).chain(global).enumerate() {
-                for (level, l) in cover.arch.levels.iter().enumerate() {
-                    if self.counts[which][level] == 0 {
-                        continue;
-                    }
-                    let key = key(space, va & !((1u64 << l.shift) - 1), level as u8);
+                let mut levels = self.counts.levels[which];
+                while levels != 0 {
+                    let level = levels.trailing_zeros() as u8;
+                    levels &= levels - 1;
+                    let shift = cover.arch.levels[usize::from(level)].shift;
+                    let key = key(space, va & !((1u64 << shift) - 1), level);
                     if let Some(place) = self.pages.get_mut(&key)
                         && !place.settle(|debt| cover.settle(cpu, debt))
                     {
                         self.pages.remove(&key);
-                        self.counts[which][level] -= 1;
+                        self.counts.remove(key);
                     }
                 }
             }
@@ -158,8 +181,9 @@ impl Debts {
         let counts = &mut self.counts;
         self.pages.retain(|&key, place| {
             let kept = keep(key, place);
-            let (global, level) = count_of(key);
-            counts[global][level] -= usize::from(!kept);
+            if !kept {
+                counts.remove(key);
+            }
             kept
         });
     }
@@ -169,6 +193,9 @@ impl Debts {
     }
 
     fn settle_tables(&mut self, cpu: usize, paid: impl Fn(&mut TableDebt) -> bool) {
+        if self.tables.is_empty() {
+            return;
+        }
         self.tables.retain_mut(|debt| {
             if paid(debt) {
                 debt.cpus.remove(cpu);

@@ -64,32 +64,34 @@ pub(crate) struct Link {
     pub(crate) parent: FrameRef,
 }
 
+/// The fields that walks and stores need lie in the first two cache lines.
+#[repr(C, align(64))]
 pub(crate) struct Frame {
     pub(crate) phys: u64,
     pub(crate) size: u64,
-    pub(crate) state: State,
+    pub(crate) link: Option<Link>,
     pub(super) generation: u32,
+    pub(crate) state: State,
     /// As announced, or as first reached.
     pub(crate) level: Option<u8>,
-    pub(crate) link: Option<Link>,
-    /// Other entries through which it was reached: several trees share the table.
-    pub(super) other_links: Vec<Link>,
-    pub(crate) holders: Vec<Holder>,
-    pub(super) prune_at: usize,
-    /// Event of the allocation.
-    pub(crate) since: u64,
-    /// Event of the allocation before, if there was one.
-    pub(crate) before: Option<u64>,
     /// It was announced with entries of before.
     pub(crate) was_dirty: bool,
-    /// Entries of before were reported.
-    pub(crate) old_reported: bool,
     /// The content from before the allocation. `None` if it was not recorded or does not matter any
     /// more.
     pub(crate) leftovers: Option<Leftovers>,
     /// The entries to which stores were told.
     pub(crate) told: ToldEntries,
+    pub(crate) holders: Vec<Holder>,
+    /// Other entries through which it was reached: several trees share the table.
+    pub(super) other_links: Vec<Link>,
     pub(crate) history: History,
+    pub(super) prune_at: usize,
+    /// Event of the allocation.
+    pub(crate) since: u64,
+    /// Event of the allocation before, if there was one.
+    pub(crate) before: Option<u64>,
+    /// Entries of before were reported.
+    pub(crate) old_reported: bool,
     pub(crate) origins: Option<Box<Origins>>,
 }
 
@@ -114,6 +116,15 @@ impl Frame {
     /// Lists the entries through which the table was reached, the last one first.
     pub(crate) fn links(&self) -> impl Iterator<Item = Link> + '_ {
         self.link.iter().chain(&self.other_links).copied()
+    }
+
+    /// Calls `each` for the entries that [`Self::links`] lists: nearly always one.
+    #[inline]
+    pub(crate) fn each_link(&self, mut each: impl FnMut(Link)) {
+        if let Some(link) = self.link {
+            each(link);
+        }
+        self.other_links.iter().copied().for_each(each);
     }
 
     /// Records the callers that allocated the table.
