@@ -104,10 +104,23 @@ fn no_two_exhibits_stand_for_the_same_check() {
     assert_eq!(checks.len(), ALL.len());
 }
 
-/// Returns the text of the catalogue, or `None` if the package is tested alone.
+/// Returns a page of the repository, or `None` if the package is tested alone.
+fn page(directory: &str) -> Option<String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
+    directory.is_dir().then(|| std::fs::read_to_string(directory.join("museum.md")).expect("museum.md"))
+}
+
 fn catalogue() -> Option<String> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    docs.is_dir().then(|| std::fs::read_to_string(docs.join("museum.md")).expect("docs/museum.md"))
+    page("docs")
+}
+
+#[test]
+fn the_report_in_the_book_is_that_of_its_exhibit() {
+    let Some(text) = page("book/src") else { return };
+    let shown = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a report");
+    let report = ALL[0].run(1, true, false).san.to_string();
+    let missing: Vec<&str> = shown.lines().filter(|line| !report.contains(line)).collect();
+    assert!(missing.is_empty(), "{missing:#?}\n{report}");
 }
 
 #[test]
@@ -142,7 +155,8 @@ fn each_exhibit_has_a_section_with_its_check() {
     for exhibit in ALL {
         let heading = format!("\n### {}\n", exhibit.name);
         let section = text.split(&heading).nth(1).unwrap_or_else(|| panic!("no section {}", exhibit.name));
-        let section = section.split("\n#").next().unwrap_or_default().replace('\n', " ");
+        let section = section.split("\n#").next().unwrap_or_default().replace('`', "");
+        let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
         let check = format!("Check: {}.", exhibit.check);
         assert!(section.contains(&check), "{}: the section does not say \"{check}\"", exhibit.name);
     }
