@@ -19,6 +19,8 @@ pub(super) struct Entry {
     pub(super) step: Step,
 }
 
+const _: () = assert!(size_of::<Entry>() <= 64);
+
 /// The steps of a log.
 #[derive(Default)]
 pub(super) struct Trace {
