@@ -5,6 +5,7 @@ mod session;
 mod session_frames;
 mod shared;
 mod shared_hooks;
+mod shared_readers;
 mod stages;
 mod test;
 

@@ -1,5 +1,6 @@
 //! Every store to watched memory is seen, at the instant at which it is made.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod detects;
 mod formats;
 mod identity;
 mod kernel;

@@ -1,15 +1,16 @@
 //! Page-table code of a small kernel for several CPUs, correct except for the defect that a test
 //! asks for.
+use super::machine::Machine;
 use ptsan::{
-    Access, Adversary, Arch, Barrier, Config, Content, Entry, Expected, Flush, Operation, Sanitizer, Tree,
+    Access, Adversary, Arch, Barrier, Config, Content, Entry, Expected, Flush, Granule, GuestPage, Memory,
+    Operation, Sanitizer, Target, Tree,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const PAGE: u64 = 4096;
 pub const CPUS: usize = 4;
-/// Where programs and the kernel have their pages.
+/// Where programs have their pages.
 pub const USER: u64 = 0x40_0000;
-pub const KERNEL: u64 = 0x4000_0000;
 /// Two megabytes, one page or 512.
 pub const LARGE: u64 = 0x80_0000;
 const FRAMES: u64 = 1600;
@@ -45,6 +46,7 @@ pub enum Defect {
     DirtyLost,
     NoBarrierBefore,
     NoBarrierAfter,
+    Stage1Forgotten,
 }
 
 /// How entries are written, and how hardware caches them.
@@ -55,28 +57,52 @@ pub enum Format {
     Pcid,
     Arm,
     RiscV,
+    Sv39,
+    /// A hypervisor's tables; spaces are guests.
+    Ept,
+    Stage2,
 }
 
 impl Format {
-    pub const ALL: [Self; 4] = [Self::X86, Self::Pcid, Self::Arm, Self::RiscV];
+    pub const ALL: [Self; 7] =
+        [Self::X86, Self::Pcid, Self::Arm, Self::RiscV, Self::Sv39, Self::Ept, Self::Stage2];
 
     pub fn arch(self) -> Arch {
         match self {
             Self::X86 | Self::Pcid => Arch::x86_64(),
             Self::Arm => Arch::aarch64_4k(48),
             Self::RiscV => Arch::riscv_sv48(),
+            Self::Sv39 => Arch::riscv_sv39(),
+            Self::Ept => Arch::ept(),
+            Self::Stage2 => Arch::aarch64_stage2(Granule::K4, 39, 1),
         }
     }
 
+    fn has_numbers(self) -> bool {
+        self != Self::X86
+    }
+
     fn is_x86(self) -> bool {
-        matches!(self, Self::X86 | Self::Pcid)
+        matches!(self, Self::X86 | Self::Pcid | Self::Ept)
+    }
+
+    fn is_arm(self) -> bool {
+        matches!(self, Self::Arm | Self::Stage2)
+    }
+
+    pub fn is_riscv(self) -> bool {
+        matches!(self, Self::RiscV | Self::Sv39)
+    }
+
+    pub fn is_second_stage(self) -> bool {
+        matches!(self, Self::Ept | Self::Stage2)
     }
 
     fn table(self, phys: u64) -> u64 {
         match self {
-            Self::X86 | Self::Pcid => phys | 7,
-            Self::Arm => phys | 3,
-            Self::RiscV => phys >> 2 | 1,
+            Self::X86 | Self::Pcid | Self::Ept => phys | 7,
+            Self::Arm | Self::Stage2 => phys | 3,
+            Self::RiscV | Self::Sv39 => phys >> 2 | 1,
         }
     }
 
@@ -87,7 +113,9 @@ impl Format {
             Self::X86 | Self::Pcid => phys | 0x25 | bit(1, write) | bit(7, large),
             // Clean, and made dirty by the machine if it may be written.
             Self::Arm => phys | 0xcc1 | bit(1, !large) | bit(51, write),
-            Self::RiscV => phys >> 2 | 0x53 | bit(2, write),
+            Self::RiscV | Self::Sv39 => phys >> 2 | 0x53 | bit(2, write),
+            Self::Ept => phys | 0x135 | bit(1, write) | bit(7, large),
+            Self::Stage2 => phys | 0x441 | bit(1, !large) | bit(51, write),
         }
     }
 
@@ -95,7 +123,8 @@ impl Format {
         match self {
             Self::X86 | Self::Pcid => phys | 0x123,
             Self::Arm => phys | 0x403,
-            Self::RiscV => phys >> 2 | 0xe7,
+            Self::RiscV | Self::Sv39 => phys >> 2 | 0xe7,
+            Self::Ept | Self::Stage2 => unreachable!("guests have no global pages"),
         }
     }
 }
@@ -119,14 +148,11 @@ struct Space {
 }
 
 pub struct Kernel {
-    pub ram: Vec<u8>,
-    pub san: Sanitizer,
+    machine: Box<dyn Machine>,
     pub format: Format,
     pub defect: Defect,
     arch: Arch,
     asids: bool,
-    /// Each store is told.
-    tells: bool,
     /// Tables are announced with their level.
     levels: bool,
     dirt: Dirt,
@@ -142,24 +168,29 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    pub fn new(format: Format, seed: u64, tells: bool) -> Self {
-        let asids = format != Format::X86;
-        let config = Config {
+    /// The bytes of memory.
+    pub const BYTES: u64 = 2 * FRAMES * PAGE;
+
+    pub fn config(format: Format, seed: u64) -> Config {
+        Config {
             cpus: CPUS,
-            asids,
+            asids: format.has_numbers(),
             barriers: !format.is_x86(),
             accessed_dirty: true,
+            two_stages: format.is_second_stage(),
             adversary: Some(Adversary::new(seed)),
             // Every other run remembers told stores in the compact form.
             told: if seed.is_multiple_of(2) { 0 } else { 1 << 20 },
             ..Config::new(format.arch())
-        };
+        }
+    }
+
+    pub fn on(machine: Box<dyn Machine>, format: Format, seed: u64) -> Self {
+        let asids = format.has_numbers();
         let mut k = Self {
-            ram: vec![0; (2 * FRAMES * PAGE) as usize],
-            san: Sanitizer::new(config),
+            machine,
             format,
             defect: Defect::None,
-            tells,
             arch: format.arch(),
             asids,
             levels: seed.is_multiple_of(2),
@@ -172,7 +203,7 @@ impl Kernel {
             kernel: 0,
             random: seed,
         };
-        k.kernel = k.table(2);
+        k.kernel = k.table(k.arch.top() - 1);
         k
     }
 
@@ -185,33 +216,37 @@ impl Kernel {
         (self.random >> 33) % n
     }
 
+    /// Calls a hook of the sanitizer.
+    pub fn hook<R>(&mut self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
+        let (mut body, mut result) = (Some(body), None);
+        self.machine.hook(&mut |san, memory| {
+            if let Some(body) = body.take() {
+                result = Some(body(san, memory));
+            }
+        });
+        result.expect("it was called")
+    }
+
     fn get(&self, at: u64) -> u64 {
-        u64::from_le_bytes(self.ram[at as usize..][..8].try_into().unwrap())
+        self.machine.get(at)
     }
 
     fn put(&mut self, at: u64, raw: u64) {
-        self.ram[at as usize..][..8].copy_from_slice(&raw.to_le_bytes());
-        if self.tells {
-            self.san.entry_written(&self.ram, at);
-        }
+        self.machine.put(at, raw);
     }
 
     fn exchange(&mut self, at: u64, raw: u64) {
-        if self.has(Defect::DirtyLost) {
-            return self.put(at, raw);
-        }
-        self.ram[at as usize..][..8].copy_from_slice(&raw.to_le_bytes());
-        if self.tells {
-            self.san.entry_exchanged(&self.ram, at);
+        match self.has(Defect::DirtyLost) {
+            true => self.machine.put(at, raw),
+            false => self.machine.exchange(at, raw),
         }
     }
 
     fn frame(&mut self) -> u64 {
         let phys = self.free.pop().unwrap();
-        let frame = &mut self.ram[phys as usize..][..PAGE as usize];
         match self.dirt {
-            Dirt::None => frame.fill(0),
-            Dirt::Foreign => frame.fill(0x55),
+            Dirt::None => self.machine.fill(phys, PAGE, 0),
+            Dirt::Foreign => self.machine.fill(phys, PAGE, 0x5555_5555_5555_5555),
             Dirt::Left => {}
         }
         phys
@@ -226,47 +261,53 @@ impl Kernel {
             Dirt::Foreign => Some(self.format.table(0x7000)),
             Dirt::None | Dirt::Left => None,
         };
-        let frame = &mut self.ram[phys as usize..][..PAGE as usize];
         if let Some(first) = first {
-            frame[..8].copy_from_slice(&first.to_le_bytes());
+            self.machine.fill(phys, 8, first);
         }
         let dirty = uncleared || self.dirt != Dirt::None;
         let content = if dirty { Content::Unknown } else { Content::Zero };
-        self.san.table_allocated(&self.ram, phys, PAGE, level_said, content);
+        self.hook(|san, ram| san.table_allocated(ram, phys, PAGE, level_said, content));
         if !uncleared {
-            self.ram[phys as usize..][..PAGE as usize].fill(0);
+            self.machine.clear(phys, PAGE);
         }
         phys
     }
 
     fn free_table(&mut self, phys: u64) {
-        self.san.table_freed(&self.ram, phys, PAGE);
+        self.hook(|san, ram| san.table_freed(ram, phys, PAGE));
         if self.has(Defect::DoubleFree) {
-            self.san.table_freed(&self.ram, phys, PAGE);
+            self.hook(|san, ram| san.table_freed(ram, phys, PAGE));
         }
         self.free.push(phys);
     }
 
     fn free_data(&mut self, phys: u64) {
         if !self.has(Defect::DataMadeTable) {
-            self.san.frame_freed(&self.ram, phys, PAGE);
+            self.hook(|san, ram| san.frame_freed(ram, phys, PAGE));
         }
         self.free.push(phys);
     }
 
     pub fn space(&mut self, space: u64) {
-        let root = self.table(3);
-        self.san.space_created(space);
+        let root = self.table(self.arch.top());
+        self.hook(|san, _| san.space_created(space));
         let entry = self.format.table(self.kernel);
-        self.put(root + self.arch.levels[3].index(KERNEL_ROOT) * 8, entry);
+        let top = self.arch.levels[usize::from(self.arch.top())];
+        self.put(root + top.index(self.kernel_address()) * 8, entry);
         self.spaces.insert(space, Space { root, behind: BTreeSet::new(), pages: BTreeMap::new() });
+    }
+
+    /// Returns the first address of the kernel's half: the root's second entry, or its third.
+    fn kernel_address(&self) -> u64 {
+        let top = self.arch.levels[usize::from(self.arch.top())];
+        if top.shift > 30 { 1 << top.shift } else { 2 << top.shift }
     }
 
     fn barrier(&mut self) {
         match self.format {
-            Format::X86 | Format::Pcid => {}
-            Format::Arm => self.san.barrier(0, Barrier::Data),
-            Format::RiscV => self.san.barrier(0, Barrier::Fence),
+            Format::X86 | Format::Pcid | Format::Ept => {}
+            Format::Arm | Format::Stage2 => self.hook(|san, _| san.barrier(0, Barrier::Data)),
+            Format::RiscV | Format::Sv39 => self.hook(|san, _| san.barrier(0, Barrier::Fence)),
         }
     }
 
@@ -275,21 +316,21 @@ impl Kernel {
         if let Some(old) = self.cpus[cpu].filter(|_| self.missed.remove(&cpu) && self.asids) {
             self.spaces.get_mut(&old).unwrap().behind.insert(cpu);
         }
-        self.san.switch(&self.ram, cpu, root, space);
+        self.hook(|san, ram| san.switch(ram, cpu, root, space));
         self.lazy.remove(&cpu);
         self.cpus[cpu] = Some(space);
         if self.spaces.get_mut(&space).unwrap().behind.remove(&cpu) {
-            self.san.flush(&self.ram, cpu, Flush::space(space));
+            self.hook(|san, ram| san.flush(ram, cpu, Flush::space(space)));
         }
-        if self.format == Format::Arm {
+        if self.format.is_arm() {
             self.barrier();
-            self.san.barrier(cpu, Barrier::Instruction);
+            self.hook(|san, _| san.barrier(cpu, Barrier::Instruction));
         }
     }
 
     pub fn lazy(&mut self, cpu: usize) {
         if self.cpus[cpu].is_some() && self.lazy.insert(cpu) {
-            self.san.lazy(cpu);
+            self.hook(|san, _| san.lazy(cpu));
         }
     }
 
@@ -297,9 +338,9 @@ impl Kernel {
         if let Some(space) = self.cpus[cpu]
             && self.lazy.remove(&cpu)
         {
-            self.san.resume(cpu);
+            self.hook(|san, _| san.resume(cpu));
             if self.missed.remove(&cpu) && !self.has(Defect::LazyLeftOut) {
-                self.san.flush(&self.ram, cpu, Flush::space(space));
+                self.hook(|san, ram| san.flush(ram, cpu, Flush::space(space)));
                 self.barrier();
             }
         }
@@ -313,15 +354,24 @@ impl Kernel {
         // On RISC-V a flush by address spares the tables.
         let one_page = self.has(Defect::CollapseOnePage) && flush == Flush::page(space, LARGE);
         let by_mistake = self.has(Defect::LeafOnly) || one_page;
-        let whole = self.format == Format::RiscV && tables && !by_mistake;
-        let flush = if whole { Flush::space(space) } else { flush };
+        let whole = self.format.is_riscv() && tables && !by_mistake;
+        let flush = match flush.target {
+            _ if whole => Flush::space(space),
+            Target::Page { space: of, .. } | Target::Range { space: of, .. }
+                if self.format == Format::Ept =>
+            {
+                Flush::space(of)
+            }
+            _ => flush,
+        };
+        let mut flushed = Vec::new();
         for cpu in 0..CPUS {
             if self.cpus[cpu] == Some(space) {
                 if self.has(Defect::LocalOnly) && cpu != by {
                     continue;
                 }
                 // On AArch64 the invalidation is broadcast, and reaches lazy CPUs.
-                let spared = self.format != Format::Arm && !tables || self.has(Defect::LazyLeftOut);
+                let spared = !self.format.is_arm() && !tables || self.has(Defect::LazyLeftOut);
                 if self.lazy.contains(&cpu) && spared {
                     self.missed.insert(cpu);
                     continue;
@@ -329,12 +379,17 @@ impl Kernel {
                 // The flushes that it was spared before cover the table, too.
                 let missed = tables && self.missed.remove(&cpu);
                 let flush = if missed { Flush::space(space) } else { flush };
-                self.san.flush(&self.ram, cpu, flush);
+                self.hook(|san, ram| san.flush(ram, cpu, flush));
+                flushed.push(cpu);
             } else if self.asids {
                 self.spaces.get_mut(&space).unwrap().behind.insert(cpu);
             }
         }
         if !self.has(Defect::NoBarrierAfter) {
+            self.barrier();
+        }
+        if self.format == Format::Stage2 && !self.has(Defect::Stage1Forgotten) {
+            flushed.into_iter().for_each(|cpu| self.hook(|san, _| san.stage1_flushed(cpu)));
             self.barrier();
         }
     }
@@ -347,7 +402,7 @@ impl Kernel {
     fn path(&self, space: u64, va: u64) -> Vec<(u8, u64, u64)> {
         let mut table = self.spaces[&space].root;
         let mut path = Vec::new();
-        for level in (0..=3).rev() {
+        for level in (0..=self.arch.top()).rev() {
             let at = self.entry_at(level, table, va);
             path.push((level, table, at));
             match (self.arch.decode)(level, self.get(at)) {
@@ -375,7 +430,7 @@ impl Kernel {
     }
 
     pub fn map(&mut self, space: u64, va: u64) {
-        let op = self.san.operation_begins();
+        let op = self.hook(|san, _| san.operation_begins());
         let phys = self.frame();
         let at = self.entry(space, va, 0);
         let mapped = if self.has(Defect::WrongFrame) { phys + FRAMES * PAGE } else { phys };
@@ -388,17 +443,17 @@ impl Kernel {
         self.spaces.get_mut(&space).unwrap().pages.insert(va, phys);
         self.end(op);
         let root = self.spaces[&space].root;
-        let _ = self.san.expect(&self.ram, Tree::Root(root), va, Some(Expected::at(phys)));
+        let _ = self.hook(|san, ram| san.expect(ram, Tree::Root(root), va, Some(Expected::at(phys))));
     }
 
     fn end(&mut self, op: Operation) {
-        self.san.operation_ends(&self.ram, op);
+        self.hook(|san, ram| san.operation_ends(ram, op));
     }
 
     /// Unmaps `n` pages, flushes, and frees them and the tables that are empty.
     pub fn unmap(&mut self, by: usize, space: u64, va: u64, n: u64) {
-        let op = self.san.operation_begins();
-        self.san.running_on(by);
+        let op = self.hook(|san, _| san.operation_begins());
+        self.hook(|san, _| san.running_on(by));
         let end = va + n * PAGE;
         let flush = match () {
             () if self.has(Defect::WrongPage) => Flush::page(space, va + 0x40_0000),
@@ -451,8 +506,8 @@ impl Kernel {
 
     pub fn protect(&mut self, by: usize, space: u64, va: u64) {
         let Some(&phys) = self.spaces[&space].pages.get(&va) else { return };
-        let op = self.san.operation_begins();
-        self.san.running_on(by);
+        let op = self.hook(|san, _| san.operation_begins());
+        self.hook(|san, _| san.running_on(by));
         let at = self.path(space, va).last().unwrap().2;
         self.exchange(at, self.format.page(phys, false, false));
         if !self.has(Defect::NoFlushOnDowngrade) {
@@ -464,8 +519,8 @@ impl Kernel {
     /// Maps another frame in place of the one that is mapped; `copy` keeps the old one for others.
     pub fn remap(&mut self, by: usize, space: u64, va: u64, copy: bool) {
         let Some(&old) = self.spaces[&space].pages.get(&va) else { return };
-        let op = self.san.operation_begins();
-        self.san.running_on(by);
+        let op = self.hook(|san, _| san.operation_begins());
+        self.hook(|san, _| san.running_on(by));
         let phys = self.frame();
         let at = self.path(space, va).last().unwrap().2;
         let missing = match copy {
@@ -474,11 +529,11 @@ impl Kernel {
         };
         let flush = Flush::page(space, va);
         self.exchange(at, 0);
-        if self.format == Format::Arm && !self.has(missing) {
+        if self.format.is_arm() && !self.has(missing) {
             self.shootdown(by, space, flush, false);
         }
         self.put(at, self.format.page(phys, true, false));
-        if self.format != Format::Arm && !self.has(missing) {
+        if !self.format.is_arm() && !self.has(missing) {
             self.shootdown(by, space, flush, false);
         }
         self.spaces.get_mut(&space).unwrap().pages.insert(va, phys);
@@ -490,8 +545,8 @@ impl Kernel {
 
     /// Maps 512 pages, then one page of 2 MiB in their place, then 512 again, and unmaps all.
     pub fn collapse_and_split(&mut self, by: usize, space: u64) {
-        let op = self.san.operation_begins();
-        self.san.running_on(by);
+        let op = self.hook(|san, _| san.operation_begins());
+        self.hook(|san, _| san.running_on(by));
         let large = FRAMES * PAGE;
         let large = large.next_multiple_of(0x20_0000);
         let table = self.table(0);
@@ -502,7 +557,7 @@ impl Kernel {
         let at = self.entry(space, LARGE, 1);
         self.put(at, self.format.table(table));
         self.end(op);
-        let op = self.san.operation_begins();
+        let op = self.hook(|san, _| san.operation_begins());
         // Collapse: break, flush, make.
         let whole = Flush::range(space, LARGE, LARGE + 0x20_0000, PAGE);
         self.exchange(at, 0);
@@ -511,13 +566,13 @@ impl Kernel {
         self.put(at, self.format.page(large, true, true));
         self.free_table(table);
         self.end(op);
-        let op = self.san.operation_begins();
+        let op = self.hook(|san, _| san.operation_begins());
         // Split.
         let table = self.table(0);
         for i in 0..512 {
             self.put(table + i * 8, self.format.page(large + i * PAGE, true, false));
         }
-        if self.format == Format::Arm && !self.has(Defect::SplitWithoutBreak) {
+        if self.format.is_arm() && !self.has(Defect::SplitWithoutBreak) {
             self.exchange(at, 0);
             self.shootdown(by, space, Flush::page(space, LARGE), true);
         }
@@ -526,7 +581,7 @@ impl Kernel {
             self.shootdown(by, space, Flush::page(space, LARGE), true);
         }
         self.end(op);
-        let op = self.san.operation_begins();
+        let op = self.hook(|san, _| san.operation_begins());
         self.exchange(at, 0);
         self.shootdown(by, space, whole, true);
         self.free_table(table);
@@ -535,28 +590,28 @@ impl Kernel {
 
     /// Maps a page of the kernel for all spaces, uses it, and unmaps it.
     pub fn kernel_page(&mut self, by: usize) {
-        let Some(space) = self.cpus[by] else { return };
-        let va = KERNEL_ROOT + KERNEL;
-        let op = self.san.operation_begins();
-        self.san.running_on(by);
+        let Some(space) = self.cpus[by].filter(|_| !self.format.is_second_stage()) else { return };
+        let va = self.kernel_address() + PAGE;
+        let op = self.hook(|san, _| san.operation_begins());
+        self.hook(|san, _| san.running_on(by));
         let phys = self.frame();
         let at = self.entry(space, va, 0);
         self.put(at, self.format.global(phys));
         self.end(op);
         for cpu in 0..CPUS {
             if self.cpus[cpu].is_some() {
-                let _ = self.san.translate(&self.ram, cpu, va, Access::READ.kernel());
+                let _ = self.hook(|san, ram| san.translate(ram, cpu, va, Access::READ.kernel()));
             }
         }
-        let op = self.san.operation_begins();
+        let op = self.hook(|san, _| san.operation_begins());
         self.exchange(at, 0);
         self.barrier();
         for cpu in 0..CPUS {
             match self.cpus[cpu] {
                 Some(space) if self.has(Defect::GlobalByRootLoad) => {
-                    self.san.flush(&self.ram, cpu, Flush::space(space));
+                    self.hook(|san, ram| san.flush(ram, cpu, Flush::space(space)));
                 }
-                _ => self.san.flush(&self.ram, cpu, Flush::page_in_every_space(va)),
+                _ => self.hook(|san, ram| san.flush(ram, cpu, Flush::page_in_every_space(va))),
             }
         }
         self.barrier();
@@ -566,7 +621,11 @@ impl Kernel {
 
     pub fn touch(&mut self, cpu: usize, va: u64) {
         if self.cpus[cpu].is_some() && !self.lazy.contains(&cpu) {
-            let _ = self.san.translate(&self.ram, cpu, va, Access::READ);
+            let page = GuestPage { number: 1, va };
+            let _ = match self.format.is_second_stage() {
+                true => self.hook(|san, ram| san.translate_combined(ram, cpu, page, va, Access::READ)),
+                false => self.hook(|san, ram| san.translate(ram, cpu, va, Access::READ)),
+            };
         }
     }
 
@@ -574,7 +633,7 @@ impl Kernel {
     pub fn destroy(&mut self, space: u64) {
         for cpu in 0..CPUS {
             if self.cpus[cpu] == Some(space) && !self.has(Defect::RootWhileLoaded) {
-                self.san.leave(cpu);
+                self.hook(|san, _| san.leave(cpu));
                 self.cpus[cpu] = None;
                 self.lazy.remove(&cpu);
             }
@@ -584,7 +643,7 @@ impl Kernel {
             self.free_table(root);
             return;
         }
-        let mut tables = vec![(3, root)];
+        let mut tables = vec![(self.arch.top(), root)];
         let mut next = 0;
         while let Some(&(level, table)) = tables.get(next) {
             next += 1;
@@ -601,7 +660,7 @@ impl Kernel {
         }
         if !self.has(Defect::NumberReused) && self.asids {
             for cpu in 0..CPUS {
-                self.san.flush(&self.ram, cpu, Flush::space(space));
+                self.hook(|san, ram| san.flush(ram, cpu, Flush::space(space)));
             }
             self.barrier();
         }
@@ -615,7 +674,7 @@ impl Kernel {
 
     pub fn finish(&mut self) {
         let kernel = self.kernel;
-        let mut tables = vec![(2, kernel)];
+        let mut tables = vec![(self.arch.top() - 1, kernel)];
         let mut next = 0;
         while let Some(&(level, table)) = tables.get(next) {
             next += 1;
@@ -626,14 +685,11 @@ impl Kernel {
             }
         }
         for cpu in 0..CPUS {
-            self.san.flush(&self.ram, cpu, Flush::all());
+            self.hook(|san, ram| san.flush(ram, cpu, Flush::all()));
         }
         for (_, table) in tables.into_iter().rev() {
-            self.san.table_freed(&self.ram, table, PAGE);
+            self.hook(|san, ram| san.table_freed(ram, table, PAGE));
         }
-        self.san.finish_with(&self.ram);
+        self.hook(|san, ram| san.finish_with(ram));
     }
 }
-
-/// The root's entry for the kernel is the second.
-const KERNEL_ROOT: u64 = 1 << 39;
