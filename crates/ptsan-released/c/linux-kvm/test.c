@@ -101,10 +101,12 @@ void tlbi(enum tlbi_kind kind, u64 page) {
     ptsan_flush_page(san, PTSAN_EVERY_CPU, SPACE, (page & GENMASK(43, 0)) << 12, kind == vale2is);
 }
 
-/* nvhe/tlb.c, of which stage 1 of the guest is left out: there is no guest. */
+/* nvhe/tlb.c: stage 2 by address, then all that CPUs have combined of both stages. */
 void __kvm_tlb_flush_vmid_ipa(struct kvm_s2_mmu *of, phys_addr_t ipa, int level) {
     linux_dsb(ishst);
     ptsan_flush_page(san, PTSAN_EVERY_CPU, of->vmid, ipa, false);
+    linux_dsb(ish);
+    ptsan_stage1_flushed(san, PTSAN_EVERY_CPU);
     linux_dsb(ish);
 }
 
@@ -115,10 +117,12 @@ void __kvm_tlb_flush_vmid(struct kvm_s2_mmu *of) {
 }
 
 static void start(ptsan_arch kind, uint32_t bits, uint64_t seed) {
+    bool guest = kind == PTSAN_ARCH_AARCH64_STAGE2_4K;
+    uint32_t both = PTSAN_FLAG_ASIDS | PTSAN_FLAG_TWO_STAGES;
     begin_as((ptsan_options){.arch = kind,
                              .va_bits = bits,
-                             .start_level = kind == PTSAN_ARCH_AARCH64_4K ? 0 : 1,
-                             .flags = PTSAN_FLAG_BARRIERS,
+                             .start_level = guest ? 1 : 0,
+                             .flags = PTSAN_FLAG_BARRIERS | (guest ? both : 0),
                              .adversary_rate = 500,
                              .seed = seed});
     memset(count, 0, sizeof count);

@@ -134,7 +134,7 @@ static void right(uint64_t seed) {
     begin_as((ptsan_options){.arch = PTSAN_ARCH_AARCH64_STAGE2_4K,
                              .va_bits = 40,
                              .start_level = 1,
-                             .flags = PTSAN_FLAG_ASIDS,
+                             .flags = PTSAN_FLAG_ASIDS | PTSAN_FLAG_TWO_STAGES,
                              .adversary_rate = 500,
                              .seed = seed});
     frees = 0;
