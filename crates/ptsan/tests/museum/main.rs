@@ -41,6 +41,7 @@ exhibits! {
     mremap_moved_table
     munmap_pfnmap
     reclaim_batch
+    userfaultfd_write_protect
     table_batch_slow_path
     hugetlb_gup_fast
     migrate_device_unlocked
@@ -112,6 +113,18 @@ fn page(directory: &str) -> Option<String> {
 
 fn catalogue() -> Option<String> {
     page("docs")
+}
+
+#[test]
+fn the_families_in_the_book_have_every_exhibit_once() {
+    let Some(text) = page("book/src") else { return };
+    let families =
+        text.split("## Families").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("families");
+    let mut named: Vec<&str> = families.split('`').skip(1).step_by(2).collect();
+    let mut names: Vec<&str> = ALL.iter().map(|exhibit| exhibit.name).collect();
+    named.sort_unstable();
+    names.sort_unstable();
+    assert_eq!(named, names);
 }
 
 #[test]

@@ -444,8 +444,16 @@ impl Machine {
     /// # Errors
     /// Returns the fault.
     pub fn touch(&mut self, cpu: usize, va: u64) -> Result<Translation, Fault> {
+        self.touch_as(cpu, va, Access::READ)
+    }
+
+    /// A program makes any access.
+    ///
+    /// # Errors
+    /// Returns the fault.
+    pub fn touch_as(&mut self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
         self.called("translate");
-        self.san.translate(&self.ram, cpu, va, Access::READ)
+        self.san.translate(&self.ram, cpu, va, access)
     }
 
     /// A program reads on each CPU that has the space loaded.

@@ -72,6 +72,7 @@ pub const ALL: &[&Exhibit] = &[
     &mremap::MOVED_TABLE,
     &gather::PFNMAP,
     &gather::RECLAIM_BATCH,
+    &order::WRITE_PROTECT,
     &gather::SLOW_PATH,
     &reader::GUP_FAST,
     &reader::MIGRATE,

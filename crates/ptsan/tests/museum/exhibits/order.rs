@@ -2,7 +2,7 @@
 use super::Exhibit;
 use super::format::{ENCRYPTED, Format};
 use super::machine::{Machine, PAGE, four};
-use ptsan::{Flush, Kind, Rule};
+use ptsan::{Access, Flush, Kind, Rule};
 
 pub const BREAK_BEFORE_MAKE: Exhibit = Exhibit {
     name: "illumos-break-before-make",
@@ -77,6 +77,47 @@ fn copy_on_write(m: &mut Machine, broken: bool) {
         }
         let _ = m.touch(user, va);
     });
+    m.work();
+}
+
+pub const WRITE_PROTECT: Exhibit = Exhibit {
+    name: "userfaultfd-write-protect",
+    numbers: "6ce64428d620",
+    project: "Linux",
+    year: 2021,
+    pattern: false,
+    kind: Kind::StaleUse,
+    rules: &[Rule::PermissionRemoved],
+    check: "accesses compared with memory: a permission that is gone",
+    setup: four(Format::X86),
+    model: write_protect,
+};
+
+/// A range is write-protected, and flushed at its end. A fault in between copies one of its pages,
+/// maps the copy, and flushes. Another CPU writes to the old page after it was copied.
+fn write_protect(m: &mut Machine, broken: bool) {
+    let space = m.space();
+    m.everywhere(space);
+    m.work();
+    let va = m.address();
+    let (phys, copy) = (m.map(space, va), m.frame());
+    let at = m.entry(space, va, 0);
+    m.touch_everywhere(space, va);
+    let (writer, _) = m.two_cpus();
+    m.step(|m| {
+        m.exchange(at, m.format.page(phys) & !2);
+        // The fault: its copy has to be that of a page which nobody writes to.
+        if !broken {
+            m.flush_everywhere(Flush::page(space, va));
+        }
+        for word in (0..PAGE).step_by(8) {
+            m.poke(copy + word, m.get(phys + word));
+        }
+        let _ = m.touch_as(writer, va, Access::WRITE);
+        m.exchange(at, m.format.page(copy));
+        m.flush_everywhere(Flush::page(space, va));
+    });
+    m.free_frame(phys);
     m.work();
 }
 
