@@ -135,6 +135,9 @@ typedef enum ptsan_flag {
     // translations that are combined of both stages. A flush by address then needs
     // `ptsan_stage1_flushed` after it. Flushes of the whole space drop both.
     PTSAN_FLAG_TWO_STAGES = 1024,
+    // AArch64 stage 1: both trees in one sanitizer. `ptsan_switch` loads `TTBR0`,
+    // `ptsan_switch_upper` `TTBR1`; a flush is told once. Not with memory that is watched.
+    PTSAN_FLAG_BOTH_TREES = 2048,
 } ptsan_flag;
 
 // The content of a frame when it is announced as a table.
@@ -482,6 +485,19 @@ int32_t ptsan_resume(struct ptsan *san, int32_t cpu);
 
 // Tells that the CPU loads a root of the kernel alone, which is not under the sanitizer.
 int32_t ptsan_leave(struct ptsan *san, int32_t cpu);
+
+// Tells that the CPU loads the root of the upper tree (`TTBR1`), of a sanitizer with
+// `PTSAN_FLAG_BOTH_TREES`. Otherwise as `ptsan_switch`, which loads that of the lower tree. `space`
+// is the number with which upper addresses are flushed, such as 0.
+int32_t ptsan_switch_upper(struct ptsan *san,
+                           int32_t cpu,
+                           uint64_t root,
+                           uint64_t space);
+
+// Tells that the CPU walks the upper tree no more (`TCR_EL1.EPD1`, or the MMU is off). Otherwise as
+// `ptsan_leave`, which is about the lower tree.
+int32_t ptsan_leave_upper(struct ptsan *san,
+                          int32_t cpu);
 
 // Announces an address space. Only needed before a flush of one that no CPU has loaded yet.
 int32_t ptsan_space_created(struct ptsan *san, uint64_t space);

@@ -10,6 +10,8 @@ mod threads;
 
 mod machine;
 
+mod halves;
+
 mod handles;
 
 mod face;

@@ -34,16 +34,21 @@ pub(crate) struct Before {
 // SAFETY: `ptsan_before_calls` requires a function that may be called with `user` on every thread.
 unsafe impl Send for Before {}
 
+/// An operation in the only or lower tree, and in the upper one.
+type InTrees = (Operation, Option<Operation>);
+
 /// One sanitizer with the state that a C program needs beside it.
 pub(crate) struct Machine {
     pub(crate) checker: Checker,
+    /// The sanitizer of the upper tree, if the machine has two.
+    pub(crate) upper: Option<Shared>,
     pub(crate) threads: Threads,
     /// Whether it matters which CPU stores.
     asks_who_stores: bool,
     /// The operations under way, by the numbers that C knows.
-    operations: Mutex<(u64, HashMap<u64, Operation>)>,
+    operations: Mutex<(u64, HashMap<u64, InTrees>)>,
     /// Notes of findings, which do not change once they are made. C has pointers to them.
-    notes: Mutex<HashMap<usize, CString>>,
+    notes: Mutex<HashMap<(bool, usize), CString>>,
     refused: Mutex<Refused>,
     /// The patterns that are marked as harness.
     harness: Mutex<HashSet<String>>,
@@ -75,6 +80,7 @@ impl Machine {
     pub(crate) fn new(checker: Checker, asks_who_stores: bool) -> Self {
         Self {
             checker,
+            upper: None,
             threads: Threads::default(),
             asks_who_stores,
             operations: Mutex::default(),
@@ -98,7 +104,7 @@ impl Machine {
         let before = self.threads.run_on(cpu);
         // A watch sees stores by itself: they are those of the CPU that was named last.
         if self.asks_who_stores {
-            self.check(|sanitizer, _| sanitizer.running_on(cpu));
+            self.tell(|sanitizer, _| sanitizer.running_on(cpu));
         }
         before
     }
@@ -113,6 +119,14 @@ impl Machine {
 
     /// Calls the sanitizer with its memory, one thread at a time.
     pub(crate) fn check<R>(&self, hook: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
+        Self::inside(|| match &self.checker {
+            Checker::Told(shared, source) => hook(&mut shared.lock(), source),
+            Checker::Watched(watch) => watch.with(|sanitizer, ram| hook(sanitizer, ram)),
+        })
+    }
+
+    /// Marks that this thread has a sanitizer.
+    pub(crate) fn inside<R>(run: impl FnOnce() -> R) -> R {
         struct Inside(bool);
         impl Drop for Inside {
             fn drop(&mut self) {
@@ -120,10 +134,7 @@ impl Machine {
             }
         }
         let _inside = Inside(INSIDE.replace(true));
-        match &self.checker {
-            Checker::Told(shared, source) => hook(&mut shared.lock(), source),
-            Checker::Watched(watch) => watch.with(|sanitizer, ram| hook(sanitizer, ram)),
-        }
+        run()
     }
 
     /// Refuses a call from a function that reads memory: the thread has the sanitizer already.
@@ -140,7 +151,7 @@ impl Machine {
         let mut marked = lock(&self.harness);
         if !marked.contains(pattern) {
             marked.insert(pattern.to_owned());
-            self.check(|sanitizer, _| sanitizer.mark_harness(pattern));
+            self.tell(|sanitizer, _| sanitizer.mark_harness(pattern));
         }
     }
 
@@ -174,7 +185,7 @@ impl Machine {
     }
 
     /// Keeps an operation under way and returns its number, which is never 0.
-    pub(crate) fn keep(&self, operation: Operation) -> u64 {
+    pub(crate) fn keep(&self, operation: InTrees) -> u64 {
         let (last, open) = &mut *lock(&self.operations);
         *last += 1;
         open.insert(*last, operation);
@@ -182,7 +193,7 @@ impl Machine {
     }
 
     /// Returns the operation with the number, which ends.
-    pub(crate) fn take(&self, number: u64) -> Result<Operation, Refusal> {
+    pub(crate) fn take(&self, number: u64) -> Result<InTrees, Refusal> {
         let operation = lock(&self.operations).1.remove(&number);
         operation.ok_or_else(|| Refusal::argument(format!("operation {number} is not under way")))
     }
@@ -191,11 +202,13 @@ impl Machine {
     pub(crate) fn finish(&self) {
         if !self.finished.swap(true, Ordering::Relaxed) {
             self.check(|sanitizer, memory| sanitizer.finish_with(memory));
+            // Both know the same tables: leaks are told once.
+            self.check_upper(|sanitizer, memory| sanitizer.flushes_done(memory));
         }
     }
 
     /// Copies the note of the finding with this index, for as long as the machine lives.
-    pub(crate) fn note(&self, index: usize, note: &str) -> *const c_char {
+    pub(crate) fn note(&self, index: (bool, usize), note: &str) -> *const c_char {
         lock(&self.notes).entry(index).or_insert_with(|| text::c_string(note)).as_ptr()
     }
 
@@ -217,7 +230,7 @@ impl Machine {
     /// Prints the report, and the refused calls.
     pub(crate) fn report(&self) -> String {
         let mut report = match &self.checker {
-            Checker::Told(..) => self.check(|sanitizer, _| sanitizer.to_string()),
+            Checker::Told(..) => self.print(ToString::to_string),
             Checker::Watched(watch) => watch.to_string(),
         };
         let refused = lock(&self.refused);

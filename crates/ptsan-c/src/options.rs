@@ -88,6 +88,9 @@ pub enum PtsanFlag {
     /// translations that are combined of both stages. A flush by address then needs
     /// `ptsan_stage1_flushed` after it. Flushes of the whole space drop both.
     TwoStages = 1024,
+    /// AArch64 stage 1: both trees in one sanitizer. `ptsan_switch` loads `TTBR0`,
+    /// `ptsan_switch_upper` `TTBR1`; a flush is told once. Not with memory that is watched.
+    BothTrees = 2048,
 }
 
 /// The simulated machine. Set all members to zero, then those that matter:
@@ -120,11 +123,16 @@ pub struct PtsanOptions {
     pub suppressions: *const c_char,
 }
 
-const ALL_FLAGS: u32 = 2047;
+const ALL_FLAGS: u32 = 4095;
 
 impl PtsanOptions {
     fn has(&self, flag: PtsanFlag) -> bool {
         self.flags & flag as u32 != 0
+    }
+
+    /// Returns whether there is a sanitizer for each of the two trees.
+    pub(crate) fn both_trees(&self) -> bool {
+        self.has(PtsanFlag::BothTrees)
     }
 
     /// Returns the configuration that the options ask for.
@@ -232,6 +240,11 @@ impl PtsanOptions {
                 "{name} cannot have {va_bits} address bits from level {start_level}"
             )));
         }
+        if self.both_trees() && (self.has(PtsanFlag::Upper) || is_fixed.is_some() || is_stage2) {
+            return Err(Refusal::argument(format!(
+                "{name} has not both trees at once; drop PTSAN_FLAG_BOTH_TREES or PTSAN_FLAG_UPPER"
+            )));
+        }
         match (self.has(PtsanFlag::Upper), is_fixed.is_some() || is_stage2) {
             (false, _) => Ok(arch),
             (true, false) => Ok(arch.upper()),
@@ -291,7 +304,7 @@ mod tests {
 
     #[test]
     fn all_flags_are_known_and_no_other_bit_is_taken() {
-        let all = config(PtsanOptions { flags: ALL_FLAGS, ..options(9) }).unwrap();
+        let all = config(PtsanOptions { flags: ALL_FLAGS & !2048, ..options(9) }).unwrap();
         assert!(all.asids && all.recursive && all.eager_walkers && all.infer_leftovers && all.track_origins);
         assert!(!all.backtraces && all.barriers && all.accessed_dirty && all.write_xor_execute);
         assert!(all.two_stages);
@@ -300,7 +313,7 @@ mod tests {
         assert!(!none.asids && !none.recursive && !none.eager_walkers && !none.infer_leftovers);
         assert!(!none.barriers && !none.accessed_dirty && !none.write_xor_execute && !none.two_stages);
         assert!(none.backtraces && none.cpus == 1 && none.adversary.is_none());
-        assert!(config(PtsanOptions { flags: 2048, ..options(9) }).is_err());
+        assert!(config(PtsanOptions { flags: 4096, ..options(9) }).is_err());
     }
 
     #[test]
@@ -312,6 +325,8 @@ mod tests {
             PtsanOptions { va_bits: 60, ..options(9) },
             PtsanOptions { start_level: 9, ..options(12) },
             PtsanOptions { flags: PtsanFlag::Upper as u32, ..options(3) },
+            PtsanOptions { flags: PtsanFlag::BothTrees as u32, ..options(3) },
+            PtsanOptions { flags: PtsanFlag::BothTrees as u32 | PtsanFlag::Upper as u32, ..options(9) },
             PtsanOptions { cpus: 65536, ..options(3) },
             PtsanOptions { adversary_rate: 65536, ..options(3) },
             PtsanOptions { suppressions: c"leek".as_ptr(), ..options(3) },

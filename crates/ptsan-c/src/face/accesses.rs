@@ -39,7 +39,7 @@ pub unsafe extern "C" fn ptsan_access(
             }
         };
         let cpu = machine.cpu(cpu)?;
-        Ok(match machine.check(|s, memory| s.translate(memory, cpu, va, Access { kind, user })) {
+        Ok(match machine.check_at(va, |s, memory| s.translate(memory, cpu, va, Access { kind, user })) {
             Ok(translation) => {
                 if !phys.is_null() {
                     // SAFETY: the caller promises it. No alignment is needed.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ptsan_access(
 pub extern "C" fn ptsan_probe_walk(san: *mut Ptsan, cpu: i32, va: u64) -> i32 {
     hook("ptsan_probe_walk", san, |machine| {
         let cpu = machine.cpu(cpu)?;
-        machine.check(|s, memory| s.probe_walk(memory, cpu, va));
+        machine.check_at(va, |s, memory| s.probe_walk(memory, cpu, va));
         Ok(())
     })
 }
@@ -67,7 +67,7 @@ pub extern "C" fn ptsan_probe_walk(san: *mut Ptsan, cpu: i32, va: u64) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_adversary_step(san: *mut Ptsan) -> i32 {
     hook("ptsan_adversary_step", san, |machine| {
-        machine.check(|s, memory| s.adversary_step(memory));
+        machine.tell(|s, memory| s.adversary_step(memory));
         Ok(())
     })
 }

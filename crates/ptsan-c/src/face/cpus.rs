@@ -1,4 +1,5 @@
 //! The hooks of CPUs: loads of roots, lazy mode, threads that stand for CPUs.
+use crate::error::Refusal;
 use crate::handles::{Ptsan, call, hook};
 
 /// Makes the calling thread stand for the CPU from now on, as when a thread migrates. Where a
@@ -64,4 +65,29 @@ pub extern "C" fn ptsan_leave(san: *mut Ptsan, cpu: i32) -> i32 {
         machine.check(|s, _| s.leave(cpu));
         Ok(())
     })
+}
+
+/// Tells that the CPU loads the root of the upper tree (`TTBR1`), of a sanitizer with
+/// `PTSAN_FLAG_BOTH_TREES`. Otherwise as `ptsan_switch`, which loads that of the lower tree. `space`
+/// is the number with which upper addresses are flushed, such as 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_switch_upper(san: *mut Ptsan, cpu: i32, root: u64, space: u64) -> i32 {
+    hook("ptsan_switch_upper", san, |machine| {
+        let cpu = machine.cpu(cpu)?;
+        machine.check_upper(|s, memory| s.switch(memory, cpu, root, space)).ok_or_else(one_tree)
+    })
+}
+
+/// Tells that the CPU walks the upper tree no more (`TCR_EL1.EPD1`, or the MMU is off). Otherwise as
+/// `ptsan_leave`, which is about the lower tree.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_leave_upper(san: *mut Ptsan, cpu: i32) -> i32 {
+    hook("ptsan_leave_upper", san, |machine| {
+        let cpu = machine.cpu(cpu)?;
+        machine.check_upper(|s, _| s.leave(cpu)).ok_or_else(one_tree)
+    })
+}
+
+fn one_tree() -> Refusal {
+    Refusal::argument("the sanitizer has one tree; set PTSAN_FLAG_BOTH_TREES")
 }

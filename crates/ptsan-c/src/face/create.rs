@@ -28,8 +28,9 @@ pub unsafe extern "C" fn ptsan_new(
 ) -> *mut Ptsan {
     create("ptsan_new", || {
         // SAFETY: points 1 and 2.
-        let (config, source) = unsafe { (read(options)?.config()?, Source::direct(base, bytes, start)?) };
-        Ok(told(config, source))
+        let (options, source) = unsafe { (read(options)?, Source::direct(base, bytes, start)?) };
+        // SAFETY: point 1.
+        Ok(told(unsafe { options.config() }?, source, options.both_trees()))
     })
 }
 
@@ -46,8 +47,9 @@ pub unsafe extern "C" fn ptsan_new_reading(
 ) -> *mut Ptsan {
     create("ptsan_new_reading", || {
         // SAFETY: points 1 and 2.
-        let (config, source) = unsafe { (self::read(options)?.config()?, Source::callback(read, user)?) };
-        Ok(told(config, source))
+        let (options, source) = unsafe { (self::read(options)?, Source::callback(read, user)?) };
+        // SAFETY: point 1.
+        Ok(told(unsafe { options.config() }?, source, options.both_trees()))
     })
 }
 
@@ -68,7 +70,7 @@ pub unsafe extern "C" fn ptsan_watch_new(
 ) -> *mut Ptsan {
     create("ptsan_watch_new", || {
         // SAFETY: point 1.
-        let config = unsafe { read(options)?.config() }?;
+        let config = unsafe { one_tree(read(options)?)?.config() }?;
         watched(config, |sanitizer| Watch::with_start(start, bytes, sanitizer))
     })
 }
@@ -90,7 +92,7 @@ pub unsafe extern "C" fn ptsan_watch_new_identity(
 ) -> *mut Ptsan {
     create("ptsan_watch_new_identity", || {
         // SAFETY: point 1.
-        let config = unsafe { read(options)?.config() }?;
+        let config = unsafe { one_tree(read(options)?)?.config() }?;
         watched(config, |sanitizer| match start {
             0 => Watch::identity(bytes, sanitizer),
             start => Watch::identity_at(start, bytes, sanitizer),
@@ -129,9 +131,23 @@ const fn asks_who_stores(config: &Config) -> bool {
     config.barriers || config.accessed_dirty
 }
 
-fn told(config: Config, source: Source) -> Machine {
+fn told(config: Config, source: Source, both_trees: bool) -> Machine {
     let asks = asks_who_stores(&config);
-    Machine::new(Checker::Told(Shared::new(config), source), asks)
+    let upper =
+        both_trees.then(|| Shared::new(Config { arch: config.arch.clone().upper(), ..config.clone() }));
+    let machine = Machine::new(Checker::Told(Shared::new(config), source), asks);
+    match upper {
+        Some(upper) => machine.with_upper(upper),
+        None => machine,
+    }
+}
+
+/// Refuses both trees where a watch has one sanitizer.
+fn one_tree(options: &PtsanOptions) -> Result<&PtsanOptions, Refusal> {
+    if options.both_trees() {
+        return Err(Refusal::argument("watched memory has one tree; drop PTSAN_FLAG_BOTH_TREES"));
+    }
+    Ok(options)
 }
 
 fn watched(

@@ -25,7 +25,7 @@ pub extern "C" fn ptsan_finish(san: *mut Ptsan) -> i32 {
 pub extern "C" fn ptsan_end(san: *mut Ptsan) -> i32 {
     let ended = call("ptsan_end", san, |machine| {
         machine.finish();
-        let bad = machine.check(|s, _| s.total()) + machine.refused();
+        let bad = machine.sum(|s| s.total()) + machine.refused();
         if bad > 0 || has_remarks(machine) {
             eprintln!("{}", machine.report());
         }
@@ -45,5 +45,5 @@ pub extern "C" fn ptsan_end(san: *mut Ptsan) -> i32 {
 
 /// Returns whether the report has remarks beside findings.
 fn has_remarks(machine: &Machine) -> bool {
-    machine.check(|s, _| s.allowed() > 0 || s.unused_suppressions().next().is_some())
+    machine.sum(|s| s.allowed()) > 0 || machine.check(|s, _| s.unused_suppressions().next().is_some())
 }

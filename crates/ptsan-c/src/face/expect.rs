@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ptsan_expect_below(
 }
 
 fn compare(machine: &Machine, tree: Tree, va: u64, says: Option<Expected>) -> Result<i32, Refusal> {
-    let found = machine.check(|s, memory| s.expect(memory, tree, va, says));
+    let found = machine.check_at(va, |s, memory| s.expect(memory, tree, va, says));
     Ok(found.map_or_else(code_of, |_| PTSAN_OK))
 }
 

@@ -71,7 +71,7 @@ pub struct PtsanFinding {
 /// Returns the number of findings so far, repetitions included, or `PTSAN_NONE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_total(san: *mut Ptsan) -> u64 {
-    number("ptsan_total", san, |machine| Ok(machine.check(|s, _| s.total())))
+    number("ptsan_total", san, |machine| Ok(machine.sum(|s| s.total())))
 }
 
 /// Returns the number of findings of a kind so far, repetitions included, or `PTSAN_NONE`. `kind`
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn ptsan_count(san: *mut Ptsan, kind: *const c_char) -> u6
         let name = unsafe { text::argument(kind, "the kind") }?;
         let kind = Kind::ALL.into_iter().find(|k| k.name() == name);
         let kind = kind.ok_or_else(|| Refusal::argument(format!("no kind `{name}`; see ptsan_kind_name")))?;
-        Ok(machine.check(|s, _| s.count(kind)))
+        Ok(machine.sum(|s| s.count(kind)))
     })
 }
 
@@ -100,7 +100,7 @@ pub extern "C" fn ptsan_kind_name(index: usize) -> *const c_char {
 /// Returns the number of suppressed findings, which count nowhere else, or `PTSAN_NONE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_allowed(san: *mut Ptsan) -> u64 {
-    number("ptsan_allowed", san, |machine| Ok(machine.check(|s, _| s.allowed())))
+    number("ptsan_allowed", san, |machine| Ok(machine.sum(|s| s.allowed())))
 }
 
 /// Returns the number of refused calls, or `PTSAN_NONE`.
@@ -119,7 +119,7 @@ pub extern "C" fn ptsan_live_tables(san: *mut Ptsan) -> u64 {
 /// checked, or `PTSAN_NONE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_debts_dropped(san: *mut Ptsan) -> u64 {
-    number("ptsan_debts_dropped", san, |machine| Ok(machine.check(|s, _| s.stats().debts_dropped)))
+    number("ptsan_debts_dropped", san, |machine| Ok(machine.sum(|s| s.stats().debts_dropped)))
 }
 
 /// Writes the finding with this index, in the order in which they were made, to `*finding`. Returns
@@ -135,17 +135,14 @@ pub unsafe extern "C" fn ptsan_finding_at(san: *mut Ptsan, index: usize, finding
             return Err(Refusal::argument("the place for the finding is NULL"));
         }
         // Does not store or print while the sanitizer is locked.
-        let found = machine.check(|s, _| {
-            s.findings()
-                .get(index)
-                .map(|f| (f.kind, f.rule, f.place, f.event, (f.count, f.total()), f.note.clone()))
-        });
-        let Some((kind, rule, place, event, (count, total), note)) = found else { return Ok(false) };
+        let Some((found, index)) = machine.finding(index) else { return Ok(false) };
+        let (kind, rule, place, event) = (found.kind, found.rule, found.place, found.event);
+        let (count, total, note) = (found.count, found.total(), &found.note);
         let found = PtsanFinding {
             kind: text::kind_name(kind),
             rule: text::rule_name(rule),
             text: text::rule_text(rule),
-            note: machine.note(index, &note),
+            note: machine.note(index, note),
             event,
             count,
             total,
@@ -167,8 +164,7 @@ pub unsafe extern "C" fn ptsan_finding_at(san: *mut Ptsan, index: usize, finding
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_finding_text(san: *mut Ptsan, index: usize) -> *mut c_char {
     let printed = call("ptsan_finding_text", san, |machine| {
-        let finding = machine.check(|s, _| s.findings().get(index).cloned());
-        Ok(finding.map(|finding| finding.to_string()))
+        Ok(machine.finding(index).map(|(finding, _)| finding.to_string()))
     });
     handed_over(printed.ok().flatten())
 }
@@ -188,7 +184,7 @@ pub extern "C" fn ptsan_report(san: *mut Ptsan) -> *mut c_char {
 pub extern "C" fn ptsan_report_as(san: *mut Ptsan, format: u32) -> *mut c_char {
     let printed = call("ptsan_report_as", san, |machine| {
         let format = PtsanFormat::from_number(format)?;
-        Ok(machine.check(|s, _| s.report_as(format).to_string()))
+        Ok(machine.print(|s| s.report_as(format).to_string()))
     });
     handed_over(printed.ok())
 }
@@ -197,7 +193,7 @@ pub extern "C" fn ptsan_report_as(san: *mut Ptsan, format: u32) -> *mut c_char {
 /// took part. Returns a string for `ptsan_free_text`, or NULL if the call is refused.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_summary(san: *mut Ptsan) -> *mut c_char {
-    handed_over(call("ptsan_summary", san, |machine| Ok(machine.check(|s, _| s.summary().to_string()))).ok())
+    handed_over(call("ptsan_summary", san, |machine| Ok(machine.print(|s| s.summary().to_string()))).ok())
 }
 
 /// Frees a string that this library gave for it. NULL is legal.

@@ -4,7 +4,7 @@
 //! hardware that broadcasts.
 use crate::handles::{Ptsan, hook};
 use crate::machine::PTSAN_EVERY_CPU;
-use ptsan::Flush;
+use ptsan::{Flush, Memory, Sanitizer, Target};
 
 /// Tells that the CPU invalidates the translations of the page at `va` in a space, and global ones
 /// (x86 `invlpg`, AArch64 `tlbi vae1`). For a shootdown, tell each CPU's part when that CPU carries
@@ -43,7 +43,7 @@ pub extern "C" fn ptsan_flush_every_space(
     stride: u64,
     leaf_only: bool,
 ) -> i32 {
-    let target = ptsan::Target::EverySpace { start, end, stride };
+    let target = Target::EverySpace { start, end, stride };
     flush("ptsan_flush_every_space", san, cpu, Flush { target, leaf_only })
 }
 
@@ -82,11 +82,15 @@ pub extern "C" fn ptsan_stage1_flushed(san: *mut Ptsan, cpu: i32) -> i32 {
 
 fn flush(name: &str, san: *mut Ptsan, cpu: i32, what: Flush) -> i32 {
     hook(name, san, |machine| {
-        if cpu == PTSAN_EVERY_CPU {
-            machine.check(|s, memory| s.flush_everywhere(memory, what));
-        } else {
-            let cpu = machine.cpu(cpu)?;
-            machine.check(|s, memory| s.flush(memory, cpu, what));
+        let cpu = if cpu == PTSAN_EVERY_CPU { None } else { Some(machine.cpu(cpu)?) };
+        let hook = |s: &mut Sanitizer, memory: &dyn Memory| match cpu {
+            Some(cpu) => s.flush(memory, cpu, what),
+            None => s.flush_everywhere(memory, what),
+        };
+        match what.target {
+            Target::Page { va, .. } => machine.check_at(va, hook),
+            Target::Range { start, .. } | Target::EverySpace { start, .. } => machine.check_at(start, hook),
+            Target::Space(_) | Target::All => machine.tell(hook),
         }
         Ok(())
     })

@@ -6,7 +6,7 @@ use crate::handles::{Ptsan, hook};
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_frame_mapped(san: *mut Ptsan, space: u64, va: u64) -> i32 {
     hook("ptsan_frame_mapped", san, |machine| {
-        machine.check(|s, memory| s.frame_mapped(memory, space, va));
+        machine.check_at(va, |s, memory| s.frame_mapped(memory, space, va));
         Ok(())
     })
 }
@@ -21,7 +21,7 @@ pub extern "C" fn ptsan_frame_mapped(san: *mut Ptsan, space: u64, va: u64) -> i3
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_frame_freed(san: *mut Ptsan, phys: u64, size: u64) -> i32 {
     hook("ptsan_frame_freed", san, |machine| {
-        machine.check(|s, memory| s.frame_freed(memory, phys, size));
+        machine.tell(|s, memory| s.frame_freed(memory, phys, size));
         Ok(())
     })
 }
@@ -31,7 +31,7 @@ pub extern "C" fn ptsan_frame_freed(san: *mut Ptsan, phys: u64, size: u64) -> i3
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_frame_reused(san: *mut Ptsan, phys: u64, size: u64) -> i32 {
     hook("ptsan_frame_reused", san, |machine| {
-        machine.check(|s, memory| s.frame_reused(memory, phys, size));
+        machine.tell(|s, memory| s.frame_reused(memory, phys, size));
         Ok(())
     })
 }
@@ -42,7 +42,7 @@ pub extern "C" fn ptsan_frame_reused(san: *mut Ptsan, phys: u64, size: u64) -> i
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_flushes_done(san: *mut Ptsan) -> i32 {
     hook("ptsan_flushes_done", san, |machine| {
-        machine.check(|s, memory| s.flushes_done(memory));
+        machine.tell(|s, memory| s.flushes_done(memory));
         Ok(())
     })
 }

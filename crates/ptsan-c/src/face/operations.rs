@@ -10,7 +10,8 @@ use crate::handles::{Ptsan, call, hook};
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_operation_begins(san: *mut Ptsan) -> u64 {
     let begun = call("ptsan_operation_begins", san, |machine| {
-        Ok(machine.keep(machine.check(|s, _| s.operation_begins())))
+        let lower = machine.check(|s, _| s.operation_begins());
+        Ok(machine.keep((lower, machine.check_upper(|s, _| s.operation_begins()))))
     });
     begun.unwrap_or(0)
 }
@@ -19,8 +20,11 @@ pub extern "C" fn ptsan_operation_begins(san: *mut Ptsan) -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_operation_ends(san: *mut Ptsan, operation: u64) -> i32 {
     hook("ptsan_operation_ends", san, |machine| {
-        let operation = machine.take(operation)?;
-        machine.check(|s, memory| s.operation_ends(memory, operation));
+        let (lower, upper) = machine.take(operation)?;
+        machine.check(|s, memory| s.operation_ends(memory, lower));
+        if let Some(upper) = upper {
+            machine.check_upper(|s, memory| s.operation_ends(memory, upper));
+        }
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use crate::handles::{Ptsan, hook};
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_space_created(san: *mut Ptsan, space: u64) -> i32 {
     hook("ptsan_space_created", san, |machine| {
-        machine.check(|s, _| s.space_created(space));
+        machine.tell(|s, _| s.space_created(space));
         Ok(())
     })
 }

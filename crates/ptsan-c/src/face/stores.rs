@@ -9,7 +9,7 @@ use crate::machine::Machine;
 pub extern "C" fn ptsan_entry_written(san: *mut Ptsan, entry: u64) -> i32 {
     hook("ptsan_entry_written", san, |machine| {
         let cpu = storing(machine);
-        machine.check(|s, memory| {
+        machine.tell(|s, memory| {
             cpu.into_iter().for_each(|cpu| s.running_on(cpu));
             s.entry_written(memory, entry);
         });
@@ -25,7 +25,7 @@ pub extern "C" fn ptsan_entry_written(san: *mut Ptsan, entry: u64) -> i32 {
 pub extern "C" fn ptsan_entry_exchanged(san: *mut Ptsan, entry: u64) -> i32 {
     hook("ptsan_entry_exchanged", san, |machine| {
         let cpu = storing(machine);
-        machine.check(|s, memory| {
+        machine.tell(|s, memory| {
             cpu.into_iter().for_each(|cpu| s.running_on(cpu));
             s.entry_exchanged(memory, entry);
         });
@@ -43,7 +43,7 @@ fn storing(machine: &Machine) -> Option<usize> {
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_table_linked(san: *mut Ptsan, parent: u64, index: u64, table: u64) -> i32 {
     hook("ptsan_table_linked", san, |machine| {
-        machine.check(|s, memory| s.table_linked(memory, parent, index, table));
+        machine.tell(|s, memory| s.table_linked(memory, parent, index, table));
         Ok(())
     })
 }

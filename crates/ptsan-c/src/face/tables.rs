@@ -2,6 +2,7 @@
 use crate::error::Refusal;
 use crate::handles::{Ptsan, hook};
 use ptsan::Content;
+use std::cell::Cell;
 
 /// In place of a table's level: not known.
 pub const PTSAN_ANY_LEVEL: i32 = -1;
@@ -46,7 +47,13 @@ pub extern "C" fn ptsan_table_allocated(
                 return Err(Refusal::argument(format!("level {level}; count from 0, or PTSAN_ANY_LEVEL")));
             }
         };
-        machine.check(|s, memory| s.table_allocated(memory, phys, size, level, content));
+        // One finding for a frame that is not zero, in whatever tree it is.
+        let is_first = Cell::new(true);
+        machine.tell(|s, memory| {
+            let is_checked = is_first.replace(false) || content != Content::Zero;
+            let content = if is_checked { content } else { Content::Unchecked };
+            s.table_allocated(memory, phys, size, level, content);
+        });
         Ok(())
     })
 }
@@ -56,7 +63,7 @@ pub extern "C" fn ptsan_table_allocated(
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_table_freed(san: *mut Ptsan, phys: u64, size: u64) -> i32 {
     hook("ptsan_table_freed", san, |machine| {
-        machine.check(|s, memory| s.table_freed(memory, phys, size));
+        machine.tell(|s, memory| s.table_freed(memory, phys, size));
         Ok(())
     })
 }
@@ -72,7 +79,7 @@ pub extern "C" fn ptsan_table_freed(san: *mut Ptsan, phys: u64, size: u64) -> i3
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_table_freed_at_flush(san: *mut Ptsan, phys: u64, size: u64) -> i32 {
     hook("ptsan_table_freed_at_flush", san, |machine| {
-        machine.check(|s, memory| s.table_freed_at_flush(memory, phys, size));
+        machine.tell(|s, memory| s.table_freed_at_flush(memory, phys, size));
         Ok(())
     })
 }

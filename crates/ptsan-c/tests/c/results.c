@@ -350,6 +350,73 @@ static void two_stages(void) {
     }
 }
 
+/* Maps a page at 0xffff000000003000 in tables from frame 6 on, which are the upper tree of CPU 0. */
+static void prepare_both(void) {
+    prepare_for((ptsan_options){.arch = PTSAN_ARCH_AARCH64_4K, .flags = PTSAN_FLAG_BOTH_TREES});
+    for (int level = 0; level < 4; level++) {
+        uint64_t table = 0x109000 - 4096 * (uint64_t)level;
+        CHECK(ptsan_table_allocated(san, table, 4096, level, PTSAN_CONTENT_ZERO) == PTSAN_OK);
+        ram[(table - 0x100000) / 8 + (level > 0 ? 0 : 3)] = (table + 4096) | (level > 0 ? 3 : 0x443);
+        ptsan_entry_written(san, table + (level > 0 ? 0 : 24));
+    }
+    CHECK(ptsan_switch_upper(san, 0, 0x106000, 0) == PTSAN_OK && ptsan_live_tables(san) == 8);
+}
+
+static void both_trees(void) {
+    const uint64_t high = 0xffff000000003000;
+    uint64_t phys;
+    ptsan_finding f;
+    prepare_both();
+    CHECK(ptsan_access(san, 0, 0x3123, PTSAN_READ, true, &phys) == PTSAN_OK && phys == 0x105123);
+    CHECK(ptsan_access(san, 0, high + 0x123, PTSAN_READ, true, &phys) == PTSAN_OK && phys == 0x10a123);
+    CHECK(ptsan_access(san, 0, high + 0x1000, PTSAN_READ, true, &phys) == PTSAN_FAULT_NOT_PRESENT);
+    ptsan_expected page = {.phys = 0x10a008, .size = 4096};
+    CHECK(ptsan_expect(san, 0, high + 8, &page) == PTSAN_OK && ptsan_total(san) == 0);
+    /* The page of the upper tree goes. A flush of the lower half is not one of it. */
+    ram[0x9018 / 8] = 0;
+    ptsan_entry_written(san, 0x109018);
+    CHECK(ptsan_flush_page(san, PTSAN_EVERY_CPU, 0, 0x3000, false) == PTSAN_OK);
+    CHECK(ptsan_flush_page(san, PTSAN_EVERY_CPU, 7, 0x3000, false) == PTSAN_OK);
+    CHECK(ptsan_flushes_done(san) == PTSAN_OK);
+    COUNT("flush-missing", 1);
+    CHECK(ptsan_finding_at(san, 0, &f) && f.va == high && !ptsan_finding_at(san, 1, &f));
+    char *report = ptsan_report(san);
+    CHECK(strstr(report, "flush-missing: ") && strstr(report, "0xffff000000003000"));
+    ptsan_free_text(report);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+    for (int whole = 0; whole < 2; whole++) { /* one flush is told once, and is of both */
+        prepare_both();
+        uint64_t operation = ptsan_operation_begins(san);
+        CHECK(ptsan_access(san, 0, high, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x9018 / 8] = 0, ram[0x4018 / 8] = 0;
+        ptsan_entry_written(san, 0x109018), ptsan_entry_written(san, 0x104018);
+        CHECK(whole ? ptsan_flush_all(san, PTSAN_EVERY_CPU) == PTSAN_OK
+                    : ptsan_flush_page(san, PTSAN_EVERY_CPU, 0, high, false) == PTSAN_OK
+                        && ptsan_flush_page(san, PTSAN_EVERY_CPU, 7, 0x3000, false) == PTSAN_OK);
+        CHECK(ptsan_operation_ends(san, operation) == PTSAN_OK && ptsan_flushes_done(san) == PTSAN_OK);
+        CHECK(ptsan_total(san) == 0);
+        /* What is wrong in itself is one finding. */
+        CHECK(ptsan_leave(san, 0) == PTSAN_OK && ptsan_leave_upper(san, 0) == PTSAN_OK);
+        ptsan_table_freed(san, 0x106000, 4096), ptsan_table_freed(san, 0x106000, 4096);
+        COUNT("double-free", 1);
+        ptsan_table_allocated(san, 0x109000, 4096, PTSAN_ANY_LEVEL, PTSAN_CONTENT_UNKNOWN);
+        COUNT("double-allocate", 1);
+        ram[0xa000 / 8] = 1;
+        ptsan_table_allocated(san, 0x10a000, 4096, PTSAN_ANY_LEVEL, PTSAN_CONTENT_ZERO);
+        COUNT("not-zero", 1);
+        ptsan_flush_all(san, 77);
+        COUNT("misuse", 1);
+        CHECK(ptsan_finish(san) == PTSAN_OK);
+        COUNT("leak", 8);
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+    prepare(NULL);
+    CHECK(ptsan_switch_upper(san, 0, 0x106000, 0) == PTSAN_ERROR_BAD_ARGUMENT);
+    CHECK(ptsan_leave_upper(san, 0) == PTSAN_ERROR_BAD_ARGUMENT && ptsan_destroy(san) == PTSAN_OK);
+    ptsan_options watched = {.arch = PTSAN_ARCH_AARCH64_4K, .flags = PTSAN_FLAG_BOTH_TREES};
+    CHECK(ptsan_watch_new(&watched, 4096, 0) == NULL && strstr(ptsan_last_error(), "BOTH_TREES"));
+}
+
 /* Extended page tables: INVEPT is of all of a guest, or of all. */
 static void guests(void) {
     for (unsigned flushed = 0; flushed < 2; flushed++) {
@@ -481,6 +548,7 @@ int main(void) {
     barriers();
     two_stages();
     guests();
+    both_trees();
     frees_at_flush();
     bits();
     prepare("leak  # the tests end here\nstale-use");
