@@ -21,8 +21,8 @@ fn misses_stores() -> Errata {
     Errata { dsb_misses_stores: true, ..Errata::default() }
 }
 
-/// `TLBI; DSB` removes the translation and returns before the stores are visible that another CPU has
-/// made through it. They may land in a page that was freed.
+/// `TLBI; DSB` removes the translation and returns before the stores are visible that another CPU
+/// has made through it. They may land in a page that was freed.
 fn repeat_tlbi(m: &mut Machine, broken: bool) {
     let space = m.space();
     m.everywhere(space);
@@ -66,8 +66,8 @@ fn spares_globals() -> Errata {
 
 const GLOBAL: u64 = 1 << 8;
 
-/// The kernel unmaps a global page and sends `INVLPG` to all CPUs. Some processors keep global pages
-/// then, if PCIDs are on.
+/// The kernel unmaps a global page and sends `INVLPG` to all CPUs. Some processors keep global
+/// pages then, if PCIDs are on.
 fn spared_globals(m: &mut Machine, broken: bool) {
     let space = m.space();
     m.everywhere(space);

@@ -58,8 +58,9 @@ pub const RECLAIM_BATCH: Exhibit = Exhibit {
     model: reclaim_batch,
 };
 
-/// Reclaim clears entries and leaves the flush to the end of its batch. `mprotect` comes in between,
-/// finds no page at the address, and returns without a flush: writes go on through the TLB.
+/// Reclaim clears entries and leaves the flush to the end of its batch. `mprotect` comes in
+/// between, finds no page at the address, and returns without a flush: writes go on through the
+/// TLB.
 fn reclaim_batch(m: &mut Machine, broken: bool) {
     let space = m.space();
     m.everywhere(space);

@@ -137,8 +137,8 @@ pub const CONTEXT_ENTRY: Exhibit = Exhibit {
     model: context_entry,
 };
 
-/// An entry of two words is torn down word by word, while the bit says that it is present. The device
-/// may read it in between.
+/// An entry of two words is torn down word by word, while the bit says that it is present. The
+/// device may read it in between.
 fn context_entry(m: &mut Machine, broken: bool) {
     let domain = m.space();
     m.attach_all(domain);
@@ -179,8 +179,8 @@ pub const SHORT_GATHER: Exhibit = Exhibit {
 const RUN: u64 = 16;
 const CONTIGUOUS: u64 = 1 << 52;
 
-/// An unmap that ends in the middle of a contiguous run takes the whole run away. The gather flushes
-/// what was asked for.
+/// An unmap that ends in the middle of a contiguous run takes the whole run away. The gather
+/// flushes what was asked for.
 fn short_gather(m: &mut Machine, broken: bool) {
     let space = m.space();
     m.attach_all(space);

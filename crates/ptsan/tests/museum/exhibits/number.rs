@@ -98,8 +98,8 @@ pub const NOT_GLOBAL: Exhibit = Exhibit {
 /// The bit that limits an entry to its space.
 const NG: u64 = 1 << 11;
 
-/// A page of the kernel is mapped in all spaces, but not as global: a TLB has it under the number of
-/// the process that ran. The unmap flushes it under the number of the process that runs.
+/// A page of the kernel is mapped in all spaces, but not as global: a TLB has it under the number
+/// of the process that ran. The unmap flushes it under the number of the process that runs.
 fn not_global(m: &mut Machine, broken: bool) {
     let (first, second) = (m.space(), m.space());
     m.everywhere(first);

@@ -58,8 +58,8 @@ pub const COPY_ON_WRITE: Exhibit = Exhibit {
     model: copy_on_write,
 };
 
-/// The kernel writes to a page that is shared: it maps a copy and writes there. The program reads the
-/// old page through its TLB.
+/// The kernel writes to a page that is shared: it maps a copy and writes there. The program reads
+/// the old page through its TLB.
 fn copy_on_write(m: &mut Machine, broken: bool) {
     let space = m.space();
     m.everywhere(space);

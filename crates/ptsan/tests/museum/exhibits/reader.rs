@@ -17,8 +17,9 @@ pub const GUP_FAST: Exhibit = Exhibit {
     model: gup_fast,
 };
 
-/// Two processes share a table. One drops it; the other is gone already, so that the table may serve
-/// another process. A lockless walk of the first, which the flush did not end, is still in it.
+/// Two processes share a table. One drops it; the other is gone already, so that the table may
+/// serve another process. A lockless walk of the first, which the flush did not end, is still in
+/// it.
 fn gup_fast(m: &mut Machine, broken: bool) {
     let (first, second) = (m.space(), m.space());
     m.everywhere(first);
@@ -62,8 +63,8 @@ pub const MIGRATE: Exhibit = Exhibit {
     model: migrate,
 };
 
-/// Entries are cleared under the lock of their table, and flushed after it is released. Who takes the
-/// lock in between, for `madvise`, finds no page and has nothing to flush.
+/// Entries are cleared under the lock of their table, and flushed after it is released. Who takes
+/// the lock in between, for `madvise`, finds no page and has nothing to flush.
 fn migrate(m: &mut Machine, broken: bool) {
     let space = m.space();
     m.everywhere(space);

@@ -17,9 +17,9 @@ pub const SUPERPAGE: Exhibit = Exhibit {
     model: superpage,
 };
 
-/// A host asks to unmap one page inside a large page. The walk goes on below the large page: it takes
-/// the host's data for a table, clears an entry that the host has put there, and gives the page
-/// that it names to a guest. The large page still maps it.
+/// A host asks to unmap one page inside a large page. The walk goes on below the large page: it
+/// takes the host's data for a table, clears an entry that the host has put there, and gives the
+/// page that it names to a guest. The large page still maps it.
 fn superpage(m: &mut Machine, broken: bool) {
     let host = m.space();
     m.everywhere(host);

@@ -68,8 +68,8 @@ pub const SWITCHING: Exhibit = Exhibit {
     model: switching,
 };
 
-/// A CPU loads a root and writes down afterwards which space it runs in. A shootdown in between reads
-/// the note and leaves the CPU out.
+/// A CPU loads a root and writes down afterwards which space it runs in. A shootdown in between
+/// reads the note and leaves the CPU out.
 fn switching(m: &mut Machine, broken: bool) {
     let (space, other) = (m.space(), m.space());
     m.everywhere(space);
