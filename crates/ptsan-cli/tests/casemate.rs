@@ -189,6 +189,21 @@ fn a_break_without_an_invalidation() {
 }
 
 #[test]
+fn a_break_of_stage_2_without_stage_1_after_it() {
+    let defect = |fixed: bool| {
+        log(|l| {
+            l.guest().store(LEAVES, 0).dsb("ishst").tlbi("ipas2e1is (value 0x0)").dsb("ish");
+            if fixed {
+                l.tlbi("vmalle1is").dsb("ish");
+            }
+            l.store(LEAVES, 0x8_1000 | STAGE_2).unlock(LOCK);
+        })
+    };
+    defect(false).gives(&["break-before-make"]);
+    defect(true).gives(&[]);
+}
+
+#[test]
 fn a_break_with_the_number_of_another_guest() {
     let defect = |number: u64| {
         log(|l| {

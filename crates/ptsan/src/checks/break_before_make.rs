@@ -11,7 +11,7 @@ use super::held::generation_of;
 use crate::arch::{Entry, StructureScope};
 use crate::cpu::{Context, Cpu, Loaded, Table, TlbEntry, Translation};
 use crate::memory::Memory;
-use crate::owed::PageDebt;
+use crate::owed::{GLOBAL, PageDebt};
 use crate::report::{Kind, Place, Rule, Stored};
 use crate::shadow::{FrameRef, Holder};
 use crate::state::{EntryAt, Sanitizer};
@@ -133,6 +133,20 @@ impl Sanitizer {
             let held = context.peek(arch, at.level, va).map(|e| held_leaf(e, global))?;
             self.contradiction(memory, at.level, held, new).map(|rule| (rule, held))
         });
+        if found.is_none() {
+            // A flush that is not complete, or that spared what is combined of both stages.
+            let owed = self.debts.owed_at(arch, cpu, loaded.space, va).filter(|debt| debt.level == at.level);
+            found = owed.and_then(|debt| {
+                let PageDebt { phys, perms, .. } = *debt;
+                let memory_type = match new {
+                    Entry::Leaf { memory_type, .. } => memory_type,
+                    _ => 0,
+                };
+                let held =
+                    Entry::Leaf { phys, perms, global: debt.space == GLOBAL, accessed: true, memory_type };
+                self.contradiction(memory, at.level, held, new).map(|rule| (rule, held))
+            });
+        }
         if found.is_none() && at.level > 0 {
             let position = arch.position(at.level - 1, va);
             let table = own.peek_table(position).filter(|t| self.is_table(t.frame));
