@@ -51,6 +51,9 @@
 // An access that fetches an instruction.
 #define PTSAN_EXEC 2
 
+// In place of the address of a device's entry: all of its entries.
+#define PTSAN_ALL_ENTRIES UINT64_MAX
+
 // The result of `ptsan_watch_run_on` if the code executed `hlt`. It is positive, as faults are.
 #define PTSAN_HALTED 100
 
@@ -138,6 +141,20 @@ typedef enum ptsan_flag {
     // AArch64 stage 1: both trees in one sanitizer. `ptsan_switch` loads `TTBR0`,
     // `ptsan_switch_upper` `TTBR1`; a flush is told once. Not with memory that is watched.
     PTSAN_FLAG_BOTH_TREES = 2048,
+    // A number of a space stands for the same root on all CPUs (AArch64 with `TTBR.CnP`): two that
+    // run different roots under one number are a finding.
+    PTSAN_FLAG_COMMON_NUMBERS = 4096,
+    // Locks are told (`ptsan_lock_guards`, `ptsan_lock_taken`, `ptsan_lock_released`): a store
+    // without the lock of its table is a finding. Needs stores that are told or watched.
+    PTSAN_FLAG_LOCKS = 8192,
+    // Erratum: `invlpg` beside PCIDs leaves global translations (some Intel processors with two
+    // kinds of cores).
+    PTSAN_FLAG_INVLPG_SPARES_GLOBALS = 16384,
+    // Erratum: `sfence.vma` with operands may drop nothing (SiFive CIP-1200).
+    PTSAN_FLAG_SFENCE_DROPS_ONLY_ALL = 32768,
+    // Erratum: after `tlbi` and `dsb` another `tlbi` and `dsb` are needed (CVE-2025-10263). With
+    // `PTSAN_FLAG_BARRIERS`.
+    PTSAN_FLAG_DSB_MISSES_STORES = 65536,
 } ptsan_flag;
 
 // The content of a frame when it is announced as a table.
@@ -259,6 +276,10 @@ typedef struct ptsan_options {
     // The most flushes that CPUs may owe at a time; further ones are counted
     // (`ptsan_debts_dropped`) and not checked. One takes some 150 bytes. 0 means 65536.
     uint32_t debts;
+    // The number of devices that walk the tables too: see `ptsan_device`.
+    uint32_t devices;
+    // The number of CPUs is 0: the tables are those of devices alone.
+    bool devices_only;
     // Findings that are known and do not count, or NULL. One a line: `kind`, `kind/Rule`, either
     // with `:part of a caller's name`. Text after ` #` is a comment. It is copied.
     const char *suppressions;
@@ -620,6 +641,121 @@ int32_t ptsan_expect_below(struct ptsan *san,
                            uint64_t root,
                            uint64_t va,
                            const struct ptsan_expected *says);
+
+// Tells that the tables at `root` were given the number `space` (ASID, PCID, VMID). From then on a
+// load of the root with another number, and of another root with this one, is a finding.
+int32_t ptsan_number_given(struct ptsan *san,
+                           uint64_t root,
+                           uint64_t space);
+
+// Tells that all numbers were taken back (a rollover), except those of roots that CPUs have loaded.
+int32_t ptsan_numbers_taken_back(struct ptsan *san);
+
+// Tells that the CPU invalidates what it has cached of stage 1 for space `number` of the guest that
+// it runs, at `va` (AArch64 `tlbi vae1`, AMD `invlpga`). It helps against no change of stage 2.
+int32_t ptsan_stage1_page_flushed(struct ptsan *san,
+                                  int32_t cpu,
+                                  uint64_t number,
+                                  uint64_t va);
+
+// Translates an access of a guest to `va`, in its space `number`, that stage 1 has translated to the
+// guest-physical address `gpa`. The CPU caches it as one, combined of both stages. `kind`, `phys` and
+// the result are those of `ptsan_access`.
+//
+// # Safety
+// `phys` is NULL, or may be written to.
+int32_t ptsan_access_combined(struct ptsan *san,
+                              int32_t cpu,
+                              uint64_t number,
+                              uint64_t va,
+                              uint64_t gpa,
+                              uint32_t kind,
+                              uint64_t *phys);
+
+// Returns the number by which other functions name device `device`, counted from 0
+// (`ptsan_options.devices`), in place of a CPU. Negative: a `ptsan_error`.
+//
+// `ptsan_switch` attaches a device to the tables at a root, under the number of a domain or a PASID,
+// and `ptsan_leave` detaches it; what it has cached survives both. `ptsan_access` is an access of the
+// device. `ptsan_flush_page` and its like are invalidations that are over when they return.
+// `PTSAN_EVERY_CPU` is no device.
+int32_t ptsan_device(struct ptsan *san,
+                     uint32_t device);
+
+// Tells that an invalidation of `start`, `start + stride` and so on below `end` in a domain was put
+// into the queue of a device. It helps when `ptsan_queue_completed` says that it was waited for, and
+// only against what was stored before now.
+int32_t ptsan_queue_range(struct ptsan *san,
+                          int32_t device,
+                          uint64_t space,
+                          uint64_t start,
+                          uint64_t end,
+                          uint64_t stride,
+                          bool leaf_only);
+
+// Tells that an invalidation of a domain was put into the queue of a device: see
+// `ptsan_queue_range`.
+int32_t ptsan_queue_space(struct ptsan *san, int32_t device, uint64_t space);
+
+// Tells that an invalidation of everything was put into the queue of a device: see
+// `ptsan_queue_range`.
+int32_t ptsan_queue_all(struct ptsan *san, int32_t device);
+
+// Tells that the kernel has waited until a device carried out all of its queue: a wait descriptor's
+// status was written (VT-d), `COMPLETION_WAIT` has stored (AMD), `CMD_SYNC` is consumed (SMMU).
+int32_t ptsan_queue_completed(struct ptsan *san,
+                              int32_t device);
+
+// Tells that a device reads the entry of `bytes` bytes (8, 16, 32, 64) at `phys` from now on: a
+// context entry, a PASID entry, a device-table entry, a stream-table entry. It is valid if any bit
+// of `valid_bits` is set in its word `valid_word`, of 8 bytes.
+int32_t ptsan_device_entry(struct ptsan *san,
+                           int32_t device,
+                           uint64_t phys,
+                           uint8_t bytes,
+                           uint8_t valid_word,
+                           uint64_t valid_bits);
+
+// Tells that bytes of such an entry were stored to at `phys`, by one instruction: call it once for
+// each. A valid entry that is changed in pieces is torn.
+int32_t ptsan_device_entry_written(struct ptsan *san,
+                                   uint64_t phys);
+
+// Tells that a device forgot the entry at `phys`, or with `PTSAN_ALL_ENTRIES` all of its entries. What
+// it has cached of tables is another matter.
+int32_t ptsan_device_entries_flushed(struct ptsan *san,
+                                     int32_t device,
+                                     uint64_t phys);
+
+// Tells that software begins to walk the tables at `root` without their lock: a fast
+// `get_user_pages`, a profiler. Until it ends, a table that it may have reached is not to be freed.
+//
+// Returns the number of the reader, or 0 if the call is refused.
+uint64_t ptsan_reader_begins(struct ptsan *san,
+                             uint64_t root);
+
+// Tells that a reader reads an entry of the table at `table`. Only needed where stores are not told.
+int32_t ptsan_reader_reads(struct ptsan *san,
+                           uint64_t reader,
+                           uint64_t table);
+
+// Tells that a reader has ended.
+int32_t ptsan_reader_ends(struct ptsan *san, uint64_t reader);
+
+// Tells that lock `lock`, any number, guards the entries of the table at `table` and of all tables
+// below it that have no lock of their own. With `flush_first`, flushes of changes under the lock
+// have to be over when it is released.
+int32_t ptsan_lock_guards(struct ptsan *san,
+                          uint64_t table,
+                          uint64_t lock,
+                          bool flush_first);
+
+// Tells that the CPU has taken a lock, alone or `shared` with others. Under a lock that is held
+// shared, entries are exchanged (`ptsan_entry_exchanged`).
+int32_t ptsan_lock_taken(struct ptsan *san, int32_t cpu, uint64_t lock, bool shared);
+
+// Tells that the CPU is about to release a lock.
+int32_t ptsan_lock_released(struct ptsan *san, int32_t cpu, uint64_t lock);
 
 // Tells that the CPUs look pages up in the hash table of `bytes` bytes at `phys`, a multiple of
 // its size, from now on. `layout` is an `enum ptsan_hash_layout`. For `PTSAN_ARCH_POWERPC`.

@@ -1,7 +1,7 @@
 //! Reads the options of a new sanitizer.
 use crate::error::Refusal;
 use crate::text;
-use ptsan::{Adversary, Arch, Config, Granule, Suppressions};
+use ptsan::{Adversary, Arch, Config, Errata, Granule, Suppressions};
 use std::ffi::c_char;
 
 /// Page-table formats, with the caching rules of their hardware.
@@ -91,6 +91,20 @@ pub enum PtsanFlag {
     /// AArch64 stage 1: both trees in one sanitizer. `ptsan_switch` loads `TTBR0`,
     /// `ptsan_switch_upper` `TTBR1`; a flush is told once. Not with memory that is watched.
     BothTrees = 2048,
+    /// A number of a space stands for the same root on all CPUs (AArch64 with `TTBR.CnP`): two that
+    /// run different roots under one number are a finding.
+    CommonNumbers = 4096,
+    /// Locks are told (`ptsan_lock_guards`, `ptsan_lock_taken`, `ptsan_lock_released`): a store
+    /// without the lock of its table is a finding. Needs stores that are told or watched.
+    Locks = 8192,
+    /// Erratum: `invlpg` beside PCIDs leaves global translations (some Intel processors with two
+    /// kinds of cores).
+    InvlpgSparesGlobals = 16384,
+    /// Erratum: `sfence.vma` with operands may drop nothing (SiFive CIP-1200).
+    SfenceDropsOnlyAll = 32768,
+    /// Erratum: after `tlbi` and `dsb` another `tlbi` and `dsb` are needed (CVE-2025-10263). With
+    /// `PTSAN_FLAG_BARRIERS`.
+    DsbMissesStores = 65536,
 }
 
 /// The simulated machine. Set all members to zero, then those that matter:
@@ -118,12 +132,16 @@ pub struct PtsanOptions {
     /// The most flushes that CPUs may owe at a time; further ones are counted
     /// (`ptsan_debts_dropped`) and not checked. One takes some 150 bytes. 0 means 65536.
     pub debts: u32,
+    /// The number of devices that walk the tables too: see `ptsan_device`.
+    pub devices: u32,
+    /// The number of CPUs is 0: the tables are those of devices alone.
+    pub devices_only: bool,
     /// Findings that are known and do not count, or NULL. One a line: `kind`, `kind/Rule`, either
     /// with `:part of a caller's name`. Text after ` #` is a comment. It is copied.
     pub suppressions: *const c_char,
 }
 
-const ALL_FLAGS: u32 = 4095;
+const ALL_FLAGS: u32 = 131_071;
 
 impl PtsanOptions {
     fn has(&self, flag: PtsanFlag) -> bool {
@@ -150,7 +168,15 @@ impl PtsanOptions {
         };
         let rate = at_most(self.adversary_rate, "steps of the adversary in 1000 calls")?;
         let mut config = Config {
-            cpus: usize::from(at_most(self.cpus, "CPUs")?).max(1),
+            cpus: usize::from(at_most(self.cpus, "CPUs")?).max(usize::from(!self.devices_only)),
+            devices: usize::from(at_most(self.devices, "devices")?),
+            common_numbers: self.has(PtsanFlag::CommonNumbers),
+            locks: self.has(PtsanFlag::Locks),
+            errata: Errata {
+                invlpg_spares_globals: self.has(PtsanFlag::InvlpgSparesGlobals),
+                sfence_drops_only_all: self.has(PtsanFlag::SfenceDropsOnlyAll),
+                dsb_misses_stores: self.has(PtsanFlag::DsbMissesStores),
+            },
             asids: self.has(PtsanFlag::Asids),
             recursive: self.has(PtsanFlag::Recursive),
             eager_walkers: self.has(PtsanFlag::EagerWalkers),
@@ -270,6 +296,8 @@ mod tests {
             seed: 0,
             keep: 0,
             debts: 0,
+            devices: 0,
+            devices_only: false,
             suppressions: std::ptr::null(),
         }
     }
@@ -307,13 +335,15 @@ mod tests {
         let all = config(PtsanOptions { flags: ALL_FLAGS & !2048, ..options(9) }).unwrap();
         assert!(all.asids && all.recursive && all.eager_walkers && all.infer_leftovers && all.track_origins);
         assert!(!all.backtraces && all.barriers && all.accessed_dirty && all.write_xor_execute);
-        assert!(all.two_stages);
+        assert!(all.two_stages && all.common_numbers && all.locks);
+        let Errata { invlpg_spares_globals, sfence_drops_only_all, dsb_misses_stores } = all.errata;
+        assert!(invlpg_spares_globals && sfence_drops_only_all && dsb_misses_stores);
         assert_eq!(all.arch.canonical, ptsan::Canonical::OnesExtended);
         let none = config(options(9)).unwrap();
         assert!(!none.asids && !none.recursive && !none.eager_walkers && !none.infer_leftovers);
         assert!(!none.barriers && !none.accessed_dirty && !none.write_xor_execute && !none.two_stages);
         assert!(none.backtraces && none.cpus == 1 && none.adversary.is_none());
-        assert!(config(PtsanOptions { flags: 4096, ..options(9) }).is_err());
+        assert!(config(PtsanOptions { flags: ALL_FLAGS + 1, ..options(9) }).is_err());
     }
 
     #[test]

@@ -239,6 +239,12 @@ fn calls_that_make_no_sense_are_errors_or_findings_and_never_crash() {
 }
 
 #[test]
+fn devices_guests_readers_locks_and_errata_have_functions() {
+    let (code, report, output) = program("readers");
+    assert_eq!((code, output.as_str()), (0, ""), "{report}");
+}
+
+#[test]
 fn functions_return_addresses_answers_and_findings() {
     let (code, report, output) = program("results");
     assert_eq!((code, output.as_str()), (6, ""), "{report}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files with functions for C, in the order of the header.
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 24] = [
     "error",
     "options",
     "source",
@@ -20,6 +20,10 @@ const SOURCES: [&str; 20] = [
     "face/operations",
     "face/accesses",
     "face/expect",
+    "face/guests",
+    "face/devices",
+    "face/readers",
+    "face/locks",
     "face/hashed",
     "face/watch",
     "face/harness",

@@ -29,17 +29,8 @@ pub unsafe extern "C" fn ptsan_access(
     phys: *mut u64,
 ) -> i32 {
     answer(call("ptsan_access", san, |machine| {
-        let kind = match kind {
-            PTSAN_READ => AccessKind::Read,
-            PTSAN_WRITE => AccessKind::Write,
-            PTSAN_EXEC => AccessKind::Exec,
-            kind => {
-                let why = format!("access {kind}; give PTSAN_READ, PTSAN_WRITE or PTSAN_EXEC");
-                return Err(Refusal::argument(why));
-            }
-        };
-        let cpu = machine.cpu(cpu)?;
-        Ok(match machine.check_at(va, |s, memory| s.translate(memory, cpu, va, Access { kind, user })) {
+        let (access, cpu) = (access_of(kind, user)?, machine.cpu(cpu)?);
+        Ok(match machine.check_at(va, |s, memory| s.translate(memory, cpu, va, access)) {
             Ok(translation) => {
                 if !phys.is_null() {
                     // SAFETY: the caller promises it. No alignment is needed.
@@ -50,6 +41,19 @@ pub unsafe extern "C" fn ptsan_access(
             Err(fault) => code_of(fault),
         })
     }))
+}
+
+pub(super) fn access_of(kind: u32, user: bool) -> Result<Access, Refusal> {
+    let kind = match kind {
+        PTSAN_READ => AccessKind::Read,
+        PTSAN_WRITE => AccessKind::Write,
+        PTSAN_EXEC => AccessKind::Exec,
+        kind => {
+            let why = format!("access {kind}; give PTSAN_READ, PTSAN_WRITE or PTSAN_EXEC");
+            return Err(Refusal::argument(why));
+        }
+    };
+    Ok(Access { kind, user })
 }
 
 /// Lets the CPU walk speculatively for `va`, as hardware may at any time. It fills the caches and

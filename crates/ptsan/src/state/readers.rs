@@ -12,6 +12,20 @@ const MOST_HELD: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reader(pub(crate) u64);
 
+impl Reader {
+    /// Returns a number that stands for the reader, for interfaces to other languages.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the reader that has a number. A number that no reader has is refused by the hooks.
+    #[must_use]
+    pub const fn of_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// A reader under way.
 pub(crate) struct Walking {
     pub(crate) reader: Reader,
