@@ -276,6 +276,9 @@ typedef struct ptsan_options {
     // The most flushes that CPUs may owe at a time; further ones are counted
     // (`ptsan_debts_dropped`) and not checked. One takes some 150 bytes. 0 means 65536.
     uint32_t debts;
+    // The most entries whose stores are remembered with their events, at 16 bytes each; beyond it a
+    // table takes some 4 KiB. 0 means 1048576.
+    uint32_t told;
     // The number of devices that walk the tables too: see `ptsan_device`.
     uint32_t devices;
     // The number of CPUs is 0: the tables are those of devices alone.

@@ -132,6 +132,9 @@ pub struct PtsanOptions {
     /// The most flushes that CPUs may owe at a time; further ones are counted
     /// (`ptsan_debts_dropped`) and not checked. One takes some 150 bytes. 0 means 65536.
     pub debts: u32,
+    /// The most entries whose stores are remembered with their events, at 16 bytes each; beyond it a
+    /// table takes some 4 KiB. 0 means 1048576.
+    pub told: u32,
     /// The number of devices that walk the tables too: see `ptsan_device`.
     pub devices: u32,
     /// The number of CPUs is 0: the tables are those of devices alone.
@@ -195,6 +198,9 @@ impl PtsanOptions {
         }
         if self.debts > 0 {
             config.debts = self.debts as usize;
+        }
+        if self.told > 0 {
+            config.told = self.told as usize;
         }
         if !self.suppressions.is_null() {
             // SAFETY: the caller promises it.
@@ -296,6 +302,7 @@ mod tests {
             seed: 0,
             keep: 0,
             debts: 0,
+            told: 0,
             devices: 0,
             devices_only: false,
             suppressions: std::ptr::null(),
@@ -377,6 +384,8 @@ mod tests {
         }
         assert_eq!(config(options(9)).unwrap().debts, 65536);
         assert_eq!(config(PtsanOptions { debts: 5, ..options(9) }).unwrap().debts, 5);
+        assert_eq!(config(options(9)).unwrap().told, 1 << 20);
+        assert_eq!(config(PtsanOptions { told: 5, ..options(9) }).unwrap().told, 5);
         let fine = PtsanOptions { suppressions: c"leak # known".as_ptr(), adversary_rate: 500, ..options(9) };
         assert_eq!(config(fine).unwrap().adversary, Some(Adversary { seed: 0, rate: 500 }));
     }
