@@ -10,7 +10,7 @@ use ptarmigan::page::{Level, MAX_LEVELS};
 use ptarmigan::tlb::{Invalidation, Mmu, NewEntry, Root, Scope, SpaceId, Structures};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_hosted::Host;
-use ptsan::{Access, Barrier, Config, Content, Flush, Sanitizer, Target};
+use ptsan::{Access, Barrier, ByGuestAddress, Config, Content, Flush, Sanitizer, Target};
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard};
 
@@ -24,6 +24,8 @@ pub struct SoftMmu<'h, F: Format, T = Interrupting> {
     hash: Option<HashMemory>,
     /// TLBs keep spaces apart by numbers.
     asids: bool,
+    /// Whether there is no invalidation of an address.
+    by_guest: bool,
     state: Mutex<State>,
     traits: PhantomData<fn() -> T>,
 }
@@ -65,6 +67,7 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
     /// Has the CPU carry invalidations out, all CPUs if they are broadcast, with the barriers
     /// around them that such a machine needs.
     fn flush(&self, cpu: usize, flushes: impl Iterator<Item = Flush>) {
+        let flushes = flushes.map(|flush| self.possible(flush));
         self.with(|sanitizer, memory| {
             if !T::BROADCASTS {
                 flushes.for_each(|flush| sanitizer.flush(memory, cpu, flush));
@@ -77,11 +80,23 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
         });
     }
 
+    /// Returns the invalidation that a machine carries out for one by address: of the whole guest,
+    /// where there is none of a guest-physical address (`INVEPT`, `TLB_CONTROL`).
+    fn possible(&self, flush: Flush) -> Flush {
+        match flush.target {
+            Target::Page { space, .. } | Target::Range { space, .. } if self.by_guest => Flush::space(space),
+            Target::EverySpace { .. } if self.by_guest => Flush::all(),
+            _ => flush,
+        }
+    }
+
     fn make(host: &'h Host<F>, config: Config, hash: Option<HashMemory>) -> Self {
+        let second = config.arch.second_stage;
+        let by_guest = second.is_some_and(|second| second.by_address == ByGuestAddress::Never);
         let (asids, loaded) = (config.asids, vec![None; config.cpus]);
         let sanitizer = Sanitizer::new(config);
         let state = State { sanitizer, loaded, freed_wrong: [0; MAX_LEVELS] };
-        SoftMmu { host, hash, asids, state: Mutex::new(state), traits: PhantomData }
+        SoftMmu { host, hash, asids, by_guest, state: Mutex::new(state), traits: PhantomData }
     }
 
     /// Returns the host.
@@ -299,7 +314,7 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
         self.with(|sanitizer, memory| {
             sanitizer.barrier(cpu, Barrier::Data);
             if entry.was != 0 && F::is_present(Level::PTE, entry.was) {
-                sanitizer.flush(memory, cpu, Flush { target, leaf_only: true });
+                sanitizer.flush(memory, cpu, self.possible(Flush { target, leaf_only: true }));
                 sanitizer.barrier(cpu, Barrier::Data);
             }
             sanitizer.barrier(cpu, Barrier::Instruction);
