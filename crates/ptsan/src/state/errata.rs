@@ -1,7 +1,4 @@
 //! Processors that forget less than their architecture says.
-use super::config::Config;
-use crate::arch::{StoreOrdering, StructureScope};
-use crate::cpu::{Flush, Target};
 
 /// Errata of processors, by name. All are off by default.
 ///
@@ -36,22 +33,4 @@ pub struct Errata {
     /// (CVE-2025-10263; Linux: `ARM64_WORKAROUND_REPEAT_TLBI`). Needs
     /// [`Config::barriers`](crate::Config::barriers).
     pub dsb_misses_stores: bool,
-}
-
-impl Config {
-    /// Returns whether an invalidation by address leaves global translations.
-    pub(crate) fn spares_globals(&self) -> bool {
-        let x86 = self.arch.structures == StructureScope::AnyInvalidation;
-        self.errata.invlpg_spares_globals && self.asids && x86
-    }
-
-    /// Returns whether a flush drops nothing.
-    pub(crate) fn is_without_effect(&self, flush: Flush) -> bool {
-        let selective = match flush.target {
-            Target::All => false,
-            Target::Space(_) => self.asids,
-            _ => true,
-        };
-        self.errata.sfence_drops_only_all && self.arch.ordering == StoreOrdering::Fenced && selective
-    }
 }

@@ -3,6 +3,7 @@
 mod chance;
 mod config;
 mod device_entries;
+mod effect;
 mod errata;
 mod hashed;
 mod issued;
