@@ -41,8 +41,9 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 }
 
 fn is_assignment(word: &str) -> bool {
-    word.split_once('=')
-        .is_some_and(|(name, _)| !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_')
+    })
 }
 
 /// Divides a line at pipes and semicolons that are not quoted.
@@ -91,7 +92,6 @@ fn problem(command: &[String], page: &Path) -> Option<String> {
         "ptarmigan" => parse(&command[1..]),
         "cargo" => cargo(&command[1..]),
         _ if OTHERS.contains(&first) || SHELL.contains(&first) => None,
-        _ if is_assignment(first) => None,
         // Of the repository, or beside the page.
         _ if first.contains('/') => {
             let beside = page.parent().is_some_and(|directory| directory.join(first).exists());
@@ -101,12 +101,6 @@ fn problem(command: &[String], page: &Path) -> Option<String> {
         }
         _ => Some(format!("{first} is not known to this test")),
     }
-}
-
-/// Returns whether a word gives a variable a value.
-fn is_assignment(word: &str) -> bool {
-    let name = word.split_once('=').map(|(name, _)| name);
-    name.is_some_and(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
 }
 
 fn parse(arguments: &[String]) -> Option<String> {
