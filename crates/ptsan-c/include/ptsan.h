@@ -178,12 +178,14 @@ typedef enum ptsan_hash_layout {
 
 // A barrier that a CPU carries out.
 typedef enum ptsan_barrier_kind {
-    // AArch64 `dsb` (`ishst` before an invalidation, `ish` after it).
+    // AArch64 `dsb ish`: orders stores before it and completes invalidations.
     PTSAN_BARRIER_KIND_DATA = 1,
     // AArch64 `isb`, after the load of a root.
     PTSAN_BARRIER_KIND_INSTRUCTION = 2,
     // RISC-V `fence rw, rw`, before another CPU is asked to flush.
     PTSAN_BARRIER_KIND_FENCE = 3,
+    // AArch64 `dsb ishst`, which orders stores and completes no invalidation.
+    PTSAN_BARRIER_KIND_STORES = 4,
 } ptsan_barrier_kind;
 
 // Permissions for `ptsan_expected.perms`, combined with `|`.

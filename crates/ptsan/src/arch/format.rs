@@ -155,6 +155,15 @@ pub struct SecondStage {
 }
 
 /// The invalidation of one guest-physical address.
+/// ```
+/// use ptsan::{Arch, ByGuestAddress, Granule};
+///
+/// let of = |arch: Arch| arch.second_stage.map(|second| second.by_address);
+/// assert_eq!(of(Arch::npt()), Some(ByGuestAddress::Never));
+/// assert_eq!(of(Arch::aarch64_stage2(Granule::K4, 40, 1)), Some(ByGuestAddress::SparesCombined));
+/// assert_eq!(of(Arch::riscv_sv39x4()), Some(ByGuestAddress::DropsCombined));
+/// assert_eq!(of(Arch::x86_64()), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByGuestAddress {
     /// There is none. A flush is of a guest or of everything: `INVEPT` (Intel SDM vol. 3, "Operations

@@ -8,6 +8,24 @@ use crate::hash::FastMap;
 const PAGE: u32 = 12;
 
 /// An address of a guest, with the number of the guest's space (ASID, PCID).
+/// ```
+/// use ptsan::{Access, Arch, Config, GuestPage, Kind, Session};
+///
+/// let config = Config { asids: true, two_stages: true, ..Config::new(Arch::npt()) };
+/// let mut s = Session::with(config, vec![0u8; 1 << 16]);
+/// for (table, entry) in [(0x1000, 0x2007), (0x2000, 0x3007), (0x3000, 0x4007), (0x4000, 0x9007)] {
+///     s.alloc(table);
+///     s.memory[table as usize..][..8].copy_from_slice(&u64::to_le_bytes(entry));
+/// }
+/// s.load(0x1000);                                             // the guest's number is that of the root
+/// let page = GuestPage { number: 1, va: 0x40_0123 };          // stage 1 maps it to 0x123
+/// let Session { sanitizer, memory, .. } = &mut s;
+/// let found = sanitizer.translate_combined(memory, 0, page, 0x123, Access::READ);
+/// assert_eq!(found.unwrap().phys, 0x9123);
+/// memory[0x4000..0x4008].fill(0);                             // without a flush,
+/// assert!(sanitizer.translate_combined(memory, 0, page, 0x123, Access::READ).is_ok());
+/// assert_eq!(sanitizer.count(Kind::StaleUse), 1);             // the CPU answers from what it combined
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GuestPage {
     /// The number of the space in the guest.

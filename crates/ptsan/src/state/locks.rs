@@ -5,6 +5,19 @@ use crate::hash::FastMap;
 const MOST: usize = 1 << 16;
 
 /// The lock that guards a table, and those below it that have none of their own.
+/// ```
+/// use ptsan::{Arch, Config, Guard, Hold, Rule, Session};
+///
+/// let mut s = Session::with(Config { locks: true, ..Config::new(Arch::x86_2level()) }, vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.put(0x1000, 0x83);                                        // a page of 4 MiB
+/// s.sanitizer.lock_guards(0x1000, Guard { lock: 1, flush_first: true });
+/// s.load(0x1000);
+/// s.sanitizer.lock_taken(0, 1, Hold::Exclusive);
+/// s.put(0x1000, 0);
+/// s.sanitizer.lock_released(&s.memory, 0, 1);                 // before the flush
+/// assert_eq!(s.sanitizer.findings()[0].rule, Rule::ReleasedBeforeFlush);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     /// The lock, by any number.
@@ -15,6 +28,18 @@ pub struct Guard {
 }
 
 /// How a CPU holds a lock.
+/// ```
+/// use ptsan::{Arch, Config, Guard, Hold, Rule, Session};
+///
+/// let mut s = Session::with(Config { locks: true, ..Config::new(Arch::x86_2level()) }, vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.sanitizer.lock_guards(0x1000, Guard { lock: 1, flush_first: false });
+/// s.load(0x1000);
+/// s.sanitizer.lock_taken(0, 1, Hold::Shared);
+/// s.exchanged(0x1000);                                        // an atomic exchange is right,
+/// s.stored(0x1000);                                           // a plain store is not
+/// assert_eq!(s.sanitizer.findings()[0].rule, Rule::SharedLock);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hold {
     /// With others: entries are exchanged, not plainly stored to.

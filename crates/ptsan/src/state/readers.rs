@@ -9,6 +9,16 @@ const MOST_HELD: usize = 1 << 16;
 
 /// A walk by software that holds no lock: from [`crate::Sanitizer::reader_begins`] to
 /// [`crate::Sanitizer::reader_ends`].
+/// ```
+/// use ptsan::{Arch, Content, Config, Reader, Sanitizer};
+///
+/// let (mut san, memory) = (Sanitizer::new(Config::new(Arch::x86_64())), vec![0u8; 1 << 16]);
+/// san.table_allocated(&memory, 0x1000, 4096, Some(3), Content::Zero);
+/// let reader = san.reader_begins(&memory, 0x1000);
+/// san.reader_reads(&memory, reader, 0x1000);
+/// san.reader_ends(Reader::of_number(reader.number()));
+/// san.assert_clean();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reader(pub(crate) u64);
 
