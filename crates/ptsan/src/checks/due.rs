@@ -43,7 +43,7 @@ impl Sanitizer {
             // It goes on as if it had been flushed.
             let c = &mut self.cpus[cpu];
             c.contexts[loaded.context as usize].clear();
-            c.visits.flushed(loaded.space);
+            c.visits.flushed(loaded.space, self.event);
         }
         if self.debts.is_empty() {
             return;
@@ -115,6 +115,9 @@ impl Sanitizer {
 
     /// Says why the flushes of a CPU did not pay a debt.
     fn why_not_paid(&self, cpu: usize, space: u64, debt: &PageDebt) -> String {
+        if debt.combined.contains(cpu) && self.issued_stage1.contains(&(cpu, space)) {
+            return "no barrier has completed its flush of stage 1".to_owned();
+        }
         if debt.combined.contains(cpu) {
             return "what it combined of both stages was not flushed after that: call stage1_flushed"
                 .to_owned();
@@ -150,7 +153,7 @@ impl Sanitizer {
     fn is_waiting(&self, device: usize, since: u64, unordered: bool) -> Option<String> {
         if let Some(queued) = self.queue.iter().find(|q| q.device == device && q.event > since) {
             let Queued { flush, event, .. } = queued;
-            return Some(format!("its invalidation ({flush}, event {event}) was queued, and not waited for"));
+            return Some(format!("its queue was not waited for (first {flush}, event {event})"));
         }
         let early = unordered && self.is_device(device);
         early.then(|| "its invalidation was queued before the store".to_owned())

@@ -17,7 +17,7 @@ impl Sanitizer {
         since: Option<u64>,
     ) -> String {
         if let Some(Queued { flush, event, .. }) = self.queue.iter().find(|q| q.device == cpu) {
-            return format!("its invalidation ({flush}, event {event}) was queued, and not waited for");
+            return format!("its queue was not waited for (first {flush}, event {event})");
         }
         let Some((event, flush)) = self.cpus.get(cpu).and_then(|c| c.last_flush()) else {
             let loaded = if self.is_device(cpu) { "was attached" } else { "loaded the root" };
@@ -25,10 +25,16 @@ impl Sanitizer {
         };
         let why = if since.is_some_and(|s| event <= s) {
             "came before that"
-        } else if self.config.is_without_effect(flush) {
+        } else if !self.is_device(cpu) && self.config.is_without_effect(flush) {
             "drops nothing on this processor: see Errata::sfence_drops_only_all"
         } else if self.config.spares_globals()
-            && matches!(flush.target, Target::Page { va: of, .. } if Some(of >> 12) == va.map(|va| va >> 12))
+            && match flush.target {
+                Target::Page { va: of, .. } => Some(of >> 12) == va.map(|va| va >> 12),
+                Target::Range { start, end, .. } | Target::EverySpace { start, end, .. } => {
+                    va.is_some_and(|va| va >= start & !0xfff && va < end)
+                }
+                Target::Space(_) | Target::All => false,
+            }
         {
             "spares global translations on this processor: see Errata::invlpg_spares_globals"
         } else {

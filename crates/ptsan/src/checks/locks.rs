@@ -2,7 +2,7 @@
 use crate::memory::Memory;
 use crate::owed::{CpuMask, GLOBAL, PageDebt};
 use crate::report::{Kind, Place, Rule};
-use crate::shadow::{FrameRef, Link};
+use crate::shadow::FrameRef;
 use crate::state::{EntryAt, Guard, Held, Hold, Sanitizer};
 
 /// The most tables above one that are looked at.
@@ -17,53 +17,59 @@ impl Sanitizer {
             level: Some(at.level),
             ..Place::default()
         };
-        let Some(guard) = self.guard_above(memory, at.table, &mut Vec::new()) else {
-            let mut ways = Vec::new();
-            self.ways_up(memory, at, &mut ways);
+        let mut ways = Vec::new();
+        self.ways_up(memory, at, &mut ways);
+        if ways.is_empty() {
+            // No walk can reach it: it is its maker's alone.
+            return;
+        }
+        let mut guards = Vec::new();
+        self.guards_above(memory, at.table, &mut Vec::new(), &mut guards);
+        let Some(guard) = guards.first() else {
             let loaded = |root: FrameRef| self.cpus.iter().any(|c| c.loaded.is_some_and(|l| l.frame == root));
             if ways.iter().any(|(root, _)| loaded(*root)) {
                 self.report(Kind::UnlockedWrite, Rule::NoLock, place, String::new);
             }
             return;
         };
-        let lock = guard.lock;
-        match self.locks.holder(lock, self.running) {
-            Some(Held { hold: Hold::Exclusive, .. }) => {}
-            Some(_) if exchanged => {}
-            Some(_) => {
-                self.report(Kind::UnlockedWrite, Rule::SharedLock, place, || format!("lock {lock:#x}"))
-            }
-            None => {
-                let other = self.locks.holder(lock, None).map(|held| held.cpu);
-                self.report(Kind::UnlockedWrite, Rule::NotLocked, place, || match other {
-                    Some(other) => format!("CPU {other} holds lock {lock:#x}"),
-                    None => format!("nobody holds lock {lock:#x}"),
-                });
-            }
+        // Trees that share the table may have a lock each: any of them will do.
+        let held = |guard: &Guard| self.locks.holder(guard.lock, self.running);
+        let right = |held: Held| exchanged || held.hold == Hold::Exclusive;
+        if guards.iter().any(|guard| held(guard).is_some_and(right)) {
+            return;
         }
+        let shared = guards.iter().find(|guard| held(guard).is_some());
+        let lock = shared.unwrap_or(guard).lock;
+        if shared.is_some() {
+            return self.report(Kind::UnlockedWrite, Rule::SharedLock, place, || format!("lock {lock:#x}"));
+        }
+        let other = self.locks.holder(lock, None).map(|held| self.reader(held.cpu));
+        self.report(Kind::UnlockedWrite, Rule::NotLocked, place, || match other {
+            Some(other) => format!("{other} holds lock {lock:#x}"),
+            None => format!("nobody holds lock {lock:#x}"),
+        });
     }
 
-    /// Returns the lock of a table, or of the nearest table above it that has one. A table that no
-    /// entry points at is its maker's alone, unless it is a root.
-    fn guard_above(
+    /// Lists the lock of a table, or those of the nearest tables above it that have one.
+    fn guards_above(
         &self,
         memory: &(impl Memory + ?Sized),
         table: FrameRef,
         seen: &mut Vec<FrameRef>,
-    ) -> Option<Guard> {
-        let f = self.frames.get(table)?;
+        guards: &mut Vec<Guard>,
+    ) {
+        let Some(f) = self.frames.get(table) else { return };
         if seen.len() >= MOST_SEEN || seen.contains(&table) {
-            return None;
+            return;
         }
         seen.push(table);
-        let own = self.locks.guard_of(f.phys);
-        if own.is_some() && f.level == Some(self.config.arch.top()) {
-            return own;
-        }
-        let linked = |link: &Link| self.points_at(memory, *link, f);
-        match own {
-            Some(own) => f.links().any(|link| linked(&link)).then_some(own),
-            None => f.links().filter(linked).find_map(|link| self.guard_above(memory, link.parent, seen)),
+        match self.locks.guard_of(f.phys) {
+            Some(own) => guards.push(own),
+            None => {
+                for link in f.links().filter(|link| self.points_at(memory, *link, f)) {
+                    self.guards_above(memory, link.parent, seen, guards);
+                }
+            }
         }
     }
 
@@ -77,12 +83,17 @@ impl Sanitizer {
         let cpus = &self.cpus;
         let due = |debt: &PageDebt| {
             let made = debt.since > since && debt.by.is_none_or(|by| by == cpu);
-            let guard = || {
-                let table = self.frames.find(debt.entry)?;
-                let own = self.guard_above(memory, table, &mut Vec::new());
-                own.or_else(|| self.locks.guard_of(debt.root))
+            let guarded = || {
+                let mut guards = Vec::new();
+                if let Some(table) = self.frames.find(debt.entry) {
+                    self.guards_above(memory, table, &mut Vec::new(), &mut guards);
+                }
+                if guards.is_empty() {
+                    guards.extend(self.locks.guard_of(debt.root));
+                }
+                guards.iter().any(|g| g.lock == lock && g.flush_first)
             };
-            match made && guard().is_some_and(|g| g.lock == lock && g.flush_first) {
+            match made && guarded() {
                 true => debt.cpus.only(|of| debt.space == GLOBAL || cpus[of].uses(debt.space, debt.since)),
                 false => CpuMask::default(),
             }

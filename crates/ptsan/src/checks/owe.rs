@@ -108,7 +108,6 @@ impl Sanitizer {
         let Change { at, root, va, before, old, new, state } = change;
         let Some(phys) = self.frames.get(root).map(|f| f.phys) else { return };
         let may_hold = self.may_hold(root, before.since);
-        let read = !self.readers.walking.is_empty();
         let global = matches!(old, Entry::Leaf { global: true, .. });
         if may_hold.is_empty() && !global && !matches!(old, Entry::Table { .. }) {
             return;
@@ -128,9 +127,6 @@ impl Sanitizer {
                 }
             }
             Entry::Empty | Entry::Malformed => return,
-        }
-        if read {
-            self.leave_to_readers(phys, below.tables.iter().map(|(table, ..)| *table));
         }
         let (begun, since, by) = (self.operations.begun(), self.event, self.running);
         for page in below.pages {
@@ -165,6 +161,8 @@ impl Sanitizer {
             // A device holds a global page under its own number.
             let cpus = self.config.cpus;
             let owing = may_hold.iter().map(|(space, all)| match global {
+                // It does not care whether the page is global.
+                true if rule == Rule::GlobalNotFlushed => (*space, CpuMask::default()),
                 true => (*space, all.only(|reader| reader >= cpus)),
                 false => (*space, all.clone()),
             });
@@ -179,6 +177,28 @@ impl Sanitizer {
                 let unordered = false;
                 let debt = TableDebt { space, frame, va, level, since, unordered, by, store, cpus };
                 self.debts.add_table(debt);
+            }
+        }
+    }
+
+    /// Notes the tables below an entry that no longer leads to them: readers may be in them,
+    /// whatever CPUs hold.
+    pub(crate) fn leave_below(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        at: EntryAt,
+        ways: &[(FrameRef, u64)],
+        (old, new): (Entry, Entry),
+    ) {
+        let Entry::Table { phys, .. } = old else { return };
+        if self.readers.walking.is_empty() || matches!(new, Entry::Table { phys: same, .. } if same == phys) {
+            return;
+        }
+        let (mut below, mut left) = (Below::default(), MOST_ENTRIES);
+        self.list_below(memory, phys, at.level - 1, 0, Perms::ALL, &mut below, &mut left);
+        for (root, _) in ways {
+            if let Some(root) = self.frames.get(*root).map(|f| f.phys) {
+                self.leave_to_readers(root, below.tables.iter().map(|(table, ..)| *table));
             }
         }
     }

@@ -3,13 +3,13 @@ use crate::arch::Entry;
 use crate::memory::Memory;
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::FrameRef;
-use crate::state::{Chance, Reader, Sanitizer};
+use crate::state::{Chance, EntryAt, Reader, Sanitizer};
 
 impl Sanitizer {
     /// Notes that tables were taken out of the tree below a root: readers of it may be in them.
     pub(super) fn leave_to_readers(&mut self, root: u64, tables: impl Iterator<Item = FrameRef> + Clone) {
         let event = self.event;
-        for walking in self.readers.walking.iter_mut().filter(|w| w.root == root) {
+        for walking in self.readers.walking.values_mut().filter(|w| w.root == root) {
             tables.clone().for_each(|table| walking.hold(table, event));
         }
     }
@@ -33,18 +33,26 @@ impl Sanitizer {
     }
 
     /// Reports a table that is freed while a reader may be in it.
-    pub(crate) fn check_readers(&mut self, at: FrameRef) {
+    pub(crate) fn check_readers(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef) {
         if self.readers.walking.is_empty() {
             return;
         }
         let root = self.frames.get(at).map(|f| f.phys);
-        let found = self.readers.walking.iter().find_map(|w| {
-            let since = w.holds(at).or_else(|| Some(w.since).filter(|_| root == Some(w.root)))?;
+        let level = self.frames.get(at).and_then(|f| f.level);
+        // The roots from which it is linked still.
+        let mut ways = Vec::new();
+        if let (Some(entry), Some(level)) = (root, level) {
+            self.ways_up(memory, EntryAt { entry, table: at, level }, &mut ways);
+        }
+        let reached =
+            |root: u64| ways.iter().any(|(way, _)| self.frames.get(*way).is_some_and(|f| f.phys == root));
+        let found = self.readers.walking.values().find_map(|w| {
+            let since =
+                w.holds(at).or_else(|| Some(w.since).filter(|_| root == Some(w.root) || reached(w.root)))?;
             Some((w.root, w.since, since))
         });
         let Some((of, began, since)) = found else { return };
-        self.readers.walking.iter_mut().for_each(|w| w.forget(at));
-        let level = self.frames.get(at).and_then(|f| f.level);
+        self.readers.walking.values_mut().for_each(|w| w.forget(at));
         let place = Place { frame: root, level, ..Place::default() };
         self.report(Kind::FreeUnderReader, Rule::HeldByReader, place, || {
             format!("a reader of the tables at {of:#x} began at event {began}, and may be in it since event {since}")
@@ -55,7 +63,7 @@ impl Sanitizer {
     /// Lets a reader go on, to any table below its root.
     pub(crate) fn reader_wanders(&mut self, memory: &(impl Memory + ?Sized), chance: &mut Chance) {
         let which = chance.below(self.readers.walking.len() as u64) as usize;
-        let Some(walking) = self.readers.walking.get(which) else { return };
+        let Some(walking) = self.readers.walking.values().nth(which) else { return };
         let (reader, mut table) = (walking.reader, walking.root);
         for level in (1..=self.config.arch.top()).rev() {
             let Some(at) = self.frames.find(table).filter(|at| self.is_table(*at)) else { return };

@@ -13,7 +13,7 @@ pub(crate) struct Visit {
     pub(crate) root: FrameRef,
     pub(crate) space: u64,
     /// Event at which the CPU left it; `u64::MAX` while it is loaded.
-    until: u64,
+    pub(crate) until: u64,
     /// Whether the CPU may hold translations of the space.
     own: bool,
     /// Whether the root had an entry while it was loaded.
@@ -60,16 +60,16 @@ impl Visits {
         self.list.iter_mut().filter(|v| v.until == u64::MAX).for_each(|v| v.walked = true);
     }
 
-    /// Everything of a space was flushed, except global translations.
-    pub(crate) fn flushed(&mut self, space: u64) {
+    /// Everything of a space was flushed at event `at` or later, except global translations.
+    pub(crate) fn flushed(&mut self, space: u64, at: u64) {
         for visit in self.list.iter_mut().filter(|v| v.space == space) {
-            visit.own &= visit.until == u64::MAX;
+            visit.own &= visit.until > at;
         }
     }
 
-    /// Everything was flushed.
-    pub(crate) fn flushed_all(&mut self) {
-        self.list.retain(|v| v.until == u64::MAX);
+    /// Everything was flushed at event `at` or later.
+    pub(crate) fn flushed_all(&mut self, at: u64) {
+        self.list.retain(|v| v.until > at);
     }
 
     /// Forgets a space for good.
@@ -122,11 +122,11 @@ mod tests {
             assert_eq!(spaces(&v, a, 5).is_empty(), !asids);
             assert!(spaces(&v, a, 15).is_empty(), "stored after it left");
             assert!(v.may_hold_global(a, 5) && !v.may_hold_global(a, 15));
-            v.flushed(1);
+            v.flushed(1, 20);
             assert!(spaces(&v, a, 5).is_empty() && v.may_hold_global(a, 5));
-            v.flushed(2);
+            v.flushed(2, 20);
             assert_eq!(spaces(&v, b, 5), [2], "it may walk again at once");
-            v.flushed_all();
+            v.flushed_all(20);
             assert!(!v.may_hold_global(a, 5) && v.may_hold_global(b, 5));
         }
     }
@@ -143,7 +143,7 @@ mod tests {
         v.leave(20, true);
         assert!(v.other_root(a, 1).is_none() && v.other_root(b, 2).is_none());
         assert_eq!(v.other_root(b, 1).map(|v| v.root), Some(a));
-        v.flushed(1);
+        v.flushed(1, 20);
         assert!(v.other_root(b, 1).is_none());
     }
 }

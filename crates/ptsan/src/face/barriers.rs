@@ -35,9 +35,9 @@ pub enum Barrier {
 impl Sanitizer {
     /// Tells which CPU carries out the stores that are told from now on.
     ///
-    /// Only needed with [`Config::barriers`](crate::Config::barriers) and
-    /// [`Config::accessed_dirty`](crate::Config::accessed_dirty), where it matters whether another
-    /// CPU stored.
+    /// Only needed with [`Config::barriers`](crate::Config::barriers),
+    /// [`Config::accessed_dirty`](crate::Config::accessed_dirty) and
+    /// [`Config::locks`](crate::Config::locks), where it matters which CPU stored.
     pub fn running_on(&mut self, cpu: usize) {
         self.hook(|s| {
             if s.has_cpu(cpu) {
@@ -75,6 +75,10 @@ impl Sanitizer {
         let (now, last) = (self.event, self.last_issued);
         let spares_globals = self.config.spares_globals();
         let takes_two = self.config.errata.dsb_misses_stores;
+        // First: a flush of stage 1 helps after one of stage 2 that an earlier barrier has completed.
+        for (cpu, space) in std::mem::take(&mut self.issued_stage1) {
+            self.debts.combined_flushed(cpu, space);
+        }
         for mut issued in std::mem::take(&mut self.issued) {
             if takes_two && issued.waited.is_none_or(|first| first > last) {
                 issued.waited.get_or_insert(now);
@@ -94,23 +98,27 @@ impl Sanitizer {
         let c = &mut self.cpus[cpu];
         let loaded = c.loaded.map(|l| l.space);
         let spares_globals = self.config.spares_globals();
+        // What it cached after the invalidation was queued may be there still.
+        let at = queued.unwrap_or(self.event);
+        let other_root = c.other_root.filter(|other| other.until > at);
         match flush.target {
             Target::All => {
-                c.visits.flushed_all();
-                c.other_root = None;
+                c.visits.flushed_all(at);
+                c.other_root = other_root;
             }
             Target::Space(space) => {
-                c.visits.flushed(space);
+                c.visits.flushed(space, at);
                 if loaded == Some(space) {
-                    c.other_root = None;
+                    c.other_root = other_root;
                 }
             }
             _ => {}
         }
         // The space of which a flush by address reaches global translations.
         let loaded = loaded.filter(|_| !spares_globals);
-        let two_stages = self.config.two_stages;
-        let ordered = self.config.barriers && queued.is_none();
+        let two_stages = self.config.two_stages && cpu < self.config.cpus;
+        // What a device is told to forget needs no barrier of a CPU.
+        let ordered = self.config.barriers && cpu < self.config.cpus;
         let ordering = if ordered { arch.ordering } else { StoreOrdering::Implicit };
         let before = match ordering {
             StoreOrdering::Implicit => queued.unwrap_or(u64::MAX),

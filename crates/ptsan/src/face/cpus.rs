@@ -69,6 +69,10 @@ impl Sanitizer {
         if !self.has_cpu(cpu) {
             return;
         }
+        if space == u64::MAX {
+            let place = Place { cpu: Some(cpu), space: Some(space), ..Place::default() };
+            return self.bad_argument(place, "switch needs a number of a space below 2^64 - 1");
+        }
         self.settle_return(memory, cpu);
         self.spaces.insert(space, ());
         let top = self.config.arch.top();
@@ -103,7 +107,7 @@ impl Sanitizer {
             c.visits.has_entry();
         }
         c.returned = asids.then_some(event);
-        c.unsynchronized = self.config.barriers;
+        c.unsynchronized = self.config.barriers && !device;
         c.load(Loaded { space, root, frame, context }, asids);
         // A device uses the tables as soon as it is attached.
         c.settled |= device;
@@ -206,7 +210,7 @@ impl Sanitizer {
         if !self.is_possible(cpu, flush) {
             return;
         }
-        if self.config.is_without_effect(flush) {
+        if !self.is_device(cpu) && self.config.is_without_effect(flush) {
             self.cpus[cpu].note_flush(self.event, flush);
             return;
         }
@@ -249,11 +253,6 @@ impl Sanitizer {
             }
         };
         if let Some(range) = range {
-            if range.stride == 0 || range.end < range.start {
-                let place = Place { cpu: Some(cpu), space, va: Some(range.start), ..Place::default() };
-                self.bad_argument(place, "flush needs a range with start <= end and a stride above 0");
-                return;
-            }
             let drop = |context: &mut Context| context.flush_range(arch, range, leaf_only);
             let Some(space) = space else {
                 let c = &mut self.cpus[cpu];

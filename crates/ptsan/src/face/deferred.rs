@@ -41,6 +41,8 @@ impl Sanitizer {
             } else if s.deferred.insert(phys, size).is_some() {
                 let place = Place { frame: Some(phys), ..Place::default() };
                 s.report(Kind::DoubleFree, Rule::AlreadyFree, place, String::new);
+            } else {
+                s.numbers.release(phys);
             }
         });
     }

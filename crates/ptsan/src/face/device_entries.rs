@@ -39,15 +39,18 @@ impl Sanitizer {
             let place = Place { frame: Some(phys), cpu: Some(device), ..Place::default() };
             let words = read_entry(memory, phys, shape).filter(|_| shape.is_usable());
             let aligned = phys.is_multiple_of(u64::from(shape.bytes.max(1)));
-            let Some(words) = words.filter(|_| aligned && s.device_entries.known.len() < MOST) else {
+            let Some(words) = words.filter(|_| aligned && (s.device_entries.known.len() < MOST || s.device_entries.known.contains_key(&phys))) else {
                 let needs = "device_entry needs 8, 16, 32 or 64 aligned bytes in memory, and a word of them that has valid bits";
                 return s.bad_argument(place, needs);
             };
+            // What it holds of the entry outlives another announcement.
+            let before = s.device_entries.known.get(&phys).filter(|k| (k.device, k.shape) == (device, shape));
+            let held = before.and_then(|known| known.held);
             let new = KnownEntry {
                 shape,
                 device,
                 words,
-                held: None,
+                held,
                 stored: 0,
                 changed: None,
                 reported: false,
@@ -74,11 +77,15 @@ impl Sanitizer {
                 let needs = "device_entry_written needs an address in an entry that device_entry announced";
                 return s.bad_argument(place, needs);
             };
-            let again = s.event == s.device_entries.last + 1;
-            s.device_entries.last = s.event;
             let event = s.event;
+            if event != s.device_entries.last + 1 {
+                s.device_entries.first = event;
+            }
+            s.device_entries.last = event;
+            let first = s.device_entries.first;
             let Some(known) = s.device_entries.known.get_mut(&at) else { return };
             let Some(now) = read_entry(memory, at, known.shape) else { return };
+            let again = known.stored >= first;
             let old = std::mem::replace(&mut known.words, now);
             let (was, is) = (known.is_valid(&old), known.is_valid(&now));
             let word = ((phys - at) / 8) as usize;
@@ -89,7 +96,7 @@ impl Sanitizer {
             }
             known.stored = event;
             known.changed = is.then_some(word);
-            if was && !is {
+            if was && (!is || old != now) {
                 known.held.get_or_insert((old, event));
             }
             let device = known.device;
@@ -125,6 +132,11 @@ impl Sanitizer {
                 return;
             }
             let only = phys.map(|phys| s.device_entries.at(phys));
+            if only == Some(None) {
+                let place = Place { frame: phys, cpu: Some(device), ..Place::default() };
+                let needs = "device_entries_flushed needs an address in an entry that device_entry announced";
+                return s.bad_argument(place, needs);
+            }
             for (at, known) in s.device_entries.known.iter_mut().filter(|(_, known)| known.device == device) {
                 if only.is_none_or(|only| only == Some(*at)) {
                     known.held = None;

@@ -2,7 +2,8 @@
 //!
 //! A device is another reader of the tables beside the CPUs, with an IOTLB and a cache of tables of
 //! its own. All hooks take it where they take a CPU, by the number that [`Sanitizer::device`] returns.
-use crate::cpu::Flush;
+use crate::cpu::{Flush, Target};
+use crate::hash::FastMap;
 use crate::memory::Memory;
 use crate::report::Place;
 use crate::state::{Queued, Sanitizer};
@@ -20,8 +21,11 @@ impl Sanitizer {
     /// part in no [`flush_everywhere`](Self::flush_everywhere). One that serves several spaces at
     /// once is several devices.
     ///
+    /// Its numbers and those of CPUs are one sort where they are flushed or destroyed: give domains
+    /// numbers that no CPU uses, 2^32 and more for example.
+    ///
     /// A device may set accessed and dirty bits in whatever it has cached as a table: one that is
-    /// freed before the device forgets it is corrupted later
+    /// freed before the device forgets it, while it is attached, is corrupted later
     /// ([`Kind::FreeBeforeFlush`](crate::Kind::FreeBeforeFlush)), and a plain store loses a dirty bit
     /// ([`Kind::BitLost`](crate::Kind::BitLost)).
     /// ```
@@ -55,9 +59,16 @@ impl Sanitizer {
     /// For an invalidation that is over when the call returns, use [`flush`](Self::flush).
     pub fn flush_queued(&mut self, device: usize, flush: Flush) {
         self.hook(|s| {
-            if s.expects_device(device, "flush_queued") && s.queue.len() < MOST_QUEUED {
-                s.queue.push(Queued { device, flush, event: s.event });
+            if !s.expects_device(device, "flush_queued") || !s.is_possible(device, flush) {
+                return;
             }
+            let event = s.event;
+            let full = s.queue.len() >= MOST_QUEUED;
+            if full {
+                // So many that they count as one of everything.
+                s.queue.retain(|q| q.device != device);
+            }
+            s.queue.push(Queued { device, flush: if full { Flush::all() } else { flush }, event });
         });
     }
 
@@ -72,7 +83,21 @@ impl Sanitizer {
             s.adversary_acts(memory);
             let (done, rest) = std::mem::take(&mut s.queue).into_iter().partition(|q| q.device == device);
             s.queue = rest;
-            let done: Vec<Queued> = done;
+            let mut done: Vec<Queued> = done;
+            // The last one of a space, or of everything, does what those before it do.
+            let mut seen: FastMap<u64, ()> = FastMap::default();
+            let mut all = false;
+            done.reverse();
+            done.retain(|q| match q.flush.target {
+                _ if all => false,
+                Target::All => {
+                    all = true;
+                    true
+                }
+                Target::Space(space) => seen.insert(space, ()).is_none(),
+                _ => true,
+            });
+            done.reverse();
             for Queued { flush, event, .. } in done {
                 s.invalidate(memory, device, flush, Some(event));
             }

@@ -7,6 +7,10 @@ impl Sanitizer {
     /// Tells that a lock guards the entries of the table at `table`, and of all tables below it that
     /// have no lock of their own. A root with a lock has all its tables guarded.
     ///
+    /// Of a table that trees with different locks share, any of these will do. Stores that a kernel
+    /// makes without a lock on purpose (an exchange that only adds a permission, in a fast path) are
+    /// reported: allow them ([`Config::allow`](crate::Config::allow)).
+    ///
     /// With [`Config::locks`](crate::Config::locks), a told store to an entry that a walk can reach
     /// needs the lock ([`Kind::UnlockedWrite`](crate::Kind::UnlockedWrite)), and tables that a CPU
     /// has loaded need one. A table that is not linked yet needs none. The CPU that stores is the
@@ -37,7 +41,8 @@ impl Sanitizer {
             }
             let held = Held { lock, cpu, hold, since: s.event };
             if let Some(other) = s.locks.take(held) {
-                let needs = format!("lock_taken needs a lock that is free; CPU {other} holds {lock:#x}");
+                let other = s.reader(other);
+                let needs = format!("lock_taken needs a lock that is free; {other} holds {lock:#x}");
                 s.bad_argument(Place { cpu: Some(cpu), ..Place::default() }, &needs);
             }
         });

@@ -40,13 +40,18 @@ impl Sanitizer {
     /// to all of them, tell of none.
     pub fn numbers_taken_back(&mut self) {
         self.hook(|s| {
-            let loaded: Vec<u64> = s.cpus.iter().filter_map(|c| Some(c.loaded?.root)).collect();
+            let cpus = if s.config.cpus > 0 { s.config.cpus } else { s.cpus.len() };
+            let loaded: Vec<u64> = s.cpus.iter().take(cpus).filter_map(|c| Some(c.loaded?.root)).collect();
             s.numbers.keep(|root| loaded.contains(&root));
         });
     }
 
     /// Checks the number with which a CPU loads a root.
     pub(super) fn check_number(&mut self, cpu: usize, root: u64, space: u64) {
+        // Beside CPUs, domains and PASIDs are numbers of another sort.
+        if self.is_device(cpu) && self.config.cpus > 0 {
+            return;
+        }
         let place = Place { frame: Some(root), cpu: Some(cpu), space: Some(space), ..Place::default() };
         if self.check_host(place) {
             return;
@@ -64,13 +69,15 @@ impl Sanitizer {
         if !self.config.common_numbers {
             return;
         }
-        let beside = self.cpus.iter().enumerate().find_map(|(other, c)| {
+        let cpus = if self.config.cpus > 0 { self.config.cpus } else { self.cpus.len() };
+        let beside = self.cpus.iter().take(cpus).enumerate().find_map(|(other, c)| {
             let theirs = c.loaded.filter(|l| other != cpu && l.space == space && l.root != root)?;
             Some((other, theirs.root))
         });
         if let Some((other, theirs)) = beside {
+            let other = self.reader(other);
             self.report(Kind::WrongNumber, Rule::NumberShared, place, || {
-                format!("CPU {other} runs the root at {theirs:#x} with it")
+                format!("{other} runs the root at {theirs:#x} with it")
             });
         }
     }

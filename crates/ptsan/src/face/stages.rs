@@ -2,7 +2,7 @@
 //!
 //! All are called on the sanitizer of stage 2. A space is a guest there: its number is the VMID, the
 //! ASID of the host (AMD), or the address of the root of the EPT.
-use crate::arch::{Access, ByGuestAddress};
+use crate::arch::{Access, ByGuestAddress, StoreOrdering};
 use crate::checks::stale;
 use crate::cpu::{CombinedEntry, Fault, Flush, GuestPage, Loaded, Target, TlbEntry, Translation};
 use crate::memory::Memory;
@@ -20,7 +20,7 @@ impl Sanitizer {
     pub fn stage1_flushed(&mut self, cpu: usize) {
         self.hook(|s| {
             if s.has_cpu(cpu) {
-                s.debts.combined_flushed(cpu);
+                s.all_of_stage1_flushed(cpu);
                 s.drop_stage1(cpu, None, None);
             }
         });
@@ -35,9 +35,23 @@ impl Sanitizer {
     pub fn stage1_part_flushed(&mut self, cpu: usize, number: Option<u64>, va: Option<u64>) {
         self.hook(|s| {
             if s.has_cpu(cpu) {
+                if number.is_none() && va.is_none() {
+                    s.all_of_stage1_flushed(cpu);
+                }
                 s.drop_stage1(cpu, number, va);
             }
         });
+    }
+
+    /// Pays debts for what the CPU combined for the guest that it runs: at once, or at a barrier.
+    fn all_of_stage1_flushed(&mut self, cpu: usize) {
+        let Some(loaded) = self.cpus[cpu].loaded else { return };
+        let flushed = (cpu, loaded.space);
+        if !self.config.barriers || self.config.arch.ordering != StoreOrdering::Completed {
+            self.debts.combined_flushed(cpu, loaded.space);
+        } else if !self.issued_stage1.contains(&flushed) {
+            self.issued_stage1.push(flushed);
+        }
     }
 
     fn drop_stage1(&mut self, cpu: usize, number: Option<u64>, va: Option<u64>) {
@@ -126,7 +140,17 @@ impl Sanitizer {
 
     /// Returns whether the format has such an invalidation, and reports one that it has not.
     pub(super) fn is_possible(&mut self, cpu: usize, flush: Flush) -> bool {
-        let never = self.config.arch.second_stage.is_some_and(|s| s.by_address == ByGuestAddress::Never);
+        // An IOMMU invalidates by address whatever the format.
+        if let Target::Range { start, end, stride, .. } | Target::EverySpace { start, end, stride } =
+            flush.target
+            && (stride == 0 || end < start)
+        {
+            let place = Place { cpu: Some(cpu), va: Some(start), ..Place::default() };
+            self.bad_argument(place, "flush needs a range with start <= end and a stride above 0");
+            return false;
+        }
+        let never = !self.is_device(cpu)
+            && self.config.arch.second_stage.is_some_and(|s| s.by_address == ByGuestAddress::Never);
         if !never || matches!(flush.target, Target::All | Target::Space(_)) {
             return true;
         }

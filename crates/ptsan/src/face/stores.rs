@@ -153,6 +153,9 @@ impl Sanitizer {
         }
         let mut ways = std::mem::take(&mut self.ways);
         self.ways_up(memory, at, &mut ways);
+        if let Some(old) = old {
+            self.leave_below(memory, at, &ways, (old, new));
+        }
         let mut contradicts = beside && self.check_store(memory, at, &ways, old, new);
         if let Some(old) = old.filter(|_| beside && resized && !contradicts) {
             contradicts = self.check_resized(at, &ways, old, new);

@@ -147,7 +147,7 @@ impl Sanitizer {
         }
         self.check_linked(memory, at);
         self.check_bits_left(memory, at);
-        self.check_readers(at);
+        self.check_readers(memory, at);
         if self.check_held(memory, at, Kind::FreeBeforeFlush) {
             self.forgive_unlinked(at);
         } else {

@@ -166,11 +166,11 @@ impl Debts {
         }
     }
 
-    /// Pays debts that a CPU has flushed by address in stage 2: its combined translations are gone
-    /// now.
-    pub(crate) fn combined_flushed(&mut self, cpu: usize) {
+    /// Pays debts that a CPU has flushed by address in stage 2: its combined translations
+    /// of the space are gone now.
+    pub(crate) fn combined_flushed(&mut self, cpu: usize, space: u64) {
         self.settle_pages(|debt| {
-            if debt.combined.contains(cpu) {
+            if debt.space == space && debt.combined.contains(cpu) {
                 debt.combined.remove(cpu);
                 debt.cpus.remove(cpu);
             }

@@ -69,8 +69,10 @@ impl KnownEntry {
 #[derive(Default)]
 pub(crate) struct DeviceEntries {
     pub(crate) known: FastMap<u64, KnownEntry>,
-    /// Event of the last hook that stored to any.
+    /// Event of the last hook that stored to any, and of the first of those that came one after the
+    /// other until then.
     pub(crate) last: u64,
+    pub(crate) first: u64,
 }
 
 impl DeviceEntries {

@@ -1,7 +1,7 @@
 //! The locks of tables.
 use crate::hash::FastMap;
 
-/// The most locks that are held at a time, and tables that have one.
+/// The most tables that have a lock.
 const MOST: usize = 1 << 16;
 
 /// The lock that guards a table, and those below it that have none of their own.
@@ -62,12 +62,12 @@ pub(crate) struct Held {
 #[derive(Default)]
 pub(crate) struct Locks {
     guards: FastMap<u64, Guard>,
-    held: Vec<Held>,
+    held: FastMap<u64, Vec<Held>>,
 }
 
 impl Locks {
     pub(crate) fn guard(&mut self, table: u64, guard: Guard) {
-        if self.guards.len() < MOST {
+        if self.guards.len() < MOST || self.guards.contains_key(&table) {
             self.guards.insert(table, guard);
         }
     }
@@ -84,25 +84,29 @@ impl Locks {
 
     /// Takes a lock. Returns the CPU that holds it in a way that excludes that.
     pub(crate) fn take(&mut self, new: Held) -> Option<usize> {
-        let excludes = |h: &&Held| {
-            h.lock == new.lock
-                && (h.hold == Hold::Exclusive || new.hold == Hold::Exclusive || h.cpu == new.cpu)
-        };
-        let other = self.held.iter().find(excludes).map(|h| h.cpu);
-        if other.is_none() && self.held.len() < MOST {
-            self.held.push(new);
+        let held = self.held.entry(new.lock).or_default();
+        let excludes =
+            |h: &&Held| h.hold == Hold::Exclusive || new.hold == Hold::Exclusive || h.cpu == new.cpu;
+        let other = held.iter().find(excludes).map(|h| h.cpu);
+        if other.is_none() {
+            held.push(new);
         }
         other
     }
 
     /// Releases a lock, and returns how it was held.
     pub(crate) fn release(&mut self, lock: u64, cpu: usize) -> Option<Held> {
-        let at = self.held.iter().position(|h| h.lock == lock && h.cpu == cpu)?;
-        Some(self.held.swap_remove(at))
+        let held = self.held.get_mut(&lock)?;
+        let at = held.iter().position(|h| h.cpu == cpu)?;
+        let found = held.swap_remove(at);
+        if held.is_empty() {
+            self.held.remove(&lock);
+        }
+        Some(found)
     }
 
     /// Returns how a lock is held by a CPU, or by any.
     pub(crate) fn holder(&self, lock: u64, cpu: Option<usize>) -> Option<Held> {
-        self.held.iter().find(|h| h.lock == lock && cpu.is_none_or(|cpu| cpu == h.cpu)).copied()
+        self.held.get(&lock)?.iter().find(|h| cpu.is_none_or(|cpu| cpu == h.cpu)).copied()
     }
 }

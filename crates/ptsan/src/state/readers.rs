@@ -1,9 +1,8 @@
 //! Software that walks tables without a lock.
 use crate::hash::FastMap;
 use crate::shadow::FrameRef;
+use std::collections::BTreeMap;
 
-/// The most readers at a time.
-const MOST: usize = 1 << 12;
 /// The most tables that one is remembered to have.
 const MOST_HELD: usize = 1 << 16;
 
@@ -67,7 +66,7 @@ impl Walking {
 /// All readers under way, in the order in which they began.
 #[derive(Default)]
 pub(crate) struct Readers {
-    pub(crate) walking: Vec<Walking>,
+    pub(crate) walking: BTreeMap<u64, Walking>,
     next: u64,
 }
 
@@ -75,20 +74,16 @@ impl Readers {
     pub(crate) fn begin(&mut self, root: u64, since: u64) -> Reader {
         self.next += 1;
         let reader = Reader(self.next);
-        if self.walking.len() < MOST {
-            self.walking.push(Walking { reader, root, since, held: FastMap::default() });
-        }
+        self.walking.insert(self.next, Walking { reader, root, since, held: FastMap::default() });
         reader
     }
 
     /// Ends a reader. Returns whether it was under way.
     pub(crate) fn end(&mut self, reader: Reader) -> bool {
-        let before = self.walking.len();
-        self.walking.retain(|w| w.reader != reader);
-        self.walking.len() < before || (self.next >= reader.0 && before >= MOST)
+        self.walking.remove(&reader.0).is_some()
     }
 
     pub(crate) fn get(&mut self, reader: Reader) -> Option<&mut Walking> {
-        self.walking.iter_mut().find(|w| w.reader == reader)
+        self.walking.get_mut(&reader.0)
     }
 }

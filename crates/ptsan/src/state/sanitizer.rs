@@ -63,6 +63,8 @@ pub struct Sanitizer {
     pub(crate) readers: Readers,
     /// Flushes that no barrier has completed.
     pub(crate) issued: Vec<Issued>,
+    /// Flushes of stage 1 that no barrier has completed: the CPU, and the guest that it ran.
+    pub(crate) issued_stage1: Vec<(usize, u64)>,
     /// Runs of entries to which stores were told.
     pub(crate) runs: Runs,
     /// Room for the ways to an entry.
@@ -126,6 +128,7 @@ impl Sanitizer {
             device_entries: DeviceEntries::default(),
             readers: Readers::default(),
             issued: Vec::new(),
+            issued_stage1: Vec::new(),
             runs: Runs::default(),
             ways: Vec::new(),
             last_issued: 0,

@@ -96,7 +96,7 @@ fn an_invalidation_that_is_queued_helps_when_it_was_waited_for() {
         }
         m.free_page();
         assert_eq!(m.found(), [FREED][usize::from(silent)..]);
-        assert_eq!(m.report().contains("was queued, and not waited for"), !silent, "{}", m.report());
+        assert_eq!(m.report().contains("its queue was not waited for"), !silent, "{}", m.report());
     }
 }
 

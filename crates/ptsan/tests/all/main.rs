@@ -9,6 +9,7 @@ mod contiguous;
 mod deferred;
 mod detects;
 mod devices;
+mod edges;
 mod errata;
 mod expect;
 mod flood;
