@@ -69,10 +69,6 @@ impl Sanitizer {
         if !self.has_cpu(cpu) {
             return;
         }
-        if space == u64::MAX {
-            let place = Place { cpu: Some(cpu), space: Some(space), ..Place::default() };
-            return self.bad_argument(place, "switch needs a number of a space below 2^64 - 1");
-        }
         self.settle_return(memory, cpu);
         self.spaces.insert(space, ());
         let top = self.config.arch.top();

@@ -93,8 +93,6 @@ fn numbers_of_devices_are_not_those_of_cpus() {
     run.switch(0, 0x1000, 7);
     run.switch(1, 0x1000, 3);
     assert_eq!(run.rules(), [], "PASID 3 of a root with ASID 7");
-    run.switch(0, 0x1000, u64::MAX);
-    assert_eq!(run.rules(), [Rule::BadArgument]);
 }
 
 #[test]

@@ -31,6 +31,10 @@ fn found(defect: Defect, wanted: &[(Format, Kind)]) {
             inject(&mut k, defect, seed);
             let mut kinds = k.hook(|san, _| san.findings().iter().map(|f| f.kind).collect::<Vec<_>>());
             kinds.retain(|found| *found != Kind::Leak || kind == Kind::Leak);
+            if kind == Kind::FreeBeforeFlush {
+                // With a seed in some hundred the frame is handed out before the CPU lets go of it.
+                kinds.retain(|found| *found != Kind::ReuseBeforeFlush);
+            }
             let text = k.hook(|san, _| if kinds == [kind] { String::new() } else { san.to_string() });
             assert!(leaks > 0, "{defect:?} {format:?} seed {seed}");
             assert_eq!(kinds, [kind], "{defect:?} {format:?} seed {seed}: {text}");
