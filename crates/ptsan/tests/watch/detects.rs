@@ -1,7 +1,7 @@
 //! The defects of `docs/detects.md` in code whose stores are watched: none of them is told.
 //!
-//! Each of the named defects is found with every seed. One seed of each row runs here; with
-//! `PTSAN_WATCHED_SEEDS=20`, as `.ci/nightly` has it, 20.
+//! Each of the named defects is found with every seed: one seed of each row and format, or as many as
+//! `PTSAN_WATCHED_SEEDS` says. `.ci/nightly` runs 20.
 #[path = "../all/detects/kernel.rs"]
 mod kernel;
 #[path = "../all/detects/machine.rs"]
@@ -102,6 +102,7 @@ macro_rules! matrix {
     ($($name:ident: $defect:ident, $($format:ident $kind:ident),+;)+) => {
         $(
             #[test]
+            #[ignore = "thousands of watched runs: .ci/nightly"]
             fn $name() {
                 found(Defect::$defect, &[$((Format::$format, Kind::$kind)),+]);
             }
@@ -112,6 +113,7 @@ macro_rules! matrix {
 matrix_rows!(matrix);
 
 #[test]
+#[ignore = "thousands of watched runs: .ci/nightly"]
 fn correct_code_is_silent() {
     for format in Format::ALL {
         for seed in 1..=seeds() {

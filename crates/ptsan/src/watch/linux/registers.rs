@@ -7,6 +7,10 @@ pub(super) const SEGV_ACCERR: c_int = 2;
 
 /// `si_code` of a `SIGTRAP` by the trap flag.
 pub(super) const TRAP_TRACE: c_int = 2;
+/// `si_code` of a debug exception whose cause the processor did not say. Linux says so if the bit
+/// for the trap flag was lost on the way through a hypervisor. A breakpoint instruction has another
+/// code.
+pub(super) const TRAP_BRKPT: c_int = 1;
 
 /// Signals that the instruction itself may raise, in the kernel's bits: they are never blocked.
 pub(super) const SYNCHRONOUS: u64 = bit(libc::SIGSEGV)

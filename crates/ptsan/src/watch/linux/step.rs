@@ -178,7 +178,7 @@ impl Step {
     fn is_over(&self, code: i32, rip: i64) -> bool {
         self.active
             && match self.way {
-                Way::Trap => code == registers::TRAP_TRACE,
+                Way::Trap => matches!(code, registers::TRAP_TRACE | registers::TRAP_BRKPT),
                 Way::Copy(r) => rip == r.after as i64,
             }
     }
