@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt, is_state};
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::{FrameRef, Mapping, State};
-use crate::state::{EntryAt, Queued, Sanitizer};
+use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
     /// Reports the flushes that CPUs owe now. An operation has ended, or a barrier of the user's
@@ -20,7 +20,7 @@ impl Sanitizer {
         }
         let (cpus, operations) = (&self.cpus, &self.operations);
         let due = |debt: &PageDebt| match operations.ended(debt.begun) {
-            true => debt.cpus.only(|cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since)),
+            true => using(cpus, debt),
             false => CpuMask::default(),
         };
         let taken = self.debts.take_pages(due);
@@ -103,13 +103,13 @@ impl Sanitizer {
         let low = debts.iter().map(|d| d.va).min().unwrap_or_default();
         let size = |d: &PageDebt| 1u64 << self.config.arch.levels[usize::from(d.level)].shift;
         let high = debts.iter().map(|d| d.va.saturating_add(size(d))).max().unwrap_or_default();
-        let (number, who) = (debts.len(), self.readers(&cpus));
+        let (number, readers) = (debts.len(), self.readers(&cpus));
         self.report_of(first.store.as_ref(), (kind, rule), place, || {
             let pages = match number {
                 1 => format!("{low:#x} to {:#x} ({})", first.phys, first.perms),
                 n => format!("{n} pages in {low:#x}..{high:#x}"),
             };
-            format!("{} may still translate {pages}, since event {}; {why}", who, first.since)
+            format!("{readers} may still translate {pages}, since event {}; {why}", first.since)
         });
     }
 
@@ -122,16 +122,37 @@ impl Sanitizer {
             return "what it combined of both stages was not flushed after that: call stage1_flushed"
                 .to_owned();
         }
-        if let Some(why) = self.is_waiting(cpu, debt.since, debt.unordered) {
+        self.why_owed((cpu, space), debt.va, None, (debt.since, debt.unordered))
+    }
+
+    /// Says why the flushes of a CPU or a device did not pay for a store of event `since`. `rule` is
+    /// that of [`Sanitizer::explain_flush`]; `unordered` says that a flush came too early.
+    fn why_owed(
+        &self,
+        (cpu, space): (usize, u64),
+        va: u64,
+        rule: Option<Rule>,
+        (since, unordered): (u64, bool),
+    ) -> String {
+        if let Some(why) = self.not_waited_for(cpu, since) {
             return why;
         }
-        if debt.unordered {
+        if unordered && self.is_device(cpu) {
+            return "its invalidation was queued before the store".to_owned();
+        }
+        if unordered {
             return "a flush came before a barrier that orders the store before it".to_owned();
         }
-        if self.is_incomplete(cpu, debt.since) {
-            return self.incomplete().to_owned();
+        if !self.issued.iter().any(|issued| issued.cpu == cpu && issued.event > since) {
+            return self.explain_flush(cpu, space, Some(va), rule, Some(since));
         }
-        self.explain_flush(cpu, space, Some(debt.va), None, Some(debt.since))
+        let why = match self.config.errata.dsb_misses_stores {
+            true => {
+                "a flush and a barrier have to follow its flush and barrier: see Errata::dsb_misses_stores"
+            }
+            false => "no barrier has completed its flush",
+        };
+        why.to_owned()
     }
 
     /// Names CPUs and devices: `CPU 1`, `CPUs 1, 2`, `CPU 1, device 0`.
@@ -147,29 +168,6 @@ impl Sanitizer {
             (many, false) => format!("CPUs {}", many.join(", ")),
             (many, true) => many.join(", "),
         }
-    }
-
-    /// Says of a device that its invalidation is in the queue still, or was before the store.
-    fn is_waiting(&self, device: usize, since: u64, unordered: bool) -> Option<String> {
-        if let Some(queued) = self.queue.iter().find(|q| q.device == device && q.event > since) {
-            let Queued { flush, event, .. } = queued;
-            return Some(format!("its queue was not waited for (first {flush}, event {event})"));
-        }
-        let early = unordered && self.is_device(device);
-        early.then(|| "its invalidation was queued before the store".to_owned())
-    }
-
-    fn incomplete(&self) -> &'static str {
-        match self.config.errata.dsb_misses_stores {
-            true => {
-                "a flush and a barrier have to follow its flush and barrier: see Errata::dsb_misses_stores"
-            }
-            false => "no barrier has completed its flush",
-        }
-    }
-
-    fn is_incomplete(&self, cpu: usize, since: u64) -> bool {
-        self.issued.iter().any(|i| i.cpu == cpu && i.event > since)
     }
 
     /// Returns whether a CPU that runs in the space may hold a table since it was unlinked.
@@ -192,19 +190,11 @@ impl Sanitizer {
             space: Some(debt.space),
         };
         let held = Some(Rule::HeldInStructureCache);
-        let why = if let Some(why) = self.is_waiting(cpu, debt.since, debt.unordered) {
-            why
-        } else if debt.unordered {
-            "a flush came before a barrier that orders the store before it".to_owned()
-        } else if self.is_incomplete(cpu, debt.since) {
-            self.incomplete().to_owned()
-        } else {
-            self.explain_flush(cpu, debt.space, Some(debt.va), held, Some(debt.since))
-        };
-        let who = self.readers(&debt.cpus);
+        let why = self.why_owed((cpu, debt.space), debt.va, held, (debt.since, debt.unordered));
+        let readers = self.readers(&debt.cpus);
         let rule = (Kind::FreeBeforeFlush, Rule::UnlinkNotFlushed);
         self.report_of(debt.store.as_ref(), rule, place, || {
-            format!("{} may hold it, since event {}; {why}", who, debt.since)
+            format!("{readers} may hold it, since event {}; {why}", debt.since)
         });
         self.forgive_table(debt.space, debt.va, debt.level);
         self.blame(at);
@@ -266,7 +256,7 @@ impl Sanitizer {
             };
             let cpus = &self.cpus;
             let due = |debt: &PageDebt| match overlaps(debt) && gone(debt) {
-                true => debt.cpus.only(|cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since)),
+                true => using(cpus, debt),
                 false => CpuMask::default(),
             };
             let taken = debts.take_pages(due);
@@ -431,4 +421,10 @@ struct InTlb {
     entry: TlbEntry,
     /// Memory no longer gives it.
     stale: bool,
+}
+
+/// Returns those of the owing CPUs that can use the translation now: that run in its space, or any
+/// if it is global.
+pub(super) fn using(cpus: &[Cpu], debt: &PageDebt) -> CpuMask {
+    debt.cpus.only(|cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since))
 }

@@ -16,8 +16,8 @@ impl Sanitizer {
         rule: Option<Rule>,
         since: Option<u64>,
     ) -> String {
-        if let Some(Queued { flush, event, .. }) = self.queue.iter().find(|q| q.device == cpu) {
-            return format!("its queue was not waited for (first {flush}, event {event})");
+        if let Some(why) = self.not_waited_for(cpu, 0) {
+            return why;
         }
         let Some((event, flush)) = self.cpus.get(cpu).and_then(|c| c.last_flush()) else {
             let loaded = if self.is_device(cpu) { "was attached" } else { "loaded the root" };
@@ -41,6 +41,13 @@ impl Sanitizer {
             self.shortfall(flush, space, va, rule)
         };
         format!("its last flush ({flush}, event {event}) {why}")
+    }
+
+    /// Says of a device that it has invalidations in its queue, given to it after event `after`.
+    pub(super) fn not_waited_for(&self, device: usize, after: u64) -> Option<String> {
+        let queued = |q: &&Queued| q.device == device && q.event > after;
+        let Queued { flush, event, .. } = self.queue.iter().find(queued)?;
+        Some(format!("its queue was not waited for (first {flush}, event {event})"))
     }
 
     fn shortfall(&self, flush: Flush, space: u64, va: Option<u64>, rule: Option<Rule>) -> &'static str {

@@ -1,6 +1,7 @@
 //! The locks of tables: stores without them, and locks released too early.
+use super::due::using;
 use crate::memory::Memory;
-use crate::owed::{CpuMask, GLOBAL, PageDebt};
+use crate::owed::{CpuMask, PageDebt};
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::FrameRef;
 use crate::state::{EntryAt, Guard, Held, Hold, Sanitizer};
@@ -94,7 +95,7 @@ impl Sanitizer {
                 guards.iter().any(|g| g.lock == lock && g.flush_first)
             };
             match made && guarded() {
-                true => debt.cpus.only(|of| debt.space == GLOBAL || cpus[of].uses(debt.space, debt.since)),
+                true => using(cpus, debt),
                 false => CpuMask::default(),
             }
         };

@@ -16,20 +16,21 @@ impl Sanitizer {
 
     /// Notes that a reader reads a table, and reports one that was freed.
     pub(crate) fn read_by_software(&mut self, reader: Reader, table: u64) {
-        let place = Place { frame: Some(table), ..Place::default() };
-        let (event, at) = (self.event, self.frames.find(table));
-        let live = at.is_some_and(|at| self.is_table(at));
-        match at {
-            Some(at) if live => {
-                if let Some(walking) = self.readers.get(reader) {
-                    walking.hold(at, event);
-                }
-            }
-            Some(at) if !self.blamed.contains_key(&at) => {
-                self.report(Kind::UseAfterFree, Rule::ReadAfterFree, place, String::new);
-            }
-            _ => {}
+        if !self.hold_for(reader, table)
+            && self.frames.find(table).is_some_and(|at| !self.blamed.contains_key(&at))
+        {
+            let place = Place { frame: Some(table), ..Place::default() };
+            self.report(Kind::UseAfterFree, Rule::ReadAfterFree, place, String::new);
         }
+    }
+
+    /// Notes that a reader may be in the table at an address. Returns whether there is one.
+    fn hold_for(&mut self, reader: Reader, table: u64) -> bool {
+        let Some(at) = self.frames.find(table).filter(|at| self.is_table(*at)) else { return false };
+        if let Some(walking) = self.readers.get(reader) {
+            walking.hold(at, self.event);
+        }
+        true
     }
 
     /// Reports a table that is freed while a reader may be in it.
@@ -65,11 +66,9 @@ impl Sanitizer {
         let which = chance.below(self.readers.walking.len() as u64) as usize;
         let Some(walking) = self.readers.walking.values().nth(which) else { return };
         let (reader, mut table) = (walking.reader, walking.root);
-        for level in (1..=self.config.arch.top()).rev() {
-            let Some(at) = self.frames.find(table).filter(|at| self.is_table(*at)) else { return };
-            let event = self.event;
-            if let Some(walking) = self.readers.get(reader) {
-                walking.hold(at, event);
+        for level in (0..=self.config.arch.top()).rev() {
+            if !self.hold_for(reader, table) || level == 0 {
+                return;
             }
             let l = self.config.arch.levels[usize::from(level)];
             let (entries, first) = (l.entries() as u64, chance.next());
@@ -82,12 +81,6 @@ impl Sanitizer {
             });
             let Some(below) = below else { return };
             table = below;
-        }
-        if let Some(at) = self.frames.find(table).filter(|at| self.is_table(*at)) {
-            let event = self.event;
-            if let Some(walking) = self.readers.get(reader) {
-                walking.hold(at, event);
-            }
         }
     }
 }

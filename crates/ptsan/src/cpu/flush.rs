@@ -111,6 +111,18 @@ impl Flush {
     pub const fn leaf_only(self) -> Self {
         Self { leaf_only: true, ..self }
     }
+
+    /// Returns the addresses, with their space (`None`: every one). Returns `None` for a flush that has
+    /// no addresses.
+    pub(crate) fn addresses(&self) -> Option<(Option<u64>, Strides)> {
+        let strides = |start, end, stride: u64| Strides { start, end, stride: stride.max(1) };
+        match self.target {
+            Target::Page { space, va } => Some((Some(space), strides(va, va.saturating_add(1), 1))),
+            Target::Range { space, start, end, stride } => Some((Some(space), strides(start, end, stride))),
+            Target::EverySpace { start, end, stride } => Some((None, strides(start, end, stride))),
+            Target::Space(_) | Target::All => None,
+        }
+    }
 }
 
 impl fmt::Display for Flush {

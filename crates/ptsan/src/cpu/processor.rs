@@ -2,7 +2,7 @@
 use super::combined::Combined;
 use super::context::Context;
 use super::entry::Table;
-use super::flush::{Flush, Strides, Target};
+use super::flush::{Flush, Target};
 use super::hashed::HashedTlb;
 use super::visits::{Visit, Visits};
 use crate::arch::{Arch, ByGuestAddress, Perms, SecondStage, StructureScope};
@@ -177,38 +177,25 @@ impl Cpu {
 
     /// Drops what the flush of a second stage drops of the translations combined from it.
     pub(crate) fn flush_combined(&mut self, flush: Flush, second: SecondStage) {
-        let (guest, range) = match flush.target {
-            Target::All => return self.combined.clear(),
-            Target::Space(guest) => return self.combined.drop_guest(guest),
-            _ if second.by_address != ByGuestAddress::DropsCombined => return,
-            Target::Page { space, va } => {
-                (Some(space), Strides { start: va & !0xfff, end: (va | 0xfff).saturating_add(1), stride: 1 })
+        match (flush.target, flush.addresses()) {
+            (Target::Space(guest), _) => self.combined.drop_guest(guest),
+            (_, None) => self.combined.clear(),
+            (_, Some((guest, range))) if second.by_address == ByGuestAddress::DropsCombined => {
+                self.combined.drop_addresses(guest, |gpa| range.hit(gpa, 1 << 12));
             }
-            Target::Range { space, start, end, stride } => {
-                (Some(space), Strides { start, end, stride: stride.max(1) })
-            }
-            Target::EverySpace { start, end, stride } => {
-                (None, Strides { start, end, stride: stride.max(1) })
-            }
-        };
-        self.combined.drop_addresses(guest, |gpa| range.hit(gpa, 1 << 12));
+            (_, Some(_)) => {}
+        }
     }
 
     /// Ends the walks in flight whose tables the flush would drop from a paging-structure cache.
     /// Hardware without such a cache waits for them at any flush.
     pub(crate) fn end_flights(&mut self, arch: &Arch, flush: Flush) {
         let Some(loaded) = self.loaded.filter(|_| !self.flights.is_empty()) else { return };
-        let range = match flush.target {
-            Target::Page { space, va } if space == loaded.space => {
-                Strides { start: va, end: va.saturating_add(1), stride: 1 }
-            }
-            Target::Range { space, start, end, stride } if space == loaded.space => {
-                Strides { start, end, stride: stride.max(1) }
-            }
-            Target::EverySpace { start, end, stride } => Strides { start, end, stride: stride.max(1) },
-            Target::Page { .. } | Target::Range { .. } => return,
-            Target::Space(space) if space != loaded.space => return,
-            Target::Space(_) | Target::All => return self.flights.clear(),
+        let range = match (flush.target, flush.addresses()) {
+            (Target::Space(space), _) if space != loaded.space => return,
+            (_, None) => return self.flights.clear(),
+            (_, Some((space, _))) if space.is_some_and(|space| space != loaded.space) => return,
+            (_, Some((_, range))) => range,
         };
         self.flights.retain(|f| match arch.structures {
             StructureScope::AnyInvalidation | StructureScope::None => false,

@@ -1,4 +1,5 @@
 //! The hooks of numbers of spaces: which root has which, and a check when a root is loaded.
+use crate::cpu::Cpu;
 use crate::report::{Kind, Place, Rule};
 use crate::state::Sanitizer;
 
@@ -40,16 +41,21 @@ impl Sanitizer {
     /// to all of them, tell of none.
     pub fn numbers_taken_back(&mut self) {
         self.hook(|s| {
-            let cpus = if s.config.cpus > 0 { s.config.cpus } else { s.cpus.len() };
-            let loaded: Vec<u64> = s.cpus.iter().take(cpus).filter_map(|c| Some(c.loaded?.root)).collect();
+            let loaded: Vec<u64> = s.numbered().filter_map(|(_, c)| Some(c.loaded?.root)).collect();
             s.numbers.keep(|root| loaded.contains(&root));
         });
     }
 
+    /// Lists the CPUs, or the devices if there are no CPUs: beside CPUs, domains and PASIDs are numbers
+    /// of another sort.
+    fn numbered(&self) -> impl Iterator<Item = (usize, &Cpu)> {
+        let number = if self.config.cpus > 0 { self.config.cpus } else { self.cpus.len() };
+        self.cpus.iter().take(number).enumerate()
+    }
+
     /// Checks the number with which a CPU loads a root.
     pub(super) fn check_number(&mut self, cpu: usize, root: u64, space: u64) {
-        // Beside CPUs, domains and PASIDs are numbers of another sort.
-        if self.is_device(cpu) && self.config.cpus > 0 {
+        if self.numbered().all(|(number, _)| number != cpu) {
             return;
         }
         let place = Place { frame: Some(root), cpu: Some(cpu), space: Some(space), ..Place::default() };
@@ -69,8 +75,7 @@ impl Sanitizer {
         if !self.config.common_numbers {
             return;
         }
-        let cpus = if self.config.cpus > 0 { self.config.cpus } else { self.cpus.len() };
-        let beside = self.cpus.iter().take(cpus).enumerate().find_map(|(other, c)| {
+        let beside = self.numbered().find_map(|(other, c)| {
             let theirs = c.loaded.filter(|l| other != cpu && l.space == space && l.root != root)?;
             Some((other, theirs.root))
         });

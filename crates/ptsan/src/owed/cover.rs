@@ -27,28 +27,23 @@ impl Cover<'_> {
 
     pub(super) fn covers_page(&self, debt: &PageDebt) -> bool {
         let size = 1u64 << self.arch.levels[usize::from(debt.level)].shift;
-        match self.flush.target {
-            Target::All => true,
-            Target::Space(space) => debt.space == space,
-            Target::Page { space, va } => self.reaches(space, debt.space) && va & !(size - 1) == debt.va,
-            Target::Range { space, start, end, stride } => {
-                self.reaches(space, debt.space) && strides(start, end, stride).hit(debt.va, size)
-            }
-            Target::EverySpace { start, end, stride } => {
+        match (self.flush.target, self.flush.addresses()) {
+            (Target::Space(space), _) => debt.space == space,
+            (_, None) => true,
+            (_, Some((Some(space), range))) => self.reaches(space, debt.space) && range.hit(debt.va, size),
+            (_, Some((None, range))) => {
                 let spared = self.spares_globals && debt.space == GLOBAL;
-                !spared && strides(start, end, stride).hit(debt.va, size)
+                !spared && range.hit(debt.va, size)
             }
         }
     }
 
     pub(super) fn covers_table(&self, debt: &TableDebt) -> bool {
-        let range = match self.flush.target {
-            Target::All => return true,
-            Target::Space(space) => return debt.space == space,
-            Target::Page { space, va } if space == debt.space => strides(va, va.saturating_add(1), 1),
-            Target::Range { space, start, end, stride } if space == debt.space => strides(start, end, stride),
-            Target::EverySpace { start, end, stride } => strides(start, end, stride),
-            Target::Page { .. } | Target::Range { .. } => return false,
+        let range = match (self.flush.target, self.flush.addresses()) {
+            (Target::Space(space), _) => return debt.space == space,
+            (_, None) => return true,
+            (_, Some((space, range))) if space.is_none_or(|space| space == debt.space) => range,
+            (_, Some(_)) => return false,
         };
         // Registers are loaded with the root alone.
         if self.arch.top_registers && debt.level + 1 == self.arch.top() {
@@ -90,15 +85,7 @@ impl Cover<'_> {
     /// Returns the addresses of the flush, or `None` if it has no addresses or so many that it is
     /// cheaper to look at `debts` debts.
     pub(super) fn addresses(&self, debts: usize) -> Option<(u64, Strides)> {
-        let (space, range) = match self.flush.target {
-            Target::Page { space, va } => return Some((space, strides(va, va.saturating_add(1), 1))),
-            Target::Range { space, start, end, stride } => (space, strides(start, end, stride)),
-            Target::EverySpace { .. } | Target::Space(_) | Target::All => return None,
-        };
-        (range.count() <= debts as u64).then_some((space, range))
+        let (space, range) = self.flush.addresses()?;
+        Some((space?, range)).filter(|_| range.count() <= debts as u64)
     }
-}
-
-fn strides(start: u64, end: u64, stride: u64) -> Strides {
-    Strides { start, end, stride: stride.max(1) }
 }
