@@ -32,8 +32,8 @@ pub struct SoftMmu<'h, F: Format, T = Interrupting> {
 
 struct State {
     sanitizer: Sanitizer,
-    /// The space whose root each CPU has loaded.
-    loaded: Vec<Option<SpaceId>>,
+    /// The space whose root each CPU has loaded, and that root.
+    loaded: Vec<Option<(SpaceId, PhysAddr)>>,
     /// By level, findings about tables that came back.
     freed_wrong: [u64; MAX_LEVELS],
 }
@@ -200,7 +200,12 @@ impl<'h, F: Format, T: MmuTraits> SoftMmu<'h, F, T> {
 
     /// Returns the space that a CPU has loaded.
     pub(crate) fn loaded(&self, cpu: usize) -> Option<SpaceId> {
-        self.lock().loaded.get(cpu).copied().flatten()
+        self.lock().loaded.get(cpu).copied().flatten().map(|(space, _)| space)
+    }
+
+    /// Returns the root that a CPU has loaded.
+    pub fn root(&self, cpu: usize) -> Option<PhysAddr> {
+        self.lock().loaded.get(cpu).copied().flatten().map(|(_, root)| root)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -278,12 +283,12 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
             state.sanitizer.barrier(cpu, Barrier::Data);
             state.sanitizer.barrier(cpu, Barrier::Instruction);
         }
-        state.loaded[cpu] = Some(root.space);
+        state.loaded[cpu] = Some((root.space, root.at));
     }
 
     fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
         let mut state = self.lock();
-        if state.loaded[cpu(pin)] == Some(space) {
+        if state.loaded[cpu(pin)].is_some_and(|(loaded, _)| loaded == space) {
             state.sanitizer.lazy(cpu(pin));
         }
     }
@@ -294,7 +299,7 @@ unsafe impl<F: Format, T: MmuTraits> Mmu for &SoftMmu<'_, F, T> {
 
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
         let mut state = self.lock();
-        if state.loaded[cpu(pin)] == Some(space) {
+        if state.loaded[cpu(pin)].is_some_and(|(loaded, _)| loaded == space) {
             state.sanitizer.leave(cpu(pin));
             state.loaded[cpu(pin)] = None;
         }

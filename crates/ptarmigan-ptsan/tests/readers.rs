@@ -2,54 +2,21 @@
 //! them their tables. With the library's `Readers` a table is not reused before the walk has ended;
 //! a walk that does not register is found by the sanitizer.
 use ptarmigan::addr::{VirtAddr, VirtRange};
-use ptarmigan::cpu::Pinned;
 use ptarmigan::format::X86_64;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space, SpaceMachine};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Structures, TlbConfig};
+use ptarmigan::tlb::TlbConfig;
 use ptarmigan_hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan_ptsan::{SoftMmu, Watchable};
 use ptsan::Memory;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
 /// The page that comes and goes, with three tables of its own.
 const AT: u64 = 0x1234_5678_9000;
 const ROUNDS: u32 = 50;
-
-/// An MMU that remembers the root that a CPU loads.
-struct Loading<'a, 'h> {
-    inner: &'a SoftMmu<'h, X86_64>,
-    root: AtomicU64,
-}
-
-// SAFETY: all promises are those of `inner`, to which every call goes.
-unsafe impl Mmu for &Loading<'_, '_> {
-    const STRUCTURES: Structures = Structures::AnyInvalidation;
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
-        self.inner.invalidate(pin, what);
-    }
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        self.inner.invalidate_kernel(pin, scope);
-    }
-    fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        self.root.store(root.at.0, SeqCst);
-        self.inner.load(pin, root);
-    }
-    fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
-        self.inner.lazy(pin, space);
-    }
-    fn resume(&self, pin: &Pinned<'_>, space: SpaceId) {
-        self.inner.resume(pin, space);
-    }
-    fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
-        self.inner.unload(pin, space);
-    }
-}
 
 /// Walks for the page as software does, entry by entry. Counts walks that are in the last table.
 fn walk(mmu: &SoftMmu<'_, X86_64>, root: u64, inside: &AtomicU32) {
@@ -98,10 +65,8 @@ fn findings(registers: bool) -> (u64, u32, String) {
     let mmu = SoftMmu::new(&host, config);
     let zero = host.zero_frame().addr().0;
     mmu.with(|san, memory| san.table_allocated(memory, zero, PAGE, None, ptsan::Content::Zero));
-    let loading = Loading { inner: &mmu, root: AtomicU64::new(0) };
     let policy = Layered::new(&mmu, host.quicklists().unwrap()).unwrap();
-    let machine =
-        HostMachine::with_tlb(&host, policy, &loading, TlbConfig::new(2), Delivery::AtOnce).unwrap();
+    let machine = HostMachine::with_tlb(&host, policy, &mmu, TlbConfig::new(2), Delivery::AtOnce).unwrap();
     let space = {
         let slot = host.slot(0).unwrap();
         let pin = slot.pin();
@@ -112,12 +77,15 @@ fn findings(registers: bool) -> (u64, u32, String) {
         scope.spawn(|| {
             let slot = host.slot(1).unwrap();
             let pin = slot.pin();
-            while loading.root.load(SeqCst) == 0 {
-                std::thread::yield_now();
-            }
+            let root = loop {
+                match mmu.root(0) {
+                    Some(root) => break root.0,
+                    None => std::thread::yield_now(),
+                }
+            };
             while !ends.load(SeqCst) {
                 let reading = registers.then(|| machine.tlb().readers().walk(&pin, space.tlb()).unwrap());
-                walk(&mmu, loading.root.load(SeqCst), &inside);
+                walk(&mmu, root, &inside);
                 drop(reading);
                 machine.tlb().serve(&pin);
                 std::thread::yield_now();

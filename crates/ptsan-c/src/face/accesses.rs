@@ -1,7 +1,7 @@
 //! Accesses by the program that uses the tables, and walks of the hardware.
 use crate::error::{PTSAN_OK, Refusal, code_of};
 use crate::handles::{Ptsan, answer, call, hook};
-use ptsan::{Access, AccessKind};
+use ptsan::{Access, AccessKind, Fault, Translation};
 
 /// An access that loads.
 pub const PTSAN_READ: u32 = 0;
@@ -30,17 +30,27 @@ pub unsafe extern "C" fn ptsan_access(
 ) -> i32 {
     answer(call("ptsan_access", san, |machine| {
         let (access, cpu) = (access_of(kind, user)?, machine.cpu(cpu)?);
-        Ok(match machine.check_at(va, |s, memory| s.translate(memory, cpu, va, access)) {
-            Ok(translation) => {
-                if !phys.is_null() {
-                    // SAFETY: the caller promises it. No alignment is needed.
-                    unsafe { phys.write_unaligned(translation.phys) };
-                }
-                PTSAN_OK
-            }
-            Err(fault) => code_of(fault),
-        })
+        let found = machine.check_at(va, |s, memory| s.translate(memory, cpu, va, access));
+        // SAFETY: the caller promises it.
+        Ok(unsafe { result_of(found, phys) })
     }))
+}
+
+/// Returns the result of an access for C, and its physical address in `*phys`.
+///
+/// # Safety
+/// `phys` is NULL, or may be written to. No alignment is needed.
+pub(super) unsafe fn result_of(found: Result<Translation, Fault>, phys: *mut u64) -> i32 {
+    match found {
+        Ok(translation) => {
+            if !phys.is_null() {
+                // SAFETY: the caller promises that it may be written to.
+                unsafe { phys.write_unaligned(translation.phys) };
+            }
+            PTSAN_OK
+        }
+        Err(fault) => code_of(fault),
+    }
 }
 
 pub(super) fn access_of(kind: u32, user: bool) -> Result<Access, Refusal> {

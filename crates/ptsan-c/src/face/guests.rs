@@ -1,6 +1,5 @@
 //! The hooks of a hypervisor beside flushes: numbers of guests, and their accesses.
-use crate::error::{PTSAN_OK, code_of};
-use crate::face::accesses::access_of;
+use crate::face::accesses::{access_of, result_of};
 use crate::handles::{Ptsan, answer, call, hook};
 use ptsan::GuestPage;
 
@@ -53,15 +52,8 @@ pub unsafe extern "C" fn ptsan_access_combined(
     answer(call("ptsan_access_combined", san, |machine| {
         let (access, cpu) = (access_of(kind, true)?, machine.cpu(cpu)?);
         let page = GuestPage { number, va };
-        Ok(match machine.check(|s, memory| s.translate_combined(memory, cpu, page, gpa, access)) {
-            Ok(translation) => {
-                if !phys.is_null() {
-                    // SAFETY: the caller promises it. No alignment is needed.
-                    unsafe { phys.write_unaligned(translation.phys) };
-                }
-                PTSAN_OK
-            }
-            Err(fault) => code_of(fault),
-        })
+        let found = machine.check(|s, memory| s.translate_combined(memory, cpu, page, gpa, access));
+        // SAFETY: the caller promises it.
+        Ok(unsafe { result_of(found, phys) })
     }))
 }

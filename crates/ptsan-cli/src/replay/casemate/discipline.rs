@@ -1,7 +1,7 @@
 //! Checks the rules that Casemate alone has: owners of tables and entries, the order of stores, and
 //! locks that are taken twice. The sanitizer checks that stores hold the lock of their tree, and
 //! that roots have numbers of their own.
-use super::step::Stage;
+use super::register::Stage;
 use super::trace::Entry;
 use super::trees::{PAGE, Trees, linked};
 use std::collections::{HashMap, HashSet};

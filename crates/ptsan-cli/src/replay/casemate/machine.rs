@@ -1,6 +1,7 @@
 //! Carries out the steps of a trace: on a memory, and on a sanitizer for each stage.
 use super::discipline::{Discipline, Store};
-use super::step::{Fence, Hint, Register, Stage, Step};
+use super::register::{Register, Stage};
+use super::step::{Fence, Hint, Step};
 use super::tlbi::{Reach, Tlbi};
 use super::trace::{Entry, Trace};
 use super::trees::{PAGE, Trees, linked, root_and_number};

@@ -4,6 +4,7 @@
 //! `docs/ptsan-log.md` says how each step is carried out, with the decisions.
 mod discipline;
 mod machine;
+mod register;
 mod report;
 mod step;
 #[cfg(test)]

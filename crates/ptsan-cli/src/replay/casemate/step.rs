@@ -1,30 +1,11 @@
 //! Reads the steps of a trace from its expressions, as Casemate's manual writes them ("Trace
 //! format").
+use super::register::{Register, Stage};
 use super::text::{Expression, Item, TextError};
 use super::tlbi::{self, Operand, Tlbi};
 
 /// The most threads. Each is a CPU.
 pub(super) const MOST_THREADS: u64 = 4096;
-
-/// A stage of translation of which the log has tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Stage {
-    /// The hypervisor's own tables (`TTBR0_EL2`).
-    One,
-    /// The tables of its guests (`VTTBR_EL2`).
-    Two,
-}
-
-/// A system register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Register {
-    /// The root of a stage.
-    Root(Stage),
-    /// The format of a stage: `TCR_EL2`, `VTCR_EL2`.
-    Control(Stage),
-    /// Another one, which has no meaning here.
-    Other,
-}
 
 /// A barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! The invalidations of AArch64 that a trace may have.
-use super::step::Stage;
+use super::register::Stage;
 
 const PAGE: u64 = 4096;
 

@@ -3,7 +3,8 @@
 //! The format announces memory before it says whether that becomes a table. So the whole log is looked at first:
 //! a page is a table of a stage if a root of that stage leads to it at any time, or if a hint says
 //! so.
-use super::step::{Hint, Register, Stage, Step};
+use super::register::{Register, Stage};
+use super::step::{Hint, Step};
 use super::trace::Entry;
 use ptsan::{Arch, Granule};
 use std::collections::{HashMap, HashSet};
@@ -22,24 +23,6 @@ pub(super) const fn linked(value: u64) -> Option<u64> {
 /// Splits a root register into address and number.
 pub(super) const fn root_and_number(value: u64) -> (u64, u64) {
     (value & ROOT, value >> 48)
-}
-
-impl Stage {
-    pub(super) const ALL: [Self; 2] = [Self::One, Self::Two];
-
-    pub(super) const fn index(self) -> usize {
-        match self {
-            Self::One => 0,
-            Self::Two => 1,
-        }
-    }
-
-    pub(super) const fn register(self) -> &'static str {
-        match self {
-            Self::One => "TTBR0_EL2",
-            Self::Two => "VTTBR_EL2",
-        }
-    }
 }
 
 /// A page that holds a table at some time.
