@@ -56,8 +56,8 @@ fn change<M: SpaceMachine>(on: On<'_, M>, space: &SharedSpace<X86_64>, inside: &
     space.lock(on).unwrap().edit().munmap(range).unwrap();
 }
 
-/// Runs a walker beside the changes. Returns the number of findings, that of walks to the last table,
-/// and the report.
+/// Runs a walker beside the changes. Returns the number of findings, that of walks to the last
+/// table, and the report.
 fn findings(registers: bool) -> (u64, u32, String) {
     let config = HostConfig { cpus: 2, bytes: 32 << 20, prefault: 0, ..HostConfig::default() };
     let host = Host::<X86_64>::new(config).unwrap();

@@ -278,8 +278,8 @@ typedef struct ptsan_options {
     // The most flushes that CPUs may owe at a time; further ones are counted
     // (`ptsan_debts_dropped`) and not checked. One takes some 150 bytes. 0 means 65536.
     uint32_t debts;
-    // The most entries whose stores are remembered with their events, at 16 bytes each; beyond it a
-    // table takes some 4 KiB. 0 means 1048576.
+    // The most entries whose stores are remembered with their events, at 16 bytes each; beyond it
+    // a table takes some 4 KiB. 0 means 1048576.
     uint32_t told;
     // The number of devices that walk the tables too: see `ptsan_device`.
     uint32_t devices;
@@ -430,11 +430,9 @@ int32_t ptsan_table_freed(struct ptsan *san,
 // (`ptsan_frame_reused`).
 //
 // A flush of everything or of a space, or a load of a root, makes it final without a finding if
-// after it no CPU can hold the table and no entry points at it. A free that is not final at the end
-// of the run is no leak.
-int32_t ptsan_table_freed_at_flush(struct ptsan *san,
-                                   uint64_t phys,
-                                   uint64_t size);
+// after it no CPU can hold the table and no entry points at it. A free that is not final at the
+// end of the run is no leak.
+int32_t ptsan_table_freed_at_flush(struct ptsan *san, uint64_t phys, uint64_t size);
 
 // Tells that the entry at physical address `entry` was stored to. Optional: tell all stores, or
 // leave all out. It finds a table that is linked before it is cleared. A watch tells all stores by
@@ -513,15 +511,12 @@ int32_t ptsan_resume(struct ptsan *san, int32_t cpu);
 int32_t ptsan_leave(struct ptsan *san, int32_t cpu);
 
 // Tells that the CPU loads the root of the upper tree (`TTBR1`), of a sanitizer with
-// `PTSAN_FLAG_BOTH_TREES`. Otherwise as `ptsan_switch`, which loads that of the lower tree. `space`
-// is the number with which upper addresses are flushed, such as 0.
-int32_t ptsan_switch_upper(struct ptsan *san,
-                           int32_t cpu,
-                           uint64_t root,
-                           uint64_t space);
+// `PTSAN_FLAG_BOTH_TREES`. Otherwise as `ptsan_switch`, which loads that of the lower tree.
+// `space` is the number with which upper addresses are flushed, such as 0.
+int32_t ptsan_switch_upper(struct ptsan *san, int32_t cpu, uint64_t root, uint64_t space);
 
-// Tells that the CPU walks the upper tree no more (`TCR_EL1.EPD1`, or the MMU is off). Otherwise as
-// `ptsan_leave`, which is about the lower tree.
+// Tells that the CPU walks the upper tree no more (`TCR_EL1.EPD1`, or the MMU is off). Otherwise
+// as `ptsan_leave`, which is about the lower tree.
 int32_t ptsan_leave_upper(struct ptsan *san,
                           int32_t cpu);
 
@@ -570,12 +565,12 @@ int32_t ptsan_flush_space(struct ptsan *san, int32_t cpu, uint64_t space);
 int32_t ptsan_flush_all(struct ptsan *san, int32_t cpu);
 
 // Tells that the CPU invalidates all that it has cached of stage 1 for the guest that it runs
-// (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`; RISC-V `hfence.vvma` without operands;
-// x86 `invvpid` of the guest's number). For sanitizers of stage 2 with `PTSAN_FLAG_TWO_STAGES`: on
-// AArch64 a flush by intermediate physical address (`tlbi ipas2e1`) does not drop translations that
-// are combined of both stages, so that it has to be followed by this one.
-int32_t ptsan_stage1_flushed(struct ptsan *san,
-                             int32_t cpu);
+// (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`; RISC-V `hfence.vvma` without
+// operands; x86 `invvpid` of the guest's number). For sanitizers of stage 2 with
+// `PTSAN_FLAG_TWO_STAGES`: on AArch64 a flush by intermediate physical address (`tlbi ipas2e1`)
+// does not drop translations that are combined of both stages, so that it has to be followed by
+// this one.
+int32_t ptsan_stage1_flushed(struct ptsan *san, int32_t cpu);
 
 // Tells that the CPU carries out a barrier, an `enum ptsan_barrier_kind`. Only checked with
 // `PTSAN_FLAG_BARRIERS`.
@@ -653,19 +648,21 @@ int32_t ptsan_number_given(struct ptsan *san,
                            uint64_t root,
                            uint64_t space);
 
-// Tells that all numbers were taken back (a rollover), except those of roots that CPUs have loaded.
+// Tells that all numbers were taken back (a rollover), except those of roots that CPUs have
+// loaded.
 int32_t ptsan_numbers_taken_back(struct ptsan *san);
 
-// Tells that the CPU invalidates what it has cached of stage 1 for space `number` of the guest that
-// it runs, at `va` (AArch64 `tlbi vae1`, AMD `invlpga`). It helps against no change of stage 2.
+// Tells that the CPU invalidates what it has cached of stage 1 for space `number` of the guest
+// that it runs, at `va` (AArch64 `tlbi vae1`, AMD `invlpga`). It helps against no change of stage
+// 2.
 int32_t ptsan_stage1_page_flushed(struct ptsan *san,
                                   int32_t cpu,
                                   uint64_t number,
                                   uint64_t va);
 
-// Translates an access of a guest to `va`, in its space `number`, that stage 1 has translated to the
-// guest-physical address `gpa`. The CPU caches it as one, combined of both stages. `kind`, `phys` and
-// the result are those of `ptsan_access`.
+// Translates an access of a guest to `va`, in its space `number`, that stage 1 has translated to
+// the guest-physical address `gpa`. The CPU caches it as one, combined of both stages. `kind`,
+// `phys` and the result are those of `ptsan_access`.
 //
 // # Safety
 // `phys` is NULL, or may be written to.
@@ -680,16 +677,16 @@ int32_t ptsan_access_combined(struct ptsan *san,
 // Returns the number by which other functions name device `device`, counted from 0
 // (`ptsan_options.devices`), in place of a CPU. Negative: a `ptsan_error`.
 //
-// `ptsan_switch` attaches a device to the tables at a root, under the number of a domain or a PASID,
-// and `ptsan_leave` detaches it; what it has cached survives both. `ptsan_access` is an access of the
-// device. `ptsan_flush_page` and its like are invalidations that are over when they return.
-// `PTSAN_EVERY_CPU` is no device.
+// `ptsan_switch` attaches a device to the tables at a root, under the number of a domain or a
+// PASID, and `ptsan_leave` detaches it; what it has cached survives both. `ptsan_access` is an
+// access of the device. `ptsan_flush_page` and its like are invalidations that are over when they
+// return. `PTSAN_EVERY_CPU` is no device.
 int32_t ptsan_device(struct ptsan *san,
                      uint32_t device);
 
-// Tells that an invalidation of `start`, `start + stride` and so on below `end` in a domain was put
-// into the queue of a device. It helps when `ptsan_queue_completed` says that it was waited for, and
-// only against what was stored before now.
+// Tells that an invalidation of `start`, `start + stride` and so on below `end` in a domain was
+// put into the queue of a device. It helps when `ptsan_queue_completed` says that it was waited
+// for, and only against what was stored before now.
 int32_t ptsan_queue_range(struct ptsan *san,
                           int32_t device,
                           uint64_t space,
@@ -706,10 +703,10 @@ int32_t ptsan_queue_space(struct ptsan *san, int32_t device, uint64_t space);
 // `ptsan_queue_range`.
 int32_t ptsan_queue_all(struct ptsan *san, int32_t device);
 
-// Tells that the kernel has waited until a device carried out all of its queue: a wait descriptor's
-// status was written (VT-d), `COMPLETION_WAIT` has stored (AMD), `CMD_SYNC` is consumed (SMMU).
-int32_t ptsan_queue_completed(struct ptsan *san,
-                              int32_t device);
+// Tells that the kernel has waited until a device carried out all of its queue: a wait
+// descriptor's status was written (VT-d), `COMPLETION_WAIT` has stored (AMD), `CMD_SYNC` is
+// consumed (SMMU).
+int32_t ptsan_queue_completed(struct ptsan *san, int32_t device);
 
 // Tells that a device reads the entry of `bytes` bytes (8, 16, 32, 64) at `phys` from now on: a
 // context entry, a PASID entry, a device-table entry, a stream-table entry. It is valid if any bit
@@ -726,23 +723,22 @@ int32_t ptsan_device_entry(struct ptsan *san,
 int32_t ptsan_device_entry_written(struct ptsan *san,
                                    uint64_t phys);
 
-// Tells that a device forgot the entry at `phys`, or with `PTSAN_ALL_ENTRIES` all of its entries. What
-// it has cached of tables is another matter.
+// Tells that a device forgot the entry at `phys`, or with `PTSAN_ALL_ENTRIES` all of its entries.
+// What it has cached of tables is another matter.
 int32_t ptsan_device_entries_flushed(struct ptsan *san,
                                      int32_t device,
                                      uint64_t phys);
 
 // Tells that software begins to walk the tables at `root` without their lock: a fast
-// `get_user_pages`, a profiler. Until it ends, a table that it may have reached is not to be freed.
+// `get_user_pages`, a profiler. Until it ends, a table that it may have reached is not to be
+// freed.
 //
 // Returns the number of the reader, or 0 if the call is refused.
-uint64_t ptsan_reader_begins(struct ptsan *san,
-                             uint64_t root);
+uint64_t ptsan_reader_begins(struct ptsan *san, uint64_t root);
 
-// Tells that a reader reads an entry of the table at `table`. Only needed where stores are not told.
-int32_t ptsan_reader_reads(struct ptsan *san,
-                           uint64_t reader,
-                           uint64_t table);
+// Tells that a reader reads an entry of the table at `table`. Only needed where stores are not
+// told.
+int32_t ptsan_reader_reads(struct ptsan *san, uint64_t reader, uint64_t table);
 
 // Tells that a reader has ended.
 int32_t ptsan_reader_ends(struct ptsan *san, uint64_t reader);

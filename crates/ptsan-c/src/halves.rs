@@ -58,8 +58,8 @@ impl Machine {
         self.check(|s, _| count(s)) + self.check_upper(|s, _| count(s)).unwrap_or(0)
     }
 
-    /// Returns a finding: those of the upper tree come behind the others. With it, whether it is one
-    /// of these, and its index there.
+    /// Returns a finding: those of the upper tree come behind the others. With it, whether it is
+    /// one of these, and its index there.
     pub(crate) fn finding(&self, index: usize) -> Option<(Finding, (bool, usize))> {
         let (found, lower) = self.check(|s, _| (s.findings().get(index).cloned(), s.findings().len()));
         if let Some(found) = found {

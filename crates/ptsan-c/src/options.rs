@@ -132,8 +132,8 @@ pub struct PtsanOptions {
     /// The most flushes that CPUs may owe at a time; further ones are counted
     /// (`ptsan_debts_dropped`) and not checked. One takes some 150 bytes. 0 means 65536.
     pub debts: u32,
-    /// The most entries whose stores are remembered with their events, at 16 bytes each; beyond it a
-    /// table takes some 4 KiB. 0 means 1048576.
+    /// The most entries whose stores are remembered with their events, at 16 bytes each; beyond it
+    /// a table takes some 4 KiB. 0 means 1048576.
     pub told: u32,
     /// The number of devices that walk the tables too: see `ptsan_device`.
     pub devices: u32,

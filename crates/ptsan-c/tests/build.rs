@@ -1,5 +1,5 @@
-//! Build systems find an installed library: the first programs and a kernel whose stores the compiler
-//! tells are built with `pkg-config`, CMake and make. A tool that is not here is skipped.
+//! Build systems find an installed library: the first programs and a kernel whose stores the
+//! compiler tells are built with `pkg-config`, CMake and make. A tool that is not here is skipped.
 #![cfg(unix)]
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! The encoder in C (`crates/ptsan-c/kit`): its logs are those of the encoder in Rust, byte for byte,
-//! and are replayed. Skipped where that crate is not there, as in a package of this one.
+//! The encoder in C (`crates/ptsan-c/kit`): its logs are those of the encoder in Rust, byte for
+//! byte, and are replayed. Skipped where that crate is not there, as in a package of this one.
 #![cfg(unix)]
 use ptsan_log::{
     AccessKind, Architecture, BarrierKind, Content, Encoder, Header, MAX_BYTES, Record, Scope, Written,

@@ -101,8 +101,8 @@ pub struct Header {
     /// Whether the kernel relies on the accessed and dirty bits that hardware sets: a plain store
     /// over an entry through which another CPU may write is a finding.
     pub accessed_dirty: bool,
-    /// Whether a guest's tables lie on top of these, and CPUs cache translations that are combined of
-    /// both stages: an invalidation by address needs [`Record::Stage1Flushed`] after it.
+    /// Whether a guest's tables lie on top of these, and CPUs cache translations that are combined
+    /// of both stages: an invalidation by address needs [`Record::Stage1Flushed`] after it.
     ///
     /// [`Record::Stage1Flushed`]: crate::Record::Stage1Flushed
     pub two_stages: bool,

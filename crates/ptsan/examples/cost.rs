@@ -2,8 +2,8 @@
 //! page, access it on two CPUs, unmap it, and flush it on four.
 //!
 //! Times are CPU time of this thread, so that other processes on the machine count little: Linux
-//! says it in `/proc/thread-self/schedstat`, in steps of some milliseconds. Elsewhere it is the time
-//! that passed. A figure is the median of five runs.
+//! says it in `/proc/thread-self/schedstat`, in steps of some milliseconds. Elsewhere it is the
+//! time that passed. A figure is the median of five runs.
 //!
 //! `cargo run --profile dist -p ptsan --example cost`; with `hooks` or `operations` after `--`,
 //! that table alone.

@@ -68,8 +68,8 @@ pub extern "C" fn ptsan_leave(san: *mut Ptsan, cpu: i32) -> i32 {
 }
 
 /// Tells that the CPU loads the root of the upper tree (`TTBR1`), of a sanitizer with
-/// `PTSAN_FLAG_BOTH_TREES`. Otherwise as `ptsan_switch`, which loads that of the lower tree. `space`
-/// is the number with which upper addresses are flushed, such as 0.
+/// `PTSAN_FLAG_BOTH_TREES`. Otherwise as `ptsan_switch`, which loads that of the lower tree.
+/// `space` is the number with which upper addresses are flushed, such as 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_switch_upper(san: *mut Ptsan, cpu: i32, root: u64, space: u64) -> i32 {
     hook("ptsan_switch_upper", san, |machine| {
@@ -78,8 +78,8 @@ pub extern "C" fn ptsan_switch_upper(san: *mut Ptsan, cpu: i32, root: u64, space
     })
 }
 
-/// Tells that the CPU walks the upper tree no more (`TCR_EL1.EPD1`, or the MMU is off). Otherwise as
-/// `ptsan_leave`, which is about the lower tree.
+/// Tells that the CPU walks the upper tree no more (`TCR_EL1.EPD1`, or the MMU is off). Otherwise
+/// as `ptsan_leave`, which is about the lower tree.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_leave_upper(san: *mut Ptsan, cpu: i32) -> i32 {
     hook("ptsan_leave_upper", san, |machine| {

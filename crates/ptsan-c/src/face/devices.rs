@@ -9,10 +9,10 @@ pub const PTSAN_ALL_ENTRIES: u64 = u64::MAX;
 /// Returns the number by which other functions name device `device`, counted from 0
 /// (`ptsan_options.devices`), in place of a CPU. Negative: a `ptsan_error`.
 ///
-/// `ptsan_switch` attaches a device to the tables at a root, under the number of a domain or a PASID,
-/// and `ptsan_leave` detaches it; what it has cached survives both. `ptsan_access` is an access of the
-/// device. `ptsan_flush_page` and its like are invalidations that are over when they return.
-/// `PTSAN_EVERY_CPU` is no device.
+/// `ptsan_switch` attaches a device to the tables at a root, under the number of a domain or a
+/// PASID, and `ptsan_leave` detaches it; what it has cached survives both. `ptsan_access` is an
+/// access of the device. `ptsan_flush_page` and its like are invalidations that are over when they
+/// return. `PTSAN_EVERY_CPU` is no device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_device(san: *mut Ptsan, device: u32) -> i32 {
     answer(call("ptsan_device", san, |machine| {
@@ -25,9 +25,9 @@ pub extern "C" fn ptsan_device(san: *mut Ptsan, device: u32) -> i32 {
     }))
 }
 
-/// Tells that an invalidation of `start`, `start + stride` and so on below `end` in a domain was put
-/// into the queue of a device. It helps when `ptsan_queue_completed` says that it was waited for, and
-/// only against what was stored before now.
+/// Tells that an invalidation of `start`, `start + stride` and so on below `end` in a domain was
+/// put into the queue of a device. It helps when `ptsan_queue_completed` says that it was waited
+/// for, and only against what was stored before now.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_queue_range(
     san: *mut Ptsan,
@@ -63,8 +63,9 @@ fn queue(name: &str, san: *mut Ptsan, device: i32, flush: Flush) -> i32 {
     })
 }
 
-/// Tells that the kernel has waited until a device carried out all of its queue: a wait descriptor's
-/// status was written (VT-d), `COMPLETION_WAIT` has stored (AMD), `CMD_SYNC` is consumed (SMMU).
+/// Tells that the kernel has waited until a device carried out all of its queue: a wait
+/// descriptor's status was written (VT-d), `COMPLETION_WAIT` has stored (AMD), `CMD_SYNC` is
+/// consumed (SMMU).
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_queue_completed(san: *mut Ptsan, device: i32) -> i32 {
     hook("ptsan_queue_completed", san, |machine| {
@@ -104,8 +105,8 @@ pub extern "C" fn ptsan_device_entry_written(san: *mut Ptsan, phys: u64) -> i32 
     })
 }
 
-/// Tells that a device forgot the entry at `phys`, or with `PTSAN_ALL_ENTRIES` all of its entries. What
-/// it has cached of tables is another matter.
+/// Tells that a device forgot the entry at `phys`, or with `PTSAN_ALL_ENTRIES` all of its entries.
+/// What it has cached of tables is another matter.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_device_entries_flushed(san: *mut Ptsan, device: i32, phys: u64) -> i32 {
     hook("ptsan_device_entries_flushed", san, |machine| {

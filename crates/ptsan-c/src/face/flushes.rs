@@ -60,10 +60,11 @@ pub extern "C" fn ptsan_flush_all(san: *mut Ptsan, cpu: i32) -> i32 {
 }
 
 /// Tells that the CPU invalidates all that it has cached of stage 1 for the guest that it runs
-/// (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`; RISC-V `hfence.vvma` without operands;
-/// x86 `invvpid` of the guest's number). For sanitizers of stage 2 with `PTSAN_FLAG_TWO_STAGES`: on
-/// AArch64 a flush by intermediate physical address (`tlbi ipas2e1`) does not drop translations that
-/// are combined of both stages, so that it has to be followed by this one.
+/// (AArch64 `tlbi vmalle1`, `PTSAN_EVERY_CPU` for `vmalle1is`; RISC-V `hfence.vvma` without
+/// operands; x86 `invvpid` of the guest's number). For sanitizers of stage 2 with
+/// `PTSAN_FLAG_TWO_STAGES`: on AArch64 a flush by intermediate physical address (`tlbi ipas2e1`)
+/// does not drop translations that are combined of both stages, so that it has to be followed by
+/// this one.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_stage1_flushed(san: *mut Ptsan, cpu: i32) -> i32 {
     hook("ptsan_stage1_flushed", san, |machine| {

@@ -13,7 +13,8 @@ pub extern "C" fn ptsan_number_given(san: *mut Ptsan, root: u64, space: u64) -> 
     })
 }
 
-/// Tells that all numbers were taken back (a rollover), except those of roots that CPUs have loaded.
+/// Tells that all numbers were taken back (a rollover), except those of roots that CPUs have
+/// loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_numbers_taken_back(san: *mut Ptsan) -> i32 {
     hook("ptsan_numbers_taken_back", san, |machine| {
@@ -22,8 +23,9 @@ pub extern "C" fn ptsan_numbers_taken_back(san: *mut Ptsan) -> i32 {
     })
 }
 
-/// Tells that the CPU invalidates what it has cached of stage 1 for space `number` of the guest that
-/// it runs, at `va` (AArch64 `tlbi vae1`, AMD `invlpga`). It helps against no change of stage 2.
+/// Tells that the CPU invalidates what it has cached of stage 1 for space `number` of the guest
+/// that it runs, at `va` (AArch64 `tlbi vae1`, AMD `invlpga`). It helps against no change of stage
+/// 2.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_stage1_page_flushed(san: *mut Ptsan, cpu: i32, number: u64, va: u64) -> i32 {
     hook("ptsan_stage1_page_flushed", san, |machine| {
@@ -33,9 +35,9 @@ pub extern "C" fn ptsan_stage1_page_flushed(san: *mut Ptsan, cpu: i32, number: u
     })
 }
 
-/// Translates an access of a guest to `va`, in its space `number`, that stage 1 has translated to the
-/// guest-physical address `gpa`. The CPU caches it as one, combined of both stages. `kind`, `phys` and
-/// the result are those of `ptsan_access`.
+/// Translates an access of a guest to `va`, in its space `number`, that stage 1 has translated to
+/// the guest-physical address `gpa`. The CPU caches it as one, combined of both stages. `kind`,
+/// `phys` and the result are those of `ptsan_access`.
 ///
 /// # Safety
 /// `phys` is NULL, or may be written to.

@@ -74,8 +74,8 @@ pub extern "C" fn ptsan_table_freed(san: *mut Ptsan, phys: u64, size: u64) -> i3
 /// (`ptsan_frame_reused`).
 ///
 /// A flush of everything or of a space, or a load of a root, makes it final without a finding if
-/// after it no CPU can hold the table and no entry points at it. A free that is not final at the end
-/// of the run is no leak.
+/// after it no CPU can hold the table and no entry points at it. A free that is not final at the
+/// end of the run is no leak.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_table_freed_at_flush(san: *mut Ptsan, phys: u64, size: u64) -> i32 {
     hook("ptsan_table_freed_at_flush", san, |machine| {

@@ -166,8 +166,9 @@ pub struct SecondStage {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByGuestAddress {
-    /// There is none. A flush is of a guest or of everything: `INVEPT` (Intel SDM vol. 3, "Operations
-    /// that invalidate cached mappings"), `TLB_CONTROL` of `VMRUN` (AMD APM vol. 2, "TLB control").
+    /// There is none. A flush is of a guest or of everything: `INVEPT` (Intel SDM vol. 3,
+    /// "Operations that invalidate cached mappings"), `TLB_CONTROL` of `VMRUN` (AMD APM vol. 2,
+    /// "TLB control").
     Never,
     /// It spares translations that are combined of both stages. An invalidation of stage 1 has to
     /// follow: see [`crate::Sanitizer::stage1_flushed`] (AArch64 `TLBI IPAS2E1IS`).

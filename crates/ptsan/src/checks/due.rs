@@ -58,8 +58,8 @@ impl Sanitizer {
         self.report_missing(memory, taken, None);
     }
 
-    /// Reports pages that CPUs may still translate, if memory has not given them back since. `other` is
-    /// the rule that is broken in place of that of each debt.
+    /// Reports pages that CPUs may still translate, if memory has not given them back since.
+    /// `other` is the rule that is broken in place of that of each debt.
     pub(crate) fn report_missing(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -125,8 +125,8 @@ impl Sanitizer {
         self.why_owed((cpu, space), debt.va, None, (debt.since, debt.unordered))
     }
 
-    /// Says why the flushes of a CPU or a device did not pay for a store of event `since`. `rule` is
-    /// that of [`Sanitizer::explain_flush`]; `unordered` says that a flush came too early.
+    /// Says why the flushes of a CPU or a device did not pay for a store of event `since`. `rule`
+    /// is that of [`Sanitizer::explain_flush`]; `unordered` says that a flush came too early.
     fn why_owed(
         &self,
         (cpu, space): (usize, u64),
@@ -300,8 +300,8 @@ impl Sanitizer {
         }
     }
 
-    /// Reports the frame if a CPU has combined a translation to it of both stages, for the guest that
-    /// it runs, and stage 2 no longer gives it.
+    /// Reports the frame if a CPU has combined a translation to it of both stages, for the guest
+    /// that it runs, and stage 2 no longer gives it.
     fn check_data_combined(
         &mut self,
         memory: &(impl Memory + ?Sized),

@@ -1,5 +1,5 @@
-//! Translations that a CPU has combined of both stages: from a guest's virtual address to a physical
-//! one.
+//! Translations that a CPU has combined of both stages: from a guest's virtual address to a
+//! physical one.
 use super::entry::TlbEntry;
 use super::slots::Slots;
 use crate::hash::FastMap;

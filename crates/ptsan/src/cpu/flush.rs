@@ -112,8 +112,8 @@ impl Flush {
         Self { leaf_only: true, ..self }
     }
 
-    /// Returns the addresses, with their space (`None`: every one). Returns `None` for a flush that has
-    /// no addresses.
+    /// Returns the addresses, with their space (`None`: every one). Returns `None` for a flush that
+    /// has no addresses.
     pub(crate) fn addresses(&self) -> Option<(Option<u64>, Strides)> {
         let strides = |start, end, stride: u64| Strides { start, end, stride: stride.max(1) };
         match self.target {

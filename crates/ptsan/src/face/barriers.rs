@@ -75,7 +75,8 @@ impl Sanitizer {
         let (now, last) = (self.event, self.last_issued);
         let spares_globals = self.config.spares_globals();
         let takes_two = self.config.errata.dsb_misses_stores;
-        // First: a flush of stage 1 helps after one of stage 2 that an earlier barrier has completed.
+        // First: a flush of stage 1 helps after one of stage 2 that an earlier barrier has
+        // completed.
         for (cpu, space) in std::mem::take(&mut self.issued_stage1) {
             self.debts.combined_flushed(cpu, space);
         }
@@ -91,8 +92,8 @@ impl Sanitizer {
         }
     }
 
-    /// Pays the debts that the flush covers: at once, or when a barrier has completed it. `queued` is
-    /// the event at which it was given to a device, which needs no barrier of a CPU.
+    /// Pays the debts that the flush covers: at once, or when a barrier has completed it. `queued`
+    /// is the event at which it was given to a device, which needs no barrier of a CPU.
     pub(super) fn flushed(&mut self, cpu: usize, flush: Flush, queued: Option<u64>) {
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];

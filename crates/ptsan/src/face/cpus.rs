@@ -188,8 +188,8 @@ impl Sanitizer {
         });
     }
 
-    /// Carries out an invalidation on a CPU or a device. `queued` is the event at which it was given
-    /// to a device: later stores are not ordered before it.
+    /// Carries out an invalidation on a CPU or a device. `queued` is the event at which it was
+    /// given to a device: later stores are not ordered before it.
     pub(super) fn invalidate(
         &mut self,
         memory: &(impl Memory + ?Sized),

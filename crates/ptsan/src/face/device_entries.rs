@@ -59,12 +59,12 @@ impl Sanitizer {
         });
     }
 
-    /// Tells that bytes of an announced entry were stored to, at `phys`, by one instruction: call it
-    /// once for each. A device may read the entry between two of them.
+    /// Tells that bytes of an announced entry were stored to, at `phys`, by one instruction: call
+    /// it once for each. A device may read the entry between two of them.
     ///
-    /// A valid entry whose words are changed by several stores is torn ([`Kind::TornEntry`]), and so
-    /// is one that is made valid before its last word is there, or invalid after its first word has
-    /// gone. Make it invalid first, have the device forget it
+    /// A valid entry whose words are changed by several stores is torn ([`Kind::TornEntry`]), and
+    /// so is one that is made valid before its last word is there, or invalid after its first word
+    /// has gone. Make it invalid first, have the device forget it
     /// ([`device_entries_flushed`](Self::device_entries_flushed)), and set the valid bit last; or
     /// change it by one store. Stores with another hook in between are two updates.
     ///
@@ -123,8 +123,8 @@ impl Sanitizer {
         });
     }
 
-    /// Tells that a device forgot the entry at `phys`, or all its entries (`None`): the invalidation
-    /// was carried out, and waited for. What it has cached of tables is another matter
+    /// Tells that a device forgot the entry at `phys`, or all its entries (`None`): the
+    /// invalidation was carried out, and waited for. What it has cached of tables is another matter
     /// ([`flush`](Self::flush)).
     pub fn device_entries_flushed(&mut self, device: usize, phys: Option<u64>) {
         self.hook(|s| {

@@ -1,7 +1,8 @@
 //! The hooks of devices that walk tables: behind an IOMMU, or in the address space of a process.
 //!
 //! A device is another reader of the tables beside the CPUs, with an IOTLB and a cache of tables of
-//! its own. All hooks take it where they take a CPU, by the number that [`Sanitizer::device`] returns.
+//! its own. All hooks take it where they take a CPU, by the number that [`Sanitizer::device`]
+//! returns.
 use crate::cpu::{Flush, Target};
 use crate::hash::FastMap;
 use crate::memory::Memory;
@@ -17,17 +18,17 @@ impl Sanitizer {
     ///
     /// [`switch`](Self::switch) attaches it to the tables at a root, under the number of a domain
     /// or a PASID, and [`leave`](Self::leave) detaches it. What it has cached is tagged with that
-    /// number and survives both. [`translate`](Self::translate) is an access of the device. It takes
-    /// part in no [`flush_everywhere`](Self::flush_everywhere). One that serves several spaces at
-    /// once is several devices.
+    /// number and survives both. [`translate`](Self::translate) is an access of the device. It
+    /// takes part in no [`flush_everywhere`](Self::flush_everywhere). One that serves several
+    /// spaces at once is several devices.
     ///
     /// Its numbers and those of CPUs are one sort where they are flushed or destroyed: give domains
     /// numbers that no CPU uses, 2^32 and more for example.
     ///
     /// A device may set accessed and dirty bits in whatever it has cached as a table: one that is
     /// freed before the device forgets it, while it is attached, is corrupted later
-    /// ([`Kind::FreeBeforeFlush`](crate::Kind::FreeBeforeFlush)), and a plain store loses a dirty bit
-    /// ([`Kind::BitLost`](crate::Kind::BitLost)).
+    /// ([`Kind::FreeBeforeFlush`](crate::Kind::FreeBeforeFlush)), and a plain store loses a dirty
+    /// bit ([`Kind::BitLost`](crate::Kind::BitLost)).
     /// ```
     /// use ptsan::{Access, Arch, Config, Content, Flush, Kind, Sanitizer};
     ///
@@ -72,9 +73,9 @@ impl Sanitizer {
         });
     }
 
-    /// Tells that the code under test has waited until a device carried out everything in its queue:
-    /// the status of a wait descriptor was written (VT-d), `COMPLETION_WAIT` has stored (AMD),
-    /// `CMD_SYNC` is consumed (SMMU).
+    /// Tells that the code under test has waited until a device carried out everything in its
+    /// queue: the status of a wait descriptor was written (VT-d), `COMPLETION_WAIT` has stored
+    /// (AMD), `CMD_SYNC` is consumed (SMMU).
     pub fn queue_completed(&mut self, memory: &(impl Memory + ?Sized), device: usize) {
         self.hook(|s| {
             if !s.expects_device(device, "queue_completed") {

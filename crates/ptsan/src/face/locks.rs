@@ -4,12 +4,12 @@ use crate::report::Place;
 use crate::state::{Guard, Held, Hold, Sanitizer};
 
 impl Sanitizer {
-    /// Tells that a lock guards the entries of the table at `table`, and of all tables below it that
-    /// have no lock of their own. A root with a lock has all its tables guarded.
+    /// Tells that a lock guards the entries of the table at `table`, and of all tables below it
+    /// that have no lock of their own. A root with a lock has all its tables guarded.
     ///
     /// Of a table that trees with different locks share, any of these will do. Stores that a kernel
-    /// makes without a lock on purpose (an exchange that only adds a permission, in a fast path) are
-    /// reported: allow them ([`Config::allow`](crate::Config::allow)).
+    /// makes without a lock on purpose (an exchange that only adds a permission, in a fast path)
+    /// are reported: allow them ([`Config::allow`](crate::Config::allow)).
     ///
     /// With [`Config::locks`](crate::Config::locks), a told store to an entry that a walk can reach
     /// needs the lock ([`Kind::UnlockedWrite`](crate::Kind::UnlockedWrite)), and tables that a CPU

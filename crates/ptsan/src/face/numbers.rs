@@ -37,8 +37,8 @@ impl Sanitizer {
     }
 
     /// Tells that the code under test took all numbers back (a rollover of generations), except
-    /// those of roots that CPUs have loaded, which keep theirs. For numbers that belong to CPUs, not
-    /// to all of them, tell of none.
+    /// those of roots that CPUs have loaded, which keep theirs. For numbers that belong to CPUs,
+    /// not to all of them, tell of none.
     pub fn numbers_taken_back(&mut self) {
         self.hook(|s| {
             let loaded: Vec<u64> = s.numbered().filter_map(|(_, c)| Some(c.loaded?.root)).collect();
@@ -46,8 +46,8 @@ impl Sanitizer {
         });
     }
 
-    /// Lists the CPUs, or the devices if there are no CPUs: beside CPUs, domains and PASIDs are numbers
-    /// of another sort.
+    /// Lists the CPUs, or the devices if there are no CPUs: beside CPUs, domains and PASIDs are
+    /// numbers of another sort.
     fn numbered(&self) -> impl Iterator<Item = (usize, &Cpu)> {
         let number = if self.config.cpus > 0 { self.config.cpus } else { self.cpus.len() };
         self.cpus.iter().take(number).enumerate()

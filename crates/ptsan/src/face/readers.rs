@@ -10,8 +10,8 @@ impl Sanitizer {
     /// ([`Kind::FreeUnderReader`](crate::Kind::FreeUnderReader)): the code that frees waits for a
     /// grace period, or interrupts the reader's CPU.
     ///
-    /// Which tables it can have reached is known where stores are told: those that were linked below
-    /// `root` at any time since it began. Else tell of each that it reads
+    /// Which tables it can have reached is known where stores are told: those that were linked
+    /// below `root` at any time since it began. Else tell of each that it reads
     /// ([`reader_reads`](Self::reader_reads)).
     /// ```
     /// use ptsan::{Arch, Kind, Session};

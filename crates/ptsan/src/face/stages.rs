@@ -1,7 +1,7 @@
 //! The hooks of a hypervisor: invalidations of stage 1, and accesses of a guest.
 //!
-//! All are called on the sanitizer of stage 2. A space is a guest there: its number is the VMID, the
-//! ASID of the host (AMD), or the address of the root of the EPT.
+//! All are called on the sanitizer of stage 2. A space is a guest there: its number is the VMID,
+//! the ASID of the host (AMD), or the address of the root of the EPT.
 use crate::arch::{Access, ByGuestAddress, StoreOrdering};
 use crate::checks::stale;
 use crate::cpu::{CombinedEntry, Fault, Flush, GuestPage, Loaded, Target, TlbEntry, Translation};
@@ -26,8 +26,8 @@ impl Sanitizer {
         });
     }
 
-    /// Tells that a CPU invalidates what it has cached of stage 1 for one space of the guest that it
-    /// runs (`number`, or all), at one address (`va`, or all): `TLBI VAE1IS`, `INVLPGA`,
+    /// Tells that a CPU invalidates what it has cached of stage 1 for one space of the guest that
+    /// it runs (`number`, or all), at one address (`va`, or all): `TLBI VAE1IS`, `INVLPGA`,
     /// `HFENCE.VVMA` with operands, `INVVPID` of an address. A guest does so itself.
     ///
     /// It helps against no change of stage 2: which addresses of the guest a frame has, the
@@ -97,8 +97,8 @@ impl Sanitizer {
         })
     }
 
-    /// Returns what the CPU has combined for a page of the guest. What stage 1 maps elsewhere now was
-    /// invalidated there.
+    /// Returns what the CPU has combined for a page of the guest. What stage 1 maps elsewhere now
+    /// was invalidated there.
     fn combined(&self, cpu: usize, loaded: Loaded, page: GuestPage, gpa: u64) -> Option<Translation> {
         let held = self.cpus[cpu].combined.get(loaded.space, page).filter(|held| held.gpa == gpa & !0xfff)?;
         let TlbEntry { phys, perms, memory_type, .. } = held.entry;

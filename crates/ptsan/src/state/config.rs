@@ -17,8 +17,8 @@ use std::sync::OnceLock;
 pub struct Config {
     /// The number of CPUs, at most 65,535.
     pub cpus: usize,
-    /// The number of devices that walk the tables too (behind an IOMMU, or sharing the address space
-    /// of a process): see [`crate::Sanitizer::device`].
+    /// The number of devices that walk the tables too (behind an IOMMU, or sharing the address
+    /// space of a process): see [`crate::Sanitizer::device`].
     pub devices: usize,
     /// The page-table format.
     pub arch: Arch,
@@ -80,11 +80,11 @@ pub struct Config {
     /// With one, an access may find less that is stale. The entries that a CPU may hold after a
     /// told store are found all the same.
     pub tlb: usize,
-    /// The number of entries, of all tables, whose told store is remembered with its event: 16 bytes
-    /// each. Of further entries the sanitizer remembers when a CPU last left a root before the
-    /// store, at some 7 bytes each. Findings are the same. Only the event of a store that was made
-    /// before the level of its table was known may be given as an earlier one, in histories and for
-    /// runs of entries.
+    /// The number of entries, of all tables, whose told store is remembered with its event: 16
+    /// bytes each. Of further entries the sanitizer remembers when a CPU last left a root before
+    /// the store, at some 7 bytes each. Findings are the same. Only the event of a store that was
+    /// made before the level of its table was known may be given as an earlier one, in histories
+    /// and for runs of entries.
     ///
     /// 64 neighbouring entries take 16 bytes each all the same if they have more than 8 different
     /// attributes, or if CPUs still hold something of more than 15 roots left between their stores.

@@ -29,8 +29,8 @@ pub struct Errata {
     /// one of everything is reliable. SiFive CIP-1200.
     pub sfence_drops_only_all: bool,
     /// AArch64: a `DSB` does not wait for stores of other CPUs through a translation that a
-    /// broadcast `TLBI` has dropped. After `TLBI; DSB` another `TLBI; DSB` is needed, of any address
-    /// (CVE-2025-10263; Linux: `ARM64_WORKAROUND_REPEAT_TLBI`). Needs
+    /// broadcast `TLBI` has dropped. After `TLBI; DSB` another `TLBI; DSB` is needed, of any
+    /// address (CVE-2025-10263; Linux: `ARM64_WORKAROUND_REPEAT_TLBI`). Needs
     /// [`Config::barriers`](crate::Config::barriers).
     pub dsb_misses_stores: bool,
 }

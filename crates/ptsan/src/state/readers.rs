@@ -41,8 +41,8 @@ pub(crate) struct Walking {
     pub(crate) root: u64,
     /// Event at which it began.
     pub(crate) since: u64,
-    /// The tables that it has read an entry to, or may have: with the event at which they were taken
-    /// out of the tree, or read.
+    /// The tables that it has read an entry to, or may have: with the event at which they were
+    /// taken out of the tree, or read.
     held: FastMap<FrameRef, u64>,
 }
 

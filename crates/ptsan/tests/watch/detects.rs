@@ -1,7 +1,7 @@
 //! The defects of `docs/detects.md` in code whose stores are watched: none of them is told.
 //!
-//! Each of the named defects is found with every seed: one seed of each row and format, or as many as
-//! `PTSAN_WATCHED_SEEDS` says. `.ci/nightly` runs 20.
+//! Each of the named defects is found with every seed: one seed of each row and format, or as many
+//! as `PTSAN_WATCHED_SEEDS` says. `.ci/nightly` runs 20.
 #[path = "../all/detects/kernel.rs"]
 mod kernel;
 #[path = "../all/detects/machine.rs"]
@@ -26,8 +26,8 @@ struct Watched(Rc<Watch>);
 impl Watched {
     fn word(&self, at: u64) -> &AtomicU64 {
         let pointer = self.0.memory().pointer(at).expect("in memory").cast();
-        // SAFETY: `pointer` is that of 8 aligned bytes of the watch's memory, which lives as long as
-        // it, and all stores of this test go through atomics, `rep stos` or the watch.
+        // SAFETY: `pointer` is that of 8 aligned bytes of the watch's memory, which lives as long
+        // as it, and all stores of this test go through atomics, `rep stos` or the watch.
         unsafe { AtomicU64::from_ptr(pointer) }
     }
 
@@ -91,8 +91,8 @@ fn found(defect: Defect, wanted: &[(Format, Kind)]) {
                 inject(k, defect, seed);
             });
             kinds.retain(|found| *found != Kind::Leak || kind == Kind::Leak);
-            // The watch knows more than hooks tell, and lets walkers walk after each store: others may
-            // follow.
+            // The watch knows more than hooks tell, and lets walkers walk after each store: others
+            // may follow.
             assert_eq!(kinds.first(), Some(&kind), "{defect:?} {format:?} seed {seed}: {report}");
         }
     }

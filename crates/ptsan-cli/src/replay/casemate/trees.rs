@@ -1,8 +1,8 @@
 //! Finds out which memory of a trace holds tables, of which stage.
 //!
-//! The format announces memory before it says whether that becomes a table. So the whole log is looked at first:
-//! a page is a table of a stage if a root of that stage leads to it at any time, or if a hint says
-//! so.
+//! The format announces memory before it says whether that becomes a table. So the whole log is
+//! looked at first: a page is a table of a stage if a root of that stage leads to it at any time,
+//! or if a hint says so.
 use super::register::{Register, Stage};
 use super::step::{Hint, Step};
 use super::trace::Entry;
