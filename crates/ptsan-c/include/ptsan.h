@@ -652,7 +652,7 @@ int32_t ptsan_number_given(struct ptsan *san,
 // loaded.
 int32_t ptsan_numbers_taken_back(struct ptsan *san);
 
-// Tells that the CPU invalidates what it has cached of stage 1 for space `number` of the guest
+// Tells that the CPU invalidates its entries of stage 1 for space `number` of the guest
 // that it runs, at `va` (AArch64 `tlbi vae1`, AMD `invlpga`). It helps against no change of stage
 // 2.
 int32_t ptsan_stage1_page_flushed(struct ptsan *san,
@@ -678,7 +678,7 @@ int32_t ptsan_access_combined(struct ptsan *san,
 // (`ptsan_options.devices`), in place of a CPU. Negative: a `ptsan_error`.
 //
 // `ptsan_switch` attaches a device to the tables at a root, under the number of a domain or a
-// PASID, and `ptsan_leave` detaches it; what it has cached survives both. `ptsan_access` is an
+// PASID, and `ptsan_leave` detaches it; its caches survive both. `ptsan_access` is an
 // access of the device. `ptsan_flush_page` and its like are invalidations that are over when they
 // return. `PTSAN_EVERY_CPU` is no device.
 int32_t ptsan_device(struct ptsan *san,
@@ -686,7 +686,7 @@ int32_t ptsan_device(struct ptsan *san,
 
 // Tells that an invalidation of `start`, `start + stride` and so on below `end` in a domain was
 // put into the queue of a device. It helps when `ptsan_queue_completed` says that it was waited
-// for, and only against what was stored before now.
+// for, and only against earlier stores.
 int32_t ptsan_queue_range(struct ptsan *san,
                           int32_t device,
                           uint64_t space,
@@ -724,7 +724,7 @@ int32_t ptsan_device_entry_written(struct ptsan *san,
                                    uint64_t phys);
 
 // Tells that a device forgot the entry at `phys`, or with `PTSAN_ALL_ENTRIES` all of its entries.
-// What it has cached of tables is another matter.
+// Its cached tables are another matter.
 int32_t ptsan_device_entries_flushed(struct ptsan *san,
                                      int32_t device,
                                      uint64_t phys);

@@ -3,7 +3,7 @@
 use crate::machine::{Checker, Machine};
 use ptsan::{Finding, Kind, Memory, Sanitizer, Shared};
 
-/// The kinds of findings that say that a call is wrong, in whatever tree a table is.
+/// The kinds of findings that say that a call is wrong, in either tree.
 const OF_CALLS: [Kind; 4] = [Kind::Misuse, Kind::DoubleFree, Kind::ForeignFree, Kind::DoubleAllocate];
 
 impl Machine {
@@ -70,7 +70,7 @@ impl Machine {
         Some((found, (true, index)))
     }
 
-    /// Prints something of both: what the upper one prints comes behind, if it has any findings.
+    /// Prints something of both: the text of the upper one comes behind, if it has any findings.
     pub(crate) fn print(&self, print: impl Fn(&Sanitizer) -> String) -> String {
         let mut text = self.check(|s, _| print(s));
         let upper = self.check_upper(|s, _| (s.total() > 0 || s.allowed() > 0).then(|| print(s)));

@@ -472,7 +472,7 @@ fn changes_under_a_lock_are_flushed_before_it_is_released_if_asked_for() {
         log.replay(&["--no-seed", "--flush-before-unlock"]).1
     };
     assert_eq!(defect(&|_| ()), ["flush-missing"]);
-    // CPUs also cache what is combined of both stages.
+    // CPUs also cache combined translations.
     assert_eq!(defect(&|l| _ = l.dsb("ishst").tlbi("ipas2e1is (value 0x0)").dsb("ish")), ["flush-missing"]);
     assert_eq!(defect(&|l| _ = l.clean()), [""; 0]);
 }

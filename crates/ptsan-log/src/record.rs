@@ -224,7 +224,7 @@ pub enum Record<'a> {
         cpu: u16,
     },
     /// A CPU invalidated all that it has cached of stage 1 for the guest that it runs, and with it
-    /// what it combined of both stages. For logs of stage 2 whose header says two stages.
+    /// all combined translations. For logs of stage 2 whose header says two stages.
     Stage1Flushed {
         /// The CPU.
         cpu: u16,

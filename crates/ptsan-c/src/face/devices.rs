@@ -10,7 +10,7 @@ pub const PTSAN_ALL_ENTRIES: u64 = u64::MAX;
 /// (`ptsan_options.devices`), in place of a CPU. Negative: a `ptsan_error`.
 ///
 /// `ptsan_switch` attaches a device to the tables at a root, under the number of a domain or a
-/// PASID, and `ptsan_leave` detaches it; what it has cached survives both. `ptsan_access` is an
+/// PASID, and `ptsan_leave` detaches it; its caches survive both. `ptsan_access` is an
 /// access of the device. `ptsan_flush_page` and its like are invalidations that are over when they
 /// return. `PTSAN_EVERY_CPU` is no device.
 #[unsafe(no_mangle)]
@@ -27,7 +27,7 @@ pub extern "C" fn ptsan_device(san: *mut Ptsan, device: u32) -> i32 {
 
 /// Tells that an invalidation of `start`, `start + stride` and so on below `end` in a domain was
 /// put into the queue of a device. It helps when `ptsan_queue_completed` says that it was waited
-/// for, and only against what was stored before now.
+/// for, and only against earlier stores.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_queue_range(
     san: *mut Ptsan,
@@ -106,7 +106,7 @@ pub extern "C" fn ptsan_device_entry_written(san: *mut Ptsan, phys: u64) -> i32 
 }
 
 /// Tells that a device forgot the entry at `phys`, or with `PTSAN_ALL_ENTRIES` all of its entries.
-/// What it has cached of tables is another matter.
+/// Its cached tables are another matter.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_device_entries_flushed(san: *mut Ptsan, device: i32, phys: u64) -> i32 {
     hook("ptsan_device_entries_flushed", san, |machine| {

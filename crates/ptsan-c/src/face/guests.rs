@@ -23,7 +23,7 @@ pub extern "C" fn ptsan_numbers_taken_back(san: *mut Ptsan) -> i32 {
     })
 }
 
-/// Tells that the CPU invalidates what it has cached of stage 1 for space `number` of the guest
+/// Tells that the CPU invalidates its entries of stage 1 for space `number` of the guest
 /// that it runs, at `va` (AArch64 `tlbi vae1`, AMD `invlpga`). It helps against no change of stage
 /// 2.
 #[unsafe(no_mangle)]

@@ -47,7 +47,7 @@ pub extern "C" fn ptsan_table_allocated(
                 return Err(Refusal::argument(format!("level {level}; count from 0, or PTSAN_ANY_LEVEL")));
             }
         };
-        // One finding for a frame that is not zero, in whatever tree it is.
+        // One finding for a frame that is not zero, in either tree.
         let is_first = Cell::new(true);
         machine.tell(|s, memory| {
             let is_checked = is_first.replace(false) || content != Content::Zero;

@@ -334,7 +334,7 @@ static void barriers(void) {
 }
 
 /* An entry through which another CPU may write is exchanged, or its dirty bit may be lost. */
-/* A flush by intermediate physical address spares what is combined of both stages. */
+/* A flush by intermediate physical address spares combined translations. */
 static void two_stages(void) {
     for (int flushed = -2; flushed <= 1; flushed++) {
         prepare_for((ptsan_options){

@@ -138,8 +138,8 @@ pub enum StoreOrdering {
     Fenced,
 }
 
-/// The tables of a hypervisor, which translate a guest's physical addresses: how CPUs forget what
-/// they have combined of both stages, and which numbers guests have.
+/// The tables of a hypervisor, which translate a guest's physical addresses: how CPUs forget
+/// combined translations, and which numbers guests have.
 /// ```
 /// use ptsan::{Arch, ByGuestAddress, SecondStage};
 ///
@@ -173,7 +173,7 @@ pub enum ByGuestAddress {
     /// It spares translations that are combined of both stages. An invalidation of stage 1 has to
     /// follow: see [`crate::Sanitizer::stage1_flushed`] (AArch64 `TLBI IPAS2E1IS`).
     SparesCombined,
-    /// It drops what was combined of the address (RISC-V `HFENCE.GVMA`).
+    /// It drops combined translations of the address (RISC-V `HFENCE.GVMA`).
     DropsCombined,
 }
 

@@ -134,7 +134,7 @@ impl Sanitizer {
             self.contradiction(memory, at.level, held, new).map(|rule| (rule, held))
         });
         if found.is_none() {
-            // A flush that is not complete, or that spared what is combined of both stages.
+            // A flush that is not complete, or that spared combined translations.
             let owed = self.debts.owed_at(arch, cpu, loaded.space, va).filter(|debt| debt.level == at.level);
             found = owed.and_then(|debt| {
                 let PageDebt { phys, perms, .. } = *debt;

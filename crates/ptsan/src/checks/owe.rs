@@ -182,7 +182,7 @@ impl Sanitizer {
     }
 
     /// Notes the tables below an entry that no longer leads to them: readers may be in them,
-    /// whatever CPUs hold.
+    /// if CPUs hold them or not.
     pub(crate) fn leave_below(
         &mut self,
         memory: &(impl Memory + ?Sized),

@@ -24,7 +24,7 @@ const PAGE: u32 = 12;
 /// assert_eq!(found.unwrap().phys, 0x9123);
 /// memory[0x4000..0x4008].fill(0);                             // without a flush,
 /// assert!(sanitizer.translate_combined(memory, 0, page, 0x123, Access::READ).is_ok());
-/// assert_eq!(sanitizer.count(Kind::StaleUse), 1);             // the CPU answers from what it combined
+/// assert_eq!(sanitizer.count(Kind::StaleUse), 1);             // the CPU answers from its cache
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GuestPage {
@@ -39,7 +39,7 @@ pub struct GuestPage {
 pub(crate) struct CombinedEntry {
     /// The guest-physical address of the page.
     pub(crate) gpa: u64,
-    /// What stage 2 said of it. The physical address is that of the 4 KiB.
+    /// The answer of stage 2. The physical address is that of the 4 KiB.
     pub(crate) entry: TlbEntry,
     pub(crate) level: u8,
 }
@@ -73,7 +73,7 @@ impl Combined {
         self.guests.remove(&guest);
     }
 
-    /// Drops what an invalidation of stage 1 names: a space of the guest or all, a page or all.
+    /// Drops the target of an invalidation of stage 1: a space of the guest or all, a page or all.
     pub(crate) fn drop_stage1(&mut self, guest: u64, number: Option<u64>, va: Option<u64>) {
         let Some(spaces) = self.guests.get_mut(&guest) else { return };
         for (_, pages) in spaces.iter_mut().filter(|(of, _)| number.is_none_or(|number| number == **of)) {

@@ -175,7 +175,7 @@ impl Cpu {
         self.flights.clear();
     }
 
-    /// Drops what the flush of a second stage drops of the translations combined from it.
+    /// Drops the combined translations that a flush of a second stage reaches.
     pub(crate) fn flush_combined(&mut self, flush: Flush, second: SecondStage) {
         match (flush.target, flush.addresses()) {
             (Target::Space(guest), _) => self.combined.drop_guest(guest),

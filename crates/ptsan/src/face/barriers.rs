@@ -99,7 +99,7 @@ impl Sanitizer {
         let c = &mut self.cpus[cpu];
         let loaded = c.loaded.map(|l| l.space);
         let spares_globals = self.config.spares_globals();
-        // What it cached after the invalidation was queued may be there still.
+        // Entries cached after the invalidation was queued may be there still.
         let at = queued.unwrap_or(self.event);
         let other_root = c.other_root.filter(|other| other.until > at);
         match flush.target {
@@ -118,7 +118,7 @@ impl Sanitizer {
         // The space of which a flush by address reaches global translations.
         let loaded = loaded.filter(|_| !spares_globals);
         let two_stages = self.config.two_stages && cpu < self.config.cpus;
-        // What a device is told to forget needs no barrier of a CPU.
+        // An invalidation of a device needs no barrier of a CPU.
         let ordered = self.config.barriers && cpu < self.config.cpus;
         let ordering = if ordered { arch.ordering } else { StoreOrdering::Implicit };
         let before = match ordering {

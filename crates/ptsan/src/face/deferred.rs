@@ -64,7 +64,7 @@ impl Sanitizer {
         !again.is_empty()
     }
 
-    /// Makes frees final after a flush that may have been what they waited for.
+    /// Makes frees final after a flush that they may have waited for.
     pub(super) fn deferred_flushed(&mut self, memory: &(impl Memory + ?Sized), flush: Flush) {
         if !self.deferred.is_empty() && flush.is_full() {
             self.settle_deferred(memory);

@@ -43,7 +43,7 @@ impl Sanitizer {
                 let needs = "device_entry needs 8, 16, 32 or 64 aligned bytes in memory, and a word of them that has valid bits";
                 return s.bad_argument(place, needs);
             };
-            // What it holds of the entry outlives another announcement.
+            // The cached entry outlives another announcement.
             let before = s.device_entries.known.get(&phys).filter(|k| (k.device, k.shape) == (device, shape));
             let held = before.and_then(|known| known.held);
             let new = KnownEntry {
@@ -124,7 +124,7 @@ impl Sanitizer {
     }
 
     /// Tells that a device forgot the entry at `phys`, or all its entries (`None`): the
-    /// invalidation was carried out, and waited for. What it has cached of tables is another matter
+    /// invalidation was carried out, and waited for. Its cached tables are another matter
     /// ([`flush`](Self::flush)).
     pub fn device_entries_flushed(&mut self, device: usize, phys: Option<u64>) {
         self.hook(|s| {

@@ -17,8 +17,8 @@ impl Sanitizer {
     /// ([`Config::devices`](crate::Config::devices)).
     ///
     /// [`switch`](Self::switch) attaches it to the tables at a root, under the number of a domain
-    /// or a PASID, and [`leave`](Self::leave) detaches it. What it has cached is tagged with that
-    /// number and survives both. [`translate`](Self::translate) is an access of the device. It
+    /// or a PASID, and [`leave`](Self::leave) detaches it. Its caches are tagged with that
+    /// number and survive both. [`translate`](Self::translate) is an access of the device. It
     /// takes part in no [`flush_everywhere`](Self::flush_everywhere). One that serves several
     /// spaces at once is several devices.
     ///
@@ -55,7 +55,7 @@ impl Sanitizer {
 
     /// Tells that an invalidation was put into the queue of a device: at any moment from now on the
     /// device may carry it out. It helps when it has been waited for
-    /// ([`queue_completed`](Self::queue_completed)), and only against what was stored before now.
+    /// ([`queue_completed`](Self::queue_completed)), and only against earlier stores.
     ///
     /// For an invalidation that is over when the call returns, use [`flush`](Self::flush).
     pub fn flush_queued(&mut self, device: usize, flush: Flush) {

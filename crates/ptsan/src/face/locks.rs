@@ -48,7 +48,7 @@ impl Sanitizer {
         });
     }
 
-    /// Tells that a CPU is about to release a lock. If the flushes of what changed under it have to
+    /// Tells that a CPU is about to release a lock. If the flushes of changes under it have to
     /// be over ([`Guard::flush_first`]), those that CPUs still owe are reported
     /// ([`Rule::ReleasedBeforeFlush`](crate::Rule::ReleasedBeforeFlush)).
     pub fn lock_released(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, lock: u64) {

@@ -12,11 +12,11 @@ use crate::state::Sanitizer;
 
 impl Sanitizer {
     /// Tells that a CPU invalidates all that it has cached of stage 1 for the guest that it runs,
-    /// with what it has combined of both stages: `TLBI VMALLE1IS`, `HFENCE.VVMA` without operands,
+    /// with its combined translations: `TLBI VMALLE1IS`, `HFENCE.VVMA` without operands,
     /// `INVVPID` of the guest's number. Translations of stage 2 alone stay.
     ///
     /// AArch64 needs it after an invalidation by intermediate physical address (`TLBI IPAS2E1IS`),
-    /// which spares what was combined ([`crate::Config::two_stages`]).
+    /// which spares combined translations ([`crate::Config::two_stages`]).
     pub fn stage1_flushed(&mut self, cpu: usize) {
         self.hook(|s| {
             if s.has_cpu(cpu) {
@@ -43,7 +43,8 @@ impl Sanitizer {
         });
     }
 
-    /// Pays debts for what the CPU combined for the guest that it runs: at once, or at a barrier.
+    /// Pays debts for combined translations of the guest that the CPU runs: at once, or at a
+    /// barrier.
     fn all_of_stage1_flushed(&mut self, cpu: usize) {
         let Some(loaded) = self.cpus[cpu].loaded else { return };
         let flushed = (cpu, loaded.space);
@@ -62,7 +63,7 @@ impl Sanitizer {
     }
 
     /// Translates an access of a guest that stage 1 has translated to the guest-physical address
-    /// `gpa`. The CPU caches what it combines of both stages, under `page`, and answers from that
+    /// `gpa`. The CPU caches the combined translation, under `page`, and answers from that
     /// until an invalidation drops it. [`crate::GuestMemory::access`] calls it.
     ///
     /// An answer that stage 2 no longer gives is a finding ([`Rule::CombinedStale`]).
@@ -97,7 +98,7 @@ impl Sanitizer {
         })
     }
 
-    /// Returns what the CPU has combined for a page of the guest. What stage 1 maps elsewhere now
+    /// Returns the combined translation of a page of the guest. What stage 1 maps elsewhere now
     /// was invalidated there.
     fn combined(&self, cpu: usize, loaded: Loaded, page: GuestPage, gpa: u64) -> Option<Translation> {
         let held = self.cpus[cpu].combined.get(loaded.space, page).filter(|held| held.gpa == gpa & !0xfff)?;
@@ -140,7 +141,7 @@ impl Sanitizer {
 
     /// Returns whether the format has such an invalidation, and reports one that it has not.
     pub(super) fn is_possible(&mut self, cpu: usize, flush: Flush) -> bool {
-        // An IOMMU invalidates by address whatever the format.
+        // An IOMMU invalidates by address in every format.
         if let Target::Range { start, end, stride, .. } | Target::EverySpace { start, end, stride } =
             flush.target
             && (stride == 0 || end < start)

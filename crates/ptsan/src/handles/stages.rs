@@ -51,7 +51,7 @@ impl<'a, M: Memory + ?Sized> GuestMemory<'a, M> {
     }
 
     /// Accesses `va` as a program of the guest does, through both stages: the tables of stage 1, of
-    /// the sanitizer `stage1`, and those of stage 2. The CPU caches what it combines of both.
+    /// the sanitizer `stage1`, and those of stage 2. The CPU caches the combined translation.
     /// Returns the physical address. `number` is that of the guest's space (ASID, PCID).
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Names the parts of the machine that reports are about.
 use crate::arch::level_name;
 
-/// The names of a format's levels, and of what walks its tables.
+/// The names of a format's levels, and of CPUs and devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) level_names: &'static [&'static str],

@@ -86,7 +86,7 @@ rules! {
     SharedLock = "an entry was plainly stored to under a lock that is held shared; exchange it, or hold the lock alone",
     /// A table that CPUs use has no lock.
     NoLock = "an entry was stored to whose tables have no lock; tell which one guards them with lock_guards",
-    /// A lock was released before the flush of what changed under it.
+    /// A lock was released before the flush of changes under it.
     ReleasedBeforeFlush = "a lock was released before the flush of what changed under it; flush first",
     /// A data frame was given away, and a CPU may still translate to it.
     DataNotFlushed = "a CPU may still translate to a data frame that was given away; flush it first",

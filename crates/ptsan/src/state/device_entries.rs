@@ -43,13 +43,13 @@ impl DeviceEntry {
 /// The content of an entry.
 pub(crate) type Words = [u64; WORDS];
 
-/// What is known of an entry.
+/// An entry that was announced.
 pub(crate) struct KnownEntry {
     pub(crate) shape: DeviceEntry,
     /// The device that reads it, by the number that hooks have for it.
     pub(crate) device: usize,
     pub(crate) words: Words,
-    /// What the device may have cached, since the store of that event took it away.
+    /// The content that the device may have cached, since the store of that event took it away.
     pub(crate) held: Option<(Words, u64)>,
     /// Event of the last store to it.
     pub(crate) stored: u64,

@@ -22,8 +22,8 @@ const MOST: usize = 1 << 16;
 pub struct Guard {
     /// The lock, by any number.
     pub lock: u64,
-    /// Whether the flushes of what changed under the lock have to be over when it is released:
-    /// whoever takes it next may free what is mapped no more.
+    /// Whether the flushes of changes under the lock have to be over when it is released: the next
+    /// holder may free pages that are mapped no more.
     pub flush_first: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Held {
     pub(crate) since: u64,
 }
 
-/// Which locks guard which tables, and who holds them.
+/// Which locks guard which tables, and which CPUs hold them.
 #[derive(Default)]
 pub(crate) struct Locks {
     guards: FastMap<u64, Guard>,

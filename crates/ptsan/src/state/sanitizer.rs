@@ -44,7 +44,7 @@ pub struct Sanitizer {
     pub(crate) event: u64,
     pub(crate) stats: Stats,
     pub(crate) spaces: FastMap<u64, ()>,
-    /// The locks of tables, and who holds them.
+    /// The locks of tables, and their holders.
     pub(crate) locks: Locks,
     /// The numbers that roots were given.
     pub(crate) numbers: Numbers,

@@ -291,7 +291,7 @@ fn two_updates_of_an_entry_stay_two_beside_a_store_to_another() {
     store(&mut run, 0x8018, 2);
     store(&mut run, 0x8008, 3);
     assert_eq!(run.rules(), []);
-    // Announced once more, the device holds what it held.
+    // Announced once more, the device still holds the old one.
     store(&mut run, 0x8020, 0x5001);
     store(&mut run, 0x8020, 0);
     run.san.device_entry(&run.ram, 1, 0x8020, DeviceEntry::new(16));

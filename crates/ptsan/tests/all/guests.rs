@@ -81,7 +81,7 @@ impl Host {
         for page in 0..16 {
             put(at(levels - 1) + 8 * page, (format.page)(GUEST + page * PAGE));
         }
-        // The guest: one level of AArch64, whatever the host is.
+        // The guest: one level of AArch64 on every host.
         let entry = (GUEST + TABLE) as usize + 5 * 8;
         ram[entry..][..8].copy_from_slice(&(GPA | 0xc43).to_le_bytes());
         let mut guest = Sanitizer::new(Config { cpus: 2, ..Config::new(Arch::aarch64_4k(21)) });
@@ -140,7 +140,7 @@ fn a_combined_translation_answers_until_its_flush() {
         assert_eq!(host.read(0), Ok(GUEST + GPA + 0x123));
         assert!(host.stage2.lock().stats().tlb_hits > hits);
         host.remap(false);
-        // The guest's own flush reaches what was combined, and not what stage 2 says alone.
+        // The guest's own flush reaches combined translations, and none of stage 2 alone.
         host.stage1();
         assert_eq!(host.read(0), Ok(GUEST + GPA + 0x123), "{name}: cached for stage 2");
         assert_eq!(host.rules()[0], (Kind::StaleUse, Rule::Unmapped), "{name}");

@@ -6,7 +6,7 @@ const PAGE: u64 = 4096;
 /// The scope of an invalidation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Everything of a stage, whatever number it has (`ALLE1`, `ALLE2`).
+    /// Everything of a stage, under every number (`ALLE1`, `ALLE2`).
     All,
     /// Everything of the current VMID, both stages (`VMALLS12E1`).
     Guest,

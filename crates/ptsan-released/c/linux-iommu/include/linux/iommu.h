@@ -11,7 +11,7 @@
 #define IOMMU_MMIO 16
 #define IOMMU_PRIV 32
 
-/* What the driver collects before it waits. */
+/* The addresses that the driver collects before it waits. */
 struct iommu_iotlb_gather {
     bool queued;
 };
