@@ -4,13 +4,22 @@
 use ptsan_log::{
     AccessKind, Architecture, BarrierKind, Content, Encoder, Header, MAX_BYTES, Record, Scope, Written,
 };
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
-/// Compiles the program that writes a script's records, or returns `None` without the kit.
-fn program(compiler: &str) -> Option<PathBuf> {
+/// Returns the program that writes the records of a script, or `None` without the kit. It is compiled
+/// once for each compiler: no test overwrites a program that another one runs.
+fn program(compiler: &'static str) -> Option<PathBuf> {
+    static PROGRAMS: Mutex<BTreeMap<&str, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    programs.entry(compiler).or_insert_with(|| compiled(compiler)).clone()
+}
+
+fn compiled(compiler: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kit = root.join("../ptsan-c/kit");
     if !kit.exists() {
