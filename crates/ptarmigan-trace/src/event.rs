@@ -3,6 +3,8 @@
 //! All addresses and lengths are in pages of `Header::page_shift`, 4 KiB on x86-64. A page number
 //! is a virtual address shifted right.
 
+use crate::Note;
+
 /// One event: the CPU, the task, and the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -412,4 +414,9 @@ pub enum Kind {
         /// The call.
         call: FailedCall,
     },
+    /// A fact about the recorded machine that no replay needs. Not in traces of formats 1 and 2.
+    Note(
+        /// The fact.
+        Note,
+    ),
 }

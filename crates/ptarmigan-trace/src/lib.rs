@@ -31,9 +31,11 @@ mod event;
 mod file;
 mod hash;
 mod header;
+mod note;
 mod reader;
 mod row;
 mod summary;
+mod symbols;
 mod tasks;
 mod writer;
 
@@ -43,15 +45,17 @@ pub use event::{
 };
 pub use file::TraceFile;
 pub use header::{Arch, Header, HugePages, Method, Unseen};
+pub use note::{Call, Cause, Note, Object, Runtime};
 pub use reader::Reader;
 pub use row::{KIND_NAMES, kind_index};
 pub use summary::Summary;
+pub use symbols::{MAX_SYMBOLS, MAX_TEXT, Place, PlaceId, Symbols, Text};
 pub use tasks::{MAX_LIVE_TASKS, MAX_TASKS};
 pub use writer::Writer;
 
 /// The version of the format that this crate writes, and the newest that it reads. It reads all
 /// before it.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Tests the example of the package's readme.
 #[cfg(doctest)]

@@ -4,8 +4,9 @@ use crate::header::read_up_to;
 use crate::row::{self, END, MAX_PAGE, MORE, NEW_CPU, NEW_TASK, SLOT_SHIFT, more, unzigzag};
 use crate::tasks::{self, Tasks};
 use crate::{
-    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, Kind, Locking, MapFlags, Name, Prot,
-    ReadError, Sampled, Summary, summary,
+    AreaKind, Call, Cause, CloneKind, Event, FailedCall, FaultFlags, Header, Kind, Locking, MAX_TEXT,
+    MapFlags, Name, Note, Object, Place, PlaceId, Prot, ReadError, Runtime, Sampled, Summary, Symbols, Text,
+    summary,
 };
 use std::io::{BufRead, ErrorKind, Read};
 use xxhash_rust::xxh3::Xxh3Default;
@@ -32,6 +33,7 @@ pub struct Reader<R: BufRead> {
     /// Number of bytes of rows before the buffer.
     before: u64,
     tasks: Tasks,
+    symbols: Symbols,
     cpu: u16,
     current: Vec<u32>,
     /// The time of the last time row, in microseconds.
@@ -79,6 +81,7 @@ impl<R: BufRead> Reader<R> {
             filled: 0,
             before: 0,
             tasks: Tasks::new(),
+            symbols: Symbols::default(),
             cpu: 0,
             time: 0,
             seen: Summary { tasks: 1, ..Summary::default() },
@@ -104,6 +107,12 @@ impl<R: BufRead> Reader<R> {
     #[must_use]
     pub fn time(&self) -> u64 {
         self.time
+    }
+
+    /// Returns the names and places that the events so far refer to.
+    #[must_use]
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
     }
 
     /// Returns the trailer, once all events have been read without an error.
@@ -194,11 +203,15 @@ impl<R: BufRead> Reader<R> {
     #[inline]
     fn row(&mut self) -> Result<Option<Event>, Bad> {
         let (mut tag, mut what) = (self.byte()?, None);
-        // Rows of time have no CPU, no task and no page.
+        // Rows of time, names and places have no CPU, no task and no page.
         while tag == MORE && self.header.version > 1 {
             match self.byte()? {
                 more::TIME => {
                     self.advance()?;
+                    tag = self.byte()?;
+                }
+                symbol @ (more::TEXT | more::PLACE) if self.header.version > 2 => {
+                    self.symbol(symbol)?;
                     tag = self.byte()?;
                 }
                 other => {
@@ -309,7 +322,7 @@ impl<R: BufRead> Reader<R> {
         if self.header.version == 1 {
             row::check_v1(&event)?;
         }
-        row::check(&event, self.header.cpus, &self.tasks)?;
+        row::check(&event, self.header.cpus, &self.tasks, &self.symbols)?;
         match kind {
             Kind::Clone { .. } => {
                 self.tasks.add(task);
@@ -341,7 +354,76 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Reads the fields of a kind that format 2 has added. `what` is the second byte of its row.
+    /// Reads the rest of a row with a name or a place.
+    #[cold]
+    fn symbol(&mut self, which: u8) -> Result<(), Bad> {
+        if which == more::TEXT {
+            let len = self.number()?;
+            if len > MAX_TEXT as u64 {
+                return Err("a symbol's name that is too long".into());
+            }
+            let bytes = (0..len).map(|_| self.byte()).collect::<Result<Vec<u8>, Bad>>()?;
+            let text = std::str::from_utf8(&bytes).map_err(|_| "a symbol's name that is not UTF-8")?;
+            self.symbols.add_text(text)?;
+        } else {
+            let [function, module, file] = [self.optional()?, self.optional()?, self.optional()?];
+            let line = self.small()?;
+            let caller = self.optional()?.map(PlaceId);
+            let [function, module, file] = [function, module, file].map(|t| t.map(Text));
+            self.symbols.add_place(Place { function, module, file, line, caller })?;
+        }
+        Ok(())
+    }
+
+    fn small(&mut self) -> Result<u32, Bad> {
+        u32::try_from(self.number()?).map_err(|_| "a number of more than 32 bits".into())
+    }
+
+    /// Reads a number that is written one higher, as 0 stands for none.
+    fn optional(&mut self) -> Result<Option<u32>, Bad> {
+        Ok(self.small()?.checked_sub(1))
+    }
+
+    /// Reads the fields of a note. `what` is the second byte of its row.
+    #[cold]
+    fn note(&mut self, what: u8, task: u32, slot: usize) -> Result<Note, Bad> {
+        Ok(match what {
+            more::TOOK => {
+                let call = Call::ALL.get(usize::from(self.byte()?)).copied().ok_or("an unknown call")?;
+                Note::Took { call, nanos: self.number()?, away: self.number()? }
+            }
+            more::USED => Note::Used {
+                user: self.number()?,
+                system: self.number()?,
+                minor: self.number()?,
+                major: self.small()?,
+                waits: self.small()?,
+                preempted: self.small()?,
+            },
+            more::MAPPED => {
+                let object =
+                    Object::ALL.get(usize::from(self.byte()?)).copied().ok_or("an unknown object")?;
+                let name = self.optional()?.map(Text);
+                let (start, pages) = self.page(task, slot, true)?;
+                Note::Mapped { start, pages, object, name }
+            }
+            more::RUNTIME => {
+                let runtime = Runtime::ALL.get(usize::from(self.byte()?)).copied();
+                Note::Runtime(runtime.ok_or("an unknown runtime")?)
+            }
+            more::CALLER => {
+                let cause = Cause::from_code(self.byte()?).ok_or("an unknown call")?;
+                let (events, place) = (self.number()?, self.optional()?.map(PlaceId));
+                let (page, _) = self.page(task, slot, false)?;
+                Note::Caller { cause, page, events, place }
+            }
+            more::STOP_COST => Note::StopCost { nanos: self.number()? },
+            _ => return Err("an unknown kind of event".into()),
+        })
+    }
+
+    /// Reads the fields of a kind that formats 2 and 3 have added. `what` is the second byte of its
+    /// row.
     fn more(&mut self, what: u8, task: u32, slot: usize) -> Result<Kind, Bad> {
         Ok(match what {
             more::LOCK => {
@@ -383,6 +465,7 @@ impl<R: BufRead> Reader<R> {
                 let to = start.wrapping_add_signed(unzigzag(self.number()?));
                 Kind::Failed { errno, call: FailedCall::Mremap { start, pages, to, keep } }
             }
+            _ if what >= more::V3 && self.header.version > 2 => Kind::Note(self.note(what, task, slot)?),
             _ => return Err("an unknown kind of event".into()),
         })
     }

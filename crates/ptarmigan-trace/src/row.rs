@@ -1,5 +1,5 @@
 //! Rows, as reader and writer share them: kind numbers, tag bits, and the validity of events.
-use crate::{Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, tasks::Tasks};
+use crate::{Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, Note, Symbols, tasks::Tasks};
 
 /// The kind number that ends the rows.
 pub(crate) const END: u8 = 15;
@@ -12,6 +12,9 @@ pub(crate) const SLOT_SHIFT: u8 = 6;
 pub(crate) const MAX_PAGE: u64 = 1 << 52;
 /// Times, in microseconds, are below this.
 pub(crate) const MAX_TIME: u64 = 1 << 52;
+
+/// Durations in any unit, and counts of notes, are below this.
+pub(crate) const MAX_DURATION: u64 = 1 << 56;
 
 /// Short names of the kinds, in the order of [`kind_index`].
 pub const KIND_NAMES: [&str; 15] = [
@@ -32,7 +35,8 @@ pub const KIND_NAMES: [&str; 15] = [
     "other",
 ];
 
-/// The kind number of the rows that format 2 has added. Their second byte is one of [`more`].
+/// The kind number of the rows that formats 2 and 3 have added. Their second byte is one of
+/// [`more`].
 pub(crate) const MORE: u8 = 14;
 
 /// The second byte of rows of kind [`MORE`].
@@ -48,10 +52,20 @@ pub(crate) mod more {
     pub(crate) const FAILED_MADVISE: u8 = 8;
     pub(crate) const FAILED_LOCK: u8 = 9;
     pub(crate) const FAILED_MREMAP: u8 = 10;
+    pub(crate) const TEXT: u8 = 11;
+    pub(crate) const PLACE: u8 = 12;
+    pub(crate) const TOOK: u8 = 13;
+    pub(crate) const USED: u8 = 14;
+    pub(crate) const MAPPED: u8 = 15;
+    pub(crate) const RUNTIME: u8 = 16;
+    pub(crate) const CALLER: u8 = 17;
+    pub(crate) const STOP_COST: u8 = 18;
+    /// The first that format 3 has added.
+    pub(crate) const V3: u8 = TEXT;
 }
 
 /// Returns the number of a kind in the format, which is also its index in
-/// [`Summary::by_kind`](crate::Summary::by_kind). The kinds that format 2 has added share a number.
+/// [`Summary::by_kind`](crate::Summary::by_kind). The kinds that formats 2 and 3 have added share a number.
 #[must_use]
 pub fn kind_index(kind: &Kind) -> usize {
     match kind {
@@ -75,7 +89,8 @@ pub fn kind_index(kind: &Kind) -> usize {
         | Kind::Name(_)
         | Kind::Pid(_)
         | Kind::Touched { .. }
-        | Kind::Failed { .. } => usize::from(MORE),
+        | Kind::Failed { .. }
+        | Kind::Note(_) => usize::from(MORE),
     }
 }
 
@@ -116,11 +131,16 @@ pub(crate) fn check_v1(e: &Event) -> Result<(), &'static str> {
 
 /// Returns the error of an event at this point, or `Ok`.
 #[inline]
-pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static str> {
+pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks, symbols: &Symbols) -> Result<(), &'static str> {
     if e.cpu >= cpus {
         return Err("a CPU that the header does not have");
     }
-    if matches!(e.kind, Kind::TlbFlush { .. } | Kind::Idle) {
+    let may_follow_exit = match &e.kind {
+        Kind::TlbFlush { .. } | Kind::Idle => true,
+        Kind::Note(note) => note.may_follow_exit(),
+        _ => false,
+    };
+    if may_follow_exit {
         // A task tears down its address space and leaves its CPU after its exit event.
         if e.task >= tasks.count() {
             return Err("a task that was never made");
@@ -171,6 +191,40 @@ pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static 
             };
             range(start, pages).and(only(flags.0, allowed))
         }
+        Kind::Note(note) => check_note(note, symbols),
         Kind::Exit { .. } | Kind::Idle | Kind::Truth { .. } | Kind::Name(_) | Kind::Pid(_) => Ok(()),
     }
+}
+
+fn check_note(note: Note, symbols: &Symbols) -> Result<(), &'static str> {
+    match note {
+        Note::Took { nanos, away, .. } => duration(nanos).and(duration(away)),
+        Note::Used { user, system, minor, .. } => {
+            duration(user).and(duration(system))?;
+            if minor < MAX_DURATION { Ok(()) } else { Err("too many faults") }
+        }
+        Note::Mapped { start, pages, name, .. } => {
+            range(start, pages)?;
+            if !symbols.has_text(name) {
+                return Err("a symbol's name that does not exist");
+            }
+            if name.is_some_and(|name| symbols.text(name).contains('/')) {
+                return Err("the name of a mapping with a path");
+            }
+            Ok(())
+        }
+        Note::Caller { page: p, events, place, .. } => {
+            page(p)?;
+            if events == 0 || events >= MAX_DURATION {
+                return Err("a caller of no or too many events");
+            }
+            if symbols.has_place(place) { Ok(()) } else { Err("a place that does not exist") }
+        }
+        Note::StopCost { nanos } => duration(nanos),
+        Note::Runtime(_) => Ok(()),
+    }
+}
+
+fn duration(units: u64) -> Result<(), &'static str> {
+    if units < MAX_DURATION { Ok(()) } else { Err("a duration of more than 56 bits") }
 }

@@ -2,7 +2,7 @@
 use crate::hash::HashWriter;
 use crate::row::{self, END, NEW_CPU, NEW_TASK, SLOT_SHIFT, more, zigzag};
 use crate::tasks::{self, Tasks};
-use crate::{Event, FailedCall, Header, Kind, Summary, WriteError};
+use crate::{Event, FailedCall, Header, Kind, Note, Place, PlaceId, Summary, Symbols, Text, WriteError};
 use std::io::{self, Write};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -16,6 +16,7 @@ pub struct Writer<W: Write> {
     out: zstd::Encoder<'static, HashWriter<W>>,
     rows: Vec<u8>,
     tasks: Tasks,
+    symbols: Symbols,
     cpus: u16,
     cpu: u16,
     /// The task that each CPU ran last.
@@ -47,6 +48,7 @@ impl<W: Write> Writer<W> {
             out,
             rows: Vec::with_capacity(PIECE + 128),
             tasks: Tasks::new(),
+            symbols: Symbols::default(),
             cpus: header.cpus,
             cpu: 0,
             current: vec![0; usize::from(header.cpus)],
@@ -81,13 +83,53 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Adds the name of a file, library or function, if it is new: at most
+    /// [`MAX_TEXT`](crate::MAX_TEXT) bytes of UTF-8 without control characters.
+    ///
+    /// # Errors
+    /// [`WriteError::Invalid`] if it is not such a name, or there are too many; the trace can
+    /// continue.
+    pub fn text(&mut self, text: &str) -> Result<Text, WriteError> {
+        if let Some(number) = self.symbols.number_of(text) {
+            return Ok(number);
+        }
+        let number = self.symbols.add_text(text).map_err(|what| self.invalid(what))?;
+        self.rows.extend([row::MORE, more::TEXT]);
+        self.number(text.len() as u64);
+        self.rows.extend(text.as_bytes());
+        Ok(number)
+    }
+
+    /// Adds a place in a program, if it is new.
+    ///
+    /// # Errors
+    /// [`WriteError::Invalid`] if its names or its caller are not this trace's, or there are too many
+    /// places; the trace can continue.
+    pub fn place(&mut self, place: Place) -> Result<PlaceId, WriteError> {
+        if let Some(number) = self.symbols.place_number_of(&place) {
+            return Ok(number);
+        }
+        let number = self.symbols.add_place(place).map_err(|what| self.invalid(what))?;
+        self.rows.extend([row::MORE, more::PLACE]);
+        for text in [place.function, place.module, place.file] {
+            self.optional(text.map(|t| t.0));
+        }
+        self.number(u64::from(place.line));
+        self.optional(place.caller.map(|p| p.0));
+        Ok(number)
+    }
+
+    fn invalid(&self, what: &'static str) -> WriteError {
+        WriteError::Invalid { event: self.summary.events, what }
+    }
+
     /// Writes an event.
     ///
     /// # Errors
     /// [`WriteError::Invalid`] if a reader would reject the event at this point; it is not written,
     /// and the trace can continue. [`WriteError::Io`] if the output fails.
     pub fn event(&mut self, e: &Event) -> Result<(), WriteError> {
-        row::check(e, self.cpus, &self.tasks)
+        row::check(e, self.cpus, &self.tasks, &self.symbols)
             .map_err(|what| WriteError::Invalid { event: self.summary.events, what })?;
         let tag_at = self.rows.len();
         let kind = row::kind_index(&e.kind);
@@ -189,6 +231,7 @@ impl<W: Write> Writer<W> {
                 self.range(e.task, start, pages)
             }
             Kind::Failed { errno, call } => self.failed(e.task, errno, call),
+            Kind::Note(note) => self.note(e.task, note),
         };
         self.rows[tag_at] = tag | (slot as u8) << SLOT_SHIFT;
         self.summary.events += 1;
@@ -223,6 +266,45 @@ impl<W: Write> Writer<W> {
                 slot
             }
         }
+    }
+
+    /// Writes the fields of a note. Returns the slot of its page.
+    fn note(&mut self, task: u32, note: Note) -> usize {
+        match note {
+            Note::Took { call, nanos, away } => {
+                self.rows.extend([more::TOOK, call as u8]);
+                self.number(nanos);
+                self.number(away);
+            }
+            Note::Used { user, system, minor, major, waits, preempted } => {
+                self.rows.push(more::USED);
+                for n in [user, system, minor, major.into(), waits.into(), preempted.into()] {
+                    self.number(n);
+                }
+            }
+            Note::Mapped { start, pages, object, name } => {
+                self.rows.extend([more::MAPPED, object as u8]);
+                self.optional(name.map(|t| t.0));
+                return self.range(task, start, pages);
+            }
+            Note::Runtime(runtime) => self.rows.extend([more::RUNTIME, runtime as u8]),
+            Note::Caller { cause, page, events, place } => {
+                self.rows.extend([more::CALLER, cause.code()]);
+                self.number(events);
+                self.optional(place.map(|p| p.0));
+                return self.page(task, page, 0);
+            }
+            Note::StopCost { nanos } => {
+                self.rows.push(more::STOP_COST);
+                self.number(nanos);
+            }
+        }
+        0
+    }
+
+    /// Writes a number one higher, as 0 stands for none.
+    fn optional(&mut self, number: Option<u32>) {
+        self.number(number.map_or(0, |n| u64::from(n) + 1));
     }
 
     /// Ends the trace. `lost` is the number of events that the kernel dropped.

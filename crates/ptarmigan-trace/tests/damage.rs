@@ -1,4 +1,4 @@
-//! Damaged and forged traces of both formats: always a clear error, never a panic, and no more
+//! Damaged and forged traces of all formats: always a clear error, never a panic, and no more
 //! memory than the trailer promises.
 #[path = "harness/forge.rs"]
 mod forge;
@@ -6,8 +6,9 @@ mod harness;
 
 use forge::Parts;
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method,
-    Name, Prot, ReadError, Reader, Sampled, Summary, TraceFile, Writer,
+    AreaKind, Call, Cause, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking,
+    MapFlags, Method, Name, Note, Object, Place, Prot, ReadError, Reader, Runtime, Sampled, Summary,
+    TraceFile, Writer,
 };
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -46,7 +47,7 @@ impl Random {
     }
 }
 
-/// Events that both formats have.
+/// Events that all formats have.
 fn old_events() -> Vec<Event> {
     let at = |task, cpu, kind| Event { task, cpu, kind };
     let fault = |page, flags| Kind::Fault { page, flags: FaultFlags(flags) };
@@ -95,12 +96,43 @@ fn new_events() -> Vec<Event> {
     all
 }
 
+/// Events of format 3, with the names and the place that they refer to.
+fn newest_events(w: &mut Writer<Vec<u8>>) -> Vec<Event> {
+    let function = Some(w.text("grow(int)").expect("a name"));
+    let name = Some(w.text("libexample.so.1").expect("a name"));
+    let main = Place { function, module: name, line: 7, ..Place::default() };
+    let caller = Some(w.place(main).expect("a place"));
+    let place = Some(w.place(Place { function, caller, ..Place::default() }).expect("a place"));
+    let mut all = new_events();
+    let notes = [
+        Note::StopCost { nanos: 900 },
+        Note::Mapped { start: 0x500, pages: 3, object: Object::Library, name },
+        Note::Runtime(Runtime::Go),
+        Note::Caller { cause: Cause::Fault, page: 0x501, events: 61, place },
+        Note::Took { call: Call::Mmap, nanos: 1 << 40, away: 5 },
+        Note::Used { user: 1, system: 2, minor: 3, major: 4, waits: 5, preempted: 6 },
+    ];
+    all.splice(5..5, notes.map(|note| Event { task: 0, cpu: 0, kind: Kind::Note(note) }));
+    for note in [Note::Took { call: Call::Exit, nanos: 7, away: 0 }, notes[5]] {
+        all.push(Event { task: 0, cpu: 0, kind: Kind::Note(note) });
+    }
+    all
+}
+
+fn writer() -> Writer<Vec<u8>> {
+    Writer::new(Vec::new(), &Header::new("sample", 3, Method::Tracefs), 3).expect("a good header")
+}
+
 /// Returns a trace of format `version` with three CPUs.
 fn sample(version: u16) -> Parts {
     let mut header = Header::new("sample", 3, Method::Tracefs);
     header.huge = if version == 1 { HugePages::Unknown } else { HugePages::Advised };
     let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
-    let events = if version == 1 { old_events() } else { new_events() };
+    let events = match version {
+        1 => old_events(),
+        2 => new_events(),
+        _ => newest_events(&mut w),
+    };
     for (n, e) in events.iter().enumerate() {
         if version > 1 {
             w.time(n as u64 / 3 * 1000).expect("it has passed");
@@ -121,8 +153,9 @@ fn read_file(file: &Temporary) -> Result<Vec<Event>, ReadError> {
 }
 
 #[test]
-fn both_formats_are_read() {
-    for (version, events) in [(1, old_events()), (2, new_events())] {
+fn all_formats_are_read() {
+    let newest = newest_events(&mut writer());
+    for (version, events) in [(1, old_events()), (2, new_events()), (3, newest)] {
         let trace = sample(version).trace();
         assert_eq!(Reader::new(&trace[..]).expect("a header").header().version(), version);
         assert_eq!(read(&trace).expect("a whole trace"), events);
@@ -131,8 +164,56 @@ fn both_formats_are_read() {
 }
 
 #[test]
-fn a_trace_of_either_format_that_is_cut_says_so() {
-    for version in [1, 2] {
+fn an_older_format_has_no_kinds_of_a_newer_one() {
+    let error = read(&sample(3).version(2).trace()).expect_err("it has newer kinds").to_string();
+    assert!(error.contains("unknown kind of event"), "{error}");
+}
+
+#[test]
+fn names_and_places_come_back() {
+    let mut w = writer();
+    let main = w.text("main").expect("a name");
+    assert_eq!(w.text("main").expect("the same name"), main);
+    let outer = w.place(Place { function: Some(main), line: 3, ..Place::default() }).expect("a place");
+    let inner =
+        Place { function: Some(w.text("grow").expect("a name")), caller: Some(outer), ..Place::default() };
+    let place = Some(w.place(inner).expect("a place"));
+    let caller = Note::Caller { cause: Cause::Call(Call::Fork), page: 0, events: 1, place };
+    w.event(&Event { task: 0, cpu: 0, kind: Kind::Note(caller) }).expect("a good event");
+    let (bytes, _) = w.finish(0).expect("memory takes everything");
+    let mut reader = Reader::new(&bytes[..]).expect("a header");
+    let Some(Ok(Event { kind: Kind::Note(Note::Caller { place: Some(place), .. }), .. })) = reader.next()
+    else {
+        panic!("the caller comes back")
+    };
+    let symbols = reader.symbols();
+    let names: Vec<&str> =
+        symbols.callers(place).map(|p| p.function.map_or("?", |text| symbols.text(text))).collect();
+    assert_eq!(names, ["grow", "main"]);
+}
+
+#[test]
+fn names_that_no_trace_may_have_are_refused() {
+    let (mut w, mut other) = (writer(), writer());
+    for bad in ["", "a\nb", &"x".repeat(513)] {
+        assert!(w.text(bad).is_err(), "{bad:?}");
+    }
+    let path = w.text("lib/libexample.so").expect("functions may have slashes");
+    let mapped = |name| Event {
+        task: 0,
+        cpu: 0,
+        kind: Kind::Note(Note::Mapped { start: 1, pages: 1, object: Object::File, name: Some(name) }),
+    };
+    assert!(w.event(&mapped(path)).is_err(), "mappings have no path");
+    let _first = other.text("first").expect("a name");
+    let foreign = other.text("second").expect("a name");
+    assert!(w.event(&mapped(foreign)).is_err());
+    assert!(w.place(Place { function: Some(foreign), ..Place::default() }).is_err());
+}
+
+#[test]
+fn a_trace_of_any_format_that_is_cut_says_so() {
+    for version in [1, 2, 3] {
         let trace = sample(version).trace();
         let file = Temporary::new(&format!("cut-{version}"), &trace);
         let open = OpenOptions::new().write(true).open(&file.0).expect("our file");
@@ -147,8 +228,8 @@ fn a_trace_of_either_format_that_is_cut_says_so() {
 }
 
 #[test]
-fn a_changed_byte_of_either_format_is_noticed() {
-    for version in [1, 2] {
+fn a_changed_byte_of_any_format_is_noticed() {
+    for version in [1, 2, 3] {
         let trace = sample(version).trace();
         let file = Temporary::new(&format!("changed-{version}"), &trace);
         for at in 0..trace.len() {
@@ -192,7 +273,7 @@ fn any_rows_with_correct_checksums_are_read_or_refused() {
     // Every byte of the rows takes values that mean something elsewhere.
     const VALUES: [u8; 18] = [0, 1, 2, 3, 4, 7, 8, 13, 14, 15, 16, 0x20, 0x2e, 0x40, 0x7f, 0x80, 0xfe, 0xff];
     let mut refused = 0;
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         let whole = sample(version);
         for at in 0..whole.rows.len() {
             for value in VALUES {
@@ -224,7 +305,7 @@ fn rows_of_one_trace_in_another_are_read_or_refused() {
 
 #[test]
 fn headers_that_lie_are_refused() {
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         let whole = sample(version);
         let good = Reader::new(&whole.trace()[..]).expect("a header").header().clone();
         for at in 8..whole.header.len() {
@@ -367,7 +448,7 @@ fn tasks_that_never_existed_are_refused() {
     for delta in [&[2u8][..], &[0x80, 0x80, 0x80, 0x80, 0x10], &[0xfe, 0xff, 0xff, 0xff, 0x1f], &[1]] {
         for kind in [4u8, 12, 6] {
             let rows = [&[kind | 0x20][..], delta, &[0, 0, 1, 15]].concat();
-            for version in [1, 2] {
+            for version in [1, 2, 3] {
                 let forged = Parts::new(&Header::new("tasks", 1, Method::Synthetic), &rows).version(version);
                 let error = read(&forged.trace()).expect_err("no such task").to_string();
                 assert!(error.contains("a task that"), "{error}");

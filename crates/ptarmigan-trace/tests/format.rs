@@ -5,8 +5,9 @@ mod wrap;
 
 use proptest::prelude::*;
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method,
-    Name, Prot, ReadError, Reader, Sampled, Summary, TraceFile, Unseen, WriteError, Writer, kind_index,
+    AreaKind, Call, Cause, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking,
+    MapFlags, Method, Name, Note, Object, Prot, ReadError, Reader, Runtime, Sampled, Summary, TraceFile,
+    Unseen, WriteError, Writer, kind_index,
 };
 
 const CPUS: u16 = 300;
@@ -140,12 +141,12 @@ fn more_bytes_are_an_error() {
 #[test]
 fn a_newer_version_says_so() {
     let (mut bytes, _) = write(&small());
-    bytes[8] = 3;
-    let e = read(&bytes).expect_err("version 3");
-    assert!(matches!(e, ReadError::NewerVersion { found: 3, known: 2 }));
+    bytes[8] = 4;
+    let e = read(&bytes).expect_err("version 4");
+    assert!(matches!(e, ReadError::NewerVersion { found: 4, known: 3 }));
     assert_eq!(
         e.to_string(),
-        "made by a newer version (format 3, this program reads up to 2): update ptarmigan"
+        "made by a newer version (format 4, this program reads up to 3): update ptarmigan"
     );
 }
 
@@ -306,6 +307,36 @@ fn range() -> impl Strategy<Value = (u64, u64)> {
         .prop_map(|(start, pages)| (start, pages.min((1 << 52) - start)))
 }
 
+fn note() -> impl Strategy<Value = Note> {
+    let time = 0..1u64 << 56;
+    prop_oneof![
+        (0..Call::ALL.len(), time.clone(), time.clone()).prop_map(|(call, nanos, away)| Note::Took {
+            call: Call::ALL[call],
+            nanos,
+            away
+        }),
+        (time.clone(), time.clone(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(
+            |(user, system, major, waits, preempted)| Note::Used {
+                user,
+                system,
+                minor: user / 2,
+                major,
+                waits,
+                preempted
+            }
+        ),
+        range().prop_map(|(start, pages)| Note::Mapped { start, pages, object: Object::Device, name: None }),
+        Just(Note::Runtime(Runtime::Python)),
+        (range(), 1..1u64 << 56).prop_map(|((page, _), events)| Note::Caller {
+            cause: Cause::Call(Call::Segment),
+            page,
+            events,
+            place: None
+        }),
+        time.prop_map(|nanos| Note::StopCost { nanos }),
+    ]
+}
+
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         (range(), 0..8u8)
@@ -350,6 +381,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         ".*".prop_map(|name| Kind::Name(Name::new(&name))),
         any::<u32>().prop_map(Kind::Pid),
         (0..1u64 << 52).prop_map(|pages| Kind::StackLimit { pages }),
+        note().prop_map(Kind::Note),
     ]
 }
 

@@ -4,19 +4,21 @@
 //! counts from 0; the time is in milliseconds since the recording began, `-` in a trace without
 //! times. Addresses are page numbers in hexadecimal. Later versions may append fields.
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FailedCall, FaultFlags, KIND_NAMES, Kind, Locking, MapFlags, Prot, Sampled,
-    kind_index,
+    AreaKind, Cause, CloneKind, Event, FailedCall, FaultFlags, KIND_NAMES, Kind, Locking, MapFlags, Note,
+    Place, Prot, Sampled, Symbols, kind_index,
 };
 use std::fmt::{self, Display, Formatter};
 
 /// One event as a line, without its end.
-pub struct Line {
+pub struct Line<'a> {
     /// The number of the event.
     pub number: u64,
     /// The time, in microseconds, if the trace has times.
     pub time: Option<u64>,
     /// The event.
     pub event: Event,
+    /// The names that it may refer to.
+    pub symbols: &'a Symbols,
 }
 
 /// A set of flags by their names, separated by commas.
@@ -72,7 +74,7 @@ fn fault_flags(flags: FaultFlags) -> Names<'static> {
 }
 
 /// The names of all kinds.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 27] = [
     "fault",
     "clone",
     "exec",
@@ -94,6 +96,12 @@ pub const NAMES: [&str; 21] = [
     "pid",
     "touched",
     "failed",
+    "took",
+    "used",
+    "mapped",
+    "runtime",
+    "caller",
+    "stop-cost",
 ];
 
 /// The name of a kind, as `--kind` takes it.
@@ -106,11 +114,17 @@ pub fn kind_name(kind: &Kind) -> &'static str {
         Kind::Pid(_) => "pid",
         Kind::Touched { .. } => "touched",
         Kind::Failed { .. } => "failed",
+        Kind::Note(Note::Took { .. }) => "took",
+        Kind::Note(Note::Used { .. }) => "used",
+        Kind::Note(Note::Mapped { .. }) => "mapped",
+        Kind::Note(Note::Runtime(_)) => "runtime",
+        Kind::Note(Note::Caller { .. }) => "caller",
+        Kind::Note(Note::StopCost { .. }) => "stop-cost",
         kind => KIND_NAMES[kind_index(kind)],
     }
 }
 
-impl Display for Line {
+impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Event { task, cpu, kind } = self.event;
         write!(f, "{} ", self.number)?;
@@ -119,11 +133,11 @@ impl Display for Line {
             None => f.write_str("-")?,
         }
         write!(f, " cpu={cpu} task={task} {}", kind_name(&kind))?;
-        fields(f, kind)
+        fields(f, kind, self.symbols)
     }
 }
 
-fn fields(f: &mut Formatter<'_>, kind: Kind) -> fmt::Result {
+fn fields(f: &mut Formatter<'_>, kind: Kind, symbols: &Symbols) -> fmt::Result {
     let range = |f: &mut Formatter<'_>, start: u64, pages: u64| write!(f, " start={start:#x} pages={pages}");
     match kind {
         Kind::Fault { page, flags } => write!(f, " page={page:#x} flags={}", fault_flags(flags)),
@@ -196,6 +210,49 @@ fn fields(f: &mut Formatter<'_>, kind: Kind) -> fmt::Result {
             range(f, start, pages)?;
             write!(f, " errno={errno}")
         }
+        Kind::Note(note) => note_fields(f, note, symbols),
+    }
+}
+
+fn note_fields(f: &mut Formatter<'_>, note: Note, symbols: &Symbols) -> fmt::Result {
+    match note {
+        Note::Took { call, nanos, away } => write!(f, " call={} ns={nanos} away-ns={away}", call.name()),
+        Note::Used { user, system, minor, major, waits, preempted } => write!(
+            f,
+            " user-us={user} system-us={system} minor={minor} major={major} waits={waits} preempted={preempted}"
+        ),
+        Note::Mapped { start, pages, object, name } => {
+            write!(f, " start={start:#x} pages={pages} object={}", object.name().replace(' ', "-"))?;
+            name.map_or(Ok(()), |name| write!(f, " name={:?}", symbols.text(name)))
+        }
+        Note::Runtime(runtime) => write!(f, " runtime={}", runtime.name()),
+        Note::Caller { cause, page, events, place } => {
+            let of = match cause {
+                Cause::Fault => "fault",
+                Cause::Call(call) => call.name(),
+            };
+            write!(f, " of={of} page={page:#x} events={events} place=")?;
+            let Some(place) = place else { return f.write_str("-") };
+            for (at, place) in symbols.callers(place).enumerate() {
+                f.write_str(if at == 0 { "" } else { "<-" })?;
+                place_of(f, &place, symbols)?;
+            }
+            Ok(())
+        }
+        Note::StopCost { nanos } => write!(f, " ns={nanos}"),
+    }
+}
+
+/// Writes a place without spaces, which end a field: `function!module@file:line`.
+fn place_of(f: &mut Formatter<'_>, place: &Place, symbols: &Symbols) -> fmt::Result {
+    let text = |text| symbols.text(text).replace(char::is_whitespace, "_");
+    f.write_str(&place.function.map_or_else(|| "?".to_owned(), text))?;
+    if let Some(module) = place.module {
+        write!(f, "!{}", text(module))?;
+    }
+    match place.file {
+        Some(file) => write!(f, "@{}:{}", text(file), place.line),
+        None => Ok(()),
     }
 }
 
@@ -205,7 +262,10 @@ mod tests {
 
     #[test]
     fn lines_are_stable() {
-        let line = |time, kind| Line { number: 5, time, event: Event { task: 7, cpu: 1, kind } }.to_string();
+        let symbols = Symbols::default();
+        let line = |time, kind| {
+            Line { number: 5, time, event: Event { task: 7, cpu: 1, kind }, symbols: &symbols }.to_string()
+        };
         let flags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER);
         assert_eq!(
             line(Some(1_234_567), Kind::Fault { page: 0x400, flags }),

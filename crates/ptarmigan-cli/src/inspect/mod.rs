@@ -84,7 +84,7 @@ fn print_events(args: &InspectArgs) -> Result<(), Failure> {
         if wanted {
             let time = (reader.header().version() > 1).then(|| reader.time());
             // A `String` takes everything.
-            let _ = writeln!(text, "{}", events::Line { number, time, event });
+            let _ = writeln!(text, "{}", events::Line { number, time, event, symbols: reader.symbols() });
         }
         if text.len() >= 1 << 16 {
             print::stdout(&text)?;

@@ -146,7 +146,8 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
         | Kind::TlbFlush { .. }
         | Kind::Truth { .. }
         | Kind::Name(_)
-        | Kind::Pid(_) => {}
+        | Kind::Pid(_)
+        | Kind::Note(_) => {}
     }
     Ok(())
 }

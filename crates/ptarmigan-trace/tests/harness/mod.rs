@@ -22,6 +22,12 @@ pub fn read_any(data: &[u8]) -> (u64, bool) {
     assert_eq!(summary.events, events.len() as u64);
     let mut again =
         Writer::new(Vec::new(), reader.header(), 1).expect("a header that was read can be written");
+    for text in reader.symbols().texts() {
+        again.text(text).expect("a name that was read can be written");
+    }
+    for place in reader.symbols().places() {
+        again.place(*place).expect("a place that was read can be written");
+    }
     for e in &events {
         again.event(e).expect("an event that was read can be written");
     }

@@ -43,7 +43,9 @@ impl Forks {
             }
             let Some(child) = children.get_mut(&step.task) else { continue };
             match kind {
-                None | Some(Kind::Truth { .. } | Kind::Name(_) | Kind::Pid(_)) => child.events.push(event),
+                None | Some(Kind::Truth { .. } | Kind::Name(_) | Kind::Pid(_) | Kind::Note(_)) => {
+                    child.events.push(event);
+                }
                 Some(Kind::Exec { .. } | Kind::Exit { .. }) => {
                     child.events.push(event);
                     if let Some(Child { fork, events }) = children.remove(&step.task) {
