@@ -44,7 +44,7 @@ fn the_comparison_with_linux() {
         linux / plain,
         plain / own
     );
-    for page in ["docs/results.md", "book/src/introduction.md"] {
+    for page in ["README.md", "docs/results.md", "book/src/introduction.md"] {
         let text = std::fs::read_to_string(root().join(page)).expect("a page");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for figure in [&format!("{small} times fewer instructions"), &parts, &format!("{large} times fewer")]
