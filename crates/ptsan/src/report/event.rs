@@ -35,13 +35,28 @@ pub enum Happened {
     },
 }
 
-/// One remembered event.
+/// One remembered event. Its text names levels, CPUs and devices as the machine of the sanitizer
+/// does.
+/// ```
+/// use ptsan::{Access, Arch, Config, Session};
+///
+/// let config = Config { devices: 1, ..Config::new(Arch::x86_2level()) };
+/// let mut s = Session::with(config, vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// let disk = s.sanitizer.device(0);
+/// s.sanitizer.switch(&s.memory, disk, 0x1000, 1);
+/// s.free(0x1000);                             // the device has it loaded
+/// let event = s.sanitizer.findings()[0].history[1];
+/// assert_eq!(event.to_string(), "event 2: loaded as root by device 0");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryEvent {
     /// Number of the hook call, counted from 1.
     pub event: u64,
     /// The event.
     pub what: Happened,
+    /// The names of levels, CPUs and devices.
+    pub(super) machine: Machine,
 }
 
 impl Happened {
@@ -96,7 +111,7 @@ pub(super) fn lines(history: &[HistoryEvent], differ: impl Fn(usize, usize) -> b
 
 impl fmt::Display for HistoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "event {}: {}", self.event, self.what.text(&Machine::default()))
+        write!(f, "event {}: {}", self.event, self.what.text(&self.machine))
     }
 }
 
@@ -109,8 +124,11 @@ mod tests {
     }
 
     fn of(events: &[Happened], differ: impl Fn(usize, usize) -> bool) -> Vec<(usize, usize, usize)> {
-        let history: Vec<_> =
-            events.iter().zip(1..).map(|(&what, event)| HistoryEvent { event, what }).collect();
+        let history: Vec<_> = events
+            .iter()
+            .zip(1..)
+            .map(|(&what, event)| HistoryEvent { event, what, machine: Machine::default() })
+            .collect();
         lines(&history, differ).into_iter().map(|line| (line.first, line.last, line.count)).collect()
     }
 
@@ -123,6 +141,14 @@ mod tests {
         let linked = |entry| Happened::Linked { entry };
         let links = [linked(8), linked(8), linked(16), linked(8)];
         assert_eq!(of(&links, same), [(0, 1, 2), (2, 2, 1), (3, 3, 1)]);
+    }
+
+    #[test]
+    fn an_event_names_the_device_and_the_level_of_its_machine() {
+        let machine = Machine { level_names: &["leaves"], cpus: 2, devices: 1 };
+        let text = |cpu| HistoryEvent { event: 7, what: walk(cpu), machine }.to_string();
+        assert_eq!(text(1), "event 7: walked by CPU 1 at leaves for 0x1000");
+        assert_eq!(text(2), "event 7: walked by device 0 at leaves for 0x1000");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Describes one finding.
 use super::caller::TraceFrame;
 use super::consequence::Consequence;
-use super::event::HistoryEvent;
+use super::event::{Happened, HistoryEvent};
 use super::kind::Kind;
 use super::machine::Machine;
 use super::place::Place;
@@ -196,6 +196,7 @@ pub struct Origins {
 /// The parts of a finding beyond its place.
 pub(crate) struct Details {
     pub(crate) note: String,
-    pub(crate) history: Vec<HistoryEvent>,
+    /// The last events of the table frame, by the number of the hook call.
+    pub(crate) history: Vec<(u64, Happened)>,
     pub(crate) origins: Origins,
 }

@@ -30,7 +30,7 @@ impl fmt::Display for Finding {
         }
         let differ = |a, b| self.callers_of(a).map(innermost) != self.callers_of(b).map(innermost);
         for line in lines(&self.history, differ) {
-            let HistoryEvent { event, what } = self.history[line.first];
+            let HistoryEvent { event, what, .. } = self.history[line.first];
             let mut text = format!("{}: {}", self.event_text(event), what.text(&self.machine));
             if line.count > 1 {
                 let last = self.event_text(self.history[line.last].event);

@@ -3,6 +3,7 @@ use super::advice::advice;
 use super::allow::{Allow, Suppressions};
 use super::caller::TraceFrame;
 use super::cause::{Candidate, Cause, Causes};
+use super::event::HistoryEvent;
 use super::finding::{Details, Finding};
 use super::format::Choice;
 use super::harness::Harness;
@@ -277,6 +278,8 @@ impl Reports {
         (trace, store): (Option<Trace>, Option<Trace>),
     ) {
         let Details { note, history, origins } = details;
+        let machine = self.machine;
+        let named = |(event, what)| HistoryEvent { event, what, machine };
         self.kept.push(Finding {
             kind,
             rule,
@@ -286,12 +289,12 @@ impl Reports {
             count: 1,
             advice: advice(rule, &place, &self.machine),
             note,
-            history,
+            history: history.into_iter().map(named).collect(),
             trace,
             store,
             consequences: Vec::new(),
             origins,
-            machine: self.machine,
+            machine,
             recorded: None,
         });
     }
