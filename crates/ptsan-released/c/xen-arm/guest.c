@@ -10,8 +10,11 @@
 #include <asm/page.h>
 
 #include "guest.h"
+#include "machine.h"
 
 extern void *calloc(unsigned long count, unsigned long bytes);
+/* stores.h, which is for the headers of the host. */
+extern void *told_memset(void *to, int byte, unsigned long bytes);
 
 static struct domain domain;
 static struct vcpu vcpu;
