@@ -3,6 +3,8 @@
 
 #define MOST_TEXT 200
 #define MOST_NUMBER 10
+#define MOST_ENTRY 64
+#define VERSION 2
 
 /* Kinds of records. */
 enum {
@@ -25,6 +27,21 @@ enum {
     ACCESS,
     MARK,
     END,
+    FLUSH_QUEUED,
+    QUEUE_COMPLETED,
+    DEVICE_ENTRY,
+    DEVICE_ENTRY_WRITTEN,
+    DEVICE_ENTRIES_FLUSHED,
+    READER_BEGINS,
+    READER_READS,
+    READER_ENDS,
+    LOCK_GUARDS,
+    LOCK_TAKEN,
+    LOCK_RELEASED,
+    NUMBER_GIVEN,
+    NUMBERS_TAKEN_BACK,
+    STAGE1_PART_FLUSHED,
+    ACCESS_COMBINED,
     BARRIER = 0x40,
     FLUSHES_DONE,
     DATA_MAPPED,
@@ -111,13 +128,14 @@ static void little_endian(uint8_t *to, uint32_t value, unsigned bytes) {
 }
 
 bool ptsan_log_begin(ptsan_log *log, ptsan_log_write write, void *to, const ptsan_log_machine *machine) {
-    uint8_t header[26] = {0x89, 'P', 'T', 'L', '\r', '\n', 0x1a, '\n', 1, 0, 12, 0};
+    uint8_t header[26] = {0x89, 'P', 'T', 'L', '\r', '\n', 0x1a, '\n', VERSION, 0, 12, 0};
     header[12] = machine->arch;
     header[13] = machine->flags;
     little_endian(header + 14, machine->cpus, 2);
     little_endian(header + 16, machine->table_bytes, 4);
     header[20] = machine->va_bits;
     header[21] = machine->start_level;
+    little_endian(header + 22, machine->devices, 2);
     log->write = write, log->to = to, log->pc = 0, log->has_pc = false, log->lost = false;
     log->check = check_of(0xffff, header, 24);
     little_endian(header + 24, log->check, 2);
@@ -171,15 +189,26 @@ bool ptsan_log_resume(ptsan_log *log, unsigned cpu) { return numbers(log, RESUME
 
 bool ptsan_log_leave(ptsan_log *log, unsigned cpu) { return numbers(log, LEAVE, 1, cpu, 0, 0, 0); }
 
-static bool invalidate(ptsan_log *log, int cpu, unsigned scope, bool leaf_only, const uint64_t *fields,
-                       unsigned count) {
-    record r = begin(log, INVALIDATE);
-    put(&r, (uint64_t)(cpu + 1));
+/* An invalidation, by a reader of the tables: a CPU + 1 or 0, or a device. */
+static bool extent(ptsan_log *log, unsigned kind, uint64_t reader, unsigned scope, bool leaf_only,
+                   const uint64_t *fields, unsigned count) {
+    record r = begin(log, kind);
+    put(&r, reader);
     put_byte(&r, scope | (leaf_only ? LEAF_ONLY : 0));
     for (unsigned i = 0; i < count; i++) {
         put(&r, fields[i]);
     }
     return end(log, &r);
+}
+
+static bool invalidate(ptsan_log *log, int cpu, unsigned scope, bool leaf_only, const uint64_t *fields,
+                       unsigned count) {
+    return extent(log, INVALIDATE, (uint64_t)(cpu + 1), scope, leaf_only, fields, count);
+}
+
+static bool queue(ptsan_log *log, unsigned device, unsigned scope, bool leaf_only, const uint64_t *fields,
+                  unsigned count) {
+    return extent(log, FLUSH_QUEUED, device, scope, leaf_only, fields, count);
 }
 
 bool ptsan_log_flush_page(ptsan_log *log, int cpu, uint64_t space, uint64_t va, bool leaf_only) {
@@ -272,4 +301,110 @@ bool ptsan_log_running(ptsan_log *log, unsigned cpu) { return numbers(log, RUNNI
 
 bool ptsan_log_stage1_flushed(ptsan_log *log, unsigned cpu) {
     return numbers(log, STAGE1_FLUSHED, 1, cpu, 0, 0, 0);
+}
+
+bool ptsan_log_queue_page(ptsan_log *log, unsigned device, uint64_t space, uint64_t va, bool leaf_only) {
+    uint64_t fields[2];
+    fields[0] = space, fields[1] = va;
+    return queue(log, device, PAGE, leaf_only, fields, 2);
+}
+
+bool ptsan_log_queue_range(ptsan_log *log, unsigned device, uint64_t space, uint64_t start, uint64_t behind,
+                           uint64_t stride, bool leaf_only) {
+    uint64_t fields[4];
+    fields[0] = space, fields[1] = start, fields[2] = behind, fields[3] = stride;
+    return queue(log, device, RANGE, leaf_only, fields, 4);
+}
+
+bool ptsan_log_queue_every_space(ptsan_log *log, unsigned device, uint64_t start, uint64_t behind, uint64_t stride,
+                                 bool leaf_only) {
+    uint64_t fields[3];
+    fields[0] = start, fields[1] = behind, fields[2] = stride;
+    return queue(log, device, EVERY_SPACE, leaf_only, fields, 3);
+}
+
+bool ptsan_log_queue_space(ptsan_log *log, unsigned device, uint64_t space) {
+    return queue(log, device, SPACE, false, &space, 1);
+}
+
+bool ptsan_log_queue_all(ptsan_log *log, unsigned device) {
+    uint64_t none = 0;
+    return queue(log, device, ALL, false, &none, 0);
+}
+
+bool ptsan_log_queue_completed(ptsan_log *log, unsigned device) {
+    return numbers(log, QUEUE_COMPLETED, 1, device, 0, 0, 0);
+}
+
+bool ptsan_log_device_entry(ptsan_log *log, unsigned device, uint64_t phys, unsigned bytes, unsigned valid_word,
+                            uint64_t valid_bits) {
+    record r = begin(log, DEVICE_ENTRY);
+    put(&r, device), put(&r, phys), put(&r, bytes), put(&r, valid_word), put(&r, valid_bits);
+    return end(log, &r);
+}
+
+bool ptsan_log_device_entry_written(ptsan_log *log, uint64_t phys, const void *content, unsigned bytes) {
+    record r = begin(log, DEVICE_ENTRY_WRITTEN);
+    if (bytes > MOST_ENTRY) {
+        bytes = MOST_ENTRY;
+    }
+    put(&r, phys), put(&r, bytes), put_bytes(&r, (const uint8_t *)content, bytes);
+    return end(log, &r);
+}
+
+/* 0, or 1 and a number. All ones stands for none. */
+static void put_optional(record *r, uint64_t number) {
+    put(r, number != UINT64_MAX);
+    if (number != UINT64_MAX) {
+        put(r, number);
+    }
+}
+
+bool ptsan_log_device_entries_flushed(ptsan_log *log, unsigned device, uint64_t phys) {
+    record r = begin(log, DEVICE_ENTRIES_FLUSHED);
+    put(&r, device), put_optional(&r, phys);
+    return end(log, &r);
+}
+
+bool ptsan_log_reader_begins(ptsan_log *log, uint64_t number, uint64_t root) {
+    return numbers(log, READER_BEGINS, 2, number, root, 0, 0);
+}
+
+bool ptsan_log_reader_reads(ptsan_log *log, uint64_t number, uint64_t table) {
+    return numbers(log, READER_READS, 2, number, table, 0, 0);
+}
+
+bool ptsan_log_reader_ends(ptsan_log *log, uint64_t number) {
+    return numbers(log, READER_ENDS, 1, number, 0, 0, 0);
+}
+
+bool ptsan_log_lock_guards(ptsan_log *log, uint64_t table, uint64_t lock, bool flush_first) {
+    return numbers(log, LOCK_GUARDS, 3, table, lock, flush_first, 0);
+}
+
+bool ptsan_log_lock_taken(ptsan_log *log, unsigned cpu, uint64_t lock, bool shared) {
+    return numbers(log, LOCK_TAKEN, 3, cpu, lock, shared, 0);
+}
+
+bool ptsan_log_lock_released(ptsan_log *log, unsigned cpu, uint64_t lock) {
+    return numbers(log, LOCK_RELEASED, 2, cpu, lock, 0, 0);
+}
+
+bool ptsan_log_number_given(ptsan_log *log, uint64_t root, uint64_t space) {
+    return numbers(log, NUMBER_GIVEN, 2, root, space, 0, 0);
+}
+
+bool ptsan_log_numbers_taken_back(ptsan_log *log) { return numbers(log, NUMBERS_TAKEN_BACK, 0, 0, 0, 0, 0); }
+
+bool ptsan_log_stage1_part_flushed(ptsan_log *log, unsigned cpu, uint64_t number, uint64_t va) {
+    record r = begin(log, STAGE1_PART_FLUSHED);
+    put(&r, cpu), put_optional(&r, number), put_optional(&r, va);
+    return end(log, &r);
+}
+
+bool ptsan_log_access_combined(ptsan_log *log, unsigned cpu, uint64_t number, uint64_t va, uint64_t gpa,
+                               ptsan_log_access_kind kind) {
+    record r = begin(log, ACCESS_COMBINED);
+    put(&r, cpu), put(&r, number), put(&r, va), put(&r, gpa), put(&r, (uint64_t)kind);
+    return end(log, &r);
 }

@@ -2,9 +2,9 @@
  * ptsan_log: writes the log of a running kernel, which `ptsan replay` checks on another machine.
  *
  * For kernels: freestanding C99, without allocation, library functions, floating point or static
- * data. 4 to 5 KB of code. A record is put together on the stack, in less than 512 bytes, and handed to a function of
- * the kernel, such as one that writes to a serial port. docs/ptsan-log.md explains the records, when
- * each is to be written, and the format.
+ * data. 3 to 9 KB of code for all records (gcc -Os, clang -O2). A record is put together on the stack, in less than
+ * 512 bytes, and handed to a function of the kernel, such as one that writes to a serial port.
+ * docs/ptsan-log.md explains the records, when each is to be written, and the format, version 2.
  *
  * CPUs share one log under a lock, held across the store or the instruction and its record. With a
  * lock that is not fair, or in an interrupt, take care that the function below cannot wait for
@@ -57,7 +57,11 @@ typedef enum ptsan_log_arch {
     PTSAN_LOG_AARCH64_64K = 11,
     PTSAN_LOG_STAGE2_4K = 12,
     PTSAN_LOG_STAGE2_16K = 13,
-    PTSAN_LOG_STAGE2_64K = 14
+    PTSAN_LOG_STAGE2_64K = 14,
+    PTSAN_LOG_EPT = 16,    /* Intel's extended page tables; addresses are guest-physical here and below */
+    PTSAN_LOG_NPT = 17,    /* AMD's nested page tables */
+    PTSAN_LOG_SV39X4 = 18, /* RISC-V's G-stage */
+    PTSAN_LOG_SV48X4 = 19
 } ptsan_log_arch;
 
 /* Flags of a machine, combined with |. */
@@ -66,10 +70,13 @@ enum {
     PTSAN_LOG_UPPER = 2,           /* AArch64: the upper of two trees (TTBR1) */
     PTSAN_LOG_BARRIERS = 4,        /* barriers are recorded */
     PTSAN_LOG_ACCESSED_DIRTY = 8,  /* the kernel relies on the bits that hardware sets */
-    PTSAN_LOG_TWO_STAGES = 16      /* stage 2, with a guest's tables on top */
+    PTSAN_LOG_TWO_STAGES = 16,     /* stage 2, with a guest's tables on top */
+    PTSAN_LOG_COMMON_NUMBERS = 32, /* a number of a space stands for one root on all CPUs */
+    PTSAN_LOG_LOCKS = 64           /* locks are recorded */
 };
 
-/* The machine. Members that are 0 have their usual value, except `cpus`, which is at least 1. */
+/* The machine. Members that are 0 have their usual value, except `cpus`, which is at least 1 if there
+ * are no devices. CPUs and devices are at most 65,535 together. */
 typedef struct ptsan_log_machine {
     uint8_t arch;         /* a ptsan_log_arch */
     uint8_t flags;
@@ -77,11 +84,16 @@ typedef struct ptsan_log_machine {
     uint32_t table_bytes; /* of a table of usual size */
     uint8_t va_bits;      /* AArch64: address bits that are translated. Needed there */
     uint8_t start_level;  /* AArch64 stage 2: the first level that is walked */
+    uint16_t devices;     /* that walk the tables too */
 } ptsan_log_machine;
 
 /* In place of a table's level: not known. In place of a CPU: all at once. */
 #define PTSAN_LOG_ANY_LEVEL (-1)
 #define PTSAN_LOG_EVERY_CPU (-1)
+/* In place of an address in an entry of a device: all of its entries. */
+#define PTSAN_LOG_ALL_ENTRIES UINT64_MAX
+/* In place of a guest's number of a space, and of an address: all of them. */
+#define PTSAN_LOG_ALL UINT64_MAX
 
 /* The content of a table when it is announced. */
 typedef enum ptsan_log_content {
@@ -93,7 +105,8 @@ typedef enum ptsan_log_content {
 typedef enum ptsan_log_barrier_kind {
     PTSAN_LOG_DSB = 0,
     PTSAN_LOG_ISB = 1,
-    PTSAN_LOG_FENCE = 2 /* RISC-V FENCE RW, RW */
+    PTSAN_LOG_FENCE = 2,    /* RISC-V FENCE RW, RW */
+    PTSAN_LOG_DSB_ISHST = 3 /* orders stores and completes no invalidation */
 } ptsan_log_barrier_kind;
 
 typedef enum ptsan_log_access_kind {
@@ -145,6 +158,52 @@ bool ptsan_log_flushes_done(ptsan_log *log);
 bool ptsan_log_data_mapped(ptsan_log *log, uint64_t space, uint64_t va);
 bool ptsan_log_running(ptsan_log *log, unsigned cpu);
 bool ptsan_log_stage1_flushed(ptsan_log *log, unsigned cpu);
+
+/* Devices: IOMMUs, and devices in the address space of a process. Each function above that takes a
+ * CPU for a root, a flush or an access takes a device as well, by this number. The functions below
+ * take the same number. */
+static inline uint16_t ptsan_log_device(const ptsan_log_machine *machine, unsigned device) {
+    return (uint16_t)(machine->cpus + device);
+}
+/* An invalidation was put into the queue of a device. */
+bool ptsan_log_queue_page(ptsan_log *log, unsigned device, uint64_t space, uint64_t va, bool leaf_only);
+bool ptsan_log_queue_range(ptsan_log *log, unsigned device, uint64_t space, uint64_t start, uint64_t end,
+                           uint64_t stride, bool leaf_only);
+bool ptsan_log_queue_every_space(ptsan_log *log, unsigned device, uint64_t start, uint64_t end, uint64_t stride,
+                                 bool leaf_only);
+bool ptsan_log_queue_space(ptsan_log *log, unsigned device, uint64_t space);
+bool ptsan_log_queue_all(ptsan_log *log, unsigned device);
+/* The kernel has waited until all of the queue was carried out. */
+bool ptsan_log_queue_completed(ptsan_log *log, unsigned device);
+/* The device reads an entry of 8, 16, 32 or 64 bytes, valid if any of these bits is set in that word
+ * of 8 bytes. Its content before is told by ptsan_log_memory. */
+bool ptsan_log_device_entry(ptsan_log *log, unsigned device, uint64_t phys, unsigned bytes, unsigned valid_word,
+                            uint64_t valid_bits);
+/* One store to such an entry: 1, 2, 4, 8, 16, 32 or 64 bytes, at a multiple of their number. */
+bool ptsan_log_device_entry_written(ptsan_log *log, uint64_t phys, const void *content, unsigned bytes);
+/* The device forgot the entry at an address, or PTSAN_LOG_ALL_ENTRIES. */
+bool ptsan_log_device_entries_flushed(ptsan_log *log, unsigned device, uint64_t phys);
+
+/* Software that walks tables without their lock, by a number that no other one under way has. */
+bool ptsan_log_reader_begins(ptsan_log *log, uint64_t number, uint64_t root);
+bool ptsan_log_reader_reads(ptsan_log *log, uint64_t number, uint64_t table);
+bool ptsan_log_reader_ends(ptsan_log *log, uint64_t number);
+
+bool ptsan_log_lock_guards(ptsan_log *log, uint64_t table, uint64_t lock, bool flush_first);
+bool ptsan_log_lock_taken(ptsan_log *log, unsigned cpu, uint64_t lock, bool shared);
+/* Right before the lock is released. */
+bool ptsan_log_lock_released(ptsan_log *log, unsigned cpu, uint64_t lock);
+
+/* The tables at a root were given the number of a space; all numbers were taken back. */
+bool ptsan_log_number_given(ptsan_log *log, uint64_t root, uint64_t space);
+bool ptsan_log_numbers_taken_back(ptsan_log *log);
+
+/* A CPU invalidated the guest's own translations: those of a number or PTSAN_LOG_ALL, at an address or
+ * PTSAN_LOG_ALL. */
+bool ptsan_log_stage1_part_flushed(ptsan_log *log, unsigned cpu, uint64_t number, uint64_t va);
+/* A guest accessed an address in its space `number`, which stage 1 translates to `gpa`. */
+bool ptsan_log_access_combined(ptsan_log *log, unsigned cpu, uint64_t number, uint64_t va, uint64_t gpa,
+                               ptsan_log_access_kind kind);
 
 #ifdef __cplusplus
 }

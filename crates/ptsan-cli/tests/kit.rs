@@ -2,7 +2,8 @@
 //! byte, and are replayed. Skipped where that crate is not there, as in a package of this one.
 #![cfg(unix)]
 use ptsan_log::{
-    AccessKind, Architecture, BarrierKind, Content, Encoder, Header, MAX_BYTES, Record, Scope, Written,
+    AccessKind, Architecture, BarrierKind, Content, Encoder, Header, MAX_BYTES, MAX_ENTRY, Record, Scope,
+    Written,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -79,11 +80,69 @@ impl Numbers {
     fn cpu(&mut self) -> u16 {
         self.next() as u16
     }
+
+    /// Returns a number, or none. The greatest stands for none in the functions of C.
+    fn maybe(&mut self) -> Option<u64> {
+        let value = self.next() >> 1;
+        self.flag().then_some(value)
+    }
 }
 
-const KINDS: u64 = 24;
+const KINDS: u64 = 39;
 const TEXT: &str = "Grüße aus dem Kern: 🐧 und noch viel mehr Text, der länger ist als die zweihundert Bytes, \
     die in einen Satz passen; darum wird er an einem Zeichen abgeschnitten, das nicht mehr ganz hineingeht: 🐧🐧🐧🐧🐧🐧";
+
+/// Returns a random scope of an invalidation, and whether it spares paging-structure caches.
+fn scope(n: &mut Numbers) -> (Scope, bool) {
+    let scope = match n.below(5) {
+        0 => Scope::Page { space: n.next(), va: n.next() },
+        1 => Scope::Range { space: n.next(), start: n.next(), end: n.next(), stride: n.next() },
+        2 => Scope::EverySpace { start: n.next(), end: n.next(), stride: n.next() },
+        3 => Scope::Space(n.next()),
+        _ => Scope::All,
+    };
+    // Whole spaces have no last level of their own.
+    let leaf_only = n.flag() && !matches!(scope, Scope::Space(_) | Scope::All);
+    (scope, leaf_only)
+}
+
+/// Returns a random record of a kind of version 2, and content of an entry.
+fn second(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
+    let record = match kind {
+        0 => {
+            let (scope, leaf_only) = scope(n);
+            Record::FlushQueued { device: n.cpu(), scope, leaf_only }
+        }
+        1 => Record::QueueCompleted { device: n.cpu() },
+        2 => {
+            let shift = n.below(4) as u32;
+            let phys = n.next() >> (shift + 3) << (shift + 3);
+            let (word, valid) = (n.below(1 << shift) as u8, n.next() | 1);
+            Record::DeviceEntry { device: n.cpu(), phys, bytes: 8 << shift, word, valid }
+        }
+        3 => {
+            let shift = n.below(7);
+            let content = (0..1 << shift).map(|_| n.next() as u8).collect();
+            return (Record::DeviceEntryWritten { phys: n.next() >> shift << shift, bytes: &[] }, content);
+        }
+        4 => Record::DeviceEntriesFlushed { device: n.cpu(), phys: n.maybe() },
+        5 => Record::ReaderBegins { id: n.next(), root: n.next() },
+        6 => Record::ReaderReads { id: n.next(), table: n.next() },
+        7 => Record::ReaderEnds { id: n.next() },
+        8 => Record::LockGuards { table: n.next(), lock: n.next(), flush_first: n.flag() },
+        9 => Record::LockTaken { cpu: n.cpu(), lock: n.next(), shared: n.flag() },
+        10 => Record::LockReleased { cpu: n.cpu(), lock: n.next() },
+        11 => Record::NumberGiven { root: n.next(), space: n.next() },
+        12 => Record::NumbersTakenBack,
+        13 => Record::Stage1PartFlushed { cpu: n.cpu(), number: n.maybe(), va: n.maybe() },
+        _ => {
+            let kinds = [AccessKind::Read, AccessKind::Write, AccessKind::Exec];
+            let (number, va, gpa) = (n.next(), n.next(), n.next());
+            Record::AccessCombined { cpu: n.cpu(), number, va, gpa, kind: kinds[n.below(3) as usize] }
+        }
+    };
+    (record, Vec::new())
+}
 
 /// Returns a random record of a kind, and content of memory.
 fn record(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
@@ -109,15 +168,7 @@ fn record(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
         8 => Record::Resume { cpu: n.cpu() },
         9 => Record::Leave { cpu: n.cpu() },
         10 => {
-            let scope = match n.below(5) {
-                0 => Scope::Page { space: n.next(), va: n.next() },
-                1 => Scope::Range { space: n.next(), start: n.next(), end: n.next(), stride: n.next() },
-                2 => Scope::EverySpace { start: n.next(), end: n.next(), stride: n.next() },
-                3 => Scope::Space(n.next()),
-                _ => Scope::All,
-            };
-            // Whole spaces have no last level of their own.
-            let leaf_only = n.flag() && !matches!(scope, Scope::Space(_) | Scope::All);
+            let (scope, leaf_only) = scope(n);
             Record::Invalidate { cpu: n.flag().then(|| n.cpu()), scope, leaf_only }
         }
         11 => Record::SpaceCreated { space: value },
@@ -126,8 +177,9 @@ fn record(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
         14 => Record::DataFreed { phys, size: n.next() },
         15 => Record::DataReused { phys, size: n.next() },
         16 => {
-            let kinds = [BarrierKind::Data, BarrierKind::Instruction, BarrierKind::Fence];
-            Record::Barrier { cpu: n.cpu(), kind: kinds[n.below(3) as usize] }
+            let kinds =
+                [BarrierKind::Data, BarrierKind::Instruction, BarrierKind::Fence, BarrierKind::Stores];
+            Record::Barrier { cpu: n.cpu(), kind: kinds[n.below(4) as usize] }
         }
         17 => Record::FlushesDone,
         18 => Record::Running { cpu: n.cpu() },
@@ -138,6 +190,7 @@ fn record(kind: u64, n: &mut Numbers) -> (Record<'static>, Vec<u8>) {
             let kinds = [AccessKind::Read, AccessKind::Write, AccessKind::Exec];
             Record::Access { cpu: n.cpu(), va: n.next(), kind: kinds[n.below(3) as usize], user: n.flag() }
         }
+        24.. => return second(kind - 24, n),
         _ => {
             let cut = TEXT.char_indices().nth(n.below(TEXT.chars().count() as u64) as usize).unwrap().0;
             Record::Mark { text: &TEXT[cut..] }
@@ -176,19 +229,34 @@ fn line(record: &Record<'_>) -> String {
         | Record::Leave { cpu }
         | Record::Running { cpu }
         | Record::Stage1Flushed { cpu } => format!("{name} {cpu}"),
-        Record::Invalidate { cpu, scope, leaf_only } => {
-            let (cpu, leaf) = (cpu.map_or(-1, i32::from), u8::from(leaf_only));
-            match scope {
-                Scope::Page { space, va } => format!("page {cpu} {space} {va} {leaf}"),
-                Scope::Range { space, start, end, stride } => {
-                    format!("range {cpu} {space} {start} {end} {stride} {leaf}")
-                }
-                Scope::EverySpace { start, end, stride } => {
-                    format!("every-space {cpu} {start} {end} {stride} {leaf}")
-                }
-                Scope::Space(space) => format!("space {cpu} {space}"),
-                Scope::All => format!("all {cpu}"),
-            }
+        Record::Invalidate { cpu, scope, leaf_only } => extent(cpu.map_or(-1, i32::from), scope, leaf_only),
+        Record::FlushQueued { device, scope, leaf_only } => {
+            format!("queue-{}", extent(device.into(), scope, leaf_only))
+        }
+        Record::QueueCompleted { device } => format!("{name} {device}"),
+        Record::DeviceEntry { device, phys, bytes, word, valid } => {
+            format!("{name} {device} {phys} {bytes} {word} {valid}")
+        }
+        Record::DeviceEntryWritten { phys, bytes } => format!("{name} {phys}{}", hex(bytes)),
+        Record::DeviceEntriesFlushed { device, phys } => {
+            format!("{name} {device} {}", phys.unwrap_or(u64::MAX))
+        }
+        Record::ReaderBegins { id, root: table } | Record::ReaderReads { id, table } => {
+            format!("{name} {id} {table}")
+        }
+        Record::ReaderEnds { id } => format!("{name} {id}"),
+        Record::LockGuards { table, lock, flush_first } => {
+            format!("{name} {table} {lock} {}", u8::from(flush_first))
+        }
+        Record::LockTaken { cpu, lock, shared } => format!("{name} {cpu} {lock} {}", u8::from(shared)),
+        Record::LockReleased { cpu, lock } => format!("{name} {cpu} {lock}"),
+        Record::NumberGiven { root, space } => format!("{name} {root} {space}"),
+        Record::NumbersTakenBack => name.to_owned(),
+        Record::Stage1PartFlushed { cpu, number, va } => {
+            format!("{name} {cpu} {} {}", number.unwrap_or(u64::MAX), va.unwrap_or(u64::MAX))
+        }
+        Record::AccessCombined { cpu, number, va, gpa, kind } => {
+            format!("{name} {cpu} {number} {va} {gpa} {}", kind as u8)
         }
         Record::SpaceCreated { space } | Record::SpaceDestroyed { space } => format!("{name} {space}"),
         Record::DataMapped { space, va } => format!("{name} {space} {va}"),
@@ -203,11 +271,28 @@ fn line(record: &Record<'_>) -> String {
     }
 }
 
+/// Returns the line of an invalidation of this extent.
+fn extent(reader: i32, scope: Scope, leaf_only: bool) -> String {
+    let leaf = u8::from(leaf_only);
+    match scope {
+        Scope::Page { space, va } => format!("page {reader} {space} {va} {leaf}"),
+        Scope::Range { space, start, end, stride } => {
+            format!("range {reader} {space} {start} {end} {stride} {leaf}")
+        }
+        Scope::EverySpace { start, end, stride } => {
+            format!("every-space {reader} {start} {end} {stride} {leaf}")
+        }
+        Scope::Space(space) => format!("space {reader} {space}"),
+        Scope::All => format!("all {reader}"),
+    }
+}
+
 fn header_line(header: &Header) -> String {
-    let flags = [header.asids, header.upper, header.barriers, header.accessed_dirty, header.two_stages];
+    let Header { asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks, .. } = *header;
+    let flags = [asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks];
     let flags: u8 = flags.iter().enumerate().map(|(bit, set)| u8::from(*set) << bit).sum();
-    let Header { architecture, cpus, table_bytes, va_bits, start_level, .. } = *header;
-    format!("{} {flags} {cpus} {table_bytes} {va_bits} {start_level}\n", architecture as u8)
+    let Header { architecture, cpus, devices, table_bytes, va_bits, start_level, .. } = *header;
+    format!("{} {flags} {cpus} {table_bytes} {va_bits} {start_level} {devices}\n", architecture as u8)
 }
 
 #[test]
@@ -222,6 +307,9 @@ fn each_record_has_the_bytes_of_the_other_encoder() {
                 barriers: n.flag(),
                 accessed_dirty: n.flag(),
                 two_stages: n.flag(),
+                common_numbers: n.flag(),
+                locks: n.flag(),
+                devices: n.cpu(),
                 table_bytes: n.next() as u32,
                 va_bits: n.next() as u8,
                 start_level: n.next() as u8,
@@ -233,6 +321,9 @@ fn each_record_has_the_bytes_of_the_other_encoder() {
                 let (made, bytes) = record(kind, &mut n);
                 let made = match made {
                     Record::Memory { phys, .. } => Record::Memory { phys, bytes: &bytes },
+                    Record::DeviceEntryWritten { phys, .. } => {
+                        Record::DeviceEntryWritten { phys, bytes: &bytes[..bytes.len().min(MAX_ENTRY)] }
+                    }
                     other => other,
                 };
                 if n.flag() && !matches!(made, Record::Memory { bytes: [], .. }) {
@@ -298,5 +389,31 @@ fn a_log_of_the_kit_is_replayed() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(i32::from(late)), "{text}");
         assert_eq!(text.contains("free-before-flush"), late, "{text}");
+    }
+}
+
+/// A device that waits for its queue, or does not: records of version 2 from the kit.
+#[test]
+fn a_log_of_the_kit_with_a_device_is_replayed() {
+    let Some(program) = compilers().next().and_then(program) else { return };
+    for waits in [true, false] {
+        let header = Header { devices: 1, ..Header::new(Architecture::X86TwoLevel, 2) };
+        let completed = if waits { "queue-completed 2\n" } else { "" };
+        let script = header_line(&header)
+            + "table-allocated 0x1000 0 1 1\nfill 0x1000 4096 0\n"
+            + "table-allocated 0x2000 0 0 1\nfill 0x2000 4096 0\n"
+            + "store 0x2000 4 0x9007\nstore 0x1000 4 0x2007\n"
+            + "root-loaded 2 0x1000 0x100000000 0\naccess 2 0x10 1 1\nstore 0x1000 4 0\n"
+            + "queue-space 2 0x100000000\n"
+            + completed
+            + "table-freed 0x2000 0\nend 0\n";
+        let log = with_input(Command::new(&program), script.as_bytes());
+        assert!(log.status.success(), "{}", String::from_utf8_lossy(&log.stderr));
+        let mut replay = Command::new(env!("CARGO_BIN_EXE_ptsan"));
+        replay.args(["replay", "-", "--no-seed"]);
+        let output = with_input(replay, &log.stdout);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(i32::from(!waits)), "{text}");
+        assert!(waits || text.contains("device 0 is active"), "{text}");
     }
 }

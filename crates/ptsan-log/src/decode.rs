@@ -1,5 +1,8 @@
 //! Reads one record from bytes that may be arbitrary.
-use crate::record::{AccessKind, BarrierKind, Content, EXCHANGED, MAX_BYTES, MAX_FILL, Record, Scope, kind};
+use crate::header::SECOND_VERSION;
+use crate::record::{
+    AccessKind, BarrierKind, Content, EXCHANGED, MAX_BYTES, MAX_ENTRY, MAX_FILL, Record, Scope, kind,
+};
 use crate::wire::{Bad, CHECK_BYTES, Check, Fields};
 use core::fmt;
 
@@ -30,6 +33,15 @@ pub enum DecodeError {
     },
     /// A kind of record that is not known and may not be skipped.
     Kind(u8),
+    /// A record of a later version than that of the log.
+    Newer {
+        /// The kind of the record.
+        kind: u8,
+        /// The version that has such records.
+        needs: u16,
+        /// The version of the log.
+        version: u16,
+    },
     /// A field is missing or out of range.
     Field {
         /// The kind of the record.
@@ -51,6 +63,11 @@ impl fmt::Display for DecodeError {
                  changed or lost"
             ),
             Self::Kind(kind) => write!(f, "records of kind {kind:#04x} are not known"),
+            Self::Newer { kind, needs, version } => write!(
+                f,
+                "record of kind {kind:#04x}: version {needs} of the format has it, and the header says version \
+                 {version}"
+            ),
             Self::Field { kind, name, value: Some(value) } => {
                 write!(f, "record of kind {kind:#04x}: {name} cannot be {value:#x}")
             }
@@ -63,11 +80,12 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// Reads the record at the start of `bytes`. `check` is that of all bytes before it.
+/// Reads the record at the start of `bytes`. `check` is that of all bytes before it, `version` that
+/// of the log.
 ///
 /// # Errors
 /// See [`DecodeError`].
-pub fn decode(bytes: &[u8], check: Check) -> Result<Decoded<'_>, DecodeError> {
+pub fn decode(bytes: &[u8], check: Check, version: u16) -> Result<Decoded<'_>, DecodeError> {
     let &[tag, length, ..] = bytes else { return Err(DecodeError::Short(2)) };
     let end = 2 + usize::from(length);
     let used = end + CHECK_BYTES;
@@ -83,7 +101,14 @@ pub fn decode(bytes: &[u8], check: Check) -> Result<Decoded<'_>, DecodeError> {
     let bad = |(name, value): Bad| DecodeError::Field { kind, name, value };
     let mut fields = Fields(&body[2..]);
     let pc = if tag & kind::WITH_PC == 0 { None } else { Some(fields.number("pc").map_err(bad)?) };
+    let newer = DecodeError::Newer { kind, needs: SECOND_VERSION, version };
+    if version < SECOND_VERSION && (kind::SECOND..=kind::LAST).contains(&kind) {
+        return Err(newer);
+    }
     let record = match get(kind, &mut fields).map_err(bad)? {
+        Some(Record::Barrier { kind: BarrierKind::Stores, .. }) if version < SECOND_VERSION => {
+            return Err(newer);
+        }
         None if kind < kind::OPTIONAL => return Err(DecodeError::Kind(kind)),
         record => record,
     };
@@ -160,25 +185,8 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
                 0 => None,
                 cpu => Some(u16::try_from(cpu - 1).map_err(|_| ("CPU", Some(cpu)))?),
             };
-            let what = f.byte("scope")?;
-            let scope = match what & 0x7f {
-                kind::PAGE => Scope::Page { space: f.number("space")?, va: f.number("address")? },
-                kind::RANGE => Scope::Range {
-                    space: f.number("space")?,
-                    start: f.number("start")?,
-                    end: f.number("end")?,
-                    stride: f.number("stride")?,
-                },
-                kind::EVERY_SPACE => Scope::EverySpace {
-                    start: f.number("start")?,
-                    end: f.number("end")?,
-                    stride: f.number("stride")?,
-                },
-                kind::SPACE => Scope::Space(f.number("space")?),
-                kind::ALL => Scope::All,
-                other => return Err(("scope", Some(other.into()))),
-            };
-            Record::Invalidate { cpu, scope, leaf_only: what & 0x80 != 0 }
+            let (scope, leaf_only) = scope(f)?;
+            Record::Invalidate { cpu, scope, leaf_only }
         }
         kind::SPACE_CREATED => Record::SpaceCreated { space: f.number("space")? },
         kind::SPACE_DESTROYED => Record::SpaceDestroyed { space: f.number("space")? },
@@ -189,6 +197,7 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
                 0 => BarrierKind::Data,
                 1 => BarrierKind::Instruction,
                 2 => BarrierKind::Fence,
+                3 => BarrierKind::Stores,
                 other => return Err(("barrier", Some(other))),
             },
         },
@@ -201,13 +210,46 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
         kind::OPERATION_ENDS => Record::OperationEnds { id: f.number("operation")? },
         kind::ACCESS => {
             let (cpu, va, what) = (f.small("CPU")?, f.number("address")?, f.number("access")?);
-            let kind = match what & !4 {
-                0 => AccessKind::Read,
-                1 => AccessKind::Write,
-                2 => AccessKind::Exec,
-                _ => return Err(("access", Some(what))),
-            };
+            let kind = access_kind(what & !4).ok_or(("access", Some(what)))?;
             Record::Access { cpu, va, kind, user: what & 4 != 0 }
+        }
+        kind::FLUSH_QUEUED => {
+            let device = f.small("device")?;
+            let (scope, leaf_only) = scope(f)?;
+            Record::FlushQueued { device, scope, leaf_only }
+        }
+        kind::QUEUE_COMPLETED => Record::QueueCompleted { device: f.small("device")? },
+        kind::DEVICE_ENTRY => device_entry(f)?,
+        kind::DEVICE_ENTRY_WRITTEN => device_entry_written(f)?,
+        kind::DEVICE_ENTRIES_FLUSHED => Record::DeviceEntriesFlushed {
+            device: f.small("device")?,
+            phys: optional(f, "one entry", "address")?,
+        },
+        kind::READER_BEGINS => Record::ReaderBegins { id: f.number("reader")?, root: f.number("root")? },
+        kind::READER_READS => Record::ReaderReads { id: f.number("reader")?, table: f.number("table")? },
+        kind::READER_ENDS => Record::ReaderEnds { id: f.number("reader")? },
+        kind::LOCK_GUARDS => Record::LockGuards {
+            table: f.number("table")?,
+            lock: f.number("lock")?,
+            flush_first: flag(f, "flags")?,
+        },
+        kind::LOCK_TAKEN => {
+            Record::LockTaken { cpu: f.small("CPU")?, lock: f.number("lock")?, shared: flag(f, "shared")? }
+        }
+        kind::LOCK_RELEASED => Record::LockReleased { cpu: f.small("CPU")?, lock: f.number("lock")? },
+        kind::NUMBER_GIVEN => Record::NumberGiven { root: f.number("root")?, space: f.number("space")? },
+        kind::NUMBERS_TAKEN_BACK => Record::NumbersTakenBack,
+        kind::STAGE1_PART_FLUSHED => Record::Stage1PartFlushed {
+            cpu: f.small("CPU")?,
+            number: optional(f, "one space", "number")?,
+            va: optional(f, "one address", "address")?,
+        },
+        kind::ACCESS_COMBINED => {
+            let (cpu, number) = (f.small("CPU")?, f.number("number")?);
+            let (va, gpa) = (f.number("address")?, f.number("guest-physical address")?);
+            let what = f.number("access")?;
+            let kind = access_kind(what).ok_or(("access", Some(what)))?;
+            Record::AccessCombined { cpu, number, va, gpa, kind }
         }
         kind::MARK => {
             let text = f.rest();
@@ -216,6 +258,74 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
         kind::END => Record::End { all_freed: flag(f, "flags")? },
         _ => return Ok(None),
     }))
+}
+
+/// Reads the extent of an invalidation, and whether it spares paging-structure caches.
+fn scope(f: &mut Fields<'_>) -> Result<(Scope, bool), Bad> {
+    let what = f.byte("scope")?;
+    let scope = match what & 0x7f {
+        kind::PAGE => Scope::Page { space: f.number("space")?, va: f.number("address")? },
+        kind::RANGE => Scope::Range {
+            space: f.number("space")?,
+            start: f.number("start")?,
+            end: f.number("end")?,
+            stride: f.number("stride")?,
+        },
+        kind::EVERY_SPACE => Scope::EverySpace {
+            start: f.number("start")?,
+            end: f.number("end")?,
+            stride: f.number("stride")?,
+        },
+        kind::SPACE => Scope::Space(f.number("space")?),
+        kind::ALL => Scope::All,
+        other => return Err(("scope", Some(other.into()))),
+    };
+    Ok((scope, what & 0x80 != 0))
+}
+
+fn access_kind(what: u64) -> Option<AccessKind> {
+    match what {
+        0 => Some(AccessKind::Read),
+        1 => Some(AccessKind::Write),
+        2 => Some(AccessKind::Exec),
+        _ => None,
+    }
+}
+
+fn device_entry<'a>(f: &mut Fields<'a>) -> Result<Record<'a>, Bad> {
+    let (device, phys) = (f.small("device")?, f.number("address")?);
+    let bytes = match f.number("bytes")? {
+        bytes @ (8 | 16 | 32 | 64) => bytes,
+        other => return Err(("bytes", Some(other))),
+    };
+    if !phys.is_multiple_of(bytes) {
+        return Err(("address", Some(phys)));
+    }
+    let word = match f.small::<u8>("word")? {
+        word if u64::from(word) < bytes / 8 => word,
+        other => return Err(("word", Some(other.into()))),
+    };
+    let valid = match f.number("valid bits")? {
+        0 => return Err(("valid bits", Some(0))),
+        valid => valid,
+    };
+    Ok(Record::DeviceEntry { device, phys, bytes: bytes as u8, word, valid })
+}
+
+fn device_entry_written<'a>(f: &mut Fields<'a>) -> Result<Record<'a>, Bad> {
+    let (phys, bytes) = (f.number("address")?, f.number("bytes")?);
+    if !bytes.is_power_of_two() || bytes > MAX_ENTRY as u64 {
+        return Err(("bytes", Some(bytes)));
+    }
+    if !phys.is_multiple_of(bytes) {
+        return Err(("address", Some(phys)));
+    }
+    Ok(Record::DeviceEntryWritten { phys, bytes: f.raw("content", bytes as usize)? })
+}
+
+/// Reads a flag, and the number that follows it if it is 1.
+fn optional(f: &mut Fields<'_>, name: &'static str, value: &'static str) -> Result<Option<u64>, Bad> {
+    Ok(if flag(f, name)? { Some(f.number(value)?) } else { None })
 }
 
 /// Reads a number whose bit 0 is known, and whose other bits are zero.

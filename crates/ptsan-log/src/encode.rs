@@ -1,7 +1,7 @@
 //! Writes a log, record by record, without allocating.
 use crate::MAX_RECORD;
 use crate::header::{FIELDS, HEADER_BYTES, HEADER_START, Header};
-use crate::record::{EXCHANGED, MAX_BYTES, MAX_TEXT, Record, Scope, kind};
+use crate::record::{EXCHANGED, MAX_BYTES, MAX_ENTRY, MAX_TEXT, Record, Scope, kind};
 use crate::wire::{CHECK_BYTES, Check, Payload};
 
 /// Where a log goes: a serial line, a buffer, a file.
@@ -179,6 +179,48 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
         Record::Access { cpu, va, kind, user } => {
             numbers(kind::ACCESS, &[cpu.into(), va, kind as u64 | u64::from(user) << 2])
         }
+        Record::FlushQueued { device, scope, leaf_only } => {
+            to.number(device.into());
+            put_scope(to, scope, leaf_only);
+            kind::FLUSH_QUEUED
+        }
+        Record::QueueCompleted { device } => numbers(kind::QUEUE_COMPLETED, &[device.into()]),
+        Record::DeviceEntry { device, phys, bytes, word, valid } => {
+            numbers(kind::DEVICE_ENTRY, &[device.into(), phys, bytes.into(), word.into(), valid])
+        }
+        Record::DeviceEntryWritten { phys, bytes } => {
+            let bytes = &bytes[..bytes.len().min(MAX_ENTRY)];
+            to.number(phys);
+            to.number(bytes.len() as u64);
+            to.raw(bytes);
+            kind::DEVICE_ENTRY_WRITTEN
+        }
+        Record::DeviceEntriesFlushed { device, phys } => {
+            numbers(kind::DEVICE_ENTRIES_FLUSHED, &[device.into()]);
+            put_optional(to, phys);
+            kind::DEVICE_ENTRIES_FLUSHED
+        }
+        Record::ReaderBegins { id, root } => numbers(kind::READER_BEGINS, &[id, root]),
+        Record::ReaderReads { id, table } => numbers(kind::READER_READS, &[id, table]),
+        Record::ReaderEnds { id } => numbers(kind::READER_ENDS, &[id]),
+        Record::LockGuards { table, lock, flush_first } => {
+            numbers(kind::LOCK_GUARDS, &[table, lock, flush_first.into()])
+        }
+        Record::LockTaken { cpu, lock, shared } => {
+            numbers(kind::LOCK_TAKEN, &[cpu.into(), lock, shared.into()])
+        }
+        Record::LockReleased { cpu, lock } => numbers(kind::LOCK_RELEASED, &[cpu.into(), lock]),
+        Record::NumberGiven { root, space } => numbers(kind::NUMBER_GIVEN, &[root, space]),
+        Record::NumbersTakenBack => kind::NUMBERS_TAKEN_BACK,
+        Record::Stage1PartFlushed { cpu, number, va } => {
+            to.number(cpu.into());
+            put_optional(to, number);
+            put_optional(to, va);
+            kind::STAGE1_PART_FLUSHED
+        }
+        Record::AccessCombined { cpu, number, va, gpa, kind } => {
+            numbers(kind::ACCESS_COMBINED, &[cpu.into(), number, va, gpa, kind as u64])
+        }
         Record::Mark { text } => {
             to.raw(&text.as_bytes()[..text.floor_char_boundary_at(MAX_TEXT)]);
             kind::MARK
@@ -203,6 +245,14 @@ fn put_scope(to: &mut Payload, scope: Scope, leaf_only: bool) {
         Scope::EverySpace { start, end, stride } => numbers(&[start, end, stride]),
         Scope::Space(space) => numbers(&[space]),
         Scope::All => {}
+    }
+}
+
+/// Writes 0, or 1 and a number.
+fn put_optional(to: &mut Payload, value: Option<u64>) {
+    to.number(value.is_some().into());
+    if let Some(value) = value {
+        to.number(value);
     }
 }
 

@@ -5,7 +5,9 @@ use core::fmt;
 /// The first bytes of every log.
 pub const MAGIC: [u8; 8] = *b"\x89PTL\r\n\x1a\n";
 /// The version of the format that this crate writes, and the newest that it reads.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+/// The version that added devices, readers, locks, numbers of spaces and tables of hypervisors.
+pub(crate) const SECOND_VERSION: u16 = 2;
 /// The bytes of the header that this crate writes, with its check.
 pub const HEADER_BYTES: usize = 26;
 /// The bytes of a header up to its length.
@@ -18,6 +20,10 @@ const UPPER: u8 = 1 << 1;
 const BARRIERS: u8 = 1 << 2;
 const ACCESSED_DIRTY: u8 = 1 << 3;
 const TWO_STAGES: u8 = 1 << 4;
+const COMMON_NUMBERS: u8 = 1 << 5;
+const LOCKS: u8 = 1 << 6;
+/// The flags of version 1. Others are ignored in its logs.
+const FIRST_FLAGS: u8 = COMMON_NUMBERS - 1;
 
 macro_rules! architectures {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal $text:literal,)+) => {
@@ -70,6 +76,23 @@ architectures! {
     Stage2K16 = 13 "AArch64 16K stage 2",
     /// AArch64 stage 2, pages of 64 KiB.
     Stage2K64 = 14 "AArch64 64K stage 2",
+    /// Intel's extended page tables, 4 levels. Addresses are guest-physical, and so they are in the
+    /// formats below.
+    Ept = 16 "EPT",
+    /// AMD's nested page tables, 4 levels.
+    Npt = 17 "NPT",
+    /// The G-stage of RISC-V, Sv39x4.
+    Sv39x4 = 18 "RISC-V Sv39x4",
+    /// The G-stage of RISC-V, Sv48x4.
+    Sv48x4 = 19 "RISC-V Sv48x4",
+}
+
+impl Architecture {
+    /// Returns the first version of the format that knows it.
+    #[must_use]
+    pub const fn version(self) -> u16 {
+        if self as u8 > Self::Stage2K64 as u8 { SECOND_VERSION } else { 1 }
+    }
 }
 
 impl fmt::Display for Architecture {
@@ -83,8 +106,11 @@ impl fmt::Display for Architecture {
 pub struct Header {
     /// The page-table format.
     pub architecture: Architecture,
-    /// The number of CPUs. They are numbered from 0.
+    /// The number of CPUs. They are numbered from 0. It may be 0 if there are devices.
     pub cpus: u16,
+    /// The number of devices that walk the tables too. They are numbered behind the CPUs:
+    /// [`Header::device`].
+    pub devices: u16,
     /// Whether TLB entries are tagged with their address space and survive the load of another root
     /// (PCID, ASID).
     pub asids: bool,
@@ -106,6 +132,11 @@ pub struct Header {
     ///
     /// [`Record::Stage1Flushed`]: crate::Record::Stage1Flushed
     pub two_stages: bool,
+    /// Whether the number of a space stands for the same root on all CPUs: two that run different
+    /// roots under one number are a finding.
+    pub common_numbers: bool,
+    /// Whether locks are recorded: a store without the lock of its table is a finding.
+    pub locks: bool,
 }
 
 impl Header {
@@ -115,6 +146,7 @@ impl Header {
         Self {
             architecture,
             cpus,
+            devices: 0,
             asids: false,
             table_bytes: 0,
             va_bits: 0,
@@ -123,7 +155,15 @@ impl Header {
             barriers: false,
             accessed_dirty: false,
             two_stages: false,
+            common_numbers: false,
+            locks: false,
         }
+    }
+
+    /// Returns the number by which records name a device, counted from 0.
+    #[must_use]
+    pub const fn device(&self, device: u16) -> u16 {
+        self.cpus.saturating_add(device)
     }
 
     /// Returns the header as it is written, without its check, and the check.
@@ -139,21 +179,24 @@ impl Header {
             (self.barriers, BARRIERS),
             (self.accessed_dirty, ACCESSED_DIRTY),
             (self.two_stages, TWO_STAGES),
+            (self.common_numbers, COMMON_NUMBERS),
+            (self.locks, LOCKS),
         ];
         bytes[13] = flags.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
         bytes[14..16].copy_from_slice(&self.cpus.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.table_bytes.to_le_bytes());
         bytes[20] = self.va_bits;
         bytes[21] = self.start_level;
+        bytes[22..24].copy_from_slice(&self.devices.to_le_bytes());
         (bytes, Check::new().with(&bytes))
     }
 
-    /// Reads magic, version and length. Returns how many bytes follow, without the check of 2 bytes
-    /// behind them.
+    /// Reads magic, version and length. Returns the version, and how many bytes follow, without the
+    /// check of 2 bytes behind them.
     ///
     /// # Errors
     /// See [`HeaderError`].
-    pub fn length(fixed: &[u8; HEADER_START]) -> Result<usize, HeaderError> {
+    pub fn start(fixed: &[u8; HEADER_START]) -> Result<(u16, usize), HeaderError> {
         if fixed[..8] != MAGIC {
             return Err(HeaderError::NotALog);
         }
@@ -162,30 +205,43 @@ impl Header {
             return Err(HeaderError::Version(version));
         }
         let length = usize::from(u16::from_le_bytes([fixed[10], fixed[11]]));
-        if length < FIELDS { Err(HeaderError::Short(length)) } else { Ok(length) }
+        if length < FIELDS { Err(HeaderError::Short(length)) } else { Ok((version, length)) }
     }
 
-    /// Reads the bytes behind the length, without the check. Bytes behind the fields that are known
-    /// are ignored.
+    /// Reads the bytes behind the length, without the check, of a log of a version. Bytes behind
+    /// the fields that are known are ignored.
     ///
     /// # Errors
     /// See [`HeaderError`].
-    pub fn fields(bytes: &[u8]) -> Result<Self, HeaderError> {
+    pub fn fields(version: u16, bytes: &[u8]) -> Result<Self, HeaderError> {
         let Some(b) = bytes.first_chunk::<FIELDS>() else { return Err(HeaderError::Short(bytes.len())) };
         let architecture = Architecture::ALL.iter().copied().find(|a| *a as u8 == b[0]);
+        let architecture = architecture.ok_or(HeaderError::Architecture(b[0]))?;
+        let needs = architecture.version();
+        if needs > version {
+            return Err(HeaderError::NewArchitecture { architecture, needs, version });
+        }
+        let second = version >= SECOND_VERSION;
+        let flags = if second { b[1] } else { b[1] & FIRST_FLAGS };
         let header = Self {
-            architecture: architecture.ok_or(HeaderError::Architecture(b[0]))?,
-            asids: b[1] & WITH_ASIDS != 0,
-            upper: b[1] & UPPER != 0,
-            barriers: b[1] & BARRIERS != 0,
-            accessed_dirty: b[1] & ACCESSED_DIRTY != 0,
-            two_stages: b[1] & TWO_STAGES != 0,
+            architecture,
+            devices: if second { u16::from_le_bytes([b[10], b[11]]) } else { 0 },
+            asids: flags & WITH_ASIDS != 0,
+            upper: flags & UPPER != 0,
+            barriers: flags & BARRIERS != 0,
+            accessed_dirty: flags & ACCESSED_DIRTY != 0,
+            two_stages: flags & TWO_STAGES != 0,
+            common_numbers: flags & COMMON_NUMBERS != 0,
+            locks: flags & LOCKS != 0,
             cpus: u16::from_le_bytes([b[2], b[3]]),
             table_bytes: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
             va_bits: b[8],
             start_level: b[9],
         };
-        if header.cpus == 0 { Err(HeaderError::NoCpus) } else { Ok(header) }
+        if header.cpus.checked_add(header.devices).is_none() {
+            return Err(HeaderError::TooMany { cpus: header.cpus, devices: header.devices });
+        }
+        if header.cpus == 0 && header.devices == 0 { Err(HeaderError::NoCpus) } else { Ok(header) }
     }
 }
 
@@ -196,12 +252,28 @@ pub enum HeaderError {
     NotALog,
     /// It is of a version that this crate does not know.
     Version(u16),
-    /// It has fewer bytes than version 1 needs.
+    /// It has fewer bytes than the fields of version 1 and 2.
     Short(usize),
     /// No architecture has this number.
     Architecture(u8),
-    /// It has no CPUs.
+    /// The architecture is of a later version than that of the log.
+    NewArchitecture {
+        /// The architecture.
+        architecture: Architecture,
+        /// The version that has it.
+        needs: u16,
+        /// The version of the log.
+        version: u16,
+    },
+    /// It has neither CPUs nor devices.
     NoCpus,
+    /// CPUs and devices together are more than 65,535.
+    TooMany {
+        /// The number of CPUs.
+        cpus: u16,
+        /// The number of devices.
+        devices: u16,
+    },
 }
 
 impl fmt::Display for HeaderError {
@@ -213,7 +285,14 @@ impl fmt::Display for HeaderError {
             }
             Self::Short(length) => write!(f, "a header of {length} bytes, {FIELDS} are needed"),
             Self::Architecture(code) => write!(f, "architecture {code} is not known"),
-            Self::NoCpus => f.write_str("a machine without CPUs"),
+            Self::NewArchitecture { architecture, needs, version } => write!(
+                f,
+                "{architecture}: version {needs} of the format has it, and the header says version {version}"
+            ),
+            Self::NoCpus => f.write_str("a machine without CPUs and devices"),
+            Self::TooMany { cpus, devices } => {
+                write!(f, "{cpus} CPUs and {devices} devices; both together are at most 65535")
+            }
         }
     }
 }

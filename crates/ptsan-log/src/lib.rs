@@ -22,7 +22,7 @@ pub use encode::{Encoder, Sink};
 pub use header::{Architecture, HEADER_BYTES, HEADER_START, Header, HeaderError, MAGIC, VERSION};
 #[cfg(feature = "std")]
 pub use reader::{Entry, ReadError, Reader, What};
-pub use record::{AccessKind, BarrierKind, Content, MAX_BYTES, MAX_FILL, MAX_TEXT, Record, Scope};
+pub use record::{AccessKind, BarrierKind, Content, MAX_BYTES, MAX_ENTRY, MAX_FILL, MAX_TEXT, Record, Scope};
 pub use wire::Check;
 
 /// The most bytes of a record on the wire: kind, length, 255 bytes, check.

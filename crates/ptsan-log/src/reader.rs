@@ -100,6 +100,7 @@ impl std::error::Error for ReadError {
 pub struct Reader<R> {
     from: R,
     header: Header,
+    version: u16,
     check: Check,
     buffer: [u8; 2 + MAX_PAYLOAD + CHECK_BYTES],
     /// The offset of the next record.
@@ -124,7 +125,7 @@ impl<R: Read> Reader<R> {
             let begins = crate::MAGIC.starts_with(&fixed[..have.min(8)]);
             return Err(error(if begins { What::Cut } else { What::Header(HeaderError::NotALog) }));
         };
-        let length = Header::length(fixed).map_err(|e| error(What::Header(e)))?;
+        let (version, length) = Header::start(fixed).map_err(|e| error(What::Header(e)))?;
         let Some(rest) = rest.get_mut(..length + CHECK_BYTES) else {
             return Err(error(What::Header(HeaderError::Short(length))));
         };
@@ -136,11 +137,12 @@ impl<R: Read> Reader<R> {
         if found != check.value().to_le_bytes() {
             return Err(error(What::HeaderCheck));
         }
-        let header = Header::fields(fields).map_err(|e| error(What::Header(e)))?;
+        let header = Header::fields(version, fields).map_err(|e| error(What::Header(e)))?;
         let offset = (HEADER_START + length + CHECK_BYTES) as u64;
         Ok(Self {
             from,
             header,
+            version,
             check,
             buffer: [0; 2 + MAX_PAYLOAD + CHECK_BYTES],
             offset,
@@ -153,6 +155,12 @@ impl<R: Read> Reader<R> {
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Returns the version of the format that the log is written in.
+    #[must_use]
+    pub const fn version(&self) -> u16 {
+        self.version
     }
 
     /// Returns how many bytes of the log have been read without an error.
@@ -198,7 +206,7 @@ impl<R: Read> Reader<R> {
         if fill(&mut self.from, rest).map_err(What::Io)? < rest.len() {
             return Err(What::Cut);
         }
-        let decoded = decode(&self.buffer, self.check).map_err(What::Record)?;
+        let decoded = decode(&self.buffer, self.check, self.version).map_err(What::Record)?;
         match decoded.record {
             Some(Record::End { .. }) => {
                 if fill(&mut self.from, &mut [0]).map_err(What::Io)? > 0 {
@@ -223,7 +231,7 @@ impl<R: Read> Reader<R> {
     fn current(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
         let (offset, number) = (self.offset, self.number + 1);
         let error = |what| ReadError { offset, record: number, what };
-        let decoded = decode(&self.buffer, self.check).map_err(|e| error(What::Record(e)))?;
+        let decoded = decode(&self.buffer, self.check, self.version).map_err(|e| error(What::Record(e)))?;
         self.check = decoded.check;
         self.offset += decoded.used as u64;
         self.number = number;

@@ -6,6 +6,8 @@ pub const MAX_TEXT: usize = 200;
 pub const MAX_BYTES: usize = 200;
 /// The most bytes of one [`Record::Fill`].
 pub const MAX_FILL: u64 = 1 << 16;
+/// The most bytes of an entry that a device reads, and of one store to it.
+pub const MAX_ENTRY: usize = 64;
 
 /// The field behind those of a store that was an atomic exchange.
 pub(crate) const EXCHANGED: u64 = 1;
@@ -82,9 +84,19 @@ pub enum BarrierKind {
     Instruction = 1,
     /// RISC-V `FENCE RW, RW`: earlier stores can be seen by walkers of other CPUs.
     Fence = 2,
+    /// AArch64 `DSB ISHST`: earlier stores can be seen by walkers. Invalidations may still be under
+    /// way.
+    Stores = 3,
 }
 
 /// Something that happened. Addresses are physical unless they are called `va`.
+///
+/// A device is named by a number behind those of the CPUs ([`Header::device`]). The records
+/// [`RootLoaded`](Self::RootLoaded) (a device is attached), [`Leave`](Self::Leave) (it is
+/// detached), [`Invalidate`](Self::Invalidate) and [`Access`](Self::Access) take a device in place
+/// of a CPU.
+///
+/// [`Header::device`]: crate::Header::device
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// Memory was allocated to hold a table.
@@ -250,6 +262,124 @@ pub enum Record<'a> {
         /// Whether in user mode.
         user: bool,
     },
+    /// An invalidation was put into the queue of a device. Nothing has waited for it yet.
+    FlushQueued {
+        /// The device.
+        device: u16,
+        /// The extent of the invalidation.
+        scope: Scope,
+        /// Whether it spares paging-structure caches.
+        leaf_only: bool,
+    },
+    /// The kernel waited until a device had carried out all that is in its queue.
+    QueueCompleted {
+        /// The device.
+        device: u16,
+    },
+    /// A device reads an entry of several words from now on: a context entry, a PASID entry, a
+    /// device-table entry, a stream-table entry. [`Record::Memory`] before it gives its content.
+    DeviceEntry {
+        /// The device.
+        device: u16,
+        /// Where: a multiple of `bytes`.
+        phys: u64,
+        /// 8, 16, 32 or 64.
+        bytes: u8,
+        /// The word of 8 bytes, counted from 0, that says whether the entry is valid.
+        word: u8,
+        /// The bits of that word of which any makes the entry valid. Not 0.
+        valid: u64,
+    },
+    /// One instruction stored to an entry that a device reads.
+    DeviceEntryWritten {
+        /// Where: a multiple of the number of bytes.
+        phys: u64,
+        /// The bytes that were stored: 1, 2, 4, 8, 16, 32 or [`MAX_ENTRY`] of them.
+        bytes: &'a [u8],
+    },
+    /// A device forgot an entry, or all of its entries: the invalidation was waited for.
+    DeviceEntriesFlushed {
+        /// The device.
+        device: u16,
+        /// An address in the entry; `None` is all entries of the device.
+        phys: Option<u64>,
+    },
+    /// Software begins to walk tables without their lock.
+    ReaderBegins {
+        /// A number that no other reader under way has.
+        id: u64,
+        /// The root.
+        root: u64,
+    },
+    /// A reader reads an entry of a table.
+    ReaderReads {
+        /// Its number.
+        id: u64,
+        /// The table.
+        table: u64,
+    },
+    /// A reader has ended.
+    ReaderEnds {
+        /// Its number.
+        id: u64,
+    },
+    /// A lock guards a table, and all tables below it that have no lock of their own. Checked if
+    /// the header says that locks are recorded.
+    LockGuards {
+        /// The table.
+        table: u64,
+        /// The lock, by any number.
+        lock: u64,
+        /// Whether flushes of changes under the lock have to be over when it is released.
+        flush_first: bool,
+    },
+    /// A CPU has taken a lock.
+    LockTaken {
+        /// The CPU.
+        cpu: u16,
+        /// The lock.
+        lock: u64,
+        /// Whether with others; else alone.
+        shared: bool,
+    },
+    /// A CPU is about to release a lock.
+    LockReleased {
+        /// The CPU.
+        cpu: u16,
+        /// The lock.
+        lock: u64,
+    },
+    /// The tables at a root were given the number of a space, in place of the one that they had.
+    NumberGiven {
+        /// The root.
+        root: u64,
+        /// The number.
+        space: u64,
+    },
+    /// All numbers were taken back, except those of roots that CPUs have loaded.
+    NumbersTakenBack,
+    /// A CPU invalidated a part of what it has cached of stage 1 for the guest that it runs.
+    Stage1PartFlushed {
+        /// The CPU.
+        cpu: u16,
+        /// The guest's number of the space; `None` is all spaces.
+        number: Option<u64>,
+        /// An address of the guest; `None` is all addresses.
+        va: Option<u64>,
+    },
+    /// A guest accessed memory through both stages. The CPU may cache the combined translation.
+    AccessCombined {
+        /// The CPU.
+        cpu: u16,
+        /// The guest's number of its space.
+        number: u64,
+        /// The address that the guest accessed.
+        va: u64,
+        /// The guest-physical address that stage 1 translates it to.
+        gpa: u64,
+        /// Load, store or fetch.
+        kind: AccessKind,
+    },
     /// A text for readers of the log.
     Mark {
         /// The text, at most [`MAX_TEXT`] bytes.
@@ -283,6 +413,25 @@ pub(crate) mod kind {
     pub(crate) const ACCESS: u8 = 0x11;
     pub(crate) const MARK: u8 = 0x12;
     pub(crate) const END: u8 = 0x13;
+    /// The first kind of version 2.
+    pub(crate) const SECOND: u8 = FLUSH_QUEUED;
+    pub(crate) const FLUSH_QUEUED: u8 = 0x14;
+    pub(crate) const QUEUE_COMPLETED: u8 = 0x15;
+    pub(crate) const DEVICE_ENTRY: u8 = 0x16;
+    pub(crate) const DEVICE_ENTRY_WRITTEN: u8 = 0x17;
+    pub(crate) const DEVICE_ENTRIES_FLUSHED: u8 = 0x18;
+    pub(crate) const READER_BEGINS: u8 = 0x19;
+    pub(crate) const READER_READS: u8 = 0x1a;
+    pub(crate) const READER_ENDS: u8 = 0x1b;
+    pub(crate) const LOCK_GUARDS: u8 = 0x1c;
+    pub(crate) const LOCK_TAKEN: u8 = 0x1d;
+    pub(crate) const LOCK_RELEASED: u8 = 0x1e;
+    pub(crate) const NUMBER_GIVEN: u8 = 0x1f;
+    pub(crate) const NUMBERS_TAKEN_BACK: u8 = 0x20;
+    pub(crate) const STAGE1_PART_FLUSHED: u8 = 0x21;
+    pub(crate) const ACCESS_COMBINED: u8 = 0x22;
+    /// The last kind of version 2 that a reader must know.
+    pub(crate) const LAST: u8 = ACCESS_COMBINED;
     /// The first kind that a reader may skip if it does not know it.
     pub(crate) const OPTIONAL: u8 = 0x40;
     pub(crate) const BARRIER: u8 = 0x40;
@@ -328,6 +477,21 @@ impl Record<'_> {
             Record::OperationBegins { .. } => "operation-begins",
             Record::OperationEnds { .. } => "operation-ends",
             Record::Access { .. } => "access",
+            Record::FlushQueued { .. } => "flush-queued",
+            Record::QueueCompleted { .. } => "queue-completed",
+            Record::DeviceEntry { .. } => "device-entry",
+            Record::DeviceEntryWritten { .. } => "device-entry-written",
+            Record::DeviceEntriesFlushed { .. } => "device-entries-flushed",
+            Record::ReaderBegins { .. } => "reader-begins",
+            Record::ReaderReads { .. } => "reader-reads",
+            Record::ReaderEnds { .. } => "reader-ends",
+            Record::LockGuards { .. } => "lock-guards",
+            Record::LockTaken { .. } => "lock-taken",
+            Record::LockReleased { .. } => "lock-released",
+            Record::NumberGiven { .. } => "number-given",
+            Record::NumbersTakenBack => "numbers-taken-back",
+            Record::Stage1PartFlushed { .. } => "stage1-part-flushed",
+            Record::AccessCombined { .. } => "access-combined",
             Record::Mark { .. } => "mark",
             Record::End { .. } => "end",
         }

@@ -139,6 +139,12 @@ impl<'a> Fields<'a> {
         T::try_from(value).map_err(|_| (name, Some(value)))
     }
 
+    pub(crate) fn raw(&mut self, name: &'static str, bytes: usize) -> Result<&'a [u8], Bad> {
+        let (raw, rest) = self.0.split_at_checked(bytes).ok_or((name, None))?;
+        self.0 = rest;
+        Ok(raw)
+    }
+
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.0)
     }

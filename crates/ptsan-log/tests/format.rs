@@ -3,7 +3,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use ptsan_log::{
     AccessKind, Architecture, BarrierKind, Check, Content, DecodeError, Encoder, HEADER_BYTES, Header,
-    HeaderError, MAX_BYTES, MAX_FILL, MAX_RECORD, MAX_TEXT, ReadError, Reader, Record, Scope, What,
+    HeaderError, MAX_BYTES, MAX_ENTRY, MAX_FILL, MAX_RECORD, MAX_TEXT, ReadError, Reader, Record, Scope,
+    What,
 };
 
 /// A record whose text and bytes are its own.
@@ -11,6 +12,7 @@ use ptsan_log::{
 enum Made {
     Plain(Record<'static>),
     Memory(u64, Vec<u8>),
+    Entry(u64, Vec<u8>),
     Mark(String),
 }
 
@@ -19,6 +21,7 @@ impl Made {
         match self {
             Self::Plain(record) => *record,
             Self::Memory(phys, bytes) => Record::Memory { phys: *phys, bytes },
+            Self::Entry(phys, bytes) => Record::DeviceEntryWritten { phys: *phys, bytes },
             Self::Mark(text) => Record::Mark { text },
         }
     }
@@ -40,13 +43,63 @@ fn scope() -> impl Strategy<Value = Scope> {
     ]
 }
 
+/// Records that version 2 added.
+fn second() -> impl Strategy<Value = Record<'static>> {
+    let n = any::<u64>;
+    let cpu = any::<u16>;
+    let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
+    let maybe = || proptest::option::of(any::<u64>());
+    prop_oneof![
+        (cpu(), scope(), any::<bool>()).prop_map(|(device, scope, leaf_only)| Record::FlushQueued {
+            device,
+            scope,
+            leaf_only
+        }),
+        cpu().prop_map(|device| Record::QueueCompleted { device }),
+        (cpu(), n(), 0u32..4, 0u8..8, 1..=u64::MAX).prop_map(|(device, phys, shift, word, valid)| {
+            Record::DeviceEntry {
+                device,
+                phys: phys >> (shift + 3) << (shift + 3),
+                bytes: 8 << shift,
+                word: word % (1 << shift),
+                valid,
+            }
+        }),
+        (cpu(), maybe()).prop_map(|(device, phys)| Record::DeviceEntriesFlushed { device, phys }),
+        (n(), n()).prop_map(|(id, root)| Record::ReaderBegins { id, root }),
+        (n(), n()).prop_map(|(id, table)| Record::ReaderReads { id, table }),
+        n().prop_map(|id| Record::ReaderEnds { id }),
+        (n(), n(), any::<bool>()).prop_map(|(table, lock, flush_first)| Record::LockGuards {
+            table,
+            lock,
+            flush_first
+        }),
+        (cpu(), n(), any::<bool>()).prop_map(|(cpu, lock, shared)| Record::LockTaken { cpu, lock, shared }),
+        (cpu(), n()).prop_map(|(cpu, lock)| Record::LockReleased { cpu, lock }),
+        (n(), n()).prop_map(|(root, space)| Record::NumberGiven { root, space }),
+        Just(Record::NumbersTakenBack),
+        (cpu(), maybe(), maybe()).prop_map(|(cpu, number, va)| Record::Stage1PartFlushed { cpu, number, va }),
+        (cpu(), n(), n(), n(), access).prop_map(|(cpu, number, va, gpa, kind)| Record::AccessCombined {
+            cpu,
+            number,
+            va,
+            gpa,
+            kind
+        }),
+    ]
+}
+
 fn plain() -> impl Strategy<Value = Record<'static>> {
     let n = any::<u64>;
     let cpu = any::<u16>;
     let content = prop_oneof![Just(Content::Zero), Just(Content::Unknown), Just(Content::Unchecked)];
     let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
-    let barrier =
-        proptest::sample::select(vec![BarrierKind::Data, BarrierKind::Instruction, BarrierKind::Fence]);
+    let barrier = proptest::sample::select(vec![
+        BarrierKind::Data,
+        BarrierKind::Instruction,
+        BarrierKind::Fence,
+        BarrierKind::Stores,
+    ]);
     prop_oneof![
         (n(), n(), proptest::option::of(0u8..255), content).prop_map(|(phys, size, level, content)| {
             Record::TableAllocated { phys, size, level, content }
@@ -101,6 +154,10 @@ fn plain() -> impl Strategy<Value = Record<'static>> {
 fn made() -> impl Strategy<Value = Made> {
     prop_oneof![
         8 => plain().prop_map(Made::Plain),
+        6 => second().prop_map(Made::Plain),
+        1 => (any::<u64>(), 0u32..=6, vec(any::<u8>(), MAX_ENTRY)).prop_map(|(phys, shift, bytes)| {
+            Made::Entry(phys >> shift << shift, bytes[..1 << shift].to_vec())
+        }),
         1 => (any::<u32>(), vec(any::<u8>(), 0..=MAX_BYTES)).prop_map(|(at, bytes)| Made::Memory(at.into(), bytes)),
         1 => "\\PC{0,40}".prop_map(Made::Mark),
     ]
@@ -108,18 +165,25 @@ fn made() -> impl Strategy<Value = Made> {
 
 fn header() -> impl Strategy<Value = Header> {
     let architecture = proptest::sample::select(Architecture::ALL);
-    let flags = any::<[bool; 5]>();
-    (architecture, 1..=u16::MAX, flags, any::<u32>(), any::<u8>(), any::<u8>()).prop_map(
+    let flags = any::<[bool; 7]>();
+    let readers = prop_oneof![
+        (1..=u16::MAX, Just(0)),
+        (0u16..9, 1u16..9),
+        Just((u16::MAX - 1, 1)),
+        Just((0, u16::MAX))
+    ];
+    (architecture, readers, flags, any::<u32>(), any::<u8>(), any::<u8>()).prop_map(
         |(
             architecture,
-            cpus,
-            [asids, upper, barriers, accessed_dirty, two_stages],
+            (cpus, devices),
+            [asids, upper, barriers, accessed_dirty, two_stages, common_numbers, locks],
             table_bytes,
             va_bits,
             start_level,
         )| Header {
             architecture,
             cpus,
+            devices,
             asids,
             table_bytes,
             va_bits,
@@ -128,6 +192,8 @@ fn header() -> impl Strategy<Value = Header> {
             barriers,
             accessed_dirty,
             two_stages,
+            common_numbers,
+            locks,
         },
     )
 }
@@ -194,11 +260,27 @@ fn sample() -> Vec<u8> {
         Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Write, user: true },
         Record::Leave { cpu: 0 },
         Record::TableFreed { phys: 0x1000, size: 0 },
+        Record::FlushQueued { device: 2, scope: Scope::Space(7), leaf_only: false },
+        Record::QueueCompleted { device: 2 },
+        Record::DeviceEntry { device: 2, phys: 0x5000, bytes: 16, word: 1, valid: 1 },
+        Record::DeviceEntryWritten { phys: 0x5000, bytes: &[7; 16] },
+        Record::DeviceEntriesFlushed { device: 2, phys: Some(0x5008) },
+        Record::DeviceEntriesFlushed { device: 2, phys: None },
+        Record::ReaderBegins { id: 1, root: 0x1000 },
+        Record::ReaderReads { id: 1, table: 0x1000 },
+        Record::ReaderEnds { id: 1 },
+        Record::LockGuards { table: 0x1000, lock: 9, flush_first: true },
+        Record::LockTaken { cpu: 0, lock: 9, shared: false },
+        Record::LockReleased { cpu: 0, lock: 9 },
+        Record::NumberGiven { root: 0x1000, space: 7 },
+        Record::NumbersTakenBack,
+        Record::Stage1PartFlushed { cpu: 0, number: None, va: Some(0x123) },
+        Record::AccessCombined { cpu: 0, number: 1, va: 0x123, gpa: 0x456, kind: AccessKind::Exec },
     ];
     let mut records: Vec<_> = plain.map(|r| (Some(0xffff_ffff_8000_1234), Made::Plain(r))).into();
     records.push((None, Made::Memory(0x1000, vec![1, 2, 3])));
     records.push((None, Made::Mark("boot — done".to_owned())));
-    written(&Header { asids: true, ..Header::new(Architecture::X86_64, 2) }, &records)
+    written(&Header { asids: true, devices: 1, ..Header::new(Architecture::X86_64, 2) }, &records)
 }
 
 proptest! {
@@ -263,7 +345,7 @@ proptest! {
 fn a_log_cut_at_any_byte_says_so_and_all_records_before_are_read() {
     let whole = sample();
     let (all, done) = read(&whole);
-    assert!(done.is_ok() && all == 25, "{all} {done:?}");
+    assert!(done.is_ok() && all == 41, "{all} {done:?}");
     let mut before = 0;
     for length in 0..whole.len() {
         let (records, done) = read(&whole[..length]);
@@ -349,7 +431,7 @@ fn a_longer_header_of_this_version_is_read_and_a_newer_version_is_not() {
     assert_eq!(Reader::new(&log[..]).unwrap().header().cpus, 3);
     assert!(read(&log).1.is_ok());
     for (at, value, expected) in [
-        (8, 2, HeaderError::Version(2)),
+        (8, 3, HeaderError::Version(3)),
         (8, 0, HeaderError::Version(0)),
         (10, 11, HeaderError::Short(11)),
         (0, 0, HeaderError::NotALog),
@@ -363,6 +445,7 @@ fn a_longer_header_of_this_version_is_read_and_a_newer_version_is_not() {
 
 #[test]
 fn fields_out_of_range_are_named() {
+    let entry = |phys, bytes, word, valid| Record::DeviceEntry { device: 1, phys, bytes, word, valid };
     let records = [
         (Record::Store { phys: 0x1004, value: 0, bytes: 8 }, "address cannot be 0x1004"),
         (Record::Store { phys: 0x1000, value: 0, bytes: 3 }, "bytes cannot be 0x3"),
@@ -371,13 +454,17 @@ fn fields_out_of_range_are_named() {
         (Record::Fill { phys: 0x1000, bytes: 12, value: 0 }, "bytes cannot be 0xc"),
         (Record::Fill { phys: 0x1000, bytes: MAX_FILL + 8, value: 0 }, "bytes cannot be 0x10008"),
         (Record::Memory { phys: !0, bytes: &[1, 2] }, "address cannot be"),
+        (entry(0x1000, 24, 0, 1), "bytes cannot be 0x18"),
+        (entry(0x1000, 128, 0, 1), "bytes cannot be 0x80"),
+        (entry(0x1008, 16, 0, 1), "address cannot be 0x1008"),
+        (entry(0x1000, 16, 2, 1), "word cannot be 0x2"),
+        (entry(0x1000, 16, 1, 0), "valid bits cannot be 0x0"),
+        (Record::DeviceEntryWritten { phys: 0x1000, bytes: &[] }, "bytes cannot be 0x0"),
+        (Record::DeviceEntryWritten { phys: 0x1000, bytes: &[1; 12] }, "bytes cannot be 0xc"),
+        (Record::DeviceEntryWritten { phys: 0x1008, bytes: &[1; 16] }, "address cannot be 0x1008"),
     ];
     for (record, what) in records {
-        let plain = [(None, Made::Plain(record))];
-        let made = match record {
-            Record::Memory { phys, bytes } => vec![(None, Made::Memory(phys, bytes.to_vec()))],
-            _ => plain.to_vec(),
-        };
+        let made = vec![(None, Made::Plain(record))];
         let error = read(&written(&Header::new(Architecture::Sv39, 1), &made)).1.unwrap_err();
         assert!(error.to_string().contains(what) && error.record == 1, "{error}");
     }
@@ -435,6 +522,19 @@ fn an_exchange_is_a_store_to_readers_that_do_not_know_it() {
     assert_eq!(first(&with_record(&[3, 6, 8, 8, 5, 1, 9, 9])).unwrap(), Some(format!("{exchange:?}")));
     let error = first(&with_record(&[3, 4, 8, 8, 5, 2])).unwrap_err();
     assert!(error.contains("exchanged cannot be 0x2"), "{error}");
-    let error = first(&with_record(&[0x40, 2, 0, 3])).unwrap_err();
-    assert!(error.contains("barrier cannot be 0x3"), "{error}");
+    let error = first(&with_record(&[0x40, 2, 0, 4])).unwrap_err();
+    assert!(error.contains("barrier cannot be 0x4"), "{error}");
+    for (record, what) in [
+        (&[0x17, 4, 0, 4, 1, 2][..], "content is missing"),
+        (&[0x18, 2, 1, 2], "one entry cannot be 0x2"),
+        (&[0x18, 2, 1, 1], "address is missing"),
+        (&[0x1d, 3, 0, 0, 2], "shared cannot be 0x2"),
+        (&[0x21, 3, 0, 2, 0], "one space cannot be 0x2"),
+        (&[0x22, 5, 0, 0, 0, 0, 4], "access cannot be 0x4"),
+        (&[0x14, 2, 1, 5], "scope cannot be 0x5"),
+        (&[0x14, 4, 0x80, 0x80, 4, 4], "device cannot be 0x10000"),
+    ] {
+        let error = first(&with_record(record)).unwrap_err();
+        assert!(error.contains(what), "{what}: {error}");
+    }
 }

@@ -20,6 +20,10 @@ pub(super) fn arch(header: &Header) -> Result<Arch, String> {
         Architecture::Stage2K4 => Arch::aarch64_stage2(Granule::K4, bits, header.start_level),
         Architecture::Stage2K16 => Arch::aarch64_stage2(Granule::K16, bits, header.start_level),
         Architecture::Stage2K64 => Arch::aarch64_stage2(Granule::K64, bits, header.start_level),
+        Architecture::Ept => Arch::ept(),
+        Architecture::Npt => Arch::npt(),
+        Architecture::Sv39x4 => Arch::riscv_sv39x4(),
+        Architecture::Sv48x4 => Arch::riscv_sv48x4(),
     };
     if arch.levels.is_empty() {
         return Err(format!(

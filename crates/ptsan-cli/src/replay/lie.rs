@@ -1,15 +1,16 @@
 //! Records that cannot be: the log is at fault, not the code that it is about.
+use super::begun::{Locks, Numbered};
 use super::memory::END;
+use super::readers::{Entries, Readers};
 use super::recent::Origin;
-use ptsan::Arch;
+use super::wrong::Wrong;
+use ptsan::{Arch, ByGuestAddress};
 use ptsan_log::{Header, Record, Scope};
 use std::collections::{HashMap, HashSet};
 
 const PAGE: u64 = 4096;
 /// The most bytes of one table.
 const MOST_BYTES: u64 = 1 << 24;
-/// The most operations under way.
-const MOST_OPERATIONS: usize = 1 << 10;
 
 /// A record that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,35 +24,43 @@ pub(super) struct Lie {
     pub(super) instead: &'static str,
 }
 
-/// The error of a record that cannot be, and a legal record in its place.
-pub(super) type Wrong = (String, &'static str);
-
 /// The facts that the log has told so far, as far as later records depend on them.
 pub(super) struct Facts {
-    cpus: u16,
+    readers: Readers,
+    format: &'static str,
+    /// How a guest-physical address is invalidated, if the tables are those of stage 2.
+    by_address: Option<ByGuestAddress>,
     levels: usize,
     entry_bytes: u64,
     root_align: u64,
     /// Pages in which a table was announced.
     announced: HashSet<u64>,
     spaces: HashSet<u64>,
-    /// The space that each CPU has loaded.
+    /// The space that each CPU or device has loaded.
     loaded: HashMap<u16, u64>,
-    operations: HashSet<u64>,
+    entries: Entries,
+    operations: Numbered,
+    walks: Numbered,
+    locks: Locks,
 }
 
 impl Facts {
     pub(super) fn new(header: &Header, arch: &Arch) -> Self {
         let top = arch.levels.last();
         Self {
-            cpus: header.cpus,
+            readers: Readers { cpus: header.cpus, devices: header.devices },
+            format: arch.name,
+            by_address: arch.second_stage.map(|second| second.by_address),
             levels: arch.levels.len(),
             entry_bytes: top.map_or(8, |l| u64::from(l.entry_bytes)),
             root_align: top.map_or(1, |l| u64::from(l.table_bytes)).max(1).next_power_of_two(),
             announced: HashSet::new(),
             spaces: HashSet::new(),
             loaded: HashMap::new(),
-            operations: HashSet::new(),
+            entries: Entries::default(),
+            operations: Numbered::operations(),
+            walks: Numbered::readers(),
+            locks: Locks::default(),
         }
     }
 
@@ -67,30 +76,62 @@ impl Facts {
             Record::TableAllocated { phys, size, level, .. } => self.allocated(phys, size, level),
             Record::TableFreed { phys, size } => self.freed(phys, size),
             Record::RootLoaded { cpu, root, space, .. } => {
-                self.cpu(cpu)?;
-                if !root.is_multiple_of(self.root_align) || root >= END {
-                    return Err((
-                        format!("a root at {root:#x}, and roots are at multiples of {:#x}", self.root_align),
-                        "record root-loaded with the physical address alone, without the other bits of the register",
-                    ));
-                }
+                self.readers.any(cpu)?;
+                self.root(root)?;
                 self.spaces.insert(space);
                 self.loaded.insert(cpu, space);
                 Ok(())
             }
-            Record::Lazy { cpu } | Record::Resume { cpu } | Record::Access { cpu, .. } => {
-                self.cpu(cpu)?;
-                if self.loaded.contains_key(&cpu) {
-                    return Ok(());
-                }
-                Err((
-                    format!("CPU {cpu} has no root loaded"),
-                    "record root-loaded before; there is none after leave",
-                ))
+            Record::Lazy { cpu } | Record::Resume { cpu } => {
+                self.readers.cpu(cpu)?;
+                self.has_root(cpu)
+            }
+            Record::Access { cpu, .. } => {
+                self.readers.any(cpu)?;
+                self.has_root(cpu)
+            }
+            Record::AccessCombined { cpu, .. } => {
+                self.readers.cpu(cpu)?;
+                self.second_stage()?;
+                self.has_root(cpu)
+            }
+            Record::Stage1PartFlushed { cpu, .. } => {
+                self.readers.cpu(cpu)?;
+                self.second_stage()
             }
             Record::Barrier { cpu, .. } | Record::Running { cpu } | Record::Stage1Flushed { cpu } => {
-                self.cpu(cpu)
+                self.readers.cpu(cpu)
             }
+            Record::FlushQueued { device, scope, .. } => {
+                self.readers.device(device)?;
+                range(scope)
+            }
+            Record::QueueCompleted { device } => self.readers.device(device),
+            Record::DeviceEntry { device, phys, bytes, .. } => {
+                self.readers.device(device)?;
+                self.entries.add(device, phys, bytes)
+            }
+            Record::DeviceEntryWritten { phys, bytes } => self.entries.written(phys, bytes.len()),
+            Record::DeviceEntriesFlushed { device, phys } => {
+                self.readers.device(device)?;
+                phys.map_or(Ok(()), |phys| self.entries.flushed(device, phys, self.readers))
+            }
+            Record::ReaderBegins { id, root } => {
+                self.root(root)?;
+                self.walks.begin(id)
+            }
+            Record::ReaderReads { id, .. } => self.walks.expect(id),
+            Record::ReaderEnds { id } => self.walks.end(id),
+            Record::LockGuards { table, .. } => self.table(table, self.entry_bytes),
+            Record::LockTaken { cpu, lock, shared } => {
+                self.readers.cpu(cpu)?;
+                self.locks.take(cpu, lock, shared)
+            }
+            Record::LockReleased { cpu, lock } => {
+                self.readers.cpu(cpu)?;
+                self.locks.release(cpu, lock)
+            }
+            Record::NumberGiven { root, .. } => self.root(root),
             Record::DataFreed { phys, size } | Record::DataReused { phys, size } => {
                 if size > 0 && phys.checked_add(size).is_some_and(|end| end <= END) {
                     return Ok(());
@@ -102,12 +143,13 @@ impl Facts {
             }
             Record::DataMapped { space, .. } => self.space(space),
             Record::Leave { cpu } => {
-                self.cpu(cpu)?;
+                self.readers.any(cpu)?;
                 self.loaded.remove(&cpu);
                 Ok(())
             }
             Record::Invalidate { cpu, scope, .. } => {
-                cpu.map_or(Ok(()), |cpu| self.cpu(cpu))?;
+                cpu.map_or(Ok(()), |cpu| self.readers.any(cpu))?;
+                self.by_address(cpu, scope)?;
                 range(scope)
             }
             Record::SpaceCreated { space } => {
@@ -115,22 +157,9 @@ impl Facts {
                 Ok(())
             }
             Record::SpaceDestroyed { space } => self.destroyed(space),
-            Record::OperationBegins { id } => {
-                let instead = "give each operation that is under way a number of its own, and end it";
-                if self.operations.len() >= MOST_OPERATIONS {
-                    return Err((format!("{MOST_OPERATIONS} operations are under way"), instead));
-                }
-                if self.operations.insert(id) {
-                    Ok(())
-                } else {
-                    Err((format!("operation {id} is under way"), instead))
-                }
-            }
-            Record::OperationEnds { id } if !self.operations.remove(&id) => Err((
-                format!("operation {id} is not under way"),
-                "record operation-begins with this number before",
-            )),
-            Record::OperationEnds { .. }
+            Record::OperationBegins { id } => self.operations.begin(id),
+            Record::OperationEnds { id } => self.operations.end(id),
+            Record::NumbersTakenBack
             | Record::Store { .. }
             | Record::Exchange { .. }
             | Record::Fill { .. }
@@ -141,13 +170,46 @@ impl Facts {
         }
     }
 
-    fn cpu(&self, cpu: u16) -> Result<(), Wrong> {
-        if cpu < self.cpus {
+    fn has_root(&self, reader: u16) -> Result<(), Wrong> {
+        if self.loaded.contains_key(&reader) {
             return Ok(());
         }
         Err((
-            format!("CPU {cpu}, and the header says {} CPUs", self.cpus),
-            "number CPUs from 0, and give the header their number",
+            format!("{} has no root loaded", self.readers.name(reader)),
+            "record root-loaded before; there is none after leave",
+        ))
+    }
+
+    fn root(&self, root: u64) -> Result<(), Wrong> {
+        if root.is_multiple_of(self.root_align) && root < END {
+            return Ok(());
+        }
+        Err((
+            format!("a root at {root:#x}, and roots are at multiples of {:#x}", self.root_align),
+            "record the physical address alone, without the other bits of the register",
+        ))
+    }
+
+    fn second_stage(&self) -> Result<(), Wrong> {
+        if self.by_address.is_some() {
+            return Ok(());
+        }
+        Err((
+            format!("{} is no format of stage 2", self.format),
+            "give the header the format of the hypervisor's tables",
+        ))
+    }
+
+    /// Checks that a CPU has an invalidation of such an extent. Devices have all.
+    fn by_address(&self, cpu: Option<u16>, scope: Scope) -> Result<(), Wrong> {
+        let of_cpu = cpu.is_none_or(|cpu| cpu < self.readers.cpus);
+        let whole = matches!(scope, Scope::Space(_) | Scope::All);
+        if self.by_address != Some(ByGuestAddress::Never) || !of_cpu || whole {
+            return Ok(());
+        }
+        Err((
+            format!("{} has no invalidation by address", self.format),
+            "record scope 3, one guest, or scope 4, everything, as the instruction has it",
         ))
     }
 
@@ -200,8 +262,8 @@ impl Facts {
     fn destroyed(&mut self, space: u64) -> Result<(), Wrong> {
         if let Some((cpu, _)) = self.loaded.iter().find(|(_, loaded)| **loaded == space) {
             return Err((
-                format!("CPU {cpu} has space {space:#x} loaded"),
-                "record leave or the next root-loaded of that CPU before space-destroyed",
+                format!("{} has space {space:#x} loaded", self.readers.name(*cpu)),
+                "record leave or the next root-loaded there before space-destroyed",
             ));
         }
         if self.spaces.remove(&space) {

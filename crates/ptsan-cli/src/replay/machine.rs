@@ -6,7 +6,8 @@ use super::noted::Noted;
 use super::recent::Origin;
 use crate::symbols::Symbols;
 use ptsan::{
-    Access, AccessKind, Adversary, Arch, Barrier, Config, Content, Flush, Kind, Operation, Sanitizer, Target,
+    Access, AccessKind, Adversary, Arch, Barrier, Config, Content, DeviceEntry, Flush, Guard, GuestPage,
+    Hold, Kind, Operation, Reader, Sanitizer, Target,
 };
 use ptsan_log::{self as log, Entry, Header, Record, Scope};
 use std::collections::{BTreeSet, HashMap};
@@ -26,6 +27,10 @@ pub(super) struct Counts {
     pub(super) invalidations: u64,
     pub(super) accesses: u64,
     pub(super) data: u64,
+    pub(super) queued: u64,
+    pub(super) entries: u64,
+    pub(super) readers: u64,
+    pub(super) locks: u64,
 }
 
 /// The replay cannot go on.
@@ -50,6 +55,8 @@ pub(super) struct Machine {
     facts: Facts,
     callers: Callers,
     operations: HashMap<u64, Operation>,
+    readers: HashMap<u64, Reader>,
+    cpus: u16,
     /// CPUs that have loaded a root. Others hold no entry that an invalidation could drop.
     used: BTreeSet<u16>,
     table_bytes: u64,
@@ -71,7 +78,10 @@ impl Machine {
         let facts = Facts::new(header, &arch);
         let config = Config {
             cpus: usize::from(header.cpus),
+            devices: usize::from(header.devices),
             asids: header.asids,
+            common_numbers: header.common_numbers,
+            locks: header.locks,
             barriers: header.barriers,
             accessed_dirty: header.accessed_dirty,
             two_stages: header.two_stages,
@@ -81,7 +91,7 @@ impl Machine {
             ..Config::new(arch)
         };
         let mut sanitizer = Sanitizer::new(config);
-        if header.barriers || header.accessed_dirty {
+        if header.cpus > 0 && (header.barriers || header.accessed_dirty || header.locks) {
             sanitizer.running_on(0);
         }
         Self {
@@ -94,6 +104,8 @@ impl Machine {
             facts,
             callers: Callers::new(symbols),
             operations: HashMap::new(),
+            readers: HashMap::new(),
+            cpus: header.cpus,
             used: BTreeSet::new(),
             table_bytes: u64::from(if header.table_bytes == 0 { own } else { header.table_bytes }),
             entry_bytes,
@@ -201,7 +213,9 @@ impl Machine {
             Record::Memory { phys, bytes } => memory.write(phys, bytes)?,
             Record::RootLoaded { cpu, root, space, flushes } => {
                 self.counts.roots += 1;
-                self.used.insert(cpu);
+                if cpu < self.cpus {
+                    self.used.insert(cpu);
+                }
                 san.switch(memory, usize::from(cpu), root, space);
                 if flushes {
                     san.flush(memory, usize::from(cpu), Flush::space(space));
@@ -234,6 +248,7 @@ impl Machine {
                     log::BarrierKind::Data => Barrier::Data,
                     log::BarrierKind::Instruction => Barrier::Instruction,
                     log::BarrierKind::Fence => Barrier::Fence,
+                    log::BarrierKind::Stores => Barrier::Stores,
                 };
                 san.barrier(usize::from(cpu), barrier);
             }
@@ -248,14 +263,60 @@ impl Machine {
             }
             Record::Access { cpu, va, kind, user } => {
                 self.counts.accesses += 1;
-                let kind = match kind {
-                    log::AccessKind::Read => AccessKind::Read,
-                    log::AccessKind::Write => AccessKind::Write,
-                    log::AccessKind::Exec => AccessKind::Exec,
-                };
                 // A fault is no finding: the kernel serves it.
-                let _ = san.translate(memory, usize::from(cpu), va, Access { kind, user });
+                let _ = san.translate(memory, usize::from(cpu), va, Access { kind: access(kind), user });
             }
+            Record::AccessCombined { cpu, number, va, gpa, kind } => {
+                self.counts.accesses += 1;
+                // All accesses of a guest are those of a user to stage 2.
+                let (page, access) = (GuestPage { number, va }, Access { kind: access(kind), user: true });
+                let _ = san.translate_combined(memory, usize::from(cpu), page, gpa, access);
+            }
+            Record::Stage1PartFlushed { cpu, number, va } => {
+                san.stage1_part_flushed(usize::from(cpu), number, va);
+            }
+            Record::FlushQueued { device, scope, leaf_only } => {
+                self.counts.queued += 1;
+                san.flush_queued(usize::from(device), Flush { target: target(scope), leaf_only });
+            }
+            Record::QueueCompleted { device } => san.queue_completed(memory, usize::from(device)),
+            Record::DeviceEntry { device, phys, bytes, word, valid } => {
+                let shape = DeviceEntry { bytes, valid: (word, valid) };
+                san.device_entry(memory, usize::from(device), phys, shape);
+            }
+            Record::DeviceEntryWritten { phys, bytes } => {
+                self.counts.entries += 1;
+                memory.write(phys, bytes)?;
+                san.device_entry_written(memory, phys);
+            }
+            Record::DeviceEntriesFlushed { device, phys } => {
+                san.device_entries_flushed(usize::from(device), phys);
+            }
+            Record::ReaderBegins { id, root } => {
+                self.counts.readers += 1;
+                self.readers.insert(id, san.reader_begins(memory, root));
+            }
+            Record::ReaderReads { id, table } => {
+                if let Some(reader) = self.readers.get(&id) {
+                    san.reader_reads(memory, *reader, table);
+                }
+            }
+            Record::ReaderEnds { id } => {
+                if let Some(reader) = self.readers.remove(&id) {
+                    san.reader_ends(reader);
+                }
+            }
+            Record::LockGuards { table, lock, flush_first } => {
+                san.lock_guards(table, Guard { lock, flush_first });
+            }
+            Record::LockTaken { cpu, lock, shared } => {
+                self.counts.locks += 1;
+                let hold = if shared { Hold::Shared } else { Hold::Exclusive };
+                san.lock_taken(usize::from(cpu), lock, hold);
+            }
+            Record::LockReleased { cpu, lock } => san.lock_released(memory, usize::from(cpu), lock),
+            Record::NumberGiven { root, space } => san.number_given(root, space),
+            Record::NumbersTakenBack => san.numbers_taken_back(),
             Record::Mark { .. } => {}
             Record::End { all_freed } => self.ended = Some(all_freed),
         }
@@ -272,6 +333,14 @@ impl Machine {
                 self.sanitizer.entry_written(&self.memory, entry);
             }
         }
+    }
+}
+
+fn access(kind: log::AccessKind) -> AccessKind {
+    match kind {
+        log::AccessKind::Read => AccessKind::Read,
+        log::AccessKind::Write => AccessKind::Write,
+        log::AccessKind::Exec => AccessKind::Exec,
     }
 }
 

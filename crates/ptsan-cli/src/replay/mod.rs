@@ -1,4 +1,5 @@
 //! `ptsan replay`: runs the sanitizer over a log.
+mod begun;
 mod callers;
 mod casemate;
 mod format;
@@ -6,10 +7,12 @@ mod lie;
 mod machine;
 mod memory;
 mod noted;
+mod readers;
 mod recent;
 mod report;
 #[cfg(test)]
 mod tests;
+mod wrong;
 
 use crate::failure::{BAD_INPUT, FINDINGS, Failure};
 use crate::input::{Input, Source};
@@ -133,7 +136,8 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     }
     if args.racy || args.flush_before_unlock {
         let option = if args.racy { "--racy" } else { "--flush-before-unlock" };
-        return Err(Failure::new(format!("{option} is for logs of Casemate; the log of ptsan has no locks")));
+        let what = "is for logs of Casemate; a log of ptsan says itself which locks there are";
+        return Err(Failure::new(format!("{option} {what}")));
     }
     let mut input = Input::of(source)?;
     let header = *input.reader.header();

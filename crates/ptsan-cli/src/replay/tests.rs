@@ -11,15 +11,9 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0u64..4, 6 => (0u64..12).prop_map(|n| n << 12), 1 => any::<u64>(), 1 => Just(!0), 1 => Just(1 << 55)]
 }
 
-fn record() -> impl Strategy<Value = Record<'static>> {
+fn scope() -> impl Strategy<Value = Scope> {
     let n = number;
-    let cpu = || prop_oneof![8 => 0u16..3, 1 => any::<u16>()];
-    let entry = (n(), 0u64..8).prop_map(|(table, flags)| table | flags);
-    let content = prop_oneof![Just(Content::Zero), Just(Content::Unknown), Just(Content::Unchecked)];
-    let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
-    let barrier =
-        prop_oneof![Just(BarrierKind::Data), Just(BarrierKind::Instruction), Just(BarrierKind::Fence)];
-    let scope = prop_oneof![
+    prop_oneof![
         (n(), n()).prop_map(|(space, va)| Scope::Page { space, va }),
         (n(), n(), n(), n()).prop_map(|(space, start, end, stride)| Scope::Range {
             space,
@@ -30,6 +24,55 @@ fn record() -> impl Strategy<Value = Record<'static>> {
         (n(), n(), n()).prop_map(|(start, end, stride)| Scope::EverySpace { start, end, stride }),
         n().prop_map(Scope::Space),
         Just(Scope::All),
+    ]
+}
+
+/// Records of version 2, about devices, readers, locks, numbers and second stages.
+fn second() -> impl Strategy<Value = Record<'static>> {
+    const BYTES: [u8; 64] = [1; 64];
+    let n = number;
+    let cpu = || prop_oneof![8 => 0u16..3, 1 => any::<u16>()];
+    let device = || prop_oneof![8 => 3u16..5, 1 => any::<u16>()];
+    let few = || prop_oneof![8 => 0u64..3, 1 => any::<u64>()];
+    let entry = || prop_oneof![8 => (0u64..8).prop_map(|n| 0x5000 + 8 * n), 1 => number()];
+    let maybe = || proptest::option::of(number());
+    let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
+    prop_oneof![
+        3 => (device(), scope(), any::<bool>())
+            .prop_map(|(device, scope, leaf_only)| Record::FlushQueued { device, scope, leaf_only }),
+        2 => device().prop_map(|device| Record::QueueCompleted { device }),
+        3 => (device(), entry(), 0u32..4, 0u8..8, 1u64..4).prop_map(|(device, phys, shift, word, valid)| {
+            Record::DeviceEntry { device, phys: phys >> (shift + 3) << (shift + 3), bytes: 8 << shift, word: word % (1 << shift), valid }
+        }),
+        4 => (entry(), 0u32..7, any::<bool>()).prop_map(|(phys, shift, ones)| Record::DeviceEntryWritten {
+            phys: phys >> shift << shift, bytes: if ones { &BYTES[..1 << shift] } else { &[0; 64][..1 << shift] } }),
+        2 => (device(), proptest::option::of(entry())).prop_map(|(device, phys)| Record::DeviceEntriesFlushed { device, phys }),
+        2 => (few(), n()).prop_map(|(id, root)| Record::ReaderBegins { id, root }),
+        2 => (few(), n()).prop_map(|(id, table)| Record::ReaderReads { id, table }),
+        1 => few().prop_map(|id| Record::ReaderEnds { id }),
+        2 => (n(), few(), any::<bool>()).prop_map(|(table, lock, flush_first)| Record::LockGuards { table, lock, flush_first }),
+        2 => (cpu(), few(), any::<bool>()).prop_map(|(cpu, lock, shared)| Record::LockTaken { cpu, lock, shared }),
+        2 => (cpu(), few()).prop_map(|(cpu, lock)| Record::LockReleased { cpu, lock }),
+        2 => (n(), n()).prop_map(|(root, space)| Record::NumberGiven { root, space }),
+        1 => Just(Record::NumbersTakenBack),
+        1 => (cpu(), maybe(), maybe()).prop_map(|(cpu, number, va)| Record::Stage1PartFlushed { cpu, number, va }),
+        3 => (cpu(), n(), n(), n(), access)
+            .prop_map(|(cpu, number, va, gpa, kind)| Record::AccessCombined { cpu, number, va, gpa, kind }),
+    ]
+}
+
+fn first() -> impl Strategy<Value = Record<'static>> {
+    let n = number;
+    // Three CPUs, and two devices behind them.
+    let cpu = || prop_oneof![8 => 0u16..3, 2 => 3u16..5, 1 => any::<u16>()];
+    let entry = (n(), 0u64..8).prop_map(|(table, flags)| table | flags);
+    let content = prop_oneof![Just(Content::Zero), Just(Content::Unknown), Just(Content::Unchecked)];
+    let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
+    let barrier = prop_oneof![
+        Just(BarrierKind::Data),
+        Just(BarrierKind::Instruction),
+        Just(BarrierKind::Fence),
+        Just(BarrierKind::Stores)
     ];
     prop_oneof![
         4 => (n(), prop_oneof![3 => Just(0), 1 => n()], proptest::option::of(0u8..6), content).prop_map(
@@ -45,7 +88,7 @@ fn record() -> impl Strategy<Value = Record<'static>> {
         1 => cpu().prop_map(|cpu| Record::Lazy { cpu }),
         1 => cpu().prop_map(|cpu| Record::Resume { cpu }),
         1 => cpu().prop_map(|cpu| Record::Leave { cpu }),
-        3 => (proptest::option::of(cpu()), scope, any::<bool>()).prop_map(|(cpu, scope, leaf_only)| {
+        3 => (proptest::option::of(cpu()), scope(), any::<bool>()).prop_map(|(cpu, scope, leaf_only)| {
             Record::Invalidate { cpu, scope, leaf_only }}),
         1 => n().prop_map(|space| Record::SpaceCreated { space }),
         1 => n().prop_map(|space| Record::SpaceDestroyed { space }),
@@ -70,11 +113,15 @@ proptest! {
     #[test]
     fn random_records_are_carried_out_or_are_lies_and_misuse_is_never_the_kernel_s(
         architecture in proptest::sample::select(Architecture::ALL),
-        [asids, barriers, accessed_dirty, two_stages] in any::<[bool; 4]>(),
+        [asids, barriers, accessed_dirty, two_stages, common_numbers, locks] in any::<[bool; 6]>(),
+        cpus in prop_oneof![4 => Just(3), 1 => Just(0)],
         seed in proptest::option::of(any::<u64>()),
-        records in vec(record(), 1..40),
+        records in vec(prop_oneof![5 => first(), 3 => second()], 1..60),
     ) {
-        let header = Header { asids, barriers, accessed_dirty, two_stages, cpus: 3, ..header_of(architecture) };
+        let devices = if cpus == 0 { 5 } else { 2 };
+        let header = Header {
+            asids, barriers, accessed_dirty, two_stages, common_numbers, locks, cpus, devices, ..header_of(architecture)
+        };
         let mut machine = Machine::new(&header, arch(&header).unwrap(), seed, (8, 64), Symbols::open(None, false).unwrap());
         for (n, record) in (1..).zip(&records) {
             let entry = Entry { number: n, offset: 0, pc: Some(n), record: *record };
@@ -83,7 +130,7 @@ proptest! {
             }
         }
         machine.ended = Some(true);
-        machine.finish(40);
+        machine.finish(60);
         prop_assert_eq!(machine.noted.made.len(), machine.sanitizer.findings().len());
         prop_assert_eq!(machine.sanitizer.count(ptsan::Kind::Misuse), 0);
     }

@@ -41,7 +41,7 @@ static bool put(void *to, const void *what, size_t length) {
 
 static bool record(ptsan_log *log, const char *name) {
     static uint8_t content[2048];
-    uint64_t a, b, c, d;
+    uint64_t a, b, c, d, e;
 #define IS(text) (strcmp(name, text) == 0)
     if (IS("at")) {
         return ptsan_log_at(log, number()), true;
@@ -140,6 +140,69 @@ static bool record(ptsan_log *log, const char *name) {
     if (IS("stage1-flushed")) {
         return ptsan_log_stage1_flushed(log, (unsigned)number());
     }
+    if (IS("queue-page")) {
+        a = number(), b = number(), c = number();
+        return ptsan_log_queue_page(log, (unsigned)a, b, c, number() != 0);
+    }
+    if (IS("queue-range")) {
+        a = number(), b = number(), c = number(), d = number(), e = number();
+        return ptsan_log_queue_range(log, (unsigned)a, b, c, d, e, number() != 0);
+    }
+    if (IS("queue-every-space")) {
+        a = number(), b = number(), c = number(), d = number();
+        return ptsan_log_queue_every_space(log, (unsigned)a, b, c, d, number() != 0);
+    }
+    if (IS("queue-space")) {
+        return a = number(), b = number(), ptsan_log_queue_space(log, (unsigned)a, b);
+    }
+    if (IS("queue-all")) {
+        return ptsan_log_queue_all(log, (unsigned)number());
+    }
+    if (IS("queue-completed")) {
+        return ptsan_log_queue_completed(log, (unsigned)number());
+    }
+    if (IS("device-entry")) {
+        a = number(), b = number(), c = number(), d = number(), e = number();
+        return ptsan_log_device_entry(log, (unsigned)a, b, (unsigned)c, (unsigned)d, e);
+    }
+    if (IS("device-entry-written")) {
+        return a = number(), ptsan_log_device_entry_written(log, a, content, (unsigned)bytes(content));
+    }
+    if (IS("device-entries-flushed")) {
+        return a = number(), b = number(), ptsan_log_device_entries_flushed(log, (unsigned)a, b);
+    }
+    if (IS("reader-begins")) {
+        return a = number(), b = number(), ptsan_log_reader_begins(log, a, b);
+    }
+    if (IS("reader-reads")) {
+        return a = number(), b = number(), ptsan_log_reader_reads(log, a, b);
+    }
+    if (IS("reader-ends")) {
+        return ptsan_log_reader_ends(log, number());
+    }
+    if (IS("lock-guards")) {
+        return a = number(), b = number(), c = number(), ptsan_log_lock_guards(log, a, b, c != 0);
+    }
+    if (IS("lock-taken")) {
+        return a = number(), b = number(), c = number(), ptsan_log_lock_taken(log, (unsigned)a, b, c != 0);
+    }
+    if (IS("lock-released")) {
+        return a = number(), b = number(), ptsan_log_lock_released(log, (unsigned)a, b);
+    }
+    if (IS("number-given")) {
+        return a = number(), b = number(), ptsan_log_number_given(log, a, b);
+    }
+    if (IS("numbers-taken-back")) {
+        return ptsan_log_numbers_taken_back(log);
+    }
+    if (IS("stage1-part-flushed")) {
+        a = number(), b = number(), c = number();
+        return ptsan_log_stage1_part_flushed(log, (unsigned)a, b, c);
+    }
+    if (IS("access-combined")) {
+        a = number(), b = number(), c = number(), d = number(), e = number();
+        return ptsan_log_access_combined(log, (unsigned)a, b, c, d, (ptsan_log_access_kind)e);
+    }
     if (IS("end")) {
         return ptsan_log_end(log, number() != 0);
     }
@@ -157,7 +220,7 @@ static bool fail_later(void *to, const void *what, size_t length) {
 
 static int lost(void) {
     ptsan_log log;
-    ptsan_log_machine machine = {PTSAN_LOG_X86_64, 0, 1, 0, 0, 0};
+    ptsan_log_machine machine = {PTSAN_LOG_X86_64, 0, 1, 0, 0, 0, 0};
     static const uint8_t page[1000];
     most = 3;
     bool began = ptsan_log_begin(&log, fail_later, NULL, &machine);
@@ -178,7 +241,7 @@ int main(int argc, char **argv) {
     at = line;
     machine.arch = (uint8_t)number(), machine.flags = (uint8_t)number(), machine.cpus = (uint16_t)number();
     machine.table_bytes = (uint32_t)number(), machine.va_bits = (uint8_t)number();
-    machine.start_level = (uint8_t)number();
+    machine.start_level = (uint8_t)number(), machine.devices = (uint16_t)number();
     if (!ptsan_log_begin(&log, put, stdout, &machine)) {
         return 3;
     }
