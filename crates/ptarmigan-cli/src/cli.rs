@@ -3,6 +3,7 @@
 //! [`command`] is the grammar with examples and exit codes in every help text. The pages of the
 //! manual ([`pages`]) and the completions of shells are made of it.
 mod examples;
+mod hints;
 pub mod pages;
 
 pub use examples::{EXIT_CODES, Example, of};
@@ -59,7 +60,7 @@ pub fn parse<S: Into<std::ffi::OsString> + Clone>(
     line: impl IntoIterator<Item = S>,
 ) -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(line)?;
+    let matches = command.try_get_matches_from_mut(line).map_err(hints::with_hint)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     if let Some(args) = cli.command.as_mut().and_then(Command::baseline_mut) {
         let (command, matches) = leaf(&command, &matches);

@@ -28,17 +28,17 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             example("Replays the shipped compile on three policies, under the sanitizer.", "ptarmigan"),
             example("Does so with two copies at once.", "ptarmigan --copies 2"),
-            example("Records a program of yours.", "ptarmigan record -o make.ptrace -- make -j2"),
+            example("Records a program of yours.", "ptarmigan record -o make.ptrace make -j2"),
             example("Replays it.", "ptarmigan replay make.ptrace"),
         ],
     ),
     (
         "ptarmigan record",
         &[
-            example("Records a build.", "ptarmigan record -o make.ptrace -- make -j2"),
+            example("Records a build to a new file, such as cc1.ptrace.", "ptarmigan record make -j2"),
             example(
                 "Records without root, and writes the file faster.",
-                "ptarmigan record --method perf --level 3 -o ls.ptrace -- ls -l",
+                "ptarmigan record --method perf --level 3 -o ls.ptrace ls -l",
             ),
         ],
     ),

@@ -18,9 +18,10 @@ pub enum MethodChoice {
 #[derive(clap::Args, Debug)]
 pub struct RecordArgs {
     /// File to write the trace to. Overwrites an existing file; refuses devices and directories.
+    /// Without it, a new file NAME.ptrace in this directory, or NAME-2.ptrace and so on.
     #[arg(short, long, value_name = "FILE")]
-    pub(super) output: PathBuf,
-    /// Name of the workload in the trace [default: name of the command].
+    pub(super) output: Option<PathBuf>,
+    /// Name of the workload in the trace [default: name of the program with most page tables].
     #[arg(long)]
     pub(super) name: Option<String>,
     /// Recording method.
@@ -29,8 +30,8 @@ pub struct RecordArgs {
     /// Compression level, 1 (fast) to 22 (small).
     #[arg(long, default_value_t = 19, value_parser = clap::value_parser!(i32).range(1..=22))]
     pub(super) level: i32,
-    /// The command to record, with its arguments.
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The command to record, with its arguments. Options behind it are the command's.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 }
 

@@ -60,7 +60,10 @@ fn options_of_a_replay_are_in_groups() {
 
 #[test]
 fn wrong_names_get_the_nearest_ones() {
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 12] = [
+        (&["mp.ptrace"], 2, "tip: to count what the trace contains: ptarmigan inspect mp.ptrace"),
+        (&["mp.ptrace"], 2, "tip: to write a page about it: ptarmigan report mp.ptrace -o report.html"),
+        (&["sh"], 2, "tip: to record the program: ptarmigan record sh"),
         (&["repaly"], 2, "'replay'"),
         (&["bench", "quicklst"], 2, "'quicklist'"),
         (&["replay", "--sanitise"], 2, "'--sanitize'"),
@@ -77,6 +80,24 @@ fn wrong_names_get_the_nearest_ones() {
         assert_eq!(out.status, Some(status), "{args:?}: {err}");
         assert!(err.contains(expected), "{args:?}: {err}");
         assert!(status == 2 || err.lines().count() == 1, "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn options_behind_a_recorded_command_are_its_own() {
+    for line in [
+        &["record", "ls", "-l", "--level", "high"][..],
+        &["record", "-o", "x.ptrace", "ls", "--output"],
+        &["record", "--", "ls", "-l"],
+        &["record", "sh", "-c", "exit 3", "--", "-o"],
+    ] {
+        if let Err(e) = cli::parse(["ptarmigan"].iter().chain(line)) {
+            panic!("{line:?}: {e}");
+        }
+    }
+    // An option before it that does not exist is not taken for a command.
+    for line in [&["record", "--lvel", "3", "ls"][..], &["record"], &["record", "-o", "x"]] {
+        assert!(cli::parse(["ptarmigan"].iter().chain(line)).is_err(), "{line:?}");
     }
 }
 

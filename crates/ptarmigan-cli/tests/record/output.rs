@@ -37,6 +37,46 @@ fn an_output_that_cannot_be_written() {
     }
 }
 
+#[test]
+fn a_new_file_is_named_by_the_program_with_most_tables() {
+    for method in METHODS {
+        let dir = Dir::new(&format!("unnamed-{method}"));
+        let record = |command: &[&str]| {
+            run(ptarmigan().args(["record", "--method", method]).args(command).current_dir(&dir.0))
+        };
+        // `sort` holds all lines in memory.
+        let script = "head -c 9000000 /dev/zero | tr '\\0' '\\n' | sort >/dev/null; exit 3";
+        let command = ["sh", "-c", script, "--level", "1"];
+        let (status, stderr) = record(&command);
+        if status == Some(1) && stderr.lines().count() == 1 {
+            eprintln!("skipped: {method} cannot record here");
+            continue;
+        }
+        assert_eq!((status, dir.files()), (Some(3), vec!["sort.ptrace".to_owned()]), "{method}: {stderr}");
+        assert!(stderr.contains("sort.ptrace: "), "{stderr}");
+        assert_eq!(report(&dir.path("sort.ptrace")).name, "sort");
+        // No file is replaced.
+        let first = std::fs::read(dir.path("sort.ptrace")).expect("the trace");
+        assert_eq!(record(&command).0, Some(3));
+        assert_eq!(dir.files(), ["sort-2.ptrace", "sort.ptrace"], "{method}");
+        assert_eq!(std::fs::read(dir.path("sort.ptrace")).expect("the trace"), first);
+        let (status, stderr) = record(&["--name", "a name", "true"]);
+        assert_eq!(status, Some(0), "{stderr}");
+        assert!(dir.files().contains(&"a-name.ptrace".to_owned()), "{:?}", dir.files());
+        assert_eq!(report(&dir.path("a-name.ptrace")).name, "a name");
+    }
+}
+
+#[test]
+fn a_trace_is_not_a_command() {
+    let dir = Dir::new("trace-as-command");
+    std::fs::write(dir.path("x.ptrace"), b"").expect("a file");
+    let (status, stderr) = run(ptarmigan().args(["record", "x.ptrace"]).current_dir(&dir.0));
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(stderr.ends_with("print it with: ptarmigan inspect x.ptrace\n"), "{stderr}");
+    assert_eq!((stderr.lines().count(), dir.files()), (1, vec!["x.ptrace".to_owned()]));
+}
+
 /// Records `true` to `output`. This must be refused in one line, before the command runs.
 fn refused(output: &Path) -> String {
     let (status, stderr) = run(ptarmigan().args(["record", "-o"]).arg(output).args(["--", "true"]));

@@ -6,9 +6,12 @@
 mod allowed;
 mod builder;
 mod keeper;
+mod largest;
 mod made;
 mod raw;
 pub(super) mod session;
 mod sources;
 mod stops;
 mod system;
+mod target;
+mod write;

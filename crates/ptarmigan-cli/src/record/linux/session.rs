@@ -1,10 +1,9 @@
 //! One recording, from start to end.
 use super::allowed;
-use super::builder::TraceBuilder;
 use super::keeper::{self, Link, Role};
-use super::sources::merge::{Finished, Merge, Stream};
+use super::sources::merge::Stream;
 use super::sources::perf::PerfFaults;
-use super::sources::spill::{self, Notes, Spill};
+use super::sources::spill::{Notes, NotesRead, Spill};
 use super::sources::tracefs::Instance;
 use super::stops::calls;
 use super::stops::start::{self, AtCalls, Start, Started};
@@ -12,15 +11,15 @@ use super::stops::supervisor::{self, Missed, Supervisor};
 use super::stops::tracer::{self, Ended, Surroundings, Tracer};
 use super::system::notify::Listener;
 use super::system::{pagemap, proc, signals, sys};
+use super::target::{self, Target};
+use super::write::{Deliveries, write};
 use crate::record::args::{MethodChoice, RecordArgs};
 use indicatif::ProgressBar;
-use ptarmigan_replay::terminal::output::Output;
-use ptarmigan_replay::terminal::words::several;
 use ptarmigan_replay::terminal::{bar, print};
 use ptarmigan_replay::{Context, Failure};
-use ptarmigan_trace::{FaultFlags, Header, Kind, Method, Sampled, Summary, Unseen, Writer};
-use std::fs::{self, File};
-use std::io::{BufWriter, IsTerminal};
+use ptarmigan_trace::{Header, Method, Unseen};
+use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -32,17 +31,17 @@ enum Source {
 }
 
 pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
-    let output = Output::new(&args.output)?;
+    let target = Target::new(args.output.as_deref())?;
     let method = choose(args.method)?;
-    refuse_32_bit(args)?;
+    refuse_other_files(args)?;
     match keeper::split().context("starting the recorder")? {
         Role::Waited(status) => Ok(status),
-        Role::Recorder(link) => record(args, &output, method, link),
+        Role::Recorder(link) => record(args, &target, method, link),
     }
 }
 
 /// Records, in the process that does it.
-fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Result<ExitCode, Failure> {
+fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Result<ExitCode, Failure> {
     let (at_calls, ends): (_, &[i64]) = match method {
         Method::Tracefs => (AtCalls::Ask, &supervisor::CALLS),
         _ => (AtCalls::Stop, &tracer::STOPS),
@@ -50,8 +49,7 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
     let watched = [ends, &calls::LOOKED_AT].concat();
     let start =
         Start::new(&args.command, at_calls, &watched, !allowed::may_filter()).context("the command")?;
-    let spill =
-        Spill::new(output.file()).context(format_args!("{}: cannot be written", args.output.display()))?;
+    let spill = Spill::new(&target.beside()).context(target.problem())?;
     let mut notes = Notes::new(&spill).context(SPILL)?;
 
     let instance = if at_calls == AtCalls::Ask {
@@ -70,14 +68,13 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
         Err(failure) => return Err(not_started(&started, &args.program()).unwrap_or(failure)),
         Ok(begun) => begun,
     };
-    let mut header = Header::new(&name(args), cpus(&source), method);
-    header.unseen = unseen(&source);
-    header.huge = proc::huge_pages();
+    let cpus = cpus(&source);
+    let mut unseen = unseen(&source);
 
     signals::pass_to(started.pid);
     started.release().context("starting the command")?;
     let mut recording =
-        Recording { header: &header, progress: recording_progress(), kept: Some((source, spill)) };
+        Recording { method, unseen, progress: recording_progress(), kept: Some((source, spill)) };
     let (ended, missed) = match &listener {
         Some(listener) => Supervisor::new(&mut notes, listener, started.pid, &mut recording).follow()?,
         None => {
@@ -100,7 +97,7 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
         Source::Tracefs(instance) => instance.finish(&spill)?,
         Source::Perf(faults) => faults.finish(&spill)?,
     };
-    let (events, execs, failed) = notes.read().context(SPILL)?;
+    let NotesRead { events, execs, largest, failed } = notes.read().context(SPILL)?;
     finished.streams.push(Stream { events: Box::new(events), cut: failed.is_some() });
     finished.failed = finished.failed.or(failed);
     for (happened, bit) in [
@@ -108,25 +105,30 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
         (missed.narrow > 0, Unseen::PROGRAMS_32),
         (finished.failed.is_some() || spill.room.ended().is_some(), Unseen::END),
     ] {
-        header.unseen.0 |= if happened { bit } else { 0 };
+        unseen.0 |= if happened { bit } else { 0 };
     }
-    write(args, output, &header, &spill, Deliveries { root: started.pid, finished, execs })?;
+    let name = args.name.clone().unwrap_or_else(|| largest.name(&file_name(&args.command[0])));
+    let mut header = Header::new(&name, cpus, method);
+    (header.unseen, header.huge) = (unseen, proc::huge_pages());
+    let deliveries = Deliveries { root: started.pid, finished, execs };
+    write(target, args.level, &header, &spill, deliveries, &args.program())?;
     Ok(status(ended))
 }
 
 const SPILL: &str = "the temporary files beside the output";
 
 /// A recording in progress.
-struct Recording<'a> {
-    header: &'a Header,
+struct Recording {
+    method: Method,
+    unseen: Unseen,
     progress: Option<ProgressBar>,
     /// Its events, until it is abandoned.
     kept: Option<(Source, Spill)>,
 }
 
-impl Surroundings for Recording<'_> {
+impl Surroundings for Recording {
     fn begun(&mut self) {
-        announce(self.header);
+        announce(self.method, self.unseen);
     }
 
     fn tick(&mut self, alive: Option<usize>) {
@@ -174,9 +176,14 @@ fn choose(choice: MethodChoice) -> Result<Method, Failure> {
     }
 }
 
-/// Refuses a command that is a 32-bit program.
-fn refuse_32_bit(args: &RecordArgs) -> Result<(), Failure> {
+/// Refuses a command that is a trace or a 32-bit program.
+fn refuse_other_files(args: &RecordArgs) -> Result<(), Failure> {
     let (command, shown) = (&args.command[0], args.program());
+    if target::is_trace(Path::new(command)) {
+        return Err(Failure::new(format!(
+            "{shown}: a trace, not a program; print it with: ptarmigan inspect {shown}"
+        )));
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = if command.as_encoded_bytes().contains(&b'/') {
         Some(PathBuf::from(command))
@@ -233,16 +240,13 @@ fn unseen(source: &Source) -> Unseen {
     )
 }
 
-/// Returns the name of the workload, never a path.
-fn name(args: &RecordArgs) -> String {
-    args.name.clone().unwrap_or_else(|| {
-        Path::new(&args.command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned()
-    })
+/// Returns the last part of a path.
+fn file_name(path: &OsStr) -> String {
+    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn announce(header: &Header) {
-    let unseen = header.unseen.names();
-    let method = header.method.name();
+fn announce(method: Method, unseen: Unseen) {
+    let (method, unseen) = (method.name(), unseen.names());
     if unseen.is_empty() {
         print::error(&format!("recording with {method}"));
     } else {
@@ -269,94 +273,6 @@ fn not_started(started: &Started, command: &str) -> Option<Failure> {
         ),
         _ => Failure::new(format!("the command cannot be started with a system-call filter: {e}")),
     })
-}
-
-/// The raw events of all sources, before they are merged.
-struct Deliveries {
-    /// The first process.
-    root: i32,
-    finished: Finished,
-    execs: spill::NotedExecs,
-}
-
-/// Merges the raw events into the trace, and puts it in place when it is complete.
-fn write(
-    args: &RecordArgs,
-    output: &Output,
-    header: &Header,
-    spill: &Spill,
-    deliveries: Deliveries,
-) -> Result<(), Failure> {
-    let Deliveries { root, finished: Finished { streams, lost, failed }, mut execs } = deliveries;
-    let problem = format!("{}: cannot be written", args.output.display());
-    let partial = spill.path("trace");
-    let out = BufWriter::new(File::create(&partial).context(&problem)?);
-    let writer = Writer::new(out, header, args.level).context(&problem)?;
-    let progress = bar::spinner();
-    let mut lookup = |pid, time| execs.after(pid, time);
-    let mut model = TraceBuilder::new(writer, root, &mut lookup);
-    for (n, raw) in Merge::new(streams, spill.room.ended()).enumerate() {
-        if n % (1 << 16) == 0 {
-            progress.set_message(format!("writing: {n} events"));
-        }
-        model.feed(raw).context(&problem)?;
-    }
-    progress.finish_and_clear();
-    if !model.started() {
-        let why = failed.map(|e| format!(": {e}")).unwrap_or_default();
-        return Err(Failure::new(format!(
-            "nothing of {} was recorded; {lost} events were lost{why}",
-            args.program()
-        )));
-    }
-    let (writer, seen) = model.finish().context(&problem)?;
-    let (_, summary) = writer.finish(lost + seen.refused).context(&problem)?;
-    output.install(&partial)?;
-    let bytes = fs::metadata(&args.output).map(|m| m.len()).unwrap_or(0);
-    print::error(&format!("{}: {}", args.output.display(), written(&summary, bytes)));
-    if seen.found > 0 {
-        print::error(&found(seen.found));
-    }
-    if header.unseen.has(Unseen::END) {
-        let why = failed.map_or("no room on the disk".to_owned(), |e| e.to_string());
-        print::error(&format!("the recording ended before the command did: {why}"));
-    }
-    for (n, what) in [
-        (seen.other_tracer, "under another tracer"),
-        (seen.narrow, "32-bit"),
-        (seen.blank, "ended at their start"),
-    ] {
-        if n > 0 {
-            print::error(&format!("programs that were not recorded ({what}): {n}"));
-        }
-    }
-    Ok(())
-}
-
-/// Summarizes the trace, in the numbers that `inspect` counts.
-fn written(summary: &Summary, bytes: u64) -> String {
-    let faults = summary.count(&Kind::Fault { page: 0, flags: FaultFlags(0) });
-    let execs = summary.count(&Kind::Exec { stack_end: 0, arg_pages: 0 });
-    let samples = summary.count(&Kind::Truth { tables: 0, at: Sampled::Exit });
-    format!(
-        "{} ({}), {}, {}, {} of VmPTE, {} lost, {}",
-        several(summary.events, "event"),
-        several(faults, "fault"),
-        several(summary.tasks.into(), "task"),
-        several(execs, "exec"),
-        several(samples, "sample"),
-        summary.lost,
-        several(bytes, "byte"),
-    )
-}
-
-/// Says that page tables came without a fault that was recorded.
-fn found(tables: u64) -> String {
-    format!(
-        "{} appeared without a recorded fault (see docs/recording.md#what-is-found-at-stops); counts are \
-         corrected",
-        several(tables, "page table")
-    )
 }
 
 fn status(ended: Ended) -> ExitCode {

@@ -1,8 +1,9 @@
 //! Temporary files beside the output. Raw events go there first, so the recorder's memory does not
 //! grow with the recording.
 use crate::record::linux::keeper;
+use crate::record::linux::largest::Largest;
 use crate::record::linux::made::Made;
-use crate::record::linux::raw::Raw;
+use crate::record::linux::raw::{Raw, RawKind};
 use crate::record::linux::system::sys;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::{HashMap, VecDeque};
@@ -129,6 +130,7 @@ pub(crate) struct Notes {
     made_len: u64,
     /// For each task: the times of its execs, and the offsets in `made`.
     execs: HashMap<i32, VecDeque<(u64, u64)>>,
+    largest: Largest,
     room: Arc<Room>,
     /// Why writing has stopped.
     failed: Option<io::Error>,
@@ -144,12 +146,17 @@ impl Notes {
             made_at,
             made_len: 0,
             execs: HashMap::new(),
+            largest: Largest::default(),
             room: Arc::clone(&spill.room),
             failed: None,
         })
     }
 
+    /// Adds an event. A sample of tables is of a task that is still there.
     pub(crate) fn event(&mut self, raw: &Raw) {
+        if let RawKind::Tables { tables, .. } = raw.what {
+            self.largest.sample(raw.pid, tables);
+        }
         if self.failed.is_none() && self.room.ended().is_none() {
             let bytes: Vec<u8> = raw.encode().iter().flat_map(|w| w.to_le_bytes()).collect();
             self.failed = self.room.write(&mut self.events, &bytes).err();
@@ -157,6 +164,7 @@ impl Notes {
     }
 
     pub(crate) fn made(&mut self, time: u64, pid: i32, made: &Made) {
+        self.largest.started(&made.name);
         if self.failed.is_none() && self.room.ended().is_none() {
             self.execs.entry(pid).or_default().push_back((time, self.made_len));
             let bytes: Vec<u8> = made.encode().iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -165,15 +173,26 @@ impl Notes {
         }
     }
 
-    /// Ends writing and starts reading. Also returns why the notes are not complete, if so.
-    pub(crate) fn read(mut self) -> io::Result<(NotedEvents, NotedExecs, Option<io::Error>)> {
+    /// Ends writing and starts reading.
+    pub(crate) fn read(mut self) -> io::Result<NotesRead> {
         let flushed = self.room.flush(&mut self.events).and_then(|()| self.room.flush(&mut self.made));
-        Ok((
-            NotedEvents { file: consume(&self.events_at)? },
-            NotedExecs { file: BufReader::new(File::open(&self.made_at)?), execs: self.execs },
-            self.failed.or(flushed.err()),
-        ))
+        Ok(NotesRead {
+            events: NotedEvents { file: consume(&self.events_at)? },
+            execs: NotedExecs { file: BufReader::new(File::open(&self.made_at)?), execs: self.execs },
+            largest: self.largest,
+            failed: self.failed.or(flushed.err()),
+        })
     }
+}
+
+/// The tracer's files, to be read.
+pub(crate) struct NotesRead {
+    pub(crate) events: NotedEvents,
+    pub(crate) execs: NotedExecs,
+    /// The program with most tables.
+    pub(crate) largest: Largest,
+    /// Why the notes are not complete, if so.
+    pub(crate) failed: Option<io::Error>,
 }
 
 /// A temporary file that is read once. Its space is given back as it is read, so that there is room

@@ -1,0 +1,54 @@
+//! Hints for command lines that lack a command.
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::path::Path;
+
+/// Adds a hint where a file or a program stands in place of a command.
+pub(super) fn with_hint(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return error;
+    }
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let hints = hints(given, error.get(ContextKind::SuggestedSubcommand).is_some());
+    if !hints.is_empty() {
+        error.remove(ContextKind::SuggestedSubcommand);
+        let hints = hints.into_iter().map(StyledStr::from).collect();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
+    }
+    error
+}
+
+/// Returns the command lines that may have been meant. `similar` says that a command has nearly
+/// this name.
+fn hints(given: &str, similar: bool) -> Vec<String> {
+    let path = Path::new(given);
+    if path.extension().is_some_and(|extension| extension == "ptrace") {
+        return vec![
+            format!("to count what the trace contains: ptarmigan inspect {given}"),
+            format!("to write a page about it: ptarmigan report {given} -o report.html"),
+        ];
+    }
+    let is_program = || {
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        path.is_file() || std::env::split_paths(&paths).any(|directory| directory.join(path).is_file())
+    };
+    if !similar && is_program() {
+        return vec![format!("to record the program: ptarmigan record {given}")];
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_looked_at_and_a_program_is_recorded() {
+        assert!(hints("mp.ptrace", false)[0].ends_with("ptarmigan inspect mp.ptrace"));
+        assert!(hints("mp.ptrace", true)[1].contains("ptarmigan report mp.ptrace -o "));
+        assert_eq!(hints("sh", false), ["to record the program: ptarmigan record sh"]);
+        assert!(hints("sh", true).is_empty() && hints("no such program", false).is_empty());
+    }
+}

@@ -1,0 +1,98 @@
+//! Writes the trace: merges the raw events of all sources, and puts the file in place.
+use super::builder::{Seen, TraceBuilder};
+use super::sources::merge::{Finished, Merge};
+use super::sources::spill::{NotedExecs, Spill};
+use super::target::Target;
+use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::terminal::{bar, print};
+use ptarmigan_replay::{Context, Failure};
+use ptarmigan_trace::{FaultFlags, Header, Kind, Sampled, Summary, Unseen, Writer};
+use std::fs::{self, File};
+use std::io::BufWriter;
+
+/// The raw events of all sources, before they are merged.
+pub(super) struct Deliveries {
+    /// The first process.
+    pub(super) root: i32,
+    pub(super) finished: Finished,
+    pub(super) execs: NotedExecs,
+}
+
+/// Merges the raw events into the trace, puts it in place when it is complete, and says so.
+/// `program` names the recorded command in messages.
+pub(super) fn write(
+    target: &Target,
+    level: i32,
+    header: &Header,
+    spill: &Spill,
+    deliveries: Deliveries,
+    program: &str,
+) -> Result<(), Failure> {
+    let Deliveries { root, finished: Finished { streams, lost, failed }, mut execs } = deliveries;
+    let problem = target.problem();
+    let partial = spill.path("trace");
+    let out = BufWriter::new(File::create(&partial).context(&problem)?);
+    let writer = Writer::new(out, header, level).context(&problem)?;
+    let progress = bar::spinner();
+    let mut lookup = |pid, time| execs.after(pid, time);
+    let mut model = TraceBuilder::new(writer, root, &mut lookup);
+    for (n, raw) in Merge::new(streams, spill.room.ended()).enumerate() {
+        if n % (1 << 16) == 0 {
+            progress.set_message(format!("writing: {n} events"));
+        }
+        model.feed(raw).context(&problem)?;
+    }
+    progress.finish_and_clear();
+    if !model.started() {
+        let why = failed.map(|e| format!(": {e}")).unwrap_or_default();
+        return Err(Failure::new(format!("nothing of {program} was recorded; {lost} events were lost{why}")));
+    }
+    let (writer, seen) = model.finish().context(&problem)?;
+    let (_, summary) = writer.finish(lost + seen.refused).context(&problem)?;
+    let file = target.install(&partial, header.name())?;
+    let bytes = fs::metadata(&file).map(|m| m.len()).unwrap_or(0);
+    print::error(&format!("{}: {}", file.display(), written(&summary, bytes)));
+    gaps(&seen);
+    if header.unseen.has(Unseen::END) {
+        let why = failed.map_or("no room on the disk".to_owned(), |e| e.to_string());
+        print::error(&format!("the recording ended before the command did: {why}"));
+    }
+    Ok(())
+}
+
+/// Says which parts of the command are missing.
+fn gaps(seen: &Seen) {
+    if seen.found > 0 {
+        print::error(&format!(
+            "{} appeared without a recorded fault (see docs/recording.md#what-is-found-at-stops); counts \
+             are corrected",
+            several(seen.found, "page table")
+        ));
+    }
+    for (n, what) in [
+        (seen.other_tracer, "under another tracer"),
+        (seen.narrow, "32-bit"),
+        (seen.blank, "ended at their start"),
+    ] {
+        if n > 0 {
+            print::error(&format!("programs that were not recorded ({what}): {n}"));
+        }
+    }
+}
+
+/// Summarizes the trace, in the numbers that `inspect` counts.
+fn written(summary: &Summary, bytes: u64) -> String {
+    let faults = summary.count(&Kind::Fault { page: 0, flags: FaultFlags(0) });
+    let execs = summary.count(&Kind::Exec { stack_end: 0, arg_pages: 0 });
+    let samples = summary.count(&Kind::Truth { tables: 0, at: Sampled::Exit });
+    format!(
+        "{} ({}), {}, {}, {} of VmPTE, {} lost, {}",
+        several(summary.events, "event"),
+        several(faults, "fault"),
+        several(summary.tasks.into(), "task"),
+        several(execs, "exec"),
+        several(samples, "sample"),
+        summary.lost,
+        several(bytes, "byte"),
+    )
+}
