@@ -10,6 +10,7 @@ mod signals;
 mod stores;
 mod tables;
 mod threads;
+mod traps;
 
 use ptsan::watch::{Changed, Watch};
 use ptsan::{Arch, Config, Sanitizer};

@@ -12,7 +12,7 @@ const INSIDE: &str = "PTSAN_TEST_INSIDE";
 pub fn alone(name: &str) -> Output {
     let me = std::env::current_exe().expect("this program");
     Command::new(me)
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .args(["--exact", name, "--include-ignored", "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
         .output()
         .expect("runs")
@@ -70,7 +70,8 @@ fn a_breakpoint_elsewhere_ends_the_process_as_ever() {
         // SAFETY: as above.
         return watched(|| unsafe { std::arch::asm!("int3") });
     }
-    dies_of("signals::a_breakpoint_elsewhere_ends_the_process_as_ever", libc::SIGTRAP);
+    let text = dies_of("signals::a_breakpoint_elsewhere_ends_the_process_as_ever", libc::SIGTRAP);
+    assert!(!text.contains("ptsan: "), "{text}");
 }
 
 #[test]

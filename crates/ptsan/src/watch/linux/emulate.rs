@@ -7,7 +7,7 @@ use super::escape::{self, End, KernelRun, Pending};
 use super::lock::{self, Held};
 use super::ram::PAGE;
 use super::region::{Region, Subject};
-use super::registers::{self, Registers, SYNCHRONOUS};
+use super::registers::{self, Registers};
 use crate::watch::Error;
 use crate::watch::error::Code;
 use std::arch::naked_asm;
@@ -43,7 +43,7 @@ pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
         }
         let mask = at.mask();
         run.pending.set(Some(Pending { rip: at.get(libc::REG_RIP), exception, mask }));
-        at.set_mask(mask | !SYNCHRONOUS);
+        at.set_mask(registers::mask_of_one_instruction(mask));
         at.set(libc::REG_RIP, breakpoint as *const () as i64);
         true
     });

@@ -1,5 +1,6 @@
 //! The interrupted thread: its registers, its signal mask, its `errno`.
 use std::ffi::{c_int, c_void};
+use std::fmt;
 use std::mem::MaybeUninit;
 
 /// `si_code` of a `SIGSEGV` by an access that the page does not allow.
@@ -7,10 +8,12 @@ pub(super) const SEGV_ACCERR: c_int = 2;
 
 /// `si_code` of a `SIGTRAP` by the trap flag.
 pub(super) const TRAP_TRACE: c_int = 2;
-/// `si_code` of a debug exception whose cause the processor did not say. Linux says so if the bit
-/// for the trap flag was lost on the way through a hypervisor. A breakpoint instruction has another
-/// code.
+/// `si_code` of a debug exception without a cause in DR6. The trap flag gives it too if a hypervisor
+/// loses bit BS of DR6 before the kernel reads the register, as it happens at timer ticks (see "How
+/// the sanitizer sees stores" in docs/architecture.md). A breakpoint instruction has another code.
 pub(super) const TRAP_BRKPT: c_int = 1;
+/// The debug exception, in the register [`libc::REG_TRAPNO`] of the signal frame.
+const DEBUG_EXCEPTION: i64 = 1;
 
 /// Signals that the instruction itself may raise, in the kernel's bits: they are never blocked.
 pub(super) const SYNCHRONOUS: u64 = bit(libc::SIGSEGV)
@@ -19,6 +22,13 @@ pub(super) const SYNCHRONOUS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGILL)
     | bit(libc::SIGFPE)
     | bit(libc::SIGABRT);
+
+/// Returns the mask for the instruction that a handler lets the thread execute, from the mask of
+/// the code under test. Only signals of the instruction itself come in. `SIGTRAP` does even if the
+/// code blocks it: the kernel ends a process that raises a blocked one.
+pub(super) const fn mask_of_one_instruction(mask: u64) -> u64 {
+    (mask | !SYNCHRONOUS) & !bit(libc::SIGTRAP)
+}
 
 /// The calls of `arch_prctl` that read the start of a segment.
 pub(super) const ARCH_GET_FS: c_int = 0x1003;
@@ -80,6 +90,11 @@ impl Registers {
         self.set(GENERAL[usize::from(number)], value.cast_signed());
     }
 
+    /// Returns whether the thread's last exception was a debug exception.
+    pub(super) fn is_debug_exception(&self) -> bool {
+        self.get(libc::REG_TRAPNO) == DEBUG_EXCEPTION
+    }
+
     /// Returns the signal mask. The kernel's mask is these 8 bytes; the rest of the C library's
     /// type is not there.
     pub(super) fn mask(&self) -> u64 {
@@ -132,8 +147,36 @@ impl Drop for KeepErrno {
     }
 }
 
+/// A line of bounded length, formatted without an allocation. The rest of a longer one is left out.
+#[derive(Debug)]
+struct Line {
+    bytes: [u8; 256],
+    length: usize,
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.length..];
+        let now = text.len().min(room.len());
+        room[..now].copy_from_slice(&text.as_bytes()[..now]);
+        self.length += now;
+        Ok(())
+    }
+}
+
+/// Writes formatted text to standard error, without its lock and without an allocation.
+pub(super) fn say_formatted(text: fmt::Arguments<'_>) {
+    let mut line = Line { bytes: [0; 256], length: 0 };
+    let _ = fmt::Write::write_fmt(&mut line, text);
+    say_bytes(&line.bytes[..line.length]);
+}
+
 /// Writes to standard error, without its lock.
 pub(super) fn say(text: &str) {
+    say_bytes(text.as_bytes());
+}
+
+fn say_bytes(text: &[u8]) {
     // SAFETY: reads `text` only. A failed write cannot be reported.
     let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }

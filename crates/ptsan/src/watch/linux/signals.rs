@@ -180,6 +180,10 @@ unsafe fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
         libc::SIG_IGN if !by_kernel => {}
         // The kernel does not let a process ignore a fault.
         libc::SIG_DFL | libc::SIG_IGN => {
+            if signal == libc::SIGTRAP {
+                // SAFETY: the caller guarantees that the arguments are those of a handler.
+                unsafe { step::say_unexplained(&*info, &Registers::new(context)) };
+            }
             // SAFETY: all zero is the default action.
             let default: libc::sigaction = unsafe { std::mem::zeroed() };
             // SAFETY: the default action runs no code of this process. A fault is raised again when

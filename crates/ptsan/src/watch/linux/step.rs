@@ -4,7 +4,7 @@ use super::list;
 use super::lock::{self, Held};
 use super::ram::PAGE;
 use super::region::{By, Region};
-use super::registers::{self, Registers, SYNCHRONOUS};
+use super::registers::{self, Registers};
 use super::rep::{self, Repeated};
 use super::width;
 use crate::watch::store::Changed;
@@ -153,6 +153,25 @@ pub(super) fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     true
 }
 
+/// Says what is known of a trap that no store explains, before it ends the process. Silent about
+/// traps that are the business of the code under test, such as its breakpoints.
+pub(super) fn say_unexplained(info: &libc::siginfo_t, at: &Registers) {
+    // SAFETY: the left side says that this thread holds the lock, and no other code touches the
+    // step while it is read.
+    let under_way = lock::is_mine() && unsafe { (*STEP.0.get()).active };
+    if under_way || at.is_debug_exception() {
+        registers::say_formatted(format_args!(
+            "ptsan: SIGTRAP with code {} at {:#x} ends the process: it belongs to no watched store \
+             (one under way on this thread: {}; exception {}; blocked signals {:#x})\n",
+            info.si_code,
+            at.get(libc::REG_RIP),
+            if under_way { "yes" } else { "no" },
+            at.get(libc::REG_TRAPNO),
+            at.mask(),
+        ));
+    }
+}
+
 /// Undoes the preparations for an instruction that will not be completed.
 fn abandon(at: &mut Registers) {
     if !lock::is_mine() {
@@ -175,6 +194,7 @@ impl Step {
         rip == self.rip || matches!(self.way, Way::Copy(r) if rip == r.copy as i64)
     }
 
+    /// Returns whether a `SIGTRAP` with this `si_code` ends the step. The trap flag gives two codes.
     fn is_over(&self, code: i32, rip: i64) -> bool {
         self.active
             && match self.way {
@@ -212,7 +232,7 @@ impl Step {
         self.active = true;
         self.rip = at.get(libc::REG_RIP);
         self.mask = at.mask();
-        at.set_mask(self.mask | !SYNCHRONOUS);
+        at.set_mask(registers::mask_of_one_instruction(self.mask));
         let flags = at.get(libc::REG_EFL);
         self.traced = flags & TRAP != 0;
         (self.way, self.left) = (Way::Trap, 0);
