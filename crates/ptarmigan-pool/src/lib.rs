@@ -2,7 +2,12 @@
 //! [`PagePool`], and [`PagePool::stacks`] for stacks with guards.
 //!
 //! `machine` is the pool, made of the parts of the crate `ptarmigan`; `seats` says which of its
-//! CPUs a thread is; `state` and `arena` make its pages, `stack` makes stacks.
+//! CPUs a thread is; `state` and `arena` make its pages, `stack` makes stacks. `acquire` is the
+//! future that waits for a page, `raw` and `region` are for kernels and devices.
+#[cfg(not(target_os = "linux"))]
+compile_error!("ptarmigan-pool needs Linux: its README has the platforms");
+
+mod acquire;
 mod arena;
 mod config;
 mod error;
@@ -12,17 +17,22 @@ mod machine;
 mod mapping;
 mod meminfo;
 mod page;
+mod raw;
+mod region;
 mod seats;
 mod stack;
 mod state;
 mod topology;
 
+pub use acquire::{Acquire, AcquireIn, ArcAcquire};
 pub use arena::RawPage;
 pub use config::{Bind, HugePages, PoolConfig};
 pub use error::{PoolError, Refusal, StateError};
 pub use hook::{MetricsHook, PoolEvent};
 pub use meminfo::{PoolMemory, PoolNodeMemory};
 pub use page::{ArcPage, Page, PageIn, PoolHandle};
+pub use raw::RawArcPage;
+pub use region::{ArcRegion, Region, RegionIn};
 pub use stack::{ArcStack, Stack, Stacks};
 pub use state::{PageState, Zeroed};
 pub use topology::Topology;
@@ -81,7 +91,11 @@ use std::time::Instant;
 ///   [`PoolConfig::hook`] hears of everything that is no hit.
 /// * **Failure**: no function panics for lack of memory. A pool that is full says so; pages that
 ///   rest in other threads' magazines count against it, at most as many as [`PoolConfig`] sets. A
-///   page that is forgotten (`mem::forget`) is lost until the pool ends, and is not destructed.
+///   page that is forgotten (`mem::forget`), or kept as an address, is not destructed, and its
+///   memory stays until the process ends.
+/// * **Back-pressure**: [`acquire`](PagePool::acquire) waits for a page, in order.
+/// * **Kernels and devices** hold pages as [`RawArcPage`]s, and are told of the memory of all pages
+///   as a [`RegionIn`].
 /// * **Fork**: a child has copies of the pages that are out, and may use and drop them. A pool of
 ///   its parent's hands out the pages in the magazines of the thread that forked, and then says
 ///   [`PoolError::Forked`]; it neither takes pages back nor gives them to the host.
@@ -130,6 +144,11 @@ pub struct PoolStats {
     pub capacity: usize,
     /// Threads that have magazines of their own now.
     pub threads: usize,
+    /// Futures that wait for a page now ([`PagePool::acquire`]).
+    pub waiting: usize,
+    /// Pages that went from their last owner to a future so far, without the magazines. They are
+    /// counted as taken back and as handed out, too.
+    pub passed_on: usize,
 }
 
 impl PagePool<Zeroed> {
@@ -192,6 +211,54 @@ impl<S: PageState> PagePool<S> {
         Ok(unsafe { PageIn::new(self.clone(), base) })
     }
 
+    /// A page in its state, once there is one: the future waits while the pool is full, and gets
+    /// the page that is given back next, after those that have waited longer. It needs no runtime.
+    ///
+    /// ```
+    /// use ptarmigan_pool::{PagePool, PoolConfig};
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pool = PagePool::new(PoolConfig { capacity: 4096, ..PoolConfig::default() })?;
+    /// let only = pool.acquire();                      // `.await` it in an `async` function
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// let Poll::Ready(only) = pin!(only).poll(&mut cx) else { panic!("the pool has a page") };
+    /// let mut next = pin!(pool.acquire());
+    /// assert!(next.as_mut().poll(&mut cx).is_pending(), "it is full");
+    /// drop(only?);                                    // wakes
+    /// assert!(next.poll(&mut cx).is_ready());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Fairness
+    ///
+    /// Futures are served in the order in which they were first polled, and a new one joins behind
+    /// them. [`page`](Self::page) does not wait in line: it takes a page that rests in its thread's
+    /// magazines. While a future waits, no page that is given back goes there.
+    ///
+    /// # Threads that are idle
+    ///
+    /// Pages that rest in the magazines of a thread that does nothing with the pool are out of reach,
+    /// twice [`PoolConfig::magazine`] of them at the most, and half of the pool in all threads
+    /// together. So at least half of the pages of a full pool are with their users, whose next page
+    /// goes to a future. A runtime's thread should call [`hand_over`](Self::hand_over) before it
+    /// sleeps (`on_thread_park` of Tokio), which serves futures with the rest.
+    ///
+    /// # Errors
+    ///
+    /// The future's output is [`PoolError::State`] or [`PoolError::Forked`], never
+    /// [`PoolError::Full`].
+    pub fn acquire(&self) -> Acquire<'_, S> {
+        AcquireIn::new(self)
+    }
+
+    /// As [`acquire`](Self::acquire); the future and its page own a share of the pool.
+    pub fn arc_acquire(self: &Arc<Self>) -> ArcAcquire<S> {
+        AcquireIn::new(self.clone())
+    }
+
     /// The page at `base` again, which was kept as an address: all of it counts as lent for
     /// writing.
     ///
@@ -207,8 +274,8 @@ impl<S: PageState> PagePool<S> {
             self.core().workshop().arena.keep(self.core().map().raw(base), false);
         }
         // SAFETY: 1. a page that is kept as an address has not been given back, and the caller
-        // gives it to this call alone (1., 2.).
-        unsafe { PageIn::again(self, base) }
+        // gives it to this call alone (1., 2.). 2. all of it counts as lent.
+        unsafe { PageIn::again(self, base, self.page_size()) }
     }
 
     /// The page at `base` again, as [`page_from_raw`](Self::page_from_raw), for addresses that come
@@ -245,8 +312,9 @@ impl<S: PageState> PagePool<S> {
     ///    [`Page::into_raw`](PageIn::into_raw), and this is the only call for it.
     pub unsafe fn try_page_from_raw(&self, base: NonNull<u8>) -> Result<Page<'_, S>, PoolError> {
         self.core().unkeep(base)?;
-        // SAFETY: 1. the page is kept as an address, and from now on no more.
-        Ok(unsafe { PageIn::again(self, base) })
+        // SAFETY: 1. the page is kept as an address, and from now on no more. 2. all of it counts
+        // as lent.
+        Ok(unsafe { PageIn::again(self, base, self.page_size()) })
     }
 
     /// Bytes in a page.
@@ -288,9 +356,10 @@ impl<S: PageState> PagePool<S> {
         // is going on. At no moment is a count below 0 or above the number of pages.
         let sensible = |n: usize| if (n as isize) < 0 { 0 } else { n.min(core.pages()) };
         let above_zero = |n: usize| if (n as isize) < 0 { 0 } else { n };
+        let passed_on = core.passed_on();
         PoolStats {
-            allocs: level.allocs,
-            frees: level.frees,
+            allocs: level.allocs.wrapping_add(passed_on),
+            frees: level.frees.wrapping_add(passed_on),
             hits: above_zero(level.allocs.wrapping_sub(level.refills).wrapping_sub(level.misses)),
             refills: level.refills,
             misses: level.misses,
@@ -304,6 +373,8 @@ impl<S: PageState> PagePool<S> {
             still_in_use: shop.still_in_use.load(Relaxed),
             capacity: core.pages() * size,
             threads: core.seated(),
+            waiting: core.waiting(),
+            passed_on,
         }
     }
 }
@@ -318,6 +389,7 @@ impl<S: PageState> Drop for PagePool<S> {
         // SAFETY: it came from a box in `with_state`, which is dropped here once; no thread reaches
         // it any more, as the link is closed and pages borrow the pool or own a share of it.
         let mut core = unsafe { Box::from_raw(self.core.as_ptr()) };
+        core.keep_what_is_out();
         core.end();
     }
 }

@@ -106,6 +106,33 @@ impl<H: PoolHandle> PageIn<H> {
         PageIn { pool, base, dirty: 0 }
     }
 
+    /// A page that was kept as an address, `dirty` bytes of it lent for writing.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`new`](Self::new).
+    /// 2. In pools of zero pages only the first `dirty` bytes may differ from zero.
+    #[inline]
+    pub(super) unsafe fn again(pool: H, base: NonNull<u8>, dirty: usize) -> Self {
+        PageIn { pool, base, dirty }
+    }
+
+    /// Takes it apart without giving the page back: handle, address, bytes lent for writing.
+    #[inline]
+    pub(super) fn into_parts(self) -> (H, NonNull<u8>, usize) {
+        let page = ManuallyDrop::new(self);
+        // SAFETY: the page is not used again, so its handle has one owner: the caller.
+        (unsafe { std::ptr::read(&page.pool) }, page.base, page.dirty)
+    }
+
+    /// Returns the number of the page in its pool, from 0 on: the place of its memory in the pool's
+    /// [region](super::RegionIn). It tells pages apart that are out at the same time, and says
+    /// nothing of who has the page: no call takes it for a page.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.pool.core().map().number(self.base)
+    }
+
     /// The pool it belongs to.
     pub fn pool(&self) -> &PagePool<H::State> {
         &self.pool
@@ -119,10 +146,13 @@ impl<H: PoolHandle> PageIn<H> {
     }
 }
 
-impl<'p, S: PageState> Page<'p, S> {
+impl<S: PageState> Page<'_, S> {
     /// Gives up the type, to keep the page as an address: for pages that foreign code holds. The
     /// page is out until [`PagePool::page_from_raw`] or [`PagePool::try_page_from_raw`] makes it a
-    /// page again.
+    /// page again. If the pool ends before, the memory of the page stays until the process ends.
+    ///
+    /// Code that holds a page for longer than a borrow lasts should use an [`ArcPage`], whose
+    /// [`into_raw`](ArcPage::into_raw) keeps the pool.
     #[inline]
     pub fn into_raw(self) -> RawPage {
         let page = ManuallyDrop::new(self);
@@ -130,16 +160,6 @@ impl<'p, S: PageState> Page<'p, S> {
             page.pool.core().workshop().arena.keep(page.raw(), true);
         }
         page.raw()
-    }
-
-    /// A page that was kept as an address, all of it lent for writing.
-    ///
-    /// # Safety
-    ///
-    /// 1. `base` must have come from `take` of the core of `pool`, and nobody else has it.
-    #[inline]
-    pub(super) unsafe fn again(pool: &'p PagePool<S>, base: NonNull<u8>) -> Self {
-        PageIn { pool, base, dirty: pool.page_size() }
     }
 }
 
@@ -155,7 +175,34 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), n) }
     }
 
-    /// A pointer to write through, anywhere in the page.
+    /// The first `n` bytes (all, if the page has fewer), as a pointer with its length: for code
+    /// that writes and takes no slice, such as a system call. It may be used until the page is
+    /// given back. Only these bytes are cleared when the page is dropped, if it is lent in no other
+    /// way; to write beyond them through it is to write beyond the end of a buffer.
+    ///
+    /// ```
+    /// # use ptarmigan_pool::{PagePool, PoolConfig};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pool = PagePool::new(PoolConfig { page_size: 64 << 10, ..PoolConfig::default() })?;
+    /// let mut page = pool.page()?;
+    /// let buffer = page.prefix_ptr(1500);
+    /// // recv(socket, buffer.cast(), buffer.len(), 0)
+    /// # // SAFETY: the first byte of 1,500 that are ours.
+    /// # unsafe { buffer.cast::<u8>().write(7) };
+    /// assert_eq!((buffer.len(), page.dirty(), page[0]), (1500, 1500, 7));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn prefix_ptr(&mut self, n: usize) -> NonNull<[u8]> {
+        let n = n.min(self.pool.page_size());
+        self.dirty = self.dirty.max(n);
+        NonNull::slice_from_raw_parts(self.base, n)
+    }
+
+    /// A pointer to write through, anywhere in the page: all of it will be cleared. Code that
+    /// writes to the front only should use [`prefix_ptr`](Self::prefix_ptr), which costs as much
+    /// clearing as it lends.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.dirty = self.pool.page_size();

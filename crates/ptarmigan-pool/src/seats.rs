@@ -1,5 +1,6 @@
 //! Which CPU of a pool the calling thread is: a thread takes a slot the first time it needs one and
 //! leaves it when it ends.
+use super::acquire::Wakers;
 use super::fork::Process;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +21,8 @@ const WAYS: usize = 4;
 /// A pool's work for a thread that ends.
 pub(super) trait Leave {
     /// Takes the seat back. The thread that calls it is the one that had it, and does not use it
-    /// again.
-    fn leave(&self, seat: Seat);
+    /// again. Returns the wakers of futures that got its pages.
+    fn leave(&self, seat: Seat) -> Wakers;
 }
 
 /// From threads to their pool, while there is one.
@@ -67,11 +68,13 @@ impl Link {
         if self.is_forked() {
             return;
         }
-        if let Some(pool) = &*self.pool.lock().unwrap_or_else(PoisonError::into_inner) {
+        let woken = self.pool.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|pool| {
             // SAFETY: the link is open and stays so while it is locked, so the pool is valid
             // (contract of `open`).
-            unsafe { &*pool.0 }.leave(seat);
-        }
+            unsafe { &*pool.0 }.leave(seat)
+        });
+        // Not under the lock: a waker may drop the last share of the pool, which closes the link.
+        drop(woken);
     }
 
     fn is_closed(&self) -> bool {

@@ -1,8 +1,11 @@
 //! Pools in a child that a fork made: pages that are out stay usable, no call waits for a lock of a
 //! thread that does not exist in the child, and the parent's pool is as it was.
 mod child;
-use ptarmigan_pool::{PagePool, PoolConfig, PoolError, Stacks, Topology};
+use ptarmigan_pool::{Acquire, PagePool, PoolConfig, PoolError, Region, Stacks, Topology};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const KIB: usize = 1 << 10;
@@ -130,4 +133,44 @@ fn a_child_never_waits_for_a_thread_that_is_not_there() {
         done.store(true, SeqCst);
     });
     assert_eq!(pool.stats().in_use, 0);
+}
+
+#[test]
+fn futures_and_regions_of_a_parent_end_in_its_child_and_its_thread_s_pages_are_there() {
+    if child::passes("futures_and_regions_of_a_parent_end_in_its_child_and_its_thread_s_pages_are_there") {
+        return;
+    }
+    let pool = PagePool::stacks(config(64)).expect("it is small");
+    let region = pool.region().expect("this is no child");
+    let (rested, is_resting) = mpsc::channel();
+    let (go, may_go) = mpsc::channel::<(Acquire<'_, Stacks>, Region<'_, Stacks>)>();
+    std::thread::scope(|s| {
+        let pool = &pool;
+        let forks = s.spawn(move || {
+            drop((0..4).map(|_| pool.page().expect("64 fit")).collect::<Vec<_>>());
+            rested.send(()).expect("the test waits");
+            let (future, region) = may_go.recv().expect("the test goes on");
+            fork(|| {
+                let mut future = pin!(future);
+                let mut cx = Context::from_waker(Waker::noop());
+                let waits = future.as_mut().poll(&mut cx);
+                let ends = matches!(waits, Poll::Ready(Err(PoolError::Forked)));
+                // Of the thread's magazines, although a future waited at the fork.
+                let held = pool.page().is_ok();
+                let new = pin!(pool.acquire()).poll(&mut cx).is_ready();
+                let fixed = matches!(pool.region().err(), Some(PoolError::Forked));
+                drop(region);
+                ends && held && new && fixed
+            });
+        });
+        is_resting.recv().expect("the thread is there");
+        let mut all: Vec<_> = std::iter::from_fn(|| pool.page().ok()).collect();
+        let mut future = pool.acquire();
+        let waits = std::pin::Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(waits.is_pending());
+        go.send((future, region)).expect("the thread waits");
+        forks.join().expect("the child ends well");
+        drop(all.pop());
+        assert_eq!(pool.stats().waiting, 0, "the thread dropped the future");
+    });
 }

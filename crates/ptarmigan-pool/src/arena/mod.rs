@@ -17,6 +17,7 @@ use ptarmigan::addr::FRAME_SIZE;
 use rustix::mm::{Advice, madvise};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// The configuration of an arena.
 pub(super) struct ArenaShape<'a> {
@@ -41,6 +42,8 @@ pub(super) struct Arena {
     guards: Option<Guards>,
     /// Pages that are kept as addresses.
     kept: Option<Bits>,
+    /// Regions that exist: no memory goes back. Held for reading while memory goes back.
+    fixed: RwLock<usize>,
     /// Whether the memory stays when the arena goes.
     stays: AtomicBool,
     mapping: ManuallyDrop<Mapping>,
@@ -123,6 +126,7 @@ impl Arena {
             pages,
             guards,
             kept,
+            fixed: RwLock::new(0),
             stays: AtomicBool::new(false),
             mapping: ManuallyDrop::new(mapping),
         })
@@ -164,9 +168,34 @@ impl Arena {
         self.stays.store(true, Relaxed);
     }
 
+    /// Returns whether the memory stays until the process ends.
+    pub fn stays(&self) -> bool {
+        self.stays.load(Relaxed)
+    }
+
+    /// From now on no memory goes back to the host, until [`unfix`](Self::unfix) is called as often.
+    /// Waits for memory that goes back now.
+    pub fn fix(&self) {
+        *self.fixed.write().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    /// Undoes [`fix`](Self::fix).
+    pub fn unfix(&self) {
+        *self.fixed.write().unwrap_or_else(PoisonError::into_inner) -= 1;
+    }
+
+    /// Returns whether no memory goes back to the host now.
+    pub fn is_fixed(&self) -> bool {
+        *self.lock_fixed() > 0
+    }
+
+    fn lock_fixed(&self) -> RwLockReadGuard<'_, usize> {
+        self.fixed.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gives the memory of pages back to the host, with one call for each run of neighbours. They
     /// are zero then, as far as their first `needed` bytes. Memory that the host does not take
-    /// (locked memory, say) is cleared so far instead.
+    /// (locked memory, say), or that is [fixed](Self::fix), is cleared so far instead.
     ///
     /// # Safety
     ///
@@ -183,8 +212,19 @@ impl Arena {
                 Refusal::new("madvise(MADV_DONTNEED)", at.addr().get(), len, e.raw_os_error(), advice)
             })
         };
-        numbers.sort_unstable();
+        let clear = |number: u32| {
+            let page = self.map.nth(number as usize);
+            // SAFETY: the caller's, and writable (1.).
+            unsafe { page.base().as_ptr().write_bytes(0, needed.min(page.size())) };
+        };
         let mut all = GivenBack::default();
+        // To the end: a kernel must not be told of memory that is about to go.
+        let fixed = self.lock_fixed();
+        if *fixed > 0 {
+            numbers.iter().copied().for_each(clear);
+            return all;
+        }
+        numbers.sort_unstable();
         for run in numbers.chunk_by(|a, b| a + 1 == *b) {
             all.calls += 1;
             let refused = match give_back_run(run) {
@@ -200,9 +240,7 @@ impl Arena {
                 if run.len() > 1 && give_back_run(&[*one]).is_ok() {
                     (all.pages, all.calls) = (all.pages + 1, all.calls + 1);
                 } else {
-                    let page = self.map.nth(*one as usize);
-                    // SAFETY: the caller's, and writable (1.).
-                    unsafe { page.base().as_ptr().write_bytes(0, needed.min(page.size())) };
+                    clear(*one);
                 }
             }
         }

@@ -54,6 +54,9 @@ impl<S: PageState> Core<S> {
 
     /// Gives back a node's pages that have decayed, as many as there is room to list; how many.
     fn give_due(&self, pin: &Pinned<'_>, node: NodeId, room: &mut [u32]) -> u32 {
+        if self.due[usize::from(node.0)].load(Relaxed) == 0 || self.workshop().arena.is_fixed() {
+            return 0;
+        }
         let due = &self.due[usize::from(node.0)];
         let want = due.load(Relaxed).min(room.len() as u32);
         if want == 0 {
@@ -68,7 +71,7 @@ impl<S: PageState> Core<S> {
     }
 
     /// Pages of the seats that threads share go to the depots.
-    fn hand_over_common(&self) {
+    pub(super) fn hand_over_common(&self) {
         for node in self.nodes() {
             let _alone = lock(&self.common[usize::from(node.0)]);
             self.lists_on(&self.common_pin(node)).hand_over();
@@ -80,8 +83,14 @@ impl<S: PageState> Core<S> {
         if self.is_forked() {
             return;
         }
+        self.hand_over_own();
+        self.settle();
+    }
+
+    /// As [`hand_over`](Self::hand_over), and no future is served.
+    pub(super) fn hand_over_own(&self) {
         if let Some(seat) = seats::find(self.id, &self.link, || None) {
-            // SAFETY: 1. and 2. as in `take`.
+            // SAFETY: 1. and 2. as in `take_at_hand`.
             self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
                 .hand_over();
         }
@@ -101,16 +110,17 @@ impl<S: PageState> Core<S> {
             };
             self.nodes().map(node).map(|n| n as usize).sum()
         });
+        self.settle();
         pages * self.map().size()
     }
 
     /// Gives back whatever the depots and the calling thread hold; bytes.
     pub fn trim(&self) -> usize {
-        if self.is_forked() {
+        if self.is_forked() || self.workshop().arena.is_fixed() {
             return 0;
         }
         self.hand_over_common();
-        self.hand_over();
+        self.hand_over_own();
         let pages: usize = self.seated_do(|pin| {
             let mut room = [0; PIECE];
             let mut all = |n| {
@@ -119,6 +129,7 @@ impl<S: PageState> Core<S> {
             };
             self.nodes().map(&mut all).sum()
         });
+        self.settle();
         pages * self.map().size()
     }
 }

@@ -1,7 +1,9 @@
 //! A pool as a small machine: frames that are pages of the arena, quicklists whose CPUs are
-//! threads. Decay is in `decay`.
+//! threads. Decay is in `decay`, futures that wait for a page are served in `wait`.
 mod decay;
+mod wait;
 
+use super::acquire::{Queue, Wakers};
 use super::arena::{Arena, ArenaShape, Map, RawPage};
 use super::config::{Bind, PoolConfig, Shape};
 use super::error::PoolError;
@@ -33,6 +35,10 @@ pub(super) struct Core<S: PageState> {
     machine: MachineId,
     pub lists: Lists<S>,
     link: Arc<Link>,
+    /// Futures that wait for a page. Its word is the pool's number while there are none.
+    waiters: Queue<wait::Served>,
+    /// Pages that went from their last owner to a future, without the lists.
+    passed_on: AtomicUsize,
     /// Slots that no thread has, and how many these are.
     free: Mutex<Vec<u16>>,
     spare: AtomicUsize,
@@ -129,11 +135,14 @@ impl<S: PageState> Core<S> {
         let lists =
             Quicklists::new(&mut memory, sizes, source).map_err(|e| PoolError::Host(e.to_string()))?;
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let id = NUMBERS.fetch_add(1, Relaxed);
         Ok(Core {
-            id: NUMBERS.fetch_add(1, Relaxed),
+            id,
             machine,
             lists,
             link: Arc::new(Link::closed()),
+            waiters: Queue::new(id),
+            passed_on: AtomicUsize::new(0),
             free: Mutex::new((0..slots).rev().collect()),
             spare: AtomicUsize::new(slots.into()),
             slots,
@@ -165,6 +174,16 @@ impl<S: PageState> Core<S> {
         self.lists.source().frames().counts().total as usize
     }
 
+    /// Returns the number of futures that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Returns the number of pages that went from their last owner to a future, without the lists.
+    pub fn passed_on(&self) -> usize {
+        self.passed_on.load(Relaxed)
+    }
+
     /// Threads that have a slot.
     pub fn seated(&self) -> usize {
         usize::from(self.slots) - self.spare.load(Relaxed)
@@ -186,22 +205,30 @@ impl<S: PageState> Core<S> {
     /// A page in its state, the caller's own.
     #[inline]
     pub fn take(&self) -> Result<NonNull<u8>, PoolError> {
-        if let Some(seat) = seats::at_hand(self.id) {
-            // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
-            let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
-            // SAFETY: 1. the lists were made for `LAYOUT`, which has this level alone.
-            if let Some(page) = unsafe { self.lists_on(&pin).root_at_hand(LEVEL) } {
-                return Ok(self.map().page(page.into_raw()).base());
-            }
+        // Not while a future waits.
+        match self.take_at_hand(self.waiters.word()) {
+            Some(base) => Ok(base),
+            None => self.take_slow(),
         }
-        self.take_slow()
+    }
+
+    /// Takes a page from the calling thread's magazines, if its slot is one of pool number `id`.
+    #[inline]
+    fn take_at_hand(&self, id: u64) -> Option<NonNull<u8>> {
+        let seat = seats::at_hand(id)?;
+        // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
+        let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
+        // SAFETY: 1. the lists were made for `LAYOUT`, which has this level alone.
+        let page = unsafe { self.lists_on(&pin).root_at_hand(LEVEL) }?;
+        Some(self.map().page(page.into_raw()).base())
     }
 
     #[cold]
     #[inline(never)]
     fn take_slow(&self) -> Result<NonNull<u8>, PoolError> {
         if self.is_forked() {
-            return Err(PoolError::Forked);
+            // The word of the queue is as it was at the fork.
+            return self.take_at_hand(self.id).ok_or(PoolError::Forked);
         }
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
@@ -209,10 +236,12 @@ impl<S: PageState> Core<S> {
             // caller may use it.
             self.lists_on(pin).alloc(LEVEL, AllocFlags::URGENT)
         });
-        match page {
+        let taken = match page {
             Ok(page) => Ok(self.map().page(page.into_raw()).base()),
             Err(_) => Err(Workshop::<S>::why().map_or_else(|| self.full(), PoolError::State)),
-        }
+        };
+        self.settle();
+        taken
     }
 
     fn full(&self) -> PoolError {
@@ -269,8 +298,8 @@ impl<S: PageState> Core<S> {
     pub unsafe fn give(&self, base: NonNull<u8>) {
         // SAFETY: 1. and 2. by the caller. 3. no MMU walks it.
         let mut page = unsafe { Clean::from_raw(self.map().addr(base), LEVEL) };
-        if let Some(seat) = seats::at_hand(self.id) {
-            // SAFETY: 1. and 2. as in `take`.
+        if let Some(seat) = seats::at_hand(self.waiters.word()) {
+            // SAFETY: 1. and 2. as in `take_at_hand`.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
             // SAFETY: 1. `take` had it from these lists, where all are roots.
             match unsafe { self.lists_on(&pin).top_to_hand(page) } {
@@ -291,11 +320,15 @@ impl<S: PageState> Core<S> {
             page.into_raw();
             return;
         }
-        self.seated_do(|pin| {
-            self.upkeep(pin);
-            // SAFETY: 1. it is `Returned`.
-            unsafe { self.lists_on(pin).free_unlinked(page) };
-        });
+        let page = if self.waiters.is_waiting() { self.pass_on(page) } else { Some(page) };
+        if let Some(page) = page {
+            self.seated_do(|pin| {
+                self.upkeep(pin);
+                // SAFETY: 1. it is `Returned`.
+                unsafe { self.lists_on(pin).free_unlinked(page) };
+            });
+        }
+        self.settle();
     }
 
     /// Does something on a seat: the thread's own if it has one or there is one left, else one that
@@ -309,12 +342,12 @@ impl<S: PageState> Core<S> {
         };
         if NodeId(seat.node) != here {
             // The thread has moved to another node: its pages are of the old one.
-            // SAFETY: 1. and 2. as in `take`.
+            // SAFETY: 1. and 2. as in `take_at_hand`.
             self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
                 .hand_over();
             seats::moved(self.id, here.0);
         }
-        // SAFETY: 1. and 2. as in `take`; `here` is a node of the topology, as the seat's was.
+        // SAFETY: 1. and 2. as in `take_at_hand`; `here` is a node of the topology, as the seat's was.
         work(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), here) })
     }
 
@@ -335,9 +368,19 @@ impl<S: PageState> Core<S> {
         Some(Seat { pool: self.id, cpu, node: node.0 })
     }
 
-    /// The pool ends: destructs kept pages, wherever they rest.
+    /// The pool ends: memory stays if a page is out, as its address may be in use, or a region that
+    /// was forgotten may be.
+    pub fn keep_what_is_out(&mut self) {
+        let arena = &self.workshop().arena;
+        if self.lists.counts().live() > 0 || arena.is_fixed() {
+            arena.stay();
+        }
+    }
+
+    /// The pool ends: destructs kept pages, wherever they rest. If the memory stays, that of kept
+    /// pages goes back nevertheless.
     pub fn end(&mut self) {
-        if !S::DESTRUCTS {
+        if !S::DESTRUCTS && !self.workshop().arena.stays() {
             return;
         }
         let pins = (0..self.slots).map(|cpu| (cpu, NodeId(0)));
@@ -354,13 +397,15 @@ impl<S: PageState> Core<S> {
 }
 
 impl<S: PageState> Leave for Core<S> {
-    fn leave(&self, seat: Seat) {
+    fn leave(&self, seat: Seat) -> Wakers {
         // SAFETY: 1. the seat is the calling thread's until it is put on the list below. 2. as in
-        // `take`.
+        // `take_at_hand`.
         self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
             .hand_over();
         let mut free = lock(&self.free);
         free.push(seat.cpu);
         self.spare.store(free.len(), Relaxed);
+        drop(free);
+        self.serve()
     }
 }

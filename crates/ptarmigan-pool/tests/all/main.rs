@@ -2,5 +2,7 @@
 //! fault or are refused calls.
 #[path = "../child/mod.rs"]
 mod child;
+mod lent;
 mod pages;
 mod unwinding;
+mod waiting;

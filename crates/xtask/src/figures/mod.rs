@@ -185,6 +185,7 @@ impl Programs {
             // With the machines that other builds lack.
             FORMATS => &["--package", "ptarmigan-cli", "--bin", "ptarmigan", "--features", "formats"],
             "table-lines" => &["--package", "ptarmigan", "--example", "table-lines"],
+            "page_buffers" => &["--package", "ptarmigan-pool", "--example", "page_buffers"],
             "holt-formats" => {
                 &["--package", "ptarmigan-bench", "--example", "holt-formats", "--features", "formats"]
             }
