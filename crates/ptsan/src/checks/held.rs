@@ -110,6 +110,7 @@ impl Sanitizer {
     }
 
     /// Records that a CPU may hold a table from now on.
+    #[inline]
     pub(crate) fn hold(&mut self, at: FrameRef, holder: Holder, va: u64) {
         let cpus = &self.cpus;
         let arch = &self.config.arch;

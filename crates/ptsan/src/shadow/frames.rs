@@ -46,11 +46,23 @@ impl FrameTable {
     pub(crate) fn find(&self, phys: u64) -> Option<FrameRef> {
         match self.pages.one(phys >> PAGE_SHIFT) {
             One::None => None,
-            One::Frame(index) => {
-                let frame = &self.frames[index as usize];
-                frame.contains(phys).then_some(FrameRef { index, generation: frame.generation })
+            One::Frame { index, whole } => {
+                let frame = self.frames.get(index as usize)?;
+                let found = FrameRef { index, generation: frame.generation };
+                (whole || frame.contains(phys)).then_some(found)
             }
             One::Several => self.find_of_several(phys),
+        }
+    }
+
+    /// Returns whether there is or was a table at `phys`: [`Self::find`] would find it. Seldom
+    /// looks at the frame.
+    #[inline]
+    pub(crate) fn is_known(&self, phys: u64) -> bool {
+        match self.pages.one(phys >> PAGE_SHIFT) {
+            One::None => false,
+            One::Frame { whole: true, .. } => true,
+            One::Frame { .. } | One::Several => self.find(phys).is_some(),
         }
     }
 
@@ -180,7 +192,9 @@ impl FrameTable {
             None => self.frames.push(frame),
         }
         for page in pages(phys, size) {
-            self.pages.insert(page, index);
+            let start = page << PAGE_SHIFT;
+            let whole = phys <= start && phys.saturating_add(size) - start >= 1 << PAGE_SHIFT;
+            self.pages.insert(page, index, whole);
         }
         self.live += 1;
         FrameRef { index, generation }

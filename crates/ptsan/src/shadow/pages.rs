@@ -9,6 +9,8 @@ const LOW_BLOCKS: u64 = 1 << 14;
 const NO_FRAME: u32 = 0;
 /// Stands for a page with several frames.
 const SEVERAL: u32 = u32::MAX;
+/// Beside the number of a frame: its table has the whole page.
+const WHOLE: u32 = 1 << 31;
 
 /// The frames of a page that has had several at a time.
 #[derive(Default)]
@@ -38,29 +40,35 @@ impl Pages {
     pub(super) fn one(&self, page: u64) -> One {
         let (block, at) = place(page);
         let found = match block < LOW_BLOCKS {
-            true => self.low.get(block as usize).and_then(Option::as_ref),
-            false => self.high.get(&block),
+            true => self.low.get(block as usize).and_then(Option::as_deref),
+            false => self.high(block),
         };
         match found.map_or(NO_FRAME, |block| block[at]) {
             NO_FRAME => One::None,
             SEVERAL => One::Several,
-            frame => One::Frame(frame - 1),
+            known => One::Frame { index: (known & !WHOLE) - 1, whole: known & WHOLE != 0 },
         }
+    }
+
+    /// Returns a block that is found by a search. Apart, so that the usual look-up stays short.
+    #[cold]
+    fn high(&self, block: u64) -> Option<&[u32; BLOCK]> {
+        self.high.get(&block).map(|block| &**block)
     }
 
     /// Lists the frames of a page.
     pub(super) fn of(&self, page: u64) -> impl Iterator<Item = u32> + '_ {
         let (one, shared) = match self.one(page) {
             One::None => (None, None),
-            One::Frame(frame) => (Some(frame), None),
+            One::Frame { index, .. } => (Some(index), None),
             One::Several => (None, self.shared.get(&page)),
         };
         let several = shared.into_iter().flat_map(|shared| shared.first.iter().chain(&shared.rest).copied());
         one.into_iter().chain(several)
     }
 
-    /// Adds a frame to a page.
-    pub(super) fn insert(&mut self, page: u64, frame: u32) {
+    /// Adds a frame to a page. `whole` says that its table has the whole page.
+    pub(super) fn insert(&mut self, page: u64, frame: u32, whole: bool) {
         let (block, at) = place(page);
         let empty = || Box::new([NO_FRAME; BLOCK]);
         let known = if block < LOW_BLOCKS {
@@ -72,13 +80,13 @@ impl Pages {
         } else {
             &mut self.high.entry(block).or_insert_with(empty)[at]
         };
-        if *known == NO_FRAME && frame < SEVERAL - 1 {
-            *known = frame + 1;
+        if *known == NO_FRAME && frame < (SEVERAL & !WHOLE) - 1 {
+            *known = (frame + 1) | if whole { WHOLE } else { 0 };
             return;
         }
         let shared = self.shared.entry(page).or_default();
         if *known != SEVERAL && *known != NO_FRAME {
-            shared.first = Some(*known - 1);
+            shared.first = Some((*known & !WHOLE) - 1);
         }
         *known = SEVERAL;
         match shared.first {
@@ -96,7 +104,7 @@ impl Pages {
         };
         let Some(known) = block.map(|block| &mut block[at]) else { return };
         if *known != SEVERAL {
-            if *known == frame.wrapping_add(1) {
+            if *known & !WHOLE == frame.wrapping_add(1) {
                 *known = NO_FRAME;
             }
             return;
@@ -116,7 +124,11 @@ impl Pages {
 /// The frames of a page.
 pub(super) enum One {
     None,
-    Frame(u32),
+    Frame {
+        index: u32,
+        /// Its table has the whole page.
+        whole: bool,
+    },
     Several,
 }
 
@@ -129,9 +141,15 @@ mod tests {
         let mut pages = Pages::default();
         let end = LOW_BLOCKS * BLOCK as u64;
         let places = [0, 1, end - 1, end, 3 * end, u64::MAX >> 12];
-        places.into_iter().zip(0..).for_each(|(page, frame)| pages.insert(page, frame));
+        places.into_iter().zip(0..).for_each(|(page, frame)| pages.insert(page, frame, frame % 2 == 0));
         let found: Vec<u32> = places.into_iter().flat_map(|page| pages.of(page)).collect();
         assert_eq!(found, [0, 1, 2, 3, 4, 5]);
+        for (page, frame) in places.into_iter().zip(0..) {
+            let whole = frame % 2 == 0;
+            assert!(
+                matches!(pages.one(page), One::Frame { index, whole: w } if (index, w) == (frame, whole))
+            );
+        }
         assert!(pages.of(2).chain(pages.of(end - 2)).chain(pages.of(end + 1)).next().is_none());
         places.into_iter().zip(0..).for_each(|(page, frame)| pages.remove(page, frame));
         assert!(places.into_iter().all(|page| matches!(pages.one(page), One::None)));
@@ -143,10 +161,10 @@ mod tests {
         let of = |pages: &Pages, page| pages.of(page).collect::<Vec<_>>();
         assert!(of(&pages, 7).is_empty());
         for frame in [3, 0, 9] {
-            pages.insert(7, frame);
+            pages.insert(7, frame, true);
         }
-        pages.insert(8, 0);
-        pages.insert(7 + BLOCK as u64, u32::MAX - 1);
+        pages.insert(8, 0, true);
+        pages.insert(7 + BLOCK as u64, u32::MAX - 1, true);
         assert_eq!((of(&pages, 7), of(&pages, 8)), (vec![3, 0, 9], vec![0]));
         assert_eq!(of(&pages, 7 + BLOCK as u64), [u32::MAX - 1], "a number that stands for others");
         pages.remove(7, 3);
@@ -156,9 +174,9 @@ mod tests {
         pages.remove(7, 9);
         pages.remove(8, 1);
         assert_eq!((of(&pages, 7), of(&pages, 8)), (vec![], vec![0]));
-        pages.insert(7, 4);
+        pages.insert(7, 4, false);
         pages.remove(8, 0);
         assert_eq!((of(&pages, 7), of(&pages, 8)), (vec![4], vec![]));
-        assert!(matches!(pages.one(7), One::Frame(4)));
+        assert!(matches!(pages.one(7), One::Frame { index: 4, whole: false }));
     }
 }

@@ -6,7 +6,7 @@
 //! findings.
 //!
 //! Walks keep to announced tables. Tables behind other entries are not the sanitizer's.
-use super::walker::{Next, Start};
+use super::walker::{Descent, Start, Walk};
 use crate::arch::Entry;
 use crate::cpu::{Flight, Loaded};
 use crate::memory::Memory;
@@ -91,7 +91,7 @@ impl Sanitizer {
     fn is_known_way(&self, memory: &(impl Memory + ?Sized), mut table: u64, level: u8, va: u64) -> bool {
         let arch = &self.config.arch;
         for level in (0..=level).rev() {
-            if self.frames.find(table).is_none() {
+            if !self.frames.is_known(table) {
                 return false;
             }
             let l = &arch.levels[usize::from(level)];
@@ -111,7 +111,9 @@ impl Sanitizer {
         let looks = if chance.below(16) == 0 { LONG_LOOKS } else { LOOKS };
         let (mut table, mut va, mut mapped) = (loaded.root, 0, false);
         for (level, l) in arch.levels.iter().enumerate().rev() {
-            self.frames.find(table)?;
+            if !self.frames.is_known(table) {
+                return None;
+            }
             let first = chance.next() & (l.entries() as u64 - 1);
             let way = self.way_on(memory, (table, level as u8), first, looks);
             let (index, below) = way.unwrap_or((first, None));
@@ -169,7 +171,7 @@ impl Sanitizer {
                 continue;
             }
             match memory.read(at(index), bytes).map(|raw| (arch.decode)(level, raw)) {
-                Some(Entry::Table { phys, .. }) if self.frames.find(phys).is_some() => {
+                Some(Entry::Table { phys, .. }) if self.frames.is_known(phys) => {
                     return Some((index, Some(phys)));
                 }
                 Some(Entry::Leaf { .. }) => return Some((index, None)),
@@ -189,15 +191,11 @@ impl Sanitizer {
         start: Start,
         stop: u8,
     ) {
-        let (mut table, mut level) = (start.table, start.level);
-        while level > stop {
-            match self.step(memory, (cpu, loaded), va, None, (table, level)) {
-                Next::Down(below) => (table, level) = (below, level - 1),
-                Next::End(_) => return,
-            }
-        }
+        let walk = Walk { cpu, loaded, va, access: None };
+        let descent = self.descend(memory, &walk, (start.table, start.level), Some(stop));
+        let Descent::Paused(table) = descent else { return };
         let since = self.event;
-        self.cpus[cpu].flights.push(Flight { va, level, table, since });
+        self.cpus[cpu].flights.push(Flight { va, level: stop, table, since });
     }
 
     /// Continues a walk in flight, whatever happened to the tables since.
@@ -206,8 +204,9 @@ impl Sanitizer {
         self.check_cached_table(cpu, loaded, va, table, level);
         let is_table = self.is_table(table.frame);
         if is_table && self.is_known_way(memory, table.phys, level, va) {
-            self.cache_table(cpu, loaded, va, level, table);
-            let _ = self.descend(memory, (cpu, loaded), va, None, (table, level));
+            self.cache_table(cpu, loaded.context, va, level, table);
+            let walk = Walk { cpu, loaded, va, access: None };
+            let _ = self.descend_to_end(memory, &walk, (table, level));
         }
     }
 }

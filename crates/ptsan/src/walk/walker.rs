@@ -14,11 +14,33 @@ pub(super) struct Start {
     pub(super) cached: bool,
 }
 
-/// The result of one entry.
-pub(super) enum Next {
-    /// The table of the level below, which is cached now.
-    Down(Table),
-    End(Result<Translation, Fault>),
+/// The end of a descent.
+pub(super) enum Descent {
+    /// The table of the level at which to stop, which is cached now.
+    Paused(Table),
+    Ended(Result<Translation, Fault>),
+}
+
+/// A walk of a CPU for an address. Without an access, it is a speculative one.
+#[derive(Clone, Copy)]
+pub(super) struct Walk {
+    pub(super) cpu: usize,
+    pub(super) loaded: Loaded,
+    pub(super) va: u64,
+    pub(super) access: Option<Access>,
+}
+
+impl Walk {
+    /// Returns the place of a table of a level.
+    fn place(&self, table: u64, level: u8) -> Place {
+        Place {
+            frame: Some(table),
+            va: Some(self.va),
+            cpu: Some(self.cpu),
+            level: Some(level),
+            space: Some(self.loaded.space),
+        }
+    }
 }
 
 /// The result of a walk.
@@ -89,58 +111,90 @@ impl Sanitizer {
         if cached {
             self.check_cached_table(cpu, loaded, va, table, level);
         }
-        let result = self.descend(memory, (cpu, loaded), va, access, (table, level));
+        let result = self.descend_to_end(memory, &Walk { cpu, loaded, va, access }, (table, level));
         Walked { result, from: cached.then_some((table, level)), cached }
     }
 
     /// Reads entries from a table downwards, and caches them.
-    pub(super) fn descend(
+    pub(super) fn descend_to_end(
         &mut self,
         memory: &(impl Memory + ?Sized),
-        on: (usize, Loaded),
-        va: u64,
-        access: Option<Access>,
-        (mut table, mut level): (Table, u8),
+        walk: &Walk,
+        from: (Table, u8),
     ) -> Result<Translation, Fault> {
-        loop {
-            match self.step(memory, on, va, access, (table, level)) {
-                Next::Down(below) => (table, level) = (below, level - 1),
-                Next::End(result) => return result,
-            }
+        match self.descend(memory, walk, from, None) {
+            Descent::Ended(result) => result,
+            // It does not stop before the end.
+            Descent::Paused(_) => Err(Fault::NotPresent { level: from.1 }),
         }
     }
 
-    /// Reads the entry for `va` in a table of a level, and caches it.
-    #[inline]
-    pub(super) fn step(
+    /// As [`Self::descend_to_end`], to the table of level `stop` at most.
+    pub(super) fn descend(
         &mut self,
         memory: &(impl Memory + ?Sized),
-        (cpu, loaded): (usize, Loaded),
-        va: u64,
-        access: Option<Access>,
+        walk: &Walk,
+        (mut table, mut level): (Table, u8),
+        stop: Option<u8>,
+    ) -> Descent {
+        while stop != Some(level) {
+            let l = self.config.arch.levels[usize::from(level)];
+            let at = table.phys.wrapping_add(l.index(walk.va) * u64::from(l.entry_bytes));
+            let Some(raw) = memory.read(at, l.entry_bytes) else {
+                let place = walk.place(table.phys, level);
+                self.report(Kind::OutsideMemory, Rule::NoMemory, place, || format!("read of {at:#x}"));
+                return Descent::Ended(Err(Fault::OutsideMemory { level }));
+            };
+            // Only pages need more than the decoder says.
+            match (self.config.arch.decode)(level, raw) {
+                Entry::Table { phys, perms } if level > 0 => {
+                    level -= 1;
+                    let link = Link { entry: at, parent: table.frame };
+                    let frame = match self.frames.reached_before(phys, link, level) {
+                        Some(frame) => frame,
+                        None => self.reached_by(memory, walk, link, (phys, level)),
+                    };
+                    table = Table { phys, frame, perms: table.perms & perms };
+                    self.cache_table(walk.cpu, walk.loaded.context, walk.va, level, table);
+                }
+                _ => return Descent::Ended(self.end_walk(memory, walk, (table, level), (at, raw))),
+            }
+        }
+        Descent::Paused(table)
+    }
+
+    /// Checks a table of a level that a walk reaches in another way than before.
+    #[cold]
+    fn reached_by(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        walk: &Walk,
+        link: Link,
+        (phys, level): (u64, u8),
+    ) -> FrameRef {
+        self.reached(memory, phys, Some(link), walk.place(phys, level), true)
+    }
+
+    /// Ends a walk at an entry that leads to no other table, and caches the page that it maps. Apart,
+    /// so that the loop above keeps what it needs in registers.
+    #[inline(never)]
+    fn end_walk(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        walk: &Walk,
         (table, level): (Table, u8),
-    ) -> Next {
-        let l = self.config.arch.levels[level as usize];
-        let at = table.phys.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
-        let place = || Place {
-            frame: Some(table.phys),
-            va: Some(va),
-            cpu: Some(cpu),
-            level: Some(level),
-            space: Some(loaded.space),
-        };
-        let Some(raw) = memory.read(at, l.entry_bytes) else {
-            self.report(Kind::OutsideMemory, Rule::NoMemory, place(), || format!("read of {at:#x}"));
-            return Next::End(Err(Fault::OutsideMemory { level }));
-        };
+        (at, raw): (u64, u64),
+    ) -> Result<Translation, Fault> {
+        let &Walk { cpu, loaded, va, access } = walk;
+        let l = self.config.arch.levels[usize::from(level)];
         match self.config.arch.entry(level, l.index(va), raw) {
-            Entry::Empty => Next::End(Err(Fault::NotPresent { level })),
-            Entry::Leaf { accessed: false, .. } => Next::End(Err(Fault::NotAccessed { level })),
+            Entry::Empty => Err(Fault::NotPresent { level }),
+            Entry::Leaf { accessed: false, .. } => Err(Fault::NotAccessed { level }),
             Entry::Leaf { phys, perms, global, memory_type, accessed } => {
                 let perms = table.perms & perms;
                 let denied = access.is_some_and(|a| !perms.allows(a));
                 if denied && !self.config.arch.keeps_denied {
-                    return Next::End(Err(Fault::Permission));
+                    return Err(Fault::Permission);
                 }
                 let (since, via) = (self.event, table.frame);
                 let entry = TlbEntry { phys, since, via, perms, memory_type, denied: false };
@@ -150,27 +204,16 @@ impl Sanitizer {
                     self.fill_run(memory, (cpu, loaded), va, level, (table, entry, global), run);
                 }
                 if denied {
-                    return Next::End(Err(Fault::Permission));
+                    return Err(Fault::Permission);
                 }
                 let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
-                let from_tlb = false;
-                Next::End(Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb }))
-            }
-            Entry::Table { phys, perms } if level > 0 => {
-                let link = Link { entry: at, parent: table.frame };
-                let frame = self.frames.reached_before(phys, link, level - 1).unwrap_or_else(|| {
-                    let place = Place { frame: Some(phys), level: Some(level - 1), ..place() };
-                    self.reached(memory, phys, Some(link), place, true)
-                });
-                let table = Table { phys, frame, perms: table.perms & perms };
-                self.cache_table(cpu, loaded, va, level - 1, table);
-                Next::Down(table)
+                Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb: false })
             }
             Entry::Table { .. } | Entry::Malformed => {
-                self.report(Kind::MalformedEntry, Rule::Reserved, place(), || {
+                self.report(Kind::MalformedEntry, Rule::Reserved, walk.place(table.phys, level), || {
                     format!("the entry at {at:#x} is {raw:#x}")
                 });
-                Next::End(Err(Fault::Malformed { level }))
+                Err(Fault::Malformed { level })
             }
         }
     }
@@ -237,16 +280,17 @@ impl Sanitizer {
         }
     }
 
-    pub(super) fn cache_table(&mut self, cpu: usize, loaded: Loaded, va: u64, level: u8, table: Table) {
+    /// Caches the table of a level for `va`.
+    pub(super) fn cache_table(&mut self, cpu: usize, context: u32, va: u64, level: u8, table: Table) {
         let arch = &self.config.arch;
         if arch.structures == StructureScope::None {
             return;
         }
         let position = arch.position(level, va);
-        let context = &mut self.cpus[cpu].contexts[loaded.context as usize];
-        context.set_table(position, table);
-        let (generation, since) = (context.generation, self.event);
-        let holder = Holder { cpu: cpu as u16, context: loaded.context, generation, position, since };
+        let caches = &mut self.cpus[cpu].contexts[context as usize];
+        caches.set_table(position, table);
+        let (generation, since) = (caches.generation, self.event);
+        let holder = Holder { cpu: cpu as u16, context, generation, position, since };
         self.hold(table.frame, holder, va);
     }
 
