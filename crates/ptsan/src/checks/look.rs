@@ -97,27 +97,39 @@ impl Sanitizer {
         ways: &mut Vec<(FrameRef, u64)>,
         left: &mut u32,
     ) {
-        let Some(one_less) = left.checked_sub(1) else { return };
-        *left = one_less;
         let arch = &self.config.arch;
-        let EntryAt { entry, table, level } = at;
-        let Some(f) = self.frames.get(table).filter(|f| f.level == Some(level)) else { return };
-        let l = &arch.levels[usize::from(level)];
-        let Some(offset) = entry.checked_sub(f.phys) else { return };
-        let index = offset >> l.entry_bytes.trailing_zeros();
-        if index >= l.entries() as u64 {
-            return;
-        }
-        let va = below | index << l.shift;
-        if level == arch.top() {
-            ways.push((table, arch.extend(va)));
-            return;
-        }
-        f.each_link(|link| {
-            if self.points_at(memory, link, f) {
-                let above = EntryAt { entry: link.entry, table: link.parent, level: level + 1 };
-                self.climb(memory, above, va, ways, left);
+        let (mut at, mut va) = (at, below);
+        loop {
+            let Some(one_less) = left.checked_sub(1) else { return };
+            *left = one_less;
+            let EntryAt { entry, table, level } = at;
+            let Some(f) = self.frames.get(table).filter(|f| f.level == Some(level)) else { return };
+            let l = &arch.levels[usize::from(level)];
+            let Some(offset) = entry.checked_sub(f.phys) else { return };
+            let index = offset >> l.entry_bytes.trailing_zeros();
+            if index >= l.entries() as u64 {
+                return;
             }
-        });
+            va |= index << l.shift;
+            if level == arch.top() {
+                ways.push((table, arch.extend(va)));
+                return;
+            }
+            let above = |link: Link| EntryAt { entry: link.entry, table: link.parent, level: level + 1 };
+            if let Some(only) = f.only_link() {
+                // The usual case goes up without a call.
+                if !self.points_at(memory, only, f) {
+                    return;
+                }
+                at = above(only);
+                continue;
+            }
+            for link in f.links() {
+                if self.points_at(memory, link, f) {
+                    self.climb(memory, above(link), va, ways, left);
+                }
+            }
+            return;
+        }
     }
 }

@@ -42,6 +42,38 @@ struct Below {
     tables: Vec<(FrameRef, u64, u8)>,
 }
 
+/// Spaces, with the CPUs that may hold an entry in each: nearly always one.
+#[derive(Default)]
+struct Spaces {
+    first: Option<(u64, CpuMask)>,
+    more: Vec<(u64, CpuMask)>,
+}
+
+impl Spaces {
+    fn add(&mut self, space: u64, cpu: usize) {
+        let new = || (space, CpuMask::default());
+        let (first, cpus) = self.first.get_or_insert_with(new);
+        if *first == space {
+            return cpus.insert(cpu);
+        }
+        let known = self.more.iter().position(|(of, _)| *of == space);
+        let at = known.unwrap_or_else(|| {
+            self.more.push(new());
+            self.more.len() - 1
+        });
+        self.more[at].1.insert(cpu);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Lists them, in the order of their addition.
+    fn iter(&self) -> impl Iterator<Item = &(u64, CpuMask)> {
+        self.first.iter().chain(&self.more)
+    }
+}
+
 /// Returns whether a CPU may hold something of the old entry that the new one does not give.
 pub(crate) fn takes_away(old: Entry, new: Entry) -> bool {
     if !can_be_cached(old) {
@@ -105,7 +137,7 @@ impl Sanitizer {
 
     /// Makes debts for the CPUs that may have cached entries that the store took away.
     pub(crate) fn owe(&mut self, memory: &(impl Memory + ?Sized), change: Change) {
-        let Change { at, root, va, before, old, new, state } = change;
+        let Change { at, root, va, before, old, new, .. } = change;
         let Some(phys) = self.frames.get(root).map(|f| f.phys) else { return };
         let may_hold = self.may_hold(root, before.since);
         let global = matches!(old, Entry::Leaf { global: true, .. });
@@ -113,71 +145,86 @@ impl Sanitizer {
             return;
         }
         let above = self.perms_above(memory, phys, at.level, va);
-        let mut below = Below::default();
-        match old {
-            Entry::Leaf { phys, perms, global, .. } => {
-                below.pages.push(Page { va, level: at.level, phys, perms: perms & above, global });
+        let (table, perms) = match old {
+            // The usual case, without lists.
+            Entry::Leaf { phys: mapped, perms, global, .. } => {
+                let page = Page { va, level: at.level, phys: mapped, perms: perms & above, global };
+                return self.owe_page(memory, change, page, (phys, above), &may_hold);
             }
-            Entry::Table { phys, perms } => {
-                let mut left = MOST_ENTRIES;
-                // With the same table only rights go.
-                self.list_below(memory, phys, at.level - 1, va, perms & above, &mut below, &mut left);
-                if matches!(new, Entry::Table { phys: same, .. } if same == phys) {
-                    below.tables.clear();
-                }
-            }
+            Entry::Table { phys, perms } => (phys, perms & above),
             Entry::Empty | Entry::Malformed => return,
+        };
+        let (mut below, mut left) = (Below::default(), MOST_ENTRIES);
+        // With the same table only rights go.
+        self.list_below(memory, table, at.level - 1, va, perms, &mut below, &mut left);
+        if matches!(new, Entry::Table { phys: same, .. } if same == table) {
+            below.tables.clear();
         }
-        let (begun, since, by) = (self.operations.begun(), self.event, self.running);
         for page in below.pages {
-            let Some(rule) = self.loss(memory, phys, page, above, at, new).or(state) else { continue };
-            let Page { va, level, phys: mapped, perms, global } = page;
-            let holders = if global { self.may_hold_global(root, before.since) } else { CpuMask::default() };
-            if holders.is_empty() && may_hold.is_empty() {
-                continue;
-            }
-            let store = self.reports.stored(since);
-            let debt = |space, cpus| PageDebt {
-                space,
-                va,
-                level,
-                phys: mapped,
-                perms,
-                rule,
-                root: phys,
-                entry: at.entry,
-                raw: before.raw,
-                since,
-                begun,
-                unordered: false,
-                by,
-                store: store.clone(),
-                cpus,
-                combined: CpuMask::default(),
-            };
-            if global && !holders.is_empty() {
-                self.debts.add_page(debt(GLOBAL, holders));
-            }
-            // A device holds a global page under its own number.
-            let cpus = self.config.cpus;
-            let owing = may_hold.iter().map(|(space, all)| match global {
-                // It does not care whether the page is global.
-                true if rule == Rule::GlobalNotFlushed => (*space, CpuMask::default()),
-                true => (*space, all.only(|reader| reader >= cpus)),
-                false => (*space, all.clone()),
-            });
-            for (space, readers) in owing.filter(|(_, readers)| !readers.is_empty()) {
-                self.debts.add_page(debt(space, readers));
-            }
+            self.owe_page(memory, change, page, (phys, above), &may_hold);
         }
+        let (since, by) = (self.event, self.running);
         let caches = self.config.arch.structures != StructureScope::None;
         for (frame, va, level) in below.tables.into_iter().filter(|_| caches) {
-            for (space, cpus) in &may_hold {
+            for (space, cpus) in may_hold.iter() {
                 let (space, cpus, store) = (*space, cpus.clone(), self.reports.stored(since));
                 let unordered = false;
                 let debt = TableDebt { space, frame, va, level, since, unordered, by, store, cpus };
                 self.debts.add_table(debt);
             }
+        }
+    }
+
+    /// Makes the debts of a page below the entry, in the tree of the root at `phys`. The entries
+    /// above allow `above`.
+    fn owe_page(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        change: Change,
+        page: Page,
+        (phys, above): (u64, Perms),
+        may_hold: &Spaces,
+    ) {
+        let Change { at, root, before, new, state, .. } = change;
+        let Some(rule) = self.loss(memory, phys, page, above, at, new).or(state) else { return };
+        let Page { va, level, phys: mapped, perms, global } = page;
+        let holders = if global { self.may_hold_global(root, before.since) } else { CpuMask::default() };
+        if holders.is_empty() && may_hold.is_empty() {
+            return;
+        }
+        let (begun, since, by) = (self.operations.begun(), self.event, self.running);
+        let store = self.reports.stored(since);
+        let debt = |space, cpus| PageDebt {
+            space,
+            va,
+            level,
+            phys: mapped,
+            perms,
+            rule,
+            root: phys,
+            entry: at.entry,
+            raw: before.raw,
+            since,
+            begun,
+            unordered: false,
+            by,
+            store: store.clone(),
+            cpus,
+            combined: CpuMask::default(),
+        };
+        if global && !holders.is_empty() {
+            self.debts.add_page(debt(GLOBAL, holders));
+        }
+        // A device holds a global page under its own number.
+        let cpus = self.config.cpus;
+        let owing = may_hold.iter().map(|(space, all)| match global {
+            // It does not care whether the page is global.
+            true if rule == Rule::GlobalNotFlushed => (*space, CpuMask::default()),
+            true => (*space, all.only(|reader| reader >= cpus)),
+            false => (*space, all.clone()),
+        });
+        for (space, readers) in owing.filter(|(_, readers)| !readers.is_empty()) {
+            self.debts.add_page(debt(space, readers));
         }
     }
 
@@ -205,18 +252,11 @@ impl Sanitizer {
 
     /// Returns the spaces for which CPUs may hold an entry below `root` that was stored at event
     /// `since`, with these CPUs.
-    fn may_hold(&self, root: FrameRef, since: u64) -> Vec<(u64, CpuMask)> {
-        let mut found: Vec<(u64, CpuMask)> = Vec::new();
+    fn may_hold(&self, root: FrameRef, since: u64) -> Spaces {
+        let mut found = Spaces::default();
         for (cpu, c) in self.cpus.iter().enumerate() {
             for space in c.visits.spaces(root, since) {
-                match found.iter_mut().find(|(of, _)| *of == space) {
-                    Some((_, cpus)) => cpus.insert(cpu),
-                    None => {
-                        let mut cpus = CpuMask::default();
-                        cpus.insert(cpu);
-                        found.push((space, cpus));
-                    }
-                }
+                found.add(space, cpu);
             }
         }
         found

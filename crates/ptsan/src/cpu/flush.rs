@@ -170,7 +170,9 @@ impl Strides {
 
     /// Returns the number of invalidations by address that the range takes.
     pub(crate) fn count(&self) -> u64 {
-        self.end.saturating_sub(self.start).div_ceil(self.stride)
+        let bytes = self.end.saturating_sub(self.start);
+        // One address, the usual case, takes no division.
+        if bytes <= self.stride { u64::from(bytes > 0) } else { bytes.div_ceil(self.stride) }
     }
 }
 

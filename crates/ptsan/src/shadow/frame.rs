@@ -118,13 +118,10 @@ impl Frame {
         self.link.iter().chain(&self.other_links).copied()
     }
 
-    /// Calls `each` for the entries that [`Self::links`] lists: nearly always one.
+    /// Returns the entry through which the table was reached, if there is only one.
     #[inline]
-    pub(crate) fn each_link(&self, mut each: impl FnMut(Link)) {
-        if let Some(link) = self.link {
-            each(link);
-        }
-        self.other_links.iter().copied().for_each(each);
+    pub(crate) fn only_link(&self) -> Option<Link> {
+        self.link.filter(|_| self.other_links.is_empty())
     }
 
     /// Records the callers that allocated the table.
