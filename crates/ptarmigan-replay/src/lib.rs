@@ -22,12 +22,14 @@
 //!   sets replays up and runs them, for all that follow.
 //! * `high` is high memory, if the machine has any. `mapped` replays for the frames that are mapped
 //!   there, `placed` for tables there, and `counted` for tables and times by class of operation.
+//! * [`account`] sums up the times that a recording has.
 //! * `observed` replays once and writes down the lives of tables, for reports.
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check the work of the workers.
 //! * `passes` puts these together, and `report` prints the result.
 //! * [`model`] has the costs of flushes, [`baseline`] the figures of earlier runs, [`terminal`]
 //!   the ways to a user.
+pub mod account;
 mod arch;
 mod args;
 pub mod baseline;

@@ -1,6 +1,7 @@
 //! Counts the contents of a trace.
 use super::events;
 use indicatif::ProgressBar;
+use ptarmigan_replay::account::{Account, TimesReport};
 use ptarmigan_replay::files;
 use ptarmigan_trace::{CloneKind, FaultFlags, Kind, ReadError, Sampled, TraceFile, Unseen};
 use serde::Serialize;
@@ -57,6 +58,11 @@ pub struct Inspection {
     pub touched: Option<TouchedRegions>,
     /// Samples of `VmPTE`.
     pub samples: VmPteStats,
+    /// Times of calls and processes. `None` if the recording has none.
+    pub times: Option<TimesReport>,
+    /// Remarks on these times.
+    #[serde(skip)]
+    pub(super) remarks: Vec<String>,
     /// Length of the file in bytes.
     pub bytes: u64,
     /// Bytes of the file per event.
@@ -194,10 +200,15 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
         }
         done.0.iter().map(HashSet::len).sum::<usize>() as u64
     };
-    for (n, e) in file.events()?.enumerate() {
+    let mut account = Account::new();
+    let mut events = file.events()?;
+    let mut n = 0u64;
+    while let Some(e) = events.next() {
         let e = e?;
-        if n % (1 << 16) == 0 {
-            progress.set_position(n as u64);
+        account.add(&e, events.time());
+        n += 1;
+        if n.is_multiple_of(1 << 16) {
+            progress.set_position(n);
         }
         *r.by_kind.entry(events::kind_name(&e.kind)).or_default() += 1;
         let space = space_of.get(&e.task).copied().unwrap_or(0);
@@ -272,6 +283,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
             _ => {}
         }
     }
+    (r.times, r.remarks) = (account.report(), account.remarks());
     for (_, rest) in regions.drain() {
         close(r, Some(rest));
     }

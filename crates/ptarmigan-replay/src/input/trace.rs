@@ -1,11 +1,12 @@
 //! A trace in memory, packed so that reading it costs little beside the replay.
+use crate::account::Account;
 use crate::error::{Context, Failure};
 use crate::files::shipped::COMPILE;
 use crate::linux::HugeFaults;
 use crate::memory::available;
 use crate::terminal::bar;
 use ptarmigan_trace::{
-    CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Reader, Unseen,
+    CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Reader, Unseen,
 };
 use std::io::BufRead;
 use std::path::Path;
@@ -96,6 +97,8 @@ pub struct Trace {
     pub flush_marks: Vec<LinuxFlush>,
     /// The times of the recording, if it has any.
     pub times: Vec<TimeMark>,
+    /// The times of calls and processes, if it has any.
+    pub account: Account,
 }
 
 /// Returns whether a call asks for huge pages. One that fails at a hole has asked for the areas
@@ -180,6 +183,7 @@ impl Trace {
             linux_flushes: [0; 3],
             flush_marks: Vec::new(),
             times: Vec::new(),
+            account: Account::new(),
         };
         trace
             .steps
@@ -189,8 +193,10 @@ impl Trace {
         let advised = reader.header().huge != HugePages::Never;
         let bar = bar::bar(expected, "reading");
         while let Some(event) = reader.next() {
+            let event = event?;
             trace.mark(reader.time());
-            trace.push(event?);
+            trace.account.add(&event, reader.time());
+            trace.push(event);
             if trace.events & 0xffff == 0 {
                 bar.set_position(trace.events);
             }
@@ -221,6 +227,8 @@ impl Trace {
                 PackedKind::Fault { page, flags }
             }
             Kind::Idle => PackedKind::Idle,
+            // Notes are not replayed.
+            Kind::Note(Note::Took { .. } | Note::Used { .. } | Note::StopCost { .. }) => return,
             Kind::TlbFlush { pages, reason } => {
                 // Linux's flushes are compared, not replayed.
                 let size = (reason >= SHOOTDOWN_LOCAL).then_some(match pages {

@@ -63,6 +63,7 @@ impl<'t> Edit<'t> {
             huge,
             locks,
             linux_flushes,
+            ref account,
             ..
         } = *self.from;
         Trace {
@@ -83,6 +84,7 @@ impl<'t> Edit<'t> {
             // Both are by the number of a step of the original.
             flush_marks: Vec::new(),
             times: Vec::new(),
+            account: account.clone(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Raw events, as the sources deliver them: with times, process numbers and byte addresses.
+use super::system::counters::Counters;
 use super::system::pagemap::Found;
-use ptarmigan_trace::Prot;
+use ptarmigan_trace::{Call, Note, Prot};
 
 /// The CPU of an event whose source does not report it: the last CPU known for the task counts.
 pub(crate) const NO_CPU: u16 = u16::MAX;
@@ -34,6 +35,32 @@ impl MmCall {
         Self::Mlockall,
         Self::Munlockall,
     ];
+
+    /// Returns the kind of call whose times it counts among.
+    pub(crate) fn timed_as(self) -> Call {
+        match self {
+            Self::Mmap => Call::Mmap,
+            Self::Munmap => Call::Munmap,
+            Self::Brk => Call::Brk,
+            Self::Mremap => Call::Mremap,
+            Self::Mprotect => Call::Mprotect,
+            Self::Madvise => Call::Madvise,
+            Self::Mlock | Self::Munlock | Self::Mlockall | Self::Munlockall => Call::Lock,
+        }
+    }
+}
+
+/// The CPU time and the counts of a process, as the trace has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Microseconds in user mode.
+    pub(crate) user: u64,
+    /// Microseconds in the kernel.
+    pub(crate) system: u64,
+    pub(crate) minor: u64,
+    pub(crate) major: u32,
+    pub(crate) waits: u32,
+    pub(crate) preempted: u32,
 }
 
 /// The kind of a raw event.
@@ -113,6 +140,34 @@ pub(crate) enum RawKind {
         reason: u8,
         pages: u64,
     },
+    /// The CPU goes on with the task `next`, 0 if it becomes idle. `state` is the kernel's word for
+    /// why this task stops.
+    Switch {
+        next: i32,
+        state: u32,
+    },
+    /// A system call begins that is only timed. A [`Call::Fork`] may turn out to be another clone.
+    Begin {
+        call: Call,
+    },
+    /// Such a call ends.
+    End {
+        result: i64,
+    },
+    /// Counters of the task's process, read at a stop.
+    Counters(Counters),
+    /// A call has ended, with its times in nanoseconds.
+    Took {
+        call: Call,
+        nanos: u64,
+        away: u64,
+    },
+    /// The process has ended.
+    Used(Usage),
+    /// Each call's time has so many nanoseconds of the recorder's own.
+    StopCost {
+        nanos: u64,
+    },
     /// The CPU becomes idle after this task.
     Idle,
     /// `VmPTE` in pages, before an execve or at the exit.
@@ -166,6 +221,19 @@ impl Raw {
             RawKind::Advised { start, pages, advice } => w.extend([17, *start, *pages, u64::from(*advice)]),
             RawKind::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
             RawKind::Idle => w.push(11),
+            RawKind::Switch { next, state } => w.extend([22, *next as u32 as u64, u64::from(*state)]),
+            RawKind::Begin { call } => w.extend([23, *call as u64]),
+            RawKind::End { result } => w.extend([24, *result as u64]),
+            RawKind::Counters(counters) => {
+                w.push(25);
+                w.extend(counters.encode());
+            }
+            RawKind::Took { call, nanos, away } => w.extend([26, *call as u64, *nanos, *away]),
+            RawKind::Used(u) => {
+                let (major, waits, preempted) = (u.major.into(), u.waits.into(), u.preempted.into());
+                w.extend([27, u.user, u.system, u.minor, major, waits, preempted]);
+            }
+            RawKind::StopCost { nanos } => w.extend([28, *nanos]),
             RawKind::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
         }
         w[0] = w.len() as u64 - 1;
@@ -197,6 +265,18 @@ impl Raw {
             (9, [start, pages]) => RawKind::Detached { start: *start, pages: *pages },
             (10, [reason, pages]) => RawKind::TlbFlush { reason: *reason as u8, pages: *pages },
             (11, []) => RawKind::Idle,
+            (22, [next, state]) => RawKind::Switch { next: *next as i32, state: *state as u32 },
+            (23, [call]) => RawKind::Begin { call: *Call::ALL.get(*call as usize)? },
+            (24, [result]) => RawKind::End { result: *result as i64 },
+            (25, counters) => RawKind::Counters(Counters::decode(counters)?),
+            (26, [call, nanos, away]) => {
+                RawKind::Took { call: *Call::ALL.get(*call as usize)?, nanos: *nanos, away: *away }
+            }
+            (27, &[user, system, minor, major, waits, preempted]) => {
+                let (major, waits, preempted) = (major as u32, waits as u32, preempted as u32);
+                RawKind::Used(Usage { user, system, minor, major, waits, preempted })
+            }
+            (28, [nanos]) => RawKind::StopCost { nanos: *nanos },
             (13, []) => RawKind::Refused,
             (18, []) => RawKind::BadAddress,
             (14, [start, pages, write]) => {
@@ -216,6 +296,23 @@ impl Raw {
 }
 
 impl RawKind {
+    /// Returns the note that the event is in the trace.
+    pub(crate) fn note(&self) -> Option<Note> {
+        Some(match *self {
+            Self::Took { call, nanos, away } => Note::Took { call, nanos, away },
+            Self::Used(Usage { user, system, minor, major, waits, preempted }) => {
+                Note::Used { user, system, minor, major, waits, preempted }
+            }
+            Self::StopCost { nanos } => Note::StopCost { nanos },
+            _ => return None,
+        })
+    }
+
+    /// Returns the note if it belongs behind the exit of its task.
+    pub(crate) fn after_exit(&self) -> Option<Note> {
+        matches!(self, Self::Took { call: Call::Exit, .. } | Self::Used(_)).then(|| self.note())?
+    }
+
     /// Whether the task may be in the middle of a fault after this event as before it.
     pub(crate) fn is_beside(&self) -> bool {
         matches!(self, Self::LockedToRead | Self::TlbFlush { .. } | Self::Idle)
@@ -261,6 +358,13 @@ mod tests {
             RawKind::Advised { start: 1, pages: 2, advice: 4 },
             RawKind::TlbFlush { reason: 4, pages: u64::MAX },
             RawKind::Idle,
+            RawKind::Switch { next: 4_000_001, state: 0x20 },
+            RawKind::Begin { call: Call::Segment },
+            RawKind::End { result: -513 },
+            RawKind::Counters(Counters { user: 1, minor: 2, preempted: 3, ..Counters::default() }),
+            RawKind::Took { call: Call::Exit, nanos: 1 << 55, away: 7 },
+            RawKind::Used(Usage { user: 1, system: 2, minor: 3, major: 4, waits: 5, preempted: 6 }),
+            RawKind::StopCost { nanos: 9_000 },
             RawKind::Tables { tables: 17, exit: true },
         ];
         for what in all {

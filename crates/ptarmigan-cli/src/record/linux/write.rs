@@ -3,7 +3,7 @@ use super::builder::{Seen, TraceBuilder};
 use super::sources::merge::{Finished, Merge};
 use super::sources::spill::{NotedExecs, Spill};
 use super::target::Target;
-use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::terminal::words::{several, several_were};
 use ptarmigan_replay::terminal::{bar, print};
 use ptarmigan_replay::{Context, Failure};
 use ptarmigan_trace::{FaultFlags, Header, Kind, Sampled, Summary, Unseen, Writer};
@@ -67,6 +67,12 @@ fn gaps(seen: &Seen) {
             "{} appeared without a recorded fault (see docs/recording.md#what-is-found-at-stops); counts \
              are corrected",
             several(seen.found, "page table")
+        ));
+    }
+    if seen.backwards > 0 {
+        print::error(&format!(
+            "the machine's clock went backwards: {} left out",
+            several_were(seen.backwards, "time")
         ));
     }
     for (n, what) in [

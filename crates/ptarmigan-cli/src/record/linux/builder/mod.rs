@@ -1,18 +1,22 @@
 //! Builds the trace: follows tasks and address spaces through the merged raw events.
+mod exited;
 mod queue;
 mod syscall;
 mod tables;
+mod timing;
 
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::system::pagemap::Found;
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
+use exited::{Exited, ExitedTask};
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Name, Sampled, WriteError, Writer};
 use queue::Queue;
 use std::collections::HashMap;
 use std::io::Write;
 use syscall::event_of;
 use tables::KnownTables;
+use timing::{Timed, Timing};
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -97,6 +101,8 @@ pub(crate) struct Seen {
     pub(crate) narrow: u64,
     /// Other programs that could not be looked at at their start.
     pub(crate) blank: u64,
+    /// Times that were left out, as they end before they begin.
+    pub(crate) backwards: u64,
 }
 
 /// Looks up the result of an execve, by task and time.
@@ -118,6 +124,10 @@ pub(crate) struct TraceBuilder<'a, W: Write> {
     made: ExecLookup<'a>,
     /// The time of the raw event that is being processed.
     now: u64,
+    timing: Timing,
+    /// Room for the events that times make.
+    timed: Vec<Timed>,
+    exited: Exited,
     pub(crate) seen: Seen,
 }
 
@@ -135,12 +145,32 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             early_count: 0,
             made,
             now: 0,
+            timing: Timing::new(root),
+            timed: Vec::new(),
+            exited: Exited::default(),
             seen: Seen::default(),
         }
     }
 
     /// Processes the next raw event, in order of time.
     pub(crate) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
+        let (time, cpu) = (raw.time, raw.cpu);
+        let mut timed = std::mem::take(&mut self.timed);
+        self.timing.see(&raw, &mut timed);
+        match raw.what {
+            RawKind::Switch { next: 0, .. } => self.follow(Raw { what: RawKind::Idle, ..raw })?,
+            RawKind::Switch { .. } | RawKind::Begin { .. } | RawKind::End { .. } | RawKind::Counters(_) => {}
+            _ => self.follow(raw)?,
+        }
+        for (pid, what) in timed.drain(..) {
+            self.follow(Raw { time, cpu, pid, what })?;
+        }
+        self.timed = timed;
+        Ok(())
+    }
+
+    /// Processes a raw event that is known to the account of times.
+    fn follow(&mut self, raw: Raw) -> Result<(), WriteError> {
         let pid = raw.pid;
         self.now = raw.time;
         if let RawKind::ExecDone { old } = raw.what
@@ -151,6 +181,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             // task takes.
             self.exit(pid)?;
             self.rename(old, pid);
+        }
+        if let Some(note) = raw.what.after_exit() {
+            return self.note_exited(pid, note);
         }
         if !self.tasks.contains_key(&pid) {
             // A thread that calls execve takes the number of its group's first task after that
@@ -309,6 +342,14 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 self.put(pid, Kind::TlbFlush { pages, reason })?;
             }
             RawKind::Idle => self.put(pid, Kind::Idle)?,
+            RawKind::Took { .. } | RawKind::StopCost { .. } => {
+                if let Some(note) = raw.what.note() {
+                    self.put(pid, Kind::Note(note))?;
+                }
+            }
+            // Only times are made of them, or they come after the exit.
+            RawKind::Switch { .. } | RawKind::Begin { .. } | RawKind::End { .. } => {}
+            RawKind::Counters(_) | RawKind::Used(_) => {}
             RawKind::Tables { tables, exit } => self.sample(pid, tables, exit)?,
         }
         Ok(())
@@ -380,7 +421,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let early = self.early.remove(&child).unwrap_or_default();
         self.early_count -= early.len();
         for raw in early {
-            self.feed(raw)?;
+            self.follow(raw)?;
         }
         Ok(())
     }
@@ -435,6 +476,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     fn exit(&mut self, pid: i32) -> Result<(), WriteError> {
         let Some(mut task) = self.tasks.remove(&pid) else { return Ok(()) };
+        let TaskState { number, cpu, recorded, .. } = task;
+        self.exited.add(pid, ExitedTask { number, cpu, recorded });
         if let Some((_, _, Some(place))) = task.call.take() {
             self.queue.resolve(place, self.now, None)?;
         }
@@ -507,7 +550,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             s.still = s.still.saturating_sub(1);
         }
         for raw in held {
-            self.feed(raw)?;
+            self.follow(raw)?;
         }
         Ok(())
     }
@@ -542,9 +585,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     /// Ends the trace.
     pub(crate) fn finish(self) -> Result<(Writer<W>, Seen), WriteError> {
-        let Self { queue, mut seen, .. } = self;
+        let Self { queue, mut seen, timing, .. } = self;
+        let backwards = timing.backwards;
         let (writer, refused) = queue.finish()?;
-        seen.refused = refused;
+        (seen.refused, seen.backwards) = (refused, backwards);
         Ok((writer, seen))
     }
 }

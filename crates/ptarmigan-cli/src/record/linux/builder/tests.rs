@@ -1,7 +1,8 @@
 //! Raw events of made-up programs, and the events that they become.
 use super::*;
+use crate::record::linux::system::counters::Counters;
 use crate::record::linux::system::proc::Area;
-use ptarmigan_trace::{AreaKind, FailedCall, Header, Method, Prot, Reader};
+use ptarmigan_trace::{AreaKind, Call, FailedCall, Header, Method, Note, Prot, Reader};
 
 const VFORK: u64 = CLONE_VM | CLONE_VFORK;
 const THREAD: u64 = CLONE_VM | CLONE_THREAD;
@@ -159,6 +160,8 @@ fn calls_stand_where_they_took_effect() {
     let half_way = FailedCall::Mprotect { start: 1, pages: 1, prot: Prot(1) };
     let half_way = Kind::Failed { errno: 12, call: half_way };
     let unmapped = Kind::Munmap { start: 1, pages: 2 };
+    let events: Vec<(u32, Kind)> =
+        events.into_iter().filter(|(_, kind)| !matches!(kind, Kind::Note(_))).collect();
     assert_eq!(events[1..], [(0, unmapped), (1, mmap), (1, faulted(1)), (0, half_way)]);
 }
 
@@ -217,4 +220,44 @@ fn counts_of_tables_need_quiet() {
     assert_eq!(truths(&[clone(100, 101, THREAD), tables(100, 1, false)]), [0; 0]);
     assert_eq!(truths(&[clone(100, 101, THREAD), tables(100, 1, true), tables(101, 2, true)]), [2]);
     assert_eq!(truths(&[clone(100, 101, VFORK), tables(101, 3, false)]), [3]);
+}
+
+#[test]
+fn times_stand_behind_the_events_that_they_are_for() {
+    let switch = |pid, next, state| (pid, RawKind::Switch { next, state });
+    let begin = |pid, call| (pid, RawKind::Begin { call });
+    let counters = Counters { total: 1, ..Counters::default() };
+    let events = run(&[
+        switch(0, 100, 0),
+        begin(100, Call::Fork),
+        clone(100, 101, VFORK),
+        switch(100, 101, 2),
+        // The return of the parent, before the exit of its child by another clock.
+        switch(101, 100, 0x100),
+        (100, RawKind::End { result: 101 }),
+        switch(100, 101, 0x100),
+        (101, RawKind::Counters(counters)),
+        (101, RawKind::Exit),
+        switch(101, 100, 0x20),
+        (100, RawKind::Exit),
+        switch(100, 0, 0x20),
+    ]);
+    let kind = |kind: &Kind| match kind {
+        Kind::Note(Note::Took { call, .. }) => format!("took {}", call.name()),
+        Kind::Note(Note::Used { .. }) => "used".to_owned(),
+        Kind::Clone { .. } => "clone".to_owned(),
+        Kind::Exit { .. } => "exit".to_owned(),
+        other => format!("{other:?}"),
+    };
+    let events: Vec<(u32, String)> = events.iter().map(|(task, k)| (*task, kind(k))).collect();
+    let all = [
+        (0, "clone"),
+        (1, "exit"),
+        (0, "took vfork"),
+        (1, "took exit"),
+        (1, "used"),
+        (0, "exit"),
+        (0, "took exit"),
+    ];
+    assert_eq!(events, all.map(|(task, what)| (task, what.to_owned())));
 }

@@ -1,5 +1,6 @@
 //! Looks at memory before and after system calls whose effect no event tells in full.
 use crate::record::linux::raw::RawKind;
+use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::pagemap::{self, Found};
 use crate::record::linux::system::{proc, sys};
 use ptarmigan_trace::{AreaKind, Prot};
@@ -190,16 +191,20 @@ pub(crate) struct Exiting(HashMap<i32, u32>);
 
 impl Exiting {
     /// Looks at a task that is about to exit, with counts that were read just now. Of the threads
-    /// of a process the last one looks at the pages.
+    /// of a process the last one looks at the pages, and at the counters of them all.
     pub(crate) fn look(&mut self, pid: i32, counts: proc::Counts) -> Looked {
         let exiting = self.0.entry(counts.group).or_default();
         *exiting += 1;
         let mut found = Vec::new();
+        let mut counters = Counters::default();
         if *exiting >= counts.threads {
             self.0.remove(&counts.group);
             found.push((pid, RawKind::Present(pagemap::present(pid))));
+            counters = Counters::read(counts.group, When::Last).unwrap_or_default();
         }
+        (counters.waits, counters.preempted) = counts.switches;
         found.push((pid, RawKind::Tables { tables: counts.tables, exit: true }));
+        found.push((pid, RawKind::Counters(counters)));
         found
     }
 

@@ -3,3 +3,4 @@ pub(crate) mod calls;
 pub(crate) mod start;
 pub(crate) mod supervisor;
 pub(crate) mod tracer;
+mod watch;

@@ -10,6 +10,7 @@ use crate::record::linux::keeper;
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
 use crate::record::linux::sources::spill::Notes;
+use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::notify::{self, Listener, Ready, Waiting};
 use crate::record::linux::system::{proc, signals, sys};
 use ptarmigan_replay::{Context, Failure};
@@ -179,6 +180,8 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
                 if !self.started {
                     self.started = true;
                     self.surroundings.begun();
+                    let start = Counters::read(pid, When::Start).map(|read| (pid, RawKind::Counters(read)));
+                    self.note(start.into_iter().collect());
                 }
                 if !self.abandoned {
                     let made = Made::look(pid);

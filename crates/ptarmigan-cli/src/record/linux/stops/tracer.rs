@@ -4,16 +4,18 @@
 //! the new areas), at its exit (for `VmPTE`), at clones and at system calls that change an address
 //! space.
 use super::calls::{self, Exiting, Looked, Pending};
+use super::watch::StopWatch;
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::sources::spill::Notes;
+use crate::record::linux::system::counters::{Counters, When};
 use crate::record::linux::system::{proc, signals, sys};
 use ptarmigan_replay::Failure;
-use ptarmigan_trace::FaultFlags;
+use ptarmigan_trace::{Call, FaultFlags};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The system calls at which tasks stop, beside [`calls::LOOKED_AT`].
-pub(crate) const STOPS: [i64; 14] = [
+pub(crate) const STOPS: [i64; 18] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_mmap,
@@ -28,6 +30,11 @@ pub(crate) const STOPS: [i64; 14] = [
     libc::SYS_munlock,
     libc::SYS_mlockall,
     libc::SYS_munlockall,
+    // Clones stop for their times only.
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_fork,
+    libc::SYS_vfork,
 ];
 
 fn call_of(number: i64) -> Option<MmCall> {
@@ -48,8 +55,8 @@ fn call_of(number: i64) -> Option<MmCall> {
 
 /// A system call that stopped at its beginning and stops again at its end.
 struct Stopped {
-    /// Whether it is recorded as such.
-    call: bool,
+    /// The call, if it is recorded as such.
+    call: Option<MmCall>,
     look: Option<Pending>,
 }
 
@@ -95,6 +102,7 @@ pub(crate) struct Tracer<'a, S> {
     /// be seen in any order.
     turns: HashMap<i32, (i32, VecDeque<i32>)>,
     exiting: Exiting,
+    watch: StopWatch,
     started: bool,
     abandoned: bool,
     /// 32-bit programs so far.
@@ -107,8 +115,22 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     pub(crate) fn new(notes: &'a mut Notes, root: i32, surroundings: &'a mut S) -> Self {
         let alive = HashSet::from([root]);
         let (pending, groups, turns) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let (exiting, started, abandoned, narrow) = (Exiting::default(), false, false, 0);
-        Self { notes, root, alive, pending, groups, turns, exiting, started, abandoned, narrow, surroundings }
+        let (exiting, watch) = (Exiting::default(), StopWatch::default());
+        let (started, abandoned, narrow) = (false, false, 0);
+        Self {
+            notes,
+            root,
+            alive,
+            pending,
+            groups,
+            turns,
+            exiting,
+            watch,
+            started,
+            abandoned,
+            narrow,
+            surroundings,
+        }
     }
 
     /// Follows all tasks until the last one has ended. Also returns how many 32-bit programs there
@@ -117,7 +139,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         let mut ended = Ended::Exited(0);
         loop {
             self.look_at_signals();
-            let (pid, status) = match sys::wait() {
+            let (pid, status) = match self.next_stop() {
                 Ok(Some(stop)) => stop,
                 Ok(None) => return Ok((ended, self.narrow)),
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
@@ -135,7 +157,21 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             }
             self.alive.insert(pid);
             self.stopped(pid, status);
+            self.watch.handled(pid);
         }
+    }
+
+    /// Waits for the next stop or end of a task. The last times of a process are read while it is
+    /// still there.
+    fn next_stop(&mut self) -> std::io::Result<Option<(i32, i32)>> {
+        let Some((pid, ended)) = sys::look_out()? else { return Ok(None) };
+        self.watch.stopped();
+        if ended {
+            let took = self.watch.gone(pid);
+            let counters = Counters::read(pid, When::Ended).map(RawKind::Counters);
+            took.into_iter().chain(counters).for_each(|what| self.note(pid, what));
+        }
+        sys::wait_for(pid)
     }
 
     /// After Ctrl-C the program has three seconds until the alarm. A second signal kills it.
@@ -166,12 +202,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         // next.
         let _ = match event {
             libc::PTRACE_EVENT_EXIT => {
-                if let Some(counts) = proc::counts(pid) {
-                    let found = self.exiting.look(pid, counts);
-                    self.note_all(found);
-                }
-                self.note(pid, RawKind::Exit);
-                self.end_turn(pid, true);
+                self.before_exit(pid);
                 sys::resume(pid, 0)
             }
             libc::PTRACE_EVENT_EXEC => {
@@ -181,8 +212,13 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             libc::PTRACE_EVENT_SECCOMP => self.before_call(pid),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 if let Ok(child) = sys::event_message(pid) {
-                    let flags = clone_flags(pid, event);
-                    self.note(pid, RawKind::Clone { child: child as i32, flags });
+                    self.after_clone(pid, child as i32, clone_flags(pid, event));
+                }
+                sys::resume(pid, 0)
+            }
+            libc::PTRACE_EVENT_VFORK_DONE => {
+                if let Some(took) = self.watch.end_wait(pid) {
+                    self.note(pid, took);
                 }
                 sys::resume(pid, 0)
             }
@@ -201,12 +237,52 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         };
     }
 
+    fn before_exit(&mut self, pid: i32) {
+        let mut group = pid;
+        if let Some(counts) = proc::counts(pid) {
+            let mut found = self.exiting.look(pid, counts);
+            let mut last = false;
+            for (_, what) in &mut found {
+                if let RawKind::Counters(counters) = what {
+                    counters.waits = counters.waits.saturating_sub(self.watch.stops(pid));
+                    last = counters.total > 0;
+                }
+            }
+            self.note_all(found);
+            // A first task that ends before the others is there until their end.
+            group = if last || pid != counts.group { counts.group } else { 0 };
+        }
+        self.note(pid, RawKind::Exit);
+        self.end_turn(pid, true);
+        if group != 0 {
+            self.watch.begin(pid, group, Call::Exit);
+        }
+    }
+
+    fn after_clone(&mut self, pid: i32, child: i32, flags: u64) {
+        self.note(pid, RawKind::Clone { child, flags });
+        let has = |flag: i32| flags & flag as u64 != 0;
+        let took = match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
+            (true, true) => {
+                self.watch.wait(pid, child);
+                None
+            }
+            (true, false) => self.watch.end_clone(pid, Call::Clone),
+            (false, _) => self.watch.end_clone(pid, Call::Fork),
+        };
+        if let Some(took) = took {
+            self.note(pid, took);
+        }
+    }
+
     fn after_exec(&mut self, pid: i32) {
-        if !self.started {
+        let first = !self.started;
+        if first {
             self.started = true;
             self.surroundings.begun();
         }
         let old = sys::event_message(pid).map_or(pid, |old| old as i32);
+        let took = self.watch.end(old);
         if old != pid {
             self.alive.remove(&old);
             self.pending.remove(&old);
@@ -222,6 +298,14 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             self.notes.made(sys::now(), pid, &made);
         }
         self.note(pid, RawKind::ExecDone { old });
+        if first {
+            let start = Counters::read(pid, When::Start).map(RawKind::Counters);
+            let cost = self.watch.cost().map(|nanos| RawKind::StopCost { nanos });
+            start.into_iter().chain(cost).for_each(|what| self.note(pid, what));
+        }
+        if let Some(took) = took {
+            self.note(pid, took);
+        }
         // Pages that execve itself touched, in kernel faults that perf does not report: arguments,
         // the end of .data, the auxiliary vector.
         for page in proc::present(pid, &made.areas) {
@@ -236,11 +320,11 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         let number = regs.orig_rax as i64;
         if matches!(number, libc::SYS_execve | libc::SYS_execveat) {
             self.note_all(calls::before_exec(pid));
-            return sys::resume(pid, 0);
+            return self.resume_in(pid, Call::Exec);
         }
-        if matches!(number, libc::SYS_clone | libc::SYS_clone3) {
+        if matches!(number, libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork) {
             follow_child(pid, regs)?;
-            return sys::resume(pid, 0);
+            return self.resume_in(pid, Call::Fork);
         }
         let call = call_of(number);
         if let Some(call) = call {
@@ -254,14 +338,34 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         if call.is_none() && look.is_none() {
             return sys::resume(pid, 0);
         }
-        self.pending.insert(pid, Stopped { call: call.is_some(), look });
+        self.pending.insert(pid, Stopped { call, look });
+        let timed = match number {
+            libc::SYS_shmat | libc::SYS_shmdt => Some(Call::Segment),
+            _ => call.map(MmCall::timed_as),
+        };
+        if let Some(timed) = timed {
+            let group = self.group(pid);
+            self.watch.begin(pid, group, timed);
+        }
         sys::resume_to_syscall(pid, 0)
+    }
+
+    /// Resumes a task in a call that is only timed.
+    fn resume_in(&mut self, pid: i32, call: Call) -> std::io::Result<()> {
+        let group = self.group(pid);
+        self.watch.begin(pid, group, call);
+        sys::resume(pid, 0)
+    }
+
+    /// Returns the thread group of a task.
+    fn group(&mut self, pid: i32) -> i32 {
+        *self.groups.entry(pid).or_insert_with(|| proc::group(pid).unwrap_or(pid))
     }
 
     /// Returns whether the task may begin a call that changes its address space. If not, the task
     /// stays stopped until it may.
     fn take_turn(&mut self, pid: i32) -> bool {
-        let group = *self.groups.entry(pid).or_insert_with(|| proc::group(pid).unwrap_or(pid));
+        let group = self.group(pid);
         let (now, waiting) = self.turns.entry(group).or_insert((pid, VecDeque::new()));
         if *now != pid {
             waiting.push_back(pid);
@@ -295,13 +399,20 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             return sys::resume(pid, 0);
         };
         let result = regs.rax as i64;
-        if call {
+        let took = self.watch.end(pid);
+        if call.is_some() {
             self.note(pid, RawKind::Leave { result });
+        }
+        if let Some(took) = took {
+            if !self.started && call == Some(MmCall::Brk) {
+                self.watch.calibrate(&took);
+            }
+            self.note(pid, took);
         }
         if let Some(look) = look {
             self.note_all(look.after(pid, result));
         }
-        if call {
+        if call.is_some() {
             self.end_turn(pid, false);
         }
         sys::resume(pid, 0)
@@ -315,6 +426,9 @@ fn follow_child(pid: i32, mut regs: libc::user_regs_struct) -> std::io::Result<(
     if regs.orig_rax as i64 == libc::SYS_clone {
         regs.rdi &= !untraced;
         return sys::set_registers(pid, &regs);
+    }
+    if regs.orig_rax as i64 != libc::SYS_clone3 {
+        return Ok(());
     }
     match sys::peek(pid, regs.rdi) {
         Ok(flags) if flags & untraced != 0 => sys::poke(pid, regs.rdi, flags & !untraced),

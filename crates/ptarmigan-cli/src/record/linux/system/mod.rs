@@ -1,4 +1,5 @@
 //! Interfaces of the kernel: system calls without a wrapper, `/proc`, signals, notifications.
+pub(crate) mod counters;
 pub(crate) mod notify;
 pub(crate) mod pagemap;
 pub(crate) mod proc;

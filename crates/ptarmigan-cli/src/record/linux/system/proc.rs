@@ -76,6 +76,8 @@ pub(crate) struct Counts {
     pub(crate) group: i32,
     /// Threads of the group.
     pub(crate) threads: u32,
+    /// Context switches of the task: because it waited, and because others came first.
+    pub(crate) switches: (u64, u64),
 }
 
 /// Returns the counts of a task, or `None` for one without an address space.
@@ -91,7 +93,19 @@ pub(crate) fn counts(pid: i32) -> Option<Counts> {
     let resident = field(b"VmRSS:")? >> (PAGE_SHIFT - 10);
     let tables = (field(b"VmPTE:")? >> (PAGE_SHIFT - 10)) as u32;
     let threads = field(b"Threads:")? as u32;
-    Some(Counts { tables, resident, group, threads })
+    let switches = (field(b"voluntary_ctxt_switches:")?, field(b"nonvoluntary_ctxt_switches:")?);
+    Some(Counts { tables, resident, group, threads, switches })
+}
+
+/// Returns how many faults of a process needed no device, and how many waited for one. Its threads
+/// count, its children do not.
+pub(crate) fn faults(group: i32) -> Option<(u64, u64)> {
+    let stat = read(group, "stat", 1024, true)?;
+    let stat = String::from_utf8_lossy(&stat);
+    let (_, after) = stat.rsplit_once(')')?;
+    let mut fields = after.split_ascii_whitespace().skip(10 - 3);
+    let minor = fields.next()?.parse().ok()?;
+    Some((minor, fields.nth(1)?.parse().ok()?))
 }
 
 /// Returns the threads of a process.
@@ -267,7 +281,11 @@ mod tests {
     #[test]
     fn this_process_can_be_read() {
         let pid = std::process::id() as i32;
-        assert!(counts(pid).is_some_and(|n| n.tables >= 3 && n.threads >= 1 && n.resident > 10));
+        assert!(
+            counts(pid)
+                .is_some_and(|n| n.tables >= 3 && n.threads >= 1 && n.resident > 10 && n.switches.0 > 0)
+        );
+        assert!(faults(pid).is_some_and(|(minor, _)| minor > 10));
         assert!(areas(pid).iter().any(|a| a.kind == AreaKind::Stack));
         let own = program(pid).expect("our own");
         assert!(own.arguments > own.heap && !own.name.is_empty());

@@ -8,6 +8,33 @@ pub(crate) fn now() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Returns the CPU time of a process with all of its threads, in nanoseconds, as the scheduler
+/// measures it.
+pub(crate) fn scheduled_time(group: i32) -> Option<u64> {
+    clock(!group << 3 | SCHEDULED)
+}
+
+/// The number of a process's clock that the scheduler keeps (`CPUCLOCK_SCHED`).
+const SCHEDULED: i32 = 2;
+
+/// Returns the CPU time of a process with all of its threads, in nanoseconds: as the scheduler
+/// measures it; by the ticks of the kernel's clock in user mode; by those in both modes. `None` if
+/// there is no such process.
+pub(crate) fn cpu_time(group: i32) -> Option<(u64, u64, u64)> {
+    // The numbers of the clocks that count ticks (`CPUCLOCK_PROF`, `CPUCLOCK_VIRT`).
+    let [both, user] = [0, 1].map(|kind| clock(!group << 3 | kind));
+    Some((scheduled_time(group)?, user?, both?))
+}
+
+/// Reads a clock.
+fn clock(number: i32) -> Option<u64> {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime writes one timespec, to a variable that lives until the call returns.
+    // An unknown number is an error.
+    ok(unsafe { libc::clock_gettime(number, &raw mut t) }.into()).ok()?;
+    Some(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
 /// Turns the result of a system call into a result.
 pub(crate) fn ok(r: libc::c_long) -> io::Result<libc::c_long> {
     if r == -1 { Err(io::Error::last_os_error()) } else { Ok(r) }
@@ -27,6 +54,7 @@ pub(crate) fn seize(pid: i32) -> io::Result<()> {
         | libc::PTRACE_O_TRACEEXEC
         | libc::PTRACE_O_TRACEFORK
         | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACEVFORKDONE
         | libc::PTRACE_O_TRACECLONE
         | libc::PTRACE_O_TRACESECCOMP
         | libc::PTRACE_O_TRACESYSGOOD
@@ -139,9 +167,33 @@ pub(crate) fn poke(pid: i32, address: u64, word: u64) -> io::Result<()> {
 
 /// Waits for the next stop or exit of a traced task. Returns `None` if no task is left.
 pub(crate) fn wait() -> io::Result<Option<(i32, i32)>> {
+    wait_for(-1)
+}
+
+/// Waits for the next stop or end of a task as `wait` does, and leaves it to be waited for. Returns
+/// the task, and whether it has ended.
+pub(crate) fn look_out() -> io::Result<Option<(i32, bool)>> {
+    let how = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: all bits 0 are a valid siginfo_t, which is made of numbers and pointers. waitid writes
+    // one, to a variable that lives until the call returns.
+    let (waited, info) = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        (libc::waitid(libc::P_ALL, 0, &raw mut info, how), info)
+    };
+    match ok(waited.into()) {
+        Err(e) if e.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+        other => other.map(drop)?,
+    }
+    let ended = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED].contains(&info.si_code);
+    // SAFETY: waitid has filled the information about a child, which has a process number.
+    Ok(Some((unsafe { info.si_pid() }, ended)))
+}
+
+/// Waits for the next stop or end of the task `pid`, -1 for any.
+pub(crate) fn wait_for(pid: i32) -> io::Result<Option<(i32, i32)>> {
     let mut status = 0;
     // SAFETY: waitpid writes one int, to a variable that lives until the call returns.
-    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+    let pid = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
     if pid > 0 {
         return Ok(Some((pid, status)));
     }

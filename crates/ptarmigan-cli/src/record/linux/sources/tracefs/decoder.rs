@@ -90,7 +90,9 @@ impl Decoder {
             Point::Refused => RawKind::Refused,
             Point::BadAddress => RawKind::BadAddress,
             Point::TlbFlush => RawKind::TlbFlush { reason: f(0)? as u8, pages: f(1)? },
-            Point::Idle => RawKind::Idle,
+            Point::Switch => RawKind::Switch { next: f(0)? as i32, state: f(1)? as u32 },
+            Point::Begin(call) => RawKind::Begin { call },
+            Point::End => RawKind::End { result: f(0)? as i64 },
         };
         Some(Raw { time, cpu, pid, what })
     }

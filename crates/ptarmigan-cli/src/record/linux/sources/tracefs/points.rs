@@ -1,5 +1,6 @@
 //! The tracepoints that a recording uses.
 use crate::record::linux::raw::MmCall;
+use ptarmigan_trace::Call;
 
 /// A group of tracepoints that make events of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,9 @@ pub(super) enum Point {
     Refused,
     BadAddress,
     TlbFlush,
-    Idle,
+    Switch,
+    Begin(Call),
+    End,
 }
 
 /// Path of the event, its group, the kernel's filter, the required fields.
@@ -36,7 +39,7 @@ pub(super) fn wanted() -> Vec<Wanted> {
         ("sched/sched_prepare_exec".into(), Point::ExecStart, None, &[]),
         ("sched/sched_process_exec".into(), Point::ExecDone, None, &["old_pid"]),
         ("sched/sched_process_exit".into(), Point::Exit, None, &[]),
-        ("sched/sched_switch".into(), Point::Idle, Some("next_pid == 0"), &[]),
+        ("sched/sched_switch".into(), Point::Switch, None, &["next_pid", "prev_state"]),
         // SIGBUS and SIGSEGV of the kernel's own: they follow the fault that they are for.
         (
             "signal/signal_generate".into(),
@@ -68,6 +71,24 @@ pub(super) fn wanted() -> Vec<Wanted> {
         all.push((format!("syscalls/sys_enter_{name}"), Point::Enter(call), None, fields));
         all.push((format!("syscalls/sys_exit_{name}"), Point::Leave, None, &["ret"]));
     }
+    // Calls that are only timed. The child of a fork returns from it, too, with 0.
+    let (all_results, of_parent) = (None, Some("ret != 0"));
+    for (name, call, results) in [
+        ("clone", Call::Fork, of_parent),
+        ("clone3", Call::Fork, of_parent),
+        ("fork", Call::Fork, of_parent),
+        ("vfork", Call::Fork, of_parent),
+        ("execve", Call::Exec, all_results),
+        ("execveat", Call::Exec, all_results),
+        ("shmat", Call::Segment, all_results),
+        ("shmdt", Call::Segment, all_results),
+    ] {
+        all.push((format!("syscalls/sys_enter_{name}"), Point::Begin(call), None, &[]));
+        all.push((format!("syscalls/sys_exit_{name}"), Point::End, results, &["ret"]));
+    }
+    for name in ["exit", "exit_group"] {
+        all.push((format!("syscalls/sys_enter_{name}"), Point::Begin(Call::Exit), None, &[]));
+    }
     all
 }
 
@@ -84,5 +105,7 @@ pub(super) fn required(p: Point) -> bool {
                 MmCall::Mlock | MmCall::Munlock | MmCall::Mlockall | MmCall::Munlockall | MmCall::Mprotect
             )
             | Point::Leave
+            | Point::Begin(_)
+            | Point::End
     )
 }

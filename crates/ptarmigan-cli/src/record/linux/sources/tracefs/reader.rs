@@ -98,22 +98,23 @@ impl CpuEvents {
     /// stack, and the kernel may try again.
     fn is_refused(&mut self, pid: i32, address: u64, code: u64) -> bool {
         let by_kernel = code & u64::from(FaultFlags::USER) == 0;
-        for at in 0..8 {
+        for at in 0..16 {
             if at == self.peeked.len() {
                 let Some(next) = self.read() else { return false };
                 self.peeked.push_back(next);
             }
             let next = &self.peeked[at];
-            if next.pid != pid {
-                return false;
-            }
             match next.what {
+                // The task may have slept, and have run again on this CPU.
+                RawKind::Switch { next, .. } if next == pid => continue,
+                _ if next.pid != pid => return false,
+                RawKind::Switch { .. } => {}
                 RawKind::Refused => {
                     self.peeked.remove(at);
                     return true;
                 }
                 RawKind::BadAddress => return by_kernel,
-                RawKind::Locked | RawKind::Released | RawKind::LockedToRead => {}
+                RawKind::Locked | RawKind::Released | RawKind::LockedToRead | RawKind::End { .. } => {}
                 RawKind::Fault { address: again, .. } if by_kernel && again >> 12 == address >> 12 => {}
                 _ => return false,
             }

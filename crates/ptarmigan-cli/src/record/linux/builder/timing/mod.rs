@@ -1,0 +1,358 @@
+//! Times calls, and sums up the CPU time of processes, from raw events in order of time.
+//!
+//! # Calls
+//!
+//! The tracepoints of a call's entry and return make a span. The time in which the task was not on
+//! a CPU, by the switches of tasks, is *away*. A fork or clone gets its kind from the tracepoint of
+//! the new task. A call that the kernel makes again after a signal is one call.
+//!
+//! The parent of a vfork sleeps until its child's execve or exit. That sleep counts, without the
+//! time in which the child waited for the recorder.
+//!
+//! An exit begins at its call, or at `sched_process_exit` if a signal or another thread ends the
+//! task. It ends where the task leaves its CPU for the last time: the tracepoint stands before the
+//! end of the address space.
+//!
+//! # Processes
+//!
+//! With tracepoints, the CPU time is the sum of the times on a CPU. Otherwise it is that of the
+//! scheduler's clock. [`split`] divides it between user mode and kernel.
+mod split;
+
+use crate::record::linux::raw::{NO_CPU, Raw, RawKind, Usage};
+use crate::record::linux::system::counters::{Counters, When};
+use ptarmigan_trace::Call;
+use split::Split;
+use std::collections::HashMap;
+
+/// The states of a task that leaves its CPU for the last time: dead, zombie.
+const GONE: u32 = 0x10 | 0x20;
+/// The state of a task that stops for its tracer.
+const TRACED: u32 = 0x8;
+/// The states of a task that waits. All others could have gone on.
+const WAITS: u32 = 0xff;
+
+/// The first and the last error with which the kernel makes a call again.
+const AGAIN: std::ops::RangeInclusive<i64> = -516..=-512;
+
+/// A call in progress.
+#[derive(Clone, Copy)]
+struct Span {
+    call: Call,
+    since: u64,
+    /// Nanoseconds in which the task did not run.
+    away: u64,
+    /// The child of a fork or clone.
+    child: Option<i32>,
+}
+
+/// A time without a CPU.
+#[derive(Clone, Copy)]
+struct Pause {
+    since: u64,
+    state: u32,
+    /// The task waited for the recorder.
+    looked_at: bool,
+}
+
+struct TaskTime {
+    group: i32,
+    on: Option<u64>,
+    off: Option<Pause>,
+    span: Option<Span>,
+    /// Nanoseconds, and nanoseconds away, of an interrupted call that is made again.
+    interrupted: Option<(Call, u64, u64)>,
+    /// Nanoseconds in which the task waited for the recorder, up to its execve or exit.
+    looked_at: u64,
+    /// It does not borrow the address space of its parent any more.
+    released: bool,
+    exiting: bool,
+}
+
+impl TaskTime {
+    fn new(group: i32) -> Self {
+        let (looked_at, released, exiting) = (0, false, false);
+        Self { group, on: None, off: None, span: None, interrupted: None, looked_at, released, exiting }
+    }
+}
+
+/// A thread group.
+#[derive(Default)]
+struct GroupTime {
+    alive: u32,
+    /// Nanoseconds on a CPU.
+    ran: u64,
+    waits: u64,
+    preempted: u64,
+    start: Counters,
+    last: Option<Counters>,
+}
+
+/// An event that times make, and the task that it belongs to.
+pub(super) type Timed = (i32, RawKind);
+
+#[derive(Default)]
+pub(super) struct Timing {
+    tasks: HashMap<i32, TaskTime>,
+    groups: HashMap<i32, GroupTime>,
+    split: Split,
+    /// Whether switches of tasks are recorded.
+    switches: bool,
+    /// Spans of negative length, which are left out.
+    pub(super) backwards: u64,
+}
+
+impl Timing {
+    /// Begins with the first task.
+    pub(super) fn new(root: i32) -> Self {
+        let mut timing = Self::default();
+        timing.add(root, root);
+        timing
+    }
+
+    fn add(&mut self, pid: i32, group: i32) {
+        self.tasks.insert(pid, TaskTime::new(group));
+        self.groups.entry(group).or_default().alive += 1;
+    }
+
+    /// Looks at the next raw event. Puts what it ends into `out`.
+    pub(super) fn see(&mut self, raw: &Raw, out: &mut Vec<Timed>) {
+        let Raw { time, pid, ref what, cpu } = *raw;
+        if let RawKind::Switch { next, state } = *what {
+            self.switches = true;
+            self.leave_cpu(pid, state, time, out);
+            self.take_cpu(next, time);
+            return;
+        }
+        if let RawKind::ExecDone { old } = *what
+            && old != pid
+            && let Some(task) = self.tasks.remove(&old)
+        {
+            self.tasks.insert(pid, task);
+        }
+        let pid = self.number(pid);
+        let Some(task) = self.tasks.get_mut(&pid) else {
+            if let RawKind::Counters(counters) = *what {
+                self.count(pid, counters, out);
+            }
+            return;
+        };
+        if cpu == NO_CPU
+            && let Some(pause) = &mut task.off
+        {
+            pause.looked_at = true;
+        }
+        match *what {
+            RawKind::Enter { call, .. } => self.enter(pid, call.timed_as(), time),
+            RawKind::Begin { call } => self.enter(pid, call, time),
+            RawKind::Leave { result } | RawKind::End { result } => self.leave(pid, result, time, out),
+            RawKind::Clone { child, flags } => self.clone(pid, child, flags),
+            RawKind::ExecStart => task.released = true,
+            RawKind::Exit => {
+                task.released = true;
+                task.exiting = true;
+                if !self.switches {
+                    // Its times come from stops.
+                    self.tasks.remove(&pid);
+                } else if task.span.is_none_or(|span| span.call != Call::Exit) {
+                    self.enter(pid, Call::Exit, time);
+                }
+            }
+            RawKind::Counters(counters) => {
+                let group = task.group;
+                self.count(group, counters, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the number that a task is known by. A thread that calls execve takes the number of
+    /// its group's first task, which is gone by then.
+    fn number(&mut self, pid: i32) -> i32 {
+        if self.tasks.contains_key(&pid) || !self.groups.contains_key(&pid) {
+            return pid;
+        }
+        let by_exec =
+            |task: &TaskTime| task.group == pid && task.span.is_some_and(|span| span.call == Call::Exec);
+        let thread = self.tasks.iter().find(|(_, task)| by_exec(task)).map(|(pid, _)| *pid);
+        if let Some(task) = thread.and_then(|thread| self.tasks.remove(&thread)) {
+            self.tasks.insert(pid, task);
+        }
+        pid
+    }
+
+    fn enter(&mut self, pid: i32, call: Call, time: u64) {
+        let Some(task) = self.tasks.get_mut(&pid) else { return };
+        // A span that is there never ended: its return was lost.
+        task.span = Some(Span { call, since: time, away: 0, child: None });
+        if task.interrupted.is_some_and(|(of, ..)| of != call) {
+            task.interrupted = None;
+        }
+    }
+
+    fn leave(&mut self, pid: i32, result: i64, time: u64, out: &mut Vec<Timed>) {
+        let Some(task) = self.tasks.get_mut(&pid) else { return };
+        let Some(span) = task.span.take() else { return };
+        if span.call == Call::Exit {
+            task.span = Some(span);
+            return;
+        }
+        let failed = (-4095..0).contains(&result);
+        let before = task.interrupted.take();
+        // A parent's wait for its child counts, but not the child's wait for the recorder.
+        let looked_at = if span.call == Call::Vfork {
+            span.child.and_then(|child| self.tasks.get(&child)).map_or(0, |child| child.looked_at)
+        } else {
+            0
+        };
+        let away = span.away + looked_at;
+        let Some(nanos) = time.checked_sub(span.since).and_then(|whole| whole.checked_sub(away)) else {
+            self.backwards += 1;
+            return;
+        };
+        let (nanos, away) = before.map_or((nanos, away), |(_, n, a)| (nanos + n, away + a));
+        if AGAIN.contains(&result) {
+            if let Some(task) = self.tasks.get_mut(&pid) {
+                task.interrupted = Some((span.call, nanos, away));
+            }
+            return;
+        }
+        // Programs that are not found, and children that were not made, are no work on page tables.
+        if !failed || !matches!(span.call, Call::Fork | Call::Vfork | Call::Clone | Call::Exec) {
+            out.push((pid, RawKind::Took { call: span.call, nanos, away }));
+        }
+    }
+
+    fn clone(&mut self, pid: i32, child: i32, flags: u64) {
+        let Some(task) = self.tasks.get_mut(&pid) else { return };
+        let has = |flag: i32| flags & flag as u64 != 0;
+        if let Some(span) = &mut task.span {
+            span.child = Some(child);
+            span.call = match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
+                (true, true) => Call::Vfork,
+                (true, false) => Call::Clone,
+                (false, _) => Call::Fork,
+            };
+        }
+        let group = if has(libc::CLONE_THREAD) { task.group } else { child };
+        self.add(child, group);
+    }
+
+    /// The task `pid` leaves its CPU.
+    fn leave_cpu(&mut self, pid: i32, state: u32, time: u64, out: &mut Vec<Timed>) {
+        let gone = state & GONE != 0;
+        let mut pid = self.number(pid);
+        let Some(task) = self.tasks.get(&pid) else { return };
+        if gone && !task.exiting {
+            // An execve of another thread has taken the number of the group's first task, and given
+            // it its own, before that task was gone altogether.
+            let first = self.tasks.get(&task.group).is_some_and(|first| first.exiting);
+            pid = if first { task.group } else { pid };
+        }
+        let Some(task) = self.tasks.get_mut(&pid) else { return };
+        let on = task.on.take();
+        if let Some(group) = self.groups.get_mut(&task.group) {
+            match on.map(|since| time.checked_sub(since)) {
+                Some(Some(ran)) => group.ran += ran,
+                Some(None) => self.backwards += 1,
+                None => {}
+            }
+        }
+        if gone {
+            return self.gone(pid, time, out);
+        }
+        task.off = Some(Pause { since: time, state, looked_at: state & TRACED != 0 });
+    }
+
+    /// The task `pid` gets a CPU.
+    fn take_cpu(&mut self, pid: i32, time: u64) {
+        let pid = self.number(pid);
+        let Some(task) = self.tasks.get_mut(&pid) else { return };
+        task.on = Some(time);
+        let Some(pause) = task.off.take() else { return };
+        let Some(length) = time.checked_sub(pause.since) else {
+            self.backwards += 1;
+            return;
+        };
+        let waited = pause.state & WAITS != 0;
+        if pause.looked_at && !task.released {
+            task.looked_at += length;
+        }
+        if let Some(span) = &mut task.span {
+            // Of a vfork only preemption is no part.
+            let for_child = span.call == Call::Vfork && waited && !pause.looked_at;
+            span.away += if for_child { 0 } else { length };
+        }
+        if let Some(group) = self.groups.get_mut(&task.group)
+            && !pause.looked_at
+        {
+            group.waits += u64::from(waited);
+            group.preempted += u64::from(!waited);
+        }
+    }
+
+    /// The task has left its CPU for the last time.
+    fn gone(&mut self, pid: i32, time: u64, out: &mut Vec<Timed>) {
+        let Some(task) = self.tasks.remove(&pid) else { return };
+        if let Some(Span { call: call @ Call::Exit, since, away, .. }) = task.span {
+            match time.checked_sub(since).and_then(|whole| whole.checked_sub(away)) {
+                Some(nanos) => out.push((pid, RawKind::Took { call, nanos, away })),
+                None => self.backwards += 1,
+            }
+        }
+        let Some(group) = self.groups.get_mut(&task.group) else { return };
+        group.alive = group.alive.saturating_sub(1);
+        if group.alive == 0
+            && let Some(group) = self.groups.remove(&task.group)
+        {
+            self.used(pid, &group, out);
+        }
+    }
+
+    /// Takes counters of a process that were read at a stop.
+    fn count(&mut self, number: i32, counters: Counters, out: &mut Vec<Timed>) {
+        let group = self.groups.entry(number).or_default();
+        match counters.when {
+            When::Start => {
+                *group = GroupTime { alive: group.alive, start: counters, ..GroupTime::default() };
+            }
+            When::Last => {
+                if !self.switches {
+                    group.waits += counters.waits;
+                    group.preempted += counters.preempted;
+                }
+                // Only the last thread reads those of the process.
+                if counters.total > 0 {
+                    group.last = Some(counters);
+                }
+            }
+            When::Ended => {
+                group.ran = counters.total.saturating_sub(group.start.total);
+                group.last = group.last.or(Some(counters));
+                if let Some(group) = self.groups.remove(&number) {
+                    self.used(number, &group, out);
+                }
+            }
+        }
+    }
+
+    /// Sums up a process that has ended. Without its last counters, too little is known.
+    fn used(&mut self, pid: i32, group: &GroupTime, out: &mut Vec<Timed>) {
+        let Some(last) = group.last else { return };
+        let last = last.since(group.start);
+        let (user, system) = self.split.of(group.ran, &last);
+        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let usage = Usage {
+            user: user / 1000,
+            system: system / 1000,
+            minor: last.minor,
+            major: small(last.major),
+            waits: small(group.waits),
+            preempted: small(group.preempted),
+        };
+        out.push((pid, RawKind::Used(usage)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

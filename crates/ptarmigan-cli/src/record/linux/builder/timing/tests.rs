@@ -1,0 +1,255 @@
+//! Raw events of made-up tasks, and the times that they become.
+use super::*;
+use crate::record::linux::raw::MmCall;
+
+const THREAD: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
+const VFORK: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+const SLEEPS: u32 = 1;
+const WAITS_KILLABLE: u32 = 2;
+const PREEMPTED: u32 = 0x100;
+const ZOMBIE: u32 = 0x20;
+
+/// Feeds raw events, each with its time and task; task 100 is the first. Returns what they become,
+/// and how many times went backwards.
+fn timed(events: &[(u64, i32, RawKind)]) -> (Vec<Timed>, u64) {
+    let (mut timing, mut out) = (Timing::new(100), Vec::new());
+    // The tracepoints of switches are there.
+    timing.see(&Raw { time: 0, cpu: 0, pid: 0, what: switch(100, 0) }, &mut out);
+    for (time, pid, what) in events {
+        let from_stop = matches!(what, RawKind::Tables { .. } | RawKind::Counters(_));
+        let cpu = if from_stop { NO_CPU } else { 0 };
+        timing.see(&Raw { time: *time, cpu, pid: *pid, what: what.clone() }, &mut out);
+    }
+    (out, timing.backwards)
+}
+
+fn times(events: &[(u64, i32, RawKind)]) -> Vec<Timed> {
+    let (out, backwards) = timed(events);
+    assert_eq!(backwards, 0);
+    out
+}
+
+fn switch(next: i32, state: u32) -> RawKind {
+    RawKind::Switch { next, state }
+}
+
+fn begin(call: Call) -> RawKind {
+    RawKind::Begin { call }
+}
+
+fn end(result: i64) -> RawKind {
+    RawKind::End { result }
+}
+
+fn clone(child: i32, flags: u64) -> RawKind {
+    RawKind::Clone { child, flags }
+}
+
+fn took(call: Call, nanos: u64, away: u64) -> RawKind {
+    RawKind::Took { call, nanos, away }
+}
+
+fn munmap() -> RawKind {
+    RawKind::Enter { call: MmCall::Munmap, args: [0; 5] }
+}
+
+const TABLES: RawKind = RawKind::Tables { tables: 3, exit: false };
+
+#[test]
+fn time_without_a_cpu_is_away() {
+    let out = times(&[
+        (10, 100, begin(Call::Fork)),
+        (20, 100, switch(7, PREEMPTED)),
+        (50, 7, switch(100, SLEEPS)),
+        (60, 100, clone(101, 0)),
+        (70, 100, end(101)),
+        (80, 100, munmap()),
+        (95, 100, RawKind::Leave { result: -22 }),
+    ]);
+    assert_eq!(out, [(100, took(Call::Fork, 30, 30)), (100, took(Call::Munmap, 15, 0))]);
+}
+
+#[test]
+fn a_call_that_is_made_again_after_a_signal_is_one_call() {
+    let again = [
+        (10, 100, begin(Call::Fork)),
+        (15, 100, end(-513)),
+        // The handler of the signal does not call anything that is timed.
+        (40, 100, begin(Call::Fork)),
+        (50, 100, clone(101, 0)),
+        (60, 100, end(101)),
+    ];
+    assert_eq!(times(&again), [(100, took(Call::Fork, 25, 0))]);
+    // A handler that makes a call of its own: the attempt is forgotten, and the call is timed.
+    let nested = [
+        (10, 100, begin(Call::Fork)),
+        (15, 100, end(-513)),
+        (20, 100, munmap()),
+        (24, 100, RawKind::Leave { result: 0 }),
+        (40, 100, begin(Call::Fork)),
+        (60, 100, end(101)),
+    ];
+    assert_eq!(times(&nested), [(100, took(Call::Munmap, 4, 0)), (100, took(Call::Fork, 20, 0))]);
+}
+
+#[test]
+fn calls_that_make_no_task_and_no_program_are_left_out() {
+    let out = times(&[
+        (10, 100, begin(Call::Exec)),
+        (20, 100, end(-2)),
+        (30, 100, begin(Call::Fork)),
+        (40, 100, end(-11)),
+        // The return of this call is lost.
+        (50, 100, munmap()),
+        (90, 100, begin(Call::Exec)),
+        (95, 100, RawKind::ExecStart),
+        (99, 100, RawKind::ExecDone { old: 100 }),
+        (100, 100, end(0)),
+        // A return without a call.
+        (110, 100, end(0)),
+    ]);
+    assert_eq!(out, [(100, took(Call::Exec, 10, 0))]);
+}
+
+#[test]
+fn the_parent_of_a_vfork_counts_its_child_but_not_the_recorder() {
+    let out = times(&[
+        (10, 100, begin(Call::Fork)),
+        (20, 100, clone(101, VFORK)),
+        (25, 100, switch(101, WAITS_KILLABLE)),
+        // The child asks before its execve, and is looked at for 40.
+        (40, 101, switch(0, SLEEPS)),
+        (60, 101, TABLES),
+        (80, 0, switch(101, 0)),
+        (85, 101, begin(Call::Exec)),
+        (90, 101, RawKind::ExecStart),
+        // The parent is released, and stops wait in the child that do not concern it.
+        (95, 101, switch(100, 8)),
+        (100, 100, end(101)),
+        (130, 100, switch(101, PREEMPTED)),
+        (140, 101, RawKind::ExecDone { old: 101 }),
+        (150, 101, end(0)),
+    ]);
+    // The child's stop by its tracer inside execve is away.
+    assert_eq!(out, [(100, took(Call::Vfork, 50, 40)), (101, took(Call::Exec, 30, 35))]);
+}
+
+#[test]
+fn an_exit_ends_when_the_task_leaves_its_cpu_for_the_last_time() {
+    let counters = Counters { user: 0, system: 0, total: 40, minor: 5, major: 1, ..Counters::default() };
+    let out = times(&[
+        (10, 100, begin(Call::Exit)),
+        (20, 100, RawKind::Counters(counters)),
+        (30, 100, RawKind::Exit),
+        (40, 100, switch(7, PREEMPTED)),
+        (60, 7, switch(100, 0)),
+        (1000, 100, switch(7, ZOMBIE)),
+        // The number belongs to nobody now.
+        (1010, 7, switch(100, 0)),
+    ]);
+    let usage = Usage { user: 0, system: 0, minor: 5, major: 1, waits: 0, preempted: 1 };
+    assert_eq!(out, [(100, took(Call::Exit, 970, 20)), (100, RawKind::Used(usage))]);
+    // By a signal: no call, and no counters.
+    let killed = [(30, 100, munmap()), (40, 100, RawKind::Exit), (100, 100, switch(0, ZOMBIE))];
+    assert_eq!(times(&killed), [(100, took(Call::Exit, 60, 0))]);
+    // The last switch is lost: nothing is known.
+    assert_eq!(times(&[(30, 100, begin(Call::Exit)), (40, 100, RawKind::Exit)]), []);
+}
+
+#[test]
+fn a_process_is_used_up_when_its_last_thread_is_gone() {
+    let ms = 1_000_000;
+    let counters = Counters { user: 400 * ms, system: 400 * ms, total: 800 * ms, ..Counters::default() };
+    let out = times(&[
+        (0, 100, clone(101, THREAD)),
+        (0, 0, switch(101, 0)),
+        // The first task exits first.
+        (200 * ms, 100, RawKind::Exit),
+        (300 * ms, 100, switch(0, ZOMBIE)),
+        (400 * ms, 101, switch(0, SLEEPS)),
+        (450 * ms, 101, RawKind::Counters(counters)),
+        (500 * ms, 0, switch(101, 0)),
+        (600 * ms, 101, RawKind::Exit),
+        (700 * ms, 101, switch(0, ZOMBIE)),
+    ]);
+    // 300 ms of the one, 400 and 200 of the other; the wait was for the recorder. 800 ms are half
+    // the kernel's, and the rest is the exit.
+    let usage = Usage { user: 400_000, system: 500_000, ..Usage::default() };
+    assert_eq!(out[0].1, took(Call::Exit, 100 * ms, 0));
+    assert_eq!(out[1..], [(101, took(Call::Exit, 100 * ms, 0)), (101, RawKind::Used(usage))]);
+}
+
+#[test]
+fn a_thread_that_calls_execve_takes_the_first_number() {
+    let before = [
+        (0, 100, clone(101, THREAD)),
+        (0, 0, switch(101, 0)),
+        (10, 101, begin(Call::Exec)),
+        (20, 101, RawKind::ExecStart),
+        (21, 101, switch(0, WAITS_KILLABLE)),
+        (30, 100, RawKind::Exit),
+    ];
+    // The first task is gone before the thread has its number ...
+    let gone_first = [
+        (40, 100, switch(0, ZOMBIE)),
+        (50, 0, switch(101, 0)),
+        (60, 100, RawKind::ExecDone { old: 101 }),
+        (70, 100, end(0)),
+    ];
+    // ... or after that, with the number that the thread had.
+    let gone_last = [
+        (40, 0, switch(101, 0)),
+        (45, 100, RawKind::ExecDone { old: 101 }),
+        (50, 101, switch(0, ZOMBIE)),
+        (70, 100, end(0)),
+    ];
+    let all = |after: &[(u64, i32, RawKind)]| times(&[&before[..], after].concat());
+    assert_eq!(all(&gone_first), [(100, took(Call::Exit, 10, 0)), (100, took(Call::Exec, 31, 29))]);
+    assert!(all(&gone_last).contains(&(100, took(Call::Exec, 41, 19))), "{:?}", all(&gone_last));
+}
+
+#[test]
+fn times_that_end_before_they_begin_are_counted_and_left_out() {
+    let (out, backwards) = timed(&[
+        (50, 100, munmap()),
+        (40, 100, RawKind::Leave { result: 0 }),
+        (60, 100, switch(0, SLEEPS)),
+        (55, 0, switch(100, 0)),
+        (70, 100, munmap()),
+        (80, 100, RawKind::Leave { result: 0 }),
+        (54, 100, switch(0, SLEEPS)),
+    ]);
+    assert_eq!(out, [(100, took(Call::Munmap, 10, 0))]);
+    assert_eq!(backwards, 3);
+}
+
+#[test]
+fn without_switches_the_clock_of_the_process_counts() {
+    let (mut timing, mut out) = (Timing::new(100), Vec::new());
+    let read = |when, total, waits| {
+        RawKind::Counters(Counters {
+            when,
+            total,
+            waits,
+            system: total / 2,
+            user: total / 2,
+            ..Counters::default()
+        })
+    };
+    let ms = 1_000_000;
+    for (pid, what) in [
+        (100, read(When::Start, 2 * ms, 0)),
+        (100, clone(101, THREAD)),
+        (101, read(When::Last, 0, 3)),
+        (101, RawKind::Exit),
+        (100, read(When::Last, 402 * ms, 4)),
+        (100, RawKind::Exit),
+        (100, read(When::Ended, 502 * ms, 0)),
+    ] {
+        timing.see(&Raw { time: 0, cpu: NO_CPU, pid, what }, &mut out);
+    }
+    // The last 100 ms are the exit.
+    let usage = Usage { user: 200_000, system: 300_000, waits: 7, ..Usage::default() };
+    assert_eq!(out, [(100, RawKind::Used(usage))]);
+    assert!(timing.tasks.is_empty() && timing.groups.is_empty());
+}

@@ -1,0 +1,126 @@
+//! Times calls between the stops at their entry and their return.
+//!
+//! The clock of the process's CPU time tells how long it ran, however long its task then waited for
+//! a CPU or for the tracer. Other threads may run too: then the shorter of CPU time and elapsed time
+//! counts.
+use crate::record::linux::raw::RawKind;
+use crate::record::linux::system::sys;
+use ptarmigan_trace::Call;
+use std::collections::HashMap;
+
+/// A call that was resumed.
+#[derive(Clone, Copy)]
+struct Resumed {
+    call: Call,
+    /// The process whose clock is read.
+    group: i32,
+    at: u64,
+    /// CPU time of the process, in nanoseconds.
+    cpu: u64,
+}
+
+impl Resumed {
+    /// Returns the nanoseconds in which the call ran, and the others, up to `now`.
+    fn until(&self, now: u64) -> (u64, u64) {
+        let whole = now.saturating_sub(self.at);
+        let ran = sys::scheduled_time(self.group).map_or(whole, |cpu| cpu.saturating_sub(self.cpu));
+        (ran.min(whole), whole.saturating_sub(ran))
+    }
+}
+
+/// A parent that waits for the child of its vfork.
+struct Waiting {
+    child: i32,
+    since: Resumed,
+    /// Nanoseconds in which the child was stopped.
+    stopped: u64,
+}
+
+/// Times of calls, and of the stops themselves.
+#[derive(Default)]
+pub(crate) struct StopWatch {
+    /// The time of the stop that is handled.
+    now: u64,
+    resumed: HashMap<i32, Resumed>,
+    waiting: HashMap<i32, Waiting>,
+    /// How often each task has stopped.
+    stops: HashMap<i32, u64>,
+    /// The times of cheap calls, before the program starts.
+    cheap: Vec<u64>,
+}
+
+impl StopWatch {
+    /// A task has stopped.
+    pub(crate) fn stopped(&mut self) {
+        self.now = sys::now();
+    }
+
+    /// The stop of a task was handled.
+    pub(crate) fn handled(&mut self, pid: i32) {
+        *self.stops.entry(pid).or_default() += 1;
+        let cost = self.cost().unwrap_or(0) / 2;
+        if let Some(waiting) = self.waiting.values_mut().find(|waiting| waiting.child == pid) {
+            waiting.stopped += sys::now().saturating_sub(self.now) + cost;
+        }
+    }
+
+    /// A task is about to be resumed in a call.
+    pub(crate) fn begin(&mut self, pid: i32, group: i32, call: Call) {
+        let cpu = sys::scheduled_time(group).unwrap_or(0);
+        self.resumed.insert(pid, Resumed { call, group, at: sys::now(), cpu });
+    }
+
+    /// The call has ended with this stop.
+    pub(crate) fn end(&mut self, pid: i32) -> Option<RawKind> {
+        let resumed = self.resumed.remove(&pid)?;
+        let (nanos, away) = resumed.until(self.now);
+        Some(RawKind::Took { call: resumed.call, nanos, away })
+    }
+
+    /// A clone has ended, which was known as a fork.
+    pub(crate) fn end_clone(&mut self, pid: i32, call: Call) -> Option<RawKind> {
+        self.resumed.get_mut(&pid)?.call = call;
+        self.end(pid)
+    }
+
+    /// A vfork has made its child, and waits for it.
+    pub(crate) fn wait(&mut self, pid: i32, child: i32) {
+        if let Some(since) = self.resumed.remove(&pid) {
+            self.waiting.insert(pid, Waiting { child, since, stopped: 0 });
+        }
+    }
+
+    /// The wait for the child of a vfork has ended. It counts, without the child's stops.
+    pub(crate) fn end_wait(&mut self, pid: i32) -> Option<RawKind> {
+        let Waiting { since, stopped, .. } = self.waiting.remove(&pid)?;
+        let whole = self.now.saturating_sub(since.at);
+        let away = stopped.min(whole);
+        Some(RawKind::Took { call: Call::Vfork, nanos: whole - away, away })
+    }
+
+    /// A task is gone. Returns the times of its exit.
+    pub(crate) fn gone(&mut self, pid: i32) -> Option<RawKind> {
+        self.waiting.remove(&pid);
+        self.stops.remove(&pid);
+        self.end(pid)
+    }
+
+    /// Returns how often a task has stopped.
+    pub(crate) fn stops(&self, pid: i32) -> u64 {
+        self.stops.get(&pid).copied().unwrap_or(0)
+    }
+
+    /// Takes the time of a cheap call.
+    pub(crate) fn calibrate(&mut self, took: &RawKind) {
+        if let RawKind::Took { nanos, .. } = took {
+            self.cheap.push(*nanos);
+            self.cheap.sort_unstable();
+        }
+    }
+
+    /// Returns about how many nanoseconds of a call's time are its stops': the median of cheap
+    /// calls.
+    pub(crate) fn cost(&self) -> Option<u64> {
+        self.cheap.get(self.cheap.len() / 2).copied()
+    }
+}
