@@ -1,6 +1,7 @@
 //! Futures that wait for a page: order, cancellation, pages that rest, and many tasks at once.
 use ptarmigan_pool::{
-    Acquire, ArcPage, Page, PagePool, PageState, PoolConfig, PoolError, RawPage, StateError, Topology,
+    Acquire, ArcAcquire, ArcPage, Page, PagePool, PageState, PoolConfig, PoolError, RawPage, StateError,
+    Topology,
 };
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -196,7 +197,9 @@ fn a_thread_that_ends_serves_futures_with_its_pages() {
 
 #[test]
 fn at_least_half_of_the_pages_of_a_full_pool_are_with_its_users() {
-    for (pages, threads) in [(1, 1), (4, 3), (16, 4), (64, 8), (200, 6), (1000, 3)] {
+    for (pages, threads) in
+        [(1, 1), (4, 3), (8, 1), (64, 1), (130, 1), (200, 1), (300, 1), (16, 4), (64, 8), (200, 6), (1000, 3)]
+    {
         let pool = pool(pages);
         let all_at_rest = std::sync::Barrier::new(threads + 1);
         let all_seen = std::sync::Barrier::new(threads + 1);
@@ -268,11 +271,13 @@ fn a_future_hears_of_a_constructor_that_fails() {
 
 #[test]
 fn a_waker_that_ends_the_pool_is_called_outside_its_locks() {
-    /// Drops a share of the pool when it is woken.
-    struct Ends(Mutex<Option<Arc<PagePool>>>);
+    /// Drops its future when it is woken, and the last share of the pool with it.
+    #[derive(Default)]
+    struct Ends(Mutex<Option<ArcAcquire>>);
     impl Wake for Ends {
         fn wake(self: Arc<Self>) {
-            drop(self.0.lock().expect("no thread panics").take());
+            let future = self.0.lock().expect("no thread panics").take();
+            drop(future);
         }
     }
     let pool = Arc::new(pool(64));
@@ -289,16 +294,23 @@ fn a_waker_that_ends_the_pool_is_called_outside_its_locks() {
         }
     });
     is_resting.recv().expect("the thread is there");
-    let all: Vec<_> = std::iter::from_fn(|| pool.page().ok().map(Page::into_raw)).collect();
-    let mut future = Box::pin(pool.arc_acquire());
-    let waker = Waker::from(Arc::new(Ends(Mutex::new(Some(pool)))));
-    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    // The future's share goes when the thread that ends wakes it: the waker's is the last but one.
+    while let Ok(page) = pool.page() {
+        page.into_raw();
+    }
+    let ends = Arc::new(Ends::default());
+    let mut future = pool.arc_acquire();
+    drop(pool);
+    let waits = Pin::new(&mut future).poll(&mut Context::from_waker(&Waker::from(ends.clone())));
+    assert!(waits.is_pending());
+    *ends.0.lock().expect("no thread panics") = Some(future);
+    // The thread that ends wakes it.
     drop(go);
-    thread.join().expect("it does not wait for itself");
-    assert_eq!(weak.strong_count(), 1, "the future has a page");
-    drop((future, all));
-    assert_eq!(weak.strong_count(), 0);
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !thread.is_finished() {
+        assert!(Instant::now() < patience, "the thread waits for itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(weak.strong_count(), 0, "the pool has ended");
 }
 
 /// An executor: tasks in a queue, run by threads until all have ended.
@@ -377,7 +389,7 @@ impl Future for Yield {
 }
 
 /// Ready when either is; the other is dropped.
-struct Race(ptarmigan_pool::ArcAcquire, Yield);
+struct Race(ArcAcquire, Yield);
 
 impl Future for Race {
     type Output = Option<ArcPage>;
