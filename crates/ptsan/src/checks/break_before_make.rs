@@ -76,13 +76,12 @@ impl Sanitizer {
         let l = &arch.levels[usize::from(at.level)];
         let index = at.entry.saturating_sub(f.phys) / u64::from(l.entry_bytes);
         let offset = index << l.shift;
-        let here = |h: &&Holder| {
+        let here = |h: &Holder| {
             let c = &self.cpus[usize::from(h.cpu)];
             let runs = c.loaded.is_some_and(|l| h.context == l.context);
             runs && generation_of(c, h.context) == Some(h.generation) && h.position & 7 == u64::from(at.level)
         };
-        let used_for =
-            |h: &Holder| (usize::from(h.cpu), arch.position_start(h.position).wrapping_add(offset));
+        let used_for = |h: Holder| (usize::from(h.cpu), arch.position_start(h.position).wrapping_add(offset));
         let read = f.holders.iter().filter(here).map(used_for);
         let roots = self.cpus_below(at.table).filter(|_| at.level == arch.top());
         read.chain(roots.map(|cpu| (cpu, arch.extend(offset)))).collect()

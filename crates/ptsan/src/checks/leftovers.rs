@@ -15,7 +15,7 @@ impl Sanitizer {
             let raw = memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes)?;
             Some((i, raw))
         });
-        f.leftovers = Some(Leftovers::new(words));
+        f.leftovers = Some(Box::new(Leftovers::new(words)));
         f.was_dirty = true;
     }
 

@@ -1,15 +1,13 @@
 //! The shadow state of one table frame: where it came from, which CPUs may hold it, which entry
 //! points at it.
 use super::history::History;
+use super::holders::{Holder, Holders};
 use super::leftovers::Leftovers;
 use super::told::ToldEntries;
 use crate::report::{Origins, Trace};
 
 /// The most entries that are remembered of a table that several trees share, beside the last one.
 const MOST_LINKS: usize = 255;
-
-/// The number of holders above which they are pruned.
-const PRUNE_AT: usize = 16;
 
 /// A frame during one allocation. The next allocation of the frame has another reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,27 +32,6 @@ pub(crate) enum State {
     Freed,
 }
 
-/// A CPU that read the table for a position, as long as its context does not say otherwise.
-///
-/// It is checked on demand. A context that was dropped as a whole has another generation, so that
-/// the usual check is one comparison.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Holder {
-    pub(crate) cpu: u16,
-    /// [`REGISTERS`], or the number of a context of that CPU.
-    pub(crate) context: u32,
-    pub(crate) generation: u32,
-    /// Position of the table, as [`crate::Arch`] numbers them.
-    pub(crate) position: u64,
-    /// Event of the walk.
-    pub(crate) since: u64,
-}
-
-/// Stands for a context in a [`Holder`]: the registers with the root's entries.
-pub(crate) const REGISTERS: u32 = u32::MAX;
-/// Stands for a context in a [`Holder`]: the global translations.
-pub(crate) const GLOBALS: u32 = u32::MAX - 1;
-
 /// An entry through which a table was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -64,7 +41,8 @@ pub(crate) struct Link {
     pub(crate) parent: FrameRef,
 }
 
-/// The fields that walks and stores need lie in the first two cache lines.
+/// The fields that walks and stores need lie in the first three cache lines, the nearest holders on
+/// the second.
 #[repr(C, align(64))]
 pub(crate) struct Frame {
     pub(crate) phys: u64,
@@ -78,14 +56,13 @@ pub(crate) struct Frame {
     pub(crate) was_dirty: bool,
     /// The content from before the allocation. `None` if it was not recorded or does not matter any
     /// more.
-    pub(crate) leftovers: Option<Leftovers>,
+    pub(crate) leftovers: Option<Box<Leftovers>>,
+    pub(crate) holders: Holders,
     /// The entries to which stores were told.
     pub(crate) told: ToldEntries,
-    pub(crate) holders: Vec<Holder>,
     /// Other entries through which it was reached: several trees share the table.
     pub(super) other_links: Vec<Link>,
     pub(crate) history: History,
-    pub(super) prune_at: usize,
     /// Event of the allocation.
     pub(crate) since: u64,
     /// Event of the allocation before, if there was one.
@@ -136,18 +113,21 @@ impl Frame {
 
     /// Records that a CPU may hold this table from now on, and returns whether that is news.
     /// `valid` says which old holders still count.
+    #[inline]
     pub(crate) fn hold(&mut self, new: Holder, valid: impl Fn(&Holder) -> bool) -> bool {
-        let same = |h: &Holder| h.cpu == new.cpu && h.context == new.context && h.position == new.position;
-        if let Some(old) = self.holders.iter_mut().find(|h| same(h)) {
-            let renewed = old.generation != new.generation;
-            *old = new;
-            return renewed;
-        }
-        if self.holders.len() >= self.prune_at.max(PRUNE_AT) {
-            self.holders.retain(valid);
-            self.prune_at = 2 * self.holders.len();
-        }
-        self.holders.push(new);
-        true
+        self.holders.hold(new, valid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_holders_that_are_near_begin_a_cache_line() {
+        // Behind the position that they share.
+        assert_eq!(offset_of!(Frame, holders) + size_of::<u64>(), 64);
+        assert_eq!((offset_of!(Frame, other_links) <= 192, size_of::<Frame>()), (true, 320));
     }
 }

@@ -1,6 +1,7 @@
 //! All table frames, found by their physical address.
 use super::frame::{Frame, FrameRef, Link, State};
 use super::history::History;
+use super::holders::Holders;
 use super::pages::{One, Pages};
 use super::told::{Budget, Told, ToldEntries};
 use crate::report::Happened;
@@ -176,8 +177,7 @@ impl FrameTable {
             level,
             link: None,
             other_links: Vec::new(),
-            holders: Vec::new(),
-            prune_at: 0,
+            holders: Holders::default(),
             since: event,
             before: None,
             was_dirty: false,
