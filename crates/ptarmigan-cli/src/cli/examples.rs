@@ -37,6 +37,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             example("Records a build to a new file, such as cc1.ptrace.", "ptarmigan record make -j2"),
             example(
+                "Records ten seconds of a server that runs, with its workers.",
+                "ptarmigan record -p 4711 --duration 10",
+            ),
+            example(
                 "Records without root, and writes the file faster.",
                 "ptarmigan record --method perf --level 3 -o ls.ptrace ls -l",
             ),

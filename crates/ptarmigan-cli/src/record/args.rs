@@ -2,6 +2,7 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The recording method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -30,9 +31,40 @@ pub struct RecordArgs {
     /// Compression level, 1 (fast) to 22 (small).
     #[arg(long, default_value_t = 19, value_parser = clap::value_parser!(i32).range(1..=22))]
     pub(super) level: i32,
+    /// Attach to running processes and their descendants instead of starting a command. They go on
+    /// when the recording ends, at Ctrl-C at the latest.
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(1..)
+    )]
+    pub(super) pid: Vec<i32>,
+    /// End the recording after so many seconds. The command or the processes go on.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
+    pub(super) duration: Option<Duration>,
     /// The command to record, with its arguments. Options behind it are the command's.
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(
+        required_unless_present = "pid",
+        conflicts_with = "pid",
+        trailing_var_arg = true,
+        value_name = "COMMAND"
+    )]
     pub(super) command: Vec<OsString>,
+}
+
+/// The longest recording that can be asked for, in seconds: a year.
+const LONGEST: f64 = 31_536_000.0;
+
+/// Parses a length of time in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= LONGEST => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) => Err(format!("not between 0 and {LONGEST} (a year)")),
+        Err(_) => Err("not a number of seconds".to_owned()),
+    }
 }
 
 impl RecordArgs {

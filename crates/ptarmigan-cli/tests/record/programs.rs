@@ -23,7 +23,7 @@ fn true_is_one_program() {
         assert!(area(AreaKind::File) >= 4 && area(AreaKind::Special) >= 1);
         assert!(matches!(
             events[events.len() - 1].kind,
-            Kind::Exit { last: true } | Kind::TlbFlush { .. } | Kind::Idle
+            Kind::Exit { last: true } | Kind::TlbFlush { .. } | Kind::Idle | Kind::Note(_)
         ));
         // The trace contains no paths of the recorded machine.
         let bytes = std::fs::read(file).expect("it was recorded");
@@ -54,6 +54,21 @@ fn a_script_that_forks_agrees_with_linux() {
         // The perf method does not see every fault of the kernel.
         let may_differ = if stderr.contains("with tracefs") { 0 } else { 1 };
         assert!(truth["equal"].as_u64() >= truth["checked"].as_u64().map(|n| n - may_differ), "{truth}");
+    });
+}
+
+#[test]
+fn the_recorder_and_inspect_count_alike() {
+    with_each_method("counts", &["sh", "-c", "/bin/true; (:); exit 0"], |_, stderr, file, _| {
+        let r = report(file);
+        let samples = r.samples.exit + r.samples.exec;
+        let faults = r.faults.user + r.faults.kernel;
+        let line = format!(
+            ": {} events ({faults} faults), {} tasks, {} execs, {samples} samples of VmPTE, {} lost, {} bytes",
+            r.events, r.tasks, r.execs, r.lost, r.bytes
+        );
+        assert!(stderr.contains(&line), "{line}: {stderr}");
+        assert_eq!(r.by_kind["fault"], faults);
     });
 }
 

@@ -29,6 +29,31 @@ pub(crate) fn untraceable(pid: i32, e: &io::Error) -> Failure {
     Failure::new(why_untraceable(tracer(pid), setting("kernel/yama/ptrace_scope"), e))
 }
 
+/// Returns why a running process cannot be traced.
+pub(crate) fn unattachable(pid: i32, e: &io::Error) -> Failure {
+    let root = rustix::process::geteuid().is_root();
+    Failure::new(why_unattachable(pid, tracer(pid), setting("kernel/yama/ptrace_scope"), root, e))
+}
+
+fn why_unattachable(
+    pid: i32,
+    tracer: Option<(String, i32)>,
+    yama: Option<i64>,
+    root: bool,
+    e: &io::Error,
+) -> String {
+    let why = match (tracer, yama) {
+        (Some((name, number)), _) => format!("{name} ({number}) traces it already"),
+        (None, Some(3)) => "kernel.yama.ptrace_scope is 3, which forbids it until the next boot".to_owned(),
+        (None, Some(scope @ 1..)) if !root => format!(
+            "kernel.yama.ptrace_scope is {scope}; attach as root, or set it to 0 (sysctl \
+             kernel.yama.ptrace_scope=0), or start the program with ptarmigan record"
+        ),
+        _ => format!("{e}: it has more privileges, or a seccomp filter or a security module forbids it"),
+    };
+    format!("process {pid}: ptrace is refused: {why}")
+}
+
 fn why_untraceable(tracer: Option<(String, i32)>, yama: Option<i64>, e: &io::Error) -> String {
     let why = match (tracer, yama) {
         (Some((name, number)), _) => {
@@ -81,6 +106,12 @@ mod tests {
         assert!(ptrace(None, Some(3)).contains("kernel.yama.ptrace_scope is 3"));
         assert!(ptrace(None, Some(1)).contains("a seccomp filter"));
         assert!(ptrace(None, None).starts_with("ptrace is refused: Operation not permitted"));
+        let attach = |tracer, yama, root| why_unattachable(9, tracer, yama, root, &e);
+        assert!(attach(Some(("gdb".to_owned(), 7)), None, false).ends_with("gdb (7) traces it already"));
+        let user = attach(None, Some(1), false);
+        assert!(user.contains("process 9: ") && user.contains("sysctl kernel.yama.ptrace_scope=0"));
+        assert!(attach(None, Some(1), true).contains("Operation not permitted"));
+        assert!(attach(None, Some(3), true).contains("ptrace_scope is 3"));
     }
 
     #[test]

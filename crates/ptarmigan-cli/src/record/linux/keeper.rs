@@ -121,7 +121,7 @@ fn answer_all(listener: &Listener) {
     }
     let unblocked = signals::let_through();
     loop {
-        match notify::wait(listener, &unblocked) {
+        match notify::wait(listener, &unblocked, None) {
             Ok(Ready::Call) => {
                 if let Ok(Some(call)) = listener.receive() {
                     listener.go_on(call.id);

@@ -2,15 +2,20 @@
 //!
 //! Tracepoints or a perf event tell of faults ([`sources`]). At some system calls, and when a
 //! program starts or a task ends, the task waits, and `/proc` is looked at ([`stops`]). The events
-//! of both are merged by time ([`raw`]) and become the trace ([`builder`]).
+//! of both are merged by time ([`raw`]) and become the trace ([`builder`]). A recording may also
+//! begin with processes that run already ([`attach`]).
 mod allowed;
+mod attach;
 mod builder;
+mod finish;
 mod keeper;
 mod largest;
 mod made;
 mod raw;
+mod recording;
 pub(super) mod session;
 mod sources;
+mod state;
 mod stops;
 mod system;
 mod target;

@@ -1,4 +1,5 @@
 //! Raw events, as the sources deliver them: with times, process numbers and byte addresses.
+use super::state::SpaceState;
 use super::system::counters::Counters;
 use super::system::pagemap::Found;
 use ptarmigan_trace::{Call, Note, Prot};
@@ -175,6 +176,18 @@ pub(crate) enum RawKind {
         tables: u32,
         exit: bool,
     },
+    /// `VmPTE` in pages, of a process that goes on when the recording ends. It did not change while
+    /// it was read.
+    LastTables {
+        tables: u32,
+    },
+    /// The state of a process that ran before the recording is read from here on. It has these
+    /// threads.
+    ReadStart {
+        threads: Vec<i32>,
+    },
+    /// The reading has ended.
+    ReadDone(Box<SpaceState>),
 }
 
 /// One raw event.
@@ -235,6 +248,15 @@ impl Raw {
             }
             RawKind::StopCost { nanos } => w.extend([28, *nanos]),
             RawKind::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
+            RawKind::LastTables { tables } => w.extend([29, u64::from(*tables)]),
+            RawKind::ReadStart { threads } => {
+                w.push(30);
+                w.extend(threads.iter().map(|pid| *pid as u32 as u64));
+            }
+            RawKind::ReadDone(state) => {
+                w.push(31);
+                w.extend(state.encode());
+            }
         }
         w[0] = w.len() as u64 - 1;
         w
@@ -289,6 +311,9 @@ impl Raw {
                 RawKind::Advised { start: *start, pages: *pages, advice: *advice as u16 }
             }
             (12, [tables, exit]) => RawKind::Tables { tables: *tables as u32, exit: *exit != 0 },
+            (29, [tables]) => RawKind::LastTables { tables: *tables as u32 },
+            (30, threads) => RawKind::ReadStart { threads: threads.iter().map(|pid| *pid as i32).collect() },
+            (31, state) => RawKind::ReadDone(Box::new(SpaceState::decode(state)?)),
             _ => return None,
         };
         Some(Self { time: *time, cpu: *cpu as u16, pid: *pid as i32, what })
@@ -366,6 +391,9 @@ mod tests {
             RawKind::Used(Usage { user: 1, system: 2, minor: 3, major: 4, waits: 5, preempted: 6 }),
             RawKind::StopCost { nanos: 9_000 },
             RawKind::Tables { tables: 17, exit: true },
+            RawKind::LastTables { tables: 18 },
+            RawKind::ReadStart { threads: vec![4_000_000, 1] },
+            RawKind::ReadDone(Box::new(SpaceState { parent: 3, tables: 9, ..SpaceState::default() })),
         ];
         for what in all {
             let raw = Raw { time: 1 << 60, cpu: 5, pid: 4_000_000, what };

@@ -1,41 +1,42 @@
-//! One recording, from start to end.
+//! A recording of a command, from start to end.
 use super::allowed;
+use super::attach;
+use super::finish::{Ending, SPILL, finish};
 use super::keeper::{self, Link, Role};
-use super::sources::merge::Stream;
+use super::recording::Recording;
+use super::sources::Source;
 use super::sources::perf::PerfFaults;
-use super::sources::spill::{Notes, NotesRead, Spill};
+use super::sources::spill::{Notes, Spill};
 use super::sources::tracefs::Instance;
 use super::stops::calls;
 use super::stops::start::{self, AtCalls, Start, Started};
 use super::stops::supervisor::{self, Missed, Supervisor};
-use super::stops::tracer::{self, Ended, Surroundings, Tracer};
+use super::stops::tracer::{self, Ended, Tracer};
 use super::system::notify::Listener;
-use super::system::{pagemap, proc, signals, sys};
+use super::system::{proc, signals, sys};
 use super::target::{self, Target};
-use super::write::{Deliveries, write};
+use super::write::First;
 use crate::record::args::{MethodChoice, RecordArgs};
-use indicatif::ProgressBar;
-use ptarmigan_replay::terminal::{bar, print};
+use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::{Context, Failure};
-use ptarmigan_trace::{Header, Method, Unseen};
+use ptarmigan_trace::Method;
 use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-
-/// The source of the faults and, with tracefs, of all other events.
-enum Source {
-    Tracefs(Instance),
-    Perf(PerfFaults),
-}
+use std::time::Instant;
 
 pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let target = Target::new(args.output.as_deref())?;
+    let attaches = !args.pid.is_empty();
     let method = choose(args.method)?;
-    refuse_other_files(args)?;
+    if attaches {
+        attach::session::check(args)?
+    } else {
+        refuse_other_files(args)?
+    }
     match keeper::split().context("starting the recorder")? {
         Role::Waited(status) => Ok(status),
+        Role::Recorder(_) if attaches => attach::session::record(args, &target, method),
         Role::Recorder(link) => record(args, &target, method, link),
     }
 }
@@ -50,7 +51,7 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
     let start =
         Start::new(&args.command, at_calls, &watched, !allowed::may_filter()).context("the command")?;
     let spill = Spill::new(&target.beside()).context(target.problem())?;
-    let mut notes = Notes::new(&spill).context(SPILL)?;
+    let notes = Notes::new(&spill).context(SPILL)?;
 
     let instance = if at_calls == AtCalls::Ask {
         signals::hold();
@@ -68,88 +69,84 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
         Err(failure) => return Err(not_started(&started, &args.program()).unwrap_or(failure)),
         Ok(begun) => begun,
     };
-    let cpus = cpus(&source);
-    let mut unseen = unseen(&source);
-
     signals::pass_to(started.pid);
     started.release().context("starting the command")?;
-    let mut recording =
-        Recording { method, unseen, progress: recording_progress(), kept: Some((source, spill)) };
-    let (ended, missed) = match &listener {
-        Some(listener) => Supervisor::new(&mut notes, listener, started.pid, &mut recording).follow()?,
-        None => {
-            let (ended, narrow) = Tracer::new(&mut notes, started.pid, &mut recording).follow()?;
-            (ended, Missed { narrow, ..Missed::default() })
-        }
+    let mut recording = Recording::new(method, source, spill, 0);
+    let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
+    let mut follower = match &listener {
+        Some(listener) => Follower::Supervisor(Supervisor::new(notes, listener, started.pid, &mut recording)),
+        None => Follower::Tracer(Box::new(Tracer::new(notes, started.pid, &mut recording))),
     };
-    signals::pass_to(0);
-    let Recording { progress, kept, .. } = recording;
-    if let Some(progress) = progress {
-        progress.finish_and_clear();
-    }
-    if let Some(failure) = not_started(&started, &args.program()) {
+    let ended = follower.follow(until)?;
+    let (notes, missed) = follower.take();
+    let recording = follower.recording().take();
+    // The answer comes at the program's start or at its end.
+    if ended.is_some()
+        && let Some(failure) = not_started(&started, &args.program())
+    {
         return Err(failure);
     }
-    // Without anybody who waits for it, the recording has been dropped.
-    let Some((source, spill)) = kept else { return Ok(status(ended)) };
-
-    let mut finished = match source {
-        Source::Tracefs(instance) => instance.finish(&spill)?,
-        Source::Perf(faults) => faults.finish(&spill)?,
+    let early = match (ended, args.duration) {
+        (None, Some(time)) => Some(format!("after {} s", time.as_secs_f64())),
+        _ => None,
     };
-    let NotesRead { events, execs, largest, failed } = notes.read().context(SPILL)?;
-    finished.streams.push(Stream { events: Box::new(events), cut: failed.is_some() });
-    finished.failed = finished.failed.or(failed);
-    for (happened, bit) in [
-        (missed.other_tracer > 0, Unseen::OTHER_TRACER),
-        (missed.narrow > 0, Unseen::PROGRAMS_32),
-        (finished.failed.is_some() || spill.room.ended().is_some(), Unseen::END),
-    ] {
-        unseen.0 |= if happened { bit } else { 0 };
-    }
-    let name = args.name.clone().unwrap_or_else(|| largest.name(&file_name(&args.command[0])));
-    let mut header = Header::new(&name, cpus, method);
-    (header.unseen, header.huge) = (unseen, proc::huge_pages());
-    let deliveries = Deliveries { root: started.pid, finished, execs };
-    write(target, args.level, &header, &spill, deliveries, &args.program())?;
+    let ending = Ending {
+        first: First::Command(started.pid),
+        name: file_name(&args.command[0]),
+        shown: args.program().into_owned(),
+        missed,
+        early,
+    };
+    // Without anybody who waits for it, the recording has been dropped.
+    let write = || match notes {
+        Some(notes) => finish(args, target, recording, notes, ending),
+        None => Ok(()),
+    };
+    let Some(ended) = ended else {
+        // The command goes on and has to be answered meanwhile.
+        return std::thread::scope(|scope| {
+            let written = scope.spawn(write);
+            let ended = follower.follow(None);
+            let written = written.join().unwrap_or_else(|_| Err(Failure::new("writing the trace failed")));
+            written.and(ended).map(|ended| ended.map_or(ExitCode::SUCCESS, status))
+        });
+    };
+    signals::pass_to(0);
+    write()?;
     Ok(status(ended))
 }
 
-const SPILL: &str = "the temporary files beside the output";
-
-/// A recording in progress.
-struct Recording {
-    method: Method,
-    unseen: Unseen,
-    progress: Option<ProgressBar>,
-    /// Its events, until it is abandoned.
-    kept: Option<(Source, Spill)>,
+/// The way in which the tasks of a command are followed.
+enum Follower<'a> {
+    Supervisor(Supervisor<'a, Recording>),
+    Tracer(Box<Tracer<'a, Recording>>),
 }
 
-impl Surroundings for Recording {
-    fn begun(&mut self) {
-        announce(self.method, self.unseen);
-    }
-
-    fn tick(&mut self, alive: Option<usize>) {
-        let (Some(progress), Some((source, _))) = (&self.progress, &self.kept) else { return };
-        let bytes = match source {
-            Source::Tracefs(i) => i.bytes.load(Ordering::Relaxed),
-            Source::Perf(f) => f.bytes.load(Ordering::Relaxed),
-        };
-        let tasks = alive.map(|n| format!("{n} tasks alive, ")).unwrap_or_default();
-        progress.set_message(format!("recording: {tasks}{} KiB", bytes >> 10));
-    }
-
-    fn alive(&self) -> Vec<i32> {
-        match &self.kept {
-            Some((Source::Tracefs(instance), _)) => instance.alive(),
-            _ => Vec::new(),
+impl Follower<'_> {
+    /// Follows all tasks until the last one has ended, or until a time: `None` then.
+    fn follow(&mut self, until: Option<Instant>) -> Result<Option<Ended>, Failure> {
+        match self {
+            Self::Supervisor(supervisor) => supervisor.follow(until),
+            Self::Tracer(tracer) => tracer.follow(until),
         }
     }
 
-    fn abandon(&mut self) {
-        self.kept = None;
+    /// Takes out the events, and how many programs are not among them.
+    fn take(&mut self) -> (Option<Notes>, Missed) {
+        match self {
+            Self::Supervisor(supervisor) => supervisor.take(),
+            Self::Tracer(tracer) => {
+                let (notes, narrow) = tracer.take();
+                (notes, Missed { narrow, ..Missed::default() })
+            }
+        }
+    }
+
+    fn recording(&mut self) -> &mut Recording {
+        match self {
+            Self::Supervisor(supervisor) => supervisor.surroundings,
+            Self::Tracer(tracer) => tracer.surroundings,
+        }
     }
 }
 
@@ -207,7 +204,7 @@ fn begin(
 ) -> Result<(Source, Option<Listener>), Failure> {
     let Some(instance) = instance else {
         sys::seize(started.pid).map_err(|e| allowed::untraceable(started.pid, &e))?;
-        return Ok((Source::Perf(PerfFaults::start(started.pid, spill)?), None));
+        return Ok((Source::Perf(PerfFaults::start(&[started.pid], spill)?), None));
     };
     sys::try_to_trace(started.pid).map_err(|e| allowed::untraceable(started.pid, &e))?;
     let listener = started
@@ -219,44 +216,9 @@ fn begin(
     Ok((Source::Tracefs(instance), Some(listener)))
 }
 
-fn cpus(source: &Source) -> u16 {
-    match source {
-        Source::Tracefs(i) => i.cpus(),
-        Source::Perf(_) => PerfFaults::cpus(),
-    }
-}
-
-fn unseen(source: &Source) -> Unseen {
-    let present = if pagemap::works() { 0 } else { Unseen::KERNEL_ACCESS };
-    Unseen(
-        present
-            | match source {
-                Source::Tracefs(i) if i.sees_flushes() => 0,
-                Source::Tracefs(_) => Unseen::TLB_FLUSHES,
-                Source::Perf(_) => {
-                    Unseen::KERNEL_FAULTS | Unseen::FAULT_ACCESS | Unseen::TLB_FLUSHES | Unseen::IDLE
-                }
-            },
-    )
-}
-
 /// Returns the last part of a path.
 fn file_name(path: &OsStr) -> String {
     Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn announce(method: Method, unseen: Unseen) {
-    let (method, unseen) = (method.name(), unseen.names());
-    if unseen.is_empty() {
-        print::error(&format!("recording with {method}"));
-    } else {
-        print::error(&format!("recording with {method}, which does not record {}", unseen.join(", ")));
-    }
-}
-
-/// Returns a spinner on the terminal, unless the command writes there too.
-fn recording_progress() -> Option<ProgressBar> {
-    (!std::io::stdout().is_terminal() && std::io::stderr().is_terminal()).then(bar::spinner)
 }
 
 /// Returns why the command could not be started, if it could not.

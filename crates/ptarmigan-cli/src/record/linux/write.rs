@@ -6,36 +6,50 @@ use super::target::Target;
 use ptarmigan_replay::terminal::words::{several, several_were};
 use ptarmigan_replay::terminal::{bar, print};
 use ptarmigan_replay::{Context, Failure};
-use ptarmigan_trace::{FaultFlags, Header, Kind, Sampled, Summary, Unseen, Writer};
+use ptarmigan_trace::{FaultFlags, Header, Kind, Sampled, Summary, Writer};
 use std::fs::{self, File};
 use std::io::BufWriter;
 
+/// The first process of a recording.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum First {
+    /// The command, by its number.
+    Command(i32),
+    /// The process that is read first.
+    Attached,
+}
+
 /// The raw events of all sources, before they are merged.
 pub(super) struct Deliveries {
-    /// The first process.
-    pub(super) root: i32,
+    pub(super) first: First,
     pub(super) finished: Finished,
     pub(super) execs: NotedExecs,
+    /// The recorded command or processes, in messages.
+    pub(super) shown: String,
+    /// Why the recording ended early.
+    pub(super) cut: Option<String>,
 }
 
 /// Merges the raw events into the trace, puts it in place when it is complete, and says so.
-/// `program` names the recorded command in messages.
 pub(super) fn write(
     target: &Target,
     level: i32,
     header: &Header,
     spill: &Spill,
     deliveries: Deliveries,
-    program: &str,
 ) -> Result<(), Failure> {
-    let Deliveries { root, finished: Finished { streams, lost, failed }, mut execs } = deliveries;
+    let Deliveries { first, finished: Finished { streams, lost, failed }, mut execs, shown, cut } =
+        deliveries;
     let problem = target.problem();
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
     let writer = Writer::new(out, header, level).context(&problem)?;
     let progress = bar::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
-    let mut model = TraceBuilder::new(writer, root, &mut lookup);
+    let mut model = match first {
+        First::Command(pid) => TraceBuilder::new(writer, pid, &mut lookup),
+        First::Attached => TraceBuilder::attached(writer, &mut lookup),
+    };
     for (n, raw) in Merge::new(streams, spill.room.ended()).enumerate() {
         if n % (1 << 16) == 0 {
             progress.set_message(format!("writing: {n} events"));
@@ -45,7 +59,7 @@ pub(super) fn write(
     progress.finish_and_clear();
     if !model.started() {
         let why = failed.map(|e| format!(": {e}")).unwrap_or_default();
-        return Err(Failure::new(format!("nothing of {program} was recorded; {lost} events were lost{why}")));
+        return Err(Failure::new(format!("nothing of {shown} was recorded; {lost} events were lost{why}")));
     }
     let (writer, seen) = model.finish().context(&problem)?;
     let (_, summary) = writer.finish(lost + seen.refused).context(&problem)?;
@@ -53,9 +67,12 @@ pub(super) fn write(
     let bytes = fs::metadata(&file).map(|m| m.len()).unwrap_or(0);
     print::error(&format!("{}: {}", file.display(), written(&summary, bytes)));
     gaps(&seen);
-    if header.unseen.has(Unseen::END) {
-        let why = failed.map_or("no room on the disk".to_owned(), |e| e.to_string());
-        print::error(&format!("the recording ended before the command did: {why}"));
+    if let Some(why) = cut {
+        let of = match first {
+            First::Command(_) => "the command",
+            First::Attached => "the processes",
+        };
+        print::error(&format!("the recording ended before {of} did: {why}"));
     }
     Ok(())
 }
@@ -79,6 +96,7 @@ fn gaps(seen: &Seen) {
         (seen.other_tracer, "under another tracer"),
         (seen.narrow, "32-bit"),
         (seen.blank, "ended at their start"),
+        (seen.unread, "ended or changed before they were read"),
     ] {
         if n > 0 {
             print::error(&format!("programs that were not recorded ({what}): {n}"));

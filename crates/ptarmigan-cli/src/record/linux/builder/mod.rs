@@ -1,13 +1,14 @@
 //! Builds the trace: follows tasks and address spaces through the merged raw events.
 mod exited;
+mod looks;
 mod queue;
 mod syscall;
 mod tables;
 mod timing;
+mod unread;
 
 use crate::record::linux::made::Made;
 use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
-use crate::record::linux::system::pagemap::Found;
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
 use exited::{Exited, ExitedTask};
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Name, Sampled, WriteError, Writer};
@@ -17,6 +18,7 @@ use std::io::Write;
 use syscall::event_of;
 use tables::KnownTables;
 use timing::{Timed, Timing};
+use unread::UnreadProcesses;
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
@@ -103,6 +105,9 @@ pub(crate) struct Seen {
     pub(crate) blank: u64,
     /// Times that were left out, as they end before they begin.
     pub(crate) backwards: u64,
+    /// Processes that the recording attached to, and programs that they started, which ended or
+    /// changed before they were read.
+    pub(crate) unread: u64,
 }
 
 /// Looks up the result of an execve, by task and time.
@@ -121,6 +126,9 @@ pub(crate) struct TraceBuilder<'a, W: Write> {
     /// Raw events of tasks whose clone has not arrived yet. ptrace may report them in this order.
     early: HashMap<i32, Vec<Raw>>,
     early_count: usize,
+    /// Whether the recording attached to processes. Their programs start without a stop.
+    attached: bool,
+    unread: UnreadProcesses,
     made: ExecLookup<'a>,
     /// The time of the raw event that is being processed.
     now: u64,
@@ -143,6 +151,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             started: false,
             early: HashMap::new(),
             early_count: 0,
+            attached: false,
+            unread: UnreadProcesses::default(),
             made,
             now: 0,
             timing: Timing::new(root),
@@ -173,6 +183,17 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     fn follow(&mut self, raw: Raw) -> Result<(), WriteError> {
         let pid = raw.pid;
         self.now = raw.time;
+        match &raw.what {
+            RawKind::ReadStart { threads } => {
+                self.read_start(pid, threads);
+                return Ok(());
+            }
+            RawKind::ReadDone(state) => return self.read_done(pid, state),
+            _ => {}
+        }
+        if let Some(group) = self.unread.group_of(pid) {
+            return self.unread_event(group, raw);
+        }
         if let RawKind::ExecDone { old } = raw.what
             && old != pid
             && self.tasks.contains_key(&old)
@@ -351,8 +372,14 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Switch { .. } | RawKind::Begin { .. } | RawKind::End { .. } => {}
             RawKind::Counters(_) | RawKind::Used(_) => {}
             RawKind::Tables { tables, exit } => self.sample(pid, tables, exit)?,
+            RawKind::LastTables { tables } => self.put(pid, Kind::Truth { tables, at: Sampled::Exit })?,
+            RawKind::ReadStart { .. } | RawKind::ReadDone(_) => {}
         }
         Ok(())
+    }
+
+    fn push(&mut self, task: u32, cpu: u16, kind: Kind) -> Result<(), WriteError> {
+        self.queue.push(self.now, Event { task, cpu, kind })
     }
 
     fn put(&mut self, pid: i32, kind: Kind) -> Result<(), WriteError> {
@@ -446,6 +473,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.next_space += 1;
         self.leave_space(old, false);
         let made = (self.made)(group, when);
+        if self.attached && made.is_none() {
+            self.exec_unseen(pid, group)?;
+            return self.release(waiter);
+        }
         let narrow = made.as_ref().is_some_and(|made| made.narrow);
         let Some(made) = made.filter(|made| made.is_complete() && !narrow) else {
             match (narrow, other_tracer) {
@@ -508,29 +539,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         space.map(|space| space.known.forked()).unwrap_or_default()
     }
 
-    /// Records pages that were found at a stop, where no event has made a table.
-    fn present(&mut self, pid: i32, found: &[Found]) -> Result<(), WriteError> {
-        // Of the recorder's own pages before the first program, no event tells.
-        if !self.started || !self.tasks.get(&pid).is_some_and(|task| task.recorded) {
-            return Ok(());
-        }
-        let Some(space) = self.space_of(pid) else { return Ok(()) };
-        let (news, unexplained) = space.known.news(found);
-        self.seen.found += unexplained;
-        for f in news {
-            // A page that a fork shares has not been written since: a write would copy it.
-            let flags = match (f.huge, f.private, f.exclusive) {
-                (true, ..) => FaultFlags::HUGE,
-                (false, true, true) => FaultFlags::WRITE,
-                (false, true, false) => FaultFlags::PRESENT,
-                (false, false, _) => 0,
-            };
-            let kind = Kind::Touched { start: f.start, pages: f.pages, flags: FaultFlags(flags) };
-            self.put(pid, kind)?;
-        }
-        Ok(())
-    }
-
     fn leave_space(&mut self, space: u64, still: bool) {
         if let Some(s) = self.spaces.get_mut(&space) {
             s.users = s.users.saturating_sub(1);
@@ -561,23 +569,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
     }
 
-    /// Records a count of tables if no other task could change the address space while it was read.
-    fn sample(&mut self, pid: i32, tables: u32, exit: bool) -> Result<(), WriteError> {
-        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
-        let Some(space) = self.spaces.get_mut(&task.space) else { return Ok(()) };
-        let mut others = space.users.saturating_sub(1);
-        others = others.saturating_sub(space.still - u32::from(task.dying));
-        if exit && !task.dying {
-            task.dying = true;
-            space.still += 1;
-        }
-        if others == 0 && self.started && task.recorded {
-            let at = if exit { Sampled::Exit } else { Sampled::Exec };
-            self.put(pid, Kind::Truth { tables, at })?;
-        }
-        Ok(())
-    }
-
     /// Returns whether a program was started.
     pub(crate) fn started(&self) -> bool {
         self.started
@@ -585,8 +576,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     /// Ends the trace.
     pub(crate) fn finish(self) -> Result<(Writer<W>, Seen), WriteError> {
-        let Self { queue, mut seen, timing, .. } = self;
+        let Self { queue, mut seen, timing, unread, .. } = self;
         let backwards = timing.backwards;
+        seen.unread += unread.missed();
         let (writer, refused) = queue.finish()?;
         (seen.refused, seen.backwards) = (refused, backwards);
         Ok((writer, seen))

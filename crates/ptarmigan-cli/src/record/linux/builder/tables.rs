@@ -16,6 +16,8 @@ pub(crate) struct KnownTables {
     spans: HashMap<u64, Known>,
     /// The span that was added last: most faults lie beside the one before.
     last: Option<u64>,
+    /// The end of the heap, 0 before it is known.
+    heap_end: u64,
 }
 
 /// The state of a span according to the events.
@@ -48,7 +50,7 @@ impl KnownTables {
     /// Returns the spans that are certain after a copy by fork.
     pub(crate) fn forked(&self) -> Self {
         let copied = self.spans.iter().filter(|(_, known)| **known == Known::Written);
-        Self { spans: copied.map(|(span, known)| (*span, *known)).collect(), last: None }
+        Self { spans: copied.map(|(span, known)| (*span, *known)).collect(), last: None, ..*self }
     }
 
     /// Forgets the tables that a call may have freed.
@@ -61,8 +63,12 @@ impl KnownTables {
                 self.forget(from, old_pages);
                 self.forget(to, new_pages);
             }
-            // The heap shrinks from anywhere.
-            Kind::Brk { end } => self.forget(end, u64::MAX >> PAGE_SHIFT),
+            Kind::Brk { end } => {
+                if end < self.heap_end {
+                    self.forget(end, self.heap_end - end);
+                }
+                self.heap_end = end;
+            }
             Kind::Failed { .. } => {
                 self.forget(0, u64::MAX >> PAGE_SHIFT);
             }
@@ -137,6 +143,9 @@ mod tests {
         // A table that may have been freed is written again, and was no surprise.
         known.forget_by(&Kind::Munmap { start: 700, pages: 1 });
         assert_eq!(known.news(&[found(510, 3), found(514, 1)]), (vec![found(512, 1), found(514, 1)], 0));
+        // A heap that grows frees no table, one that shrinks may.
+        known.forget_by(&Kind::Brk { end: 2048 });
+        assert_eq!(known.news(&[found(510, 514)]), (vec![], 0));
         known.forget_by(&Kind::Brk { end: 1023 });
         assert_eq!(known.news(&[found(0, 2048)]), (vec![found(512, 1536)], 1));
     }

@@ -1,6 +1,7 @@
 //! Raw events of made-up programs, and the events that they become.
 use super::*;
 use crate::record::linux::system::counters::Counters;
+use crate::record::linux::system::pagemap::Found;
 use crate::record::linux::system::proc::Area;
 use ptarmigan_trace::{AreaKind, Call, FailedCall, Header, Method, Note, Prot, Reader};
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -38,37 +38,39 @@ impl Drop for PerfRing {
     }
 }
 
+/// Opens the event of one task, its later children included, on one CPU.
+fn open_event(pid: i32, cpu: u16) -> Result<OwnedFd, Failure> {
+    let mut attr = b::perf_event_attr {
+        size: size_of::<b::perf_event_attr>() as u32,
+        type_: b::PERF_TYPE_SOFTWARE,
+        config: b::PERF_COUNT_SW_PAGE_FAULTS.into(),
+        sample_type: (b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME | b::PERF_SAMPLE_ADDR | b::PERF_SAMPLE_CPU)
+            .into(),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.__bindgen_anon_1.sample_period = 1;
+    attr.__bindgen_anon_2.wakeup_watermark = (RING / 8) as u32;
+    attr.set_watermark(1);
+    attr.set_inherit(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr.set_use_clockid(1);
+    let flags = b::PERF_FLAG_FD_CLOEXEC.into();
+    // SAFETY: `attr` is a valid perf_event_attr with its size set, and lives until the call
+    // returns.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, pid, cpu.into(), -1, flags) };
+    if fd < 0 {
+        let e = io::Error::last_os_error();
+        return Err(allowed::no_perf_events(&e));
+    }
+    // SAFETY: the call succeeded, so `fd` is open, and this is its only owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 impl PerfRing {
     fn open(pid: i32, cpu: u16) -> Result<Self, Failure> {
-        let mut attr = b::perf_event_attr {
-            size: size_of::<b::perf_event_attr>() as u32,
-            type_: b::PERF_TYPE_SOFTWARE,
-            config: b::PERF_COUNT_SW_PAGE_FAULTS.into(),
-            sample_type: (b::PERF_SAMPLE_TID
-                | b::PERF_SAMPLE_TIME
-                | b::PERF_SAMPLE_ADDR
-                | b::PERF_SAMPLE_CPU)
-                .into(),
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Default::default()
-        };
-        attr.__bindgen_anon_1.sample_period = 1;
-        attr.__bindgen_anon_2.wakeup_watermark = (RING / 8) as u32;
-        attr.set_watermark(1);
-        attr.set_inherit(1);
-        attr.set_exclude_kernel(1);
-        attr.set_exclude_hv(1);
-        attr.set_use_clockid(1);
-        let flags = b::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: `attr` is a valid perf_event_attr with its size set, and lives until the call
-        // returns.
-        let fd = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, pid, cpu.into(), -1, flags) };
-        if fd < 0 {
-            let e = io::Error::last_os_error();
-            return Err(allowed::no_perf_events(&e));
-        }
-        // SAFETY: the call succeeded, so `fd` is open, and this is its only owner.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = open_event(pid, cpu)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
         let base = unsafe { mmap(std::ptr::null_mut(), PAGE + RING, prot, MapFlags::SHARED, &fd, 0) };
@@ -83,6 +85,13 @@ impl PerfRing {
             })
         })?;
         Ok(Self { fd, base: base.cast() })
+    }
+
+    /// Lets an event of another task on the same CPU write to this ring.
+    fn add(&self, event: &OwnedFd) -> io::Result<()> {
+        // SAFETY: the request takes two descriptors, which are open, and accesses no memory.
+        let done = unsafe { libc::ioctl(event.as_raw_fd(), b::SET_OUTPUT.into(), self.fd.as_raw_fd()) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Copies `out.len()` bytes from position `at`. Positions continue past the end of the ring.
@@ -151,9 +160,19 @@ fn cpus(which: &str) -> Vec<u16> {
     if found.is_empty() { vec![0] } else { found }
 }
 
+/// Allows this process as many open files as it may have.
+fn allow_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // With fewer, an event that cannot be opened says so.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+}
+
 /// The running events of one command.
 pub(crate) struct PerfFaults {
     readers: Vec<JoinHandle<io::Result<u64>>>,
+    /// The events of all tasks but the first.
+    others: Vec<OwnedFd>,
     stop: Arc<AtomicBool>,
     online: Vec<u16>,
     /// Bytes read from the kernel so far.
@@ -170,13 +189,21 @@ impl Drop for PerfFaults {
 }
 
 impl PerfFaults {
-    /// Starts to record `pid` and all its descendants.
-    pub(crate) fn start(pid: i32, spill: &Spill) -> Result<Self, Failure> {
+    /// Starts to record tasks and all their later descendants. Without a task, nothing is recorded.
+    pub(crate) fn start(pids: &[i32], spill: &Spill) -> Result<Self, Failure> {
         let online = cpus("online");
         let (stop, bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-        let mut faults = Self { readers: Vec::new(), stop, online: online.clone(), bytes };
+        let mut faults =
+            Self { readers: Vec::new(), others: Vec::new(), stop, online: online.clone(), bytes };
+        let Some((&first, others)) = pids.split_first() else { return Ok(faults) };
+        allow_files();
         for cpu in online {
-            let ring = PerfRing::open(pid, cpu)?;
+            let ring = PerfRing::open(first, cpu)?;
+            for &pid in others {
+                let event = open_event(pid, cpu)?;
+                ring.add(&event).context("perf: the event of another task")?;
+                faults.others.push(event);
+            }
             let file = File::create(spill.path(&format!("cpu{cpu}")))
                 .context("the temporary files beside the output")?;
             let (stop, bytes) = (Arc::clone(&faults.stop), Arc::clone(&faults.bytes));

@@ -154,8 +154,15 @@ impl Notes {
 
     /// Adds an event. A sample of tables is of a task that is still there.
     pub(crate) fn event(&mut self, raw: &Raw) {
-        if let RawKind::Tables { tables, .. } = raw.what {
-            self.largest.sample(raw.pid, tables);
+        match &raw.what {
+            RawKind::Tables { tables, .. } | RawKind::LastTables { tables } => {
+                self.largest.sample(raw.pid, *tables);
+            }
+            RawKind::ReadDone(state) => {
+                self.largest.started(&state.name);
+                self.largest.sample(raw.pid, state.tables);
+            }
+            _ => {}
         }
         if self.failed.is_none() && self.room.ended().is_none() {
             let bytes: Vec<u8> = raw.encode().iter().flat_map(|w| w.to_le_bytes()).collect();

@@ -15,6 +15,7 @@ use crate::record::linux::system::notify::{self, Listener, Ready, Waiting};
 use crate::record::linux::system::{proc, signals, sys};
 use ptarmigan_replay::{Context, Failure};
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// The system calls at which tasks wait for the supervisor.
 pub(crate) const CALLS: [i64; 4] =
@@ -39,33 +40,29 @@ pub(crate) struct Missed {
 }
 
 pub(crate) struct Supervisor<'a, S> {
-    notes: &'a mut Notes,
+    /// Where events go. Without it, tasks are only let go on.
+    notes: Option<Notes>,
     listener: &'a Listener,
     root: i32,
     traced: HashMap<i32, Traced>,
     exiting: Exiting,
     started: bool,
-    abandoned: bool,
+    ended: Option<Ended>,
+    nobody_left: bool,
     missed: Missed,
-    surroundings: &'a mut S,
+    pub(crate) surroundings: &'a mut S,
 }
 
 impl<'a, S: Surroundings> Supervisor<'a, S> {
-    pub(crate) fn new(
-        notes: &'a mut Notes,
-        listener: &'a Listener,
-        root: i32,
-        surroundings: &'a mut S,
-    ) -> Self {
-        let (traced, exiting) = (HashMap::new(), Exiting::default());
-        let (started, abandoned, missed) = (false, false, Missed::default());
-        Self { notes, listener, root, traced, exiting, started, abandoned, missed, surroundings }
+    pub(crate) fn new(notes: Notes, listener: &'a Listener, root: i32, surroundings: &'a mut S) -> Self {
+        let (traced, exiting, missed) = (HashMap::new(), Exiting::default(), Missed::default());
+        let (notes, started, ended, nobody_left) = (Some(notes), false, None, false);
+        Self { notes, listener, root, traced, exiting, started, ended, nobody_left, missed, surroundings }
     }
 
-    /// Follows all tasks until the last one has ended.
-    pub(crate) fn follow(mut self) -> Result<(Ended, Missed), Failure> {
-        let mut ended = None;
-        let mut nobody = false;
+    /// Follows all tasks until the last one has ended, or until a time: `None` then, and the call may
+    /// be repeated.
+    pub(crate) fn follow(&mut self, until: Option<Instant>) -> Result<Option<Ended>, Failure> {
         let unblocked = signals::let_through();
         loop {
             self.look_at_signals();
@@ -76,21 +73,23 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
                 }
                 self.traced.remove(&pid);
                 if pid == self.root {
-                    ended = Some(Ended::of(status));
+                    self.ended = Some(Ended::of(status));
                 }
             }
-            if let Some(ended) = ended
-                && nobody
-            {
-                return Ok((ended, self.missed));
+            if self.nobody_left && self.ended.is_some() {
+                return Ok(self.ended);
             }
-            if nobody {
+            if self.nobody_left {
                 // The first process is about to end.
                 signals::wait(&unblocked);
                 continue;
             }
-            match notify::wait(self.listener, &unblocked).context("waiting for the recorded program")? {
-                Ready::NobodyLeft => nobody = true,
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            match notify::wait(self.listener, &unblocked, left).context("waiting for the recorded program")? {
+                Ready::NobodyLeft => self.nobody_left = true,
                 Ready::Signal => {}
                 Ready::Call => {
                     let call = self.listener.receive().context("waiting for the recorded program")?;
@@ -106,10 +105,15 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
         }
     }
 
+    /// Takes out the events so far, and how many programs are not among them. No later event is kept.
+    pub(crate) fn take(&mut self) -> (Option<Notes>, Missed) {
+        (self.notes.take(), self.missed)
+    }
+
     /// After Ctrl-C the program has three seconds until the alarm. A second signal kills it.
     fn look_at_signals(&mut self) {
-        if signals::orphaned() && !self.abandoned {
-            self.abandoned = true;
+        if signals::orphaned() && self.notes.is_some() {
+            self.notes = None;
             self.surroundings.abandon();
         }
         if signals::count() > 1 {
@@ -119,14 +123,15 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
     }
 
     fn note(&mut self, found: Looked) {
+        let Some(notes) = &mut self.notes else { return };
         for (pid, what) in found {
-            self.notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid, what });
+            notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid, what });
         }
     }
 
     /// Looks at a task in its call, which goes on afterwards.
     fn before(&mut self, call: Waiting) {
-        if self.abandoned {
+        if self.notes.is_none() {
             return;
         }
         let pid = call.pid;
@@ -183,17 +188,17 @@ impl<'a, S: Surroundings> Supervisor<'a, S> {
                     let start = Counters::read(pid, When::Start).map(|read| (pid, RawKind::Counters(read)));
                     self.note(start.into_iter().collect());
                 }
-                if !self.abandoned {
+                if let Some(notes) = &mut self.notes {
                     let made = Made::look(pid);
                     self.missed.narrow += u64::from(made.narrow);
-                    self.notes.made(sys::now(), pid, &made);
+                    notes.made(sys::now(), pid, &made);
                 }
                 let _ = sys::free(pid, 0);
             }
             libc::PTRACE_EVENT_EXIT => {
                 self.traced.remove(&pid);
                 if let Some(counts) = proc::counts(pid)
-                    && !self.abandoned
+                    && self.notes.is_some()
                 {
                     let found = self.exiting.look(pid, counts);
                     self.note(found);

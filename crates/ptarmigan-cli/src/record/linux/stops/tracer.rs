@@ -13,6 +13,9 @@ use crate::record::linux::system::{proc, signals, sys};
 use ptarmigan_replay::Failure;
 use ptarmigan_trace::{Call, FaultFlags};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// The system calls at which tasks stop, beside [`calls::LOOKED_AT`].
 pub(crate) const STOPS: [i64; 18] = [
@@ -91,8 +94,12 @@ pub(crate) trait Surroundings {
 }
 
 pub(crate) struct Tracer<'a, S> {
-    notes: &'a mut Notes,
+    /// Where events go. Without it, tasks are only let go on.
+    notes: Option<Notes>,
+    /// The command, or 0 if the tracer was attached to processes.
     root: i32,
+    /// Whether tasks have no filter, and so stop at every system call.
+    every_call: bool,
     alive: HashSet<i32>,
     pending: HashMap<i32, Stopped>,
     /// Thread group of each task that was looked up.
@@ -104,22 +111,24 @@ pub(crate) struct Tracer<'a, S> {
     exiting: Exiting,
     watch: StopWatch,
     started: bool,
-    abandoned: bool,
+    ended: Ended,
     /// 32-bit programs so far.
     narrow: u64,
-    surroundings: &'a mut S,
+    pub(crate) surroundings: &'a mut S,
 }
 
 impl<'a, S: Surroundings> Tracer<'a, S> {
     /// Creates a tracer for `root`, which is already seized.
-    pub(crate) fn new(notes: &'a mut Notes, root: i32, surroundings: &'a mut S) -> Self {
+    pub(crate) fn new(notes: Notes, root: i32, surroundings: &'a mut S) -> Self {
         let alive = HashSet::from([root]);
         let (pending, groups, turns) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (exiting, watch) = (Exiting::default(), StopWatch::default());
-        let (started, abandoned, narrow) = (false, false, 0);
+        let (notes, every_call, started) = (Some(notes), false, false);
+        let (ended, narrow) = (Ended::Exited(0), 0);
         Self {
             notes,
             root,
+            every_call,
             alive,
             pending,
             groups,
@@ -127,31 +136,53 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             exiting,
             watch,
             started,
-            abandoned,
+            ended,
             narrow,
             surroundings,
         }
     }
 
-    /// Follows all tasks until the last one has ended. Also returns how many 32-bit programs there
-    /// were.
-    pub(crate) fn follow(mut self) -> Result<(Ended, u64), Failure> {
-        let mut ended = Ended::Exited(0);
+    /// Creates a tracer for tasks that have been stopped, with the status of each stop. They go on.
+    pub(crate) fn attached(notes: Notes, stopped: Vec<(i32, i32)>, surroundings: &'a mut S) -> Self {
+        let mut tracer = Self::new(notes, 0, surroundings);
+        tracer.every_call = true;
+        tracer.started = true;
+        tracer.surroundings.begun();
+        tracer.alive = stopped.iter().map(|(pid, _)| *pid).collect();
+        for (pid, status) in stopped {
+            match status >> 16 {
+                // The child is among the tasks already.
+                libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
+                    let _ = tracer.go(pid, 0);
+                }
+                _ => tracer.stopped(pid, status),
+            }
+        }
+        tracer
+    }
+
+    /// Follows all tasks until the last one has ended, or until a time: `None` then, and the call may
+    /// be repeated. With processes that were attached to, a signal ends it, too.
+    pub(crate) fn follow(&mut self, until: Option<Instant>) -> Result<Option<Ended>, Failure> {
+        let _ticker = until.map(Ticker::start);
         loop {
             self.look_at_signals();
+            let attached = self.root == 0;
+            let asked = attached && (signals::count() > 0 || self.notes.is_none());
+            if asked || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
             let (pid, status) = match self.next_stop() {
                 Ok(Some(stop)) => stop,
-                Ok(None) => return Ok((ended, self.narrow)),
+                Ok(None) => return Ok(Some(self.ended)),
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(Failure::new(format!("waiting for the recorded program: {e}"))),
             };
             self.surroundings.tick(Some(self.alive.len()));
             if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
-                self.alive.remove(&pid);
-                self.pending.remove(&pid);
-                self.end_turn(pid, true);
+                self.gone(pid);
                 if pid == self.root {
-                    ended = Ended::of(status);
+                    self.ended = Ended::of(status);
                 }
                 continue;
             }
@@ -174,26 +205,72 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         sys::wait_for(pid)
     }
 
+    fn gone(&mut self, pid: i32) {
+        self.alive.remove(&pid);
+        self.pending.remove(&pid);
+        self.end_turn(pid, true);
+    }
+
+    /// Takes out the events so far, and how many 32-bit programs are not among them. No later event
+    /// is kept.
+    pub(crate) fn take(&mut self) -> (Option<Notes>, u64) {
+        (self.notes.take(), self.narrow)
+    }
+
+    /// Lets all tasks go on without a tracer. `each` is called for each process, which stands still,
+    /// before that, and returns events.
+    pub(crate) fn detach(&mut self, each: impl Fn(i32) -> Looked) {
+        let waiting = self.turns.values().flat_map(|(_, waiting)| waiting.iter().map(|pid| (*pid, 0)));
+        let mut stopped: HashMap<i32, i32> = waiting.collect();
+        self.turns.clear();
+        stop_all(&mut self.alive, &mut stopped, |_| Vec::new());
+        let mut processes: HashMap<i32, Vec<i32>> = HashMap::new();
+        for &pid in &self.alive {
+            processes.entry(proc::group(pid).unwrap_or(pid)).or_default().push(pid);
+        }
+        for (process, tasks) in processes {
+            if tasks.iter().all(|pid| stopped.contains_key(pid)) {
+                let found = each(process);
+                self.note_all(found);
+            }
+        }
+        for (pid, status) in stopped {
+            let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+            let is_signal = status != 0 && event == 0 && signal != libc::SIGTRAP | 0x80;
+            let _ = sys::free(pid, if is_signal { signal } else { 0 });
+        }
+    }
+
     /// After Ctrl-C the program has three seconds until the alarm. A second signal kills it.
     fn look_at_signals(&mut self) {
-        if signals::orphaned() && !self.abandoned {
-            self.abandoned = true;
+        if signals::orphaned() && self.notes.is_some() {
+            self.notes = None;
             self.surroundings.abandon();
         }
-        if signals::count() > 1 {
+        if signals::count() > 1 && self.root != 0 {
             // Repeated at every stop, as there may be new tasks.
             self.alive.iter().for_each(|&pid| sys::kill(pid, libc::SIGKILL));
         }
     }
 
     fn note(&mut self, pid: i32, what: RawKind) {
-        if !self.abandoned {
-            self.notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid, what });
+        if let Some(notes) = &mut self.notes {
+            notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid, what });
         }
     }
 
     fn note_all(&mut self, found: Looked) {
         found.into_iter().for_each(|(pid, what)| self.note(pid, what));
+    }
+
+    /// Resumes a task until its next stop.
+    fn go(&self, pid: i32, signal: i32) -> std::io::Result<()> {
+        // A signal may interrupt a system call that has not ended.
+        if self.every_call || self.pending.contains_key(&pid) {
+            sys::resume_to_syscall(pid, signal)
+        } else {
+            sys::resume(pid, signal)
+        }
     }
 
     fn stopped(&mut self, pid: i32, status: i32) {
@@ -203,37 +280,39 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         let _ = match event {
             libc::PTRACE_EVENT_EXIT => {
                 self.before_exit(pid);
-                sys::resume(pid, 0)
+                self.go(pid, 0)
             }
             libc::PTRACE_EVENT_EXEC => {
                 self.after_exec(pid);
-                sys::resume(pid, 0)
+                self.go(pid, 0)
             }
             libc::PTRACE_EVENT_SECCOMP => self.before_call(pid),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 if let Ok(child) = sys::event_message(pid) {
                     self.after_clone(pid, child as i32, clone_flags(pid, event));
                 }
-                sys::resume(pid, 0)
+                self.go(pid, 0)
             }
             libc::PTRACE_EVENT_VFORK_DONE => {
                 if let Some(took) = self.watch.end_wait(pid) {
                     self.note(pid, took);
                 }
-                sys::resume(pid, 0)
+                self.go(pid, 0)
             }
             libc::PTRACE_EVENT_STOP
                 if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) =>
             {
                 sys::listen(pid)
             }
-            libc::PTRACE_EVENT_STOP => sys::resume(pid, 0),
-            _ if signal == libc::SIGTRAP | 0x80 => self.after_call(pid),
-            _ => {
-                // The signal may interrupt a system call that has not ended.
-                let go = if self.pending.contains_key(&pid) { sys::resume_to_syscall } else { sys::resume };
-                go(pid, signal)
+            libc::PTRACE_EVENT_STOP => self.go(pid, 0),
+            _ if signal == libc::SIGTRAP | 0x80 => {
+                if self.every_call && sys::is_at_beginning(pid).unwrap_or(false) {
+                    self.before_call(pid)
+                } else {
+                    self.after_call(pid)
+                }
             }
+            _ => self.go(pid, signal),
         };
     }
 
@@ -294,8 +373,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         self.note(old, RawKind::ExecStart);
         let made = Made::look(pid);
         self.narrow += u64::from(made.narrow);
-        if !self.abandoned {
-            self.notes.made(sys::now(), pid, &made);
+        if let Some(notes) = &mut self.notes {
+            notes.made(sys::now(), pid, &made);
         }
         self.note(pid, RawKind::ExecDone { old });
         if first {
@@ -336,7 +415,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         }
         let look = calls::before(pid, number, args);
         if call.is_none() && look.is_none() {
-            return sys::resume(pid, 0);
+            return self.go(pid, 0);
         }
         self.pending.insert(pid, Stopped { call, look });
         let timed = match number {
@@ -354,7 +433,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     fn resume_in(&mut self, pid: i32, call: Call) -> std::io::Result<()> {
         let group = self.group(pid);
         self.watch.begin(pid, group, call);
-        sys::resume(pid, 0)
+        self.go(pid, 0)
     }
 
     /// Returns the thread group of a task.
@@ -396,7 +475,7 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
     fn after_call(&mut self, pid: i32) -> std::io::Result<()> {
         let (Some(Stopped { call, look }), Ok(regs)) = (self.pending.remove(&pid), sys::registers(pid))
         else {
-            return sys::resume(pid, 0);
+            return self.go(pid, 0);
         };
         let result = regs.rax as i64;
         let took = self.watch.end(pid);
@@ -415,7 +494,74 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         if call.is_some() {
             self.end_turn(pid, false);
         }
-        sys::resume(pid, 0)
+        self.go(pid, 0)
+    }
+}
+
+/// How long tasks have to stop. One that waits in the kernel for a disk, or for the child of a vfork,
+/// cannot.
+const TO_STOP: Duration = Duration::from_secs(2);
+
+/// Stops tasks, and those that they make meanwhile, with the status of each stop. `more` returns
+/// tasks that have to stop, too: it is called until it returns no new one.
+pub(crate) fn stop_all(
+    alive: &mut HashSet<i32>,
+    stopped: &mut HashMap<i32, i32>,
+    mut more: impl FnMut(&HashSet<i32>) -> Vec<i32>,
+) {
+    let end = Instant::now() + TO_STOP;
+    for pid in alive.iter().filter(|pid| !stopped.contains_key(pid)) {
+        // One that is gone is reported.
+        let _ = sys::interrupt(*pid);
+    }
+    loop {
+        while let Some((pid, status)) = sys::poll_wait() {
+            if libc::WIFSTOPPED(status) {
+                alive.insert(pid);
+                stopped.insert(pid, status);
+            } else {
+                alive.remove(&pid);
+                stopped.remove(&pid);
+            }
+        }
+        if alive.iter().all(|pid| stopped.contains_key(pid)) {
+            let new = more(alive);
+            if new.is_empty() {
+                return;
+            }
+            alive.extend(new);
+        }
+        if Instant::now() > end {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Interrupts the wait for the next stop from a time on, until it is dropped.
+struct Ticker(Arc<AtomicBool>);
+
+impl Ticker {
+    fn start(until: Instant) -> Self {
+        let (done, tracer) = (Arc::new(AtomicBool::new(false)), sys::own_thread());
+        let ticker = Self(Arc::clone(&done));
+        signals::interrupts();
+        std::thread::spawn(move || {
+            while !done.load(Ordering::SeqCst) {
+                let left = until.saturating_duration_since(Instant::now());
+                std::thread::sleep(left.clamp(Duration::from_millis(20), Duration::from_millis(200)));
+                if left.is_zero() {
+                    sys::interrupt_thread(tracer);
+                }
+            }
+        });
+        ticker
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 

@@ -3,9 +3,11 @@
 //! A task waits in such a call until it is answered, in every state of the task: nobody has to
 //! trace it. The calls of a task whose listener is gone fail, so the listener is kept by two
 //! processes.
+use super::signals;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// A system call that waits.
 #[derive(Clone, Copy, Debug)]
@@ -76,17 +78,27 @@ pub(crate) enum Ready {
     Call,
     /// No task is left that could make one.
     NobodyLeft,
-    /// A signal arrived.
+    /// A signal arrived, or the time has passed.
     Signal,
 }
 
-/// Waits for a call, or for one of the signals that `signals` lets through.
-pub(crate) fn wait(listener: &Listener, signals: &libc::sigset_t) -> io::Result<Ready> {
+/// Waits for a call, or for one of the signals that `signals` lets through, or until the time `most`
+/// has passed, which counts as a signal.
+pub(crate) fn wait(
+    listener: &Listener,
+    signals: &libc::sigset_t,
+    most: Option<Duration>,
+) -> io::Result<Ready> {
+    let most = most.map(signals::timespec);
+    let most = most.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let mut fd = libc::pollfd { fd: listener.number(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: ppoll reads and writes one pollfd and reads one signal set, which live until it
-    // returns.
-    let done = ok(unsafe { libc::ppoll(&raw mut fd, 1, std::ptr::null(), signals) });
-    match done {
+    // SAFETY: ppoll reads and writes one pollfd, and reads one signal set and one timespec or none;
+    // all live until it returns.
+    let done = unsafe { libc::ppoll(&raw mut fd, 1, most, signals) };
+    if done == 0 {
+        return Ok(Ready::Signal);
+    }
+    match ok(done) {
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(Ready::Signal),
         Err(e) => Err(e),
         Ok(()) if fd.revents & libc::POLLIN != 0 => Ok(Ready::Call),

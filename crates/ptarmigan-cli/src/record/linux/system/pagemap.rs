@@ -70,6 +70,17 @@ fn add(found: &mut Vec<Found>, next: Found) {
     }
 }
 
+/// Adds a run that may be longer than a word can say.
+fn add_in_parts(found: &mut Vec<Found>, run: Found) {
+    let end = run.start + run.pages;
+    let mut start = run.start;
+    while start < end {
+        let pages = (end - start).min(Found::LONGEST);
+        add(found, Found { start, pages, ..run });
+        start += pages;
+    }
+}
+
 /// Set in the word of a page that only one space maps (Linux 4.2).
 const MAPPED_ONCE: u64 = 1 << 56;
 
@@ -111,9 +122,20 @@ pub(crate) fn present(pid: i32) -> Vec<Found> {
     present_in(pid, 0, END).unwrap_or_default()
 }
 
+/// Returns the runs of all present pages, in order, or `None` if the kernel cannot tell. Private
+/// pages are not looked at one by one: all of them count as exclusive.
+pub(crate) fn present_privately(pid: i32) -> Option<Vec<Found>> {
+    scan(pid, 0, END, false)
+}
+
 /// Returns the runs of present pages between two addresses, in order, or `None` if the kernel
 /// cannot tell.
 pub(crate) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<Found>> {
+    scan(pid, start, last, true)
+}
+
+/// Scans a range. If `words`, the word of each private page is read.
+fn scan(pid: i32, start: u64, last: u64, words: bool) -> Option<Vec<Found>> {
     let map = File::open(format!("/proc/{pid}/pagemap")).ok()?;
     let mut found: Vec<Found> = Vec::new();
     let mut regions = [PageRegion::default(); 512];
@@ -123,14 +145,19 @@ pub(crate) fn present_in(pid: i32, start: u64, last: u64) -> Option<Vec<Found>> 
         for r in &regions[..filled] {
             let has = |category: u64| r.categories & category != 0;
             let file = has(PageRegion::FILE);
+            let private = !file && !has(PageRegion::ZERO);
             let next = Found {
                 start: r.start >> PAGE_SHIFT,
                 pages: (r.end - r.start) >> PAGE_SHIFT,
-                private: !file && !has(PageRegion::ZERO),
-                exclusive: false,
+                private,
+                exclusive: private && !words,
                 huge: file && has(PageRegion::HUGE),
             };
-            if next.private { add_private(&mut found, &map, next) } else { add(&mut found, next) }
+            if private && words {
+                add_private(&mut found, &map, next)
+            } else {
+                add_in_parts(&mut found, next)
+            }
         }
         if end <= at || filled == 0 {
             break;
@@ -185,6 +212,15 @@ mod tests {
         // SAFETY: the child is this process's, and no status is wanted.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert_eq!(shared, Some(false));
+    }
+
+    #[test]
+    fn long_runs_are_words_too() {
+        let run = Found { start: 9, pages: 0, private: true, exclusive: true, huge: false };
+        let mut found = Vec::new();
+        add_in_parts(&mut found, Found { pages: 2 * Found::LONGEST + 3, ..run });
+        assert_eq!(found.iter().map(|f| Found::of(f.word()).pages).sum::<u64>(), 2 * Found::LONGEST + 3);
+        assert!(found.windows(2).all(|w| w[0].start + w[0].pages == w[1].start));
     }
 
     #[test]

@@ -188,7 +188,7 @@ pub(crate) fn segment(pid: i32, at: u64) -> Vec<(u64, u64)> {
 }
 
 /// Parses a line of /proc/PID/maps: `start-end perms offset device inode   name`.
-fn area(line: &str) -> Option<Area> {
+pub(crate) fn area(line: &str) -> Option<Area> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let start = u64::from_str_radix(start, 16).ok()?;

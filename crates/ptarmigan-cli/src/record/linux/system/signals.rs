@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Seconds until an alarm, which counts as a second signal and ends the recorded program.
 const GRACE: u32 = 3;
@@ -174,6 +175,11 @@ pub(crate) fn hold() {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const held, ptr::null_mut()) };
 }
 
+/// Lets ends of children interrupt system calls, as other signals do.
+pub(crate) fn interrupts() {
+    handle([libc::SIGCHLD]);
+}
+
 /// Restores the signal settings from the start of the recorder. Async-signal-safe.
 pub(crate) fn restore() {
     let action = |signal| if was_ignored(signal) { libc::SIG_IGN } else { libc::SIG_DFL };
@@ -208,6 +214,19 @@ pub(crate) fn let_through() -> libc::sigset_t {
 pub(crate) fn wait(unblocked: &libc::sigset_t) {
     // SAFETY: sigsuspend reads one set, which lives until it returns.
     unsafe { libc::sigsuspend(unblocked) };
+}
+
+/// Returns a length of time as the kernel takes it.
+pub(crate) fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() }
+}
+
+/// Waits for a signal that `unblocked` lets through, at most so long.
+pub(crate) fn wait_for(unblocked: &libc::sigset_t, most: Duration) {
+    let most = timespec(most);
+    // SAFETY: ppoll gets no descriptor, and reads one timespec and one set, which live until it
+    // returns.
+    unsafe { libc::ppoll(ptr::null_mut(), 0, &raw const most, unblocked) };
 }
 
 /// Passes signals on to `pid` from now on, or to no process if it is 0.

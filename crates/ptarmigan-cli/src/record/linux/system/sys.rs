@@ -62,6 +62,35 @@ pub(crate) fn seize(pid: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, pid, options as usize)
 }
 
+/// Starts to trace a task that runs already, and everything it creates. The task goes on if the
+/// tracer ends.
+pub(crate) fn seize_running(pid: i32) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACEEXIT
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACEVFORKDONE
+        | libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACESYSGOOD;
+    ptrace(libc::PTRACE_SEIZE, pid, options as usize)
+}
+
+/// Stops a traced task as soon as it can stop.
+pub(crate) fn interrupt(pid: i32) -> io::Result<()> {
+    ptrace(libc::PTRACE_INTERRUPT, pid, 0)
+}
+
+/// Returns whether a task has stopped at the beginning of a system call, not at its end.
+pub(crate) fn is_at_beginning(pid: i32) -> io::Result<bool> {
+    /// The beginning of a system call, in the first byte of `struct ptrace_syscall_info`.
+    const ENTRY: u8 = 1;
+    let mut info = [0u8; 8];
+    // SAFETY: the request writes at most as many bytes as its third argument says, to a buffer of
+    // that size that lives until the call returns.
+    ok(unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, info.len(), info.as_mut_ptr()) })?;
+    Ok(info[0] == ENTRY)
+}
+
 /// Traces a task for a moment, to see whether it can be done. The task may be in a system call that
 /// starts anew after a stop.
 pub(crate) fn try_to_trace(pid: i32) -> io::Result<()> {
@@ -213,6 +242,18 @@ pub(crate) fn poll_wait() -> Option<(i32, i32)> {
 pub(crate) fn kill(pid: i32, signal: i32) {
     // SAFETY: kill takes two numbers and accesses no memory.
     unsafe { libc::kill(pid, signal) };
+}
+
+/// Returns the number of this thread.
+pub(crate) fn own_thread() -> i32 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Interrupts the system call of a thread of this process.
+pub(crate) fn interrupt_thread(thread: i32) {
+    // SAFETY: tgkill takes three numbers and accesses no memory.
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, libc::SIGCHLD) };
 }
 
 /// Kills a child that may be traced, and waits for its end.

@@ -115,6 +115,13 @@ impl Timing {
         self.groups.entry(group).or_default().alive += 1;
     }
 
+    /// Adds a task that runs already, if it is not known.
+    pub(super) fn add_running(&mut self, pid: i32, group: i32) {
+        if !self.tasks.contains_key(&pid) {
+            self.add(pid, group);
+        }
+    }
+
     /// Looks at the next raw event. Puts what it ends into `out`.
     pub(super) fn see(&mut self, raw: &Raw, out: &mut Vec<Timed>) {
         let Raw { time, pid, ref what, cpu } = *raw;

@@ -153,7 +153,22 @@ impl Instance {
 
     /// Starts to record `pid` and all its descendants.
     pub(crate) fn start(&self, pid: i32) -> Result<(), Failure> {
-        self.write("set_event_pid", &pid.to_string())?;
+        self.add(&[pid])?;
+        self.switch_on()
+    }
+
+    /// Adds tasks and their later descendants to those that are recorded.
+    pub(crate) fn add(&self, pids: &[i32]) -> Result<(), Failure> {
+        // The kernel reads at most a page at once, and adds to the list.
+        for part in pids.chunks(256) {
+            let list: Vec<String> = part.iter().map(i32::to_string).collect();
+            self.write("set_event_pid", &list.join(" "))?;
+        }
+        Ok(())
+    }
+
+    /// Lets events come from now on.
+    pub(crate) fn switch_on(&self) -> Result<(), Failure> {
         self.write("tracing_on", "1")
     }
 

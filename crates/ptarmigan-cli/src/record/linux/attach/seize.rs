@@ -1,0 +1,107 @@
+//! Attaches with ptrace: all tasks of the processes stand still while their state is read.
+use super::tree;
+use crate::record::linux::allowed;
+use crate::record::linux::raw::{NO_CPU, Raw, RawKind};
+use crate::record::linux::sources::spill::Notes;
+use crate::record::linux::state;
+use crate::record::linux::stops::calls::Looked;
+use crate::record::linux::stops::tracer::stop_all;
+use crate::record::linux::system::counters::{Counters, When};
+use crate::record::linux::system::{pagemap, proc, sys};
+use ptarmigan_replay::Failure;
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+/// Tasks that a tracer has stopped.
+pub(crate) struct Seized {
+    /// Each task, with the status of its stop.
+    pub(crate) stopped: Vec<(i32, i32)>,
+    /// Their processes, parents first.
+    processes: Vec<i32>,
+    /// Tasks below the named processes that cannot be traced.
+    pub(crate) refused: u64,
+}
+
+/// Stops the named processes and all their descendants.
+///
+/// # Errors
+/// If a named process cannot be traced. No task is stopped then.
+pub(crate) fn seize(named: &[i32]) -> Result<Seized, Failure> {
+    let mut refused: HashMap<i32, io::Error> = HashMap::new();
+    let (mut alive, mut stopped) = (HashSet::new(), HashMap::new());
+    let mut take = |alive: &HashSet<i32>| {
+        let images = tree::images(named, &[]);
+        let mut new: Vec<i32> = images.iter().flat_map(|image| proc::threads(image.process)).collect();
+        new.retain(|pid| !alive.contains(pid) && !refused.contains_key(pid));
+        new.retain(|&pid| match sys::seize_running(pid) {
+            Ok(()) => sys::interrupt(pid).is_ok(),
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => false,
+            // A child of a task that was taken is taken with it.
+            Err(_) if is_ours(pid) => true,
+            Err(e) => {
+                refused.insert(pid, e);
+                false
+            }
+        });
+        new
+    };
+    alive.extend(take(&alive));
+    stop_all(&mut alive, &mut stopped, &mut take);
+    if let Some((pid, e)) = named.iter().find_map(|pid| Some((*pid, refused.get(pid)?))) {
+        let failure = allowed::unattachable(pid, e);
+        free_all(&stopped);
+        return Err(failure);
+    }
+    let images = tree::images(named, &[]);
+    let processes = images.iter().map(|image| image.process).collect();
+    Ok(Seized { stopped: stopped.into_iter().collect(), processes, refused: refused.len() as u64 })
+}
+
+/// Returns whether this process traces a task.
+fn is_ours(pid: i32) -> bool {
+    let tracer = proc::status(&pid.to_string(), "TracerPid");
+    tracer.is_some_and(|tracer| tracer == std::process::id().to_string())
+}
+
+fn free_all(stopped: &HashMap<i32, i32>) {
+    for (&pid, &status) in stopped {
+        let is_signal = status >> 16 == 0;
+        let _ = sys::free(pid, if is_signal { libc::WSTOPSIG(status) } else { 0 });
+    }
+}
+
+impl Seized {
+    /// Returns the tasks.
+    pub(crate) fn tasks(&self) -> Vec<i32> {
+        self.stopped.iter().map(|(pid, _)| *pid).collect()
+    }
+
+    /// Notes the state of all processes.
+    pub(crate) fn read(&self, notes: &mut Notes) {
+        let there: HashSet<i32> = self.tasks().into_iter().collect();
+        for &process in &self.processes {
+            let mut threads = proc::threads(process);
+            threads.retain(|pid| there.contains(pid));
+            let Some(reading) = state::read(process).filter(|_| !threads.is_empty()) else { continue };
+            let mut note = |what| notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid: process, what });
+            note(RawKind::ReadStart { threads });
+            note(RawKind::ReadDone(Box::new(reading.state)));
+            // What the process used before does not count.
+            if let Some(counters) = Counters::read(process, When::Start) {
+                note(RawKind::Counters(counters));
+            }
+        }
+    }
+
+    /// Lets all tasks go on, after an error.
+    pub(crate) fn free(&self) {
+        free_all(&self.stopped.iter().copied().collect());
+    }
+}
+
+/// Samples the tables of a process that stands still, and goes on after the recording.
+pub(crate) fn last_look(process: i32) -> Looked {
+    let counts = proc::threads(process).into_iter().find_map(|pid| Some((pid, proc::counts(pid)?)));
+    let Some((pid, counts)) = counts else { return Vec::new() };
+    vec![(pid, RawKind::Present(pagemap::present(pid))), (pid, RawKind::LastTables { tables: counts.tables })]
+}

@@ -1,0 +1,96 @@
+//! A recording of processes that run already, from start to end.
+use super::seize::{self, seize};
+use super::tree;
+use super::watch::Watch;
+use crate::record::args::RecordArgs;
+use crate::record::linux::finish::{Ending, SPILL, finish};
+use crate::record::linux::recording::Recording;
+use crate::record::linux::sources::Source;
+use crate::record::linux::sources::perf::PerfFaults;
+use crate::record::linux::sources::spill::{Notes, Spill};
+use crate::record::linux::sources::tracefs::Instance;
+use crate::record::linux::stops::supervisor::Missed;
+use crate::record::linux::stops::tracer::Tracer;
+use crate::record::linux::system::{pagemap, signals};
+use crate::record::linux::target::Target;
+use crate::record::linux::write::First;
+use ptarmigan_replay::{Context, Failure};
+use ptarmigan_trace::{Method, Unseen};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Events of programs that start without a stop.
+const WITHOUT_STOPS: u16 = Unseen::EXEC_AREAS | Unseen::ARG_PAGES | Unseen::TRUTH;
+
+/// Checks that a recording can attach, before it begins.
+///
+/// # Errors
+/// If a process cannot be attached to, or the kernel does not tell which of its pages are present.
+pub(crate) fn check(args: &RecordArgs) -> Result<(), Failure> {
+    tree::check(&args.pid)?;
+    if pagemap::works() {
+        return Ok(());
+    }
+    Err(Failure::new("attaching needs Linux 6.7 or later (PAGEMAP_SCAN), or access to /proc/PID/pagemap"))
+}
+
+/// Records, in the process that does it.
+pub(crate) fn record(args: &RecordArgs, target: &Target, method: Method) -> Result<ExitCode, Failure> {
+    let spill = Spill::new(&target.beside()).context(target.problem())?;
+    let notes = Notes::new(&spill).context(SPILL)?;
+    let name = args.pid.first().and_then(|&pid| tree::name(pid)).unwrap_or_else(|| "trace".to_owned());
+    let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
+    let (recording, notes, all_ended, missed) = match method {
+        Method::Tracefs => by_tracepoints(args, spill, notes, until)?,
+        _ => by_stops(args, spill, notes, until)?,
+    };
+    // Nobody waits for the recording.
+    let Some(notes) = notes else { return Ok(ExitCode::FAILURE) };
+    let early = match (all_ended, until.is_some_and(|until| Instant::now() >= until)) {
+        (true, _) => None,
+        (false, true) => args.duration.map(|time| format!("after {} s", time.as_secs_f64())),
+        (false, false) => Some("a signal asked for it".to_owned()),
+    };
+    let numbers: Vec<String> = args.pid.iter().map(i32::to_string).collect();
+    let shown = format!("process {}", numbers.join(", "));
+    let ending = Ending { first: First::Attached, name, shown, missed, early };
+    finish(args, target, recording, notes, ending)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The recording, its events unless it was abandoned, and whether all processes have ended.
+type Followed = (Recording, Option<Notes>, bool, Missed);
+
+fn by_tracepoints(
+    args: &RecordArgs,
+    spill: Spill,
+    mut notes: Notes,
+    until: Option<Instant>,
+) -> Result<Followed, Failure> {
+    signals::hold();
+    let instance = Instance::new(&spill)?;
+    let mut recording = Recording::new(Method::Tracefs, Source::Tracefs(instance), spill, WITHOUT_STOPS);
+    let all_ended = Watch::new(&args.pid, &mut notes, &mut recording).follow(until)?;
+    let recording = recording.take();
+    let notes = (!signals::orphaned()).then_some(notes);
+    Ok((recording, notes, all_ended, Missed::default()))
+}
+
+fn by_stops(
+    args: &RecordArgs,
+    spill: Spill,
+    mut notes: Notes,
+    until: Option<Instant>,
+) -> Result<Followed, Failure> {
+    let seized = seize(&args.pid)?;
+    let faults = PerfFaults::start(&seized.tasks(), &spill).inspect_err(|_| seized.free())?;
+    seized.read(&mut notes);
+    let mut recording = Recording::new(Method::Perf, Source::Perf(faults), spill, 0);
+    let mut tracer = Tracer::attached(notes, seized.stopped, &mut recording);
+    let ended = tracer.follow(until)?;
+    tracer.detach(seize::last_look);
+    let (notes, narrow) = tracer.take();
+    drop(tracer);
+    let missed = Missed { narrow, other_tracer: seized.refused };
+    Ok((recording.take(), notes, ended.is_some(), missed))
+}

@@ -1,0 +1,63 @@
+//! A recording in progress, as the code that follows tasks sees it.
+use super::sources::Source;
+use super::sources::spill::Spill;
+use super::stops::tracer::Surroundings;
+use indicatif::ProgressBar;
+use ptarmigan_replay::terminal::{bar, print};
+use ptarmigan_trace::{Method, Unseen};
+use std::io::IsTerminal;
+
+/// A recording in progress.
+pub(super) struct Recording {
+    pub(super) method: Method,
+    pub(super) unseen: Unseen,
+    pub(super) cpus: u16,
+    progress: Option<ProgressBar>,
+    /// Its events, until it is abandoned.
+    pub(super) kept: Option<(Source, Spill)>,
+}
+
+impl Recording {
+    /// Starts to show progress. `missing` are events that this kind of recording does not have.
+    pub(super) fn new(method: Method, source: Source, spill: Spill, missing: u16) -> Self {
+        let unseen = Unseen(source.unseen().0 | missing);
+        let cpus = source.cpus();
+        // The command may write to the terminal, too.
+        let shows = !std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        Self { method, unseen, cpus, progress: shows.then(bar::spinner), kept: Some((source, spill)) }
+    }
+
+    /// Takes the recording out, at its end. What is left follows tasks and keeps no event.
+    pub(super) fn take(&mut self) -> Self {
+        if let Some(progress) = self.progress.take() {
+            progress.finish_and_clear();
+        }
+        let Self { method, unseen, cpus, .. } = *self;
+        Self { method, unseen, cpus, progress: None, kept: self.kept.take() }
+    }
+}
+
+impl Surroundings for Recording {
+    fn begun(&mut self) {
+        let (method, unseen) = (self.method.name(), self.unseen.names());
+        if unseen.is_empty() {
+            print::error(&format!("recording with {method}"));
+        } else {
+            print::error(&format!("recording with {method}, which does not record {}", unseen.join(", ")));
+        }
+    }
+
+    fn tick(&mut self, alive: Option<usize>) {
+        let (Some(progress), Some((source, _))) = (&self.progress, &self.kept) else { return };
+        let tasks = alive.map(|n| format!("{n} tasks alive, ")).unwrap_or_default();
+        progress.set_message(format!("recording: {tasks}{} KiB", source.bytes() >> 10));
+    }
+
+    fn alive(&self) -> Vec<i32> {
+        self.kept.as_ref().map(|(source, _)| source.alive()).unwrap_or_default()
+    }
+
+    fn abandon(&mut self) {
+        self.kept = None;
+    }
+}
