@@ -63,7 +63,7 @@ pub use error::{Context, Failure};
 pub use high::KmapReport;
 pub use input::relayout::Tasks;
 pub use input::schedule::{Op, Program};
-pub use input::trace::{PackedEvent, PackedKind, Trace};
+pub use input::trace::{PackedEvent, PackedKind, Timing, Trace};
 pub use instruments::classes::OpClass;
 pub use instruments::lives::Life;
 pub use instruments::measured::LevelTimes;

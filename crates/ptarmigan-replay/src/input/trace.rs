@@ -6,7 +6,8 @@ use crate::linux::HugeFaults;
 use crate::memory::available;
 use crate::terminal::bar;
 use ptarmigan_trace::{
-    CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Reader, Unseen,
+    CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, MapFlags, Note, Reader, Symbols,
+    Unseen,
 };
 use std::io::BufRead;
 use std::path::Path;
@@ -61,6 +62,17 @@ pub struct LinuxFlush {
     pub size: Option<u8>,
 }
 
+/// A time of a call, or of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// The number of steps before it.
+    pub step: u32,
+    /// The task.
+    pub task: u32,
+    /// The note.
+    pub note: Note,
+}
+
 /// A trace in memory.
 #[derive(Clone)]
 pub struct Trace {
@@ -91,6 +103,8 @@ pub struct Trace {
     pub huge: HugeFaults,
     /// Whether pages are ever locked.
     pub locks: bool,
+    /// Whether areas have huge pages only (`MAP_HUGETLB`).
+    pub huge_only: bool,
     /// Flushes by Linux, for comparison: of one page, of a range, full.
     pub linux_flushes: [u64; 3],
     /// The same, one by one, with those that are not compared.
@@ -99,6 +113,10 @@ pub struct Trace {
     pub times: Vec<TimeMark>,
     /// The times of calls and processes, if it has any.
     pub account: Account,
+    /// The same, one by one. They are not among the steps.
+    pub timings: Vec<Timing>,
+    /// Names of files and functions, if the recording has any.
+    pub symbols: Symbols,
 }
 
 /// Returns whether a call asks for huge pages. One that fails at a hole has asked for the areas
@@ -110,6 +128,11 @@ fn asks_for_huge_pages(kind: &Kind) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns whether a call maps huge pages only.
+fn maps_huge_only(kind: &Kind) -> bool {
+    matches!(kind, Kind::Mmap { flags, .. } if flags.0 & MapFlags::HUGE_ONLY != 0)
 }
 
 fn locks(kind: &Kind) -> bool {
@@ -180,10 +203,13 @@ impl Trace {
                 HugePages::Unknown | HugePages::Never | HugePages::Advised => HugeFaults::Never,
             },
             locks: false,
+            huge_only: false,
             linux_flushes: [0; 3],
             flush_marks: Vec::new(),
             times: Vec::new(),
             account: Account::new(),
+            timings: Vec::new(),
+            symbols: Symbols::default(),
         };
         trace
             .steps
@@ -206,6 +232,8 @@ impl Trace {
             trace.huge = HugeFaults::Advised;
         }
         trace.locks = trace.rare.iter().any(locks);
+        trace.huge_only = trace.rare.iter().any(maps_huge_only);
+        trace.symbols = reader.symbols().clone();
         trace.lost = reader.summary().map_or(0, |s| s.lost);
         Ok(trace)
     }
@@ -227,8 +255,11 @@ impl Trace {
                 PackedKind::Fault { page, flags }
             }
             Kind::Idle => PackedKind::Idle,
-            // Notes are not replayed.
-            Kind::Note(Note::Took { .. } | Note::Used { .. } | Note::StopCost { .. }) => return,
+            // Times are not replayed.
+            Kind::Note(note @ (Note::Took { .. } | Note::Used { .. } | Note::StopCost { .. })) => {
+                self.timings.push(Timing { step: self.steps.len() as u32, task, note });
+                return;
+            }
             Kind::TlbFlush { pages, reason } => {
                 // Linux's flushes are compared, not replayed.
                 let size = (reason >= SHOOTDOWN_LOCAL).then_some(match pages {

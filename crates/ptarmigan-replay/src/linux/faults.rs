@@ -29,6 +29,24 @@ pub fn refused<F: Format, M: SpaceMachine>(
     Ok(())
 }
 
+/// Returns whether an area has huge pages only.
+pub fn is_huge_only(area: &Area) -> bool {
+    area.tag & tags::HUGE_ONLY != 0
+}
+
+/// A fault in an area of huge pages only: an entry of an upper level maps the page, and no
+/// last-level table is made or kept in reserve.
+///
+/// # Errors
+/// [`CallError`] for lack of memory.
+pub fn huge_only<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    va: VirtAddr,
+) -> Result<(), CallError> {
+    let start = va.0 & !(HUGE - 1);
+    Ok(space.make_tables(VirtRange { start, end: start + HUGE }, Level(Level::PTE.0 + 1))?)
+}
+
 /// Where faults try huge pages first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeFaults {

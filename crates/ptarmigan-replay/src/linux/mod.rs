@@ -13,6 +13,6 @@ mod tags;
 
 pub use calls::{SPLIT, call, follow_advice, forked, is_found, tables_of};
 pub use error::CallError;
-pub use faults::{HugeFaults, refused};
+pub use faults::{HugeFaults, huge_only, is_huge_only, refused};
 pub use objects::has_page;
 pub use pieces::PAGE;

@@ -9,7 +9,10 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watch;
 use crate::input::schedule::{Op, Program};
 use crate::input::trace::{PackedEvent, PackedKind, Trace};
-use crate::linux::{CallError, HugeFaults, PAGE, call, follow_advice, forked, is_found, refused, tables_of};
+use crate::linux::{
+    CallError, HugeFaults, PAGE, call, follow_advice, forked, huge_only, is_found, is_huge_only, refused,
+    tables_of,
+};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::Format;
@@ -183,6 +186,9 @@ impl<F: Format, M: ReplayMachine<F>> Engine<'_, '_, F, M> {
         {
             self.outcome.refused += 1;
             return Ok(space.edit(on, |mut edit| refused(&mut edit, va, access))??);
+        }
+        if self.trace.huge_only && space.edit(on, |edit| edit.area(va))?.is_some_and(|a| is_huge_only(&a)) {
+            return Ok(space.edit(on, |mut edit| huge_only(&mut edit, va))??);
         }
         let huge = self.trace.huge;
         let tables = match huge {

@@ -19,6 +19,9 @@ pub trait Look {
     /// Returns the area at an address.
     fn area(&self, va: u64) -> Option<Area>;
 
+    /// Calls `each` with every area.
+    fn areas(&self, each: &mut dyn FnMut(&Area));
+
     /// Returns the binary logarithm of the bytes that a leaf table maps.
     fn leaf_shift(&self) -> u32;
 
@@ -44,6 +47,12 @@ impl<F: Format, M: Machine> Look for SpaceLook<'_, F, M> {
         self.space.areas().find(self.on, va)
     }
 
+    fn areas(&self, each: &mut dyn FnMut(&Area)) {
+        let all = VirtRange { start: 0, end: u64::MAX };
+        let seen = self.space.areas().each(self.on, all, |area| each(area));
+        debug_assert!(seen.is_ok(), "the space is of this machine");
+    }
+
     fn leaf_shift(&self) -> u32 {
         F::shift(Level(1))
     }
@@ -65,14 +74,12 @@ impl<F: Format, M: Machine> Look for SpaceLook<'_, F, M> {
 
     fn private_pages(&self) -> u64 {
         let mut ranges = Vec::new();
-        let all = VirtRange { start: 0, end: u64::MAX };
-        let seen = self.space.areas().each(self.on, all, |area| {
+        self.areas(&mut |area| {
             let file = area.flags.has(AreaFlags::BACKED) && !area.flags.has(AreaFlags::WRITE);
             if !area.flags.has(AreaFlags::SHARED) && !file {
                 ranges.push(VirtRange { start: area.start, end: area.end });
             }
         });
-        debug_assert!(seen.is_ok(), "the space is of this machine");
         ranges.into_iter().map(|range| self.pages(range)).sum()
     }
 }

@@ -62,8 +62,10 @@ impl<'t> Edit<'t> {
             access_unknown,
             huge,
             locks,
+            huge_only,
             linux_flushes,
             ref account,
+            ref symbols,
             ..
         } = *self.from;
         Trace {
@@ -80,10 +82,13 @@ impl<'t> Edit<'t> {
             access_unknown,
             huge,
             locks,
+            huge_only,
             linux_flushes,
+            symbols: symbols.clone(),
             // Both are by the number of a step of the original.
             flush_marks: Vec::new(),
             times: Vec::new(),
+            timings: Vec::new(),
             account: account.clone(),
         }
     }
