@@ -1,4 +1,5 @@
 //! Pieces of advice, and those that were considered and rejected.
+use super::expect::Expect;
 use super::figures::{Figures, Saved};
 use super::program::work::LinuxWork;
 use serde::Serialize;
@@ -36,12 +37,70 @@ pub struct Advice {
     pub with: Figures,
     /// The difference.
     pub saved: Saved,
+    /// Where it applies, and what a second recording should show.
+    #[serde(flatten)]
+    pub details: Details,
     /// What Linux on this machine takes for work on pages, for huge pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub linux: Option<LinuxWork>,
     /// Further replays, and settings that were tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
+}
+
+/// Where a piece of advice applies, and what a second recording should show.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Details {
+    /// The programs that change, those with most of it first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ProgramShare>,
+    /// The mappings, the largest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Place>,
+    /// The function that causes most of it, if callers were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// What a second recording should show.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<Expect>,
+}
+
+/// A program's part of what a piece of advice is about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramShare {
+    /// The program.
+    pub name: String,
+    /// Forks, regions, tables: what the title counts.
+    pub count: u64,
+    /// Seconds, if calls were timed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+}
+
+/// A mapping.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The program.
+    pub program: String,
+    /// The kind of mapping, and its name if it has one.
+    pub mapping: String,
+    /// Its first address.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl Place {
+    /// Returns it as a part of a sentence.
+    pub fn text(&self) -> String {
+        let Place { program, mapping, address, bytes } = self;
+        format!("{mapping} of {program} at {address:#x}, {}", size(*bytes))
+    }
+}
+
+/// Formats a number of bytes, in KiB or MiB.
+pub fn size(bytes: u64) -> String {
+    if bytes < 10 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
 }
 
 /// Another replay.

@@ -1,7 +1,7 @@
 //! The options of `ptarmigan advise`.
 use ptarmigan_replay::Failure;
 use ptarmigan_replay::parse_memory;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Say what would help a recorded program, and a kernel that runs it: each piece of advice with its
 /// figure from a replay with and without it.
@@ -30,6 +30,10 @@ pub struct AdviseArgs {
     /// counts alone decide, which are the same in each run, and no price of a page is measured.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = rounds)]
     pub(super) rounds: u8,
+    /// A second recording, of the program as it is after advice was followed: say of each piece
+    /// whether its prediction holds.
+    #[arg(long, value_name = "AFTER.ptrace")]
+    pub(super) check: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
@@ -52,11 +56,31 @@ impl AdviseArgs {
                 )));
             }
         }
-        if self.traces.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        let inputs = self.traces.iter().chain(&self.check);
+        if inputs.filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(Failure::new("- twice: standard input has one trace"));
         }
-        Ok(())
+        match (&self.check, self.traces.as_slice()) {
+            (Some(_), _) if self.whom == Whom::Kernel => {
+                Err(Failure::new("--check compares recordings of a program; leave --for kernel out"))
+            }
+            (Some(after), [before]) if is_same(before, after) => Err(Failure::new(format!(
+                "--check {}: this is the recording that the advice is from; give one of the changed program",
+                after.display()
+            ))),
+            (None, _) | (Some(_), [_]) => Ok(()),
+            (Some(_), traces) => Err(Failure::new(format!(
+                "--check compares one recording with a second one, and {} are given before it",
+                traces.len()
+            ))),
+        }
     }
+}
+
+/// Returns whether two paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    real(one).is_some_and(|path| real(other) == Some(path))
 }
 
 /// Parses a number of rounds. Two rounds of each side differ by chance too often.

@@ -5,10 +5,15 @@
 //! is the difference of the two replays. docs/advise.md says how and why.
 //!
 //! * `program` has the advice to the author of the program, `kernel` that to a kernel.
+//! * `facts` are names, times and mappings of the programs, which no replay knows.
+//! * `expect` says what a second recording should show, and `check` compares one.
 //! * `measure` replays both sides in turns; `figures` are the counts of a replay.
 //! * `report` is the result, which serialises to the JSON document; `text` prints it.
 mod advice;
 mod args;
+mod check;
+mod expect;
+mod facts;
 mod figures;
 mod kernel;
 mod measure;
@@ -20,6 +25,8 @@ pub use args::AdviseArgs;
 
 use crate::measure::page_prices::PagePrices;
 use args::{KernelArch, Whom};
+use check::After;
+use facts::Facts;
 use measure::Measure;
 use ptarmigan::tlb::{CostModel, Costs};
 use ptarmigan_bench::term;
@@ -75,12 +82,18 @@ fn one(
     let recorded = SoloTrace::new(trace);
     let mut verdicts = Vec::new();
     measure.say("replaying");
+    let facts = Facts::of(recorded.trace());
     let (whole, run) = measure.alone(measure::Side { trace: &recorded, on: measure.usual })?;
     if args.whom != Whom::Kernel {
-        verdicts.extend(program::advise(&recorded, &whole, &measure, prices)?);
+        verdicts.extend(program::advise(&recorded, &facts, &whole, &measure, prices)?);
     }
     if args.whom != Whom::Program {
         verdicts.extend(kernel::advise(&recorded, &measure, costs, args.arch == KernelArch::I386Pae)?);
     }
-    Ok(TraceReport::new(recorded.trace(), whole, run.samples, verdicts))
+    let mut report = TraceReport::new(recorded.trace(), whole, run.samples, verdicts);
+    if let Some(path) = &args.check {
+        let after = After::new(Trace::open(path)?, recorded.trace(), &measure)?;
+        report.check = Some(after.check(&report.advice, recorded.trace(), &facts));
+    }
+    Ok(report)
 }

@@ -1,7 +1,9 @@
 //! The result. Serialised, it is the JSON document.
 use super::advice::{Advice, Rejected, Verdict};
+use super::check::Check;
 use super::figures::Figures;
 use ptarmigan_replay::Trace;
+use ptarmigan_replay::account::TimesReport;
 use ptarmigan_trace::{Arch, Method, Unseen};
 use serde::Serialize;
 
@@ -36,6 +38,9 @@ pub struct TraceReport {
     pub events: u64,
     /// Events that the recorder lost.
     pub lost: u64,
+    /// The times of calls and processes, if they were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<TimesReport>,
     /// Reasons to trust the advice less, as sentences.
     pub notes: Vec<String>,
     /// The replay as recorded.
@@ -44,6 +49,9 @@ pub struct TraceReport {
     pub advice: Vec<Advice>,
     /// Advice that was considered and rejected.
     pub rejected: Vec<Rejected>,
+    /// The comparison with a second recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<Check>,
 }
 
 impl TraceReport {
@@ -64,10 +72,12 @@ impl TraceReport {
             processes: trace.processes,
             events: trace.events,
             lost: trace.lost,
+            times: trace.account.report(),
             notes: notes(trace, samples),
             whole,
             advice,
             rejected,
+            check: None,
         }
     }
 }

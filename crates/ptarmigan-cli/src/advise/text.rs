@@ -1,10 +1,14 @@
 //! The result as text, at most 80 columns wide, or as wide as a narrower terminal.
-use super::advice::{Advice, To};
+use super::advice::{Advice, Place, ProgramShare, To};
+use super::check::Check;
+use super::expect::Expect;
 use super::figures::percent;
 use super::report::TraceReport;
 
 /// The width of the text where the terminal has room for it.
 pub const COLUMNS: usize = 80;
+/// The most programs that a piece of advice lists.
+const SHOWN: usize = 6;
 /// Stands for a blank at which no line is broken.
 const STAYS: char = '\u{1}';
 
@@ -13,6 +17,9 @@ const STAYS: char = '\u{1}';
 pub fn text(report: &TraceReport, width: usize) -> String {
     let mut out = Paragraphs { text: String::new(), width };
     let TraceReport { name, method, processes, events, whole, .. } = report;
+    if let Some(line) = report.times.as_ref().and_then(|times| times.line.as_ref()) {
+        out.add(0, &format!("{name}: {line}."));
+    }
     let plural = |n: u64| if n == 1 { "" } else { "es" };
     out.add(
         0,
@@ -57,7 +64,27 @@ pub fn text(report: &TraceReport, width: usize) -> String {
             }
         }
     }
+    if let Some(check) = &report.check {
+        out.text.push('\n');
+        checked(&mut out, check);
+    }
     out.text
+}
+
+fn checked(out: &mut Paragraphs, check: &Check) {
+    out.add(0, &format!("Compared with {}:", check.name));
+    if check.advice.is_empty() {
+        out.add(2, "there is no advice to compare.");
+    }
+    for (number, advice) in check.advice.iter().enumerate() {
+        out.add(2, &format!("{}. {}: {}", number + 1, advice.kind, advice.result.words()));
+        for figure in &advice.figures {
+            out.add(5, &figure.sentence());
+        }
+        if advice.figures.is_empty() {
+            out.add(5, "no figure of a second recording was predicted.");
+        }
+    }
 }
 
 fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
@@ -67,7 +94,24 @@ fn piece(out: &mut Paragraphs, number: usize, advice: &Advice) {
     };
     out.add(0, &format!("{number}. For the {to}: {}.", advice.title));
     out.add(3, &advice.figure);
+    let details = &advice.details;
+    if let [_, _, ..] = details.programs.as_slice() {
+        let one = |share: &ProgramShare| format!("{} {}", share.name, share.count);
+        let shares: Vec<String> = details.programs.iter().take(SHOWN).map(one).collect();
+        out.add(3, &format!("By program: {}.", shares.join(", ")));
+    }
+    if !details.places.is_empty() {
+        let places: Vec<String> = details.places.iter().map(Place::text).collect();
+        out.add(3, &format!("Where: {}.", places.join("; ")));
+    }
+    if let Some(caller) = &details.caller {
+        out.add(3, &format!("Function: {caller}."));
+    }
     out.add(3, &format!("How: {}", advice.how));
+    if !details.expect.is_empty() {
+        let expects: Vec<String> = details.expect.iter().map(Expect::text).collect();
+        out.add(3, &format!("A second recording should show: {}.", expects.join("; ")));
+    }
     out.add(3, &format!("Not measured: {}", advice.not_measured));
 }
 

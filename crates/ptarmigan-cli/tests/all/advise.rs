@@ -19,9 +19,9 @@ fn shipped(name: &str) -> PathBuf {
     folder().join(name).with_extension("ptrace")
 }
 
-/// The document about one trace.
-/// Advice by counts alone, whatever else the machine does meanwhile, or by `more`.
-fn advice(trace: &Path, more: &[&str]) -> Value {
+/// Returns the document about one trace: advice by counts alone, whatever else the machine does
+/// meanwhile, or by `more`.
+pub fn advice(trace: &Path, more: &[&str]) -> Value {
     let trace = text(trace);
     let rounds: &[&str] = if more.contains(&"--rounds") { &[] } else { &["--rounds", "0"] };
     let document = ptarmigan(&[&["advise", "--json", trace], rounds, more].concat()).json();
@@ -30,18 +30,18 @@ fn advice(trace: &Path, more: &[&str]) -> Value {
 }
 
 /// The kinds of advice to the program, the most valuable first.
-fn kinds(report: &Value) -> Vec<&str> {
+pub fn kinds(report: &Value) -> Vec<&str> {
     let advice = report["advice"].as_array().expect("a list");
     let program = advice.iter().filter(|one| one["to"] == "program");
     program.map(|one| one["kind"].as_str().expect("a text")).collect()
 }
 
-fn piece<'v>(report: &'v Value, kind: &str) -> &'v Value {
+pub fn piece<'v>(report: &'v Value, kind: &str) -> &'v Value {
     let advice = report["advice"].as_array().expect("a list");
     advice.iter().find(|one| one["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {report:#}"))
 }
 
-fn reason<'v>(report: &'v Value, kind: &str) -> &'v str {
+pub fn reason<'v>(report: &'v Value, kind: &str) -> &'v str {
     let rejected = report["rejected"].as_array().expect("a list");
     let one = rejected.iter().find(|one| one["kind"] == kind);
     one.and_then(|one| one["reason"].as_str()).unwrap_or_else(|| panic!("no {kind} in {report:#}"))
@@ -138,7 +138,7 @@ fn recordings_made_here_show_what_is_predicted_from_the_programs_as_they_were() 
 }
 
 /// Writes a trace of one CPU with `lost` lost events.
-fn made(name: &str, change: impl FnOnce(&mut Header), lost: u64, events: &[(u32, Kind)]) -> Temporary {
+pub fn made(name: &str, change: impl FnOnce(&mut Header), lost: u64, events: &[(u32, Kind)]) -> Temporary {
     let file = Temporary::new(name);
     let mut header = Header::new(name, 1, Method::Synthetic);
     change(&mut header);
@@ -151,15 +151,17 @@ fn made(name: &str, change: impl FnOnce(&mut Header), lost: u64, events: &[(u32,
     file
 }
 
-fn map(start: u64, pages: u64) -> Kind {
+pub fn map(start: u64, pages: u64) -> Kind {
     Kind::Mmap { start, pages, prot: Prot(3), flags: MapFlags(MapFlags::ANON) }
 }
 
-fn write(page: u64) -> Kind {
+pub fn write(page: u64) -> Kind {
     Kind::Fault { page, flags: FaultFlags(FaultFlags::WRITE | FaultFlags::USER) }
 }
 
-const BASE: u64 = 1 << 27;
+pub const BASE: u64 = 1 << 27;
+/// A task starts a program.
+pub const EXEC: Kind = Kind::Exec { stack_end: (1 << 35) - 1, arg_pages: 1 };
 
 /// A program that does hardly any work.
 fn small() -> Vec<(u32, Kind)> {
@@ -253,7 +255,7 @@ fn traces_that_are_lossy_foreign_or_of_perf_say_so() {
 }
 
 /// The figures of a piece of advice, as text.
-fn figure(found: &Value) -> &str {
+pub fn figure(found: &Value) -> &str {
     found["figure"].as_str().expect("a text")
 }
 
@@ -279,10 +281,10 @@ fn huge_pages_save_the_faults_of_full_regions_until_a_part_goes_or_the_program_f
     // After a fork each page is copied by a fault of its own.
     events.extend(pages(5, 0..512));
     events.push((0, Kind::Clone { child: 1, kind: CloneKind::Fork }));
-    events.push((1, map(BASE << 1, 1)));
     let flags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER | FaultFlags::PRESENT);
     events.extend((0..512).map(|page| (0, Kind::Fault { page: BASE + 5 * 512 + page, flags })));
-    events.extend([(1, Kind::Exit { last: true }), (0, Kind::Exit { last: true })]);
+    // Children that stay are another case (`advise_forks`).
+    events.extend([(1, EXEC), (1, Kind::Exit { last: true }), (0, Kind::Exit { last: true })]);
     let trace = made("huge", |_| {}, 0, &events);
     let report = advice(&trace.0, &["--for", "program"]);
     let found = piece(&report, "huge-pages");
@@ -339,6 +341,7 @@ fn the_first_write_to_a_huge_page_that_a_fork_shares_splits_it_and_the_last_user
     let copy = |task, page| (task, Kind::Fault { page: BASE + page, flags });
     let fork = |child| (0, Kind::Clone { child, kind: CloneKind::Fork });
     let exit = |task| (task, Kind::Exit { last: true });
+    let exec = |task| (task, EXEC);
     // Many more than are split, so that the replay gets faster for certain.
     let mut events = vec![(0, map(BASE, 20 * 512))];
     events.extend((0..20 * 512).map(|page| (0, write(BASE + page))));
@@ -346,11 +349,20 @@ fn the_first_write_to_a_huge_page_that_a_fork_shares_splits_it_and_the_last_user
     // While the child maps all of them, parent and child write to the first, and the child to the
     // second.
     events.extend([copy(0, 3), copy(0, 4), copy(1, 5), copy(1, 6), copy(1, 512)]);
-    events.push(exit(1));
+    events.extend([exec(1), exit(1)]);
     // The third is the parent's alone again: of these faults, one stays.
     events.extend((0..100).map(|page| copy(0, 1024 + page)));
     // A second fork shares it again. The second region is no longer mapped by the first child.
-    events.extend([fork(2), exit(2), copy(0, 1024), copy(0, 1025), copy(0, 512), copy(0, 513), exit(0)]);
+    events.extend([
+        fork(2),
+        exec(2),
+        exit(2),
+        copy(0, 1024),
+        copy(0, 1025),
+        copy(0, 512),
+        copy(0, 513),
+        exit(0),
+    ]);
     let trace = made("splits", |_| {}, 0, &events);
     let report = advice(&trace.0, &[]);
     let found = piece(&report, "huge-pages");
@@ -578,7 +590,7 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
     let bytes = std::fs::read(lossless).expect("it is shipped");
     let cut = Temporary::file("cut.ptrace", &bytes[..bytes.len() / 2]);
     let cut = cut.path();
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 15] = [
         (&["/nowhere/a.ptrace"], "No such file"),
         (&[odd.path()], "not a trace"),
         (&[cut], "truncated"),
@@ -589,6 +601,14 @@ fn what_cannot_be_used_is_one_line_and_a_failure() {
         (&["-", "-"], "standard input has one trace"),
         (&[dense, "--for", "both", "--model", "linux-33"], "a rule without costs prices nothing"),
         (&[dense, "--memory", "1M"], "memory"),
+        (&[dense, "--check", "/nowhere/b.ptrace"], "No such file"),
+        (&[dense, "--check", odd.path()], "not a trace"),
+        (&[dense, "--check", dense], "this is the recording that the advice is from"),
+        (
+            &[dense, dense, "--check", cut],
+            "--check compares one recording with a second one, and 2 are given",
+        ),
+        (&[dense, "--check", cut, "--for", "kernel"], "--check compares recordings of a program"),
     ];
     for (args, why) in cases {
         let Ran { status, out: text, err: error } = ptarmigan(&[&["advise"], args].concat());

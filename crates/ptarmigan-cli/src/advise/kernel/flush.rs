@@ -1,6 +1,6 @@
 //! Compares the rules for TLB flushes: the recording is replayed under each, and its flushes are
 //! priced with the costs of the kernel's machine.
-use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
+use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Measure, Side};
 use ptarmigan::tlb::{CostModel, Costs, FlushCounts, Work};
@@ -91,6 +91,7 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure, costs: Option<Costs>) -> 
         without: linux.1,
         with: best.1,
         saved,
+        details: Details::default(),
         linux: None,
         variants,
     })))

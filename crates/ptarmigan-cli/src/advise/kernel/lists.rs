@@ -4,7 +4,7 @@
 //! smallest of each with which no more than a hundredth of the allocations more leave the CPU's own
 //! lists than with the usual settings. It is compared with no caching at all. Caching pays if that
 //! takes a hundredth more time, and the allocator clears a hundredth more pages.
-use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
+use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, LEAST_SHARE, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
 use ptarmigan_replay::{CountedMachine, Failure, SoloTrace};
@@ -119,6 +119,7 @@ fn verdict(
         without,
         with,
         saved,
+        details: Details::default(),
         linux: None,
         variants,
     }))

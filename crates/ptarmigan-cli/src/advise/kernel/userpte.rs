@@ -3,7 +3,7 @@
 //! The recording is moved to 3 GiB and replayed with leaf tables in high memory, in low memory, and
 //! as `auto` decides. High tables cost a window each time that they are opened. So low ones are
 //! better as long as low memory lasts.
-use super::super::advice::{Advice, Rejected, To, Variant, Verdict};
+use super::super::advice::{Advice, Details, Rejected, To, Variant, Verdict};
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Measure, Side};
 use ptarmigan::params::{AutoParams, UserPte};
@@ -72,6 +72,7 @@ pub fn advise(recorded: &SoloTrace, measure: &Measure) -> Result<Verdict, Failur
         without: figures.clone(),
         with: figures,
         saved,
+        details: Details::default(),
         linux: None,
         variants,
     })))

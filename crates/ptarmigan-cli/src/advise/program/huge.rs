@@ -12,6 +12,11 @@
 //! another space maps the huge page splits it: the writer's table has 512 entries from then on,
 //! which further forks copy, and each of its pages is copied by a fault of its own. If the others
 //! have ended, the writer gets the whole huge page back with one fault.
+//!
+//! A program whose children live on, and start no program, gains little from huge pages that are
+//! split like that: each write copies a page, as before, and each further fork copies 512 entries.
+//! So regions that such a fork shares are left out if one of the program's was split, and all of
+//! its regions if half of them were shared ([`HugeRegions::unfit`]).
 use super::edit::Edit;
 use super::seen::{Finder, Happens, PAGE, REGION, RegionPages, Seen};
 use super::work::{Both, FaultWork, Kinds};
@@ -28,9 +33,26 @@ const FULL: u64 = REGION - REGION / 8;
 /// huge page before 6.9.
 pub const ONE_BY_ONE: FaultFlags = FaultFlags(FaultFlags::WRITE | FaultFlags::USER);
 
+/// A region of a space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Spot {
+    /// The program that touched it first.
+    pub program: u32,
+    /// The space.
+    pub space: u32,
+    /// The region.
+    pub region: u64,
+}
+
+/// Regions that are left out, as pairs of a space and a region.
+pub type LeftOut = HashSet<(u32, u64)>;
+
 /// A region from its first fault on, or from the fork that shared its huge page.
 #[derive(Default)]
 struct Life {
+    at: Spot,
+    /// A fork has shared it whose child starts no program.
+    lent: bool,
     pages: RegionPages,
     first: u32,
     /// Faults that a huge page would serve as well.
@@ -75,6 +97,15 @@ pub struct HugeRegions {
     /// The number of spaces that map each huge page that was shared.
     mapped: Vec<u32>,
     heaps: HashMap<u32, u64>,
+    left_out: LeftOut,
+    /// Forks whose child starts a program, by their event.
+    starters: HashSet<u32>,
+    /// Programs of which a write has split a region that was lent.
+    splitters: HashSet<u32>,
+    /// Regions that are huge, and whether a fork has lent them.
+    log: Vec<(Spot, bool)>,
+    /// Regions that are full, for the first time that each is.
+    pub spots: Vec<Spot>,
     /// Faults that go.
     spared: HashSet<u32>,
     /// The first faults of full regions that are never split.
@@ -149,8 +180,31 @@ impl Life {
 
 impl HugeRegions {
     /// Looks at a recording that does or does not tell reads from writes.
-    pub fn new(access_unknown: bool) -> Self {
-        HugeRegions { access_unknown, ..HugeRegions::default() }
+    /// `starters` are the events of forks whose child starts a program; regions of `left_out` do
+    /// not count.
+    pub fn new(access_unknown: bool, starters: HashSet<u32>, left_out: LeftOut) -> Self {
+        HugeRegions { access_unknown, starters, left_out, ..HugeRegions::default() }
+    }
+
+    /// Returns the regions that a program forks and then writes to.
+    pub fn unfit(&self) -> LeftOut {
+        let mut counts: HashMap<u32, (u64, u64)> = HashMap::new();
+        for (spot, lent) in &self.log {
+            let (all, shared) = counts.entry(spot.program).or_default();
+            (*all, *shared) = (*all + 1, *shared + u64::from(*lent));
+        }
+        let of = |(spot, lent): &(Spot, bool)| {
+            let (all, shared) = counts[&spot.program];
+            self.splitters.contains(&spot.program) && (*lent || shared * 2 >= all)
+        };
+        let log = self.log.iter().filter(|one| of(one));
+        log.map(|(spot, _)| (spot.space, spot.region)).collect()
+    }
+
+    /// Returns the full regions of some programs.
+    pub fn of_programs(&self, chosen: impl Fn(u32) -> bool) -> LeftOut {
+        let log = self.log.iter().filter(|(spot, _)| chosen(spot.program));
+        log.map(|(spot, _)| (spot.space, spot.region)).collect()
     }
 
     fn fault(&mut self, seen: &Seen<'_>, page: u64, flags: FaultFlags) {
@@ -158,6 +212,14 @@ impl HugeRegions {
             return;
         }
         let region = page / REGION;
+        if self.left_out.contains(&(seen.space, region)) {
+            let anonymous =
+                seen.look.area(page << PAGE).is_some_and(|area| !area.flags.has(AreaFlags::BACKED));
+            let write = self.access_unknown || flags.0 & FaultFlags::WRITE != 0;
+            let present = seen.look.pages(addresses(page, 1)) > 0;
+            self.work.fault(seen.space, present, anonymous, write);
+            return;
+        }
         let write = self.access_unknown || flags.0 & FaultFlags::WRITE != 0;
         let area = seen.look.area(page << PAGE);
         let anonymous = area.is_some_and(|area| !area.flags.has(AreaFlags::BACKED));
@@ -175,6 +237,9 @@ impl HugeRegions {
                 }
                 State::Protected if life.shared.is_some_and(|at| self.mapped[at] > 1) => {
                     life.splits.push(seen.event);
+                    if life.lent {
+                        self.splitters.insert(life.at.program);
+                    }
                     (life.state, life.split) = (State::Split, true);
                     self.work.with.splits += 1;
                     let mut copy = [0; 3];
@@ -190,7 +255,8 @@ impl HugeRegions {
         let fits = seen.look.area(va).is_some_and(|area| HugeFaults::Always.reaches(&area, va));
         if fits && seen.look.pages(addresses(region * REGION, REGION)) == 0 {
             let state = if write { State::Writable } else { State::OnlyRead };
-            let mut life = Life { first: seen.event, state, ..Life::default() };
+            let at = Spot { program: seen.program, space: seen.space, region };
+            let mut life = Life { at, first: seen.event, state, ..Life::default() };
             life.pages.add(page);
             lives.insert(region, life);
         }
@@ -216,8 +282,13 @@ impl HugeRegions {
 
     fn share(&mut self, seen: &Seen<'_>, child: u32) {
         let Some(lives) = self.lives.get_mut(&seen.space) else { return };
+        let lent = !self.starters.contains(&seen.event);
         let mut copies = BTreeMap::new();
         for (&region, life) in lives {
+            let at = Spot { space: child, ..life.at };
+            if self.left_out.contains(&(child, region)) {
+                continue;
+            }
             let area = seen.look.area((region * REGION) << PAGE);
             let copied = area.is_some_and(|area| {
                 !area.flags.has(AreaFlags::NO_FORK) && !area.flags.has(AreaFlags::WIPE_ON_FORK)
@@ -231,11 +302,13 @@ impl HugeRegions {
             }
             if life.state == State::Split {
                 let size = life.size();
-                let copy = Life { state: State::Split, inherited: true, size, ..Life::default() };
+                life.lent |= lent;
+                let copy = Life { at, lent, state: State::Split, inherited: true, size, ..Life::default() };
                 copies.insert(region, copy);
                 continue;
             }
             life.state = State::Protected;
+            life.lent |= lent;
             let size = life.size();
             let shared = *life.shared.get_or_insert_with(|| {
                 self.mapped.push(1);
@@ -243,7 +316,8 @@ impl HugeRegions {
             });
             self.mapped[shared] += 1;
             let shared = Some(shared);
-            let copy = Life { state: State::Protected, inherited: true, shared, size, ..Life::default() };
+            let state = State::Protected;
+            let copy = Life { at, lent, state, inherited: true, shared, size, ..Life::default() };
             copies.insert(region, copy);
         }
         self.lives.insert(child, copies);
@@ -304,7 +378,9 @@ impl HugeRegions {
             self.sparse += 1;
             return;
         }
+        self.log.push((life.at, life.lent));
         if !life.inherited {
+            self.spots.push(life.at);
             self.full += 1;
             self.untouched += REGION - pages;
             if !life.split {

@@ -50,11 +50,12 @@ pub trait Finder: Send {
     fn see(&mut self, seen: &Seen<'_>);
 }
 
-impl<A: Finder, B: Finder, C: Finder> Finder for (A, B, C) {
+/// Shows each operation to all finders.
+pub struct All<'f>(pub Vec<&'f mut dyn Finder>);
+
+impl Finder for All<'_> {
     fn see(&mut self, seen: &Seen<'_>) {
-        self.0.see(seen);
-        self.1.see(seen);
-        self.2.see(seen);
+        self.0.iter_mut().for_each(|finder| finder.see(seen));
     }
 }
 

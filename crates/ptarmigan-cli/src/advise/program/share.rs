@@ -1,8 +1,9 @@
 //! Children that only start another program: with `vfork` they share their parent's tables until
 //! then, and with `fork` they get copies.
 //!
-//! A fork counts if the child makes no call about memory and no task of its own before its `execve`
-//! or exit. With `vfork` the child's events come first, in its parent's space. The saving is the
+//! A fork counts if the child makes no call about memory and no task of its own before its `execve`.
+//! A child that ends without one does the program's own work: it is not one that starts a program.
+//! With `vfork` the child's events come first, in its parent's space. The saving is the
 //! child's faults on pages that the parent has touched, and the parent's faults on pages that fork
 //! had write-protected.
 use super::edit::Edit;
@@ -46,7 +47,7 @@ impl Forks {
                 None | Some(Kind::Truth { .. } | Kind::Name(_) | Kind::Pid(_) | Kind::Note(_)) => {
                     child.events.push(event);
                 }
-                Some(Kind::Exec { .. } | Kind::Exit { .. }) => {
+                Some(Kind::Exec { .. }) => {
                     child.events.push(event);
                     if let Some(Child { fork, events }) = children.remove(&step.task) {
                         forks.moved.extend(&events);
@@ -61,9 +62,17 @@ impl Forks {
         forks
     }
 
-    /// Returns how many forks only start another program.
-    pub fn starters(&self) -> u64 {
-        self.starters.len() as u64
+    /// Returns the events of forks that only start another program.
+    pub fn starters(&self) -> HashSet<u32> {
+        self.starters.keys().copied().collect()
+    }
+
+    /// Returns the forks of the chosen events alone.
+    pub fn only(&self, chosen: impl Fn(u32) -> bool) -> Self {
+        let some = self.starters.iter().filter(|(event, _)| chosen(**event));
+        let starters: HashMap<u32, Vec<u32>> = some.map(|(event, events)| (*event, events.clone())).collect();
+        let moved = starters.values().flatten().copied().collect();
+        Forks { all: self.all, starters, moved }
     }
 
     /// Returns the recording with `vfork` in their place.

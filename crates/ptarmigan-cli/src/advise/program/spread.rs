@@ -22,15 +22,15 @@ pub struct Found {
     pub programs: HashMap<u32, Packed>,
 }
 
-/// Finds programs whose mappings are sparse.
-pub fn sparse(zones: &Zones) -> Result<Found, Rejected> {
+/// Finds programs whose mappings are sparse, among those that are told.
+pub fn sparse(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Rejected> {
     let kind = "sparse-layout";
     let chosen = |zone: &Zone, pages: &[u64]| {
         let mut regions: Vec<u64> = pages.iter().map(|page| page / REGION).collect();
         regions.dedup();
         !zone.arena && pages.len() as u64 <= regions.len() as u64 * SPARSE
     };
-    let programs = packed(zones, chosen);
+    let programs = packed(zones, told, chosen);
     if programs.is_empty() {
         let reason = "no program spreads few pages of its own mappings over many tables".to_owned();
         return Err(Rejected { kind, to: To::Program, measured: true, reason });
@@ -43,10 +43,10 @@ pub fn sparse(zones: &Zones) -> Result<Found, Rejected> {
     Ok(Found { kind, title, how, programs })
 }
 
-/// Finds programs whose allocator has arenas.
-pub fn arenas(zones: &Zones) -> Result<Found, Rejected> {
+/// Finds programs whose allocator has arenas, among those that are told.
+pub fn arenas(zones: &Zones, told: impl Fn(u32) -> bool) -> Result<Found, Rejected> {
     let kind = "arenas";
-    let programs = packed(zones, |zone, _| zone.arena);
+    let programs = packed(zones, told, |zone, _| zone.arena);
     if programs.is_empty() {
         let reason = "no allocator has arenas of 64 MiB that one arena could replace".to_owned();
         return Err(Rejected { kind, to: To::Program, measured: true, reason });
@@ -60,8 +60,20 @@ pub fn arenas(zones: &Zones) -> Result<Found, Rejected> {
 }
 
 /// Packs the chosen zones of each program in which that saves tables.
-fn packed(zones: &Zones, chosen: impl Fn(&Zone, &[u64]) -> bool) -> HashMap<u32, Packed> {
+fn packed(
+    zones: &Zones,
+    told: impl Fn(u32) -> bool,
+    chosen: impl Fn(&Zone, &[u64]) -> bool,
+) -> HashMap<u32, Packed> {
     let saves = |packed: &Packed| packed.regions() >= packed.pages().div_ceil(REGION) + LEAST;
     let of = |layout: &Layout| Packed::new(layout, &chosen).filter(saves);
-    zones.programs.iter().filter_map(|(&number, layout)| Some((number, of(layout)?))).collect()
+    let programs = zones.programs.iter().filter(|(number, _)| told(**number));
+    programs.filter_map(|(&number, layout)| Some((number, of(layout)?))).collect()
+}
+
+impl Found {
+    /// Returns over how many tables the pages of each program are spread.
+    pub fn regions(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.programs.iter().map(|(number, packed)| (*number, packed.regions()))
+    }
 }

@@ -1,0 +1,461 @@
+//! Collects facts about each program of a recording that no replay knows: its name, its faults, the
+//! time of its calls, its runtimes and mappings, and the functions that caused its work.
+//!
+//! A program is known by its name: all processes of one name are one program. Numbers of programs
+//! are those of [`Tasks`], one for each `execve`.
+use ptarmigan_replay::{PackedKind, Tasks, Trace};
+use ptarmigan_trace::{Call, Cause, CloneKind, Kind, Note, Object, PlaceId, Runtime, Symbols};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// Programs that only start others. Their forks and memory are not the user's to change.
+const WRAPPERS: [&str; 30] = [
+    "ash", "bash", "busybox", "dash", "doas", "env", "find", "fish", "gmake", "ksh", "make", "mksh", "nice",
+    "ninja", "nodenv", "nohup", "parallel", "pyenv", "rbenv", "runuser", "setsid", "sh", "stdbuf", "su",
+    "sudo", "tcsh", "time", "timeout", "xargs", "zsh",
+];
+
+/// Calls of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallTime {
+    /// Calls that were timed.
+    pub times: u64,
+    /// Nanoseconds in which the task ran, or waited for its child's `execve` after `vfork`. The
+    /// recorder's stops are taken off.
+    pub ns: u64,
+}
+
+/// A mapping of which the object is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First page.
+    pub start: u64,
+    /// Length in pages.
+    pub pages: u64,
+    /// The kind of object.
+    pub object: Object,
+    /// Its name, if names were recorded.
+    pub name: Option<String>,
+}
+
+/// One program.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramFacts {
+    /// Its name.
+    pub name: String,
+    /// How often it was started by `execve`.
+    pub starts: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Forks that copy the address space.
+    pub forks: u64,
+    /// Linux's counts of tables, added up over the ends of address spaces. `None` without such a count.
+    pub tables_at_end: Option<u64>,
+    /// Times of calls.
+    pub calls: BTreeMap<Call, CallTime>,
+    /// Runtimes and allocators.
+    pub runtimes: BTreeSet<Runtime>,
+    /// Mappings with a known object.
+    pub mappings: Vec<Mapping>,
+    /// Microseconds of CPU time, in user mode and in the kernel.
+    pub cpu: (u64, u64),
+    callers: HashMap<Cause, HashMap<Option<PlaceId>, u64>>,
+}
+
+impl ProgramFacts {
+    /// Returns whether it is a program that starts others, such as a shell.
+    pub fn is_wrapper(&self) -> bool {
+        WRAPPERS.binary_search(&self.name.as_str()).is_ok()
+    }
+
+    /// Returns the time of its forks, `vfork` included.
+    pub fn fork_time(&self) -> CallTime {
+        let sum = |call| self.calls.get(&call).copied().unwrap_or_default();
+        let (fork, vfork) = (sum(Call::Fork), sum(Call::Vfork));
+        CallTime { times: fork.times + vfork.times, ns: fork.ns + vfork.ns }
+    }
+}
+
+/// One fork.
+#[derive(Clone, Copy, Debug)]
+pub struct ForkFacts {
+    /// The program that forks, as an index of [`Facts::programs`].
+    pub program: usize,
+    /// The child.
+    pub child: u32,
+    /// Nanoseconds, if it was timed.
+    pub ns: Option<u64>,
+}
+
+/// Facts about all programs.
+pub struct Facts {
+    /// The programs, in the order of their first start.
+    pub programs: Vec<ProgramFacts>,
+    /// Forks that copy the address space, by the number of their event.
+    pub forks: BTreeMap<u32, ForkFacts>,
+    /// Whether calls were timed.
+    pub timed: bool,
+    /// Nanoseconds of each task's first `execve`.
+    exec_ns: HashMap<u32, u64>,
+    of_number: Vec<usize>,
+    heaps: Vec<Option<(u64, u64)>>,
+}
+
+/// The facts of one number of a program.
+#[derive(Default)]
+struct Numbered {
+    name: Option<String>,
+    started: bool,
+    heap: Option<(u64, u64)>,
+    facts: ProgramFacts,
+}
+
+/// The walk through a recording.
+struct Walk<'t> {
+    trace: &'t Trace,
+    numbers: Vec<Numbered>,
+    forks: BTreeMap<u32, (u32, ForkFacts)>,
+    /// The last fork of each task, until its time comes.
+    pending: HashMap<u32, u32>,
+    exec_ns: HashMap<u32, u64>,
+    /// Children that use their parent's space until their `execve` or exit.
+    borrowing: HashSet<u32>,
+    stop_cost: u64,
+    timed: bool,
+}
+
+impl Facts {
+    /// Collects the facts of a recording.
+    pub fn of(trace: &Trace) -> Self {
+        let mut walk = Walk {
+            trace,
+            numbers: vec![Numbered::default()],
+            forks: BTreeMap::new(),
+            pending: HashMap::new(),
+            exec_ns: HashMap::new(),
+            borrowing: HashSet::new(),
+            stop_cost: trace.account.stop_cost().unwrap_or(0),
+            timed: false,
+        };
+        let mut tasks = Tasks::new(trace);
+        let mut last = vec![0_u32; trace.tasks as usize];
+        let mut timings = trace.timings.iter().peekable();
+        for (step, event) in trace.steps.iter().zip(0_u32..) {
+            while let Some(timing) = timings.next_if(|timing| timing.step <= event) {
+                walk.note(timing.task, last[timing.task as usize], timing.note);
+            }
+            // Notes may follow the exit of their task.
+            let number = tasks.step(trace, step).unwrap_or(last[step.task as usize]);
+            last[step.task as usize] = number;
+            walk.numbers.resize_with(walk.numbers.len().max(number as usize + 1), Numbered::default);
+            match step.what {
+                PackedKind::Fault { .. } => walk.numbers[number as usize].facts.faults += 1,
+                PackedKind::Rare(rare) => {
+                    let kind = trace.rare[rare as usize];
+                    if let Kind::Clone { child, .. } = kind {
+                        last[child as usize] = number;
+                    }
+                    walk.call(event, step.task, number, &kind);
+                }
+                PackedKind::Idle => {}
+            }
+        }
+        for timing in timings {
+            walk.note(timing.task, last[timing.task as usize], timing.note);
+        }
+        walk.finish()
+    }
+
+    /// Returns the program of a number, as an index of [`programs`](Self::programs).
+    pub fn program(&self, number: u32) -> usize {
+        self.of_number.get(number as usize).copied().unwrap_or(0)
+    }
+
+    /// Returns the name of the program of a number.
+    pub fn name(&self, number: u32) -> &str {
+        &self.programs[self.program(number)].name
+    }
+
+    /// Returns the program with a name.
+    pub fn named(&self, name: &str) -> Option<&ProgramFacts> {
+        self.programs.iter().find(|program| program.name == name)
+    }
+
+    /// Returns the nanoseconds of a task's first `execve`, if it was timed.
+    pub fn exec_ns(&self, task: u32) -> Option<u64> {
+        self.exec_ns.get(&task).copied()
+    }
+
+    /// Returns the nanoseconds of the shortest first `execve` of a task.
+    pub fn shortest_exec(&self) -> Option<u64> {
+        self.exec_ns.values().copied().min()
+    }
+
+    /// Returns the nanoseconds of the shortest fork.
+    pub fn shortest_fork(&self) -> Option<u64> {
+        self.forks.values().filter_map(|fork| fork.ns).min()
+    }
+
+    /// Names the mapping of a page: the heap, or an object that the recording knows.
+    pub fn mapping(&self, number: u32, page: u64) -> Option<String> {
+        let heap = self.heaps.get(number as usize).copied().flatten();
+        if heap.is_some_and(|(start, end)| (start..end).contains(&page)) {
+            return Some("heap".to_owned());
+        }
+        let found = self.object(number, page)?;
+        Some(match &found.name {
+            Some(name) => format!("{} {name}", found.object.name()),
+            None => found.object.name().to_owned(),
+        })
+    }
+
+    /// Returns the mapping with a known object at a page, the latest one.
+    pub fn object(&self, number: u32, page: u64) -> Option<&Mapping> {
+        let mappings = &self.programs[self.program(number)].mappings;
+        mappings.iter().rev().find(|m| (m.start..m.start + m.pages).contains(&page))
+    }
+
+    /// Returns the function that caused most of a program's work, and its part of that: "load
+    /// (store.c:12)". `None` if callers are not in the recording, or most of them are unknown.
+    pub fn caller(&self, program: usize, cause: Cause, symbols: &Symbols) -> Option<(String, f64)> {
+        let callers = self.programs[program].callers.get(&cause)?;
+        let all: u64 = callers.values().sum();
+        let known = callers.iter().filter_map(|(place, n)| Some(((*place)?, *n)));
+        let (place, most) = known.max_by_key(|(place, n)| (*n, std::cmp::Reverse(*place)))?;
+        let found = symbols.place(place);
+        let mut text = symbols.text(found.function?).to_owned();
+        if let Some(file) = found.file {
+            let line = if found.line > 0 { format!(":{}", found.line) } else { String::new() };
+            text += &format!(" ({}{line})", symbols.text(file));
+        }
+        Some((text, most as f64 / all.max(1) as f64))
+    }
+}
+
+impl Walk<'_> {
+    fn call(&mut self, event: u32, task: u32, number: u32, kind: &Kind) {
+        let of = &mut self.numbers[number as usize];
+        match *kind {
+            Kind::Exec { .. } => {
+                of.started = true;
+                self.borrowing.remove(&task);
+            }
+            Kind::Clone { child, kind: CloneKind::Vfork } => {
+                self.borrowing.insert(child);
+            }
+            // It is the parent's, and goes on.
+            Kind::Truth { .. } if self.borrowing.contains(&task) => {}
+            Kind::Name(name) => of.name = Some(name.as_str().to_owned()),
+            Kind::Brk { end } => {
+                let heap = of.heap.get_or_insert((end, end));
+                heap.1 = heap.1.max(end);
+            }
+            Kind::Truth { tables, .. } => {
+                *of.facts.tables_at_end.get_or_insert(0) += u64::from(tables);
+            }
+            Kind::Clone { child, kind: CloneKind::Fork } => {
+                of.facts.forks += 1;
+                self.forks.insert(event, (number, ForkFacts { program: 0, child, ns: None }));
+                self.pending.insert(task, event);
+            }
+            Kind::Note(note) => self.note(task, number, note),
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, task: u32, number: u32, note: Note) {
+        let symbols = &self.trace.symbols;
+        let of = &mut self.numbers[number as usize].facts;
+        match note {
+            Note::Took { call, nanos, .. } => {
+                self.timed = true;
+                let ns = nanos.saturating_sub(self.stop_cost);
+                let time = of.calls.entry(call).or_default();
+                (time.times, time.ns) = (time.times + 1, time.ns + ns);
+                if call == Call::Exec {
+                    self.exec_ns.entry(task).or_insert(ns);
+                }
+                if call == Call::Fork
+                    && let Some(fork) =
+                        self.pending.remove(&task).and_then(|event| self.forks.get_mut(&event))
+                {
+                    fork.1.ns = Some(ns);
+                }
+            }
+            Note::Used { user, system, .. } => {
+                of.cpu = (of.cpu.0 + user, of.cpu.1 + system);
+            }
+            Note::Mapped { start, pages, object, name } => {
+                let name = name.map(|name| symbols.text(name).to_owned());
+                of.mappings.push(Mapping { start, pages, object, name });
+            }
+            Note::Runtime(runtime) => {
+                of.runtimes.insert(runtime);
+            }
+            Note::Caller { cause, events, place, .. } => {
+                *of.callers.entry(cause).or_default().entry(place).or_default() += events;
+            }
+            Note::StopCost { .. } => {}
+        }
+    }
+
+    /// Adds the numbers of one name up.
+    fn finish(self) -> Facts {
+        let mut facts = Facts {
+            programs: Vec::new(),
+            forks: BTreeMap::new(),
+            timed: self.timed,
+            exec_ns: self.exec_ns,
+            of_number: Vec::new(),
+            heaps: Vec::new(),
+        };
+        let mut known: HashMap<String, usize> = HashMap::new();
+        for (number, one) in self.numbers.into_iter().enumerate() {
+            // The trace has the name of the command, which is the first program.
+            let unnamed =
+                || if number < 2 { self.trace.name.clone() } else { "a program without a name".to_owned() };
+            let name = one.name.unwrap_or_else(unnamed);
+            let at = *known.entry(name.clone()).or_insert_with(|| {
+                facts.programs.push(ProgramFacts { name, ..ProgramFacts::default() });
+                facts.programs.len() - 1
+            });
+            let sum = &mut facts.programs[at];
+            let ProgramFacts {
+                faults, forks, tables_at_end, calls, runtimes, mappings, cpu, callers, ..
+            } = one.facts;
+            sum.starts += u64::from(one.started);
+            (sum.faults, sum.forks) = (sum.faults + faults, sum.forks + forks);
+            sum.cpu = (sum.cpu.0 + cpu.0, sum.cpu.1 + cpu.1);
+            if let Some(tables) = tables_at_end {
+                *sum.tables_at_end.get_or_insert(0) += tables;
+            }
+            for (call, time) in calls {
+                let all = sum.calls.entry(call).or_default();
+                (all.times, all.ns) = (all.times + time.times, all.ns + time.ns);
+            }
+            sum.runtimes.extend(runtimes);
+            sum.mappings.extend(mappings);
+            for (cause, places) in callers {
+                let all = sum.callers.entry(cause).or_default();
+                for (place, n) in places {
+                    *all.entry(place).or_default() += n;
+                }
+            }
+            facts.of_number.push(at);
+            facts.heaps.push(one.heap);
+        }
+        let forks = self.forks.into_iter();
+        facts.forks = forks
+            .map(|(event, (number, fork))| {
+                (event, ForkFacts { program: facts.of_number[number as usize], ..fork })
+            })
+            .collect();
+        facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ptarmigan_trace::{Event, FaultFlags, Header, Method, Name, Sampled, Writer};
+
+    fn trace(events: &[(u32, Kind)]) -> Trace {
+        let header = Header::new("command", 1, Method::Synthetic);
+        let mut writer = Writer::new(Vec::new(), &header, 3).unwrap();
+        for (task, kind) in events {
+            writer.event(&Event { task: *task, cpu: 0, kind: *kind }).unwrap();
+        }
+        Trace::from_bytes(&writer.finish(0).unwrap().0, "test").unwrap()
+    }
+
+    fn exec(task: u32, name: &str) -> [(u32, Kind); 2] {
+        let name = Name::new(name);
+        [(task, Kind::Exec { stack_end: (1 << 35) - 1, arg_pages: 1 }), (task, Kind::Name(name))]
+    }
+
+    fn took(task: u32, call: Call, nanos: u64) -> (u32, Kind) {
+        (task, Kind::Note(Note::Took { call, nanos, away: 0 }))
+    }
+
+    fn fault(task: u32) -> (u32, Kind) {
+        (task, Kind::Fault { page: 1 << 20, flags: FaultFlags(FaultFlags::WRITE) })
+    }
+
+    #[test]
+    fn processes_of_one_name_are_one_program_and_forks_have_their_times() {
+        let fork = |child| Kind::Clone { child, kind: CloneKind::Fork };
+        let mut events = Vec::from(exec(0, "server"));
+        events.push((0, Kind::Note(Note::StopCost { nanos: 100 })));
+        events.extend([fault(0), (0, fork(1)), took(0, Call::Fork, 5_100)]);
+        events.extend([fault(1), (0, fork(2)), took(0, Call::Fork, 7_100)]);
+        events.extend(exec(2, "ls"));
+        events.extend([took(2, Call::Exec, 900), fault(2), fault(2)]);
+        for task in [2, 1, 0] {
+            events.push((task, Kind::Truth { tables: 4, at: Sampled::Exit }));
+            events.push((task, Kind::Exit { last: true }));
+            events.push(took(task, Call::Exit, 400));
+        }
+        let trace = trace(&events);
+        let facts = Facts::of(&trace);
+        let names: Vec<&str> = facts.programs.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["command", "server", "ls"]);
+        let server = facts.named("server").unwrap();
+        assert_eq!((server.faults, server.forks, server.starts, server.tables_at_end), (2, 2, 1, Some(8)));
+        assert_eq!(server.fork_time(), CallTime { times: 2, ns: 12_000 });
+        // Notes after an exit belong to the task's last program.
+        assert_eq!(server.calls[&Call::Exit], CallTime { times: 2, ns: 600 });
+        assert_eq!(facts.named("ls").unwrap().faults, 2);
+        let ns: Vec<_> = facts.forks.values().map(|f| (f.program, f.child, f.ns)).collect();
+        assert_eq!(ns, [(1, 1, Some(5_000)), (1, 2, Some(7_000))]);
+        assert_eq!(
+            (facts.exec_ns(2), facts.exec_ns(1), facts.shortest_fork()),
+            (Some(800), None, Some(5_000))
+        );
+    }
+
+    #[test]
+    fn tables_that_a_vfork_borrows_are_not_counted_twice() {
+        let truth = |task, tables, at| (task, Kind::Truth { tables, at });
+        let mut events = Vec::from(exec(0, "server"));
+        for child in [1, 2] {
+            events.push((0, Kind::Clone { child, kind: CloneKind::Vfork }));
+            events.push(truth(child, 500, Sampled::Exec));
+            events.extend(exec(child, "ls"));
+            events.extend([truth(child, 4, Sampled::Exit), (child, Kind::Exit { last: true })]);
+        }
+        events.extend([truth(0, 500, Sampled::Exit), (0, Kind::Exit { last: true })]);
+        let facts = Facts::of(&trace(&events));
+        let counted = |name: &str| facts.named(name).unwrap().tables_at_end;
+        assert_eq!((counted("server"), counted("ls")), (Some(500), Some(8)));
+    }
+
+    #[test]
+    fn wrappers_are_found_by_name() {
+        assert!(WRAPPERS.is_sorted());
+        let of = |name: &str| ProgramFacts { name: name.to_owned(), ..ProgramFacts::default() };
+        assert!(of("bash").is_wrapper() && of("zsh").is_wrapper() && of("ash").is_wrapper());
+        assert!(!of("python3").is_wrapper() && !of("bashful").is_wrapper());
+    }
+
+    #[test]
+    fn pages_have_the_name_of_their_mapping() {
+        let header = Header::new("command", 1, Method::Synthetic);
+        let mut writer = Writer::new(Vec::new(), &header, 3).unwrap();
+        let name = Some(writer.text("buffers").unwrap());
+        let mapped = |start, name| Note::Mapped { start, pages: 10, object: Object::SharedMemory, name };
+        let kinds = [
+            Kind::Brk { end: 100 },
+            Kind::Brk { end: 120 },
+            Kind::Note(mapped(500, None)),
+            Kind::Note(mapped(505, name)),
+        ];
+        for kind in kinds {
+            writer.event(&Event { task: 0, cpu: 0, kind }).unwrap();
+        }
+        let trace = Trace::from_bytes(&writer.finish(0).unwrap().0, "test").unwrap();
+        let facts = Facts::of(&trace);
+        assert_eq!(facts.mapping(0, 119).as_deref(), Some("heap"));
+        assert_eq!(facts.mapping(0, 120), None);
+        assert_eq!(facts.mapping(0, 504).as_deref(), Some("shared memory"));
+        assert_eq!(facts.mapping(0, 505).as_deref(), Some("shared memory buffers"));
+    }
+}

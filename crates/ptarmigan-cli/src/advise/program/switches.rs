@@ -1,0 +1,82 @@
+//! Names the switch for huge pages that the allocator of a mapping has.
+//!
+//! Runtimes are told by the recording (`Note::Runtime`). Memory that `brk` grows is the C
+//! library's; the other allocators here map theirs. Without a runtime that is known to own the
+//! memory no switch is named. docs/advise.md has the versions and their sources.
+use ptarmigan_trace::Runtime;
+use std::collections::BTreeSet;
+
+const GLIBC: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (glibc 2.35 and later)";
+
+/// Returns the owner of anonymous memory of a process with such runtimes. `heap`: `brk` made it.
+pub fn owner(runtimes: &BTreeSet<Runtime>, heap: bool) -> Option<Runtime> {
+    use Runtime::{Glibc, Go, Jemalloc, Jvm, Mimalloc, Musl, Python, Tcmalloc, V8};
+    // The runtimes that map memory of their own, the most specific first: all but Go's stand beside
+    // a C library.
+    let maps: &[Runtime] = &[Jvm, Go, V8, Jemalloc, Tcmalloc, Mimalloc, Python, Glibc, Musl];
+    let grows: &[Runtime] = &[Tcmalloc, Glibc, Musl];
+    let order = if heap { grows } else { maps };
+    order.iter().copied().find(|runtime| runtimes.contains(runtime))
+}
+
+/// Returns how memory of an owner gets huge pages, as a part of a sentence.
+pub fn switch(owner: Runtime) -> String {
+    match owner {
+        Runtime::Glibc => format!("glibc's malloc: {GLIBC}"),
+        Runtime::Jemalloc => "jemalloc: MALLOC_CONF=thp:always (5.1 and later; JE_MALLOC_CONF where its \
+                              functions have the prefix je_)"
+            .to_owned(),
+        Runtime::Mimalloc => "mimalloc: MIMALLOC_ALLOW_LARGE_OS_PAGES=1 (older versions: \
+                              MIMALLOC_LARGE_OS_PAGES=1)"
+            .to_owned(),
+        Runtime::Jvm => "the Java virtual machine: -XX:+UseTransparentHugePages".to_owned(),
+        Runtime::Python => format!(
+            "Python maps its small objects itself: 3.15 and later, configured with \
+             --with-pymalloc-hugepages, PYTHON_PYMALLOC_HUGEPAGES=1, with reserved huge pages, and not for \
+             programs that fork. Large objects are of glibc's malloc: {GLIBC}"
+        ),
+        Runtime::Go => "Go's runtime has no switch that asks for them; \
+                        transparent_hugepage/enabled = always gives them"
+            .to_owned(),
+        Runtime::V8 => "V8 asks for them only if it was built for it (node: configure \
+                        --v8-enable-hugepage; --use-largepages is for code alone); \
+                        transparent_hugepage/enabled = always gives them"
+            .to_owned(),
+        Runtime::Tcmalloc => "tcmalloc: no switch of all its versions is known; \
+                              transparent_hugepage/enabled = always gives them"
+            .to_owned(),
+        Runtime::Musl => {
+            "musl's malloc has no switch; transparent_hugepage/enabled = always gives them".to_owned()
+        }
+        _ => "no switch is known for this allocator".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_is_the_runtime_that_maps_such_memory() {
+        let of = |runtimes: &[Runtime], heap| owner(&runtimes.iter().copied().collect(), heap);
+        use Runtime::{Glibc, Go, Jemalloc, Jvm, Python, V8};
+        assert_eq!(of(&[Glibc], true), Some(Glibc));
+        assert_eq!(of(&[Glibc, Jemalloc], false), Some(Jemalloc));
+        assert_eq!(of(&[Glibc, Jemalloc], true), Some(Glibc), "jemalloc maps its memory");
+        assert_eq!(of(&[Glibc, Jvm], false), Some(Jvm));
+        assert_eq!(of(&[Glibc, V8], false), Some(V8));
+        assert_eq!(of(&[Glibc, Python], true), Some(Glibc));
+        assert_eq!(of(&[Go], false), Some(Go));
+        assert_eq!(of(&[Go], true), None);
+        assert_eq!(of(&[], false), None, "no switch is named without an owner");
+    }
+
+    #[test]
+    fn no_switch_of_another_allocator_is_named() {
+        for owner in [Runtime::Jemalloc, Runtime::Jvm, Runtime::Go, Runtime::V8, Runtime::Tcmalloc] {
+            assert!(!switch(owner).contains("GLIBC"), "{owner:?}");
+        }
+        assert!(switch(Runtime::Jvm).contains("-XX:+UseTransparentHugePages"));
+        assert!(switch(Runtime::Jemalloc).contains("thp:always"));
+    }
+}

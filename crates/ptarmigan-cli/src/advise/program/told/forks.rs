@@ -1,0 +1,326 @@
+//! Advice on forks: children that start programs, large parents, and a process for each connection.
+use super::super::super::advice::{Advice, Details, To, Verdict, size};
+use super::super::super::expect::{Expect, Figure};
+use super::super::super::figures::{Saved, percent};
+use super::super::forks::{Copied, ForkSizes};
+use super::super::not;
+use super::super::pooler::Servers;
+use super::super::seen::PAGE;
+use super::super::share::Forks;
+use super::{LEAST_SECONDS, Look, Proposal, list};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::terminal::words::several;
+use ptarmigan_trace::{Call, Cause, Runtime};
+use std::collections::{BTreeMap, HashSet};
+
+/// The fewest tables that large forks copy.
+const LEAST_TABLES: u64 = 64;
+/// The least part of the programs' CPU time that a saving of seconds has to be.
+const LEAST_PART: f64 = 0.01;
+
+impl Look<'_> {
+    /// Returns the seconds of a fork that copies next to nothing: the price of this host, or the
+    /// shortest fork of the recording.
+    fn small_fork(&self) -> f64 {
+        let recorded = self.facts.shortest_fork().map(|ns| ns as f64);
+        let price = self.prices.map(|prices| prices.fork).filter(|price| *price > 0.0);
+        let ns = match (price, recorded) {
+            (Some(price), Some(recorded)) => price.min(recorded),
+            (price, recorded) => price.or(recorded).unwrap_or(0.0),
+        };
+        ns / 1e9
+    }
+
+    /// Returns the seconds of timed forks, by program, and the seconds that the same take as
+    /// `vfork`: a small fork, and an `execve` that ends no copy, for which the parent waits. The
+    /// shortest of the recording is such an `execve`.
+    fn seconds(&self, events: &HashSet<u32>) -> BTreeMap<usize, (u64, f64, f64)> {
+        let mut sums: BTreeMap<usize, (u64, f64, f64)> = BTreeMap::new();
+        let small = self.small_fork();
+        for (event, fork) in &self.facts.forks {
+            if !events.contains(event) {
+                continue;
+            }
+            let (count, fork_s, vfork_s) = sums.entry(fork.program).or_default();
+            *count += 1;
+            if let Some(ns) = fork.ns {
+                let exec = self.facts.exec_ns(fork.child).min(self.facts.shortest_exec());
+                let exec = exec.unwrap_or(0) as f64 / 1e9;
+                (*fork_s, *vfork_s) = (*fork_s + ns as f64 / 1e9, *vfork_s + small + exec);
+            }
+        }
+        sums
+    }
+
+    /// Advises `vfork` for children that only start a program.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn share(&self, found: &Forks, sizes: &ForkSizes<'_>) -> Result<Vec<Verdict>, Failure> {
+        let kind = "vfork";
+        let starters = found.starters();
+        if starters.is_empty() {
+            let reason = match found.all {
+                0 => "the program does not fork".to_owned(),
+                n => format!("of {n} forks none only starts another program"),
+            };
+            return Ok(vec![not(kind, reason)]);
+        }
+        let seconds = self.seconds(&starters);
+        let of = |users: bool| {
+            let some = seconds.iter().filter(move |(program, _)| self.is_users(**program) == users);
+            let timed = self.facts.timed;
+            self.shares(some.map(move |(program, (count, s, _))| (*program, *count, timed.then_some(*s))))
+        };
+        let (programs, wrappers) = (of(true), of(false));
+        let mut verdicts: Vec<Verdict> =
+            self.of_wrappers(kind, "forks that only start a program", &wrappers).into_iter().collect();
+        let all: u64 = programs.iter().map(|share| share.count).sum();
+        if all == 0 {
+            return Ok(verdicts);
+        }
+        let users: HashSet<u32> = starters
+            .iter()
+            .copied()
+            .filter(|event| self.facts.forks.get(event).is_some_and(|fork| self.is_users(fork.program)))
+            .collect();
+        let sum = |of: fn(&(u64, f64, f64)) -> f64| {
+            seconds.iter().filter(|(program, _)| self.is_users(**program)).map(|(_, s)| of(s)).sum::<f64>()
+        };
+        let (now, then) = (sum(|s| s.1), sum(|s| s.2));
+        let largest = users.iter().filter_map(|event| sizes.starting.get(event)).max();
+        let mut before = format!("{} of all forks are followed by execve, and nothing else before it", {
+            percent(users.len() as f64 / found.all as f64)
+        });
+        if let Some((pages, tables)) = largest {
+            before += &format!(
+                "; the largest parent has {} in {}",
+                size(pages << PAGE),
+                several(*tables, "leaf table")
+            );
+        }
+        before += ". ";
+        if now > 0.0 {
+            before += &format!(
+                "They took {}; as vfork, execve included, about {}. ",
+                Figure::seconds(now),
+                Figure::seconds(then)
+            );
+            let execs: u64 =
+                users.iter().filter_map(|event| self.facts.exec_ns(self.facts.forks.get(event)?.child)).sum();
+            let ends = execs as f64 / 1e9
+                - users.len() as f64 * self.facts.shortest_exec().unwrap_or(0) as f64 / 1e9;
+            if self.counts(ends) {
+                before +=
+                    &format!("The execve of their children took {} for the copies. ", Figure::seconds(ends));
+            }
+        }
+        let caller = self.caller(&programs, Cause::Call(Call::Fork));
+        let seconds = Some(now - then).filter(|saved| self.counts(*saved));
+        verdicts.push(
+            self.weigh(Proposal {
+                kind,
+                title: format!(
+                    "share tables with children that only start a program: {all} of {} forks, by {}",
+                    found.all,
+                    list(&programs, programs.iter().any(|share| share.seconds.is_some()))
+                ),
+                before,
+                how: "posix_spawn, vfork, or clone(CLONE_VM | CLONE_VFORK) instead of fork.".to_owned(),
+                not_measured: "what the parent could do while it waits for the child's execve, and what \
+                           children do to memory without a fault: with vfork they write their parent's."
+                    .to_owned(),
+                corrected: found.only(|event| users.contains(&event)).rewrite(self.recorded.trace()),
+                faults_as_calls: 0,
+                details: Details { programs, caller, ..Details::default() },
+                seconds,
+                raises_peak: false,
+            })?,
+        );
+        Ok(verdicts)
+    }
+
+    /// Returns whether a saving of seconds is worth a change.
+    fn counts(&self, seconds: f64) -> bool {
+        let part = self.part_of_cpu(seconds);
+        seconds >= LEAST_SECONDS && (part == 0.0 || part >= LEAST_PART)
+    }
+
+    /// Advises forks of a smaller process, for children that live on.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn forks(&self, found: &ForkSizes<'_>) -> Result<Vec<Verdict>, Failure> {
+        let kind = "fork-memory";
+        let mut verdicts = Vec::new();
+        for (&program, copied) in &found.programs {
+            if !self.is_users(program) {
+                continue;
+            }
+            let timed = Figure::seconds(copied.ns as f64 / 1e9);
+            let name = &self.facts.programs[program].name;
+            let took = if copied.timed > 0 { format!(" and took {timed}") } else { String::new() };
+            let sizes = format!(
+                "{} of {name} copied up to {} in {}{took}",
+                several(copied.forks, "fork"),
+                size(copied.most_pages << PAGE),
+                several(copied.tables, "leaf table")
+            );
+            if copied.is_snapshot() {
+                verdicts.push(not(
+                    kind,
+                    format!(
+                        "{sizes}; children read what they got, and the parent copies what it writes \
+                         meanwhile ({}): a fork costs by the size of the data",
+                        several(copied.by_parents, "page")
+                    ),
+                ));
+                continue;
+            }
+            verdicts.push(self.large_fork(found, program, copied, sizes)?);
+        }
+        if verdicts.is_empty() {
+            verdicts.push(not(kind, "no process of 16 MiB or more forks children that live on".to_owned()));
+        }
+        Ok(verdicts)
+    }
+
+    fn large_fork(
+        &self,
+        found: &ForkSizes<'_>,
+        program: usize,
+        copied: &Copied,
+        sizes: String,
+    ) -> Result<Verdict, Failure> {
+        let kind = "fork-memory";
+        let now = copied.ns as f64 / 1e9;
+        let saved = now - copied.timed as f64 * self.small_fork();
+        let seconds = Some(saved).filter(|saved| self.counts(*saved));
+        if copied.tables < LEAST_TABLES && seconds.is_none() {
+            return Ok(not(kind, format!("{sizes}: too little to save")));
+        }
+        let programs = self.shares([(program, copied.forks, (copied.timed > 0).then_some(now))].into_iter());
+        let caller = self.caller(&programs, Cause::Call(Call::Fork));
+        let facts = &self.facts.programs[program];
+        let mut how = "fork the children before the memory is filled, or from a small process that is \
+                       started first; madvise(MADV_DONTFORK) on mappings that children do not need."
+            .to_owned();
+        if facts.runtimes.contains(&Runtime::Python) || facts.name.starts_with("python") {
+            how += " Python: multiprocessing.set_start_method(\"forkserver\"), or start the pool before the \
+                    data is loaded; gc.freeze() before the fork saves copies, not the fork.";
+        }
+        let untouched = found.untouched(program);
+        let title = format!("fork from a smaller process: {}", facts.name);
+        let not_measured = "reads of inherited pages, which make no fault: whether children need the memory \
+                            is for you to tell. What it costs to hand them their data in another way."
+            .to_owned();
+        let details = Details { programs, caller, ..Details::default() };
+        let written =
+            format!("{sizes}. Children copied {} of it by writing. ", several(copied.by_children, "page"));
+        if untouched > 0 {
+            return self.weigh(Proposal {
+                kind,
+                title,
+                before: format!(
+                    "{written}They had no fault in {} of its mappings, all forks added up; without those: ",
+                    size(untouched << PAGE)
+                ),
+                how,
+                not_measured,
+                corrected: found.rewrite(self.recorded.trace(), program),
+                faults_as_calls: 0,
+                details,
+                seconds,
+                raises_peak: false,
+            });
+        }
+        // Children write to all of the mappings: no replay shows what they would do without.
+        let Some(seconds) = seconds else {
+            return Ok(not(kind, format!("{sizes}; children write to each of its mappings")));
+        };
+        let names = [facts.name.clone()];
+        let expect = Expect::new(Figure::ForkSeconds, &names, seconds, self.facts, self.whole);
+        let without = self.whole.clone();
+        let mut saved = Saved::between(&without, &without);
+        saved.forget_times();
+        Ok(Verdict::Advised(Box::new(Advice {
+            kind,
+            to: To::Program,
+            title,
+            figure: format!("{written}Forks of a small process take {} less.", Figure::seconds(seconds)),
+            how,
+            not_measured,
+            value: self.part_of_cpu(seconds),
+            with: without.clone(),
+            without,
+            saved,
+            details: Details { expect: expect.into_iter().collect(), ..details },
+            linux: None,
+            variants: Vec::new(),
+        })))
+    }
+
+    /// Advises a pooler to a server that forks for each connection.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn pooler(&self, found: &Servers<'_>) -> Result<Verdict, Failure> {
+        let kind = "pooler";
+        let mut servers = found.found();
+        servers.retain(|_, server| self.is_users(server.program));
+        let Some(most) = servers.values().max_by_key(|server| server.children) else {
+            let reason = match found.most() {
+                None => "no process forks children that share its memory".to_owned(),
+                Some(most) => format!(
+                    "{} forked {} for processes that share its memory, at most {} at once",
+                    self.facts.programs[most.program].name,
+                    several(most.children, "time"),
+                    most.at_once
+                ),
+            };
+            return Ok(not(kind, reason));
+        };
+        let program = &self.facts.programs[most.program];
+        let spared: u64 = servers.values().map(|server| server.children - server.at_once).sum();
+        let (children, at_once) = (most.children, most.at_once);
+        let time = program.fork_time();
+        let each = if time.times > 0 { time.ns as f64 / 1e9 / time.times as f64 } else { 0.0 };
+        let saved = each * spared as f64;
+        let mut before = format!(
+            "{children} children of one {} use its shared memory and end, at most {at_once} at once. ",
+            program.name
+        );
+        if time.times > 0 {
+            before += &format!(
+                "A fork took {} on average, {} forks fewer save {}. ",
+                Figure::seconds(each),
+                spared,
+                Figure::seconds(saved)
+            );
+        }
+        let names = [program.name.clone()];
+        let programs = self.shares(servers.values().map(|server| (server.program, server.children, None)));
+        let forks = Expect::new(Figure::Forks, &names, spared as f64, self.facts, self.whole);
+        let postgres = matches!(program.name.as_str(), "postgres" | "postmaster");
+        let how = if postgres {
+            "a connection pooler in front of the server, such as pgbouncer, or a pool in the client: \
+             connections stay open, and clients take turns."
+        } else {
+            "keep the children for further connections: a pool of workers, or connections that stay open."
+        };
+        self.weigh(Proposal {
+            kind,
+            title: format!("keep child processes for further work: {children} forks of {}", program.name),
+            before,
+            how: how.to_owned(),
+            not_measured: "what starting a connection costs beside memory (authentication, caches of the \
+                           process), what a pooler costs itself."
+                .to_owned(),
+            corrected: found.rewrite(self.recorded.trace(), &servers),
+            faults_as_calls: 0,
+            details: Details { programs, expect: forks.into_iter().collect(), ..Details::default() },
+            seconds: Some(saved).filter(|saved| self.counts(*saved)),
+            raises_peak: true,
+        })
+    }
+}

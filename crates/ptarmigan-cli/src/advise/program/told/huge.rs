@@ -1,0 +1,196 @@
+//! Advice on huge pages of private memory.
+use super::super::super::advice::{Place, Variant, Verdict};
+use super::super::super::figures::{Figures, percent};
+use super::super::super::measure::Compared;
+use super::super::huge::{HugeRegions, ONE_BY_ONE, Spot};
+use super::super::seen::{PAGE, REGION};
+use super::super::{Unfit, library, not, switches};
+use super::{Look, Proposal, list};
+use crate::advise::advice::Details;
+use ptarmigan_replay::terminal::words::{several, several_were};
+use ptarmigan_replay::{Failure, SPLIT, SoloTrace};
+use ptarmigan_trace::Cause;
+use std::collections::BTreeSet;
+
+const KIND: &str = "huge-pages";
+/// Mappings that a piece of advice names.
+const PLACES: usize = 3;
+
+fn milliseconds(ns: f64) -> String {
+    format!("{:.0} ms", ns / 1e6)
+}
+
+/// Says why full regions do not count.
+fn left_out(unfit: Unfit) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if unfit.forked > 0 {
+        reasons.push(format!(
+            "{} full, but the program forks and goes on writing while children have them: the first write \
+             splits a huge page, each write copies 4 KiB as before, and forks copy 512 entries again",
+            several_were(unfit.forked, "region")
+        ));
+    }
+    if unfit.wrappers > 0 {
+        reasons
+            .push(format!("{} full of programs that start others", several_were(unfit.wrappers, "region")));
+    }
+    reasons
+}
+
+impl Look<'_> {
+    /// Advises huge pages for full regions.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn huge(&self, found: &HugeRegions, unfit: Unfit) -> Result<Verdict, Failure> {
+        let &HugeRegions { full, sparse, untouched, .. } = found;
+        if full == 0 {
+            let mut reasons = left_out(unfit);
+            if reasons.is_empty() {
+                reasons.push(match sparse {
+                    0 => "no aligned 2 MiB of private memory were touched".to_owned(),
+                    n => format!("{n} aligned regions of 2 MiB were touched, and none is full"),
+                });
+            }
+            return Ok(not(KIND, reasons.join("; ")));
+        }
+        let trace = self.recorded.trace();
+        let programs = self.by_program(found.spots.iter().map(|spot| (spot.program, 1)));
+        let places = self.places(&found.spots);
+        let caller = self.caller(&programs, Cause::Fault);
+        let title = format!(
+            "use huge pages for {} of 2 MiB, all full: {}",
+            several(full, "region"),
+            list(&programs, false)
+        );
+        let mut verdict = self.weigh(Proposal {
+            kind: KIND,
+            title,
+            before: String::new(),
+            how: self.switches(&found.spots),
+            not_measured: "what clearing 2 MiB at once takes, the misses of the TLB that huge pages save \
+                           (often their largest gain), whether the kernel finds 2 MiB in one piece, memory \
+                           that is new to a virtual machine (its host finds it then, too)."
+                .to_owned(),
+            corrected: found.rewrite(trace, true, SPLIT),
+            faults_as_calls: 0,
+            details: Details { programs, places, caller, ..Details::default() },
+            seconds: None,
+            raises_peak: false,
+        })?;
+        let Verdict::Advised(advice) = &mut verdict else { return Ok(verdict) };
+        if let Some(prices) = self.prices {
+            let linux = found.work.priced(prices);
+            advice.figure += &format!(
+                " By prices of pages measured here, Linux on this machine takes {} instead of {} of system \
+                 time: {} less.",
+                milliseconds(linux.with_ns),
+                milliseconds(linux.without_ns),
+                percent(linux.share)
+            );
+            advice.linux = Some(linux);
+        }
+        let bare = SoloTrace::new(found.rewrite(trace, false, SPLIT));
+        let bare = Figures::of(&[self.measure.once(self.side(&bare))?]);
+        let tables = advice.without.tables_made.saturating_sub(bare.tables_made);
+        advice.figure += &format!(
+            " Linux keeps a table in reserve for each huge page, so VmPTE stays; a kernel that keeps none \
+             makes {tables} fewer."
+        );
+        let mut split = None;
+        if found.splits() > 0 {
+            let old = SoloTrace::new(found.rewrite(trace, true, ONE_BY_ONE));
+            let Compared { with, saved, .. } =
+                self.measure.compare(self.side(self.recorded), self.side(&old))?;
+            let share = match saved.work_share {
+                0.0 => "no share of the time that the rounds could tell".to_owned(),
+                share if share < 0.0 => format!("nothing: it is {} slower", percent(-share)),
+                share => format!("{} of the replay's time", percent(share)),
+            };
+            advice.figure += &format!(
+                " The first write to a huge page that a fork shares splits it: {}, and forks copy 512 \
+                 entries there from then on. Linux before 6.9 copies them one by one, and saves {share}.",
+                several(found.splits(), "split")
+            );
+            split = Some(Variant::new("entries of split pages copied one by one", &with));
+        }
+        for reason in left_out(unfit) {
+            advice.figure += &format!(" Left out: {reason}.");
+        }
+        if sparse > 0 {
+            advice.figure += &format!(" {} touched and not full.", several_were(sparse, "further region"));
+        }
+        if untouched > 0 {
+            advice.figure += &format!(" Pages that were never touched take {} KiB more.", untouched * 4);
+        }
+        advice.variants.push(Variant::new("without a table in reserve", &bare));
+        advice.variants.extend(split);
+        let (sentence, counted) = library::count(self.recorded, self.whole, self.measure);
+        advice.figure += &sentence;
+        advice.variants.extend(counted);
+        Ok(verdict)
+    }
+
+    fn is_heap(&self, spot: &Spot) -> bool {
+        self.facts.mapping(spot.program, spot.region * REGION + REGION - 1).as_deref() == Some("heap")
+    }
+
+    /// Returns the largest runs of regions.
+    fn places(&self, spots: &[Spot]) -> Vec<Place> {
+        let mut sorted = spots.to_vec();
+        sorted.sort_unstable_by_key(|spot| (spot.space, spot.region));
+        sorted.dedup_by_key(|spot| (spot.space, spot.region));
+        let mut runs: Vec<(Spot, u64)> = Vec::new();
+        for spot in sorted {
+            match runs.last_mut() {
+                Some((first, n)) if first.space == spot.space && first.region + *n == spot.region => *n += 1,
+                _ => runs.push((spot, 1)),
+            }
+        }
+        runs.sort_by_key(|(spot, n)| (std::cmp::Reverse(*n), *spot));
+        let place = |(spot, n): &(Spot, u64)| {
+            let page = spot.region * REGION;
+            let known = self.facts.mapping(spot.program, page);
+            Place {
+                program: self.facts.name(spot.program).to_owned(),
+                mapping: known.unwrap_or_else(|| {
+                    if self.is_heap(spot) { "heap".to_owned() } else { "anonymous memory".to_owned() }
+                }),
+                address: page << PAGE,
+                bytes: (n * REGION) << PAGE,
+            }
+        };
+        runs.iter().take(PLACES).map(place).collect()
+    }
+
+    /// Returns how to get huge pages: the switches of the allocators that own the regions, if they
+    /// are known.
+    fn switches(&self, spots: &[Spot]) -> String {
+        let owner = |spot: &Spot| {
+            let program = &self.facts.programs[self.facts.program(spot.program)];
+            Some((program.name.clone(), switches::owner(&program.runtimes, self.is_heap(spot))?))
+        };
+        let owners: Vec<Option<(String, _)>> = spots.iter().map(owner).collect();
+        let known: BTreeSet<_> = owners.iter().flatten().collect();
+        let mut text: Vec<String> = known
+            .iter()
+            .take(4)
+            .map(|(program, owner)| format!("{program}: {}.", switches::switch(*owner)))
+            .collect();
+        if known.is_empty() || owners.contains(&None) {
+            let rest = if known.is_empty() { "" } else { "For other memory: " };
+            text.push(format!(
+                "{rest}madvise(MADV_HUGEPAGE) on memory that is aligned to 2 MiB, before it is touched; or \
+                 transparent_hugepage/enabled = always. The recording does not tell which allocator it is \
+                 of, so no switch is named."
+            ));
+        } else {
+            text.push(
+                "For memory that the program maps itself: madvise(MADV_HUGEPAGE), aligned to 2 MiB, before \
+                 it is touched."
+                    .to_owned(),
+            );
+        }
+        text.join(" ")
+    }
+}

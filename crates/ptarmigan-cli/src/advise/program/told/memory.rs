@@ -1,0 +1,185 @@
+//! Advice on memory: empty tables, layouts, arenas, and shared memory.
+use super::super::super::advice::{Details, Place, Rejected, Verdict, size};
+use super::super::empty::EmptyTables;
+use super::super::seen::PAGE;
+use super::super::shared::{SharedMappings, SharedObject, spaces_by_program};
+use super::super::spread::Found;
+use super::super::{not, pack};
+use super::{Look, Proposal, list};
+use ptarmigan_replay::Failure;
+use ptarmigan_replay::terminal::words::several;
+use ptarmigan_trace::{Call, Cause, Runtime};
+
+/// The words for a number of tables and their bytes.
+fn tables(n: u64) -> String {
+    format!("{} ({})", several(n, "table"), size(n << PAGE))
+}
+
+impl Look<'_> {
+    /// Advises calls for whole tables where pieces leave empty ones.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn empty(&self, found: &EmptyTables) -> Result<Verdict, Failure> {
+        let kind = "empty-tables";
+        let regions = found.regions();
+        let (told, wrappers): (Vec<_>, Vec<_>) =
+            regions.into_iter().partition(|(number, _)| self.is_told(*number));
+        let all: u64 = told.iter().map(|(_, n)| n).sum();
+        let mut counted = String::new();
+        if found.peak > 0 || found.at_end > 0 {
+            counted = format!(
+                "t most {} were empty at once, and {} at the ends of address spaces",
+                tables(found.peak),
+                tables(found.at_end)
+            );
+        }
+        let mut reclaimed = String::new();
+        if found.reclaimed > 0 {
+            reclaimed = format!(
+                "calls of MADV_DONTNEED for whole tables give {} back on Linux 6.14 and later, and none \
+                 before",
+                tables(found.reclaimed)
+            );
+        }
+        if all == 0 {
+            let mut reasons = vec![match (found.refilled, wrappers.as_slice()) {
+                (0, []) => "memory that is given back leaves no empty table behind".to_owned(),
+                (0, _) => "empty tables are of programs that start others".to_owned(),
+                (n, _) => {
+                    format!("the program uses all {n} tables again that calls for a part leave empty")
+                }
+            }];
+            reasons.extend(Some(format!("a{counted}")).filter(|_| !counted.is_empty()));
+            reasons.extend(Some(reclaimed).filter(|text| !text.is_empty()));
+            return Ok(not(kind, reasons.join("; ")));
+        }
+        let programs = self.by_program(told.into_iter());
+        let caller = self.caller(&programs, Cause::Call(Call::Madvise));
+        let also = if reclaimed.is_empty() { String::new() } else { format!(" Beside that, {reclaimed}.") };
+        self.weigh(Proposal {
+            kind,
+            title: format!(
+                "give memory back in whole 2 MiB: {} left empty by {}",
+                several(all, "table"),
+                list(&programs, false)
+            ),
+            before: format!(
+                "Calls for a part take the last page of a table and leave it. A{counted}.{also} "
+            ),
+            how: "when the last page of an aligned 2 MiB is free, call madvise(MADV_DONTNEED) once for all \
+                  2 MiB (Linux 6.14 and later frees the table then), or munmap them. jemalloc, mimalloc: a \
+                  larger purge or segment size."
+                .to_owned(),
+            not_measured: "the calls themselves, and kernels before 6.14, which keep such tables until \
+                           munmap."
+                .to_owned(),
+            corrected: found.rewrite(self.recorded.trace(), |number| self.is_told(number)),
+            faults_as_calls: 0,
+            details: Details { programs, caller, ..Details::default() },
+            seconds: None,
+            raises_peak: false,
+        })
+    }
+
+    /// Advises a denser layout, or fewer arenas.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn spread(&self, found: Result<Found, Rejected>) -> Result<Verdict, Failure> {
+        let mut found = match found {
+            Ok(found) => found,
+            Err(rejected) => return Ok(Verdict::Not(rejected)),
+        };
+        // Arenas of that size are glibc's: an allocator that is known to be another one has others.
+        if found.kind == "arenas" {
+            found.programs.retain(|number, _| {
+                let runtimes = &self.facts.programs[self.facts.program(*number)].runtimes;
+                runtimes.is_empty() || runtimes.contains(&Runtime::Glibc)
+            });
+            if found.programs.is_empty() {
+                return Ok(not(found.kind, "mappings of 64 MiB are not of glibc's malloc".to_owned()));
+            }
+        }
+        let programs = self.by_program(found.regions());
+        let Found { kind, title, how, programs: packed } = found;
+        self.weigh(Proposal {
+            kind,
+            title: format!("{title}: {}", list(&programs, false)),
+            before: String::new(),
+            how: how.to_owned(),
+            not_measured: "what the data structures cost that keep pages together, and locks that are \
+                           shared then; zones that mremap moves, or that hold files, stay where they are."
+                .to_owned(),
+            corrected: pack::pack(self.recorded.trace(), &packed),
+            faults_as_calls: 0,
+            details: Details { programs, ..Details::default() },
+            seconds: None,
+            raises_peak: false,
+        })
+    }
+
+    /// Advises huge pages for shared memory that many processes map.
+    ///
+    /// # Errors
+    /// If a replay cannot be set up, or memory runs out.
+    pub fn shared(&self, found: &SharedMappings<'_>) -> Result<Verdict, Failure> {
+        let kind = "shared-memory";
+        let chosen = found.found();
+        if chosen.is_empty() {
+            let reason = match found.objects.len() {
+                0 => "no shared memory of 4 MiB or more is mapped".to_owned(),
+                n => format!("of {} no two processes fill tables for one", several(n as u64, "object")),
+            };
+            return Ok(not(kind, reason));
+        }
+        let mut objects: Vec<&SharedObject> = chosen.iter().map(|at| &found.objects[*at]).collect();
+        objects.sort_by_key(|object| std::cmp::Reverse(object.tables));
+        let programs = self
+            .shares(spaces_by_program(&objects).into_iter().map(|(program, spaces)| (program, spaces, None)));
+        let names: Vec<&str> = programs.iter().map(|share| share.name.as_str()).collect();
+        let sum = |of: fn(&SharedObject) -> u64| objects.iter().map(|object| of(object)).sum::<u64>();
+        let (made, bytes) = (sum(|object| object.tables), sum(|object| object.pages) << PAGE);
+        let processes: u64 = programs.iter().map(|share| share.count).sum();
+        let place = |object: &&SharedObject| Place {
+            program: names.first().copied().unwrap_or_default().to_owned(),
+            mapping: object
+                .name
+                .as_ref()
+                .map_or("shared memory".to_owned(), |name| format!("shared memory {name}")),
+            address: object.range().start,
+            bytes: object.range().len(),
+        };
+        let places = objects.iter().take(3).map(place).collect();
+        let caller = self.caller(&programs, Cause::Fault);
+        let mut switches: Vec<String> = objects.iter().map(|object| object.switch(&names)).collect();
+        switches.dedup();
+        switches.truncate(2);
+        let (corrected, faults_as_calls) = found.rewrite(self.recorded.trace(), &chosen);
+        let peak = objects.iter().map(|object| object.tables_peak).max().unwrap_or(0);
+        self.weigh(Proposal {
+            kind,
+            title: format!(
+                "use huge pages for {} of shared memory that {processes} processes map: {}",
+                size(bytes),
+                list(&programs, false)
+            ),
+            before: format!(
+                "Each process fills leaf tables of its own for the same memory: {} in all, at most {} at \
+                 once, for {} of data. ",
+                tables(made),
+                tables(peak),
+                size(sum(SharedObject::touched) << PAGE)
+            ),
+            how: switches.join(" "),
+            not_measured: "the memory that reserved huge pages take from others, misses of the TLB, tables \
+                           of the next level that Linux shares for hugetlb mappings of 1 GiB."
+                .to_owned(),
+            corrected,
+            faults_as_calls,
+            details: Details { programs, places, caller, ..Details::default() },
+            seconds: None,
+            raises_peak: false,
+        })
+    }
+}

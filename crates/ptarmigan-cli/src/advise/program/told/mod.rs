@@ -1,0 +1,183 @@
+//! Puts what was found into words, by program, and weighs it with a replay.
+mod forks;
+mod huge;
+mod memory;
+
+use super::super::advice::{Advice, Details, ProgramShare, Rejected, To, Verdict};
+use super::super::expect::{self, Expect, Figure};
+use super::super::facts::Facts;
+use super::super::figures::{Figures, Saved, percent};
+use super::super::measure::{Compared, Measure, Side};
+use super::not;
+use crate::measure::page_prices::PagePrices;
+use ptarmigan_replay::{Failure, SoloTrace, Trace};
+use ptarmigan_trace::Cause;
+use std::collections::BTreeMap;
+
+/// The least saving of seconds that is advice by itself.
+const LEAST_SECONDS: f64 = 0.005;
+
+/// A change of a program that may pay.
+struct Proposal {
+    kind: &'static str,
+    title: String,
+    /// The text before the savings, as sentences; may be empty.
+    before: String,
+    how: String,
+    not_measured: String,
+    corrected: Trace,
+    /// Faults that the corrected program makes, and that are calls in `corrected`.
+    faults_as_calls: u64,
+    /// Where it applies.
+    details: Details,
+    /// Seconds of forks that it saves.
+    seconds: Option<f64>,
+    /// Processes live longer with it: more tables at once are the price.
+    raises_peak: bool,
+}
+
+/// All that the verdicts are made of.
+pub struct Look<'a> {
+    /// The recording.
+    pub recorded: &'a SoloTrace,
+    /// Facts about its programs.
+    pub facts: &'a Facts,
+    /// The replay as recorded.
+    pub whole: &'a Figures,
+    /// Replays.
+    pub measure: &'a Measure,
+    /// Prices of pages on this host, if they were measured.
+    pub prices: Option<PagePrices>,
+}
+
+impl Look<'_> {
+    fn side<'s>(&self, trace: &'s SoloTrace) -> Side<'s> {
+        Side { trace, on: self.measure.usual }
+    }
+
+    /// Returns whether the program of a number is the user's: shells and their like are not.
+    pub fn is_told(&self, number: u32) -> bool {
+        self.is_users(self.facts.program(number))
+    }
+
+    fn is_users(&self, program: usize) -> bool {
+        !self.facts.programs[program].is_wrapper()
+    }
+
+    /// Adds counts of numbers up by program, the largest first.
+    fn by_program(&self, counts: impl Iterator<Item = (u32, u64)>) -> Vec<ProgramShare> {
+        let mut sum: BTreeMap<usize, u64> = BTreeMap::new();
+        for (number, count) in counts {
+            *sum.entry(self.facts.program(number)).or_default() += count;
+        }
+        self.shares(sum.into_iter().map(|(program, count)| (program, count, None)))
+    }
+
+    /// Lists programs with their counts and seconds, the largest first.
+    fn shares(&self, counts: impl Iterator<Item = (usize, u64, Option<f64>)>) -> Vec<ProgramShare> {
+        let share = |(program, count, seconds): (usize, u64, Option<f64>)| ProgramShare {
+            name: self.facts.programs[program].name.clone(),
+            count,
+            seconds,
+        };
+        let mut shares: Vec<ProgramShare> = counts.filter(|one| one.1 > 0).map(share).collect();
+        shares.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+        shares
+    }
+
+    /// Returns the function that caused most of the first program's work, as a sentence.
+    fn caller(&self, shares: &[ProgramShare], cause: Cause) -> Option<String> {
+        let first = shares.first()?;
+        let program = self.facts.programs.iter().position(|program| program.name == first.name)?;
+        let (function, part) = self.facts.caller(program, cause, &self.recorded.trace().symbols)?;
+        Some(format!("{function}: {} of those of {}", percent(part), first.name))
+    }
+
+    /// Replays a proposal.
+    fn weigh(&self, proposal: Proposal) -> Result<Verdict, Failure> {
+        let Proposal { kind, title, before, how, not_measured, corrected, .. } = proposal;
+        let Proposal { faults_as_calls, mut details, seconds, raises_peak, .. } = proposal;
+        self.measure.say(&format!("replaying with and without: {kind}"));
+        let corrected = SoloTrace::new(corrected);
+        let more_faults = |mut figures: Figures| {
+            figures.faults += faults_as_calls;
+            figures
+        };
+        // Whether it pays is a matter of counts, which one replay shows, or of recorded seconds.
+        let once = more_faults(Figures::of(&[self.measure.once(self.side(&corrected))?]));
+        let saved = Saved::between(self.whole, &once);
+        let seconds = seconds.filter(|seconds| *seconds >= LEAST_SECONDS);
+        let judged = match raises_peak {
+            true => Saved { tables_peak: saved.tables_peak.max(0), ..saved.clone() },
+            false => saved.clone(),
+        };
+        if !judged.pays(self.whole) && seconds.is_none() {
+            return Ok(not(kind, format!("{title}: {}", saved.reason(self.whole))));
+        }
+        let Compared { without, with, saved, .. } =
+            self.measure.compare(self.side(self.recorded), self.side(&corrected))?;
+        let with = more_faults(with);
+        let saved = Saved { faults: saved.faults - faults_as_calls as i64, ..saved };
+        // All rounds are slower: it costs more than it saves, whatever the counts say.
+        if saved.slows() && seconds.is_none() {
+            return Ok(not(kind, format!("{title}: {}", saved.reason(&without))));
+        }
+        let programs: Vec<String> = details.programs.iter().map(|share| share.name.clone()).collect();
+        let of_seconds =
+            seconds.and_then(|s| Expect::new(Figure::ForkSeconds, &programs, s, self.facts, self.whole));
+        let counted = expect::from_replay(&saved, &programs, self.facts, self.whole);
+        details.expect.splice(0..0, of_seconds.into_iter().chain(counted));
+        let value = saved.value(&without).max(seconds.map_or(0.0, |seconds| self.part_of_cpu(seconds)));
+        Ok(Verdict::Advised(Box::new(Advice {
+            kind,
+            to: To::Program,
+            title,
+            figure: format!("{before}{}", saved.sentence(&without)),
+            how,
+            not_measured,
+            value,
+            without,
+            with,
+            saved,
+            details,
+            linux: None,
+            variants: Vec::new(),
+        })))
+    }
+
+    /// Returns which part of the programs' CPU time so many seconds are, at most 1; 0 if the time is
+    /// not known.
+    fn part_of_cpu(&self, seconds: f64) -> f64 {
+        let micros: u64 = self.facts.programs.iter().map(|program| program.cpu.0 + program.cpu.1).sum();
+        if micros == 0 { 0.0 } else { (seconds * 1e6 / micros as f64).min(1.0) }
+    }
+
+    /// Returns what a wrapper does, as a rejected piece of advice.
+    fn of_wrappers(&self, kind: &'static str, what: &str, shares: &[ProgramShare]) -> Option<Verdict> {
+        let reason = match shares {
+            [] => return None,
+            shares => format!(
+                "{what} of programs that start others are theirs, not your program's: {}; start them less \
+                 often",
+                list(shares, true)
+            ),
+        };
+        Some(Verdict::Not(Rejected { kind, to: To::Program, measured: true, reason }))
+    }
+}
+
+/// Formats a list of programs: "node 750 (0.31 s), npm 2". The first four are named. With one
+/// program, `always` says whether its count is repeated.
+fn list(shares: &[ProgramShare], always: bool) -> String {
+    if let ([one], false) = (shares, always) {
+        return one.name.clone();
+    }
+    let one = |share: &ProgramShare| {
+        let seconds = share.seconds.map_or(String::new(), |s| format!(" ({})", Figure::seconds(s)));
+        format!("{} {}{seconds}", share.name, share.count)
+    };
+    let named: Vec<String> = shares.iter().take(4).map(one).collect();
+    let more = shares.len().saturating_sub(4);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    named.join(", ") + &rest
+}
