@@ -74,7 +74,10 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
     let mut recording = Recording::new(method, source, spill, 0);
     let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut follower = match &listener {
-        Some(listener) => Follower::Supervisor(Supervisor::new(notes, listener, started.pid, &mut recording)),
+        Some(listener) => {
+            let supervisor = Supervisor::new(notes, listener, started.pid, &mut recording);
+            Follower::Supervisor(Box::new(supervisor))
+        }
         None => Follower::Tracer(Box::new(Tracer::new(notes, started.pid, &mut recording))),
     };
     let ended = follower.follow(until)?;
@@ -118,7 +121,7 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
 
 /// The way in which the tasks of a command are followed.
 enum Follower<'a> {
-    Supervisor(Supervisor<'a, Recording>),
+    Supervisor(Box<Supervisor<'a, Recording>>),
     Tracer(Box<Tracer<'a, Recording>>),
 }
 

@@ -194,7 +194,7 @@ mod tests {
         let pid = child.id() as i32;
         assert!(images(&[own[0]], &[]).iter().any(|image| image.process == pid));
         assert!(check(&[pid]).is_ok());
-        let twice = check(&[pid, pid]).err().expect("an error").message().to_owned();
+        let twice = check(&[pid, pid]).expect_err("it is named twice").message().to_owned();
         assert!(twice.ends_with("is named twice"), "{twice}");
         child.kill().expect("our child");
         let ended = || Stat::read(pid).is_none_or(|stat| !stat.is_alive());
