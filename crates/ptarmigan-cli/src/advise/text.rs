@@ -17,10 +17,12 @@ const STAYS: char = '\u{1}';
 pub fn text(report: &TraceReport, width: usize) -> String {
     let mut out = Paragraphs { text: String::new(), width };
     let TraceReport { name, method, processes, events, whole, .. } = report;
-    if let Some(line) = report.times.as_ref().and_then(|times| times.line.as_ref()) {
-        out.add(0, &format!("{name}: {line}."));
-    }
     let plural = |n: u64| if n == 1 { "" } else { "es" };
+    if let Some(times) = &report.times {
+        let line = times.line.as_deref().unwrap_or_default();
+        out.add(0, &format!("{name}: {line}."));
+        times.remarks.iter().for_each(|remark| out.add(0, remark));
+    }
     out.add(
         0,
         &format!(

@@ -60,9 +60,6 @@ pub struct Inspection {
     pub samples: VmPteStats,
     /// Times of calls and processes. `None` if the recording has none.
     pub times: Option<TimesReport>,
-    /// Remarks on these times.
-    #[serde(skip)]
-    pub(super) remarks: Vec<String>,
     /// Length of the file in bytes.
     pub bytes: u64,
     /// Bytes of the file per event.
@@ -283,7 +280,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
             _ => {}
         }
     }
-    (r.times, r.remarks) = (account.report(), account.remarks());
+    r.times = account.report();
     for (_, rest) in regions.drain() {
         close(r, Some(rest));
     }

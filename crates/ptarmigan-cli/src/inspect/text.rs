@@ -62,9 +62,9 @@ impl Lines {
 pub(super) fn table(r: &Inspection, width: usize) -> String {
     let mut t = Lines { text: String::new(), width };
     let n = several;
-    if let Some(line) = r.times.as_ref().and_then(|times| times.line.as_deref()) {
-        t.add("time", line);
-        r.remarks.iter().for_each(|remark| t.add("", remark));
+    if let Some(times) = &r.times {
+        t.add("time", times.line.as_deref().unwrap_or_default());
+        times.remarks.iter().for_each(|remark| t.add("", remark));
     }
     t.add("name", &r.name);
     let cpus = n(r.cpus.into(), "CPU");

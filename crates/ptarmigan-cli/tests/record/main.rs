@@ -9,3 +9,4 @@ mod nested;
 mod output;
 mod programs;
 mod refused;
+mod times;

@@ -114,8 +114,8 @@ fn number(seconds: f64) -> String {
     }
 }
 
-/// Formats a time.
-fn seconds_of(seconds: f64) -> String {
+/// Formats a time with two digits, as "3.1 s", "36 ms" and "420 µs".
+pub fn seconds_of(seconds: f64) -> String {
     match seconds {
         s if s >= 0.0995 => format!("{} s", number(s)),
         s if s >= 0.000_995 => format!("{} ms", number(s * 1e3)),

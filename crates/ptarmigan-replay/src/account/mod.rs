@@ -9,6 +9,7 @@
 mod line;
 mod sums;
 
+pub use line::seconds_of;
 pub use sums::{CallTime, Family, Times};
 
 use ptarmigan_trace::{CloneKind, Event, Kind, Note};
@@ -141,6 +142,7 @@ impl Account {
             elapsed_seconds: self.elapsed as f64 / 1e6,
             stop_cost_nanoseconds: self.stop_cost,
             line: self.line(),
+            remarks: self.remarks(),
             all: self.total(),
             programs: self.programs().cloned().collect(),
         })
@@ -156,8 +158,10 @@ pub struct TimesReport {
     /// About how many nanoseconds of each call the recorder's stops took. They are not in the times
     /// of calls.
     pub stop_cost_nanoseconds: Option<u64>,
-    /// The account as a sentence.
+    /// The account as a sentence without its full stop.
     pub line: Option<String>,
+    /// Sentences that a reader of the line must know.
+    pub remarks: Vec<String>,
     /// All programs together.
     #[serde(flatten)]
     pub all: Times,

@@ -14,6 +14,7 @@ pub(super) use placed::PlacedFigures;
 pub(super) use policies::PolicyFigures;
 pub(super) use tables::{CauseRow, TableFigures};
 
+use ptarmigan_replay::account::TimesReport;
 use ptarmigan_replay::{Axis, Choice, Failure, Observation, ObservedTrace, TruthReport};
 use serde::Serialize;
 
@@ -24,6 +25,9 @@ const PARTS: usize = 320;
 #[derive(Serialize)]
 pub(super) struct Figures {
     pub facts: Facts,
+    /// The times of calls and processes, if the recording has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<TimesReport>,
     /// Facts that a reader must know before trusting a figure.
     pub warnings: Vec<String>,
     pub live: Live,
@@ -119,7 +123,8 @@ impl Figures {
         };
         let warnings = warnings::of(&facts);
         let large = observed.count_large()?.map(|run| LargeFigures::new(&run));
-        Ok(Figures { facts, warnings, live, tables, flushes, policies, large, userpte: Vec::new() })
+        let times = trace.account.report();
+        Ok(Figures { facts, times, warnings, live, tables, flushes, policies, large, userpte: Vec::new() })
     }
 }
 

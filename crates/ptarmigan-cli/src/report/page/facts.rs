@@ -1,8 +1,9 @@
 //! Writes the lines about the recording, and the figures that say most.
 use super::html::{Table, letter, name};
+use super::times;
 use crate::report::collect::{Facts, Figures};
 use crate::report::draw::escape;
-use crate::report::words::{count, on_axis, plural, share, size, times};
+use crate::report::words::{self, count, on_axis, plural, share, size};
 
 /// Returns the first lines: the programs that were recorded.
 pub(super) fn lead(all: &[Figures]) -> String {
@@ -28,6 +29,7 @@ pub(super) fn lead(all: &[Figures]) -> String {
             },
             plural(*cpus as u64, "CPU"),
         );
+        html += &times::lead(one);
         html += &format!("<p class=\"lead\">{}</p>\n", escape(&text));
     }
     html
@@ -37,23 +39,30 @@ pub(super) fn lead(all: &[Figures]) -> String {
 pub(super) fn facts(all: &[Figures]) -> String {
     let [one] = all else { return compared(all) };
     let mut html = "<dl class=\"facts\">\n".to_owned();
-    for Fact { what, value, .. } in figures(one) {
+    for Fact { what, value, .. } in figures(one).into_iter().filter(Fact::is_there) {
         html += &format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(what), escape(&value));
     }
     html + "</dl>\n"
 }
 
 /// A figure, and how two of its kind are compared.
-struct Fact {
-    what: &'static str,
-    value: String,
-    number: Compare,
-    better: Better,
+pub(super) struct Fact {
+    pub(super) what: &'static str,
+    /// Empty if the recording does not have it.
+    pub(super) value: String,
+    pub(super) number: Compare,
+    pub(super) better: Better,
+}
+
+impl Fact {
+    fn is_there(&self) -> bool {
+        !self.value.is_empty()
+    }
 }
 
 /// How a figure is compared.
 #[derive(Clone, Copy)]
-enum Compare {
+pub(super) enum Compare {
     /// By how many times it is the other.
     Ratio(f64),
     /// As [`Ratio`](Self::Ratio), if the axes of both traces are alike.
@@ -65,7 +74,7 @@ enum Compare {
 
 /// Which of two figures is the better one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Better {
+pub(super) enum Better {
     Less,
     More,
     /// It depends.
@@ -77,7 +86,7 @@ fn difference(a: &Fact, b: &Fact, alike: bool) -> String {
     let (text, differs, less) = match (a.number, b.number) {
         (Compare::OnAxis(_), _) if !alike => return "–".to_owned(),
         (Compare::Ratio(a), Compare::Ratio(b)) | (Compare::OnAxis(a), Compare::OnAxis(b)) => {
-            (times(a, b), a > 0.0 && (b / a - 1.0).abs() >= 0.01, b < a)
+            (words::times(a, b), a > 0.0 && (b / a - 1.0).abs() >= 0.01, b < a)
         }
         (Compare::Share(a), Compare::Share(b)) => {
             let points = (b - a) * 100.0;
@@ -106,8 +115,13 @@ fn compared(all: &[Figures]) -> String {
     let each: Vec<_> = all.iter().map(figures).collect();
     let alike = all.windows(2).all(|two| two[0].facts.axis == two[1].facts.axis);
     for (row, first) in each[0].iter().enumerate() {
+        if !each.iter().any(|one| one[row].is_there()) {
+            continue;
+        }
         let mut cells = vec![first.what.to_owned()];
-        cells.extend(each.iter().map(|one| one[row].value.clone()));
+        let value =
+            |fact: &Fact| if fact.is_there() { fact.value.clone() } else { "not recorded".to_owned() };
+        cells.extend(each.iter().map(|one| value(&one[row])));
         if let [_, second] = each.as_slice() {
             cells.push(difference(first, &second[row], alike));
         }
@@ -128,13 +142,14 @@ fn figures(one: &Figures) -> Vec<Fact> {
     let ours = flushes.ours.page + flushes.ours.range + flushes.ours.full;
     let (bytes, median) = (facts.peak_table_bytes, tables.lifetimes.median[0]);
     let axis = facts.axis_end;
-    vec![
-        fact(
-            "length of the recording",
-            with_unit(facts, axis),
-            Compare::OnAxis(axis as f64),
-            if facts.is_time() { Better::Less } else { Better::Neither },
-        ),
+    let mut all = vec![fact(
+        "length of the recording",
+        with_unit(facts, axis),
+        Compare::OnAxis(axis as f64),
+        if facts.is_time() { Better::Less } else { Better::Neither },
+    )];
+    all.extend(times::rows(one));
+    all.extend([
         number("page faults", facts.faults),
         number("table pages made", made),
         number("alive at once, at most", facts.peak_live_tables),
@@ -158,7 +173,8 @@ fn figures(one: &Figures) -> Vec<Fact> {
             let equal = share(truth.equal, truth.checked);
             fact("samples equal to Linux's VmPTE", equal, part(truth.equal, truth.checked), Better::More)
         },
-    ]
+    ]);
+    all
 }
 
 /// Formats a length on the axis with its unit.

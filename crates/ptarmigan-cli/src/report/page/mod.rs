@@ -9,6 +9,7 @@ mod placed;
 mod policies;
 mod style;
 mod tables;
+mod times;
 
 use super::collect::Figures;
 use super::draw::{Unit, XAxis, escape};

@@ -90,12 +90,15 @@ impl StopWatch {
         }
     }
 
-    /// The wait for the child of a vfork has ended. It counts, without the child's stops.
+    /// The wait for the child of a vfork has ended. The child's time counts, without its stops.
     pub(crate) fn end_wait(&mut self, pid: i32) -> Option<RawKind> {
-        let Waiting { since, stopped, .. } = self.waiting.remove(&pid)?;
+        let Waiting { since, stopped, child } = self.waiting.remove(&pid)?;
         let whole = self.now.saturating_sub(since.at);
-        let away = stopped.min(whole);
-        Some(RawKind::Took { call: Call::Vfork, nanos: whole - away, away })
+        let (own, _) = since.until(self.now);
+        // The time of a child that is gone is not known any more.
+        let ran = sys::scheduled_time(child).map_or(whole, |ran| own + ran);
+        let nanos = ran.min(whole.saturating_sub(stopped));
+        Some(RawKind::Took { call: Call::Vfork, nanos, away: whole - nanos })
     }
 
     /// A task is gone. Returns the times of its exit.

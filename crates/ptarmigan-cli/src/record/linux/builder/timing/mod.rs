@@ -6,8 +6,8 @@
 //! a CPU, by the switches of tasks, is *away*. A fork or clone gets its kind from the tracepoint of
 //! the new task. A call that the kernel makes again after a signal is one call.
 //!
-//! The parent of a vfork sleeps until its child's execve or exit. That sleep counts, without the
-//! time in which the child waited for the recorder.
+//! The parent of a vfork sleeps until its child's execve or exit. Up to there the child's time
+//! counts as the parent's: its time on a CPU, and its waits for anything but a CPU and the recorder.
 //!
 //! An exit begins at its call, or at `sched_process_exit` if a signal or another thread ends the
 //! task. It ends where the task leaves its CPU for the last time: the tracepoint stands before the
@@ -42,8 +42,8 @@ struct Span {
     since: u64,
     /// Nanoseconds in which the task did not run.
     away: u64,
-    /// The child of a fork or clone.
-    child: Option<i32>,
+    /// Nanoseconds of the child of a vfork.
+    by_child: u64,
 }
 
 /// A time without a CPU.
@@ -62,17 +62,15 @@ struct TaskTime {
     span: Option<Span>,
     /// Nanoseconds, and nanoseconds away, of an interrupted call that is made again.
     interrupted: Option<(Call, u64, u64)>,
-    /// Nanoseconds in which the task waited for the recorder, up to its execve or exit.
-    looked_at: u64,
-    /// It does not borrow the address space of its parent any more.
-    released: bool,
+    /// The parent that waits for this child of a vfork, and the child's nanoseconds so far.
+    borrows: Option<(i32, u64)>,
     exiting: bool,
 }
 
 impl TaskTime {
     fn new(group: i32) -> Self {
-        let (looked_at, released, exiting) = (0, false, false);
-        Self { group, on: None, off: None, span: None, interrupted: None, looked_at, released, exiting }
+        let (span, interrupted, borrows) = (None, None, None);
+        Self { group, on: None, off: None, span, interrupted, borrows, exiting: false }
     }
 }
 
@@ -154,16 +152,11 @@ impl Timing {
             RawKind::Begin { call } => self.enter(pid, call, time),
             RawKind::Leave { result } | RawKind::End { result } => self.leave(pid, result, time, out),
             RawKind::Clone { child, flags } => self.clone(pid, child, flags),
-            RawKind::ExecStart => task.released = true,
+            RawKind::ExecStart => self.release(pid, time),
             RawKind::Exit => {
-                task.released = true;
                 task.exiting = true;
-                if !self.switches {
-                    // Its times come from stops.
-                    self.tasks.remove(&pid);
-                } else if task.span.is_none_or(|span| span.call != Call::Exit) {
-                    self.enter(pid, Call::Exit, time);
-                }
+                self.release(pid, time);
+                self.exit(pid, time);
             }
             RawKind::Counters(counters) => {
                 let group = task.group;
@@ -188,10 +181,30 @@ impl Timing {
         pid
     }
 
+    /// The task does not borrow the address space of its parent any more.
+    fn release(&mut self, pid: i32, time: u64) {
+        let Some(task) = self.tasks.get_mut(&pid) else { return };
+        let Some((parent, mut nanos)) = task.borrows.take() else { return };
+        nanos += task.on.map_or(0, |on| time.saturating_sub(on));
+        if let Some(span) = self.tasks.get_mut(&parent).and_then(|parent| parent.span.as_mut()) {
+            span.by_child = nanos;
+        }
+    }
+
+    fn exit(&mut self, pid: i32, time: u64) {
+        let begun = |task: &TaskTime| task.span.is_some_and(|span| span.call == Call::Exit);
+        if !self.switches {
+            // Its times come from stops.
+            self.tasks.remove(&pid);
+        } else if !self.tasks.get(&pid).is_some_and(begun) {
+            self.enter(pid, Call::Exit, time);
+        }
+    }
+
     fn enter(&mut self, pid: i32, call: Call, time: u64) {
         let Some(task) = self.tasks.get_mut(&pid) else { return };
         // A span that is there never ended: its return was lost.
-        task.span = Some(Span { call, since: time, away: 0, child: None });
+        task.span = Some(Span { call, since: time, away: 0, by_child: 0 });
         if task.interrupted.is_some_and(|(of, ..)| of != call) {
             task.interrupted = None;
         }
@@ -206,22 +219,14 @@ impl Timing {
         }
         let failed = (-4095..0).contains(&result);
         let before = task.interrupted.take();
-        // A parent's wait for its child counts, but not the child's wait for the recorder.
-        let looked_at = if span.call == Call::Vfork {
-            span.child.and_then(|child| self.tasks.get(&child)).map_or(0, |child| child.looked_at)
-        } else {
-            0
-        };
-        let away = span.away + looked_at;
+        let away = span.away.saturating_sub(span.by_child);
         let Some(nanos) = time.checked_sub(span.since).and_then(|whole| whole.checked_sub(away)) else {
             self.backwards += 1;
             return;
         };
         let (nanos, away) = before.map_or((nanos, away), |(_, n, a)| (nanos + n, away + a));
         if AGAIN.contains(&result) {
-            if let Some(task) = self.tasks.get_mut(&pid) {
-                task.interrupted = Some((span.call, nanos, away));
-            }
+            task.interrupted = Some((span.call, nanos, away));
             return;
         }
         // Programs that are not found, and children that were not made, are no work on page tables.
@@ -233,16 +238,20 @@ impl Timing {
     fn clone(&mut self, pid: i32, child: i32, flags: u64) {
         let Some(task) = self.tasks.get_mut(&pid) else { return };
         let has = |flag: i32| flags & flag as u64 != 0;
+        let mut borrows = None;
         if let Some(span) = &mut task.span {
-            span.child = Some(child);
             span.call = match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
                 (true, true) => Call::Vfork,
                 (true, false) => Call::Clone,
                 (false, _) => Call::Fork,
             };
+            borrows = (span.call == Call::Vfork).then_some((pid, 0));
         }
         let group = if has(libc::CLONE_THREAD) { task.group } else { child };
         self.add(child, group);
+        if let Some(child) = self.tasks.get_mut(&child) {
+            child.borrows = borrows;
+        }
     }
 
     /// The task `pid` leaves its CPU.
@@ -258,6 +267,9 @@ impl Timing {
         }
         let Some(task) = self.tasks.get_mut(&pid) else { return };
         let on = task.on.take();
+        if let (Some((_, nanos)), Some(since)) = (&mut task.borrows, on) {
+            *nanos += time.saturating_sub(since);
+        }
         if let Some(group) = self.groups.get_mut(&task.group) {
             match on.map(|since| time.checked_sub(since)) {
                 Some(Some(ran)) => group.ran += ran,
@@ -282,13 +294,14 @@ impl Timing {
             return;
         };
         let waited = pause.state & WAITS != 0;
-        if pause.looked_at && !task.released {
-            task.looked_at += length;
+        if let Some((_, nanos)) = &mut task.borrows
+            && waited
+            && !pause.looked_at
+        {
+            *nanos += length;
         }
         if let Some(span) = &mut task.span {
-            // Of a vfork only preemption is no part.
-            let for_child = span.call == Call::Vfork && waited && !pause.looked_at;
-            span.away += if for_child { 0 } else { length };
+            span.away += length;
         }
         if let Some(group) = self.groups.get_mut(&task.group)
             && !pause.looked_at

@@ -112,26 +112,41 @@ fn calls_that_make_no_task_and_no_program_are_left_out() {
 }
 
 #[test]
-fn the_parent_of_a_vfork_counts_its_child_but_not_the_recorder() {
+fn the_parent_of_a_vfork_counts_its_child_but_neither_the_recorder_nor_the_wait_for_a_cpu() {
     let out = times(&[
         (10, 100, begin(Call::Fork)),
         (20, 100, clone(101, VFORK)),
-        (25, 100, switch(101, WAITS_KILLABLE)),
-        // The child asks before its execve, and is looked at for 40.
+        (25, 100, switch(7, WAITS_KILLABLE)),
+        (30, 7, switch(101, 0)),
+        // The child opens a file, and waits for it.
+        (34, 101, switch(0, SLEEPS)),
+        (36, 0, switch(101, 0)),
+        // It asks before its execve, and is looked at for 40.
         (40, 101, switch(0, SLEEPS)),
         (60, 101, TABLES),
         (80, 0, switch(101, 0)),
         (85, 101, begin(Call::Exec)),
         (90, 101, RawKind::ExecStart),
-        // The parent is released, and stops wait in the child that do not concern it.
+        // The parent is released, and gets a CPU later. Then the child stops for its tracer.
         (95, 101, switch(100, 8)),
         (100, 100, end(101)),
         (130, 100, switch(101, PREEMPTED)),
         (140, 101, RawKind::ExecDone { old: 101 }),
         (150, 101, end(0)),
     ]);
-    // The child's stop by its tracer inside execve is away.
-    assert_eq!(out, [(100, took(Call::Vfork, 50, 40)), (101, took(Call::Exec, 30, 35))]);
+    // The parent 15 and 5, the child 30 to 40 and 80 to 90.
+    assert_eq!(out, [(100, took(Call::Vfork, 40, 50)), (101, took(Call::Exec, 30, 35))]);
+    // A child that exits, and is gone before its parent returns.
+    let out = times(&[
+        (10, 100, begin(Call::Fork)),
+        (20, 100, clone(101, VFORK)),
+        (20, 100, switch(101, WAITS_KILLABLE)),
+        (30, 101, begin(Call::Exit)),
+        (40, 101, RawKind::Exit),
+        (50, 101, switch(100, ZOMBIE)),
+        (60, 100, end(101)),
+    ]);
+    assert_eq!(out, [(101, took(Call::Exit, 20, 0)), (100, took(Call::Vfork, 40, 10))]);
 }
 
 #[test]
