@@ -8,9 +8,11 @@
 //! * `facts` are names, times and mappings of the programs, which no replay knows.
 //! * `expect` says what a second recording should show, and `check` compares one.
 //! * `measure` replays both sides in turns; `figures` are the counts of a replay.
+//! * `brief` has the advice in short, for `ptarmigan report`.
 //! * `report` is the result, which serialises to the JSON document; `text` prints it.
 mod advice;
 mod args;
+mod brief;
 mod check;
 mod expect;
 mod facts;
@@ -22,6 +24,7 @@ mod report;
 mod text;
 
 pub use args::AdviseArgs;
+pub use brief::{Brief, Effort, brief};
 
 use crate::measure::page_prices::PagePrices;
 use args::{KernelArch, Whom};

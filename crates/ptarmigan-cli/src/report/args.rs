@@ -11,9 +11,23 @@ pub struct ReportArgs {
     /// Traces to report on, side by side if there are several; - for standard input [default: the
     /// shipped recording of a compile].
     pub(super) traces: Vec<PathBuf>,
-    /// The page; - for standard output.
-    #[arg(short, long, default_value = "report.html", value_name = "FILE")]
-    pub(super) output: PathBuf,
+    /// The page; - for standard output [default: report.html, or no page with --markdown or
+    /// --summary].
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// Also write a comment for a pull request, in Markdown, with less than 65,536 bytes: the first
+    /// line, a table of figures, the first pieces of advice. Without a file, or with -, to standard
+    /// output.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub(super) markdown: Option<PathBuf>,
+    /// Also write a card of 1200 by 630 pixels as SVG: one picture, three numbers, one piece of
+    /// advice. Of several traces it shows the first two.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(super) summary: Option<PathBuf>,
+    /// How advice is looked for: by counts of one replay of each side, as with `advise --rounds 0`;
+    /// timed, as `ptarmigan advise` does; or not at all.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "counts")]
+    pub(super) advice: HowAdvice,
     /// Also write the data behind each picture to this directory, as CSV and as JSON, and its time
     /// lines as Trace Event Format, which Perfetto shows.
     #[arg(long, value_name = "DIR")]
@@ -52,6 +66,30 @@ impl ReportArgs {
                 "--userpte reads the trace again, which standard input cannot do: name a file",
             ));
         }
+        let outputs: Vec<&PathBuf> =
+            [&self.output, &self.markdown, &self.summary].into_iter().flatten().collect();
+        if outputs.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::new("- twice: standard output takes one document; name a file"));
+        }
+        for (n, path) in outputs.iter().enumerate() {
+            if outputs[..n].contains(path) && path.as_os_str() != "-" {
+                let name = path.display();
+                return Err(Failure::new(format!("{name}: named for two documents; name two files")));
+            }
+        }
+        let is_document = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "md");
+        if let (Some(_), Some(path)) = (&self.markdown, self.traces.iter().find(is_document)) {
+            let name = path.display();
+            return Err(Failure::new(format!("{name}: not a trace; write --markdown={name}")));
+        }
+        let is_svg = |path: &PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("svg"));
+        if let Some(path) = self.summary.as_ref().filter(|path| path.as_os_str() != "-" && !is_svg(path)) {
+            return Err(Failure::new(format!(
+                "--summary {}: the card is SVG; name a file that ends with .svg (docs/report.md has a command \
+                 that makes a PNG of it)",
+                path.display()
+            )));
+        }
         if !self.userpte.is_empty() && self.low >= self.memory {
             return Err(Failure::new(format!(
                 "--low {} MiB of --memory {} MiB leaves no high memory: give less --low",
@@ -62,10 +100,27 @@ impl ReportArgs {
         Ok(())
     }
 
+    /// Returns the place of the page, if one is written.
+    pub(super) fn page(&self) -> Option<PathBuf> {
+        let alone = self.markdown.is_none() && self.summary.is_none();
+        self.output.clone().or_else(|| alone.then(|| "report.html".into()))
+    }
+
     /// Returns the policies to compare.
     pub(super) fn policies(&self) -> Vec<Choice> {
         Choice::all(&self.policy, &self.historic_lists, Trim::ARCHES)
     }
+}
+
+/// How advice is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum HowAdvice {
+    /// By counts, which are the same in each run
+    Counts,
+    /// By counts and times
+    Timed,
+    /// Not at all
+    None,
 }
 
 fn parse_userpte(text: &str) -> Result<UserPte, String> {

@@ -246,15 +246,26 @@ impl Table {
     }
 }
 
-/// Formats a cell of a CSV file (RFC 4180).
+/// Returns the data of one name as CSV, or `None` if there is no such data.
+pub(super) fn csv(name: &str, all: &[Figures]) -> Option<String> {
+    Some(TABLES.iter().find(|table| table.name == name)?.csv(all))
+}
+
+/// Formats a cell of a CSV file.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) if text.contains([',', '"', '\n', '\r']) => {
-            format!("\"{}\"", text.replace('"', "\"\""))
-        }
-        Value::String(text) => text.clone(),
+        Value::String(text) => quoted(text),
         other => other.to_string(),
+    }
+}
+
+/// Formats text for a CSV file, in quotes if it needs them (RFC 4180).
+pub(super) fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
     }
 }
 

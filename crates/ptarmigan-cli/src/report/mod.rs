@@ -5,24 +5,27 @@
 //! * `args` are the options, `words` writes numbers as people read them.
 //! * `collect` replays a recording once and derives figures, without a thought of how they look.
 //! * `draw` makes pictures, without knowing their subjects.
-//! * `page` puts figures and pictures together. `data` and `timeline` write the same figures for
+//! * `page` puts figures and pictures together, `short` the most important ones. `data` and `timeline` write the same figures for
 //!   machines.
 mod args;
 mod collect;
 mod data;
 mod draw;
 mod page;
+mod short;
 mod timeline;
 mod words;
 
 pub use args::ReportArgs;
 
-use collect::{Figures, PlacedFigures};
+use crate::advise::Effort;
+use args::HowAdvice;
+use collect::{AdviceFigures, Figures, PlacedFigures};
 use ptarmigan_replay::terminal::output::Output;
 use ptarmigan_replay::terminal::print;
 use ptarmigan_replay::{Context, Failure, ObservedTrace};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Writes a page about traces.
@@ -33,10 +36,20 @@ use std::process::ExitCode;
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     args.check()?;
     // A path that cannot be written is found before a replay begins.
-    let page_to = if args.output.as_os_str() == "-" { None } else { Some(Output::new(&args.output)?) };
+    let page_to = args.page().map(Place::new).transpose()?;
+    let markdown_to = args.markdown.clone().map(Place::new).transpose()?;
+    let card_to = args.summary.clone().map(Place::new).transpose()?;
     if let Some(dir) = &args.data {
         check_directory(dir)?;
     }
+    let effort = match args.advice {
+        HowAdvice::Counts => Some(Effort::COUNTS),
+        HowAdvice::Timed => Some(Effort::timed()),
+        HowAdvice::None => None,
+    };
+    // Neither the comment nor the card has policies.
+    let with_policies = page_to.is_some() || args.data.is_some();
+    let policies = if with_policies { args.policies() } else { Vec::new() };
     let mut all = Vec::new();
     let paths: Vec<Option<&Path>> = match args.traces.as_slice() {
         [] => vec![None],
@@ -44,24 +57,62 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     };
     for path in paths {
         let observed = ObservedTrace::read(path, args.memory)?;
-        let mut figures = Figures::of(&observed, &args.policies(), args.memory)?;
+        let mut figures = Figures::of(&observed, &policies, args.memory)?;
+        let trace = effort.map(|effort| (observed.trace().clone(), effort));
         drop(observed);
+        figures.advice = trace.map(|(trace, effort)| AdviceFigures::new(trace, args.memory, effort));
         figures.userpte = PlacedFigures::all(path, args.memory, args.low, &args.userpte)?;
         all.push(figures);
     }
-    let page = page::page(&all);
+    let page = page_to.as_ref().map(|_| page::page(&all));
+    let markdown = markdown_to.as_ref().map(|_| short::markdown(&all));
+    let card = card_to.as_ref().map(|_| short::card(&all));
     if let Some(dir) = &args.data {
         write_data(dir, &all, !args.userpte.is_empty())?;
     }
-    match page_to {
-        None => print::stdout(&page)?,
-        Some(output) => {
-            output.write(page.as_bytes())?;
-            let size = words::size(page.len() as u64);
-            print::error(&format!("{}: {size}, ready to be opened in a browser", args.output.display()));
+    for (to, text, what) in [
+        (page_to, page, "ready to be opened in a browser"),
+        (markdown_to, markdown, "a comment in Markdown"),
+        (card_to, card, "a card of 1200 by 630 pixels"),
+    ] {
+        if let (Some(to), Some(text)) = (to, text) {
+            to.write(&text, what)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The place of a document.
+enum Place {
+    StandardOutput,
+    File(PathBuf, Output),
+}
+
+impl Place {
+    /// Finds a path that cannot be written before a replay begins.
+    fn new(path: PathBuf) -> Result<Self, Failure> {
+        if path.as_os_str() == "-" {
+            return Ok(Place::StandardOutput);
+        }
+        let output = Output::new(&path)?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent {
+            fs::metadata(parent).context(format_args!("{}: cannot be written", path.display()))?;
+        }
+        Ok(Place::File(path, output))
+    }
+
+    /// Writes the document, and says so in case of a file.
+    fn write(self, text: &str, what: &str) -> Result<(), Failure> {
+        match self {
+            Place::StandardOutput => print::stdout(text),
+            Place::File(path, output) => {
+                output.write(text.as_bytes())?;
+                print::error(&format!("{}: {}, {what}", path.display(), words::size(text.len() as u64)));
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Checks that a directory is there or can be made.

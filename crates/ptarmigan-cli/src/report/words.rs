@@ -97,9 +97,25 @@ pub(super) fn plural(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n)) }
 }
 
+/// Returns the first sentences of a text that together have at most `most` characters, and the
+/// first one in any case.
+pub(super) fn sentences(text: &str, most: usize) -> &str {
+    let ends = text.match_indices(". ").map(|(at, _)| at + 1).chain([text.len()]);
+    let ends: Vec<usize> = ends.collect();
+    let fitting = ends.iter().rev().find(|&&end| text[..end].chars().count() <= most);
+    &text[..fitting.copied().unwrap_or(ends[0])]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sentences_stay_whole() {
+        let text = "Saves 3 of 4. It has 1.5 parts. More.";
+        assert_eq!([1, 13, 31, 36, 37].map(|most| sentences(text, most).len()), [13, 13, 31, 31, 37]);
+        assert_eq!((sentences("", 5), sentences("no end", 3)), ("", "no end"));
+    }
 
     #[test]
     fn numbers_read_well() {

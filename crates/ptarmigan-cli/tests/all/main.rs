@@ -17,6 +17,8 @@ mod models;
 mod program;
 mod replay;
 mod report;
+mod report_page;
+mod report_short;
 mod rules;
 mod terminal;
 mod usage;

@@ -1,4 +1,5 @@
 //! The figures of a report, one trace at a time.
+mod advice;
 mod flushes;
 mod large;
 mod live;
@@ -7,6 +8,7 @@ mod policies;
 mod tables;
 mod warnings;
 
+pub(super) use advice::AdviceFigures;
 pub(super) use flushes::FlushFigures;
 pub(super) use large::LargeFigures;
 pub(super) use live::{Live, LivePoint};
@@ -37,6 +39,9 @@ pub(super) struct Figures {
     /// A replay with large pages, if the recorded Linux had huge ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub large: Option<LargeFigures>,
+    /// Advice for the author of the program, if it was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<AdviceFigures>,
     /// Low memory under each `userpte=`, if requested.
     pub userpte: Vec<PlacedFigures>,
 }
@@ -124,7 +129,18 @@ impl Figures {
         let warnings = warnings::of(&facts);
         let large = observed.count_large()?.map(|run| LargeFigures::new(&run));
         let times = trace.account.report();
-        Ok(Figures { facts, times, warnings, live, tables, flushes, policies, large, userpte: Vec::new() })
+        Ok(Figures {
+            facts,
+            times,
+            warnings,
+            live,
+            tables,
+            flushes,
+            policies,
+            large,
+            advice: None,
+            userpte: Vec::new(),
+        })
     }
 }
 

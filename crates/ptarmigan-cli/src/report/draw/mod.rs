@@ -1,7 +1,7 @@
 //! Draws pictures as SVG: the caller gives the data, and this module decides how they are drawn.
 //!
-//! Each picture is drawn for a width in pixels and is shown at that width, so text has one size in
-//! all of them. A page has pictures of two widths and shows those that fit.
+//! Each picture is drawn for a width in pixels and is shown near that width, so text has about one
+//! size in all of them. A page has pictures of several widths and shows those that fit.
 mod bars;
 mod columns;
 mod lines;
@@ -20,7 +20,7 @@ pub(super) use mirror::Mirror;
 pub(super) use rows::Rows;
 pub(super) use scale::Unit;
 pub(super) use stack::{Layer, Stack};
-pub(super) use svg::escape;
+pub(super) use svg::{escape, placed};
 
 use svg::{Anchor, Svg};
 

@@ -130,6 +130,15 @@ impl Svg {
     }
 }
 
+/// Places a finished picture in a box of another one, as large as it fits.
+pub(in crate::report) fn placed(picture: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> String {
+    let [x, y, width, height] = [x, y, width, height].map(number);
+    // A picture begins as `finish` writes it, with its own size, which the box replaces.
+    let Some((start, rest)) = picture.split_once(" width=\"") else { return String::new() };
+    let Some((_, rest)) = rest.split_once(" role=") else { return String::new() };
+    format!("{start} x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" role={rest}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +151,16 @@ mod tests {
         let text = svg.finish("\"quoted\"");
         assert!(text.contains("&lt;script&gt;&amp;&quot;&#39;") && text.contains("a&lt;b"), "{text}");
         assert!(text.contains("aria-label=\"&quot;quoted&quot;\"") && !text.contains("<script"), "{text}");
+    }
+
+    #[test]
+    fn a_picture_in_another_one_has_the_size_of_its_box() {
+        let mut svg = Svg::new(10.0, 20.0);
+        svg.rect((0.0, 0.0), (1.0, 1.0), "f0", "");
+        let text = placed(&svg.finish("label"), (3.0, 4.0), (5.0, 6.5));
+        let start = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 10 20\" x=\"3\" y=\"4\" \
+                     width=\"5\" height=\"6.5\" role=\"img\"";
+        assert!(text.starts_with(start) && text.contains("<rect ") && text.ends_with("</svg>\n"), "{text}");
     }
 
     #[test]

@@ -7,8 +7,26 @@ use crate::report::words::{self, count, on_axis, plural, share, size};
 
 /// Returns the first lines: the programs that were recorded.
 pub(super) fn lead(all: &[Figures]) -> String {
-    let mut html = String::new();
-    for (n, one) in all.iter().enumerate() {
+    let lines = lead_lines(all).into_iter().zip(all);
+    let html = |(line, one): (String, &Figures)| {
+        format!("{}<p class=\"lead\">{}</p>\n", times::lead(one), escape(&line))
+    };
+    lines.map(html).collect()
+}
+
+/// Returns for each trace the line that sums up its times, if it has any.
+pub(in crate::report) fn time_lines(all: &[Figures]) -> Vec<Option<String>> {
+    let line = |(n, one): (usize, &Figures)| {
+        let line = one.times.as_ref()?.line.as_ref()?;
+        let of = if all.len() > 1 { format!("{}: ", name(n, all)) } else { String::new() };
+        Some(format!("{of}{line}."))
+    };
+    all.iter().enumerate().map(line).collect()
+}
+
+/// Returns the first lines as text, one for each trace.
+pub(in crate::report) fn lead_lines(all: &[Figures]) -> Vec<String> {
+    let line = |(n, one): (usize, &Figures)| {
         let Facts { processes, events, faults, method, cpus, arch, .. } = &one.facts;
         let of = if all.len() > 1 { format!("{}: ", name(n, all)) } else { String::new() };
         let time = if one.facts.is_time() {
@@ -16,7 +34,7 @@ pub(super) fn lead(all: &[Figures]) -> String {
         } else {
             String::new()
         };
-        let text = format!(
+        format!(
             "{of}{} process{}, {}, {}{time}; {} on {arch} with {}.",
             count(*processes),
             if *processes == 1 { "" } else { "es" },
@@ -28,11 +46,9 @@ pub(super) fn lead(all: &[Figures]) -> String {
                 format!("recorded with {method}")
             },
             plural(*cpus as u64, "CPU"),
-        );
-        html += &times::lead(one);
-        html += &format!("<p class=\"lead\">{}</p>\n", escape(&text));
-    }
-    html
+        )
+    };
+    all.iter().enumerate().map(line).collect()
 }
 
 /// Returns the figures that say most: as a list for one trace, as a table for several.
@@ -105,16 +121,30 @@ fn difference(a: &Fact, b: &Fact, alike: bool) -> String {
 }
 
 fn compared(all: &[Figures]) -> String {
+    let (headings, rows) = rows(all);
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let mut table = Table::new("wrap", &headings);
+    for row in rows {
+        table.row(row);
+    }
+    table.finish()
+}
+
+/// Returns the figures that say most as a table: its headings and its rows. Two traces have a
+/// column for the difference.
+pub(in crate::report) fn rows(all: &[Figures]) -> (Vec<String>, Vec<Vec<String>>) {
     let mut headings = vec![String::new()];
-    headings.extend((0..all.len()).map(letter));
+    match all {
+        [_] => headings.push("value".to_owned()),
+        all => headings.extend((0..all.len()).map(letter)),
+    }
     if all.len() == 2 {
         headings.push("from A to B".to_owned());
     }
-    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let mut table = Table::new("wrap", &headings);
     let each: Vec<_> = all.iter().map(figures).collect();
     let alike = all.windows(2).all(|two| two[0].facts.axis == two[1].facts.axis);
-    for (row, first) in each[0].iter().enumerate() {
+    let mut rows = Vec::new();
+    for (row, first) in each.first().into_iter().flatten().enumerate() {
         if !each.iter().any(|one| one[row].is_there()) {
             continue;
         }
@@ -125,9 +155,9 @@ fn compared(all: &[Figures]) -> String {
         if let [_, second] = each.as_slice() {
             cells.push(difference(first, &second[row], alike));
         }
-        table.row(cells);
+        rows.push(cells);
     }
-    table.finish()
+    (headings, rows)
 }
 
 /// Returns the figures that say most.

@@ -61,7 +61,7 @@ pub(super) fn flushes(all: &[Figures]) -> String {
         "Each bar counts the flushes in one of {} equal parts of the recording.",
         said(all, |one| count(one.flushes.points.len() as u64))
     );
-    section("flushes", &heading, caption, &(content + &note(&part) + &note(&found(all))))
+    section(all, "flushes", &heading, caption, &(content + &note(&part) + &note(&found(all))))
 }
 
 /// Says how many flushes come from pages that were found at stops.

@@ -1,13 +1,11 @@
 //! Pieces of a page.
+use super::{behind, glossary};
 use crate::report::collect::Figures;
 use crate::report::draw::escape;
 
-/// Widths of pictures in pixels: one across the page, one beside another, one on a tablet or in
-/// half a window, one on a phone.
-const WHOLE: f64 = 960.0;
-const HALF: f64 = 472.0;
-const MIDDLE: f64 = 620.0;
-const SLIM: f64 = 336.0;
+/// Widths that each picture is drawn for, in pixels, and their classes. The style sheet shows the
+/// one that comes nearest to the width of its panel, scaled by 0.7 to 1.4.
+const WIDTHS: [(f64, &str); 4] = [(336.0, "w336"), (480.0, "w480"), (680.0, "w680"), (960.0, "w960")];
 
 /// Returns the name of a trace on the page: its own, with a letter if there are several.
 pub(super) fn name(n: usize, all: &[Figures]) -> String {
@@ -16,7 +14,7 @@ pub(super) fn name(n: usize, all: &[Figures]) -> String {
 }
 
 /// Returns the letter of a trace, or its number after the last letter.
-pub(super) fn letter(n: usize) -> String {
+pub(in crate::report) fn letter(n: usize) -> String {
     u8::try_from(n)
         .ok()
         .filter(|n| *n < 26)
@@ -34,10 +32,19 @@ pub(super) fn said(all: &[Figures], value: impl Fn(&Figures) -> String) -> Strin
     }
 }
 
-/// Returns a section with a picture or a table for each trace. `heading` and `caption` are text.
-pub(super) fn section(id: &str, heading: &str, caption: &str, content: &str) -> String {
-    let (heading, caption) = (escape(heading), escape(caption));
-    format!("<section id=\"{id}\">\n<h2>{heading}</h2>\n<p>{caption}</p>\n{content}</section>\n")
+/// Returns a section with a picture or a table for each trace, and links to their data. `heading`
+/// and `caption` are text.
+pub(super) fn section(all: &[Figures], id: &str, heading: &str, caption: &str, content: &str) -> String {
+    let (heading, caption, links) = (escape(heading), glossary::explain(caption), behind::links(all, id));
+    format!(
+        "<section id=\"{id}\">\n<h2>{heading}{}</h2>\n<p>{caption}</p>\n{content}{links}</section>\n",
+        anchor(id)
+    )
+}
+
+/// Returns a link from a heading to its own section.
+pub(super) fn anchor(id: &str) -> String {
+    format!(" <a class=\"anchor\" href=\"#{id}\" aria-label=\"Link to this part\">#</a>")
 }
 
 /// Returns a note, as text, under a picture.
@@ -47,10 +54,18 @@ pub(super) fn note(text: &str) -> String {
 
 /// Draws a picture for each trace, for each width that it may be shown at.
 pub(super) fn pictures(all: &[Figures], draw: impl Fn(&Figures, f64) -> String) -> String {
-    let wide = if all.len() > 1 { HALF } else { WHOLE };
+    pictures_with(all, draw, |_| String::new())
+}
+
+/// As [`pictures`], with more HTML below each.
+pub(super) fn pictures_with(
+    all: &[Figures],
+    draw: impl Fn(&Figures, f64) -> String,
+    below: impl Fn(&Figures) -> String,
+) -> String {
     panels(all, |one| {
-        let draw = |class, width| format!("<div class=\"{class}\">{}</div>", draw(one, width));
-        draw("wide", wide) + &draw("middle", MIDDLE) + &draw("slim", SLIM) + "\n"
+        let each = WIDTHS.map(|(width, class)| format!("<div class=\"{class}\">{}</div>", draw(one, width)));
+        each.concat() + "\n" + &below(one)
     })
 }
 

@@ -35,5 +35,5 @@ pub(super) fn large(all: &[Figures]) -> String {
         }
         table.finish()
     });
-    section("large", &heading, caption, &content)
+    section(all, "large", &heading, caption, &content)
 }

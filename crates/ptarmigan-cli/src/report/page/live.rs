@@ -1,5 +1,5 @@
 //! Table pages that are alive.
-use super::html::{note, pictures, said, section};
+use super::html::{note, pictures, pictures_with, said, section};
 use super::{most, x_axis};
 use crate::report::collect::{Figures, LivePoint};
 use crate::report::draw::{Layer, Rows, Stack};
@@ -31,24 +31,27 @@ pub(super) fn levels(all: &[Figures]) -> String {
              the memory in tables."
         );
     }
-    let end = 1.12 * most(all, peak);
-    let content = pictures(all, |one, width| {
-        let layer = |level: usize| Layer {
-            class: LEVELS[level.min(LEVELS.len() - 1)],
-            label: one.facts.levels[level].to_uppercase(),
-            values: one.live.points.iter().map(|point| point.levels[level].into()).collect(),
-        };
-        let layers: Vec<Layer> = (0..one.facts.levels.len()).map(layer).collect();
-        let mark = one.live.peak().map(|(part, total)| {
-            (part, format!("{} tables, {}", count(total.into()), size(one.facts.peak_table_bytes)))
-        });
-        let label = format!("Table pages alive by level, at most {}", one.facts.peak_live_tables);
-        Stack { layers: &layers, x: x_axis(all, one), y_end: end, mark }.draw(width, &label)
-    });
+    let content = pictures(all, |one, width| picture(all, one, width));
     let no_times = all.iter().any(|one| !one.facts.is_time());
     let axis =
         if no_times { "A recording without times is shown over the number of its events." } else { "" };
-    section("live", &heading, &caption, &(content + &note(axis)))
+    section(all, "live", &heading, &caption, &(content + &note(axis)))
+}
+
+/// Draws the tables of a trace by level, on a scale for all traces.
+pub(in crate::report) fn picture(all: &[Figures], one: &Figures, width: f64) -> String {
+    let layer = |level: usize| Layer {
+        class: LEVELS[level.min(LEVELS.len() - 1)],
+        label: one.facts.levels[level].to_uppercase(),
+        values: one.live.points.iter().map(|point| point.levels[level].into()).collect(),
+    };
+    let layers: Vec<Layer> = (0..one.facts.levels.len()).map(layer).collect();
+    let mark = one.live.peak().map(|(part, total)| {
+        (part, format!("{} tables, {}", count(total.into()), size(one.facts.peak_table_bytes)))
+    });
+    let label = format!("Table pages alive by level, at most {}", one.facts.peak_live_tables);
+    let y_end = 1.12 * most(all, peak);
+    Stack { layers: &layers, x: x_axis(all, one), y_end, mark }.draw(width, &label)
 }
 
 /// By program.
@@ -61,26 +64,21 @@ pub(super) fn programs(all: &[Figures]) -> String {
         let values = one.live.points.iter().flat_map(|point| &point.programs);
         f64::from(values.max().copied().unwrap_or(0))
     });
-    let content = pictures(all, |one, width| {
-        let rows: Vec<(String, String, Vec<f64>)> = one
-            .live
-            .programs
-            .iter()
-            .enumerate()
-            .map(|(n, program)| {
-                let values: Vec<f64> = one.live.points.iter().map(|point| point.programs[n].into()).collect();
-                let most = values.iter().copied().fold(0.0, f64::max) as u64;
-                let mut said = format!("at most {}", count(most));
-                if program.starts > 0 {
-                    said = format!("{}, {said}", plural(program.starts, "start"));
+    let draw = |one: &Figures, width| {
+        let (high, _) = split(one, end);
+        let rows: Vec<(String, String, Vec<f64>)> = high
+            .into_iter()
+            .map(|row| {
+                let mut said = format!("at most {}", count(row.most));
+                if row.starts > 0 {
+                    said = format!("{}, {said}", plural(row.starts, "start"));
                 }
-                (program.label.clone(), said, values)
+                (row.label.to_owned(), said, row.values)
             })
-            // A row without any table is left out.
-            .filter(|(_, _, values)| values.iter().any(|tables| *tables > 0.0))
             .collect();
         Rows { rows: &rows, x: x_axis(all, one), y_end: end }.draw(width, "Table pages alive by program")
-    });
+    };
+    let content = pictures_with(all, draw, |one| note(&flat(&split(one, end).1)));
     let nameless =
         all.iter().any(|one| one.live.programs.iter().any(|program| program.label.starts_with("image of")));
     let names = if nameless {
@@ -89,7 +87,42 @@ pub(super) fn programs(all: &[Figures]) -> String {
     } else {
         ""
     };
-    section("programs", &heading, caption, &(content + &note(names)))
+    section(all, "programs", &heading, caption, &(content + &note(names)))
+}
+
+/// A row of the picture by program.
+struct Row<'a> {
+    label: &'a str,
+    starts: u64,
+    most: u64,
+    values: Vec<f64>,
+}
+
+/// Rows below this part of the scale look like a line: they would be less than 2 pixels high.
+const FLAT: f64 = 0.05;
+
+/// Returns the rows that are drawn, and those that are named in one line because they are flat. A
+/// single flat row is drawn, and one without any table is left out.
+fn split(one: &Figures, end: f64) -> (Vec<Row<'_>>, Vec<Row<'_>>) {
+    let rows = one.live.programs.iter().enumerate().map(|(n, program)| {
+        let values: Vec<f64> = one.live.points.iter().map(|point| point.programs[n].into()).collect();
+        let most = values.iter().copied().fold(0.0, f64::max) as u64;
+        Row { label: &program.label, starts: program.starts, most, values }
+    });
+    let (flat, mut high): (Vec<Row<'_>>, Vec<Row<'_>>) =
+        rows.filter(|row| row.most > 0).partition(|row| row.most as f64 <= FLAT * end);
+    if flat.len() < 2 {
+        high.extend(flat);
+        return (high, Vec::new());
+    }
+    (high, flat)
+}
+
+/// Names the rows that are flat.
+fn flat(rows: &[Row<'_>]) -> String {
+    let Some(most) = rows.iter().map(|row| row.most).max() else { return String::new() };
+    let labels: Vec<&str> = rows.iter().map(|row| row.label).collect();
+    format!("Too low to draw, with at most {} at a time: {}.", plural(most, "table"), labels.join(", "))
 }
 
 fn largest(one: &Figures) -> String {

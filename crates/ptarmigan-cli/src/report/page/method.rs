@@ -29,5 +29,9 @@ pub(super) fn method(all: &[Figures]) -> String {
             .to_owned(),
     ];
     let paragraphs: String = paragraphs.iter().map(|text| format!("<p>{}</p>\n", escape(text))).collect();
-    format!("<footer>\n{paragraphs}<p>ptarmigan {}</p>\n</footer>\n", env!("CARGO_PKG_VERSION"))
+    format!(
+        "<footer>\n{paragraphs}<p>Documents: docs/report.md (this page), docs/advise.md, docs/recording.md, \
+         book/src/report.md. ptarmigan {}</p>\n</footer>\n",
+        env!("CARGO_PKG_VERSION")
+    )
 }

@@ -1,6 +1,9 @@
 //! The page: one HTML document that needs no other files and no scripts.
+mod advice;
+mod behind;
 mod facts;
 mod flushes;
+mod glossary;
 mod html;
 mod large;
 mod live;
@@ -13,8 +16,13 @@ mod times;
 
 use super::collect::Figures;
 use super::draw::{Unit, XAxis, escape};
-use html::{letter, name};
+use html::name;
 use style::STYLE;
+
+pub(super) use advice::{FIGURE as ADVICE_FIGURE, SHOWN as ADVICE_SHOWN, sentence};
+pub(super) use facts::{lead_lines, rows, time_lines};
+pub(super) use html::letter;
+pub(super) use live::picture as live_picture;
 
 /// Returns the page about these traces, of which there is at least one.
 pub(super) fn page(all: &[Figures]) -> String {
@@ -28,23 +36,76 @@ pub(super) fn page(all: &[Figures]) -> String {
         env!("CARGO_PKG_VERSION"),
         escape(&title)
     );
-    html += &format!("<h1>{}</h1>\n", escape(&title));
+    html += &format!("<header>\n<h1>{}</h1>\n", escape(&title));
     html += &facts::lead(all);
     html += &warnings(all);
+    html += "</header>\n";
+    let (parts, folded) = parts(all);
+    html += &advice::advice(all);
     html += &facts::facts(all);
-    html += &live::levels(all);
-    html += &live::programs(all);
-    html += &tables::fullness(all);
-    html += &tables::lifetimes(all);
-    html += &tables::causes(all);
-    html += &policies::side_by_side(all);
-    html += &policies::latency(all);
-    html += &policies::kept(all);
-    html += &flushes::flushes(all);
-    html += &large::large(all);
-    html += &placed::placed(all);
+    html += &contents(&parts, &folded);
+    let bodies = |parts: &[Part]| parts.iter().map(|part| part.html.as_str()).collect::<String>();
+    html += &format!("<main>\n{}", bodies(&parts));
+    html += &format!(
+        "<details id=\"kernel\">\n<summary><h2>For kernel developers</h2> {}</summary>\n\
+         <div class=\"folded\">\n{}</div>\n</details>\n</main>\n",
+        folded.iter().map(|part| part.title).collect::<Vec<_>>().join(", "),
+        deeper(&bodies(&folded))
+    );
+    html += &glossary::glossary();
     html += &method::method(all);
     html + "</body>\n</html>\n"
+}
+
+/// A part of the page.
+struct Part {
+    id: &'static str,
+    /// Its name in the contents.
+    title: &'static str,
+    html: String,
+}
+
+/// Returns the parts for all readers, and those for kernel developers. Parts without content are
+/// left out.
+fn parts(all: &[Figures]) -> (Vec<Part>, Vec<Part>) {
+    let part = |id, title, html| Part { id, title, html };
+    let mut parts = vec![
+        part("live", "table pages alive", live::levels(all)),
+        part("programs", "by program", live::programs(all)),
+        part("fullness", "how full", tables::fullness(all)),
+        part("lifetimes", "lives", tables::lifetimes(all)),
+        part("causes", "causes", tables::causes(all)),
+        part("flushes", "TLB flushes", flushes::flushes(all)),
+        part("large", "large pages", large::large(all)),
+        part("userpte", "low memory", placed::placed(all)),
+    ];
+    parts.retain(|part| !part.html.is_empty());
+    let folded = vec![
+        part("policies", "policies", policies::side_by_side(all)),
+        part("latency", "latency", policies::latency(all)),
+        part("kept", "memory kept", policies::kept(all)),
+    ];
+    (parts, folded)
+}
+
+/// Returns links to all parts.
+fn contents(parts: &[Part], folded: &[Part]) -> String {
+    let link = |id: &str, title: &str| format!("<li><a href=\"#{id}\">{title}</a></li>\n");
+    let links = |parts: &[Part]| parts.iter().map(|part| link(part.id, part.title)).collect::<String>();
+    format!(
+        "<nav aria-label=\"Contents\">\n<ul>\n{}{}{}{}</ul>\n</nav>\n",
+        links(parts),
+        link("kernel", "for kernel developers:"),
+        links(folded),
+        link("glossary", "glossary")
+    )
+}
+
+/// Returns sections with their headings one level deeper. Text has no markup that could be taken
+/// for a heading.
+fn deeper(html: &str) -> String {
+    let html = html.replace("<h3>", "<h4>").replace("</h3>", "</h4>");
+    html.replace("<h2>", "<h3>").replace("</h2>", "</h3>")
 }
 
 /// Returns the facts that a reader must know before trusting a figure.

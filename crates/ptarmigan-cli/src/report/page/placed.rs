@@ -49,5 +49,5 @@ pub(super) fn placed(all: &[Figures]) -> String {
         table.finish()
     });
     let under = "Peaks of low and of high memory are each its own; they need not fall on one moment.";
-    section("userpte", &heading, caption, &(content + &note(under)))
+    section(all, "userpte", &heading, caption, &(content + &note(under)))
 }

@@ -55,7 +55,7 @@ pub(super) fn side_by_side(all: &[Figures]) -> String {
         "Misses for each table that was alive at the peak: {misses}. 1 is the least that any policy can have. \
          In brackets: the number of lists of a historic policy."
     );
-    section("policies", &heading, caption, &(content + &note(&under)))
+    section(all, "policies", &heading, caption, &(content + &note(&under)))
 }
 
 /// Times of allocations by level, as the patch of 2007 printed them, and their distributions.
@@ -93,7 +93,7 @@ pub(super) fn latency(all: &[Figures]) -> String {
     content += &pictures(all, histograms);
     let under = "Each field: single calls by their time, on one logarithmic scale; the highest column fills the \
                  field. The dotted line is the 99th percentile. The leftmost columns are below the clock's resolution.";
-    section("latency", heading, &caption, &(content + &note(under)))
+    section(all, "latency", heading, &caption, &(content + &note(under)))
 }
 
 fn histograms(one: &Figures, width: f64) -> String {
@@ -168,5 +168,5 @@ pub(super) fn kept(all: &[Figures]) -> String {
         }
         .draw(width, "Memory kept by each policy")
     });
-    section("kept", &heading, caption, &content)
+    section(all, "kept", &heading, caption, &content)
 }

@@ -13,10 +13,11 @@ mod tests {
     const GRAPHIC: f64 = 3.0;
 
     /// Colours in front, their backgrounds, and the least contrast.
-    const PAIRS: [(&str, &str, f64); 20] = [
+    const PAIRS: [(&str, &str, f64); 21] = [
         ("fg", "bg", TEXT),
         ("fg", "warn-bg", TEXT),
         ("muted", "bg", TEXT),
+        ("link", "bg", TEXT),
         ("warn", "warn-bg", TEXT),
         ("warn", "bg", GRAPHIC),
         ("axis", "bg", GRAPHIC),

@@ -57,7 +57,7 @@ pub(super) fn fullness(all: &[Figures]) -> String {
     } else {
         String::new()
     };
-    section("fullness", &heading, &caption, &(content + &note(&empty)))
+    section(all, "fullness", &heading, &caption, &(content + &note(&empty)))
 }
 
 /// How long tables lived.
@@ -96,7 +96,7 @@ pub(super) fn lifetimes(all: &[Figures]) -> String {
     } else {
         String::new()
     };
-    section("lifetimes", &heading, &caption, &(content + &note(&cut)))
+    section(all, "lifetimes", &heading, &caption, &(content + &note(&cut)))
 }
 
 /// Returns the table of operations that made and took tables.
@@ -118,9 +118,13 @@ pub(super) fn causes(all: &[Figures]) -> String {
         most(all, |one| rows(one).iter().map(CauseRow::total).max().unwrap_or(0) as f64)
     };
     let mut content = String::new();
-    for (title, rows) in [
-        ("Made by", (|one| &one.tables.made_by) as fn(&Figures) -> &[CauseRow]),
-        ("Taken by", |one| &one.tables.taken_by),
+    for (title, label, rows) in [
+        (
+            "Made by",
+            "Table pages by the operation that made them",
+            (|one| &one.tables.made_by) as fn(&Figures) -> &[CauseRow],
+        ),
+        ("Taken by", "Table pages by the operation that took them", |one| &one.tables.taken_by),
     ] {
         content += &format!("<h3>{title}</h3>\n");
         let end = end(rows);
@@ -137,10 +141,10 @@ pub(super) fn causes(all: &[Figures]) -> String {
                 .collect();
             let key: Vec<(&str, &str)> =
                 LEVELS.into_iter().zip(KEYS.into_iter().take(one.facts.levels.len())).collect();
-            Bars { bars: &bars, end, key: &key, room: (76.0, 118.0) }.draw(width, title)
+            Bars { bars: &bars, end, key: &key, room: (76.0, 118.0) }.draw(width, label)
         });
     }
-    section("causes", &heading, caption, &(content + &explained(all)))
+    section(all, "causes", &heading, caption, &(content + &explained(all)))
 }
 
 const KEYS: [&str; 5] = ["PTE", "PMD", "PUD", "PGD", "above"];

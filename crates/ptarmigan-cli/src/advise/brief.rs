@@ -1,0 +1,54 @@
+//! Finds advice for the author of a program in short form, for a page of other figures.
+use super::args::AdviseArgs;
+use crate::measure::page_prices::PagePrices;
+use clap::Parser;
+use ptarmigan_replay::{Context, Failure, Trace};
+use serde::Serialize;
+
+/// A piece of advice, in short.
+#[derive(Clone, Debug, Serialize)]
+pub struct Brief {
+    /// The change that it advises, in a few words.
+    pub title: String,
+    /// The saving, as sentences.
+    pub figure: String,
+}
+
+/// How much advice costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    rounds: u8,
+    prices: Option<PagePrices>,
+}
+
+impl Effort {
+    /// Replays each side once: counts decide, and are the same in each run.
+    pub const COUNTS: Effort = Effort { rounds: 0, prices: None };
+
+    /// Replays each side five times and measures prices of pages, as `ptarmigan advise` does. To be
+    /// called before traces are read: prices are measured with forks, which a large process makes
+    /// dear.
+    pub fn timed() -> Self {
+        Effort { rounds: 5, prices: PagePrices::measure().ok() }
+    }
+}
+
+/// The options of `ptarmigan advise` as a command line of its own.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: AdviseArgs,
+}
+
+/// Returns the advice for a recorded program, the most valuable first, from replays on a machine of
+/// `memory` bytes.
+///
+/// # Errors
+/// If a replay fails, or memory runs out.
+pub fn brief(trace: Trace, memory: u64, effort: Effort) -> Result<Vec<Brief>, Failure> {
+    let Effort { rounds, prices } = effort;
+    let line = ["advise", "--rounds", &rounds.to_string(), "--memory", &memory.to_string(), "-"];
+    let Line { args } = Line::try_parse_from(line).context("advice")?;
+    let advice = super::one(trace, &args, None, prices)?.advice;
+    Ok(advice.into_iter().map(|piece| Brief { title: piece.title, figure: piece.figure }).collect())
+}

@@ -1,0 +1,51 @@
+//! Advice, in short, at the top of the page.
+use super::html::{anchor, panels};
+use crate::report::collect::Figures;
+use crate::report::draw::escape;
+use crate::report::words::{plural, sentences};
+
+/// Pieces that are shown; the command prints all of them.
+pub(in crate::report) const SHOWN: usize = 3;
+
+/// About the most characters of a figure: the command prints all of it.
+pub(in crate::report) const FIGURE: usize = 260;
+
+/// Returns the advice for each trace; empty if it was not asked for.
+pub(super) fn advice(all: &[Figures]) -> String {
+    if all.iter().all(|one| one.advice.is_none()) {
+        return String::new();
+    }
+    let content = panels(all, |one| {
+        let Some(advice) = &one.advice else { return String::new() };
+        if let Some(problem) = &advice.problem {
+            return format!("<p>Advice was looked for in vain: {}.</p>\n", escape(problem));
+        }
+        if advice.pieces.is_empty() {
+            return "<p>No change that was tried helps.</p>\n".to_owned();
+        }
+        let mut html = "<ol class=\"advice\">\n".to_owned();
+        for piece in advice.pieces.iter().take(SHOWN) {
+            let (title, figure) = (escape(&sentence(&piece.title)), escape(sentences(&piece.figure, FIGURE)));
+            html += &format!("<li><strong>{title}</strong> {figure}</li>\n");
+        }
+        html += "</ol>\n";
+        let more = advice.pieces.len().saturating_sub(SHOWN);
+        let more = if more > 0 {
+            format!("{} more, the ways", plural(more as u64, "piece"))
+        } else {
+            "The ways".to_owned()
+        };
+        html + &format!(
+            "<p class=\"note\">{more} to do it, and the limits of each figure: <code>ptarmigan advise</code>, \
+             docs/advise.md.</p>\n"
+        )
+    });
+    format!("<section id=\"advice\">\n<h2>What would help{}</h2>\n{content}</section>\n", anchor("advice"))
+}
+
+/// Returns a title as a sentence.
+pub(in crate::report) fn sentence(title: &str) -> String {
+    let mut letters = title.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).chain(['.']).collect()
+}

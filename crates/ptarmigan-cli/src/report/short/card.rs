@@ -1,0 +1,76 @@
+//! A card of 1200 by 630 pixels, the size that pages which show a link ask for: one picture, three
+//! numbers, one piece of advice.
+//!
+//! It stands alone, so its colours are in it, and it is light in every setting.
+use super::{cut, name};
+use crate::report::collect::Figures;
+use crate::report::draw::{escape, placed};
+use crate::report::page;
+use std::fmt::Write;
+
+const STYLE: &str = "text{font-family:system-ui,'Segoe UI','Liberation Sans','DejaVu Sans',sans-serif;fill:#1b1f23}\
+    .bg{fill:#fff}.rule{fill:#0b62ab}\
+    svg svg text{font-size:13px}.m{font-size:12px;fill:#57606a}\
+    .g{stroke:#e4e7eb;fill:none}.a{stroke:#828b96;fill:none}.mark{fill:#1b1f23}\
+    .f0{fill:#0b62ab}.f1{fill:#b5620a}.f2{fill:#2a8a61}.f3{fill:#a2528f}.shade{fill:#e9ecf0;stroke:#828b96}\
+    .name{font-size:38px;font-weight:600}.line{font-size:20px;fill:#57606a}\
+    .value{font-size:40px;font-weight:600}.what{font-size:18px;fill:#57606a}.advice{font-size:21px;font-weight:600}";
+
+const WIDTH: f64 = 1200.0;
+const MARGIN: f64 = 48.0;
+const INNER: f64 = WIDTH - 2.0 * MARGIN;
+/// Traces that have a picture.
+const TRACES: usize = 2;
+/// The numbers on the card, in the words of the page.
+const NUMBERS: [&str; 3] = ["page faults", "table pages made", "memory in tables, at most"];
+
+/// Returns the card as an SVG document.
+pub(in crate::report) fn card(all: &[Figures]) -> String {
+    let shown = &all[..all.len().min(TRACES)];
+    let mut body = String::new();
+    let mut text = |x: f64, y: f64, class: &str, text: &str| {
+        // A string takes all that is written to it.
+        let text = escape(text);
+        let _ = writeln!(body, r#"<text x="{x}" y="{y}" class="{class}">{text}</text>"#);
+    };
+    let names: Vec<String> = shown.iter().map(|one| name(one, 46 / shown.len())).collect();
+    let title = cut(&format!("Page tables: {}", names.join(" → ")), 52);
+    text(MARGIN, 76.0, "name", &title);
+    for (n, line) in page::lead_lines(shown).iter().enumerate() {
+        text(MARGIN, 116.0 + 28.0 * n as f64, "line", &cut(line, 108));
+    }
+    let (_, rows) = page::rows(shown);
+    for (n, what) in NUMBERS.iter().enumerate() {
+        let Some(row) = rows.iter().find(|row| row[0] == *what) else { continue };
+        let x = MARGIN + INNER / 3.0 * n as f64;
+        let values: Vec<&str> = row.iter().skip(1).take(shown.len()).map(String::as_str).collect();
+        text(x, 210.0, "value", &cut(&values.join(" → "), 20));
+        let change = row.get(3).map_or(String::new(), |change| format!(": {change}"));
+        text(x, 238.0, "what", &cut(&format!("{what}{change}"), 44));
+    }
+    text(MARGIN, 606.0, "advice", &cut(&advice(shown), 98));
+    let wide = (INNER - 24.0 * (shown.len() as f64 - 1.0)) / shown.len() as f64;
+    for (n, one) in shown.iter().enumerate() {
+        // Two pictures are drawn wider than they are shown, as their keys stand beside them.
+        let drawn = page::live_picture(shown, one, wide.max(640.0));
+        let x = MARGIN + (wide + 24.0) * n as f64;
+        body += &placed(&drawn, (x, 262.0), (wide, 300.0));
+    }
+    let label = escape(&title);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1200 630\" width=\"1200\" height=\"630\" \
+         role=\"img\" aria-label=\"{label}\">\n<title>{label}</title>\n<style>{STYLE}</style>\n\
+         <rect width=\"1200\" height=\"630\" class=\"bg\"/>\n<rect width=\"12\" height=\"630\" class=\"rule\"/>\n\
+         {body}</svg>\n"
+    )
+}
+
+/// Returns the line of advice: the first piece of the last trace that has any, else the reason.
+fn advice(all: &[Figures]) -> String {
+    let Some(advice) = all.iter().rev().find_map(|one| one.advice.as_ref()) else { return String::new() };
+    match advice.pieces.first() {
+        Some(piece) => format!("→ {}", page::sentence(&piece.title)),
+        None if advice.problem.is_some() => String::new(),
+        None => "No change that was tried helps.".to_owned(),
+    }
+}

@@ -1,0 +1,99 @@
+//! A comment for a pull request, in GitHub's Markdown.
+use super::{cut, name};
+use crate::report::collect::Figures;
+use crate::report::page;
+use crate::report::words::sentences;
+
+/// Traces that have a column. GitHub takes 65,536 characters, and a column takes less than 1,000.
+const TRACES: usize = 16;
+/// The most characters of a first line, of a title and of a figure.
+const LINE: usize = 400;
+
+/// Returns the comment.
+pub(in crate::report) fn markdown(all: &[Figures]) -> String {
+    let shown = &all[..all.len().min(TRACES)];
+    let names: Vec<String> = shown.iter().map(|one| text(&name(one, 60))).collect();
+    let mut out = format!("### Page tables: {}\n\n", names.join(" and "));
+    for (line, times) in page::lead_lines(shown).iter().zip(page::time_lines(shown)) {
+        if let Some(times) = times {
+            out += &format!("**{}**\n\n", text(&cut(&times, LINE)));
+        }
+        out += &format!("{}\n\n", text(&cut(line, LINE)));
+    }
+    if all.len() > TRACES {
+        out += &format!("{} more traces are left out.\n\n", all.len() - TRACES);
+    }
+    for (n, one) in shown.iter().enumerate() {
+        for warning in &one.warnings {
+            let of = if shown.len() > 1 { format!("{}: ", page::letter(n)) } else { String::new() };
+            out += &format!("> {of}{}\n\n", text(&cut(warning, LINE)));
+        }
+    }
+    let (headings, rows) = page::rows(shown);
+    let row = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| text(&cut(cell, 60))).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    out += &row(&headings);
+    out += &format!("|---|{}\n", "--:|".repeat(headings.len().saturating_sub(1)));
+    for cells in &rows {
+        out += &row(cells);
+    }
+    for (n, one) in shown.iter().enumerate() {
+        let Some(advice) = &one.advice else { continue };
+        let of = if shown.len() > 1 { format!(" for {}", page::letter(n)) } else { String::new() };
+        out += &format!("\n**What would help{of}**\n\n");
+        if let Some(problem) = &advice.problem {
+            out += &format!("Advice was looked for in vain: {}.\n", text(&cut(problem, LINE)));
+        } else if advice.pieces.is_empty() {
+            out += "No change that was tried helps.\n";
+        }
+        for (number, piece) in advice.pieces.iter().take(page::ADVICE_SHOWN).enumerate() {
+            let title = text(&page::sentence(&cut(&piece.title, LINE)));
+            out += &format!(
+                "{}. **{title}** {}\n",
+                number + 1,
+                text(&cut(sentences(&piece.figure, page::ADVICE_FIGURE), LINE))
+            );
+        }
+    }
+    out
+}
+
+/// Returns text for Markdown: no character is markup, and GitHub sees neither a mention nor a
+/// reference nor an address in it.
+fn text(plain: &str) -> String {
+    let mut out = String::with_capacity(plain.len());
+    for c in plain.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '|' | '~' | '$' | '!' => {
+                out.push('\\');
+                out.push(c);
+            }
+            // A joiner without width parts what follows from what would make it a link.
+            '@' | '#' => {
+                out.push(c);
+                out.push('\u{2060}');
+            }
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out.replace("://", ":\u{2060}//").replace("www.", "www\u{2060}.").replace("GH-", "GH\u{2060}-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_neither_markup_nor_a_link() {
+        assert_eq!(text("a|b *c* `d`\n<e> & [f](g)"), "a\\|b \\*c\\* \\`d\\` &lt;e&gt; &amp; \\[f\\](g)");
+        for (plain, linked) in [("@user", "@user"), ("x#12", "#12"), ("http://h", "://"), ("www.h", "www.")] {
+            assert!(!text(plain).contains(linked), "{plain}");
+        }
+    }
+}
