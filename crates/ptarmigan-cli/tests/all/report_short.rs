@@ -46,6 +46,7 @@ fn names_are_text_in_a_comment_and_on_a_card() {
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     let svg = dir.read("card.svg");
     assert!(svg.contains("a|b`c`&lt;i&gt;*x*") && !svg.contains("<i>") && !svg.contains('\u{1}'), "{svg}");
+    assert!(svg.contains("Events were lost in recording"), "{svg}");
 }
 
 #[test]

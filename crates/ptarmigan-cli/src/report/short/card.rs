@@ -14,7 +14,7 @@ const STYLE: &str = "text{font-family:system-ui,'Segoe UI','Liberation Sans','De
     .g{stroke:#e4e7eb;fill:none}.a{stroke:#828b96;fill:none}.mark{fill:#1b1f23}\
     .f0{fill:#0b62ab}.f1{fill:#b5620a}.f2{fill:#2a8a61}.f3{fill:#a2528f}.shade{fill:#e9ecf0;stroke:#828b96}\
     .name{font-size:38px;font-weight:600}.line{font-size:20px;fill:#57606a}\
-    .value{font-size:40px;font-weight:600}.what{font-size:18px;fill:#57606a}.advice{font-size:21px;font-weight:600}";
+    .warn{fill:#b3420a}.value{font-size:40px;font-weight:600}.what{font-size:18px;fill:#57606a}.advice{font-size:21px;font-weight:600}";
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 48.0;
@@ -38,6 +38,10 @@ pub(in crate::report) fn card(all: &[Figures]) -> String {
     text(MARGIN, 76.0, "name", &title);
     for (n, line) in page::lead_lines(shown).iter().enumerate() {
         text(MARGIN, 116.0 + 28.0 * n as f64, "line", &cut(line, 108));
+    }
+    if shown.iter().any(|one| one.facts.lost > 0) {
+        let says = "Events were lost in recording: every figure is a guess.";
+        text(MARGIN, 116.0 + 28.0 * shown.len() as f64, "line warn", says);
     }
     let (_, rows) = page::rows(shown);
     for (n, what) in NUMBERS.iter().enumerate() {
