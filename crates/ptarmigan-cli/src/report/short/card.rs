@@ -36,8 +36,8 @@ pub(in crate::report) fn card(all: &[Figures]) -> String {
     let names: Vec<String> = shown.iter().map(|one| name(one, 46 / shown.len())).collect();
     let title = cut(&format!("Page tables: {}", names.join(" → ")), 52);
     text(MARGIN, 76.0, "name", &title);
-    for (n, line) in page::lead_lines(shown).iter().enumerate() {
-        text(MARGIN, 116.0 + 28.0 * n as f64, "line", &cut(line, 108));
+    for (n, (line, times)) in page::lead_lines(shown).iter().zip(page::time_lines(shown)).enumerate() {
+        text(MARGIN, 116.0 + 28.0 * n as f64, "line", &cut(times.as_ref().unwrap_or(line), 108));
     }
     if shown.iter().any(|one| one.facts.lost > 0) {
         let says = "Events were lost in recording: every figure is a guess.";
