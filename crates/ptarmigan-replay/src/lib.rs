@@ -69,7 +69,10 @@ pub use instruments::lives::Life;
 pub use instruments::measured::LevelTimes;
 pub use linux::{HugeFaults, SPLIT};
 pub use memory::{parse as parse_memory, parse_bytes};
-pub use observed::{Axis, Cause, Observation, ObservedTrace, PolicyRun, RecordedProgram};
+pub use observed::{
+    Axis, Cause, FunctionWork, Mapping, MappingKind, MappingTracker, MappingWork, Observation, ObservedTrace,
+    PageAt, PolicyRun, RecordedProgram, SpaceMap, Work, WorkSurvey,
+};
 pub use placed::{PlacedMachine, PlacedRun, PlacedTrace};
 pub use platform::{ReplayHost, WalkingMmu};
 pub use policy::{Choice, PolicyName};

@@ -241,7 +241,8 @@ pub enum Note {
         /// Which.
         Runtime,
     ),
-    /// The function that caused faults or a call of the task before.
+    /// The function that caused faults of the task, or makes a call. The note stands behind the fault
+    /// that was sampled, and before the call.
     Caller {
         /// The work.
         cause: Cause,

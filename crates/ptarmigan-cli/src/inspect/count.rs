@@ -2,7 +2,7 @@
 use super::events;
 use indicatif::ProgressBar;
 use ptarmigan_replay::account::{Account, TimesReport};
-use ptarmigan_replay::files;
+use ptarmigan_replay::{Work, WorkSurvey, files};
 use ptarmigan_trace::{CloneKind, FaultFlags, Kind, ReadError, Sampled, TraceFile, Unseen};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -60,6 +60,9 @@ pub struct Inspection {
     pub samples: VmPteStats,
     /// Times of calls and processes. `None` if the recording has none.
     pub times: Option<TimesReport>,
+    /// The work by mapping and by function.
+    #[serde(flatten)]
+    pub work: Work,
     /// Length of the file in bytes.
     pub bytes: u64,
     /// Bytes of the file per event.
@@ -197,12 +200,13 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
         }
         done.0.iter().map(HashSet::len).sum::<usize>() as u64
     };
-    let mut account = Account::new();
+    let (mut account, mut survey) = (Account::new(), WorkSurvey::default());
     let mut events = file.events()?;
     let mut n = 0u64;
     while let Some(e) = events.next() {
         let e = e?;
         account.add(&e, events.time());
+        survey.see(&e);
         n += 1;
         if n.is_multiple_of(1 << 16) {
             progress.set_position(n);
@@ -284,6 +288,7 @@ fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<
     for (_, rest) in regions.drain() {
         close(r, Some(rest));
     }
+    r.work = survey.finish(events.symbols());
     let mean = |sum: u64| sum as f64 / r.spaces.max(1) as f64;
     let touched = TouchedRegions {
         pages: mean(sums[0]),

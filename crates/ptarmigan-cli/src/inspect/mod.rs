@@ -1,7 +1,9 @@
 //! `ptarmigan inspect`: shows what a trace contains.
 mod count;
 mod events;
+mod share;
 mod text;
+mod work;
 
 use ptarmigan_bench::json::Document;
 use ptarmigan_replay::files;
@@ -23,6 +25,10 @@ pub struct InspectArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Write a copy of the trace to a new file, for others: without the names of files and
+    /// functions.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "events"])]
+    share: Option<PathBuf>,
     /// Print the events, one a line: number, milliseconds, CPU, task, kind, fields. Addresses are
     /// page numbers.
     #[arg(long, conflicts_with = "json", help_heading = "Events")]
@@ -49,11 +55,15 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     if args.events {
         return print_events(args).map(|()| ExitCode::SUCCESS);
     }
+    if let Some(to) = &args.share {
+        return share::share(args, to).map(|()| ExitCode::SUCCESS);
+    }
     let report = report(&args.file).map_err(|e| problem(args, &e))?;
     if args.json {
         print::stdout(&Document::new(&report).pretty().context("report")?)?;
     } else {
-        print::stdout(&text::table(&report, ptarmigan_bench::term::narrow().unwrap_or(text::COLUMNS)))?;
+        let width = ptarmigan_bench::term::narrow().unwrap_or(text::COLUMNS);
+        print::stdout(&(text::table(&report, width) + &work::tables(&report.work, width)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

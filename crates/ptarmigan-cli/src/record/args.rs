@@ -28,6 +28,13 @@ pub struct RecordArgs {
     /// Recording method.
     #[arg(long, value_enum, default_value = "auto")]
     pub(super) method: MethodChoice,
+    /// Write the names of mapped files into the trace, without their directories.
+    #[arg(long)]
+    pub(super) names: bool,
+    /// Sample the functions that cause faults and calls, and write their names and lines into the
+    /// trace.
+    #[arg(long)]
+    pub(super) symbols: bool,
     /// Compression level, 1 (fast) to 22 (small).
     #[arg(long, default_value_t = 19, value_parser = clap::value_parser!(i32).range(1..=22))]
     pub(super) level: i32,

@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn numbers_have_two_digits() {
-        let times = [0.94, 12.6, 3.14159, 0.0999, 0.0361, 0.00042].map(seconds_of);
+        let times = [0.94, 12.6, 3.13159, 0.0999, 0.0361, 0.00042].map(seconds_of);
         assert_eq!(times, ["0.94 s", "13 s", "3.1 s", "0.10 s", "36 ms", "420 µs"]);
         assert_eq!(thousands(rounded(315_728)), "316,000");
         assert_eq!([0, 7, 1234].map(|n| thousands(rounded(n))), ["0", "7", "1,230"]);

@@ -9,13 +9,17 @@
 //!    from. So counts are those of a whole replay on that policy.
 mod axis;
 mod causes;
+mod mappings;
 mod programs;
 mod repeat;
+mod work;
 
 pub use axis::Axis;
 pub use causes::Cause;
+pub use mappings::{Mapping, MappingKind, MappingTracker, PageAt, SpaceMap};
 pub use programs::{Programs, RecordedProgram};
 pub use repeat::PolicyRun;
+pub use work::{FunctionWork, MappingWork, Work, WorkSurvey};
 
 use super::counted::{CountedMachine, CountedRun};
 use super::input::schedule::Op;

@@ -33,9 +33,12 @@ pub(super) fn finish(
     notes: Notes,
     ending: Ending,
 ) -> Result<(), Failure> {
-    let Recording { method, mut unseen, cpus, kept, .. } = recording;
+    let Recording { method, mut unseen, cpus, kept, mappings, .. } = recording;
     let Some((source, spill)) = kept else { return Ok(()) };
     let mut finished = source.finish(&spill)?;
+    if let Some(mappings) = mappings {
+        finished.streams.extend(mappings.finish(&spill)?);
+    }
     let NotesRead { events, execs, largest, failed } = notes.read().context(SPILL)?;
     finished.streams.push(Stream { events: Box::new(events), cut: failed.is_some() });
     finished.failed = finished.failed.or(failed);
@@ -52,6 +55,7 @@ pub(super) fn finish(
     let name = args.name.clone().unwrap_or_else(|| largest.name(&name));
     let mut header = Header::new(&name, cpus, method);
     (header.unseen, header.huge) = (unseen, proc::huge_pages());
-    let deliveries = Deliveries { first, finished, execs, shown, cut };
+    let deliveries =
+        Deliveries { first, finished, execs, names: args.names, symbols: args.symbols, shown, cut };
     write(target, args.level, &header, &spill, deliveries)
 }

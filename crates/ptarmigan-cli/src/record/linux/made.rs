@@ -1,4 +1,5 @@
 //! Reads the result of an execve from `/proc`.
+use super::object::MappedObject;
 use super::system::proc::{self, Area, PAGE_SHIFT, Program};
 use ptarmigan_trace::{AreaKind, Prot};
 
@@ -16,6 +17,10 @@ pub(crate) struct Made {
     /// A 32-bit program.
     pub(crate) narrow: bool,
     pub(crate) areas: Vec<Area>,
+    /// The path of the program. It stays in temporary files.
+    pub(crate) program: String,
+    /// The objects of areas that have one.
+    pub(crate) objects: Vec<MappedObject>,
 }
 
 impl Made {
@@ -32,6 +37,9 @@ impl Made {
         for a in &self.areas {
             w.extend([a.start, a.pages, u64::from(a.prot.0) | (a.kind as u64) << 8]);
         }
+        MappedObject { path: self.program.clone(), ..MappedObject::default() }.encode(&mut w);
+        w.push(self.objects.len() as u64);
+        self.objects.iter().for_each(|object| object.encode(&mut w));
         w
     }
 
@@ -41,7 +49,7 @@ impl Made {
         let name: Vec<u8> = [word()?, word()?].iter().flat_map(|w| w.to_le_bytes()).collect();
         let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
         let narrow = word()? != 0;
-        let mut made = Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas: Vec::new() };
+        let mut made = Self { stack_end, arg_pages, heap, stack_limit, name, narrow, ..Self::default() };
         for _ in 0..word()? {
             let (start, pages, bits) = (word()?, word()?, word()?);
             let kind = match bits >> 8 {
@@ -51,6 +59,10 @@ impl Made {
                 _ => AreaKind::Special,
             };
             made.areas.push(Area { start, pages, prot: Prot(bits as u8), kind, ..Area::default() });
+        }
+        made.program = MappedObject::decode(&mut word)?.path;
+        for _ in 0..word()? {
+            made.objects.push(MappedObject::decode(&mut word)?);
         }
         Some(made)
     }
@@ -63,7 +75,8 @@ impl Made {
 
     /// Reads the result of an execve, from a task that is stopped at its end.
     pub(crate) fn look(pid: i32) -> Self {
-        let areas = proc::areas(pid);
+        let (areas, objects) = proc::mappings(pid);
+        let program = proc::program_path(pid);
         let Program { name, arguments, heap } = proc::program(pid).unwrap_or_default();
         let top = areas.iter().find(|a| a.kind == AreaKind::Stack).map_or(0, |a| a.start + a.pages);
         let args = arguments >> PAGE_SHIFT;
@@ -74,7 +87,7 @@ impl Made {
         let stack_end = (proc::USER_END >> PAGE_SHIFT) - 1;
         let stack_limit = proc::stack_limit(pid).unwrap_or(0);
         let narrow = proc::is_32_bit(pid);
-        Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas }
+        Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas, program, objects }
     }
 }
 
@@ -87,7 +100,11 @@ mod tests {
         let area = Area { start: 1, pages: 2, prot: Prot(5), kind: AreaKind::Stack, ..Area::default() };
         let (stack_limit, name) = (2048, "a program".to_owned());
         let areas = vec![area; 3];
-        let made = Made { stack_end: 7, arg_pages: 2, heap: 9, stack_limit, name, narrow: true, areas };
+        let object =
+            MappedObject { start: 1, pages: 2, path: "/lib/l".to_owned(), ..MappedObject::default() };
+        let (program, objects) = ("/bin/a program".to_owned(), vec![object; 2]);
+        let (stack_end, arg_pages, heap, narrow) = (7, 2, 9, true);
+        let made = Made { stack_end, arg_pages, heap, stack_limit, name, narrow, areas, program, objects };
         let mut words = made.encode().into_iter();
         assert_eq!(Made::decode(|| words.next()), Some(made));
     }

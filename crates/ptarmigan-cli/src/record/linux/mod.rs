@@ -7,12 +7,15 @@
 mod allowed;
 mod attach;
 mod builder;
+mod callers;
 mod finish;
 mod keeper;
 mod largest;
 mod made;
+mod object;
 mod raw;
 mod recording;
+mod runtimes;
 pub(super) mod session;
 mod sources;
 mod state;

@@ -1,4 +1,6 @@
 //! Raw events, as the sources deliver them: with times, process numbers and byte addresses.
+use super::callers::Sample;
+use super::object::MappedObject;
 use super::state::SpaceState;
 use super::system::counters::Counters;
 use super::system::pagemap::Found;
@@ -136,6 +138,10 @@ pub(crate) enum RawKind {
     StackLimit {
         pages: u64,
     },
+    /// A mapping of a file or of named memory was made.
+    Mapped(Box<MappedObject>),
+    /// Where the task caused a fault, or is about to make a call.
+    Sampled(Box<Sample>),
     /// The TLB was flushed; `u64::MAX` pages means all of it.
     TlbFlush {
         reason: u8,
@@ -232,6 +238,14 @@ impl Raw {
                 w.extend(found.iter().map(|f| f.word()));
             }
             RawKind::Advised { start, pages, advice } => w.extend([17, *start, *pages, u64::from(*advice)]),
+            RawKind::Mapped(object) => {
+                w.push(40);
+                object.encode(&mut w);
+            }
+            RawKind::Sampled(sample) => {
+                w.push(41);
+                sample.encode(&mut w);
+            }
             RawKind::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
             RawKind::Idle => w.push(11),
             RawKind::Switch { next, state } => w.extend([22, *next as u32 as u64, u64::from(*state)]),
@@ -310,6 +324,11 @@ impl Raw {
             (17, [start, pages, advice]) => {
                 RawKind::Advised { start: *start, pages: *pages, advice: *advice as u16 }
             }
+            (40, object) => {
+                let mut words = object.iter().copied();
+                RawKind::Mapped(Box::new(MappedObject::decode(|| words.next())?))
+            }
+            (41, sample) => RawKind::Sampled(Box::new(Sample::decode(sample)?)),
             (12, [tables, exit]) => RawKind::Tables { tables: *tables as u32, exit: *exit != 0 },
             (29, [tables]) => RawKind::LastTables { tables: *tables as u32 },
             (30, threads) => RawKind::ReadStart { threads: threads.iter().map(|pid| *pid as i32).collect() },
@@ -340,14 +359,23 @@ impl RawKind {
 
     /// Whether the task may be in the middle of a fault after this event as before it.
     pub(crate) fn is_beside(&self) -> bool {
-        matches!(self, Self::LockedToRead | Self::TlbFlush { .. } | Self::Idle)
+        matches!(
+            self,
+            Self::LockedToRead | Self::TlbFlush { .. } | Self::Idle | Self::Mapped(_) | Self::Sampled(_)
+        )
     }
 
     /// Whether the task may be in the middle of a fork after this event as before it.
     pub(crate) fn keeps_lock(&self) -> bool {
         matches!(
             self,
-            Self::Locked | Self::Released | Self::Clone { .. } | Self::TlbFlush { .. } | Self::Idle
+            Self::Locked
+                | Self::Released
+                | Self::Clone { .. }
+                | Self::TlbFlush { .. }
+                | Self::Idle
+                | Self::Mapped(_)
+                | Self::Sampled(_)
         )
     }
 }
@@ -355,6 +383,7 @@ impl RawKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ptarmigan_trace::Cause;
 
     #[test]
     fn words_and_back() {
@@ -381,6 +410,21 @@ mod tests {
                 Found { start: 512, pages: Found::LONGEST, private: false, exclusive: false, huge: true },
             ]),
             RawKind::Advised { start: 1, pages: 2, advice: 4 },
+            RawKind::Mapped(Box::new(MappedObject {
+                start: 1,
+                pages: 2,
+                path: "/a".to_owned(),
+                ..MappedObject::default()
+            })),
+            RawKind::Sampled(Box::new(Sample {
+                cause: Cause::Call(Call::Fork),
+                page: 1,
+                events: 61,
+                ip: 2,
+                sp: 3,
+                bp: 4,
+                stack: vec![5, 6, 7],
+            })),
             RawKind::TlbFlush { reason: 4, pages: u64::MAX },
             RawKind::Idle,
             RawKind::Switch { next: 4_000_001, state: 0x20 },

@@ -1,8 +1,10 @@
 //! A recording in progress, as the code that follows tasks sees it.
 use super::sources::Source;
+use super::sources::mappings::PerfMappings;
 use super::sources::spill::Spill;
 use super::stops::tracer::Surroundings;
 use indicatif::ProgressBar;
+use ptarmigan_replay::Failure;
 use ptarmigan_replay::terminal::{bar, print};
 use ptarmigan_trace::{Method, Unseen};
 use std::io::IsTerminal;
@@ -15,6 +17,8 @@ pub(super) struct Recording {
     progress: Option<ProgressBar>,
     /// Its events, until it is abandoned.
     pub(super) kept: Option<(Source, Spill)>,
+    /// Its mappings, beside events that come from tracepoints.
+    pub(super) mappings: Option<PerfMappings>,
 }
 
 impl Recording {
@@ -24,7 +28,19 @@ impl Recording {
         let cpus = source.cpus();
         // The command may write to the terminal, too.
         let shows = !std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-        Self { method, unseen, cpus, progress: shows.then(bar::spinner), kept: Some((source, spill)) }
+        let (progress, kept) = (shows.then(bar::spinner), Some((source, spill)));
+        Self { method, unseen, cpus, progress, kept, mappings: None }
+    }
+
+    /// Records mappings beside tracepoints, and samples of callers if they are wanted. Without them
+    /// a trace has the objects of areas that execve makes only.
+    pub(super) fn with_mappings(mut self, callers: bool) -> Self {
+        if let Some((Source::Tracefs(_), spill)) = &self.kept {
+            let say =
+                |e: &Failure| print::error(&format!("files that programs map are unknown: {}", e.message()));
+            self.mappings = PerfMappings::start(spill, callers).inspect_err(say).ok();
+        }
+        self
     }
 
     /// Takes the recording out, at its end. What is left follows tasks and keeps no event.
@@ -33,7 +49,8 @@ impl Recording {
             progress.finish_and_clear();
         }
         let Self { method, unseen, cpus, .. } = *self;
-        Self { method, unseen, cpus, progress: None, kept: self.kept.take() }
+        let (kept, mappings) = (self.kept.take(), self.mappings.take());
+        Self { method, unseen, cpus, progress: None, kept, mappings }
     }
 }
 
@@ -58,6 +75,6 @@ impl Surroundings for Recording {
     }
 
     fn abandon(&mut self) {
-        self.kept = None;
+        (self.kept, self.mappings) = (None, None);
     }
 }

@@ -60,7 +60,7 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
         None
     };
     let started = start.fork().context("starting the command")?;
-    let begun = begin(&started, instance, &spill, link).inspect_err(|_| {
+    let begun = begin(&started, instance, &spill, link, args.symbols).inspect_err(|_| {
         // The process holds files of the instance open, and the instance cannot be removed before
         // it is gone.
         sys::end(started.pid);
@@ -70,15 +70,16 @@ fn record(args: &RecordArgs, target: &Target, method: Method, link: Link) -> Res
         Ok(begun) => begun,
     };
     signals::pass_to(started.pid);
+    let mut recording = Recording::new(method, source, spill, 0).with_mappings(args.symbols);
     started.release().context("starting the command")?;
-    let mut recording = Recording::new(method, source, spill, 0);
     let until = args.duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut follower = match &listener {
         Some(listener) => {
-            let supervisor = Supervisor::new(notes, listener, started.pid, &mut recording);
-            Follower::Supervisor(Box::new(supervisor))
+            Follower::Supervisor(Box::new(Supervisor::new(notes, listener, started.pid, &mut recording)))
         }
-        None => Follower::Tracer(Box::new(Tracer::new(notes, started.pid, &mut recording))),
+        None => Follower::Tracer(Box::new(
+            Tracer::new(notes, started.pid, &mut recording).with_callers(args.symbols),
+        )),
     };
     let ended = follower.follow(until)?;
     let (notes, missed) = follower.take();
@@ -204,10 +205,11 @@ fn begin(
     instance: Option<Instance>,
     spill: &Spill,
     link: Link,
+    callers: bool,
 ) -> Result<(Source, Option<Listener>), Failure> {
     let Some(instance) = instance else {
         sys::seize(started.pid).map_err(|e| allowed::untraceable(started.pid, &e))?;
-        return Ok((Source::Perf(PerfFaults::start(&[started.pid], spill)?), None));
+        return Ok((Source::Perf(PerfFaults::start(&[started.pid], spill, callers)?), None));
     };
     sys::try_to_trace(started.pid).map_err(|e| allowed::untraceable(started.pid, &e))?;
     let listener = started

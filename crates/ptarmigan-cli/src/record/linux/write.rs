@@ -1,5 +1,6 @@
 //! Writes the trace: merges the raw events of all sources, and puts the file in place.
-use super::builder::{Seen, TraceBuilder};
+use super::builder::{CallersFound, Seen, TraceBuilder};
+use super::callers::{Callers, Files};
 use super::sources::merge::{Finished, Merge};
 use super::sources::spill::{NotedExecs, Spill};
 use super::target::Target;
@@ -24,6 +25,10 @@ pub(super) struct Deliveries {
     pub(super) first: First,
     pub(super) finished: Finished,
     pub(super) execs: NotedExecs,
+    /// Whether the names of mapped files are written.
+    pub(super) names: bool,
+    /// Whether callers are found for the samples.
+    pub(super) symbols: bool,
     /// The recorded command or processes, in messages.
     pub(super) shown: String,
     /// Why the recording ended early.
@@ -38,18 +43,28 @@ pub(super) fn write(
     spill: &Spill,
     deliveries: Deliveries,
 ) -> Result<(), Failure> {
-    let Deliveries { first, finished: Finished { streams, lost, failed }, mut execs, shown, cut } =
-        deliveries;
+    let Deliveries {
+        first,
+        finished: Finished { streams, lost, failed },
+        mut execs,
+        names,
+        symbols,
+        shown,
+        cut,
+    } = deliveries;
     let problem = target.problem();
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
     let writer = Writer::new(out, header, level).context(&problem)?;
     let progress = bar::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
-    let mut model = match first {
+    let model = match first {
         First::Command(pid) => TraceBuilder::new(writer, pid, &mut lookup),
         First::Attached => TraceBuilder::attached(writer, &mut lookup),
     };
+    let files = Files::new();
+    let callers = symbols.then(|| Callers::new(&files));
+    let mut model = model.with_names(names).with_callers(callers);
     for (n, raw) in Merge::new(streams, spill.room.ended()).enumerate() {
         if n % (1 << 16) == 0 {
             progress.set_message(format!("writing: {n} events"));
@@ -61,12 +76,16 @@ pub(super) fn write(
         let why = failed.map(|e| format!(": {e}")).unwrap_or_default();
         return Err(Failure::new(format!("nothing of {shown} was recorded; {lost} events were lost{why}")));
     }
+    let callers = model.callers_found();
     let (writer, seen) = model.finish().context(&problem)?;
     let (_, summary) = writer.finish(lost + seen.refused).context(&problem)?;
     let file = target.install(&partial, header.name())?;
     let bytes = fs::metadata(&file).map(|m| m.len()).unwrap_or(0);
     print::error(&format!("{}: {}", file.display(), written(&summary, bytes)));
     gaps(&seen);
+    if symbols {
+        unknown_callers(&callers);
+    }
     if let Some(why) = cut {
         let of = match first {
             First::Command(_) => "the command",
@@ -75,6 +94,18 @@ pub(super) fn write(
         print::error(&format!("the recording ended before {of} did: {why}"));
     }
     Ok(())
+}
+
+/// Says of how many samples the caller is not known, and why.
+fn unknown_callers(found: &CallersFound) {
+    let (all, unknown) = found.samples;
+    print::error(&format!("callers of {}, {unknown} of them unknown", several(all, "sample")));
+    for (why, files) in &found.unknown {
+        let shown = files.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = files.len().saturating_sub(5);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        print::error(&format!("functions are unknown in {shown}{more}: the file {}", why.why()));
+    }
 }
 
 /// Says which parts of the command are missing.

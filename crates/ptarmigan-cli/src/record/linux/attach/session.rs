@@ -69,7 +69,8 @@ fn by_tracepoints(
 ) -> Result<Followed, Failure> {
     signals::hold();
     let instance = Instance::new(&spill)?;
-    let mut recording = Recording::new(Method::Tracefs, Source::Tracefs(instance), spill, WITHOUT_STOPS);
+    let mut recording = Recording::new(Method::Tracefs, Source::Tracefs(instance), spill, WITHOUT_STOPS)
+        .with_mappings(args.symbols);
     let all_ended = Watch::new(&args.pid, &mut notes, &mut recording).follow(until)?;
     let recording = recording.take();
     let notes = (!signals::orphaned()).then_some(notes);
@@ -83,10 +84,10 @@ fn by_stops(
     until: Option<Instant>,
 ) -> Result<Followed, Failure> {
     let seized = seize(&args.pid)?;
-    let faults = PerfFaults::start(&seized.tasks(), &spill).inspect_err(|_| seized.free())?;
+    let faults = PerfFaults::start(&seized.tasks(), &spill, args.symbols).inspect_err(|_| seized.free())?;
     seized.read(&mut notes);
     let mut recording = Recording::new(Method::Perf, Source::Perf(faults), spill, 0);
-    let mut tracer = Tracer::attached(notes, seized.stopped, &mut recording);
+    let mut tracer = Tracer::attached(notes, seized.stopped, &mut recording).with_callers(args.symbols);
     let ended = tracer.follow(until)?;
     tracer.detach(seize::last_look);
     let (notes, narrow) = tracer.take();

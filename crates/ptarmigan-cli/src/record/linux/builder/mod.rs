@@ -1,6 +1,8 @@
 //! Builds the trace: follows tasks and address spaces through the merged raw events.
+mod exec;
 mod exited;
 mod looks;
+mod objects;
 mod queue;
 mod syscall;
 mod tables;
@@ -8,10 +10,14 @@ mod timing;
 mod unread;
 
 use crate::record::linux::made::Made;
+use crate::record::linux::object::MappedObject;
 use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
 use exited::{Exited, ExitedTask};
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Name, Sampled, WriteError, Writer};
+use objects::{Describing, Program};
+use ptarmigan_trace::{
+    CloneKind, Event, FaultFlags, Kind, MapFlags, Note, Object, PlaceId, Sampled, WriteError, Writer,
+};
 use queue::Queue;
 use std::collections::HashMap;
 use std::io::Write;
@@ -39,6 +45,7 @@ struct SpaceUsers {
     still: u32,
     /// Where events have made tables.
     known: KnownTables,
+    program: Program,
 }
 
 struct TaskState {
@@ -56,6 +63,13 @@ struct TaskState {
     recorded: bool,
     /// The system call in progress, with its arguments and the place reserved for its event.
     call: Option<(MmCall, [u64; 5], Option<u64>)>,
+    /// The object that the `mmap` in progress has mapped.
+    object: Option<Box<MappedObject>>,
+    /// The stack that its last sample has copied, in bytes. The copy of the recorder's event may
+    /// fault where the stack ends.
+    copied: Option<(u64, u64)>,
+    /// The caller of the clone that it is about to make, where it was sampled.
+    clone_by: Option<Option<PlaceId>>,
     /// The places of the last two times that the task gave up a lock of an address space outside
     /// those system calls. A fork gives up the copy's lock and then its own space's, and stands
     /// where it gave up the first.
@@ -80,6 +94,9 @@ impl TaskState {
             held: None,
             recorded: true,
             call: None,
+            object: None,
+            clone_by: None,
+            copied: None,
             released: [None; 2],
             fault: None,
             exec: None,
@@ -130,6 +147,7 @@ pub(crate) struct TraceBuilder<'a, W: Write> {
     attached: bool,
     unread: UnreadProcesses,
     made: ExecLookup<'a>,
+    describing: Describing<'a>,
     /// The time of the raw event that is being processed.
     now: u64,
     timing: Timing,
@@ -138,6 +156,8 @@ pub(crate) struct TraceBuilder<'a, W: Write> {
     exited: Exited,
     pub(crate) seen: Seen,
 }
+
+pub(crate) use objects::CallersFound;
 
 impl<'a, W: Write> TraceBuilder<'a, W> {
     pub(crate) fn new(writer: Writer<W>, root: i32, made: ExecLookup<'a>) -> Self {
@@ -154,6 +174,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             attached: false,
             unread: UnreadProcesses::default(),
             made,
+            describing: Describing::default(),
             now: 0,
             timing: Timing::new(root),
             timed: Vec::new(),
@@ -250,7 +271,13 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     /// Handles an event of an unknown task: it is no descendant, or its clone arrives late.
     fn stranger(&mut self, raw: Raw) -> Result<(), WriteError> {
-        if matches!(raw.what, RawKind::Idle | RawKind::TlbFlush { .. }) || self.early_count >= MOST_EARLY {
+        let foreign = match raw.what {
+            RawKind::Idle | RawKind::TlbFlush { .. } => true,
+            // Those of all programs are reported.
+            RawKind::Mapped(_) | RawKind::Sampled(_) => !self.early.contains_key(&raw.pid),
+            _ => false,
+        };
+        if foreign || self.early_count >= MOST_EARLY {
             self.seen.foreign += 1;
             return Ok(());
         }
@@ -269,6 +296,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     // The kernel already writes to the new address space.
                     task.exec = None;
                     self.exec(pid, when)?;
+                }
+                let user = code & u64::from(FaultFlags::USER) != 0;
+                let of_recorder = self.tasks.get_mut(&pid).and_then(|task| task.copied.take());
+                if of_recorder.is_some_and(|(from, to)| !user && (from..to).contains(&address)) {
+                    return Ok(());
                 }
                 if address < USER_END {
                     let flags = FaultFlags((code & 0x1f) as u8);
@@ -296,7 +328,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 }
             }
             RawKind::Exit => self.exit(pid)?,
+            RawKind::Mapped(object) => self.object_seen(pid, *object),
+            RawKind::Sampled(sample) => self.note_caller(pid, &sample)?,
             RawKind::Enter { call, args } => {
+                task.object = None;
                 // The previous call never ended: its task was killed in it, or its end was lost.
                 if let Some((_, _, Some(place))) = task.call.replace((call, args, None)) {
                     self.queue.resolve(place, self.now, None)?;
@@ -337,12 +372,21 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                             }
                         }
                     }
+                    match call {
+                        MmCall::Mmap => self.note_mmap(pid, args, result)?,
+                        MmCall::Munmap if result == 0 => {
+                            self.unmap_code(pid, args[0] >> PAGE_SHIFT, args[1].div_ceil(1 << PAGE_SHIFT));
+                        }
+                        _ => {}
+                    }
                 }
             }
             RawKind::Attached { start, pages, prot, segment } => {
                 let segment = if segment { MapFlags::SEGMENT } else { 0 };
                 let flags = MapFlags(MapFlags::SHARED | MapFlags::ANON | segment);
                 self.put(pid, Kind::Mmap { start, pages, prot, flags })?;
+                let object = Object::SharedMemory;
+                self.put(pid, Kind::Note(Note::Mapped { start, pages, object, name: None }))?;
             }
             RawKind::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
             RawKind::Touched { start, pages, write } => {
@@ -413,6 +457,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             (true, false) => CloneKind::Share,
             (false, _) => CloneKind::Fork,
         };
+        self.note_clone(pid, kind)?;
+        let Some(parent) = self.tasks.get_mut(&pid) else { return Ok(()) };
         let space = if shares { parent.space } else { self.next_space };
         let group = if flags & CLONE_THREAD != 0 { parent.group } else { child };
         let (cpu, waiter) = (parent.cpu, (kind == CloneKind::Vfork).then_some(pid));
@@ -420,7 +466,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             parent.held = Some(Vec::new());
         }
         let known = if shares { KnownTables::default() } else { self.known_to(pid) };
-        let s = self.spaces.entry(space).or_insert_with(|| SpaceUsers { known, ..SpaceUsers::default() });
+        let program = self.space_of(pid).map(|space| space.program.clone()).unwrap_or_default();
+        let new = || SpaceUsers { known, program, ..SpaceUsers::default() };
+        let s = self.spaces.entry(space).or_insert_with(new);
         s.users += 1;
         s.still += u32::from(waiter.is_some());
         if !shares {
@@ -451,58 +499,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             self.follow(raw)?;
         }
         Ok(())
-    }
-
-    /// Ends the events of a task whose new program could not be looked at.
-    fn leave_unrecorded(&mut self, pid: i32) -> Result<(), WriteError> {
-        self.put(pid, Kind::Exit { last: true })?;
-        if let Some(task) = self.tasks.get_mut(&pid) {
-            task.recorded = false;
-        }
-        Ok(())
-    }
-
-    /// Gives a task a new address space.
-    fn exec(&mut self, pid: i32, when: u64) -> Result<(), WriteError> {
-        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
-        let group = task.group;
-        let waiter = task.waiter.take();
-        let other_tracer = std::mem::take(&mut task.other_tracer);
-        let old = std::mem::replace(&mut task.space, self.next_space);
-        self.spaces.insert(self.next_space, SpaceUsers { users: 1, ..SpaceUsers::default() });
-        self.next_space += 1;
-        self.leave_space(old, false);
-        let made = (self.made)(group, when);
-        if self.attached && made.is_none() {
-            self.exec_unseen(pid, group)?;
-            return self.release(waiter);
-        }
-        let narrow = made.as_ref().is_some_and(|made| made.narrow);
-        let Some(made) = made.filter(|made| made.is_complete() && !narrow) else {
-            match (narrow, other_tracer) {
-                (true, _) => self.seen.narrow += 1,
-                (_, true) => self.seen.other_tracer += 1,
-                _ => self.seen.blank += 1,
-            }
-            self.leave_unrecorded(pid)?;
-            return self.release(waiter);
-        };
-        self.started |= self.tasks.get(&pid).is_some_and(|task| task.recorded);
-        let stack_end = if made.stack_end == 0 { (USER_END >> PAGE_SHIFT) - 1 } else { made.stack_end };
-        self.put(pid, Kind::Exec { stack_end, arg_pages: made.arg_pages })?;
-        for a in &made.areas {
-            self.put(pid, Kind::Area { start: a.start, pages: a.pages, prot: a.prot, kind: a.kind })?;
-        }
-        if made.heap != 0 {
-            self.put(pid, Kind::Brk { end: made.heap })?;
-        }
-        if made.stack_limit != 0 && made.stack_limit != USUAL_STACK {
-            self.put(pid, Kind::StackLimit { pages: made.stack_limit })?;
-        }
-        if !made.name.is_empty() {
-            self.put(pid, Kind::Name(Name::new(&made.name)))?;
-        }
-        self.release(waiter)
     }
 
     fn exit(&mut self, pid: i32) -> Result<(), WriteError> {

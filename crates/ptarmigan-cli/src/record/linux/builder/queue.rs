@@ -3,7 +3,7 @@
 //! A system call takes effect when it holds the lock of its address space. Its result is known only
 //! at its end. So a place in the queue is reserved when the call takes effect, and filled at its
 //! end. A fault may wait for the lock: the newest events are kept back, so that it can move.
-use ptarmigan_trace::{Event, WriteError, Writer};
+use ptarmigan_trace::{Event, Place, PlaceId, Text, WriteError, Writer};
 use std::collections::VecDeque;
 use std::io::Write;
 
@@ -40,6 +40,16 @@ pub(crate) struct Queue<W: Write> {
 impl<W: Write> Queue<W> {
     pub(crate) fn new(writer: Writer<W>) -> Self {
         Self { writer, slots: VecDeque::new(), first: 0, refused: 0, start: None, ticks: 0 }
+    }
+
+    /// Adds a place in a program to the trace. `None` if it has no room for it.
+    pub(super) fn place(&mut self, place: Place) -> Option<PlaceId> {
+        self.writer.place(place).ok()
+    }
+
+    /// Adds a name to the trace. `None` if it has no place for it.
+    pub(super) fn text(&mut self, name: &str) -> Option<Text> {
+        self.writer.text(name).ok()
     }
 
     pub(crate) fn push(&mut self, time: u64, e: Event) -> Result<(), WriteError> {

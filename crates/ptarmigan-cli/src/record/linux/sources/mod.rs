@@ -1,6 +1,10 @@
 //! Collects raw events from their sources, and keeps them until the end of the recording.
+mod described;
+pub(crate) mod mappings;
 pub(crate) mod merge;
 pub(crate) mod perf;
+mod ring;
+pub(crate) mod samples;
 pub(crate) mod spill;
 pub(crate) mod tracefs;
 

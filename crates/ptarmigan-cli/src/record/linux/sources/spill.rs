@@ -9,6 +9,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,7 +83,8 @@ impl Spill {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
         remove_stale(output, &format!(".{name}."));
         let dir = output.with_file_name(format!(".{name}.{}", keeper::number()));
-        fs::create_dir(&dir)?;
+        // Names of files are in it, those of other users' programs among them.
+        fs::DirBuilder::new().mode(0o700).create(&dir)?;
         let reserve = dir.join("reserve");
         let parts = std::thread::available_parallelism().map_or(1, |n| n.get()) as u64 + 1;
         let set_aside = |bytes| Ok(fallocate(&File::create(&reserve)?, FallocateFlags::empty(), 0, bytes)?);
@@ -165,8 +167,7 @@ impl Notes {
             _ => {}
         }
         if self.failed.is_none() && self.room.ended().is_none() {
-            let bytes: Vec<u8> = raw.encode().iter().flat_map(|w| w.to_le_bytes()).collect();
-            self.failed = self.room.write(&mut self.events, &bytes).err();
+            self.failed = self.room.write(&mut self.events, &bytes_of(raw)).err();
         }
     }
 
@@ -184,7 +185,7 @@ impl Notes {
     pub(crate) fn read(mut self) -> io::Result<NotesRead> {
         let flushed = self.room.flush(&mut self.events).and_then(|()| self.room.flush(&mut self.made));
         Ok(NotesRead {
-            events: NotedEvents { file: consume(&self.events_at)? },
+            events: noted(&self.events_at)?,
             execs: NotedExecs { file: BufReader::new(File::open(&self.made_at)?), execs: self.execs },
             largest: self.largest,
             failed: self.failed.or(flushed.err()),
@@ -241,7 +242,17 @@ fn word(file: &mut impl Read) -> Option<u64> {
     Some(u64::from_le_bytes(b))
 }
 
-/// The tracer's raw events, in order of time.
+/// Encodes a raw event for a temporary file.
+pub(crate) fn bytes_of(raw: &Raw) -> Vec<u8> {
+    raw.encode().iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+/// Opens a temporary file of encoded raw events to read it once.
+pub(crate) fn noted(path: &Path) -> io::Result<NotedEvents> {
+    Ok(NotedEvents { file: consume(path)? })
+}
+
+/// Raw events from a temporary file, in order of time.
 pub(crate) struct NotedEvents {
     file: BufReader<Consumed>,
 }

@@ -1,4 +1,5 @@
 //! Tasks that wait for the recorder: at their start, at system calls, at their end.
+mod callers;
 pub(crate) mod calls;
 pub(crate) mod start;
 pub(crate) mod supervisor;

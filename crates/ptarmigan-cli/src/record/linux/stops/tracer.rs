@@ -3,6 +3,7 @@
 //! Every task stops at each execve (before it for `VmPTE` of the old address space, after it for
 //! the new areas), at its exit (for `VmPTE`), at clones and at system calls that change an address
 //! space.
+use super::callers::AtStops;
 use super::calls::{self, Exiting, Looked, Pending};
 use super::watch::StopWatch;
 use crate::record::linux::made::Made;
@@ -114,6 +115,7 @@ pub(crate) struct Tracer<'a, S> {
     ended: Ended,
     /// 32-bit programs so far.
     narrow: u64,
+    callers: AtStops,
     pub(crate) surroundings: &'a mut S,
 }
 
@@ -138,8 +140,15 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             started,
             ended,
             narrow,
+            callers: AtStops::new(false),
             surroundings,
         }
+    }
+
+    /// Notes where calls are made, if it is wanted.
+    pub(crate) fn with_callers(mut self, wanted: bool) -> Self {
+        self.callers = AtStops::new(wanted);
+        self
     }
 
     /// Creates a tracer for tasks that have been stopped, with the status of each stop. They go on.
@@ -289,6 +298,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             libc::PTRACE_EVENT_SECCOMP => self.before_call(pid),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 if let Ok(child) = sys::event_message(pid) {
+                    let sample = self.callers.of_clone(pid);
+                    self.note_all(sample);
                     self.after_clone(pid, child as i32, clone_flags(pid, event));
                 }
                 self.go(pid, 0)
@@ -398,6 +409,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
         let number = regs.orig_rax as i64;
         if matches!(number, libc::SYS_execve | libc::SYS_execveat) {
+            let sample = self.callers.of_call(pid, &regs);
+            self.note_all(sample);
             self.note_all(calls::before_exec(pid));
             return self.resume_in(pid, Call::Exec);
         }
@@ -410,6 +423,8 @@ impl<'a, S: Surroundings> Tracer<'a, S> {
             if !self.take_turn(pid) {
                 return Ok(());
             }
+            let sample = self.callers.of_call(pid, &regs);
+            self.note_all(sample);
             let [a, b, c, d, e, _] = args;
             self.note(pid, RawKind::Enter { call, args: [a, b, c, d, e] });
         }

@@ -1,5 +1,6 @@
 //! Reads `/proc` of a stopped task.
 use super::sys;
+use crate::record::linux::object::MappedObject;
 use ptarmigan_trace::{AreaKind, HugePages, Prot};
 use std::fs::{self, File};
 use std::io::Read;
@@ -133,6 +134,21 @@ pub(crate) fn in_first_pid_namespace() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == "pid:[4026531836]")
 }
 
+/// Returns the words of a task's stack from an address on, at most so many.
+pub(crate) fn stack(pid: i32, at: u64, words: usize) -> Vec<u64> {
+    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return Vec::new() };
+    let mut bytes = vec![0; words * 8];
+    let mut len = 0;
+    // A read ends where the mapping does.
+    while let Ok(n) = memory.read_at(&mut bytes[len..], at.wrapping_add(len as u64))
+        && n > 0
+    {
+        len += n;
+    }
+    let (words, _) = bytes[..len].as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word)).collect()
+}
+
 /// Returns the ranges of an array of `iovec` in a task's memory, as address and bytes.
 pub(crate) fn ranges(pid: i32, at: u64, count: u64) -> Vec<(u64, u64)> {
     let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return Vec::new() };
@@ -168,8 +184,48 @@ pub(crate) fn group(pid: i32) -> Option<i32> {
 
 /// Returns all areas, in order.
 pub(crate) fn areas(pid: i32) -> Vec<Area> {
+    mappings(pid).0
+}
+
+/// Returns all areas, in order, and the objects of areas that have one.
+pub(crate) fn mappings(pid: i32) -> (Vec<Area>, Vec<MappedObject>) {
     let maps = read(pid, "maps", 1 << 14, false).unwrap_or_default();
-    maps.split(|&b| b == b'\n').filter_map(|l| area(&String::from_utf8_lossy(l))).collect()
+    let (mut areas, mut objects) = (Vec::new(), Vec::new());
+    for line in maps.split(|&b| b == b'\n') {
+        let line = String::from_utf8_lossy(line);
+        let Some(area) = area(&line) else { continue };
+        areas.push(area);
+        let object = MappedObject {
+            start: area.start,
+            pages: area.pages,
+            offset: area.offset << PAGE_SHIFT,
+            executable: area.prot.0 & Prot::EXEC != 0,
+            shared: area.shared,
+            inode: area.inode,
+            build: Vec::new(),
+            path: path(&line).to_owned(),
+        };
+        if !object.is_nameless() {
+            objects.push(object);
+        }
+    }
+    (areas, objects)
+}
+
+/// Returns the path of the program of a task, empty if it is unknown.
+pub(crate) fn program_path(pid: i32) -> String {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    path.to_string_lossy().into_owned()
+}
+
+/// Returns the sixth field of a line of /proc/PID/maps, which may have blanks.
+fn path(line: &str) -> &str {
+    let mut rest = line;
+    for _ in 0..5 {
+        let (_, behind) = rest.trim_start().split_once(' ').unwrap_or_default();
+        rest = behind;
+    }
+    rest.trim_start()
 }
 
 /// Returns how many pages of a mapping of `len` bytes a file backs, from `offset` bytes on.
@@ -273,6 +329,8 @@ mod tests {
             Some((AreaKind::Anon, true))
         );
         assert_eq!(area("ffffffffff600000-ffffffffff601000 --xp 0 00:00 0 [vsyscall]"), None);
+        assert_eq!(path("55d0a000-55d0c000 r-xp 00002000 fe:00 1234    /usr/bin/a name"), "/usr/bin/a name");
+        assert_eq!(path("1000-2000 rw-s 0 00:00 0"), "");
         for bad in ["", "x", "2000-1000 r--p 0 0:0 0", "1000-2000", "1000-2000 r--p 0"] {
             assert_eq!(area(bad), None);
         }

@@ -1,0 +1,47 @@
+//! Writes a copy of a trace for others, without names of files and functions.
+use super::{InspectArgs, problem};
+use ptarmigan_replay::terminal::output::Output;
+use ptarmigan_replay::terminal::print;
+use ptarmigan_replay::terminal::words::several;
+use ptarmigan_replay::{Context, Failure, files};
+use ptarmigan_trace::{Event, Kind, Writer};
+use std::path::Path;
+
+/// The compression level, as that of a recording.
+const LEVEL: i32 = 19;
+
+/// Writes the copy. Its numbers of tasks and events are the trace's, but for notes that are only
+/// about functions.
+///
+/// # Errors
+/// If the trace cannot be read, or `to` is there already or cannot be written.
+pub(super) fn share(args: &InspectArgs, to: &Path) -> Result<(), Failure> {
+    let name = to.display();
+    if to.symlink_metadata().is_ok() {
+        return Err(Failure::new(format!("{name}: is there already; name a new file")));
+    }
+    let output = Output::new(to)?;
+    let file = files::open(&args.file).map_err(|e| problem(args, &e))?;
+    let (header, lost) = (file.header().clone(), file.summary().lost);
+    let mut writer = Writer::new(Vec::new(), &header, LEVEL).context(&name)?;
+    let mut reader = file.events().map_err(|e| problem(args, &e))?;
+    let mut left_out = 0;
+    while let Some(event) = reader.next() {
+        let event = event.map_err(|e| problem(args, &e))?;
+        let kind = match event.kind {
+            Kind::Note(note) => note.without_symbols().map(Kind::Note),
+            kind => Some(kind),
+        };
+        let Some(kind) = kind else {
+            left_out += 1;
+            continue;
+        };
+        writer.time(reader.time()).context(&name)?;
+        writer.event(&Event { kind, ..event }).context(&name)?;
+    }
+    let (bytes, _) = writer.finish(lost).context(&name)?;
+    output.write(&bytes)?;
+    let callers = several(left_out, "note");
+    print::note(&format!("{name}: without names of files and functions ({callers} of callers left out)"));
+    Ok(())
+}

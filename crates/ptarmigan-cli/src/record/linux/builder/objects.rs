@@ -1,0 +1,217 @@
+//! Notes which object a mapping shows, and which runtimes a program has.
+use super::TraceBuilder;
+use crate::record::linux::callers::{Callers, Code, Sample, Unknown};
+use crate::record::linux::made::Made;
+use crate::record::linux::object::MappedObject;
+use crate::record::linux::runtimes;
+use crate::record::linux::sources::samples::STACK;
+use crate::record::linux::system::proc::PAGE_SHIFT;
+use ptarmigan_trace::{Call, Cause, CloneKind, Kind, Note, Object, Place, PlaceId, Runtime, WriteError};
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Facts about the program of an address space.
+#[derive(Clone, Default)]
+pub(super) struct Program {
+    /// Its path.
+    path: Rc<str>,
+    /// The runtimes that were noted.
+    runtimes: Vec<Runtime>,
+    /// Its executable mappings, if callers are looked for.
+    code: Code,
+}
+
+/// How mappings are described.
+#[derive(Default)]
+pub(super) struct Describing<'a> {
+    /// Whether the names of files are wanted.
+    names: bool,
+    /// The runtimes linked into each program so far.
+    linked: HashMap<PathBuf, Vec<Runtime>>,
+    /// Finds callers, if they are wanted.
+    callers: Option<Callers<'a>>,
+    /// Counts the states of the executable mappings of all spaces.
+    versions: u64,
+}
+
+/// What is known of callers at the end of a recording.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallersFound {
+    /// Samples, and those of them whose caller is not known.
+    pub(crate) samples: (u64, u64),
+    /// Names of files whose functions are not known, by the reason.
+    pub(crate) unknown: Vec<(Unknown, Vec<String>)>,
+}
+
+impl<'a, W: Write> TraceBuilder<'a, W> {
+    /// Finds the callers of faults and calls, for the samples among the raw events.
+    pub(crate) fn with_callers(mut self, callers: Option<Callers<'a>>) -> Self {
+        self.describing.callers = callers;
+        self
+    }
+
+    /// Returns what is known of callers so far.
+    pub(crate) fn callers_found(&mut self) -> CallersFound {
+        let Some(callers) = &mut self.describing.callers else { return CallersFound::default() };
+        let unknown = std::mem::take(&mut callers.unknown).into_iter().collect();
+        CallersFound { samples: callers.samples, unknown }
+    }
+
+    /// Writes the names of mapped files, without directories.
+    pub(crate) fn with_names(mut self, names: bool) -> Self {
+        self.describing.names = names;
+        self
+    }
+
+    /// Notes the object of a mapping.
+    fn note_object(&mut self, pid: i32, object: &MappedObject) -> Result<(), WriteError> {
+        let Some(space) = self.space_of(pid) else { return Ok(()) };
+        let kind = object.kind(&space.program.path);
+        let name = object.name().filter(|_| self.describing.names);
+        // Where a trace cannot have more names, an object has none.
+        let name = name.and_then(|name| self.queue.text(&name));
+        let MappedObject { start, pages, .. } = *object;
+        self.map_code(pid, object);
+        self.put(pid, Kind::Note(Note::Mapped { start, pages, object: kind, name }))?;
+        match runtimes::of_library(object.base()) {
+            Some(runtime) => self.note_runtime(pid, runtime),
+            None => Ok(()),
+        }
+    }
+
+    /// Follows the executable mappings, if callers are looked for.
+    fn map_code(&mut self, pid: i32, object: &MappedObject) {
+        if self.describing.callers.is_some() {
+            self.describing.versions += 1;
+            let (time, version) = (self.now, self.describing.versions);
+            if let Some(space) = self.space_of(pid) {
+                space.program.code.map(object, time, version);
+            }
+        }
+    }
+
+    /// Follows a range that is unmapped.
+    pub(super) fn unmap_code(&mut self, pid: i32, start: u64, pages: u64) {
+        if self.describing.callers.is_some() {
+            self.describing.versions += 1;
+            let version = self.describing.versions;
+            if let Some(space) = self.space_of(pid) {
+                space.program.code.unmap(start, pages, version);
+            }
+        }
+    }
+
+    /// Notes the caller that a sample tells. The note of a call stands before it.
+    pub(super) fn note_caller(&mut self, pid: i32, sample: &Sample) -> Result<(), WriteError> {
+        let Some(number) = self.tasks.get(&pid).filter(|task| task.recorded).map(|task| task.space) else {
+            return Ok(());
+        };
+        if let Some(task) = self.tasks.get_mut(&pid) {
+            task.copied = Some((sample.sp, sample.sp.saturating_add(STACK.into())));
+        }
+        if sample.events == 0 {
+            return Ok(());
+        }
+        let (Some(space), Some(callers)) = (self.spaces.get(&number), &mut self.describing.callers) else {
+            return Ok(());
+        };
+        if !self.started {
+            return Ok(());
+        }
+        let frames = callers.find(number, &space.program.code, sample);
+        let mut place: Option<PlaceId> = None;
+        for frame in frames.iter().rev() {
+            let mut text = |text: Option<&str>| text.and_then(|text| self.queue.text(text));
+            let (function, module) = (text(frame.function.as_deref()), text(Some(&frame.module)));
+            let file = text(frame.file.as_deref());
+            let line = if file.is_some() { frame.line } else { 0 };
+            place = self.queue.place(Place { function, module, file, line, caller: place });
+        }
+        let Sample { cause, page, events, .. } = *sample;
+        if let Cause::Call(Call::Fork | Call::Vfork | Call::Clone) = cause {
+            // Which of them it is, the event tells.
+            if let Some(task) = self.tasks.get_mut(&pid) {
+                task.clone_by = Some(place);
+            }
+            return Ok(());
+        }
+        self.put(pid, Kind::Note(Note::Caller { cause, page, events, place }))
+    }
+
+    /// Notes the caller of a clone that was just sampled, before its event.
+    pub(super) fn note_clone(&mut self, pid: i32, kind: CloneKind) -> Result<(), WriteError> {
+        let Some(place) = self.tasks.get_mut(&pid).and_then(|task| task.clone_by.take()) else {
+            return Ok(());
+        };
+        let call = match kind {
+            CloneKind::Fork => Call::Fork,
+            CloneKind::Vfork => Call::Vfork,
+            CloneKind::Share => Call::Clone,
+        };
+        let cause = Cause::Call(call);
+        self.put(pid, Kind::Note(Note::Caller { cause, page: 0, events: 1, place }))
+    }
+
+    fn note_runtime(&mut self, pid: i32, runtime: Runtime) -> Result<(), WriteError> {
+        let Some(space) = self.space_of(pid) else { return Ok(()) };
+        if space.program.runtimes.contains(&runtime) {
+            return Ok(());
+        }
+        space.program.runtimes.push(runtime);
+        self.put(pid, Kind::Note(Note::Runtime(runtime)))
+    }
+
+    /// Notes the objects of a new program.
+    pub(super) fn note_program(&mut self, pid: i32, made: &Made) -> Result<(), WriteError> {
+        let Some(space) = self.space_of(pid) else { return Ok(()) };
+        space.program = Program { path: made.program.as_str().into(), ..Program::default() };
+        for object in &made.objects {
+            self.note_object(pid, object)?;
+        }
+        let path = Path::new(&made.program);
+        let base = path.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(runtime) = runtimes::of_program(&base) {
+            self.note_runtime(pid, runtime)?;
+        }
+        let linked = match self.describing.linked.get(path) {
+            Some(linked) => linked.clone(),
+            None => {
+                let linked = runtimes::of_file(path);
+                self.describing.linked.insert(path.to_owned(), linked.clone());
+                linked
+            }
+        };
+        linked.into_iter().try_for_each(|runtime| self.note_runtime(pid, runtime))
+    }
+
+    /// Keeps the object of the `mmap` in progress. Other calls, and execve, are described otherwise.
+    pub(super) fn object_seen(&mut self, pid: i32, object: MappedObject) {
+        if let Some(task) = self.tasks.get_mut(&pid)
+            && let Some((crate::record::linux::raw::MmCall::Mmap, ..)) = task.call
+        {
+            task.object = Some(Box::new(object));
+        }
+    }
+
+    /// Notes the object of an `mmap` that has succeeded.
+    pub(super) fn note_mmap(&mut self, pid: i32, args: [u64; 5], result: i64) -> Result<(), WriteError> {
+        let object = self.tasks.get_mut(&pid).and_then(|task| task.object.take());
+        if (-4095..0).contains(&result) {
+            return Ok(());
+        }
+        let (start, pages) = (result as u64 >> PAGE_SHIFT, args[1].div_ceil(1 << PAGE_SHIFT));
+        let has = |flag: i32| args[3] & flag as u64 != 0;
+        if let Some(object) = object {
+            return self.note_object(pid, &MappedObject { start, pages, ..*object });
+        }
+        let object = match (has(libc::MAP_ANONYMOUS), has(libc::MAP_STACK)) {
+            // The type of a shared mapping is 1 or 3.
+            (true, _) if args[3] & 1 != 0 => Object::SharedMemory,
+            (true, true) => Object::ThreadStack,
+            _ => return Ok(()),
+        };
+        self.put(pid, Kind::Note(Note::Mapped { start, pages, object, name: None }))
+    }
+}

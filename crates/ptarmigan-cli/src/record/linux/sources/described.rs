@@ -1,0 +1,167 @@
+//! Records of perf events that describe the work of a task: its mappings, and samples of its
+//! callers.
+//!
+//! They become raw events in a temporary file for each CPU.
+use super::merge::Stream;
+use super::samples::Samplers;
+use super::spill::{self, Room, Spill};
+use crate::record::linux::object::MappedObject;
+use crate::record::linux::raw::{Raw, RawKind};
+use crate::record::linux::system::proc::PAGE_SHIFT;
+use perf_event_open_sys::bindings as b;
+use ptarmigan_replay::{Context, Failure};
+use ptarmigan_trace::Prot;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::sync::Arc;
+
+/// Bytes behind a record that is no sample: process, task, time, CPU.
+const TAIL: usize = 24;
+/// Bytes of a record of a mapping before its path.
+const MAPPING: usize = 72;
+
+/// The temporary file of one CPU, for its reader.
+pub(crate) struct Described {
+    out: BufWriter<File>,
+    room: Arc<Room>,
+    samplers: Option<Samplers>,
+}
+
+fn name(cpu: u16) -> String {
+    format!("described{cpu}")
+}
+
+impl Described {
+    pub(crate) fn new(spill: &Spill, cpu: u16, samplers: Option<Samplers>) -> io::Result<Self> {
+        let out = BufWriter::with_capacity(1 << 16, File::create(spill.path(&name(cpu)))?);
+        Ok(Self { out, room: Arc::clone(&spill.room), samplers })
+    }
+
+    /// Begins one look at the ring.
+    pub(crate) fn look(&mut self) {
+        if let Some(samplers) = &mut self.samplers {
+            samplers.look();
+        }
+    }
+
+    /// Writes a record if it is of use.
+    pub(crate) fn write(&mut self, kind: u32, record: &[u8]) -> io::Result<()> {
+        let raw = match (kind, &mut self.samplers) {
+            (b::PERF_RECORD_SAMPLE, Some(samplers)) => samplers.decode(record),
+            _ => mapping(kind, record),
+        };
+        match raw {
+            Some(raw) => self.room.write(&mut self.out, &spill::bytes_of(&raw)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.room.flush(&mut self.out)
+    }
+}
+
+/// Returns the raw events of a CPU.
+pub(crate) fn read(spill: &Spill, cpu: u16) -> Result<Stream<'static>, Failure> {
+    let events = spill::noted(&spill.path(&name(cpu))).context("the temporary files beside the output")?;
+    // These events are beside the others: without the last of them a recording is complete.
+    Ok(Stream { events: Box::new(events), cut: false })
+}
+
+/// Returns how many records the kernel had no room for, by a record that says so.
+pub(crate) fn lost_in(record: &[u8]) -> u64 {
+    long(record, 16).unwrap_or(0)
+}
+
+fn word(r: &[u8], at: usize) -> Option<u32> {
+    r.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
+}
+
+fn long(r: &[u8], at: usize) -> Option<u64> {
+    r.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// Decodes the record of a mapping, of memory with a name.
+fn mapping(kind: u32, r: &[u8]) -> Option<Raw> {
+    if kind != b::PERF_RECORD_MMAP2 || r.len() < MAPPING + TAIL {
+        return None;
+    }
+    let tail = r.len() - TAIL;
+    let path = r[MAPPING..tail].split(|&b| b == 0).next().unwrap_or_default();
+    let (prot, flags) = (word(r, 64)?, word(r, 68)?);
+    let misc = u32::from(u16::from_le_bytes([r[4], r[5]]));
+    let has_build = misc & b::PERF_RECORD_MISC_MMAP_BUILD_ID != 0;
+    let object = MappedObject {
+        start: long(r, 16)? >> PAGE_SHIFT,
+        pages: long(r, 24)? >> PAGE_SHIFT,
+        offset: long(r, 32)?,
+        executable: prot & u32::from(Prot::EXEC) != 0,
+        shared: flags & libc::MAP_SHARED as u32 != 0,
+        inode: if has_build { 0 } else { long(r, 48)? },
+        build: if has_build { r[44..64][..usize::from(r[40].min(20))].to_vec() } else { Vec::new() },
+        path: String::from_utf8_lossy(path).into_owned(),
+    };
+    if object.is_nameless() {
+        return None;
+    }
+    let what = RawKind::Mapped(Box::new(object));
+    Some(Raw {
+        time: long(r, tail + 8)?,
+        cpu: word(r, tail + 16)? as u16,
+        pid: word(r, tail + 4)? as i32,
+        what,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of a mapping, as the kernel writes it.
+    fn record(path: &str, build: bool) -> Vec<u8> {
+        let mut r = vec![0; 16];
+        let misc = if build { b::PERF_RECORD_MISC_MMAP_BUILD_ID as u16 } else { 0 };
+        r[4..6].copy_from_slice(&misc.to_le_bytes());
+        r.extend([0x7000_u64, 0x3000, 0x2000].iter().flat_map(|n| n.to_le_bytes()));
+        if build {
+            r.extend([20, 0, 0, 0]);
+            r.extend([7; 20]);
+        } else {
+            r.extend([0; 8]);
+            r.extend(99_u64.to_le_bytes());
+            r.extend([0; 8]);
+        }
+        // PROT_READ and PROT_EXEC, MAP_PRIVATE
+        r.extend([5_u32, 2].iter().flat_map(|n| n.to_le_bytes()));
+        let mut path = path.as_bytes().to_vec();
+        path.resize((path.len() + 8) & !7, 0);
+        r.extend(path);
+        r.extend([4_u32, 5].iter().flat_map(|n| n.to_le_bytes()));
+        r.extend(1234_u64.to_le_bytes());
+        r.extend([3_u32, 0].iter().flat_map(|n| n.to_le_bytes()));
+        r
+    }
+
+    #[test]
+    fn records_of_mappings_become_raw_events() {
+        let raw = mapping(b::PERF_RECORD_MMAP2, &record("/lib/libc.so.6", false)).expect("a mapping");
+        assert_eq!((raw.time, raw.cpu, raw.pid), (1234, 3, 5));
+        let RawKind::Mapped(object) = raw.what else { panic!("{raw:?}") };
+        assert_eq!((object.start, object.pages, object.offset), (7, 3, 0x2000));
+        assert_eq!((object.inode, object.executable, object.shared), (99, true, false));
+        assert_eq!((&*object.path, &object.build[..]), ("/lib/libc.so.6", &[][..]));
+        let raw = mapping(b::PERF_RECORD_MMAP2, &record("/x", true)).expect("a mapping");
+        let RawKind::Mapped(object) = raw.what else { panic!("{raw:?}") };
+        assert_eq!((object.inode, object.build), (0, vec![7; 20]));
+    }
+
+    #[test]
+    fn other_records_are_left_out() {
+        assert_eq!(mapping(b::PERF_RECORD_MMAP2, &record("//anon", false)), None);
+        assert_eq!(mapping(b::PERF_RECORD_FORK, &record("/x", false)), None);
+        let whole = record("/x", false);
+        for len in 0..MAPPING + TAIL {
+            assert_eq!(mapping(b::PERF_RECORD_MMAP2, &whole[..len.min(whole.len())]), None);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Ring buffers of perf events, one per CPU.
+use crate::record::linux::allowed;
+use perf_event_open_sys::{bindings as b, ioctls};
+use ptarmigan_replay::Failure;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a ring that need no privileges: `perf_event_mlock_kb` is 516 for each CPU.
+pub(crate) const RING: usize = 512 << 10;
+const PAGE: usize = 4096;
+
+/// The most bytes of a record, whose length is a number of 16 bits.
+const LONGEST: usize = 1 << 16;
+
+/// A ring buffer shared with the kernel.
+pub(crate) struct PerfRing {
+    fd: OwnedFd,
+    base: *mut u8,
+    bytes: usize,
+    record: Vec<u8>,
+}
+
+// SAFETY: only the owner of the ring uses the mapping, one thread at a time.
+unsafe impl Send for PerfRing {}
+
+impl Drop for PerfRing {
+    fn drop(&mut self) {
+        // SAFETY: `base` is the start of a mapping of this length that only the ring uses. A
+        // failure leaks it.
+        let _ = unsafe { munmap(self.base.cast(), PAGE + self.bytes) };
+    }
+}
+
+impl AsFd for PerfRing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Returns the attributes of a software event that is sampled on the recorder's clock.
+pub(crate) fn software(config: u32, samples: u32) -> b::perf_event_attr {
+    let mut attr = b::perf_event_attr {
+        size: size_of::<b::perf_event_attr>() as u32,
+        type_: b::PERF_TYPE_SOFTWARE,
+        config: config.into(),
+        sample_type: samples.into(),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr.set_use_clockid(1);
+    attr
+}
+
+/// Adds records of mappings, whether they are executable or not, and where they belong.
+pub(crate) fn with_mappings(attr: &mut b::perf_event_attr) {
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_mmap_data(1);
+    attr.set_sample_id_all(1);
+}
+
+/// Opens an event of a task and its descendants on one CPU, or of all tasks on it if `pid` is -1.
+pub(crate) fn open_event(attr: &mut b::perf_event_attr, pid: i32, cpu: u16) -> io::Result<OwnedFd> {
+    let flags = b::PERF_FLAG_FD_CLOEXEC.into();
+    // SAFETY: `attr` is a valid perf_event_attr with its size set, and lives until the call
+    // returns.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, pid, cpu.into(), -1, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so `fd` is open, and this is its only owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl PerfRing {
+    /// Opens an event as [`open_event`] does, with a ring of `bytes`, a power of two.
+    pub(crate) fn open(
+        attr: &mut b::perf_event_attr,
+        pid: i32,
+        cpu: u16,
+        bytes: usize,
+    ) -> Result<Self, Failure> {
+        attr.__bindgen_anon_2.wakeup_watermark = (bytes / 8) as u32;
+        attr.set_watermark(1);
+        let fd = open_event(attr, pid, cpu).map_err(|e| allowed::no_perf_events(&e))?;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
+        let base = unsafe { mmap(std::ptr::null_mut(), PAGE + bytes, prot, MapFlags::SHARED, &fd, 0) };
+        let base = base.map_err(|e| {
+            Failure::new(match e {
+                rustix::io::Errno::PERM => format!(
+                    "perf: a buffer of {} KiB for each CPU is more than kernel.perf_event_mlock_kb leaves to \
+                     this user; wait for the end of other recordings",
+                    bytes >> 10
+                ),
+                e => format!("perf: a buffer: {e}"),
+            })
+        })?;
+        Ok(Self { fd, base: base.cast(), bytes, record: vec![0; LONGEST] })
+    }
+
+    /// Opens a ring for samples beside one of [`RING`] bytes: of the largest size that this user
+    /// may have.
+    pub(crate) fn beside(attr: &mut b::perf_event_attr, pid: i32, cpu: u16) -> Result<Self, Failure> {
+        let smaller = |larger: Result<Self, Failure>, bytes| match larger {
+            Err(_) => Self::open(attr, pid, cpu, bytes),
+            ring => ring,
+        };
+        let largest = Err(Failure::quiet());
+        [8 << 20, 2 << 20, RING, RING / 4].into_iter().fold(largest, smaller)
+    }
+
+    /// Writes the records of another event on the same CPU into this ring, too.
+    pub(crate) fn take_from(&self, event: &OwnedFd) -> io::Result<()> {
+        // SAFETY: SET_OUTPUT takes a descriptor, and accesses no memory.
+        done(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), self.fd.as_raw_fd()) })
+    }
+}
+
+/// Returns the identifier that the samples of an event have.
+pub(crate) fn identifier(event: &impl AsFd) -> io::Result<u64> {
+    let mut id = 0;
+    // SAFETY: ID writes one word, to a variable that lives until the call returns.
+    done(unsafe { ioctls::ID(event.as_fd().as_raw_fd(), &raw mut id) })?;
+    Ok(id)
+}
+
+/// Restricts an event of a tracepoint.
+pub(crate) fn filter(event: &OwnedFd, filter: &CStr) -> io::Result<()> {
+    // SAFETY: SET_FILTER reads a string up to its zero byte, and does not write to it.
+    done(unsafe { ioctls::SET_FILTER(event.as_raw_fd(), filter.as_ptr().cast_mut()) })
+}
+
+/// Starts an event.
+pub(crate) fn enable(event: &OwnedFd) -> io::Result<()> {
+    // SAFETY: ENABLE takes a number, and accesses no memory.
+    done(unsafe { ioctls::ENABLE(event.as_raw_fd(), 0) })
+}
+
+fn done(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+impl PerfRing {
+    /// Copies `len` bytes from position `at` to the beginning of the record. Positions continue
+    /// past the end of the ring.
+    fn copy(&mut self, at: u64, len: usize) {
+        let start = at as usize % self.bytes;
+        let first = len.min(self.bytes - start);
+        for (from, to, n) in [(start, 0, first), (0, first, len - first)] {
+            let out = &mut self.record[to..to + n];
+            // SAFETY: `from + n` is at most `bytes`, and the data starts one page into a mapping of
+            // PAGE + `bytes` bytes. The kernel does not write there until the tail has moved past
+            // it, and `out` is memory of this process alone.
+            unsafe { std::ptr::copy_nonoverlapping(self.base.add(PAGE + from), out.as_mut_ptr(), n) };
+        }
+    }
+
+    /// Gives all records to `each`, with their kinds, headers included. Returns how many bytes
+    /// they were.
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(u32, &[u8]) -> io::Result<()>) -> io::Result<u64> {
+        let page = self.base.cast::<b::perf_event_mmap_page>();
+        // SAFETY: the mapping starts with this page. Head and tail are aligned 64-bit words that
+        // live as long as the mapping, and both sides access them only as atomics.
+        let (head, tail) = unsafe {
+            (AtomicU64::from_ptr(&raw mut (*page).data_head), AtomicU64::from_ptr(&raw mut (*page).data_tail))
+        };
+        let end = head.load(Ordering::Acquire);
+        let start = tail.load(Ordering::Relaxed);
+        let mut at = start;
+        while end.wrapping_sub(at) >= 8 {
+            self.copy(at, 8);
+            let r = &self.record;
+            let kind = u32::from_le_bytes([r[0], r[1], r[2], r[3]]);
+            let size = u16::from_le_bytes([r[6], r[7]]);
+            if size < 8 || u64::from(size) > end.wrapping_sub(at) {
+                break;
+            }
+            self.copy(at, size.into());
+            each(kind, &self.record[..size.into()])?;
+            at = at.wrapping_add(size.into());
+        }
+        tail.store(at, Ordering::Release);
+        Ok(at.wrapping_sub(start))
+    }
+}
+
+/// Parses a list of CPUs such as `0-3,8`.
+fn list(text: &str) -> Vec<u16> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+pub(crate) fn cpus(which: &str) -> Vec<u16> {
+    let found = list(&fs::read_to_string(format!("/sys/devices/system/cpu/{which}")).unwrap_or_default());
+    if found.is_empty() { vec![0] } else { found }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(super::list("0-3,8\n"), [0, 1, 2, 3, 8]);
+        assert_eq!(super::list("0"), [0]);
+        assert!(super::list("").is_empty() && super::list("x-y").is_empty());
+    }
+}

@@ -1,0 +1,327 @@
+//! Samples of where tasks cause faults and make calls: registers and the end of the stack.
+//!
+//! One fault of [`FAULTS`] is sampled, every call that makes a task or a program, and one call of
+//! [`CALLS`] of the others. Under a storm of faults fewer are kept, and stand for more.
+use super::ring::{PerfRing, enable, filter, identifier, open_event, software};
+use crate::record::linux::callers::Sample;
+use crate::record::linux::raw::{Raw, RawKind};
+use crate::record::linux::system::proc::PAGE_SHIFT;
+use perf_event_open_sys::bindings as b;
+use ptarmigan_replay::{Context, Failure};
+use ptarmigan_trace::{Call, Cause};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Of so many faults one is sampled. A prime: programs repeat in other periods.
+pub(crate) const FAULTS: u64 = 61;
+/// Of so many calls one is sampled, except those that make tasks and programs.
+pub(crate) const CALLS: u64 = 13;
+/// Bytes of a stack.
+pub(crate) const STACK: u32 = 8 << 10;
+/// The most samples of one look at a ring that are kept before there are fewer.
+const MOST: u64 = 100;
+
+/// Registers of a sample: the frame pointer, the stack pointer, the instruction pointer, in this
+/// order.
+const REGISTERS: u64 = 1 << b::PERF_REG_X86_BP | 1 << b::PERF_REG_X86_SP | 1 << b::PERF_REG_X86_IP;
+
+const FORKS_TRACED: [i64; 6] = [
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+];
+
+const CALLS_TRACED: [i64; 10] = [
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_brk,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_shmat,
+];
+
+/// Returns the call that a system call is. For `clone3` the kind of clone is known later.
+pub(crate) fn call_of(number: i64, flags: u64) -> Option<Call> {
+    let (vm, vfork) = (libc::CLONE_VM as u64, libc::CLONE_VFORK as u64);
+    Some(match number {
+        libc::SYS_clone if flags & vm == 0 => Call::Fork,
+        libc::SYS_clone if flags & vfork != 0 => Call::Vfork,
+        libc::SYS_clone | libc::SYS_clone3 => Call::Clone,
+        libc::SYS_fork => Call::Fork,
+        libc::SYS_vfork => Call::Vfork,
+        libc::SYS_execve | libc::SYS_execveat => Call::Exec,
+        libc::SYS_mmap => Call::Mmap,
+        libc::SYS_munmap => Call::Munmap,
+        libc::SYS_brk => Call::Brk,
+        libc::SYS_mremap => Call::Mremap,
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => Call::Mprotect,
+        libc::SYS_madvise => Call::Madvise,
+        libc::SYS_mlock | libc::SYS_mlock2 => Call::Lock,
+        libc::SYS_shmat => Call::Segment,
+        _ => return None,
+    })
+}
+
+/// Returns the first page of a call's range, 0 for calls without one.
+pub(crate) fn page_of(call: Call, first: u64) -> u64 {
+    match call {
+        Call::Fork | Call::Vfork | Call::Clone | Call::Exec | Call::Exit | Call::Segment => 0,
+        _ => (first >> PAGE_SHIFT).min((1 << 52) - 1),
+    }
+}
+
+/// The events of samples on one CPU. Their records go to the ring of another event.
+pub(crate) struct Samplers {
+    _events: Vec<OwnedFd>,
+    /// Identifiers of events of faults.
+    faults: Vec<u64>,
+    /// Identifiers of events of calls, with their periods.
+    calls: Vec<(u64, u64)>,
+    thinning: Thinning,
+}
+
+fn sampled(attr: &mut b::perf_event_attr, period: u64, raw: bool) {
+    let samples = b::PERF_SAMPLE_IDENTIFIER
+        | b::PERF_SAMPLE_TID
+        | b::PERF_SAMPLE_TIME
+        | b::PERF_SAMPLE_ADDR
+        | b::PERF_SAMPLE_CPU
+        | b::PERF_SAMPLE_REGS_USER
+        | b::PERF_SAMPLE_STACK_USER
+        | if raw { b::PERF_SAMPLE_RAW } else { 0 };
+    attr.sample_type = samples.into();
+    attr.__bindgen_anon_1.sample_period = period;
+    attr.sample_regs_user = REGISTERS;
+    attr.sample_stack_user = STACK;
+}
+
+impl Samplers {
+    /// Samples the faults of tasks and their descendants on one CPU, in a ring of their own: with
+    /// stacks between them, faults would have too little room.
+    pub(crate) fn of_tasks(pids: &[i32], cpu: u16) -> Result<(Self, PerfRing), Failure> {
+        let mut attr = software(b::PERF_COUNT_SW_PAGE_FAULTS, 0);
+        sampled(&mut attr, FAULTS, false);
+        attr.set_inherit(1);
+        let (first, others) = pids.split_first().ok_or_else(Failure::quiet)?;
+        let ring = PerfRing::beside(&mut attr, *first, cpu)?;
+        let (mut faults, mut events) = (vec![identifier(&ring).context("perf: an event")?], Vec::new());
+        for pid in others {
+            let event = open_event(&mut attr, *pid, cpu).context("perf: an event")?;
+            ring.take_from(&event).context("perf: an event")?;
+            faults.push(identifier(&event).context("perf: an event")?);
+            events.push(event);
+        }
+        Ok((Self { _events: events, faults, calls: Vec::new(), thinning: Thinning::new() }, ring))
+    }
+
+    /// Samples the faults and calls of all tasks on one CPU. `tracepoint` is the number of the
+    /// tracepoint of all system calls.
+    pub(crate) fn of_all(cpu: u16, ring: &PerfRing, tracepoint: u64) -> io::Result<Self> {
+        let mut attr = software(b::PERF_COUNT_SW_PAGE_FAULTS, 0);
+        sampled(&mut attr, FAULTS, false);
+        // Faults of the kernel in a program's memory, too.
+        attr.set_exclude_kernel(0);
+        let event = open_event(&mut attr, -1, cpu)?;
+        ring.take_from(&event)?;
+        let (faults, mut calls, mut events) = (vec![identifier(&event)?], Vec::new(), vec![event]);
+        for (numbers, period) in [(&FORKS_TRACED[..], 1), (&CALLS_TRACED[..], CALLS)] {
+            let mut attr = software(0, 0);
+            (attr.type_, attr.config) = (b::PERF_TYPE_TRACEPOINT, tracepoint);
+            attr.set_exclude_kernel(0);
+            sampled(&mut attr, period, true);
+            attr.set_disabled(1);
+            let event = open_event(&mut attr, -1, cpu)?;
+            let wanted: Vec<String> = numbers.iter().map(|number| format!("id == {number}")).collect();
+            filter(&event, &CString::new(wanted.join(" || "))?)?;
+            ring.take_from(&event)?;
+            calls.push((identifier(&event)?, period));
+            enable(&event)?;
+            events.push(event);
+        }
+        Ok(Self { _events: events, faults, calls, thinning: Thinning::new() })
+    }
+
+    /// Begins one look at the ring.
+    pub(crate) fn look(&mut self) {
+        self.thinning.look();
+    }
+
+    /// Decodes a sample. `None` if it is none. One that stands for no event is left out for others;
+    /// its stack was copied all the same.
+    pub(crate) fn decode(&mut self, r: &[u8]) -> Option<Raw> {
+        let id = long(r, 8)?;
+        let call = self.calls.iter().find(|(of, _)| *of == id).map(|(_, period)| *period);
+        if !self.faults.contains(&id) && call.is_none() {
+            return None;
+        }
+        let (cause, page, events, at) = match call {
+            None => (Cause::Fault, long(r, 32)? >> PAGE_SHIFT, FAULTS * self.thinning.keep(), 48),
+            Some(period) => {
+                // Length, then the common fields of tracepoints, the number and the arguments.
+                let len = word(r, 48)? as usize;
+                let call = call_of(long(r, 60)? as i64, long(r, 68)?)?;
+                (Cause::Call(call), page_of(call, long(r, 68)?), period, 52 + len)
+            }
+        };
+        if page >= 1 << 52 || long(r, at)? == 0 {
+            return None;
+        }
+        let (bp, sp, mut ip) = (long(r, at + 8)?, long(r, at + 16)?, long(r, at + 24)?);
+        if cause == Cause::Call(Call::Vfork) && long(r, 60)? == libc::SYS_vfork as u64 {
+            ip = after_vfork(long(r, 68)?);
+        }
+        let size = usize::try_from(long(r, at + 32)?).ok()?;
+        let data = r.get(at + 40..(at + 40).checked_add(size)?)?;
+        let used = if size == 0 { 0 } else { usize::try_from(long(r, at + 40 + size)?).ok()?.min(size) };
+        let (words, _) = data[..used].as_chunks::<8>();
+        let kept = if events == 0 { &[] } else { words };
+        let stack = kept.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let what = RawKind::Sampled(Box::new(Sample { cause, page, events, ip, sp, bp, stack }));
+        Some(Raw { time: long(r, 24)?, cpu: word(r, 40)? as u16, pid: word(r, 20)? as i32, what })
+    }
+}
+
+/// Keeps one sample of several, if there are too many.
+struct Thinning {
+    /// Of so many one is kept.
+    stride: u64,
+    /// Samples since one was kept.
+    since: u64,
+    /// Samples kept in this look.
+    kept: u64,
+}
+
+impl Thinning {
+    fn new() -> Self {
+        Self { stride: 1, since: 0, kept: 0 }
+    }
+
+    fn look(&mut self) {
+        if self.kept > MOST {
+            self.stride = (self.stride * 2).min(1 << 10);
+        } else if self.kept < MOST / 4 {
+            self.stride = (self.stride / 2).max(1);
+        }
+        self.kept = 0;
+    }
+
+    /// Returns for how many the next sample stands; 0 if it is not kept.
+    fn keep(&mut self) -> u64 {
+        self.since += 1;
+        if self.since < self.stride {
+            return 0;
+        }
+        self.kept += 1;
+        std::mem::take(&mut self.since)
+    }
+}
+
+/// Returns the address at which the caller of the C library's `vfork` made the call. The function
+/// keeps its return address in the register of the first argument: parent and child share a stack.
+pub(crate) fn after_vfork(first: u64) -> u64 {
+    first.wrapping_sub(1)
+}
+
+/// Returns the number of the tracepoint of all system calls.
+pub(crate) fn tracepoint() -> io::Result<u64> {
+    let id = fs::read_to_string("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id")?;
+    id.trim().parse().map_err(io::Error::other)
+}
+
+fn word(r: &[u8], at: usize) -> Option<u32> {
+    r.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
+}
+
+fn long(r: &[u8], at: usize) -> Option<u64> {
+    r.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samplers() -> Samplers {
+        Samplers {
+            _events: Vec::new(),
+            faults: vec![7],
+            calls: vec![(8, 1), (9, 13)],
+            thinning: Thinning::new(),
+        }
+    }
+
+    /// A record of a sample, as the kernel writes it.
+    fn record(id: u64, raw: Option<(i64, u64)>) -> Vec<u8> {
+        let mut r = vec![0; 8];
+        let mut add = |numbers: &[u64]| r.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
+        // Identifier, process and task, time, address, CPU.
+        add(&[id, 5 << 32 | 4, 1234, 0x7_0000, 3]);
+        if let Some((number, first)) = raw {
+            // 68 bytes, in a word of 32 bits before them.
+            let mut bytes = 68_u32.to_le_bytes().to_vec();
+            bytes.extend([0; 8]);
+            bytes.extend([number as u64, first].iter().flat_map(|n| n.to_le_bytes()));
+            bytes.resize(4 + 68, 0);
+            r.extend(bytes);
+        }
+        let mut add = |numbers: &[u64]| r.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
+        // Kind of registers, registers; of the stack three words, of which two are there.
+        add(&[2, 30, 20, 10, 24, 100, 200, 300, 16]);
+        r
+    }
+
+    #[test]
+    fn samples_become_raw_events() {
+        let raw = samplers().decode(&record(7, None)).expect("a sample");
+        assert_eq!((raw.time, raw.cpu, raw.pid), (1234, 3, 5));
+        let RawKind::Sampled(sample) = raw.what else { panic!("{raw:?}") };
+        assert_eq!((sample.cause, sample.page, sample.events), (Cause::Fault, 0x70, FAULTS));
+        assert_eq!((sample.ip, sample.sp, sample.bp, &sample.stack[..]), (10, 20, 30, &[100, 200][..]));
+        let raw = samplers().decode(&record(9, Some((libc::SYS_munmap, 0x5000)))).expect("a sample");
+        let RawKind::Sampled(sample) = raw.what else { panic!("{raw:?}") };
+        assert_eq!((sample.cause, sample.page, sample.events), (Cause::Call(Call::Munmap), 5, 13));
+        assert_eq!(sample.stack, [100, 200]);
+    }
+
+    #[test]
+    fn records_that_are_cut_or_of_other_events_are_left_out() {
+        assert_eq!(samplers().decode(&record(6, None)), None);
+        assert_eq!(samplers().decode(&record(8, Some((libc::SYS_read, 0)))), None);
+        for whole in [record(7, None), record(8, Some((libc::SYS_fork, 0)))] {
+            for len in 0..whole.len() {
+                assert_eq!(samplers().decode(&whole[..len]), None, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_of_clone_are_told_by_their_flags() {
+        let of = |flags: i32| call_of(libc::SYS_clone, flags as u64);
+        assert_eq!(of(libc::SIGCHLD), Some(Call::Fork));
+        assert_eq!(of(libc::CLONE_VM | libc::CLONE_VFORK), Some(Call::Vfork));
+        assert_eq!(of(libc::CLONE_VM | libc::CLONE_THREAD), Some(Call::Clone));
+        assert_eq!((page_of(Call::Fork, 1 << 20), page_of(Call::Mmap, 1 << 20)), (0, 1 << 8));
+    }
+
+    #[test]
+    fn many_samples_are_thinned_out_and_stand_for_all() {
+        let mut thinning = Thinning::new();
+        let mut stood = 0;
+        for _ in 0..20 {
+            thinning.look();
+            stood += (0..10_000).map(|_| thinning.keep()).sum::<u64>();
+        }
+        assert!(thinning.kept <= 200, "{}", thinning.kept);
+        assert_eq!(stood + thinning.since, 200_000);
+        (0..20).for_each(|_| thinning.look());
+        assert_eq!(thinning.stride, 1);
+    }
+}
