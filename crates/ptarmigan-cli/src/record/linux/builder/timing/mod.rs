@@ -133,6 +133,8 @@ impl Timing {
             && old != pid
             && let Some(task) = self.tasks.remove(&old)
         {
+            // The first task of the group, if its last switch is still to come.
+            self.gone(pid, time, out);
             self.tasks.insert(pid, task);
         }
         let pid = self.number(pid);

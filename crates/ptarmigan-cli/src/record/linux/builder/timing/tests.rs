@@ -211,16 +211,31 @@ fn a_thread_that_calls_execve_takes_the_first_number() {
         (60, 100, RawKind::ExecDone { old: 101 }),
         (70, 100, end(0)),
     ];
-    // ... or after that, with the number that the thread had.
+    // ... or after that, with the number that the thread had, ...
     let gone_last = [
-        (40, 0, switch(101, 0)),
-        (45, 100, RawKind::ExecDone { old: 101 }),
-        (50, 101, switch(0, ZOMBIE)),
+        (40, 101, switch(7, ZOMBIE)),
+        (50, 0, switch(100, 0)),
+        (60, 100, RawKind::ExecDone { old: 101 }),
         (70, 100, end(0)),
     ];
-    let all = |after: &[(u64, i32, RawKind)]| times(&[&before[..], after].concat());
-    assert_eq!(all(&gone_first), [(100, took(Call::Exit, 10, 0)), (100, took(Call::Exec, 31, 29))]);
-    assert!(all(&gone_last).contains(&(100, took(Call::Exec, 41, 19))), "{:?}", all(&gone_last));
+    // ... or when the execve is nearly done.
+    let gone_late = [
+        (50, 0, switch(101, 0)),
+        (60, 100, RawKind::ExecDone { old: 101 }),
+        (62, 101, switch(0, ZOMBIE)),
+        (70, 100, end(0)),
+    ];
+    let counters = Counters { total: 1000, ..Counters::default() };
+    let at_end =
+        [(80, 100, RawKind::Counters(counters)), (85, 100, RawKind::Exit), (90, 100, switch(0, ZOMBIE))];
+    for (after, exit) in [(gone_first, 10), (gone_last, 10), (gone_late, 30)] {
+        let out = times(&[&before[..], &after, &at_end].concat());
+        let kinds: Vec<&RawKind> = out.iter().map(|(_, kind)| kind).collect();
+        assert_eq!(*kinds[0], took(Call::Exit, exit, 0), "the first task");
+        assert!(matches!(kinds[1], RawKind::Took { call: Call::Exec, .. }), "{out:?}");
+        // The process ends once, with its last task.
+        assert!(matches!(kinds[2..], [RawKind::Took { call: Call::Exit, .. }, RawKind::Used(_)]), "{out:?}");
+    }
 }
 
 #[test]
