@@ -120,8 +120,11 @@ fn functions_have_their_names_lines_and_shares() {
             assert_eq!((&few["file"], &few["line"]), (&"work.c".into(), &12.into()), "{few}");
             assert_eq!((&many["module"], &many["callers"][0]), (&name.into(), &"main".into()), "{many}");
             // 20,000 and 10,000 faults, of which one in 61 is sampled.
-            assert!((19_000.0..21_000.0).contains(&of(many, "events")), "{many}");
-            assert!((9_300.0..10_700.0).contains(&of(few, "events")), "{few}");
+            // A machine with other work may lose some of them.
+            if json["lost"] == 0 {
+                assert!((19_000.0..21_000.0).contains(&of(many, "events")), "{many}");
+                assert!((9_300.0..10_700.0).contains(&of(few, "events")), "{few}");
+            }
             let ratio = of(many, "share") / of(few, "share");
             assert!((1.85..2.15).contains(&ratio), "{ratio}");
             let forks = row(&json, "fork", "make_children").unwrap_or_else(|| panic!("{stderr}{text}"));
