@@ -195,6 +195,13 @@ impl Facts {
         self.forks.values().filter_map(|fork| fork.ns).min()
     }
 
+    /// Returns the mean nanoseconds of a fork.
+    pub fn mean_fork(&self) -> Option<f64> {
+        let timed: Vec<u64> = self.forks.values().filter_map(|fork| fork.ns).collect();
+        let sum: f64 = timed.iter().map(|ns| *ns as f64).sum();
+        (!timed.is_empty()).then(|| sum / timed.len() as f64)
+    }
+
     /// Names the mapping of a page: the heap, or an object that the recording knows.
     pub fn mapping(&self, number: u32, page: u64) -> Option<String> {
         let heap = self.heaps.get(number as usize).copied().flatten();

@@ -59,9 +59,26 @@ fn forks_that_only_start_a_program_have_their_seconds_and_program() {
     assert!(figure(found).contains("the largest parent has 8004 KiB in 21 leaf tables"), "{found:#}");
     // No fork of the recording is short, and without rounds no price was measured: nothing is known
     // of a small fork, and no seconds are predicted.
+    assert!(!figure(found).contains("as vfork, execve included"), "{found:#}");
     let expect = found["expect"].as_array().expect("a list");
     assert!(expect.iter().all(|one| one["figure"] != "fork_seconds"), "{found:#}");
     assert!(expect.iter().any(|one| one["figure"] == "tables_at_end"), "{found:#}");
+}
+
+#[test]
+fn forks_that_scatter_are_all_large() {
+    let mut events = starts_programs(false);
+    // One of ten took 45 ms instead of 60.
+    let first = events.iter_mut().find_map(|(_, kind)| match kind {
+        Kind::Note(Note::Took { call: Call::Fork, nanos, .. }) => Some(nanos),
+        _ => None,
+    });
+    *first.expect("a fork") = 45_000_000;
+    let report = advice(&made("scatter", |_| {}, 0, &events).0, &[]);
+    let found = piece(&report, "vfork");
+    let expect = found["expect"].as_array().expect("a list");
+    assert!(expect.iter().all(|one| one["figure"] != "fork_seconds"), "{found:#}");
+    assert!(figure(found).contains("They took 0.58 s. "), "{found:#}");
 }
 
 #[test]

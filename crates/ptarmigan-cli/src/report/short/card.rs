@@ -71,10 +71,10 @@ pub(in crate::report) fn card(all: &[Figures]) -> String {
 
 /// Returns the line of advice: the first piece of the last trace that has any, else the reason.
 fn advice(all: &[Figures]) -> String {
-    let Some(advice) = all.iter().rev().find_map(|one| one.advice.as_ref()) else { return String::new() };
-    match advice.pieces.first() {
-        Some(piece) => format!("→ {}", page::sentence(&piece.title)),
-        None if advice.problem.is_some() => String::new(),
-        None => "No change that was tried helps.".to_owned(),
+    let advice = || all.iter().rev().filter_map(|one| one.advice.as_ref());
+    if let Some(piece) = advice().find_map(|advice| advice.pieces.first()) {
+        return format!("→ {}", page::sentence(&piece.title));
     }
+    let known = advice().next().is_some() && advice().all(|advice| advice.problem.is_none());
+    if known { "No change that was tried helps.".to_owned() } else { String::new() }
 }

@@ -20,23 +20,25 @@ const LEAST_PART: f64 = 0.01;
 
 impl Look<'_> {
     /// Returns the seconds of a fork that copies next to nothing: the price of this host, or the
-    /// shortest fork of the recording.
-    fn small_fork(&self) -> f64 {
-        let recorded = self.facts.shortest_fork().map(|ns| ns as f64);
+    /// shortest fork of the recording. If that took more than a tenth of the mean, all forks copied
+    /// much, and nothing is known of a small one.
+    fn small_fork(&self) -> Option<f64> {
+        let shortest = self.facts.shortest_fork().map(|ns| ns as f64);
+        let recorded = shortest.zip(self.facts.mean_fork()).filter(|(one, mean)| one * 10.0 <= *mean);
+        let recorded = recorded.map(|(one, _)| one);
         let price = self.prices.map(|prices| prices.fork).filter(|price| *price > 0.0);
         let ns = match (price, recorded) {
-            (Some(price), Some(recorded)) => price.min(recorded),
-            (price, recorded) => price.or(recorded).unwrap_or(0.0),
+            (Some(price), Some(recorded)) => Some(price.min(recorded)),
+            (price, recorded) => price.or(recorded),
         };
-        ns / 1e9
+        ns.map(|ns| ns / 1e9)
     }
 
     /// Returns the seconds of timed forks, by program, and the seconds that the same take as
-    /// `vfork`: a small fork, and an `execve` that ends no copy, for which the parent waits. The
-    /// shortest of the recording is such an `execve`.
-    fn seconds(&self, events: &HashSet<u32>) -> BTreeMap<usize, (u64, f64, f64)> {
+    /// `vfork`: a fork of `small` seconds, and an `execve` that ends no copy, for which the parent
+    /// waits. The shortest of the recording is such an `execve`.
+    fn seconds(&self, events: &HashSet<u32>, small: f64) -> BTreeMap<usize, (u64, f64, f64)> {
         let mut sums: BTreeMap<usize, (u64, f64, f64)> = BTreeMap::new();
-        let small = self.small_fork();
         for (event, fork) in &self.facts.forks {
             if !events.contains(event) {
                 continue;
@@ -66,7 +68,8 @@ impl Look<'_> {
             };
             return Ok(vec![not(kind, reason)]);
         }
-        let seconds = self.seconds(&starters);
+        let small = self.small_fork();
+        let seconds = self.seconds(&starters, small.unwrap_or_default());
         let of = |users: bool| {
             let some = seconds.iter().filter(move |(program, _)| self.is_users(**program) == users);
             let timed = self.facts.timed;
@@ -87,7 +90,7 @@ impl Look<'_> {
         let sum = |of: fn(&(u64, f64, f64)) -> f64| {
             seconds.iter().filter(|(program, _)| self.is_users(**program)).map(|(_, s)| of(s)).sum::<f64>()
         };
-        let (now, then) = (sum(|s| s.1), sum(|s| s.2));
+        let (now, then) = (sum(|s| s.1), small.map(|_| sum(|s| s.2)));
         let largest = users.iter().filter_map(|event| sizes.starting.get(event)).max();
         let mut before = format!("{} of all forks are followed by execve, and nothing else before it", {
             percent(users.len() as f64 / found.all as f64)
@@ -101,11 +104,9 @@ impl Look<'_> {
         }
         before += ". ";
         if now > 0.0 {
-            before += &format!(
-                "They took {}; as vfork, execve included, about {}. ",
-                Figure::seconds(now),
-                Figure::seconds(then)
-            );
+            let then =
+                then.map(|then| format!("; as vfork, execve included, about {}", Figure::seconds(then)));
+            before += &format!("They took {}{}. ", Figure::seconds(now), then.unwrap_or_default());
             let execs: u64 =
                 users.iter().filter_map(|event| self.facts.exec_ns(self.facts.forks.get(event)?.child)).sum();
             let ends = execs as f64 / 1e9
@@ -116,7 +117,7 @@ impl Look<'_> {
             }
         }
         let caller = self.caller(&programs, Cause::Call(Call::Fork));
-        let seconds = Some(now - then).filter(|saved| self.counts(*saved));
+        let seconds = then.map(|then| now - then).filter(|saved| self.counts(*saved));
         verdicts.push(
             self.weigh(Proposal {
                 kind,
@@ -194,8 +195,8 @@ impl Look<'_> {
     ) -> Result<Verdict, Failure> {
         let kind = "fork-memory";
         let now = copied.ns as f64 / 1e9;
-        let saved = now - copied.timed as f64 * self.small_fork();
-        let seconds = Some(saved).filter(|saved| self.counts(*saved));
+        let saved = self.small_fork().map(|small| now - copied.timed as f64 * small);
+        let seconds = saved.filter(|saved| self.counts(*saved));
         if copied.tables < LEAST_TABLES && seconds.is_none() {
             return Ok(not(kind, format!("{sizes}: too little to save")));
         }
