@@ -5,15 +5,18 @@ use std::fmt::Write;
 /// The most rows of a table.
 const TOP: usize = 10;
 
+/// Below so many columns a row is two lines: its numbers, then its names.
+const NARROW: usize = 60;
+
 /// Calls that make a task.
 const FORKS: [&str; 3] = ["fork", "vfork", "clone"];
 
 /// Formats the tables, with lines of at most `width` columns.
 pub(super) fn tables(work: &Work, width: usize) -> String {
     let mut text = String::new();
-    let rows: Vec<String> = work.mappings.iter().take(TOP).map(mapping).collect();
-    let head = "    faults   share  tables  address         program: mapping";
-    table(&mut text, "faults by mapping", head, &rows, work.mappings.len(), width);
+    let rows: Vec<Row> = work.mappings.iter().take(TOP).map(mapping).collect();
+    let head = ["    faults   share  tables", "address         program: mapping"].map(str::to_owned);
+    table(&mut text, "faults by mapping", &head, &rows, work.mappings.len(), width);
     let faults = |row: &&FunctionWork| row.work == "fault";
     let forks = |row: &&FunctionWork| FORKS.contains(&row.work);
     functions(&mut text, "faults by function", "    faults", work.functions.iter().filter(faults), width);
@@ -32,19 +35,26 @@ fn functions<'a>(
 ) {
     let rows: Vec<&FunctionWork> = rows.collect();
     let timed = rows.iter().any(|row| row.seconds.is_some());
-    let head = format!("{count}   share  {}program: function", if timed { " seconds  " } else { "" });
-    let lines: Vec<String> = rows.iter().take(TOP).map(|row| function(row, timed)).collect();
+    let numbers = format!("{count}   share{}", if timed { "   seconds" } else { "" });
+    let head = [numbers, "program: function".to_owned()];
+    let lines: Vec<Row> = rows.iter().take(TOP).map(|row| function(row, timed)).collect();
     table(text, title, &head, &lines, rows.len(), width);
 }
 
-fn table(text: &mut String, title: &str, head: &str, rows: &[String], all: usize, width: usize) {
+/// The numbers of a row, and its names.
+type Row = [String; 2];
+
+fn table(text: &mut String, title: &str, head: &Row, rows: &[Row], all: usize, width: usize) {
     if rows.is_empty() {
         return;
     }
     let more = if all > rows.len() { format!(", the first {} of {all}", rows.len()) } else { String::new() };
-    let _ = writeln!(text, "\n{title}{more}\n{head}");
-    for row in rows {
-        let _ = writeln!(text, "{}", cut(row, width));
+    let _ = writeln!(text, "\n{}", cut(&format!("{title}{more}"), width));
+    for [numbers, names] in std::iter::once(head).chain(rows) {
+        let between = if width < NARROW { "\n    " } else { "  " };
+        for line in format!("{numbers}{between}{names}").lines() {
+            let _ = writeln!(text, "{}", cut(line, width));
+        }
     }
 }
 
@@ -56,24 +66,20 @@ fn cut(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-fn mapping(row: &MappingWork) -> String {
+fn mapping(row: &MappingWork) -> Row {
     let size = if row.bytes > 0 { format!(" of {}", size(row.bytes)) } else { String::new() };
     let others = if row.mappings > 1 { format!(" and {} more", row.mappings - 1) } else { String::new() };
-    format!(
-        "{:>10} {:>5.1} %  {:>6}  {:<14}  {}: {}{size}{others}",
-        row.faults,
-        100.0 * row.share,
-        row.tables,
-        row.address.as_deref().unwrap_or("-"),
-        row.program,
-        row.label(),
-    )
+    let address = row.address.as_deref().unwrap_or("-");
+    [
+        format!("{:>10} {:>5.1} %  {:>6}", row.faults, 100.0 * row.share, row.tables),
+        format!("{address:<14}  {}: {}{size}{others}", row.program, row.label()),
+    ]
 }
 
-fn function(row: &FunctionWork, timed: bool) -> String {
+fn function(row: &FunctionWork, timed: bool) -> Row {
     let seconds = match (timed, row.seconds) {
-        (true, Some(seconds)) => format!("{seconds:>8.3}  "),
-        (true, None) => format!("{:>8}  ", "-"),
+        (true, Some(seconds)) => format!("  {seconds:>8.3}"),
+        (true, None) => format!("  {:>8}", "-"),
         (false, _) => String::new(),
     };
     // A module that is not the program itself, and a call that is not a fork.
@@ -81,13 +87,10 @@ fn function(row: &FunctionWork, timed: bool) -> String {
     let module = module.map(|module| format!(" in {module}")).unwrap_or_default();
     let call =
         if row.work == "fault" || row.work == "fork" { String::new() } else { format!("{} by ", row.work) };
-    format!(
-        "{:>10} {:>5.1} %  {seconds}{}: {call}{}{module}",
-        row.events,
-        100.0 * row.share,
-        row.program,
-        row.label(),
-    )
+    [
+        format!("{:>10} {:>5.1} %{seconds}", row.events, 100.0 * row.share),
+        format!("{}: {call}{}{module}", row.program, row.label()),
+    ]
 }
 
 fn size(bytes: u64) -> String {
@@ -102,6 +105,21 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_a_narrow_table_are_two_lines() {
+        let rows = [["         7  50.0 %".to_owned(), "true: library libc.so.6".to_owned()]];
+        let head = ["    faults   share".to_owned(), "program: mapping".to_owned()];
+        let mut text = String::new();
+        table(&mut text, "title", &head, &rows, 1, 20);
+        let narrow =
+            "\ntitle\n    faults   share\n    program: mapping\n         7  50.0 %\n    true: library l…\n";
+        assert_eq!(text, narrow);
+        text.clear();
+        table(&mut text, "title", &head, &rows, 3, 80);
+        let wide = "\ntitle, the first 1 of 3\n    faults   share  program: mapping\n         7  50.0 %  true: library libc.so.6\n";
+        assert_eq!(text, wide);
+    }
 
     #[test]
     fn a_line_that_is_too_long_is_cut() {
