@@ -1,5 +1,7 @@
 //! Recordings of processes that run already, and recordings that end before their command.
-use super::common::{Dir, METHODS, Mounted, go_on, kill, line_of, ptarmigan, report, run, spawned, wait_for};
+use super::common::{
+    Dir, METHODS, Mounted, go_on, heeds_signals, kill, line_of, ptarmigan, report, run, spawned, wait_for,
+};
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -97,7 +99,7 @@ fn attach(dir: &Dir, method: &str, user: Option<u32>, pids: &str, more: &[&str])
     command.args(["record", "--method", method, "--level", "3", "-o"]).arg(dir.path("out.ptrace"));
     command.args(["-p", pids]).args(more);
     let said = std::fs::File::create(dir.path("said")).expect("a file");
-    let mut child = command.stderr(said).spawn().expect("the program is there");
+    let mut child = heeds_signals(&mut command).stderr(said).spawn().expect("the program is there");
     let text = || std::fs::read_to_string(dir.path("said")).expect("our file");
     let ended = wait_for(|| text().contains("recording with") || child.try_wait().is_ok_and(|s| s.is_some()));
     assert!(ended, "it begins");

@@ -75,16 +75,20 @@ pub fn report(file: &Path) -> Inspection {
 pub fn started(method: &str, file: &Path, script: &str) -> Option<Child> {
     let mut command = ptarmigan();
     command.args(["record", "--method", method, "-o"]).arg(file).args(["--", "sh", "-c", script]);
-    // A shell starts background commands with these ignored, and a recorder leaves that as it is.
+    spawned(heeds_signals(&mut command))
+}
+
+/// Lets a command start with `SIGINT` and `SIGQUIT` at their defaults. A shell starts background
+/// commands with these ignored, and a recorder leaves that as it is.
+pub fn heeds_signals(command: &mut Command) -> &mut Command {
     // SAFETY: signal is async-signal-safe, and the default of a signal runs no code.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
             libc::signal(libc::SIGQUIT, libc::SIG_DFL);
             Ok(())
-        });
+        })
     }
-    spawned(&mut command)
 }
 
 /// Starts a recording as [`started`] does.
