@@ -51,6 +51,7 @@ impl Described {
             _ => mapping(kind, record),
         };
         match raw {
+            Some(raw) if !self.room.keeps(raw.time) => Ok(()),
             Some(raw) => self.room.write(&mut self.out, &spill::bytes_of(&raw)),
             None => Ok(()),
         }

@@ -104,7 +104,8 @@ impl PerfFaults {
                             note[..16].copy_from_slice(&r[16..32]);
                             note[16..20].copy_from_slice(&r[12..16]);
                             note[20..].copy_from_slice(&r[32..36]);
-                            return room.write(&mut out, &note);
+                            let time = time_of(&note);
+                            return if room.keeps(time) { room.write(&mut out, &note) } else { Ok(()) };
                         }
                         if kind == b::PERF_RECORD_LOST {
                             lost += described::lost_in(r);
@@ -164,6 +165,11 @@ impl PerfFaults {
     }
 }
 
+/// The time of a fault, as it is kept.
+fn time_of(note: &[u8; NOTE]) -> u64 {
+    u64::from_le_bytes([note[0], note[1], note[2], note[3], note[4], note[5], note[6], note[7]])
+}
+
 /// The faults of one CPU, in order of time.
 pub(crate) struct CpuFaults(BufReader<Consumed>);
 
@@ -176,6 +182,6 @@ impl Iterator for CpuFaults {
         let word = |at: usize| u32::from_le_bytes([note[at], note[at + 1], note[at + 2], note[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let what = RawKind::Fault { address: long(8), code: FaultFlags::USER.into() };
-        Some(Raw { time: long(0), cpu: word(20) as u16, pid: word(16) as i32, what })
+        Some(Raw { time: time_of(&note), cpu: word(20) as u16, pid: word(16) as i32, what })
     }
 }

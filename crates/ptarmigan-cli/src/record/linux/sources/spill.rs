@@ -46,6 +46,12 @@ impl Room {
         Some(self.ended.load(Ordering::SeqCst)).filter(|&time| time != 0)
     }
 
+    /// Whether an event of this time is kept: room that was set aside is for events from before the
+    /// end alone.
+    pub(crate) fn keeps(&self, time: u64) -> bool {
+        self.ended().is_none_or(|ended| time <= ended)
+    }
+
     /// Writes to a file. If there is no room, the recording ends, and the room that was set aside
     /// is used.
     pub(crate) fn write(&self, to: &mut BufWriter<File>, bytes: &[u8]) -> io::Result<()> {
