@@ -1,14 +1,16 @@
 //! Adds up the work of a recording by mapping and by function.
 mod functions;
+mod group;
 mod programs;
 mod rows;
 
 pub use rows::{FunctionWork, MappingWork, Work};
 
-use super::mappings::{Mapping, MappingKind, MappingTracker};
+use super::mappings::{Mapping, MappingTracker};
 use functions::Functions;
+use group::{Counts, Group};
 use programs::Starts;
-use ptarmigan_trace::{Event, FaultFlags, Kind, Symbols, Text};
+use ptarmigan_trace::{Event, FaultFlags, Kind, Symbols};
 use std::collections::{HashMap, HashSet};
 
 /// Pages of one last-level table.
@@ -17,34 +19,6 @@ const REGION: u64 = 512;
 const MOST_REGIONS: usize = 1 << 24;
 /// The most mappings whose faults are told apart.
 const MOST_MAPPINGS: usize = 1 << 20;
-
-/// Mappings that are one row: of one start of a program, of one kind and name. Memory without a name
-/// is told apart by its length.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Group {
-    start: u32,
-    kind: Option<MappingKind>,
-    name: Option<Text>,
-    made: u64,
-}
-
-impl Group {
-    fn of(start: u32, mapping: Option<&Mapping>) -> Self {
-        let by_length = mapping.filter(|m| {
-            let kinds = [MappingKind::Anonymous, MappingKind::SharedMemory, MappingKind::ThreadStack];
-            m.name.is_none() && kinds.contains(&m.kind)
-        });
-        let (kind, name) = (mapping.map(|m| m.kind), mapping.and_then(|m| m.name));
-        Self { start, kind, name, made: by_length.map_or(0, |m| m.made) }
-    }
-}
-
-/// Faults and tables.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    faults: u64,
-    tables: u64,
-}
 
 /// Adds up the work of a recording, event by event.
 #[derive(Default)]

@@ -1,5 +1,5 @@
 //! The rows of work by mapping and by function.
-use super::{Counts, Group};
+use super::group::{Counts, Group};
 use crate::observed::mappings::{Mapping, MappingKind};
 use ptarmigan_trace::{Symbols, Text};
 use serde::Serialize;
