@@ -165,7 +165,7 @@ fn times_pass_and_never_run_backwards() {
     assert!(matches!(w.time(1 << 52), Err(WriteError::Invalid { .. })), "too late");
     let (bytes, _) = w.finish(0).expect("memory takes everything");
     let mut reader = Reader::new(&bytes[..]).expect("a header");
-    assert_eq!((reader.header().huge, reader.header().version()), (HugePages::Always, 2));
+    assert_eq!((reader.header().huge, reader.header().version()), (HugePages::Always, 3));
     for time in times {
         assert!(reader.next().is_some_and(|e| e.is_ok()));
         assert_eq!(reader.time(), time);

@@ -22,10 +22,11 @@ mod spread;
 mod survey;
 mod switches;
 mod told;
+mod unfit;
 pub mod work;
 mod zones;
 
-use super::advice::{Rejected, To, Verdict};
+use super::advice::Verdict;
 use super::facts::Facts;
 use super::figures::Figures;
 use super::measure::Measure;
@@ -40,6 +41,7 @@ use share::Forks;
 use shared::SharedMappings;
 use std::collections::HashSet;
 use told::Look;
+use unfit::Unfit;
 use zones::Zones;
 
 /// Looks for advice to the author of a recorded program.
@@ -80,15 +82,6 @@ pub fn advise(
     Ok(verdicts)
 }
 
-/// The number of full regions that are left out, and why.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unfit {
-    /// Of programs that fork and write.
-    forked: u64,
-    /// Of programs that start others.
-    wrappers: u64,
-}
-
 /// Looks once more for huge pages if regions are to be left out: those that a program forks and
 /// writes to, and those of programs that start others.
 fn without_unfit(
@@ -109,8 +102,4 @@ fn without_unfit(
     survey::survey(look.recorded, &look.measure.usual, &mut again)?;
     again.finish();
     Ok((again, unfit))
-}
-
-fn not(kind: &'static str, reason: String) -> Verdict {
-    Verdict::Not(Rejected { kind, to: To::Program, measured: true, reason })
 }

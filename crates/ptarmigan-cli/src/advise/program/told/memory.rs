@@ -1,10 +1,11 @@
 //! Advice on memory: empty tables, layouts, arenas, and shared memory.
 use super::super::super::advice::{Details, Place, Rejected, Verdict, size};
 use super::super::empty::EmptyTables;
+use super::super::pack;
 use super::super::seen::PAGE;
 use super::super::shared::{SharedMappings, SharedObject, spaces_by_program};
 use super::super::spread::Found;
-use super::super::{not, pack};
+use super::super::unfit::not;
 use super::{Look, Proposal, list};
 use ptarmigan_replay::Failure;
 use ptarmigan_replay::terminal::words::several;

@@ -8,7 +8,7 @@ use super::super::expect::{self, Expect, Figure};
 use super::super::facts::Facts;
 use super::super::figures::{Figures, Saved, percent};
 use super::super::measure::{Compared, Measure, Side};
-use super::not;
+use super::unfit::not;
 use crate::measure::page_prices::PagePrices;
 use ptarmigan_replay::{Failure, SoloTrace, Trace};
 use ptarmigan_trace::Cause;
