@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Advice, or why there is none.
 #[derive(Serialize)]
-pub(in crate::report) struct AdviceFigures {
+pub(crate) struct AdviceFigures {
     /// The pieces, the most valuable first.
     pub pieces: Vec<Brief>,
     /// Why advice was not found. The other figures stand without it.

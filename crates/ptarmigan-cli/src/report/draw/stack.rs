@@ -4,7 +4,7 @@ use super::svg::Svg;
 use super::{KEY, NARROW, X_ROOM, XAxis, key};
 
 /// One area.
-pub(in crate::report) struct Layer {
+pub(crate) struct Layer {
     pub class: &'static str,
     pub label: String,
     /// One value for each part of the axis.
@@ -12,7 +12,7 @@ pub(in crate::report) struct Layer {
 }
 
 /// Areas on top of each other, the first at the bottom.
-pub(in crate::report) struct Stack<'a> {
+pub(crate) struct Stack<'a> {
     pub layers: &'a [Layer],
     pub x: XAxis,
     /// The end of the scale upwards.

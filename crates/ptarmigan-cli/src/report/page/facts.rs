@@ -15,7 +15,7 @@ pub(super) fn lead(all: &[Figures]) -> String {
 }
 
 /// Returns for each trace the line that sums up its times, if it has any.
-pub(in crate::report) fn time_lines(all: &[Figures]) -> Vec<Option<String>> {
+pub(crate) fn time_lines(all: &[Figures]) -> Vec<Option<String>> {
     let line = |(n, one): (usize, &Figures)| {
         let line = one.times.as_ref()?.line.as_ref()?;
         let of = if all.len() > 1 { format!("{}: ", name(n, all)) } else { String::new() };
@@ -25,7 +25,7 @@ pub(in crate::report) fn time_lines(all: &[Figures]) -> Vec<Option<String>> {
 }
 
 /// Returns the first lines as text, one for each trace.
-pub(in crate::report) fn lead_lines(all: &[Figures]) -> Vec<String> {
+pub(crate) fn lead_lines(all: &[Figures]) -> Vec<String> {
     let line = |(n, one): (usize, &Figures)| {
         let Facts { processes, events, faults, method, cpus, arch, .. } = &one.facts;
         let of = if all.len() > 1 { format!("{}: ", name(n, all)) } else { String::new() };
@@ -132,7 +132,7 @@ fn compared(all: &[Figures]) -> String {
 
 /// Returns the figures that say most as a table: its headings and its rows. Two traces have a
 /// column for the difference.
-pub(in crate::report) fn rows(all: &[Figures]) -> (Vec<String>, Vec<Vec<String>>) {
+pub(crate) fn rows(all: &[Figures]) -> (Vec<String>, Vec<Vec<String>>) {
     let mut headings = vec![String::new()];
     match all {
         [_] => headings.push("value".to_owned()),

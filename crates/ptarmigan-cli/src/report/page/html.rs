@@ -14,7 +14,7 @@ pub(super) fn name(n: usize, all: &[Figures]) -> String {
 }
 
 /// Returns the letter of a trace, or its number after the last letter.
-pub(in crate::report) fn letter(n: usize) -> String {
+pub(crate) fn letter(n: usize) -> String {
     u8::try_from(n)
         .ok()
         .filter(|n| *n < 26)

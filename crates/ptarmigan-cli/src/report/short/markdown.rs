@@ -10,7 +10,7 @@ const TRACES: usize = 16;
 const LINE: usize = 400;
 
 /// Returns the comment.
-pub(in crate::report) fn markdown(all: &[Figures]) -> String {
+pub(crate) fn markdown(all: &[Figures]) -> String {
     let shown = &all[..all.len().min(TRACES)];
     let names: Vec<String> = shown.iter().map(|one| text(&name(one, 60))).collect();
     let mut out = format!("### Page tables: {}\n\n", names.join(" and "));
