@@ -1,5 +1,5 @@
 //! Gives tasks the address spaces of new programs.
-use super::{SpaceUsers, TraceBuilder, USUAL_STACK};
+use super::state::{SpaceUsers, TraceBuilder, USUAL_STACK};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
 use ptarmigan_trace::{Kind, Name, WriteError};
 use std::io::Write;

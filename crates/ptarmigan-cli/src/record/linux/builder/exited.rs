@@ -1,8 +1,5 @@
 //! Remembers tasks that have exited: their last times come behind their exit.
-use super::TraceBuilder;
-use ptarmigan_trace::{Event, Kind, Note, WriteError};
 use std::collections::HashMap;
-use std::io::Write;
 
 /// The number of exits after which a task may be forgotten.
 const REMEMBERED: usize = 1 << 12;
@@ -30,19 +27,7 @@ impl Exited {
         self.newer.insert(pid, task);
     }
 
-    fn get(&self, pid: i32) -> Option<ExitedTask> {
+    pub(super) fn get(&self, pid: i32) -> Option<ExitedTask> {
         self.newer.get(&pid).or_else(|| self.older.get(&pid)).copied()
-    }
-}
-
-impl<W: Write> TraceBuilder<'_, W> {
-    /// Records a note on a task that has exited.
-    pub(super) fn note_exited(&mut self, pid: i32, note: Note) -> Result<(), WriteError> {
-        match self.exited.get(pid) {
-            Some(ExitedTask { number, cpu, recorded: true }) if self.started => {
-                self.queue.push(self.now, Event { task: number, cpu, kind: Kind::Note(note) })
-            }
-            _ => Ok(()),
-        }
     }
 }

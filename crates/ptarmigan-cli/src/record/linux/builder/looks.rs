@@ -1,5 +1,5 @@
 //! Records what was found at looks at tasks: present pages and counts of tables.
-use super::TraceBuilder;
+use super::state::TraceBuilder;
 use crate::record::linux::system::pagemap::Found;
 use ptarmigan_trace::{FaultFlags, Kind, Sampled, WriteError};
 use std::io::Write;

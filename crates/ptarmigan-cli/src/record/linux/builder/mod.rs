@@ -1,188 +1,39 @@
 //! Builds the trace: follows tasks and address spaces through the merged raw events.
+mod describing;
 mod exec;
 mod exited;
 mod looks;
 mod objects;
 mod queue;
+mod reading;
+mod state;
 mod syscall;
 mod tables;
 mod timing;
 mod unread;
 
-use crate::record::linux::made::Made;
-use crate::record::linux::object::MappedObject;
+pub(crate) use describing::CallersFound;
+pub(crate) use state::{Seen, TraceBuilder};
+
 use crate::record::linux::raw::{MmCall, NO_CPU, Raw, RawKind};
 use crate::record::linux::system::proc::{PAGE_SHIFT, USER_END};
-use exited::{Exited, ExitedTask};
-use objects::{Describing, Program};
+use exited::ExitedTask;
 use ptarmigan_trace::{
-    CloneKind, Event, FaultFlags, Kind, MapFlags, Note, Object, PlaceId, Sampled, WriteError, Writer,
+    CloneKind, Event, FaultFlags, Kind, MapFlags, Note, Object, Sampled, WriteError, Writer,
 };
-use queue::Queue;
-use std::collections::HashMap;
+use state::{SpaceUsers, TaskState};
 use std::io::Write;
 use syscall::event_of;
 use tables::KnownTables;
-use timing::{Timed, Timing};
-use unread::UnreadProcesses;
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 
-/// The usual limit of a stack, in pages: 8 MiB. A reader takes it by default.
-const USUAL_STACK: u64 = 2048;
-
 /// The most raw events of unknown tasks that are kept.
 const MOST_EARLY: usize = 1 << 16;
 
-/// The users of an address space.
-#[derive(Default)]
-struct SpaceUsers {
-    /// Number of tasks.
-    users: u32,
-    /// Number of tasks that make no change: they are exiting, or wait for the child of a vfork.
-    still: u32,
-    /// Where events have made tables.
-    known: KnownTables,
-    program: Program,
-}
-
-struct TaskState {
-    number: u32,
-    group: i32,
-    space: u64,
-    cpu: u16,
-    /// The task that waits for this one, its child by vfork.
-    waiter: Option<i32>,
-    /// While this task waits for the child of its vfork: its events that arrived early because two
-    /// clocks differ.
-    held: Option<Vec<Raw>>,
-    /// Whether its events are written. No event is written below a program that could not be looked
-    /// at.
-    recorded: bool,
-    /// The system call in progress, with its arguments and the place reserved for its event.
-    call: Option<(MmCall, [u64; 5], Option<u64>)>,
-    /// The object that the `mmap` in progress has mapped.
-    object: Option<Box<MappedObject>>,
-    /// The stack that its last sample has copied, in bytes. The copy of the recorder's event may
-    /// fault where the stack ends.
-    copied: Option<(u64, u64)>,
-    /// The caller of the clone that it is about to make, where it was sampled.
-    clone_by: Option<Option<PlaceId>>,
-    /// The places of the last two times that the task gave up a lock of an address space outside
-    /// those system calls. A fork gives up the copy's lock and then its own space's, and stands
-    /// where it gave up the first.
-    released: [Option<u64>; 2],
-    /// The place of its last event, if that is a fault in a space that other tasks share.
-    fault: Option<u64>,
-    /// The time of an execve that waits for the other threads to end.
-    exec: Option<u64>,
-    /// Whether its last call of execve was under another tracer.
-    other_tracer: bool,
-    dying: bool,
-}
-
-impl TaskState {
-    fn new(number: u32, group: i32, space: u64) -> Self {
-        Self {
-            number,
-            group,
-            space,
-            cpu: 0,
-            waiter: None,
-            held: None,
-            recorded: true,
-            call: None,
-            object: None,
-            clone_by: None,
-            copied: None,
-            released: [None; 2],
-            fault: None,
-            exec: None,
-            other_tracer: false,
-            dying: false,
-        }
-    }
-}
-
-/// Counts beside the events.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
-    /// Raw events of tasks that are not descendants of the command.
-    pub(crate) foreign: u64,
-    pub(crate) refused: u64,
-    /// Ranges of 2 MiB where pages were present at a stop that no event explains.
-    pub(crate) found: u64,
-    /// Programs that started under another tracer.
-    pub(crate) other_tracer: u64,
-    /// Programs of 32 bits, whose system calls no tracepoint reports.
-    pub(crate) narrow: u64,
-    /// Other programs that could not be looked at at their start.
-    pub(crate) blank: u64,
-    /// Times that were left out, as they end before they begin.
-    pub(crate) backwards: u64,
-    /// Processes that the recording attached to, and programs that they started, which ended or
-    /// changed before they were read.
-    pub(crate) unread: u64,
-}
-
-/// Looks up the result of an execve, by task and time.
-pub(crate) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<Made>;
-
-pub(crate) struct TraceBuilder<'a, W: Write> {
-    queue: Queue<W>,
-    tasks: HashMap<i32, TaskState>,
-    /// Live tasks in each thread group.
-    groups: HashMap<i32, u32>,
-    spaces: HashMap<u64, SpaceUsers>,
-    next_space: u64,
-    next_task: u32,
-    /// Whether the first program has started. Earlier events are the recorder's own.
-    started: bool,
-    /// Raw events of tasks whose clone has not arrived yet. ptrace may report them in this order.
-    early: HashMap<i32, Vec<Raw>>,
-    early_count: usize,
-    /// Whether the recording attached to processes. Their programs start without a stop.
-    attached: bool,
-    unread: UnreadProcesses,
-    made: ExecLookup<'a>,
-    describing: Describing<'a>,
-    /// The time of the raw event that is being processed.
-    now: u64,
-    timing: Timing,
-    /// Room for the events that times make.
-    timed: Vec<Timed>,
-    exited: Exited,
-    pub(crate) seen: Seen,
-}
-
-pub(crate) use objects::CallersFound;
-
 impl<'a, W: Write> TraceBuilder<'a, W> {
-    pub(crate) fn new(writer: Writer<W>, root: i32, made: ExecLookup<'a>) -> Self {
-        Self {
-            queue: Queue::new(writer),
-            tasks: HashMap::from([(root, TaskState::new(0, root, 0))]),
-            groups: HashMap::from([(root, 1)]),
-            spaces: HashMap::from([(0, SpaceUsers { users: 1, ..SpaceUsers::default() })]),
-            next_space: 1,
-            next_task: 1,
-            started: false,
-            early: HashMap::new(),
-            early_count: 0,
-            attached: false,
-            unread: UnreadProcesses::default(),
-            made,
-            describing: Describing::default(),
-            now: 0,
-            timing: Timing::new(root),
-            timed: Vec::new(),
-            exited: Exited::default(),
-            seen: Seen::default(),
-        }
-    }
-
     /// Processes the next raw event, in order of time.
     pub(crate) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
         let (time, cpu) = (raw.time, raw.cpu);
@@ -422,20 +273,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
-    fn push(&mut self, task: u32, cpu: u16, kind: Kind) -> Result<(), WriteError> {
-        self.queue.push(self.now, Event { task, cpu, kind })
-    }
-
-    fn put(&mut self, pid: i32, kind: Kind) -> Result<(), WriteError> {
-        if let Some(t) = self.tasks.get(&pid)
-            && self.started
-            && t.recorded
-        {
-            self.queue.push(self.now, Event { task: t.number, cpu: t.cpu, kind })?;
-        }
-        Ok(())
-    }
-
     /// Records a fault. It stands where its task took the space's lock, if it has to take it.
     fn fault(&mut self, pid: i32, page: u64, flags: FaultFlags) -> Result<(), WriteError> {
         let shared = self.space_of(pid).is_some_and(|space| space.users > 1);
@@ -501,6 +338,16 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
+    /// Records a note on a task that has exited.
+    fn note_exited(&mut self, pid: i32, note: Note) -> Result<(), WriteError> {
+        match self.exited.get(pid) {
+            Some(ExitedTask { number, cpu, recorded: true }) if self.started => {
+                self.queue.push(self.now, Event { task: number, cpu, kind: Kind::Note(note) })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn exit(&mut self, pid: i32) -> Result<(), WriteError> {
         let Some(mut task) = self.tasks.remove(&pid) else { return Ok(()) };
         let TaskState { number, cpu, recorded, .. } = task;
@@ -526,25 +373,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.release(waiter)
     }
 
-    fn space_of(&mut self, pid: i32) -> Option<&mut SpaceUsers> {
-        self.spaces.get_mut(&self.tasks.get(&pid)?.space)
-    }
-
-    fn known_to(&self, pid: i32) -> KnownTables {
-        let space = self.tasks.get(&pid).and_then(|task| self.spaces.get(&task.space));
-        space.map(|space| space.known.forked()).unwrap_or_default()
-    }
-
-    fn leave_space(&mut self, space: u64, still: bool) {
-        if let Some(s) = self.spaces.get_mut(&space) {
-            s.users = s.users.saturating_sub(1);
-            s.still = s.still.saturating_sub(u32::from(still));
-            if s.users == 0 {
-                self.spaces.remove(&space);
-            }
-        }
-    }
-
     /// Ends the wait of a vfork's parent.
     fn release(&mut self, waiter: Option<i32>) -> Result<(), WriteError> {
         let Some(pid) = waiter else { return Ok(()) };
@@ -557,12 +385,6 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             self.follow(raw)?;
         }
         Ok(())
-    }
-
-    fn rename(&mut self, from: i32, to: i32) {
-        if let Some(task) = self.tasks.remove(&from) {
-            self.tasks.insert(to, task);
-        }
     }
 
     /// Returns whether a program was started.

@@ -1,49 +1,15 @@
 //! Notes which object a mapping shows, and which runtimes a program has.
-use super::TraceBuilder;
-use crate::record::linux::callers::{Callers, Code, Sample, Unknown};
+use super::describing::{CallersFound, Program};
+use super::state::TraceBuilder;
+use crate::record::linux::callers::{Callers, Sample};
 use crate::record::linux::made::Made;
 use crate::record::linux::object::MappedObject;
 use crate::record::linux::runtimes;
 use crate::record::linux::sources::samples::STACK;
 use crate::record::linux::system::proc::PAGE_SHIFT;
 use ptarmigan_trace::{Call, Cause, CloneKind, Kind, Note, Object, Place, PlaceId, Runtime, WriteError};
-use std::collections::HashMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
-
-/// Facts about the program of an address space.
-#[derive(Clone, Default)]
-pub(super) struct Program {
-    /// Its path.
-    path: Rc<str>,
-    /// The runtimes that were noted.
-    runtimes: Vec<Runtime>,
-    /// Its executable mappings, if callers are looked for.
-    code: Code,
-}
-
-/// How mappings are described.
-#[derive(Default)]
-pub(super) struct Describing<'a> {
-    /// Whether the names of files are wanted.
-    names: bool,
-    /// The runtimes linked into each program so far.
-    linked: HashMap<PathBuf, Vec<Runtime>>,
-    /// Finds callers, if they are wanted.
-    callers: Option<Callers<'a>>,
-    /// Counts the states of the executable mappings of all spaces.
-    versions: u64,
-}
-
-/// What is known of callers at the end of a recording.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CallersFound {
-    /// Samples, and those of them whose caller is not known.
-    pub(crate) samples: (u64, u64),
-    /// Names of files whose functions are not known, by the reason.
-    pub(crate) unknown: Vec<(Unknown, Vec<String>)>,
-}
+use std::path::Path;
 
 impl<'a, W: Write> TraceBuilder<'a, W> {
     /// Finds the callers of faults and calls, for the samples among the raw events.

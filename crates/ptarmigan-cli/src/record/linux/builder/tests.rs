@@ -1,5 +1,6 @@
 //! Raw events of made-up programs, and the events that they become.
 use super::*;
+use crate::record::linux::made::Made;
 use crate::record::linux::system::counters::Counters;
 use crate::record::linux::system::pagemap::Found;
 use crate::record::linux::system::proc::Area;

@@ -1,6 +1,7 @@
 //! Readings of made-up processes, and the events that they become.
 use super::*;
-use crate::record::linux::builder::Seen;
+use crate::record::linux::builder::state::Seen;
+use crate::record::linux::raw::MmCall;
 use crate::record::linux::system::pagemap::Found;
 use crate::record::linux::system::proc::Area;
 use ptarmigan_trace::{Event, Header, Method, Reader};
